@@ -11,6 +11,7 @@ import type { Caller } from '../core/decision/caller.ts'
 import { readServedModels, type ServedModel } from '../core/decision/model-list.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { readBody } from '../runtime/http-request.ts'
+import { inSlices } from '../runtime/slices.ts'
 import type { AskGateway } from './ask-gateway.ts'
 
 export interface ProbeRequest {
@@ -154,7 +155,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
 async function readAnswer(response: IncomingMessage): Promise<ProbeOutcome> {
   const text = await readBody(response, maxAnswerBytes)
   try {
-    return text === undefined ? 'closed' : readServedModels(text)
+    return text === undefined ? 'closed' : await inSlices(readServedModels(text))
   } catch {
     return 'closed'
   }

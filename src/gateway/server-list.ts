@@ -11,6 +11,7 @@ import { readServedModels, type ServedModel } from '../core/decision/model-list.
 import { hopHeader } from '../core/formats/hop.ts'
 import type { ModelRef } from '../core/kinds/resources.ts'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
+import { inSlices } from '../runtime/slices.ts'
 import { findAuthorities } from './bootstrap.ts'
 import { type Secret, secretsOf } from './secret-location.ts'
 import type { Reading } from './secret-source.ts'
@@ -75,7 +76,7 @@ async function readList(response: IncomingMessage): Promise<readonly ServedModel
   }
   const text = await readBody(response, maxAnswerBytes)
   if (text === undefined) throw new Error('its list is larger than 4 MiB')
-  return readServedModels(text)
+  return inSlices(readServedModels(text))
 }
 
 /** Its own authorities, otherwise those for all servers, otherwise Node's (undefined). */

@@ -2,6 +2,7 @@ import type { Resource } from '../../src/core/kinds/resources.ts'
 import type { RoutingOptions } from '../../src/core/resources/find-backend.ts'
 import { joinRoutes } from '../../src/core/resources/join-routes.ts'
 import { parseResource } from '../../src/core/resources/parse-resource.ts'
+import { toEnd } from './to-end.ts'
 
 /** Objects that others create in a cluster for a model `llm/<service>`, as parsed from YAML. */
 
@@ -113,9 +114,5 @@ export function joinAll(documents: readonly unknown[], options?: RoutingOptions)
 }
 
 export function joinResources(resources: readonly Resource[], options?: RoutingOptions) {
-  const steps = joinRoutes(resources, options)
-  for (;;) {
-    const step = steps.next()
-    if (step.done) return step.value
-  }
+  return toEnd(joinRoutes(resources, options))
 }

@@ -56,6 +56,8 @@ const listForm = {
   // Quoted, each character may be an escape of six.
   maxValue: 2 + 6 * maxIdLength,
 }
+/** Ids that are judged in one step. */
+const entriesInStep = 32
 /** The last second of the year 9999, the latest that RFC 3339 can express. */
 const latestSecond = 253_402_300_799
 /** Without controls and invisible characters, with which a name could look like another one. */
@@ -77,11 +79,13 @@ export function endpointOf(
 
 /**
  * The entries of `{"data":[{"id","created"}]}`, for any text. Skips ids that are not strings,
- * empty, too long, unprintable or repeated. Throws a SyntaxError if it is no JSON object.
+ * empty, too long, unprintable or repeated. Throws a SyntaxError if it is no JSON object. Yields
+ * every 16 KB, since a list may have megabytes.
  */
-export function readServedModels(text: string): readonly ServedModel[] {
+export function* readServedModels(text: string): Generator<void, readonly ServedModel[]> {
   const served = new Map<string, ServedModel>()
-  for (const { id, created } of readEntries(text, listForm)) {
+  for (const [i, { id, created }] of (yield* readEntries(text, listForm)).entries()) {
+    if (i % entriesInStep === 0) yield
     if (!isUsableId(id) || served.has(id)) continue
     served.set(id, { id, created: readSeconds(created) })
   }

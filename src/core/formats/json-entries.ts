@@ -5,64 +5,10 @@
 
 /** JSON's white space. */
 const space = /[\t\n\r ]*/y
-const scalar = /[^\t\n\r ,\]}]+/y
-
-/** The place behind the string that begins at `from`. */
-function endOfString(text: string, from: number): number {
-  for (let at = text.indexOf('"', from + 1); at !== -1; at = text.indexOf('"', at + 1)) {
-    let escapes = 0
-    while (text[at - 1 - escapes] === '\\') escapes += 1
-    if (escapes % 2 === 0) return at + 1
-  }
-  throw new SyntaxError('a string does not end')
-}
-
-/** The place behind the value that begins at `from`; what is within is not judged. */
-function endOfValue(text: string, from: number): number {
-  let depth = 0
-  let at = from
-  do {
-    const char = text[at]
-    if (char === undefined) throw new SyntaxError('a value does not end')
-    if (char === '"') at = endOfString(text, at)
-    else {
-      if (char === '{' || char === '[') depth += 1
-      else if (char === '}' || char === ']') depth -= 1
-      else if (depth === 0) return matchAt(scalar, text, at)
-      at += 1
-    }
-  } while (depth > 0)
-  return at
-}
-
-function matchAt(pattern: RegExp, text: string, at: number): number {
-  pattern.lastIndex = at
-  if (!pattern.test(text)) throw new SyntaxError(`a value is missing at ${at}`)
-  return pattern.lastIndex
-}
-
-/** Calls `take` with the place of each member; returns the place behind the object or array. */
-function walk(text: string, from: number, take: (name: string, at: number) => number): number {
-  const isObject = text[from] === '{'
-  const close = isObject ? '}' : ']'
-  let at = matchAt(space, text, from + 1)
-  if (text[at] === close) return at + 1
-  for (;;) {
-    let name = ''
-    if (isObject) {
-      if (text[at] !== '"') throw new SyntaxError(`a name is missing at ${at}`)
-      const end = endOfString(text, at)
-      name = text.slice(at + 1, end - 1)
-      at = matchAt(space, text, end)
-      if (text[at] !== ':') throw new SyntaxError(`a colon is missing at ${at}`)
-      at = matchAt(space, text, at + 1)
-    }
-    at = matchAt(space, text, take(name, at))
-    if (text[at] === close) return at + 1
-    if (text[at] !== ',') throw new SyntaxError(`a comma is missing at ${at}`)
-    at = matchAt(space, text, at + 1)
-  }
-}
+const quote = '"'.charCodeAt(0)
+const backslash = '\\'.charCodeAt(0)
+/** Characters between two steps. */
+const stepLength = 16_384
 
 export interface EntriesOptions {
   /** The name of the array. */
@@ -75,34 +21,124 @@ export interface EntriesOptions {
   readonly maxValue: number
 }
 
+type Entry = Record<string, unknown>
+
+/** Where a value is being skipped. */
+interface Skipped {
+  at: number
+  depth: number
+  isInString: boolean
+}
+
+/** Goes on for one step. Returns whether `at` is behind the value; what is within is not judged. */
+function skipOn(text: string, skipped: Skipped): boolean {
+  let { at, depth, isInString } = skipped
+  const restAt = at + stepLength
+  for (; at < restAt; at += 1) {
+    if (at >= text.length) throw new SyntaxError('a value does not end')
+    const code = text.charCodeAt(at)
+    let isEnd = false
+    if (isInString) {
+      if (code === backslash) at += 1
+      else if (code === quote) {
+        isInString = false
+        isEnd = depth === 0
+      }
+    } else if (code === quote) isInString = true
+    else if (code === 0x5b || code === 0x7b) depth += 1
+    else if (depth === 0 && (code <= 0x20 || code === 0x2c || code === 0x5d || code === 0x7d)) {
+      skipped.at = at
+      return true
+    } else if (code === 0x5d || code === 0x7d) {
+      depth -= 1
+      isEnd = depth === 0
+    }
+    if (isEnd) {
+      skipped.at = at + 1
+      return true
+    }
+  }
+  skipped.at = at
+  skipped.depth = depth
+  skipped.isInString = isInString
+  return false
+}
+
+function endOfSpace(text: string, at: number): number {
+  if (text.charCodeAt(at) > 0x20) return at
+  space.lastIndex = at
+  space.test(text)
+  return space.lastIndex
+}
+
+/** What is being read: the members of the object, the entries of the list, those of an entry. */
+const closes = ['}', ']', '}'] as const
+type Level = 0 | 1 | 2
+
 /**
  * The entries of `{"<list>":[{…}]}` with the named members, each parsed; other entries and members
  * are skipped, and of a repeated name the last counts. Throws a SyntaxError where what is read is
- * not JSON; time is linear in the length.
+ * not JSON; time is linear in the length. Yields every 16 KB.
  */
-export function readEntries(
+export function* readEntries(
   text: string,
   { list, names, maxEntries, maxValue }: EntriesOptions,
-): readonly Readonly<Record<string, unknown>>[] {
-  let entries: Record<string, unknown>[] = []
-  const readEntry = (_: string, from: number): number => {
-    if (text[from] !== '{' || entries.length === maxEntries) return endOfValue(text, from)
-    const entry: Record<string, unknown> = {}
-    entries.push(entry)
-    return walk(text, from, (name, at) => {
-      const end = endOfValue(text, at)
-      if (names.includes(name)) {
-        entry[name] = end - at > maxValue ? undefined : JSON.parse(text.slice(at, end))
-      }
-      return end
-    })
+): Generator<void, readonly Readonly<Entry>[]> {
+  let entries: Entry[] = []
+  let entry: Entry = {}
+  let level: Level = 0
+  let isBehindMember = false
+  let at = endOfSpace(text, 0)
+  if (text[at] !== '{') throw new SyntaxError('it is no object')
+  at += 1
+  let restAt = stepLength
+  for (;;) {
+    if (at > restAt) {
+      yield
+      restAt = at + stepLength
+    }
+    at = endOfSpace(text, at)
+    if (text[at] === closes[level]) {
+      if (level === 0) return entries
+      level = level === 2 ? 1 : 0
+      isBehindMember = true
+      at += 1
+      continue
+    }
+    if (isBehindMember) {
+      if (text[at] !== ',') throw new SyntaxError(`a comma is missing at ${at}`)
+      at = endOfSpace(text, at + 1)
+    }
+    let name = ''
+    if (level !== 1) {
+      if (text[at] !== '"') throw new SyntaxError(`a name is missing at ${at}`)
+      const skipped = { at, depth: 0, isInString: false }
+      while (!skipOn(text, skipped)) yield
+      name = text.slice(at + 1, skipped.at - 1)
+      at = endOfSpace(text, skipped.at)
+      if (text[at] !== ':') throw new SyntaxError(`a colon is missing at ${at}`)
+      at = endOfSpace(text, at + 1)
+    }
+    const isList: boolean = level === 0 && name === list
+    if (isList) entries = []
+    const isEntry: boolean = level === 1 && text[at] === '{' && entries.length < maxEntries
+    if (isEntry) {
+      entry = {}
+      entries.push(entry)
+    }
+    if (isEntry || (isList && text[at] === '[')) {
+      level = isEntry ? 2 : 1
+      isBehindMember = false
+      at += 1
+      continue
+    }
+    const skipped = { at, depth: 0, isInString: false }
+    while (!skipOn(text, skipped)) yield
+    if (skipped.at === at) throw new SyntaxError(`a value is missing at ${at}`)
+    if (level === 2 && names.includes(name)) {
+      entry[name] = skipped.at - at > maxValue ? undefined : JSON.parse(text.slice(at, skipped.at))
+    }
+    at = skipped.at
+    isBehindMember = true
   }
-  const start = matchAt(space, text, 0)
-  if (text[start] !== '{') throw new SyntaxError('it is no object')
-  walk(text, start, (name, at) => {
-    if (name !== list) return endOfValue(text, at)
-    entries = []
-    return text[at] === '[' ? walk(text, at, readEntry) : endOfValue(text, at)
-  })
-  return entries
 }

@@ -3,7 +3,7 @@ import {
   endpointOf,
   type FoundModel,
   mergeModels,
-  readServedModels,
+  readServedModels as readInSteps,
 } from '../../../src/core/decision/model-list.ts'
 import {
   modelRef,
@@ -11,6 +11,9 @@ import {
   subscription,
   type WrittenDocument,
 } from '../../support/documents.ts'
+import { toEnd } from '../../support/to-end.ts'
+
+const readServedModels = (text: string) => toEnd(readInSteps(text))
 
 const team = { groups: ['team-a'] }
 const rate = [[1, '1m']] as const

@@ -1,8 +1,14 @@
 import { test } from 'tap'
-import { readEntries } from '../../../src/core/formats/json-entries.ts'
+import {
+  type EntriesOptions,
+  readEntries as readInSteps,
+} from '../../../src/core/formats/json-entries.ts'
 import { createRandom } from '../../support/random.ts'
+import { toEnd } from '../../support/to-end.ts'
 
 const form = { list: 'data', names: ['id', 'created'], maxEntries: 10_000, maxValue: 4_000 }
+
+const readEntries = (text: string, options: EntriesOptions) => toEnd(readInSteps(text, options))
 
 /** As JSON.parse finds them. */
 function simple(text: string): unknown {
@@ -54,23 +60,25 @@ test('what is too long or too much is left out', async (t) => {
   ])
 })
 
+const length = 1_000_000
+const fill = (part: (n: number) => string, first = '{"data":[', last = '{}]}'): string => {
+  let text = first
+  for (let n = 0; text.length < length; n += 1) text += part(n)
+  return text + last
+}
+const texts = {
+  plain: fill((n) => `{"id":"model-${n}","object":"model","created":1700000000},`),
+  names: fill((n) => `"name${n}":1,`, '{', '"data":[]}'),
+  shapes: fill((n) => `{${Array.from({ length: 50 }, (_, i) => `"a${n}-${i}":0`).join()}},`),
+  nested: fill(() => '[', '{"data":', ''),
+  escapes: fill(() => '\\"', '{"data":["', '"]}'),
+  backslashes: fill(() => '\\\\', '{"data":["', '"]}'),
+  space: fill(() => ' '),
+  members: fill((n) => `"id":${n},`, '{"data":[{', '"z":0}]}'),
+  digits: fill(() => '1', '{"data":[', ']}'),
+}
+
 test('no text costs much more than a plain one of its length', async (t) => {
-  const length = 1_000_000
-  const fill = (part: (n: number) => string, first = '{"data":[', last = '{}]}'): string => {
-    let text = first
-    for (let n = 0; text.length < length; n += 1) text += part(n)
-    return text + last
-  }
-  const texts = {
-    plain: fill((n) => `{"id":"model-${n}","object":"model","created":1700000000},`),
-    names: fill((n) => `"name${n}":1,`, '{', '"data":[]}'),
-    shapes: fill((n) => `{${Array.from({ length: 50 }, (_, i) => `"a${n}-${i}":0`).join()}},`),
-    nested: fill(() => '[', '{"data":', ''),
-    escapes: fill(() => '\\"', '{"data":["', '"]}'),
-    backslashes: fill(() => '\\\\', '{"data":["', '"]}'),
-    space: fill(() => ' '),
-    digits: fill(() => '1', '{"data":[', ']}'),
-  }
   const timeOf = (text: string): number => {
     let best = Number.POSITIVE_INFINITY
     for (let round = 0; round < 5; round += 1) {
@@ -86,5 +94,20 @@ test('no text costs much more than a plain one of its length', async (t) => {
   for (const [name, text] of Object.entries(texts)) {
     const times = timeOf(text) / plain
     t.ok(times < 5, `${name}: ${times.toFixed(1)} times`)
+  }
+})
+
+test('a long text is read in short steps', async (t) => {
+  for (const [name, text] of Object.entries(texts)) {
+    let steps = 1
+    const countSteps = () => {
+      steps += 1
+    }
+    try {
+      toEnd(readInSteps(text, { ...form, maxEntries: 1e9 }), countSteps)
+    } catch {}
+    const each = length / steps
+    // White space is skipped by one native call.
+    if (name !== 'space') t.ok(each < 50_000, `${name}: ${Math.round(each)} characters each`)
   }
 })
