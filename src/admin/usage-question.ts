@@ -30,9 +30,8 @@ export const parameters = {
     group_by: {
       type: 'string',
       maxLength: 256,
-      default: 'day',
       description:
-        'At most one of hour, day and month, and any of subscription, model, user, key, organization and cost_center, with commas.',
+        'At most one of hour, day and month, and any of subscription, model, user, key, organization and cost_center, with commas; by default day.',
       examples: ['month,model,key'],
     },
     user: { ...name, description: 'Only of this user; any for an administrator.' },
@@ -41,7 +40,13 @@ export const parameters = {
     subscription: { ...name, description: 'Only of this subscription.' },
     organization: { ...name, description: 'Only of this organization.' },
     cost_center: { ...name, description: 'Only of this cost center.' },
-    format: { type: 'string', enum: ['json', 'csv'], default: 'json' },
+    format: {
+      type: 'string',
+      enum: ['json', 'csv', 'focus'],
+      default: 'json',
+      description:
+        'focus, for administrators: FOCUS 1.2 as CSV, whole days, by everything that usage is summed by.',
+    },
     cursor: {
       ...name,
       maxLength: 8_192,
@@ -69,8 +74,8 @@ const maxMs = 366 * 24 * hourMs
  * parameter. `now` in milliseconds since the epoch.
  */
 export function readUsageQuestion(written: Parameters, scope: Scope, now: number): UsageQuestion {
-  const { group_by: groupBy = 'day', cursor, from, to } = written
-  const { unit, by } = readGroups(groupBy)
+  const { cursor, from, to } = written
+  const { unit, by } = written.format === 'focus' ? readFocus(written) : readGroups(written)
   const filters = readFilters(written)
   const only = { ...filters, ...scope }
   // Somebody else's key, as if it had used nothing.
@@ -81,7 +86,11 @@ export function readUsageQuestion(written: Parameters, scope: Scope, now: number
   const page = cursor === undefined ? undefined : readCursor(cursor, digest, length, unit)
   const begin = page?.from ?? readTime('from', from) ?? startOfMonth(now)
   const end = page?.to ?? readTime('to', to) ?? now
-  const span = { from: Math.floor(begin / hourMs) * hourMs, to: Math.ceil(end / hourMs) * hourMs }
+  const wholeMs = written.format === 'focus' ? 24 * hourMs : hourMs
+  const span = {
+    from: Math.floor(begin / wholeMs) * wholeMs,
+    to: Math.ceil(end / wholeMs) * wholeMs,
+  }
   if (span.from >= span.to) throw wrong('from must be before to.')
   if (span.to - span.from > maxMs) throw wrong('from must be at most 366 days before to.')
   return {
@@ -109,7 +118,13 @@ function readFilters(written: Parameters): UsageQuery['only'] {
   return Object.fromEntries(given)
 }
 
-function readGroups(written: string): Pick<UsageQuery, 'unit' | 'by'> {
+/** A row of FOCUS is a price times a quantity: it has one subscription, model and rate. */
+function readFocus({ group_by: written }: Parameters): Pick<UsageQuery, 'unit' | 'by'> {
+  if (written !== undefined) throw wrong('group_by has no meaning with format=focus.')
+  return { unit: 'day', by: [...usageDimensions, 'rate'] }
+}
+
+function readGroups({ group_by: written = 'day' }: Parameters): Pick<UsageQuery, 'unit' | 'by'> {
   const words = written.split(',')
   for (const word of words) {
     if (isOf(usageUnits, word) || isOf(usageDimensions, word)) continue

@@ -2,19 +2,20 @@
 
 import type { CsvRow } from '../core/formats/csv.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
-import type { NamedGap, UsageDimension, UsageQuery, UsageTotal } from '../store/usage.ts'
+import type { NamedGap, UsageColumn, UsageQuery, UsageTotal } from '../store/usage.ts'
 import { timestamp } from './schemas.ts'
 
 const tokens = { type: 'integer', minimum: 0 } as const
 
 /** The names of the dimensions in a row. */
-const names: Readonly<Record<UsageDimension, string>> = {
+const names: Readonly<Record<UsageColumn, string>> = {
   subscription: 'subscription',
   model: 'model',
   user: 'user',
   key: 'key_id',
   organization: 'organization_id',
   cost_center: 'cost_center',
+  rate: 'rate',
 }
 
 const usageRow = {

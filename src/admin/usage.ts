@@ -8,6 +8,7 @@ import type { UsageReader } from '../store/usage.ts'
 import type { IsAdmin } from './administrators.ts'
 import { lookAtOthers, showOthers } from './audit.ts'
 import { callerOf } from './authenticate.ts'
+import { focusColumns, showFocusRow } from './focus.ts'
 import { refusals } from './schemas.ts'
 import { createTurns } from './turns.ts'
 import {
@@ -26,6 +27,9 @@ export interface UsageDeps {
   readonly clock: () => number
   /** Queries of all callers together; the store's other connections are for everything else. */
   readonly searchesAtOnce: number
+  /** Of rates per token, and so of costs; ISO 4217. */
+  readonly billingCurrency: string
+  readonly instanceName: string
 }
 
 const schema = {
@@ -56,6 +60,7 @@ export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is not set.'
 /** Adds the route. A caller's queries run one after the other. */
 export function getUsage(app: FastifyInstance, deps: UsageDeps): void {
   const { usage, isAdmin, clock, searchesAtOnce } = deps
+  const bill = { currency: deps.billingCurrency, issuer: deps.instanceName }
   const turns = createTurns({
     atOnce: searchesAtOnce,
     patienceMs,
@@ -67,11 +72,16 @@ export function getUsage(app: FastifyInstance, deps: UsageDeps): void {
     const { query: written } = request
     const isOwn = written.user === caller.user
     if (!isOwn && written.user !== undefined) lookAtOthers(request, { user: written.user })
-    const seesAll = !isOwn && (await isAdmin(caller))
+    const isFocus = written.format === 'focus'
+    const isAdministrator = (isFocus || !isOwn) && (await isAdmin(caller))
+    const seesAll = !isOwn && isAdministrator
     if (!isOwn && !seesAll && written.user !== undefined) {
       throw new ServiceError('admin_required', {
         message: "Only an administrator may see another user's usage.",
       })
+    }
+    if (isFocus && !isAdministrator) {
+      throw new ServiceError('admin_required', { message: 'format=focus is for administrators.' })
     }
     if (usage === undefined) throw new ServiceError('not_found', { message: noLedger })
     const scope = seesAll ? undefined : scopeOf(caller)
@@ -83,20 +93,28 @@ export function getUsage(app: FastifyInstance, deps: UsageDeps): void {
     ])
     const page = found.slice(0, pageSize)
     await showOthers(request, page.length)
-    const rows = page.map((total) => showRow(total, query))
     const last = found.length > pageSize ? page.at(-1) : undefined
     const next =
       last && cursorAfter([...(last.start === undefined ? [] : [last.start]), ...last.group])
-    if (written.format === 'csv') {
+    if (written.format === 'csv' || isFocus) {
       const parameters = new URLSearchParams({ ...written, cursor: next ?? '' })
       if (next !== undefined) reply.header('link', `<?${parameters}>; rel="next"`)
-      return reply.type('text/csv; charset=utf-8').send(toCsv(csvColumns(query), rows))
+      const text = isFocus
+        ? toCsv(
+            focusColumns,
+            page.map((total) => showFocusRow(total, bill)),
+          )
+        : toCsv(
+            csvColumns(query),
+            page.map((total) => showRow(total, query)),
+          )
+      return reply.type('text/csv; charset=utf-8').send(text)
     }
     return {
       object: 'list',
       from: toTimestamp(query.from),
       to: toTimestamp(query.to),
-      data: rows,
+      data: page.map((total) => showRow(total, query)),
       gaps: gaps.map(showGap),
       has_more: next !== undefined,
       ...(next !== undefined && { next_cursor: next }),

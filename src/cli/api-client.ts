@@ -5,8 +5,14 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { ApiServer } from './api-server.ts'
 import { printable } from './table.ts'
 
+/** A page of CSV; `next`: the query of the page after it. */
+export interface CsvPage {
+  readonly text: string
+  readonly next: string | undefined
+}
+
 /**
- * The JSON of a 2xx response. Every failure is thrown as a readable error. With `once` the request has
+ * The JSON of a 2xx response, a CsvPage if it is CSV. Every failure is thrown as a readable error. With `once` the request has
  * an idempotency key, and is repeated if its answer is lost.
  */
 export type ApiClient = (
@@ -36,7 +42,9 @@ export function createApiClient({ url, token }: ApiServer): ApiClient {
       signal: AbortSignal.timeout(timeoutMs),
     })
     const { status } = response
-    const answer: unknown = await response.json().catch(() => undefined)
+    const isCsv = response.headers.get('content-type')?.startsWith('text/csv')
+    const read = isCsv ? readCsv(response) : response.json()
+    const answer: unknown = await read.catch(() => undefined)
     return { isOk: response.ok && typeof answer === 'object' && answer !== null, status, answer }
   }
 
@@ -56,6 +64,11 @@ export function createApiClient({ url, token }: ApiServer): ApiClient {
     }
     throw new Error('the last try has a result')
   }
+}
+
+async function readCsv(response: Response): Promise<CsvPage> {
+  const next = /^<(\?.*)>; rel="next"$/.exec(response.headers.get('link') ?? '')?.[1]
+  return { text: await response.text(), next }
 }
 
 /** Nothing was sent. */

@@ -2,7 +2,7 @@
 
 import { parseArgs } from 'node:util'
 import { type CsvRow, toCsv } from '../core/formats/csv.ts'
-import { type ApiClient, createApiClient } from './api-client.ts'
+import { type ApiClient, type CsvPage, createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
 import { renderTable } from './table.ts'
@@ -11,6 +11,7 @@ import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate usage [--from <time>] [--to <time>] [--by <groups>] [--user <name>] [--key <id>]
        [--model <namespace>/<name>] [--subscription <name>] [--organization <name>] [--cost-center <name>]
+       tollgate usage --focus [--from <day>] [--to <day>]
        tollgate usage forget <user> [--yes]
 
 Shows how many tokens were used: by you, with a key by that key, and for administrators by everybody.
@@ -19,7 +20,7 @@ Shows how many tokens were used: by you, with a key by that key, and for adminis
   --by           one of hour, day and month, and any of subscription, model, user, key, organization and
                  cost_center, with commas; by default day
 
-Takes --json and --csv. Costs have no currency: they are tokens times the rate per token of their subscription.
+Takes --json and --csv. --focus, for administrators, prints FOCUS 1.2 as CSV. Costs have no currency: they are tokens times the rate per token of their subscription.
 TOLLGATE_URL is the gateway (default http://127.0.0.1:8000); TOLLGATE_TOKEN, or the file named by
 TOLLGATE_TOKEN_FILE, is your identity token or key. Flags: --url <url>, --insecure-http (allows sending the token
 over plain http to another machine).`
@@ -31,6 +32,10 @@ export async function showUsage(args: readonly string[], io: Io = terminal): Pro
   const call = readCall(args, usage, readArguments, io)
   if (typeof call === 'number') return call
   const ask = createApiClient(findApiServer(io.env, call.server))
+  if (call.focus) {
+    await printFocus(ask, call.parameters, io)
+    return 0
+  }
   const { pages, rows } = await readAll(ask, call.parameters)
   const [first] = pages
   if (call.json) io.out(JSON.stringify({ ...first, data: rows, has_more: false }, null, 2))
@@ -60,6 +65,7 @@ function readArguments(args: string[]) {
       'cost-center': { type: 'string' },
       json: { type: 'boolean', default: false },
       csv: { type: 'boolean', default: false },
+      focus: { type: 'boolean', default: false },
       url: { type: 'string' },
       'insecure-http': { type: 'boolean' },
     },
@@ -68,16 +74,38 @@ function readArguments(args: string[]) {
   const {
     json,
     csv,
+    focus,
     url,
     'insecure-http': insecureHttp,
     by,
     'cost-center': center,
     ...same
   } = values
-  if (positionals.length > 0 || (json && csv)) return undefined
+  if (positionals.length > 0 || [json, csv, focus].filter(Boolean).length > 1) return undefined
   const written = { ...same, group_by: by, cost_center: center }
   const parameters = Object.entries(written).filter(([, value]) => value !== undefined)
-  return { json, csv, server: { url, insecureHttp }, parameters: parameters as [string, string][] }
+  return {
+    json,
+    csv,
+    focus,
+    server: { url, insecureHttp },
+    parameters: parameters as [string, string][],
+  }
+}
+
+/** Page by page, with the header of the first. */
+async function printFocus(
+  ask: ApiClient,
+  parameters: readonly [string, string][],
+  { out }: Pick<Io, 'out'>,
+): Promise<void> {
+  const first = `?${new URLSearchParams([...parameters, ['format', 'focus']])}`
+  for (let query: string | undefined = first; query !== undefined; ) {
+    const page = (await ask('GET', `/v1/usage${query}`)) as CsvPage
+    const text = query === first ? page.text : page.text.slice(page.text.indexOf('\n') + 1)
+    out(text.trimEnd())
+    query = page.next
+  }
 }
 
 /** The fields of a page that are shown; the others are passed through. */

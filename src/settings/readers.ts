@@ -149,6 +149,12 @@ export const names: Reader<ReadonlySet<string>> = {
   read: (written) => new Set(itemsOf(written)),
 }
 
+/** As FOCUS has it. */
+export const currency: Reader<string> = {
+  form: 'three capital letters (ISO 4217)',
+  read: (written) => (/^[A-Z]{3}$/.test(written) ? written : invalid),
+}
+
 /** Origins as browsers write them. */
 export const origins: Reader<readonly string[]> = {
   form: '`*`, or a comma-separated list of origins like `https://app.example`',

@@ -97,6 +97,8 @@ export const settings = {
     'size at which the journal is rotated, in bytes'),
   usageRetentionMs: setting('USAGE_RETENTION', '400d', form.duration('31d', '3660d'),
     'how long the database keeps the sums of usage by hour; whole months are dropped'),
+  billingCurrency: setting('BILLING_CURRENCY', 'USD', form.currency,
+    'currency of `billingRate.perToken`, as `GET /v1/usage?format=focus` says it'),
   /** Absolute. */
   dataDir: setting('DATA_DIR', '.data', form.path,
     'where embedded Postgres, the journal and logs are stored'),

@@ -89,6 +89,9 @@ export const usageDimensions = [
 
 export type UsageDimension = (typeof usageDimensions)[number]
 
+/** Also the rate per token, a decimal number; empty: none. */
+export type UsageColumn = UsageDimension | 'rate'
+
 /** Days and months are those of UTC. */
 export const usageUnits = ['hour', 'day', 'month'] as const
 
@@ -101,7 +104,7 @@ export interface UsageQuery {
   /** undefined: the whole time is one. */
   readonly unit: UsageUnit | undefined
   /** There is a unit or a dimension. */
-  readonly by: readonly UsageDimension[]
+  readonly by: readonly UsageColumn[]
   /** Only what equals all of these. */
   readonly only: Readonly<Partial<Record<UsageDimension, string>>>
   /** The group after which the page begins: its start, if there is a unit, then its dimensions. */

@@ -68,6 +68,7 @@ export function createExternalApi(
     gatewayUrl: config.gatewayUrl,
     accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
     instanceName: config.instanceName,
+    billingCurrency: config.billingCurrency,
   })
   const { codeFlows } = tokens
   const { gatewayUrl, apiAddressRateLimit } = config

@@ -114,3 +114,16 @@ test('invalid arguments print the usage, and refusals their reason', async (t) =
   await t.rejects(run(showUsage, 'alice-token', '--by', 'week'), { message: /^group_by may name/ })
   await t.rejects(run(showUsage, 'alice-token', '--user', 'bob'), { message: /^Only an admin/ })
 })
+
+test('prints the charges of every page as FOCUS', async (t) => {
+  const { run, fill } = await start(t)
+  await fill(Array.from({ length: 1_200 }, (_, i) => ({ keyId: `k${i}`, payer: 'rate=0.5' })))
+  const { status, out } = await run(showUsage, 'admin-token', '--focus', '--model', 'llm/small')
+  t.equal(status, 0)
+  const lines = out.split(/\r?\n/)
+  t.equal(lines.length, 1_201)
+  t.equal(lines.filter((line) => line.startsWith('BilledCost,')).length, 1)
+  t.match(lines[1_200], /^8\.5,test,,EUR,/)
+  await t.rejects(run(showUsage, 'alice-token', '--focus'), { message: /^format=focus is for/ })
+  t.equal((await run(showUsage, 'admin-token', '--focus', '--csv')).status, 2)
+})

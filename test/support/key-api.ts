@@ -175,6 +175,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     gatewayUrl: 'http://gateway.example',
     accessCheckTimeoutMs: 1_000,
     instanceName: 'test',
+    billingCurrency: 'EUR',
     readCounters: options.readCounters ?? memory.readFresh,
     resetCounters: options.resetCounters ?? memory.reset,
     paths: pathRules(),

@@ -90,6 +90,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     gatewayUrl: 'http://gateway.example',
     accessCheckTimeoutMs: options.accessCheckTimeoutMs ?? 5_000,
     instanceName: 'gate',
+    billingCurrency: 'USD',
     readCounters: createMemoryCounters().readFresh,
     paths: pathRules(),
     pastRefusals: createRefusalMemory(),

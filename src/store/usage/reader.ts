@@ -4,7 +4,7 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import { cutName } from '../../core/formats/names.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Fragment, Sql } from '../postgres/sql.ts'
-import type { NamedGap, UsageDimension, UsageReader, UsageTotal } from '../usage.ts'
+import type { NamedGap, UsageColumn, UsageDimension, UsageReader, UsageTotal } from '../usage.ts'
 
 const columns: Readonly<Record<UsageDimension, string>> = {
   subscription: 'subscription',
@@ -24,6 +24,8 @@ export function createUsageReader(sql: Sql): UsageReader {
   const sum = (name: string): Fragment =>
     sql`least(sum(${sql.identifier(name)}), ${largest})::float8`
   const largest = sql.unsafe(String(Number.MAX_SAFE_INTEGER))
+  const columnOf = (name: UsageColumn): Fragment =>
+    name === 'rate' ? sql`coalesce(trim_scale(rate)::text, '')` : sql.identifier(columns[name])
   const all = (parts: readonly Fragment[]): Fragment =>
     parts.reduce((some, part) => sql`${some}, ${part}`)
 
@@ -31,7 +33,7 @@ export function createUsageReader(sql: Sql): UsageReader {
     async read({ from, to, unit, by, only, after, limit }) {
       const start = sql.unsafe(`date_trunc('${unit}', hour, 'UTC')`)
       // By bytes, whatever the collation of the database.
-      const names = by.map((each) => sql`${sql.identifier(columns[each])} collate "C"`)
+      const names = by.map((each) => sql`${columnOf(each)} collate "C"`)
       const groups = unit === undefined ? names : [start, ...names]
       const places = all(groups.map((_, i) => sql.unsafe(String(i + 1))))
       let conditions = sql``
