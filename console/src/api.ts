@@ -43,6 +43,9 @@ export interface NewKey {
   readonly expiresIn?: string
   readonly ephemeral?: boolean
   readonly labels?: Readonly<Record<string, string>>
+  readonly models?: ApiKey['models'] | null
+  readonly tokenRateLimits?: ApiKey['tokenRateLimits'] | null
+  readonly allowedAddresses?: ApiKey['allowedAddresses'] | null
 }
 
 export interface CreatedKey {
@@ -51,6 +54,8 @@ export interface CreatedKey {
   readonly name: string
   readonly subscription: string
   readonly expiresAt: string | null
+  /** If the key is restricted to some. */
+  readonly models?: ApiKey['models']
   /** After a rotation: the old secret, while it works. */
   readonly previous?: ApiKey['previous']
 }

@@ -1,4 +1,12 @@
-import { Alert, type CSSVariablesResolver, createTheme, Modal } from '@mantine/core'
+import {
+  Alert,
+  Badge,
+  Button,
+  type CSSVariablesResolver,
+  createTheme,
+  Modal,
+  Table,
+} from '@mantine/core'
 
 export const theme = createTheme({
   primaryColor: 'indigo',
@@ -10,12 +18,20 @@ export const theme = createTheme({
   components: {
     // Yellow on white has too little contrast.
     Alert: Alert.extend({ styles: { title: { color: 'var(--mantine-color-text)' } } }),
+    Badge: Badge.extend({ styles: { label: { fontWeight: 500 } } }),
+    Button: Button.extend({ styles: { label: { fontWeight: 500 } } }),
     // Mantine locks the scroll by a style element without a nonce, which the page's policy refuses.
     Modal: Modal.extend({
       defaultProps: {
         lockScroll: false,
         centered: true,
         closeButtonProps: { 'aria-label': 'Close' },
+      },
+      styles: { title: { fontWeight: 600 } },
+    }),
+    Table: Table.extend({
+      styles: {
+        th: { color: 'var(--mantine-color-dimmed)', fontWeight: 500, whiteSpace: 'nowrap' },
       },
     }),
   },

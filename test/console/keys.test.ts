@@ -97,6 +97,63 @@ test('a person edits name and labels', async (t, { page, gateway, expected, sign
   await keepPicture(page, 'keys')
 })
 
+test('a key is restricted, and only an administrator lifts that', async (t, world) => {
+  const { page, gateway, expected, signIn } = world
+  expected.add(400).add(403)
+  const user = gateway.newUser()
+  await signIn(user)
+  await page.getByRole('button', { name: 'New key' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Name').fill('narrow')
+  await dialog.getByLabel('Subscription').selectOption('plenty')
+  await dialog.getByText('Restrictions').click()
+  await dialog.getByRole('checkbox', { name: 'llm/other' }).check()
+  const limits = dialog.getByLabel('Token limits')
+  await limits.fill('5,000/1h\n\n100000 / 24h')
+  await dialog.getByLabel('Networks').fill('127.0.0.1\n10.0.0.0/33')
+  const create = dialog.getByRole('button', { name: 'Create key' })
+  await create.click()
+  await dialog.getByText(/^allowedAddresses\[1\] must be/).waitFor()
+  await isAccessible(t, page, 'the restrictions')
+  await keepPicture(page, 'restrictions')
+  await dialog.getByLabel('Networks').fill('127.0.0.0/8')
+  await create.click()
+  const key = (await dialog.getByTestId('key').textContent()) ?? ''
+  t.equal((await gateway.ask(chatPath, key, chat())).status, 403)
+  t.equal((await gateway.ask('/llm/other/v1/chat/completions', key, chat('other'))).status, 200)
+  await page.getByRole('button', { name: 'I have copied it' }).click()
+  for (const text of [
+    'only llm/other',
+    'at most 5,000 tokens per 1h, 100,000 tokens per 24h',
+    'from 127.0.0.0/8',
+  ]) {
+    await page.getByText(text, { exact: true }).waitFor()
+  }
+
+  await page.getByRole('button', { name: 'Edit narrow' }).click()
+  t.ok(await dialog.getByRole('checkbox', { name: 'llm/sim' }).isDisabled())
+  await limits.fill('6000/1h\n100000/24h')
+  const save = dialog.getByRole('button', { name: 'Save' })
+  await save.click()
+  await dialog.getByText(/^Only an administrator may widen caps: tokenRateLimits/).waitFor()
+  await limits.fill('1/1h\n100000/24h')
+  await save.click()
+  await dialog.getByText('Changed everywhere').waitFor()
+  const other = '/llm/other/v1/chat/completions'
+  t.equal((await gateway.ask(other, key, chat('other'))).status, 429, 'in force')
+
+  await signIn('admin', `keys?owner=${user}`)
+  await page.getByRole('button', { name: 'Edit narrow' }).click()
+  await dialog.getByRole('checkbox', { name: 'llm/other' }).uncheck()
+  await dialog.getByLabel('Further models').fill('llm/sim')
+  await limits.fill('')
+  await save.click()
+  await dialog.getByText('Changed everywhere').waitFor()
+  await dialog.getByText('Close', { exact: true }).click()
+  await page.getByText('only llm/sim', { exact: true }).waitFor()
+  t.equal((await gateway.ask(chatPath, key, chat())).status, 200)
+})
+
 test('a key that is about to expire is told beforehand', async (t, world) => {
   const { page, gateway, signIn } = world
   const user = gateway.newUser()
@@ -191,7 +248,7 @@ test('the token is in the memory of the page only', async (t, { page, gateway, s
   await page.getByLabel('Identity token').waitFor()
 })
 
-function chat(): RequestInit {
-  const body = { model: 'sim', messages: [{ role: 'user', content: 'Hi' }] }
+function chat(model = 'sim'): RequestInit {
+  const body = { model, messages: [{ role: 'user', content: 'Hi' }] }
   return { method: 'POST', body: JSON.stringify(body) }
 }

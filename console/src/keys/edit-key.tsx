@@ -1,9 +1,12 @@
-import { Button, Group, Modal, Stack, TextInput } from '@mantine/core'
-import { type FormEvent, useState } from 'react'
-import type { ApiError, ApiKey } from '../api.ts'
-import { Problem } from '../parts/problem.tsx'
+import { Modal } from '@mantine/core'
+import { useState } from 'react'
+import type { ApiKey, Propagation, Subscription } from '../api.ts'
+import { DialogForm } from '../parts/dialog-form.tsx'
+import { PropagationNote } from '../parts/propagation.tsx'
 import { useSession } from '../session.tsx'
-import { LabelsField, labelsIn } from './labels.tsx'
+import { useLoaded } from '../use-loaded.ts'
+import { nameOf } from './caps.tsx'
+import { KeyFields, keyFieldsIn } from './key-fields.tsx'
 
 interface EditKeyProps {
   /** undefined: nothing is edited. */
@@ -14,7 +17,7 @@ interface EditKeyProps {
 
 export function EditKey({ record, onClose, onChanged }: EditKeyProps) {
   return (
-    <Modal opened={record !== undefined} onClose={onClose} title="Edit an API key">
+    <Modal opened={record !== undefined} onClose={onClose} size="lg" title="Edit an API key">
       {record && <Form key={record.id} {...{ record, onClose, onChanged }} />}
     </Modal>
   )
@@ -22,59 +25,28 @@ export function EditKey({ record, onClose, onChanged }: EditKeyProps) {
 
 function Form({ record, onClose, onChanged }: EditKeyProps & { readonly record: ApiKey }) {
   const { call } = useSession()
-  const [isBusy, setBusy] = useState(false)
-  const [error, setError] = useState<ApiError>()
+  // Those of the caller; that of another user's key may not be among them.
+  const subscriptions = useLoaded('', () =>
+    call<readonly Subscription[]>('GET', '/v1/subscriptions'),
+  )
+  const [propagation, setPropagation] = useState<Propagation>()
+  const paying = subscriptions.value?.find(
+    ({ subscription_id_header: name }) => name === record.subscription,
+  )
 
-  async function save(event: FormEvent<HTMLFormElement>) {
-    event.preventDefault()
-    const form = new FormData(event.currentTarget)
-    const text = (name: string) => String(form.get(name) ?? '').trim()
-    setBusy(true)
-    setError(undefined)
-    try {
-      await call('PATCH', `/v1/api-keys/${encodeURIComponent(record.id)}`, {
-        name: text('name'),
-        description: text('description'),
-        labels: labelsIn(text('labels')),
-      })
-      onChanged()
-      onClose()
-    } catch (problem) {
-      setError(problem as ApiError)
-      setBusy(false)
-    }
+  async function save(form: FormData) {
+    const path = `/v1/api-keys/${encodeURIComponent(record.id)}`
+    const body = keyFieldsIn(form, record)
+    const answer = await call<{ readonly propagation?: Propagation }>('PATCH', path, body)
+    onChanged()
+    if (answer.propagation) setPropagation(answer.propagation)
+    else onClose()
   }
 
+  if (propagation) return <PropagationNote done="Changed" {...{ propagation, onClose }} />
   return (
-    <form onSubmit={save}>
-      <Stack>
-        <TextInput
-          name="name"
-          label="Name"
-          defaultValue={record.name}
-          maxLength={128}
-          autoComplete="off"
-          required
-          data-autofocus
-        />
-        <TextInput
-          name="description"
-          label="Description"
-          defaultValue={record.description ?? ''}
-          maxLength={1_024}
-          autoComplete="off"
-        />
-        <LabelsField labels={record.labels} />
-        <Problem error={error} />
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
-          <Button type="submit" loading={isBusy}>
-            Save
-          </Button>
-        </Group>
-      </Stack>
-    </form>
+    <DialogForm label="Save" onSubmit={save} onCancel={onClose}>
+      <KeyFields record={record} models={paying?.model_refs.map(nameOf) ?? []} />
+    </DialogForm>
   )
 }

@@ -4,6 +4,7 @@ import { Pages } from '../parts/pages.tsx'
 import { Scrolls } from '../parts/scrolls.tsx'
 import { Time } from '../parts/time.tsx'
 import { refine } from '../route.ts'
+import { CapList } from './caps.tsx'
 import { expiresSoon } from './expiring.tsx'
 import type { FoundKeys, SortField, Wanted } from './find-keys.ts'
 import { LabelList } from './labels.tsx'
@@ -64,7 +65,7 @@ function Row({ record, showsOwner, onAct, acts }: RowProps) {
   const { name, description, keyPrefix, username, subscription, ephemeral, previous } = record
   return (
     <Table.Tr>
-      <Table.Td miw={130} maw={280}>
+      <Table.Td miw={160} maw={280}>
         <Text size="sm" fw={500} className="breaks">
           {name}
         </Text>
@@ -76,7 +77,7 @@ function Row({ record, showsOwner, onAct, acts }: RowProps) {
         <LabelList labels={record.labels} />
       </Table.Td>
       <Table.Td>
-        {keyPrefix && <Code>{keyPrefix}…</Code>}
+        {keyPrefix && <Code className="whole">{keyPrefix}…</Code>}
         {previous && (
           <Text size="xs" c="dimmed">
             the old secret works until <Time at={previous.endsAt} />
@@ -84,16 +85,19 @@ function Row({ record, showsOwner, onAct, acts }: RowProps) {
         )}
       </Table.Td>
       {showsOwner && <Table.Td className="breaks">{username}</Table.Td>}
-      <Table.Td className="breaks">{subscription}</Table.Td>
+      <Table.Td maw={280}>
+        <Text size="sm" className="breaks">
+          {subscription}
+        </Text>
+        <CapList {...record} />
+      </Table.Td>
       <Table.Td>
-        <Group gap={4} wrap="nowrap">
-          <Status status={record.status} />
-          {ephemeral && (
-            <Badge variant="outline" color="gray" tt="none">
-              ephemeral
-            </Badge>
-          )}
-        </Group>
+        <Status status={record.status} />
+        {ephemeral && (
+          <Text size="xs" c="dimmed">
+            ephemeral
+          </Text>
+        )}
       </Table.Td>
       <Table.Td>
         <Time at={record.createdAt} isDistance />

@@ -1,4 +1,5 @@
 import { Badge, Group, Textarea } from '@mantine/core'
+import { linesIn } from '../parts/dialog-form.tsx'
 
 type Labels = Readonly<Record<string, string>>
 
@@ -20,15 +21,12 @@ export function LabelsField({ labels = {} }: { readonly labels?: Labels | undefi
 }
 
 /** The labels that a form holds. What is wrong with them, the API says. */
-export function labelsIn(text: string): Labels {
-  const lines = text.split('\n').map((line) => line.trim())
+export function labelsIn(form: FormData): Labels {
   return Object.fromEntries(
-    lines
-      .filter((line) => line !== '')
-      .map((line) => {
-        const [name = '', ...value] = line.split('=')
-        return [name.trim(), value.join('=').trim()]
-      }),
+    linesIn(form, 'labels').map((line) => {
+      const [name = '', ...value] = line.split('=')
+      return [name.trim(), value.join('=').trim()]
+    }),
   )
 }
 
@@ -36,7 +34,7 @@ export function LabelList({ labels = {} }: { readonly labels?: Labels | undefine
   return (
     <Group gap={4}>
       {Object.entries(labels).map(([name, value]) => (
-        <Badge key={name} variant="outline" color="gray" tt="none" size="sm" maw={240}>
+        <Badge key={name} variant="default" radius="sm" tt="none" size="sm" maw={240}>
           {name}={value}
         </Badge>
       ))}

@@ -1,12 +1,14 @@
-import { Button, Checkbox, Group, NativeSelect, Paper, Stack, Text, TextInput } from '@mantine/core'
-import { type FormEvent, useState } from 'react'
-import type { ApiError, CreatedKey, NewKey as NewKeyBody, Subscription } from '../api.ts'
+import { Checkbox, NativeSelect, Paper } from '@mantine/core'
+import { useState } from 'react'
+import type { CreatedKey, NewKey as NewKeyBody, Subscription } from '../api.ts'
+import { DialogForm, textIn } from '../parts/dialog-form.tsx'
 import { Gives } from '../parts/limits.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
-import { LabelsField, labelsIn } from './labels.tsx'
+import { nameOf } from './caps.tsx'
+import { KeyFields, keyFieldsIn } from './key-fields.tsx'
 import { KeyModal } from './show-key.tsx'
 
 interface NewKeyProps {
@@ -17,20 +19,9 @@ interface NewKeyProps {
 
 /** Makes a key and shows it. */
 export function NewKey({ isOpen, onClose, onCreated }: NewKeyProps) {
-  const [created, setCreated] = useState<CreatedKey>()
-  const close = () => {
-    setCreated(undefined)
-    onClose()
-  }
   return (
-    <KeyModal title="New API key" {...{ isOpen, created }} onClose={close}>
-      <Form
-        onCancel={close}
-        onCreated={(key) => {
-          setCreated(key)
-          onCreated()
-        }}
-      />
+    <KeyModal title="New API key" {...{ isOpen, onClose }} onMade={onCreated}>
+      {(onMade) => <Form onCancel={onClose} onCreated={onMade} />}
     </KeyModal>
   )
 }
@@ -67,8 +58,6 @@ function Form({ onCancel, onCreated }: FormProps) {
   })
   const [subscription, setSubscription] = useState<string>()
   const [isEphemeral, setEphemeral] = useState(false)
-  const [isBusy, setBusy] = useState(false)
-  const [error, setError] = useState<ApiError>()
 
   if (given.value === undefined) return <Problem error={given.error} />
   const { subscriptions, most } = given.value
@@ -82,41 +71,23 @@ function Form({ onCancel, onCreated }: FormProps) {
     )
   }
 
-  async function create(event: FormEvent<HTMLFormElement>) {
-    event.preventDefault()
-    const form = new FormData(event.currentTarget)
-    const text = (name: string) => String(form.get(name) ?? '').trim()
+  async function create(form: FormData) {
     const body: NewKeyBody = {
-      name: text('name'),
-      ...(text('description') !== '' && { description: text('description') }),
-      subscription: text('subscription'),
-      ...(text('labels') !== '' && { labels: labelsIn(text('labels')) }),
-      ...(isEphemeral ? { ephemeral: true } : { expiresIn: text('lifetime') }),
+      ...keyFieldsIn(form),
+      subscription: textIn(form, 'subscription'),
+      ...(isEphemeral ? { ephemeral: true } : { expiresIn: textIn(form, 'lifetime') }),
     }
-    setBusy(true)
-    setError(undefined)
-    try {
-      onCreated(await call<CreatedKey>('POST', '/v1/api-keys', body))
-    } catch (problem) {
-      setError(problem as ApiError)
-      setBusy(false)
-    }
+    onCreated(await call<CreatedKey>('POST', '/v1/api-keys', body))
   }
 
   return (
-    <form onSubmit={create}>
-      <Stack>
-        <TextInput
-          name="name"
-          label="Name"
-          description="What will use it, so that you know it when you see it in the list."
-          maxLength={128}
-          autoComplete="off"
-          required={!isEphemeral}
-          data-autofocus
-        />
-        <TextInput name="description" label="Description" autoComplete="off" maxLength={1_024} />
-        <LabelsField />
+    <DialogForm
+      label="Create key"
+      note="The key is shown once."
+      onSubmit={create}
+      onCancel={onCancel}
+    >
+      <KeyFields models={paying.model_refs.map(nameOf)} isNameRequired={!isEphemeral}>
         <NativeSelect
           name="subscription"
           label="Subscription"
@@ -146,21 +117,7 @@ function Form({ onCancel, onCreated }: FormProps) {
           checked={isEphemeral}
           onChange={({ currentTarget }) => setEphemeral(currentTarget.checked)}
         />
-        <Problem error={error} />
-        <Group justify="space-between">
-          <Text size="xs" c="dimmed">
-            The key is shown once.
-          </Text>
-          <Group>
-            <Button variant="default" onClick={onCancel}>
-              Cancel
-            </Button>
-            <Button type="submit" loading={isBusy}>
-              Create key
-            </Button>
-          </Group>
-        </Group>
-      </Stack>
-    </form>
+      </KeyFields>
+    </DialogForm>
   )
 }

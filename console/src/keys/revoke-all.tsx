@@ -1,6 +1,7 @@
-import { Button, Group, Modal, Stack, Text, TextInput } from '@mantine/core'
+import { Button, Modal, Stack, Text, TextInput } from '@mantine/core'
 import { useState } from 'react'
-import type { ApiError, Propagation } from '../api.ts'
+import type { Propagation } from '../api.ts'
+import { DialogForm } from '../parts/dialog-form.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { PropagationNote } from '../parts/propagation.tsx'
 import { useSession } from '../session.tsx'
@@ -33,63 +34,52 @@ function Question({ username, onClose, onRevoked }: Omit<RevokeAllProps, 'isOpen
   const { call } = useSession()
   const count = useLoaded(username, () => call<Answer>('POST', path, { username, dryRun: true }))
   const [typed, setTyped] = useState('')
-  const [isBusy, setBusy] = useState(false)
-  const [error, setError] = useState<ApiError>()
   const [done, setDone] = useState<Answer>()
 
   async function revoke() {
-    setBusy(true)
-    setError(undefined)
-    try {
-      setDone(await call<Answer>('POST', path, { username }))
-      onRevoked()
-    } catch (problem) {
-      setError(problem as ApiError)
-    }
-    setBusy(false)
+    setDone(await call<Answer>('POST', path, { username }))
+    onRevoked()
   }
 
   if (done) {
     return (
       <Stack>
-        <Text role="status">{done.message}</Text>
-        {done.propagation && <PropagationNote propagation={done.propagation} />}
-        <Button variant="default" onClick={onClose} data-autofocus>
-          Close
-        </Button>
+        <Text role="status" className="breaks">
+          {done.message}
+        </Text>
+        {done.propagation ? (
+          <PropagationNote propagation={done.propagation} onClose={onClose} />
+        ) : (
+          <Button variant="default" onClick={onClose} data-autofocus>
+            Close
+          </Button>
+        )}
       </Stack>
     )
   }
   const keys = count.value?.revokedCount
-  if (keys === 0) {
-    return <Text>{username} has no active key.</Text>
-  }
+  if (keys === undefined) return <Problem error={count.error} />
+  if (keys === 0) return <Text className="breaks">{username} has no active key.</Text>
   return (
-    <Stack>
-      <Problem error={count.error ?? error} />
-      {keys !== undefined && (
-        <>
-          <Text className="breaks">
-            This revokes {keys === 1 ? 'one active key' : `${keys} active keys`} of{' '}
-            <b>{username}</b>, ephemeral ones too, for good.
-          </Text>
-          <TextInput
-            label={`To confirm, type ${username}`}
-            autoComplete="off"
-            value={typed}
-            onChange={({ currentTarget }) => setTyped(currentTarget.value)}
-            data-autofocus
-          />
-          <Group justify="flex-end">
-            <Button variant="default" onClick={onClose}>
-              Keep them
-            </Button>
-            <Button color="red.9" loading={isBusy} disabled={typed !== username} onClick={revoke}>
-              Revoke {keys === 1 ? 'one key' : `${keys} keys`}
-            </Button>
-          </Group>
-        </>
-      )}
-    </Stack>
+    <DialogForm
+      label={`Revoke ${keys === 1 ? 'one key' : `${keys} keys`}`}
+      cancel="Keep them"
+      color="red.9"
+      isDisabled={typed !== username}
+      onSubmit={revoke}
+      onCancel={onClose}
+    >
+      <Text className="breaks">
+        This revokes {keys === 1 ? 'one active key' : `${keys} active keys`} of <b>{username}</b>,
+        ephemeral ones too, for good.
+      </Text>
+      <TextInput
+        label={`To confirm, type ${username}`}
+        autoComplete="off"
+        value={typed}
+        onChange={({ currentTarget }) => setTyped(currentTarget.value)}
+        data-autofocus
+      />
+    </DialogForm>
   )
 }

@@ -1,7 +1,7 @@
-import { Button, Group, Modal, Stack, Text } from '@mantine/core'
+import { Modal, Text } from '@mantine/core'
 import { useState } from 'react'
-import type { ApiError, ApiKey, Propagation } from '../api.ts'
-import { Problem } from '../parts/problem.tsx'
+import type { ApiKey, Propagation } from '../api.ts'
+import { DialogForm } from '../parts/dialog-form.tsx'
 import { PropagationNote } from '../parts/propagation.tsx'
 import { useSession } from '../session.tsx'
 
@@ -22,49 +22,22 @@ export function RevokeKey({ record, onClose, onRevoked }: RevokeKeyProps) {
 
 function Question({ record, onClose, onRevoked }: RevokeKeyProps & { readonly record: ApiKey }) {
   const { call } = useSession()
-  const [isBusy, setBusy] = useState(false)
-  const [error, setError] = useState<ApiError>()
   const [propagation, setPropagation] = useState<Propagation>()
 
   async function revoke() {
-    setBusy(true)
-    setError(undefined)
-    try {
-      const path = `/v1/api-keys/${encodeURIComponent(record.id)}`
-      const answer = await call<{ propagation: Propagation }>('DELETE', path)
-      setPropagation(answer.propagation)
-      onRevoked()
-    } catch (problem) {
-      setError(problem as ApiError)
-    }
-    setBusy(false)
+    const path = `/v1/api-keys/${encodeURIComponent(record.id)}`
+    const answer = await call<{ readonly propagation: Propagation }>('DELETE', path)
+    setPropagation(answer.propagation)
+    onRevoked()
   }
 
-  if (propagation) {
-    return (
-      <Stack>
-        <PropagationNote propagation={propagation} />
-        <Button variant="default" onClick={onClose} data-autofocus>
-          Close
-        </Button>
-      </Stack>
-    )
-  }
+  if (propagation) return <PropagationNote {...{ propagation, onClose }} />
   return (
-    <Stack>
+    <DialogForm label="Revoke" cancel="Keep it" color="red.9" onSubmit={revoke} onCancel={onClose}>
       <Text className="breaks">
         Whatever uses <b>{record.name}</b> is refused at once, with 401. A revoked key cannot be
         brought back.
       </Text>
-      <Problem error={error} />
-      <Group justify="flex-end">
-        <Button variant="default" onClick={onClose}>
-          Keep it
-        </Button>
-        <Button color="red.9" loading={isBusy} onClick={revoke}>
-          Revoke
-        </Button>
-      </Group>
-    </Stack>
+    </DialogForm>
   )
 }

@@ -1,7 +1,7 @@
-import { Button, Checkbox, Group, NativeSelect, Stack, Text } from '@mantine/core'
-import { type FormEvent, useState } from 'react'
-import type { ApiError, ApiKey, CreatedKey } from '../api.ts'
-import { Problem } from '../parts/problem.tsx'
+import { Checkbox, NativeSelect, Text } from '@mantine/core'
+import { useState } from 'react'
+import type { ApiKey, CreatedKey } from '../api.ts'
+import { DialogForm } from '../parts/dialog-form.tsx'
 import { useSession } from '../session.tsx'
 import { KeyModal } from './show-key.tsx'
 
@@ -14,28 +14,14 @@ interface RotateKeyProps {
 
 /** Gives a key a new secret and shows it; the old one works a while longer. */
 export function RotateKey({ record, onClose, onRotated }: RotateKeyProps) {
-  const [created, setCreated] = useState<CreatedKey>()
-  const close = () => {
-    setCreated(undefined)
-    onClose()
-  }
   return (
     <KeyModal
       title="Rotate an API key"
       isOpen={record !== undefined}
-      created={created}
-      onClose={close}
+      onClose={onClose}
+      onMade={onRotated}
     >
-      {record && (
-        <Form
-          record={record}
-          onCancel={close}
-          onRotated={(key) => {
-            setCreated(key)
-            onRotated()
-          }}
-        />
-      )}
+      {(onMade) => record && <Form record={record} onCancel={onClose} onRotated={onMade} />}
     </KeyModal>
   )
 }
@@ -57,59 +43,38 @@ function Form({ record, onCancel, onRotated }: FormProps) {
   const { call } = useSession()
   const [overlap, setOverlap] = useState('24h')
   const [isShort, setShort] = useState(false)
-  const [isBusy, setBusy] = useState(false)
-  const [error, setError] = useState<ApiError>()
   const ends = overlap === '0s'
 
-  async function rotate(event: FormEvent<HTMLFormElement>) {
-    event.preventDefault()
-    setBusy(true)
-    setError(undefined)
-    try {
-      const path = `/v1/api-keys/${encodeURIComponent(record.id)}/rotate`
-      const times = { overlap: ends ? 0 : overlap }
-      const more = isShort && !ends ? { endOldAfterFirstUse: '1h' } : {}
-      onRotated(await call<CreatedKey>('POST', path, { ...times, ...more }))
-    } catch (problem) {
-      setError(problem as ApiError)
-      setBusy(false)
-    }
+  async function rotate() {
+    const path = `/v1/api-keys/${encodeURIComponent(record.id)}/rotate`
+    const times = { overlap: ends ? 0 : overlap }
+    const more = isShort && !ends ? { endOldAfterFirstUse: '1h' } : {}
+    onRotated(await call<CreatedKey>('POST', path, { ...times, ...more }))
   }
 
   return (
-    <form onSubmit={rotate}>
-      <Stack>
-        <Text className="breaks">
-          <b>{record.name}</b> gets a new secret. Everything else stays: its id, its subscription,
-          and when it expires.
-        </Text>
-        {record.previous && (
-          <Text size="sm">The secret that was replaced before ends with this rotation.</Text>
-        )}
-        <NativeSelect
-          label="The present secret works for"
-          description="Time to put the new one everywhere."
-          value={overlap}
-          onChange={({ currentTarget }) => setOverlap(currentTarget.value)}
-          data={overlaps}
-          data-autofocus
-        />
-        <Checkbox
-          label="Sooner: until an hour after the new one is first used"
-          disabled={ends}
-          checked={isShort && !ends}
-          onChange={({ currentTarget }) => setShort(currentTarget.checked)}
-        />
-        <Problem error={error} />
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onCancel}>
-            Cancel
-          </Button>
-          <Button type="submit" loading={isBusy}>
-            Rotate
-          </Button>
-        </Group>
-      </Stack>
-    </form>
+    <DialogForm label="Rotate" onSubmit={rotate} onCancel={onCancel}>
+      <Text className="breaks">
+        <b>{record.name}</b> gets a new secret. Everything else stays: its id, its subscription, its
+        restrictions, and when it expires.
+      </Text>
+      {record.previous && (
+        <Text size="sm">The secret that was replaced before ends with this rotation.</Text>
+      )}
+      <NativeSelect
+        label="The present secret works for"
+        description="Time to put the new one everywhere."
+        value={overlap}
+        onChange={({ currentTarget }) => setOverlap(currentTarget.value)}
+        data={overlaps}
+        data-autofocus
+      />
+      <Checkbox
+        label="Sooner: until an hour after the new one is first used"
+        disabled={ends}
+        checked={isShort && !ends}
+        onChange={({ currentTarget }) => setShort(currentTarget.checked)}
+      />
+    </DialogForm>
   )
 }

@@ -5,31 +5,41 @@ import { Copy } from '../parts/copy.tsx'
 import { Time } from '../parts/time.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
+import { nameOf } from './caps.tsx'
 import { snippets } from './snippets.ts'
 
 interface KeyModalProps {
   /** Of the question that leads to the key. */
   readonly title: string
   readonly isOpen: boolean
-  /** undefined: not yet. */
-  readonly created: CreatedKey | undefined
   readonly onClose: () => void
-  readonly children: ReactNode
+  readonly onMade: () => void
+  /** The question; calls what it is given with the answer. */
+  readonly children: (onMade: (key: CreatedKey) => void) => ReactNode
 }
 
 /** Asks, and then shows the key, which nothing but its own button closes. */
-export function KeyModal({ title, isOpen, created, onClose, children }: KeyModalProps) {
+export function KeyModal({ title, isOpen, onClose, onMade, children }: KeyModalProps) {
+  const [created, setCreated] = useState<CreatedKey>()
+  const close = () => {
+    setCreated(undefined)
+    onClose()
+  }
+  const show = (key: CreatedKey) => {
+    setCreated(key)
+    onMade()
+  }
   return (
     <Modal
       opened={isOpen}
-      onClose={onClose}
+      onClose={close}
       size="lg"
       title={created ? 'Copy your key now' : title}
       withCloseButton={created === undefined}
       closeOnClickOutside={false}
       closeOnEscape={created === undefined}
     >
-      {created ? <ShowKey created={created} onDone={onClose} /> : isOpen && children}
+      {created ? <ShowKey created={created} onDone={close} /> : isOpen && children(show)}
     </Modal>
   )
 }
@@ -41,20 +51,22 @@ interface ShowKeyProps {
 
 /** The plaintext, once, and how to use it. */
 function ShowKey({ created, onDone }: ShowKeyProps) {
-  const { key, name, subscription, expiresAt, previous } = created
+  const { key, name, subscription, expiresAt, previous, models: only } = created
   const { call } = useSession()
   const models = useLoaded(subscription, () =>
     call<{ data: readonly Model[] }>('GET', '/v1/models'),
   )
   const [shown, setShown] = useState<string | null>('curl')
-  const model = models.value?.data.find(({ subscriptions }) =>
-    subscriptions.some((each) => each.name === subscription),
+  const model = models.value?.data.find(
+    ({ owned_by, subscriptions }) =>
+      subscriptions.some((each) => each.name === subscription) &&
+      (only?.some((each) => nameOf(each) === owned_by) ?? true),
   )
   const values = { gateway: location.origin, key, model: model?.id ?? 'your-model' }
   return (
     <Stack>
       <Text size="sm" className="breaks">
-        This is the only time that the key <b>{name}</b> is shown. It pays with {subscription} and
+        This is the only time that the key <b>{name}</b> is shown. It pays with {subscription} and{' '}
         {expiresAt ? (
           <>
             expires <Time at={expiresAt} isDistance />
@@ -69,8 +81,8 @@ function ShowKey({ created, onDone }: ShowKeyProps) {
           </>
         )}
       </Text>
-      <Group gap="xs" align="center">
-        <Code fz="sm" p="xs" className="breaks" data-testid="key">
+      <Group gap="xs" wrap="nowrap">
+        <Code fz="sm" p="xs" flex={1} className="secret" data-testid="key">
           {key}
         </Code>
         <Copy value={key} label="Copy key" />

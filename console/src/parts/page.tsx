@@ -23,7 +23,7 @@ export function Page({ title, about, actions, children }: PageProps) {
           <Title order={1} size="h2" ref={heading} tabIndex={-1} style={{ outline: 'none' }}>
             {title}
           </Title>
-          <Text c="dimmed" size="sm" maw="42em">
+          <Text c="dimmed" size="sm" maw="64em">
             {about}
           </Text>
         </div>

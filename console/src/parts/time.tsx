@@ -1,7 +1,7 @@
 /** Times in the reader's zone, with UTC on hover. */
 
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
-const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' })
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' })
 
 const units = [
   ['year', 365 * 86_400],
@@ -12,11 +12,11 @@ const units = [
   ['second', 1],
 ] as const
 
-/** `in 3 days`, `2 minutes ago`. */
+/** `in 3 days`, `2 min ago`. */
 export function distance(at: number, now = Date.now()): string {
   const seconds = Math.round((at - now) / 1_000)
   const [unit, length] = units.find(([, each]) => Math.abs(seconds) >= each) ?? units[5]
-  return relative.format(Math.round(seconds / length), unit)
+  return relative.format(Math.round(seconds / length), unit).replaceAll('.', '')
 }
 
 /** `at` is RFC 3339. */

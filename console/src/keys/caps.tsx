@@ -1,0 +1,152 @@
+/** What a key may do less than its owner: in a form, in requests, in the table. */
+
+import { Checkbox, Group, Stack, Text, Textarea, TextInput } from '@mantine/core'
+import type { ReactNode } from 'react'
+import type { ApiKey } from '../api.ts'
+import { linesIn, textIn } from '../parts/dialog-form.tsx'
+import { LimitList } from '../parts/limits.tsx'
+
+const names = ['models', 'tokenRateLimits', 'allowedAddresses'] as const
+
+export type Caps = Pick<ApiKey, (typeof names)[number]>
+
+/** As a request has them; null drops one. */
+export type CapChanges = { readonly [Name in keyof Caps]?: Caps[Name] | null }
+
+interface CapFieldsProps {
+  /** The present ones; those of a new key are none. */
+  readonly caps?: Caps
+  /** `<namespace>/<name>` of the models that the subscription pays for, as far as they are known. */
+  readonly models: readonly string[]
+  readonly mayWiden: boolean
+}
+
+export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
+  const present = toLines(caps)
+  const known = [...new Set([...present.models, ...models])]
+  const isOpen = (model: string) => caps?.models === undefined || present.models.includes(model)
+  return (
+    <details open={names.some((name) => present[name].length > 0)}>
+      <Text component="summary" size="sm" fw={500}>
+        Restrictions
+      </Text>
+      <Stack mt="sm">
+        <Text size="xs" c="dimmed">
+          You can always tighten these: fewer models, lower or further limits, networks within the
+          present ones. {mayWiden ? 'As an administrator you can' : 'Only an administrator can'}{' '}
+          loosen or lift them.
+        </Text>
+        <Checkbox.Group
+          key={known.join(' ')}
+          label="Models"
+          description="The only ones that the key may call; none: all of its subscription."
+          defaultValue={present.models}
+        >
+          <Group gap="sm" mt="xs">
+            {known.map((model) => (
+              <Checkbox
+                key={model}
+                name="model"
+                value={model}
+                label={model}
+                className="breaks"
+                disabled={!mayWiden && !isOpen(model)}
+              />
+            ))}
+          </Group>
+        </Checkbox.Group>
+        {mayWiden && caps && (
+          <TextInput
+            name="models"
+            label="Further models"
+            description="namespace/name, with commas between them."
+            autoComplete="off"
+            spellCheck={false}
+          />
+        )}
+        <Textarea
+          name="limits"
+          label="Token limits"
+          description="Of this key, all its models together. One on each line, like 10000/1h."
+          autosize
+          defaultValue={present.tokenRateLimits.join('\n')}
+          autoComplete="off"
+          spellCheck={false}
+        />
+        <Textarea
+          name="addresses"
+          label="Networks"
+          description="The only ones that the key may be used from. One on each line, like 192.0.2.0/24."
+          autosize
+          defaultValue={present.allowedAddresses.join('\n')}
+          autoComplete="off"
+          spellCheck={false}
+        />
+      </Stack>
+    </details>
+  )
+}
+
+/** The caps of a form that are not those of `from`. What is wrong with them, the API says. */
+export function capsIn(form: FormData, from?: Caps): CapChanges {
+  const further = textIn(form, 'models').split(',')
+  const models = [...form.getAll('model').map(String), ...further.map((name) => name.trim())]
+  const written: Caps = {
+    models: models.filter((name) => name !== '').map(toModel),
+    tokenRateLimits: linesIn(form, 'limits').map(toLimit),
+    allowedAddresses: [...linesIn(form, 'addresses')],
+  }
+  const [before, after] = [toLines(from), toLines(written)]
+  const changed = names.filter((name) => before[name].join('\n') !== after[name].join('\n'))
+  return Object.fromEntries(
+    changed.map((name) => [name, after[name].length === 0 ? null : written[name]]),
+  )
+}
+
+/** The caps of a key in the table. */
+export function CapList(caps: Caps) {
+  const { models, tokenRateLimits, allowedAddresses } = caps
+  return (
+    <>
+      {models && <Line>only {toLines(caps).models.join(', ') || 'no model'}</Line>}
+      {tokenRateLimits && (
+        <Line>
+          at most <LimitList limits={tokenRateLimits} />
+        </Line>
+      )}
+      {allowedAddresses && <Line>from {allowedAddresses.join(', ')}</Line>}
+    </>
+  )
+}
+
+function Line({ children }: { readonly children: ReactNode }) {
+  return (
+    <Text size="xs" c="dimmed" className="breaks">
+      {children}
+    </Text>
+  )
+}
+
+/** As they are written in a form. */
+function toLines({ models = [], tokenRateLimits = [], allowedAddresses = [] }: Caps = {}) {
+  return {
+    models: models.map(nameOf),
+    tokenRateLimits: tokenRateLimits.map(({ limit, window }) => `${limit}/${window}`),
+    allowedAddresses,
+  }
+}
+
+/** `<namespace>/<name>` of a model. */
+export function nameOf({ namespace = '', name }: { namespace?: string; name: string }): string {
+  return `${namespace}/${name}`
+}
+
+function toModel(written: string) {
+  const [namespace = '', ...name] = written.split('/')
+  return { namespace, name: name.join('/') }
+}
+
+function toLimit(written: string) {
+  const [limit = '', ...window] = written.split('/')
+  return { limit: Number(limit.replaceAll(/[\s,_]/g, '')), window: window.join('/').trim() }
+}

@@ -1,0 +1,56 @@
+import { TextInput } from '@mantine/core'
+import type { ReactNode } from 'react'
+import type { ApiKey } from '../api.ts'
+import { textIn } from '../parts/dialog-form.tsx'
+import { useSession } from '../session.tsx'
+import { CapFields, capsIn } from './caps.tsx'
+import { LabelsField, labelsIn } from './labels.tsx'
+
+interface KeyFieldsProps {
+  /** undefined: a new key. */
+  readonly record?: ApiKey
+  /** `<namespace>/<name>` of the models that its subscription pays for, as far as they are known. */
+  readonly models: readonly string[]
+  readonly isNameRequired?: boolean
+  /** Before what restricts the key. */
+  readonly children?: ReactNode
+}
+
+/** What the holder of a key chooses, also later. */
+export function KeyFields({ record, models, isNameRequired = true, children }: KeyFieldsProps) {
+  const { me } = useSession()
+  return (
+    <>
+      <TextInput
+        name="name"
+        label="Name"
+        description="What will use it, so that you know it when you see it in the list."
+        defaultValue={record?.name}
+        maxLength={128}
+        autoComplete="off"
+        required={isNameRequired}
+        data-autofocus
+      />
+      <TextInput
+        name="description"
+        label="Description"
+        defaultValue={record?.description}
+        maxLength={1_024}
+        autoComplete="off"
+      />
+      <LabelsField labels={record?.labels} />
+      {children}
+      <CapFields {...(record && { caps: record })} models={models} mayWiden={me.administrator} />
+    </>
+  )
+}
+
+/** What of it a request changes. */
+export function keyFieldsIn(form: FormData, record?: ApiKey) {
+  return {
+    name: textIn(form, 'name'),
+    description: textIn(form, 'description'),
+    labels: labelsIn(form),
+    ...capsIn(form, record),
+  }
+}

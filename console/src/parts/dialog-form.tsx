@@ -1,0 +1,71 @@
+import { Button, Group, Stack, Text } from '@mantine/core'
+import { type FormEvent, type ReactNode, useState } from 'react'
+import type { ApiError } from '../api.ts'
+import { Problem } from './problem.tsx'
+
+interface DialogFormProps {
+  /** What the button says that sends it, and the one that does not. */
+  readonly label: string
+  readonly cancel?: string
+  /** Of the first button; red for what cannot be undone. */
+  readonly color?: string
+  readonly isDisabled?: boolean
+  /** Beside the buttons. */
+  readonly note?: string
+  /** Rejects with an ApiError, which is shown; what was filled in stays. */
+  readonly onSubmit: (form: FormData) => Promise<void>
+  readonly onCancel: () => void
+  readonly children: ReactNode
+}
+
+/** The form of a dialog. */
+export function DialogForm({ onSubmit, onCancel, children, ...rest }: DialogFormProps) {
+  const { label, cancel = 'Cancel', color, isDisabled = false, note } = rest
+  const [isBusy, setBusy] = useState(false)
+  const [error, setError] = useState<ApiError>()
+
+  async function send(event: FormEvent<HTMLFormElement>) {
+    event.preventDefault()
+    setBusy(true)
+    setError(undefined)
+    try {
+      await onSubmit(new FormData(event.currentTarget))
+    } catch (problem) {
+      setError(problem as ApiError)
+    }
+    setBusy(false)
+  }
+
+  return (
+    <form onSubmit={send}>
+      <Stack>
+        {children}
+        <Problem error={error} />
+        <Group justify="flex-end">
+          {note && (
+            <Text size="xs" c="dimmed" flex={1}>
+              {note}
+            </Text>
+          )}
+          <Button variant="default" onClick={onCancel}>
+            {cancel}
+          </Button>
+          <Button type="submit" loading={isBusy} disabled={isDisabled} {...(color && { color })}>
+            {label}
+          </Button>
+        </Group>
+      </Stack>
+    </form>
+  )
+}
+
+/** A text of a form, without blanks around it. */
+export function textIn(form: FormData, name: string): string {
+  return String(form.get(name) ?? '').trim()
+}
+
+/** The lines of a text of a form that hold something. */
+export function linesIn(form: FormData, name: string): readonly string[] {
+  const lines = textIn(form, name).split('\n')
+  return lines.map((line) => line.trim()).filter((line) => line !== '')
+}
