@@ -1,6 +1,8 @@
 /**
  * Holds: what open requests are expected to use of limits, beside the counters of what has been used.
  * The counters alone say what is charged; a hold only takes room until its response has been counted.
+ * With it a request takes what is counted before it is allowed: one of a limit on requests, for good,
+ * and one of a limit on concurrency, until it ends.
  */
 
 import type { Expected } from '../core/admission/estimator.ts'
@@ -9,8 +11,10 @@ import type { Counter, CounterState } from '../core/decision/counter.ts'
 export interface AskedHold {
   /** The gateway's request id; undefined: only decide, hold nothing. */
   readonly id: string | undefined
-  /** Those of the limits, all of which must have room, each with its limit. */
+  /** Those of the token limits, all of which must have room, each with its limit. */
   readonly counters: readonly LimitedCounter[]
+  /** Those that the request takes one of; without a window (0 ms) until it ends. */
+  readonly taken?: readonly LimitedCounter[]
   readonly expected: Expected
   /** Share of a limit by which the ceilings of all open requests may pass it. */
   readonly overshoot: number
@@ -29,7 +33,10 @@ export interface HoldAnswer {
   readonly outcome: 'held' | 'busy' | 'spent'
   /** If held: the output tokens that it may have; Infinity: no ceiling. */
   readonly cap: number
-  /** The windows in the order of the counters, with this hold; undefined if none is open. */
+  /**
+   * The windows in the order of the counters, then of what is taken, with this hold; undefined if none
+   * is open.
+   */
   readonly windows: readonly (CounterState | undefined)[]
 }
 
@@ -44,6 +51,8 @@ export interface HoldStore {
    * clock.
    */
   hold(asked: AskedHold, now: number): HoldAnswer | Promise<HoldAnswer>
+  /** The same in this process alone, for while a shared store does not respond. */
+  holdAlone?(asked: AskedHold, now: number): HoldAnswer | Promise<HoldAnswer>
   /**
    * Ends a hold, once its response is in the counters. May be called for a request without one, by
    * any process.

@@ -10,6 +10,7 @@ import { createKeptResets } from '../store/counters/kept-resets.ts'
 import { createMemoryCounters, type MemoryCounters } from '../store/counters/memory.ts'
 import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
 import { createMemoryHolds } from '../store/holds/memory.ts'
+import { withTaken } from '../store/holds/memory-taken.ts'
 import type { HoldStore } from '../store/holds.ts'
 import {
   callBounds,
@@ -44,7 +45,7 @@ export async function openCounters(context: Context, { pool }: Database): Promis
   const estimators = createEstimators()
   if (config.redisUrl === undefined) {
     const counters = await openMemory(pool)
-    const holds = createMemoryHolds(counters)
+    const holds = withTaken(createMemoryHolds(counters), counters)
     return { counters, redis: undefined, holds, estimators, histograms: () => [] }
   }
   // The client is loaded on demand, because it takes memory and start-up time.

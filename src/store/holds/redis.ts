@@ -2,9 +2,18 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Counter } from '../../core/decision/counter.ts'
+import { createMemoryCounters } from '../counters/memory.ts'
 import { keyPrefixOf, tagOf } from '../counters/redis/keys.ts'
 import { memberOf } from '../counters/reports.ts'
-import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import {
+  type AskedHold,
+  type HoldAnswer,
+  type HoldStore,
+  type LimitedCounter,
+  leaseMs,
+} from '../holds.ts'
+import { createMemoryHolds } from './memory.ts'
+import { withTaken } from './memory-taken.ts'
 import type { HoldCommands } from './scripts.ts'
 
 /** Between two attempts to release what Redis has not acknowledged. */
@@ -40,6 +49,8 @@ export function createRedisHolds(
   let waiting = 0
   let timer: NodeJS.Timeout | undefined
   let isStopped = false
+  const aloneCounters = createMemoryCounters()
+  const alone = withTaken(createMemoryHolds(aloneCounters), aloneCounters)
 
   function queue(counters: readonly Counter[], member: string): void {
     const keys = keysOf(counters)
@@ -103,11 +114,15 @@ export function createRedisHolds(
         )
       } catch (error) {
         // The answer may be lost rather than the call.
-        if (member !== '') queue(asked.counters, member)
+        if (member !== '') queue(allOf(asked), member)
         throw error
       }
     },
-    release: (counters, id) => queue(counters, memberOf(id)),
+    holdAlone: alone.hold,
+    release(counters, id) {
+      alone.release(counters, id)
+      queue(counters, memberOf(id))
+    },
     async stop(graceMs) {
       const giveUpAt = performance.now() + graceMs
       while (waiting > 0 && performance.now() < giveUpAt) await delay(5)
@@ -139,8 +154,13 @@ function partsOf({ key }: Counter) {
   }
 }
 
-function keysWith({ counters }: AskedHold): readonly string[] {
-  return [...keysOf(counters), ...counters.map(({ key }) => keyPrefixOf(tagOf(key)) + key)]
+function allOf({ counters, taken }: AskedHold): readonly LimitedCounter[] {
+  return taken === undefined ? counters : [...counters, ...taken]
+}
+
+function keysWith(asked: AskedHold): readonly string[] {
+  const all = allOf(asked)
+  return [...keysOf(all), ...all.map(({ key }) => keyPrefixOf(tagOf(key)) + key)]
 }
 
 function argsOf(asked: AskedHold, member: string, lease: number): readonly (string | number)[] {
@@ -149,21 +169,22 @@ function argsOf(asked: AskedHold, member: string, lease: number): readonly (stri
   return [
     ...[member, lease, asked.charge === 'end' ? '1' : '0'],
     ...[input, inputVariance, output, outputVariance, floor, Number.isFinite(worst) ? worst : -1],
-    ...[asked.overshoot, asked.canCap ? '1' : '0'],
-    ...counters.flatMap((counter) => [counter.limit, counter.windowMs, partsOf(counter).name]),
+    ...[asked.overshoot, asked.canCap ? '1' : '0', counters.length],
+    ...allOf(asked).flatMap((counter) => [counter.limit, counter.windowMs, partsOf(counter).name]),
   ]
 }
 
 function toAnswer(
-  { counters }: AskedHold,
+  asked: AskedHold,
   now: number,
   [outcome, cap, ...figures]: readonly [string, number, ...number[]],
 ): HoldAnswer {
   return {
     outcome: outcome as HoldAnswer['outcome'],
     cap: cap < 0 ? Number.POSITIVE_INFINITY : cap,
-    windows: counters.map(({ windowMs }, i) => {
+    windows: allOf(asked).map(({ windowMs }, i) => {
       const [used = 0, leftMs = 0, held = 0] = figures.slice(3 * i, 3 * i + 3)
+      if (windowMs === 0) return { used, resetsAt: now }
       if (leftMs === 0 && held === 0) return undefined
       const resetsAt = now + (leftMs > 0 ? Math.min(leftMs, windowMs) : windowMs)
       return held > 0 ? { used, resetsAt, held } : { used, resetsAt }

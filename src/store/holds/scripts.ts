@@ -52,8 +52,8 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * KEYS[1] the sums, KEYS[2] the open holds, KEYS[3] their leases, KEYS[4…] counters. ARGV[1] the id,
  * empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] '1' if it binds every window; ARGV[4] to
  * ARGV[9] expected input, its variance, output, its variance, floor, worst (-1: unknown); ARGV[10]
- * the overshoot; ARGV[11] '1' if it can have a ceiling; then for each counter its limit, the
- * length of its window (ms), and its name in the sums. The arithmetic is that of core/admission/admit.ts.
+ * the overshoot; ARGV[11] '1' if it can have a ceiling; ARGV[12] how many of the counters are of tokens,
+ * the first ones; then for each counter its limit, the length of its window (ms; 0: it is one of open requests), and its name in the sums. The arithmetic is that of core/admission/admit.ts.
  */
 export const holdScript = `
 ${common}
@@ -62,12 +62,15 @@ local input, input_variance, output, output_variance, floor, worst, overshoot =
   tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]),
   tonumber(ARGV[9]), tonumber(ARGV[10])
 if worst < 0 then worst = math.huge end
-local outcome, alone, room, rooms = 'held', true, math.huge, {}
-for i = 4, #KEYS do
-  local limit, span, counter = tonumber(ARGV[3 * i]), ARGV[3 * i + 1], ARGV[3 * i + 2]
+local outcome, alone, room, rooms, taken = 'held', true, math.huge, {}, {}
+local function read(i)
   local used, left = redis.pcall('GET', KEYS[i]), redis.call('PTTL', KEYS[i])
   -- What somebody else has put under a counter's name counts for nothing.
-  used = left > 0 and type(used) ~= 'table' and tonumber(used or '0') or 0
+  return left > 0 and type(used) ~= 'table' and tonumber(used or '0') or 0, left
+end
+for i = 4, 3 + ARGV[12] do
+  local limit, span, counter = tonumber(ARGV[3 * i + 1]), ARGV[3 * i + 2], ARGV[3 * i + 3]
+  local used, left = read(i)
   local sums = sums_of(counter)
   -- Another window ends at least a whole one later; restored ones may end a little earlier.
   if sums and not carries and (left <= 0 or now + left > sums.ends + span / 2) then sums = nil end
@@ -76,6 +79,19 @@ for i = 4, #KEYS do
   if used >= limit then outcome = 'spent' end
   if sums.count > 0 then alone = false end
   room = math.min(room, math.floor(limit * (1 + overshoot)) - used - sums.ceiling)
+end
+for i = 4 + ARGV[12], #KEYS do
+  local limit, span, counter = tonumber(ARGV[3 * i + 1]), ARGV[3 * i + 2], ARGV[3 * i + 3]
+  local each = { key = KEYS[i], counter = counter, span = span }
+  if span == '0' then
+    each.sums = sums_of(counter) or { ends = 0, count = 0, mean = 0, variance = 0, output = 0, ceiling = 0 }
+    each.used, each.left = each.sums.count, 0
+    if each.used >= limit and outcome == 'held' then outcome = 'busy' end
+  else
+    each.used, each.left = read(i)
+    if each.used >= limit then outcome = 'spent' end
+  end
+  taken[#taken + 1] = each
 end
 local share = can_cap and room * ${ceilingShare} or 0
 local cap = math.min(worst, math.max(math.ceil(floor), math.floor(share - input)))
@@ -106,6 +122,18 @@ elseif outcome == 'held' then
       change(each.counter, each.sums, 1, mean, variance, expects, ceiling)
       parts[#parts + 1] = each.counter .. ':' .. text(each.sums.ends)
     end
+    for _, each in ipairs(taken) do
+      if each.sums then
+        change(each.counter, each.sums, 1, mean, variance, expects, ceiling)
+        parts[#parts + 1] = each.counter .. ':0'
+      elseif each.left <= 0 then
+        redis.call('SET', each.key, '1', 'PX', each.span)
+        each.left = tonumber(each.span)
+      else
+        redis.pcall('INCR', each.key)
+      end
+      each.used = each.used + 1
+    end
     redis.call('HSET', KEYS[2], ARGV[1], table.concat(parts, ' '))
     redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
     for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], text(2 * ARGV[2])) end
@@ -117,6 +145,11 @@ for _, each in ipairs(rooms) do
   answer[#answer + 1] = each.used
   answer[#answer + 1] = math.max(0, each.left)
   answer[#answer + 1] = each.sums.mean + own
+end
+for _, each in ipairs(taken) do
+  answer[#answer + 1] = each.used
+  answer[#answer + 1] = math.max(0, each.left)
+  answer[#answer + 1] = 0
 end
 return answer
 `

@@ -43,6 +43,22 @@ const ask = (id: string | undefined, ...counters: LimitedCounter[]): AskedHold =
   ...{ id, counters, expected: small, overshoot: 0.25, canCap: true, charge: 'admission' },
 })
 
+/** Limits on requests in windows, and on open requests (`windowMs` 0), of one user. */
+function taking(limits: readonly (readonly [limit: number, windowMs: number])[], user: string) {
+  return limits.map(([limit, windowMs]): LimitedCounter => {
+    const part = windowMs > 0 ? `requests-${windowMs}` : 'concurrency'
+    return { key: `basic\nllm/small\n${part}\n${user}`, windowMs, limit }
+  })
+}
+
+/** Takes without holding tokens. */
+const take = (id: string | undefined, taken: readonly LimitedCounter[]): AskedHold => ({
+  ...{ id, counters: [], taken, overshoot: 0, canCap: false, charge: 'end' },
+  expected: { input: 0, inputVariance: 0, output: 0, outputVariance: 0, floor: 0, worst: 0 },
+})
+
+const usedOf = ({ windows }: HoldAnswer) => windows.map((window) => window?.used ?? 0)
+
 const heldOf = ({ windows }: HoldAnswer) => windows.map((window) => window?.held ?? 0)
 
 export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld>): void {
@@ -166,6 +182,119 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     world.holds.release([own], 'a')
     await world.settled()
     t.strictSame(heldOf(await world.hold(ask(undefined, own))), [200])
+  })
+
+  claim('requests are counted as they are taken, for good', async (t, world) => {
+    const taken = taking([[3, hour]], nextUser())
+    for (const id of ['a', 'b', 'a']) {
+      t.equal((await world.hold(take(id, taken))).outcome, 'held')
+    }
+    for (const store of [world.holds, world.other]) store.release(taken, 'a')
+    await world.settled()
+    t.strictSame(usedOf(await world.hold(take(undefined, taken))), [2])
+    t.strictSame(usedOf(await world.other.hold(take('c', taken), world.now())), [3])
+    const refused = await world.hold(take('d', taken))
+    t.same([refused.outcome, usedOf(refused)], ['spent', [3]])
+    const [window] = refused.windows
+    t.ok(Math.abs((window?.resetsAt ?? 0) - world.now() - hour) < 60_000)
+  })
+
+  claim('a window of requests ends', async (t, world) => {
+    const taken = taking([[1, world.shortMs]], nextUser())
+    t.equal((await world.hold(take('a', taken))).outcome, 'held')
+    t.equal((await world.hold(take('b', taken))).outcome, 'spent')
+    await world.advance(world.shortMs + 20)
+    t.equal((await world.hold(take('b', taken))).outcome, 'held')
+  })
+
+  claim('open requests count until they are released', async (t, world) => {
+    const taken = taking([[2, 0]], nextUser())
+    t.equal((await world.hold(take('a', taken))).outcome, 'held')
+    t.equal((await world.other.hold(take('b', taken), world.now())).outcome, 'held')
+    const refused = await world.hold(take('c', taken))
+    t.same([refused.outcome, usedOf(refused)], ['busy', [2]])
+    for (const store of [world.other, world.holds]) store.release(taken, 'b')
+    await world.settled()
+    t.same(usedOf(await world.hold(take('c', taken))), [2])
+    t.equal((await world.hold(take('a', taken))).outcome, 'held', 'it is repeated')
+    t.equal((await world.hold(take('d', taken))).outcome, 'busy')
+  })
+
+  claim('an open request that is never released ends with its lease', async (t, world) => {
+    const taken = taking([[1, 0]], nextUser())
+    await world.hold(take('a', taken))
+    await world.advance(world.leaseMs + 20)
+    t.equal((await world.hold(take('b', taken))).outcome, 'held')
+    world.holds.release(taken, 'a')
+    await world.settled()
+    t.equal((await world.hold(take('c', taken))).outcome, 'busy')
+  })
+
+  claim('a request takes everything or nothing', async (t, world) => {
+    const user = nextUser()
+    const own = counter(10_000, hour, user)
+    const both = (id: string | undefined, requests: number, open: number): AskedHold => ({
+      ...ask(id, own),
+      taken: taking(
+        [
+          [requests, hour],
+          [open, 0],
+        ],
+        user,
+      ),
+    })
+    const first = await world.hold(both('a', 9, 9))
+    t.same([first.outcome, usedOf(first), heldOf(first)], ['held', [0, 1, 1], [200, 0, 0]])
+    for (const [id, requests, open, outcome] of [
+      ['b', 1, 9, 'spent'],
+      ['c', 9, 1, 'busy'],
+      ['d', 1, 1, 'spent'],
+    ] as const) {
+      const refused = await world.hold(both(id, requests, open))
+      t.same([refused.outcome, usedOf(refused)], [outcome, [0, 1, 1]], id)
+      t.strictSame(heldOf(refused), [200, 0, 0])
+    }
+    await world.use(own, 10_000)
+    t.equal((await world.hold(both('e', 9, 9))).outcome, 'spent')
+    t.same(usedOf(await world.hold(both(undefined, 9, 9))), [10_000, 1, 1])
+    world.holds.release([own], 'a')
+    await world.settled()
+    t.same(usedOf(await world.hold(both(undefined, 9, 9))), [10_000, 1, 0])
+  })
+
+  claim('any order of requests and ends keeps their number', async (t, world) => {
+    const taken = taking(
+      [
+        [150, hour],
+        [5, 0],
+      ],
+      nextUser(),
+    )
+    const open = new Set<string>()
+    let requests = 0
+    for (let i = 0; i < 300; i += 1) {
+      const store = random.below(2) === 0 ? world.holds : world.other
+      const isRepeated = open.size > 0 && random.below(5) === 0
+      const id = isRepeated ? ([...open][random.below(open.size)] as string) : `${i}`
+      const { outcome, windows } = await store.hold(take(id, taken), world.now())
+      const wanted = requests >= 150 ? 'spent' : open.size >= 5 ? 'busy' : 'held'
+      t.equal(outcome, isRepeated ? 'held' : wanted, `${random.seed}`)
+      if (!isRepeated && wanted === 'held') {
+        open.add(id)
+        requests += 1
+      }
+      t.same(
+        windows.map((each) => each?.used ?? 0),
+        [requests, open.size],
+        `${random.seed}`,
+      )
+      const [ended] = open
+      if (ended !== undefined && random.below(2) === 0) {
+        for (const each of [world.holds, world.other]) each.release(taken, ended)
+        open.delete(ended)
+        await world.settled()
+      }
+    }
   })
 
   /** Returns the most tokens by which a window exceeded its bound, and checks all sums on the way. */

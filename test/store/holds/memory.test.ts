@@ -1,13 +1,14 @@
 import { test } from 'tap'
 import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import { createMemoryHolds } from '../../../src/store/holds/memory.ts'
+import { withTaken } from '../../../src/store/holds/memory-taken.ts'
 import { type AskedHold, leaseMs } from '../../../src/store/holds.ts'
 import { type HoldWorld, testHoldStore } from './hold-store.contract.ts'
 
 async function createWorld(): Promise<HoldWorld> {
   let now = 1_000_000
   const counters = createMemoryCounters()
-  const holds = createMemoryHolds(counters)
+  const holds = withTaken(createMemoryHolds(counters), counters)
   return {
     ...{ holds, other: holds, leaseMs, shortMs: 60_000 },
     now: () => now,
@@ -54,6 +55,18 @@ test('what has ended needs no memory', async (t) => {
     const each = asked(`id ${i}`, 60_000)
     holds.hold(each, 1_000_000 + i * 30_000)
     if (i % 2 === 0) holds.release(each.counters, `id ${i}`)
+  }
+  t.ok(holds.size <= 16, `${holds.size} of 1000`)
+})
+
+test('what requests have taken needs no memory once they have ended', async (t) => {
+  const counters = createMemoryCounters()
+  const holds = withTaken(createMemoryHolds(counters), counters)
+  const taken = [{ key: 'basic\nllm/small\nconcurrency\nada', windowMs: 0, limit: 10_000 }]
+  for (let i = 0; i < 1_000; i += 1) {
+    const each = { ...asked(`id ${i}`, 60_000), counters: [], taken }
+    holds.hold(each, 1_000_000 + i * 30_000)
+    if (i % 2 === 0) holds.release(taken, `id ${i}`)
   }
   t.ok(holds.size <= 16, `${holds.size} of 1000`)
 })

@@ -114,3 +114,38 @@ root.test('releases wait for a Redis that is away', { skip: skipValkey }, async 
   const [window] = (await holds.hold(asked(undefined, 10_000, 'away'), Date.now())).windows
   t.equal(window?.held, undefined)
 })
+
+root.test('four processes share requests and slots exactly', { skip: skipValkey }, async (t) => {
+  const stores = await Promise.all([1, 2, 3, 4].map(() => holdsOf(valkey.url, longMs)))
+  t.teardown(() => {
+    for (const each of stores) each.close()
+  })
+  const take = async (name: string, limit: number, windowMs: number) => {
+    const taken = [{ key: `basic\nllm/small\n${name}\nburst`, windowMs, limit }]
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, (_, i) => {
+        const each = { ...asked(`${name} ${i}`, 1, 'burst'), counters: [], taken }
+        return stores[i % 4]?.holds.hold(each, Date.now())
+      }),
+    )
+    return answers.filter((each) => each?.outcome === 'held').length
+  }
+  t.equal(await take('requests-60000', 37, 60_000), 37)
+  t.equal(await take('concurrency', 5, 0), 5)
+})
+
+root.test('a process alone keeps limits itself', { skip: skipValkey }, async (t) => {
+  const paused = await startValkey(t)
+  const { holds, close } = await holdsOf(paused.url, longMs, 200)
+  t.teardown(close)
+  paused.freeze()
+  const taken = [{ key: 'basic\nllm/small\nconcurrency\nalone', windowMs: 0, limit: 1 }]
+  const each = (id: string) => ({ ...asked(id, 1, 'alone'), counters: [], taken })
+  await t.rejects(async () => holds.hold(each('a'), Date.now()))
+  t.match(await holds.holdAlone?.(each('a'), Date.now()), { outcome: 'held' })
+  t.match(await holds.holdAlone?.(each('b'), Date.now()), { outcome: 'busy' })
+  holds.release(taken, 'a')
+  t.match(await holds.holdAlone?.(each('b'), Date.now()), { outcome: 'held' })
+  paused.thaw()
+  await poll(() => holds.waiting === 0, 'they are released', 10_000)
+})
