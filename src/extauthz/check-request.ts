@@ -54,7 +54,7 @@ export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
     bodyProblem: undefined,
     authenticateOnly: false,
     source: () => (trustedHops === 0 ? readSource(bytes) : readForwarded(bytes, trustedHops)),
-    requestId: () => readLateHeader(bytes, 'x-request-id'),
+    requestId: () => readLate(bytes, requestIds)[0],
     size: () => readSize(bytes),
   }
   const reader = new WireReader(bytes)
@@ -112,7 +112,20 @@ const readHeaders = [
   'x-tollgate-refusal',
 ]
 
-const readHeaderLengths = readHeaders.reduce((bits, { length }) => bits | (1 << length), 0)
+/** Names of headers, and their lengths as bits. */
+interface Wanted {
+  readonly names: readonly string[]
+  readonly lengths: number
+}
+
+function wantedOf(...names: readonly string[]): Wanted {
+  return { names, lengths: names.reduce((bits, { length }) => bits | (1 << length), 0) }
+}
+
+const { lengths: readHeaderLengths } = wantedOf(...readHeaders)
+const requestIds = wantedOf('x-request-id')
+const forwardings = wantedOf('x-forwarded-for')
+const sizes = wantedOf('x-tollgate-size', 'content-length')
 
 /** HttpRequest: method = 2, headers = 3 (a map), path = 4. */
 function readHttp(http: WireReader, draft: Draft): void {
@@ -169,7 +182,7 @@ function readSource(bytes: Buffer): string | undefined {
  * What a client has written comes before.
  */
 function readForwarded(bytes: Buffer, trustedHops: number): string | undefined {
-  const addresses = readLateHeader(bytes, 'x-forwarded-for')?.split(',')
+  const addresses = readLate(bytes, forwardings)[0]?.split(',')
   return addresses?.at(-1 - trustedHops)?.trim()
 }
 
@@ -178,54 +191,52 @@ function readForwarded(bytes: Buffer, trustedHops: number): string | undefined {
  * length, if the client declares it.
  */
 function readSize(bytes: Buffer): Sized {
-  const known = readLateHeader(bytes, 'x-tollgate-size') ?? ''
+  const [known = '', length = ''] = readLate(bytes, sizes)
   const found = /^(\d{1,15});(\d{0,15});(\d{1,7})$/.exec(known)
   if (found !== null) {
-    const [, length, most, choices] = found
+    const [, bytes, most, choices] = found
     const maxOutput = most === '' ? undefined : Number(most)
-    return { bytes: Number(length), maxOutput, choices: Number(choices) }
+    return { bytes: Number(bytes), maxOutput, choices: Number(choices) }
   }
-  const length = readLateHeader(bytes, 'content-length') ?? ''
   return { bytes: /^\d{1,15}$/.test(length) ? Number(length) : undefined, maxOutput: undefined }
 }
 
-/** Reads a rarely needed header from a message that has been parsed before. */
-function readLateHeader(bytes: Buffer, name: string): string | undefined {
+/** Reads rarely needed headers, in this order, from a message that has been parsed before. */
+function readLate(bytes: Buffer, wanted: Wanted): readonly (string | undefined)[] {
+  const found: (string | undefined)[] = wanted.names.map(() => undefined)
   try {
-    return seekHeader(bytes, name)
+    seekHeaders(new WireReader(bytes), 0, wanted, found)
   } catch (error) {
     if (!(error instanceof WireError)) throw error
-    return undefined
+  }
+  return found
+}
+
+/** CheckRequest.attributes, AttributeContext.request, http, headers. */
+const headersPath = [1, 4, 2, 3]
+
+function seekHeaders(
+  reader: WireReader,
+  depth: number,
+  wanted: Wanted,
+  found: (string | undefined)[],
+): void {
+  const isEntry = depth === headersPath.length - 1
+  while (reader.next()) {
+    if (reader.field !== headersPath[depth]) continue
+    if (isEntry && reader.skipEntry(wanted.lengths)) continue
+    const end = reader.enter()
+    if (isEntry) readWanted(reader, wanted, found)
+    else seekHeaders(reader, depth + 1, wanted, found)
+    reader.leave(end)
   }
 }
 
-function seekHeader(bytes: Buffer, name: string): string | undefined {
-  const request = new WireReader(bytes)
-  while (request.next()) {
-    if (request.field !== 1) continue
-    const attributes = request.message()
-    while (attributes.next()) {
-      if (attributes.field !== 4) continue
-      const fields = attributes.message()
-      while (fields.next()) {
-        const found = fields.field === 2 ? findHeader(fields.message(), name) : undefined
-        if (found !== undefined) return found
-      }
-    }
+/** The first of a name counts. */
+function readWanted(entry: WireReader, { names }: Wanted, found: (string | undefined)[]): void {
+  let at = -1
+  while (entry.next()) {
+    if (entry.field === 1) at = names.indexOf(entry.oneOf(names) ?? '')
+    else if (entry.field === 2 && at >= 0) found[at] ??= entry.string()
   }
-  return undefined
-}
-
-function findHeader(http: WireReader, name: string): string | undefined {
-  const names = [name]
-  while (http.next()) {
-    if (http.field !== 3) continue
-    const entry = http.message()
-    let key: string | undefined
-    while (entry.next()) {
-      if (entry.field === 1) key = entry.oneOf(names)
-      else if (entry.field === 2 && key === name) return entry.string()
-    }
-  }
-  return undefined
 }

@@ -24,10 +24,7 @@ export function createReserve(deps: ReserveDeps): Reserve {
 
   return function reserve(grant, request, now) {
     const { admission, caller, limits, subscription, model } = grant
-    const counted = limits.map((limit) => ({
-      ...counterOf(limit, caller.user),
-      limit: limit.limit,
-    }))
+    const counted = limits.map((limit) => counterOf(limit, caller.user))
     const estimator = estimators.of(subscription, model.key)
     const { bytes, maxOutput, choices } = request.size?.() ?? unknownSize
     const size = { bytes, maxOutput, choices, admittedAt: now }

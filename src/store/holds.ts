@@ -12,9 +12,9 @@ export interface AskedHold {
   /** The gateway's request id; undefined: only decide, hold nothing. */
   readonly id: string | undefined
   /** Those of the token limits, all of which must have room, each with its limit. */
-  readonly counters: readonly LimitedCounter[]
+  readonly counters: readonly Required<Counter>[]
   /** Those that the request takes one of; without a window (0 ms) until it ends. */
-  readonly taken?: readonly LimitedCounter[]
+  readonly taken?: readonly Required<Counter>[]
   readonly expected: Expected
   /** Share of a limit by which the ceilings of all open requests may pass it. */
   readonly overshoot: number
@@ -26,8 +26,6 @@ export interface AskedHold {
    */
   readonly charge: 'admission' | 'end'
 }
-
-export type LimitedCounter = Counter & { readonly limit: number }
 
 export interface HoldAnswer {
   readonly outcome: 'held' | 'busy' | 'spent'

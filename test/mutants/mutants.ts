@@ -175,7 +175,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['limit * (1 + overshoot)', 'limit * (1.1 + overshoot)'],
       ['- used - held.ceiling', '- used'],
-      ['used >= limit)', 'used > limit)'],
+      ['room.used >= room.limit)', 'room.used > room.limit)'],
       ['isAlone || fits', 'fits'],
       ['Math.max(Math.ceil(floor), ', 'Math.max(0, '],
       ['pooled <= limit && ', ''],
@@ -465,9 +465,16 @@ export const allMutants: readonly Mutant[] = [
     ['store/holds/memory.test.ts'],
     [
       ['pool.endsAt >= window.resetsAt', 'pool.endsAt > 0'],
-      ['open.delete(member)', ''],
-      ['if (repeated !== undefined) return', 'if (repeated === null) return'],
-      ['if (!carries) openWindows', 'if (carries) openWindows'],
+      ['if (repeated >= 0) return', 'if (repeated > 1e9) return'],
+      ['if (!carries && states[i] === undefined)', 'if (carries && states[i] === undefined)'],
+    ],
+  ),
+  ...mutants(
+    'store/holds/hold-table.ts',
+    ['store/holds/hold-table.test.ts'],
+    [
+      ['if (distance < (next', 'if (distance > (next'],
+      ['this.#move(next, free)', ''],
     ],
   ),
   ...mutants(

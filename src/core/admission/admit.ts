@@ -41,9 +41,13 @@ export function admit(
   overshoot: number,
   canCap: boolean,
 ): Admission {
-  if (rooms.some(({ limit, used }) => used >= limit)) return { outcome: 'spent' }
-  const isAlone = rooms.every(({ held }) => held.count === 0)
-  const left = Math.min(...rooms.map((room) => ceilingRoom(room, overshoot)))
+  let isAlone = true
+  let left = Number.POSITIVE_INFINITY
+  for (const room of rooms) {
+    if (room.used >= room.limit) return { outcome: 'spent' }
+    if (room.held.count > 0) isAlone = false
+    left = Math.min(left, ceilingRoom(room, overshoot))
+  }
   const { hold, cap } = toHold(expected, canCap ? left * ceilingShare : 0, canCap)
   if (isAlone || fits(rooms, hold, overshoot)) return { outcome: 'held', hold, cap }
   return { outcome: 'busy' }

@@ -90,7 +90,7 @@ export function createEstimator(): Estimator {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = sized
       const most = Math.min(maxOutput, modelMax)
       const usual = bytes === undefined ? 1 : bytes * defaultTokensPerByte
-      const input = (bytes === undefined ? inputs : ratio).shape.capped(Number.POSITIVE_INFINITY)
+      const input = (bytes === undefined ? inputs : ratio).shape.whole
       const { shape } = outputsOf(sized)
       const output = shape.capped(most)
       return {

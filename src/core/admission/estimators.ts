@@ -10,18 +10,31 @@ export interface Estimators {
 /** Some 20 KB each. */
 const defaultMost = 1_000
 
-/** Beyond `most` the one that was created first is forgotten. */
+/** Beyond `most` the oldest one of the oldest subscription is forgotten. */
 export function createEstimators(most = defaultMost): Estimators {
-  const bySubscription = new Map<string, Estimator>()
+  /** By subscription, then by model. */
+  const all = new Map<string, Map<string, Estimator>>()
+  let size = 0
+
+  function forgetOne(): void {
+    for (const [subscription, models] of all) {
+      const [oldest] = models.keys()
+      if (oldest !== undefined) models.delete(oldest)
+      if (models.size === 0) all.delete(subscription)
+      size -= 1
+      return
+    }
+  }
+
   return {
     of(subscription, model) {
-      const key = `${subscription}\n${model}`
-      const found = bySubscription.get(key)
+      const found = all.get(subscription)?.get(model)
       if (found !== undefined) return found
-      const [oldest] = bySubscription.keys()
-      if (oldest !== undefined && bySubscription.size >= most) bySubscription.delete(oldest)
+      if (size >= most) forgetOne()
       const created = createEstimator()
-      bySubscription.set(key, created)
+      const models = all.get(subscription) ?? new Map<string, Estimator>()
+      all.set(subscription, models.set(model, created))
+      size += 1
       return created
     },
   }

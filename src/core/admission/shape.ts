@@ -32,6 +32,11 @@ export class Shape {
   readonly #before: Float64Array
   readonly #firsts: Float64Array
   readonly #seconds: Float64Array
+  /** Of a value that is not cut. */
+  readonly whole: Moments
+  /** The last share that was asked for, and its quantile. */
+  #asked = Number.NaN
+  #quantile = 0
 
   constructor(shares: Float64Array, scale: Scale) {
     const size = shares.length + 1
@@ -47,27 +52,33 @@ export class Shape {
       this.#firsts[i + 1] = (this.#firsts[i] as number) + share * middle
       this.#seconds[i + 1] = (this.#seconds[i] as number) + share * middle * middle
     }
+    this.whole = this.#momentsOf(shares.length, 0)
   }
 
   /** Moments of a value that is cut at `cap`; Infinity: is not cut. */
   capped(cap: number): Moments {
-    const below = this.#below(cap)
+    return cap === Number.POSITIVE_INFINITY ? this.whole : this.#momentsOf(this.#below(cap), cap)
+  }
+
+  #momentsOf(below: number, cap: number): Moments {
     const rest = below === this.shares.length ? 0 : 1 - (this.#before[below] as number)
-    const cut = rest === 0 ? 0 : cap
-    const mean = (this.#firsts[below] as number) + rest * cut
-    const square = (this.#seconds[below] as number) + rest * cut * cut
+    const mean = (this.#firsts[below] as number) + rest * cap
+    const square = (this.#seconds[below] as number) + rest * cap * cap
     return { mean, variance: Math.max(0, square - mean * mean) }
   }
 
   /** The upper edge of the bucket in which this share of all values is reached. */
   quantile(share: number): number {
+    if (share === this.#asked) return this.#quantile
     const { perOctave, offset } = this.#scale
     let bucket = 0
     // Sums of shares end a rounding error below 1.
     while (bucket < this.shares.length - 1 && (this.#before[bucket + 1] as number) < share - 1e-9) {
       bucket += 1
     }
-    return 2 ** ((bucket + 1 - offset) / perOctave)
+    this.#asked = share
+    this.#quantile = 2 ** ((bucket + 1 - offset) / perOctave)
+    return this.#quantile
   }
 
   /**
@@ -91,7 +102,6 @@ export class Shape {
 
   /** The number of buckets whose middle is below this value. */
   #below(cap: number): number {
-    if (cap === Number.POSITIVE_INFINITY) return this.shares.length
     const bucket = bucketOf(this.#scale, cap)
     return middleOf(this.#scale, bucket) < cap ? bucket + 1 : bucket
   }

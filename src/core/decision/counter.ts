@@ -10,7 +10,7 @@ export interface CountedLimit extends Limit {
   /** Whose use is counted: that of the user, or of one key. */
   readonly scope: 'user' | 'key'
   /** The counter, if it is the same in each request. */
-  readonly counter: Counter | undefined
+  readonly counter: Required<Counter> | undefined
   /** Its name in the `RateLimit` fields. */
   readonly name: string
   /**
@@ -107,7 +107,7 @@ export function toCountedLimits(
 }
 
 /** The counter of one limit for one user. */
-export function counterOf(limit: CountedLimit, user: string): Counter {
+export function counterOf(limit: CountedLimit, user: string): Required<Counter> {
   if (limit.counter !== undefined) return limit.counter
   return { key: limit.keyPrefix + user, windowMs: limit.windowMs, limit: limit.limit }
 }

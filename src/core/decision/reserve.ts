@@ -34,7 +34,9 @@ export function decideReserved(
     // A ceiling that is not below the client's own changes nothing.
     const own = (size.maxOutput ?? Number.POSITIVE_INFINITY) * (size.choices ?? 1)
     const ceiling = cap < own ? cap : Number.POSITIVE_INFINITY
-    return { ...grant, states, held: { ...size, cap: ceiling } }
+    const { bytes, maxOutput, choices } = size
+    const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling }
+    return { ...grant, states, held }
   }
   const refusal = { allowed: false, code: 'token_limit_exceeded', states, grant } as const
   if (outcome === 'spent') {

@@ -1,11 +1,12 @@
 /** Holds in this process, beside its counters. They end with the process. */
 
 import { admit } from '../../core/admission/admit.ts'
-import { type Hold, noHolds, type Sums, withHold } from '../../core/admission/hold.ts'
-import type { CounterState } from '../../core/decision/counter.ts'
-import { memberOf } from '../counters/reports.ts'
+import { noHolds, type Sums, withHold } from '../../core/admission/hold.ts'
+import type { Counter, CounterState } from '../../core/decision/counter.ts'
+import { wordsOf } from '../counters/reports.ts'
 import type { CounterStore } from '../counters.ts'
 import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import { HoldTable } from './hold-table.ts'
 
 /** The open holds of one counter in one window. */
 interface Pool {
@@ -13,14 +14,12 @@ interface Pool {
   /** Infinity: of all windows. */
   endsAt: number
   sums: Sums
+  /** With those beside it that the last hold was taken of: usually they are the same again. */
+  group: readonly Pool[]
 }
 
-interface OpenHold {
-  readonly hold: Hold
-  readonly cap: number
-  readonly pools: readonly Pool[]
-  readonly endsAt: number
-}
+/** How often leases are looked at, in milliseconds. */
+const sweepEveryMs = 1_000
 
 export interface MemoryHolds extends HoldStore {
   /** Open holds. */
@@ -32,25 +31,25 @@ export interface MemoryHolds extends HoldStore {
 /** Holds beside counters that answer at once. */
 export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>): MemoryHolds {
   const pools = new Map<string, Pool>()
-  /** By the member of the request id; the oldest lease first, as all are equally long. */
-  const open = new Map<string, OpenHold>()
+  /** Each with the pools that it is in. */
+  const open = new HoldTable<readonly Pool[]>()
+  let sweptAt = Number.NEGATIVE_INFINITY
 
-  function end(member: string): void {
-    const found = open.get(member)
-    if (found === undefined) return
-    open.delete(member)
-    for (const pool of found.pools) {
-      pool.sums = withHold(pool.sums, found.hold, -1)
+  function end(slot: number): void {
+    if (slot < 0) return
+    const hold = open.holdAt(slot)
+    for (const pool of open.ownerAt(slot)) {
+      pool.sums = withHold(pool.sums, hold, -1)
       if (pool.sums.count === 0 && pools.get(pool.key) === pool) pools.delete(pool.key)
     }
+    open.remove(slot)
   }
 
   function expire(now: number): void {
-    for (const [member, { endsAt }] of open) {
-      // A lease that ends so late is of a clock that has since stepped back.
-      if (now < endsAt && endsAt <= now + 2 * leaseMs) return
-      end(member)
-    }
+    if (Math.abs(now - sweptAt) < sweepEveryMs) return
+    sweptAt = now
+    // A lease that ends so late is of a clock that has since stepped back.
+    open.sweep((endsAt) => now >= endsAt || endsAt > now + 2 * leaseMs, end)
   }
 
   /** The pool of the window that is open, or of all windows. */
@@ -64,48 +63,54 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
   function hold(asked: AskedHold, now: number): HoldAnswer {
     expire(now)
     const carries = asked.charge === 'end'
-    const states = counters.read(asked.counters, now) as readonly (CounterState | undefined)[]
+    const states = counters.read(asked.counters, now) as (CounterState | undefined)[]
+    const joined: (Pool | undefined)[] = []
     const rooms = asked.counters.map(({ key, limit }, i) => {
       const pool = poolOf(key, states[i], carries)
-      return { limit, used: states[i]?.used ?? 0, pool, held: pool?.sums ?? noHolds }
+      joined.push(pool)
+      return { limit, used: states[i]?.used ?? 0, held: pool?.sums ?? noHolds }
     })
-    const member = asked.id === undefined ? undefined : memberOf(asked.id)
-    const repeated = member === undefined ? undefined : open.get(member)
-    const answer = (outcome: HoldAnswer['outcome'], cap: number): HoldAnswer => ({
-      outcome,
-      cap,
-      windows: asked.counters.map(({ key, windowMs }, i) => {
-        const held = poolOf(key, states[i], carries)?.sums.mean ?? 0
-        const window = states[i] ?? (held > 0 ? { used: 0, resetsAt: now + windowMs } : undefined)
-        return window === undefined || held === 0 ? window : { ...window, held }
-      }),
-    })
-    if (repeated !== undefined) return answer('held', repeated.cap)
+    const words = asked.id === undefined ? undefined : wordsOf(asked.id)
+    const repeated = words === undefined ? -1 : open.find(words)
+    if (repeated >= 0) return answer('held', open.capAt(repeated))
     const admission = admit(rooms, asked.expected, asked.overshoot, asked.canCap)
-    if (admission.outcome !== 'held' || member === undefined) {
-      return answer(admission.outcome, admission.outcome === 'held' ? admission.cap : 0)
-    }
-    if (!carries) openWindows(asked, states as (CounterState | undefined)[], now)
+    if (admission.outcome !== 'held') return answer(admission.outcome, 0)
     const { hold: own, cap } = admission
-    const taken = rooms.map(({ pool }, i) => {
-      const { key } = asked.counters[i] as (typeof asked.counters)[number]
+    if (words === undefined) return answer('held', cap)
+    asked.counters.forEach((counter, i) => {
+      if (!carries && states[i] === undefined) states[i] = openWindow(counter, now)
       const endsAt = carries ? Number.POSITIVE_INFINITY : (states[i]?.resetsAt ?? 0)
-      const joined = pool ?? { key, endsAt, sums: noHolds }
-      joined.sums = withHold(joined.sums, own, 1)
-      pools.set(key, joined)
-      return joined
+      const pool = joined[i] ?? { key: counter.key, endsAt, sums: noHolds, group: [] }
+      if (joined[i] === undefined) pools.set(counter.key, pool)
+      pool.sums = withHold(pool.sums, own, 1)
+      joined[i] = pool
     })
-    open.set(member, { hold: own, cap, pools: taken, endsAt: now + leaseMs })
+    open.add(words, groupOf(joined as Pool[]), own, cap, now + leaseMs)
     return answer('held', cap)
+
+    function answer(outcome: HoldAnswer['outcome'], cap: number): HoldAnswer {
+      const windows = states.map((state, i) => {
+        const held = joined[i]?.sums.mean ?? 0
+        if (held === 0) return state
+        const resetsAt = state?.resetsAt ?? now + (asked.counters[i]?.windowMs ?? 0)
+        return { used: state?.used ?? 0, resetsAt, held }
+      })
+      return { outcome, cap, windows }
+    }
   }
 
-  /** Opens the windows that are not, and completes their states. */
-  function openWindows(asked: AskedHold, states: (CounterState | undefined)[], now: number): void {
-    asked.counters.forEach((counter, i) => {
-      if (states[i] !== undefined) return
-      counters.add([counter], 0, now)
-      states[i] = { used: 0, resetsAt: now + counter.windowMs }
-    })
+  function groupOf(taken: readonly Pool[]): readonly Pool[] {
+    const [first] = taken
+    if (first === undefined) return taken
+    const { group } = first
+    const isSame = group.length === taken.length && taken.every((pool, i) => group[i] === pool)
+    if (!isSame) first.group = taken
+    return first.group
+  }
+
+  function openWindow(counter: Counter, now: number): CounterState {
+    counters.add([counter], 0, now)
+    return { used: 0, resetsAt: now + counter.windowMs }
   }
 
   return {
@@ -114,6 +119,6 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
     },
     sums: (key) => pools.get(key)?.sums ?? noHolds,
     hold,
-    release: (_, id) => end(memberOf(id)),
+    release: (_, id) => end(open.find(wordsOf(id))),
   }
 }

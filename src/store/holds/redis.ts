@@ -5,13 +5,7 @@ import type { Counter } from '../../core/decision/counter.ts'
 import { createMemoryCounters } from '../counters/memory.ts'
 import { keyPrefixOf, tagOf } from '../counters/redis/keys.ts'
 import { memberOf } from '../counters/reports.ts'
-import {
-  type AskedHold,
-  type HoldAnswer,
-  type HoldStore,
-  type LimitedCounter,
-  leaseMs,
-} from '../holds.ts'
+import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
 import { createMemoryHolds } from './memory.ts'
 import { withTaken } from './memory-taken.ts'
 import type { HoldCommands } from './scripts.ts'
@@ -154,7 +148,7 @@ function partsOf({ key }: Counter) {
   }
 }
 
-function allOf({ counters, taken }: AskedHold): readonly LimitedCounter[] {
+function allOf({ counters, taken }: AskedHold): readonly Required<Counter>[] {
   return taken === undefined ? counters : [...counters, ...taken]
 }
 

@@ -2,7 +2,8 @@ import { type Test, test } from 'tap'
 import { admit } from '../../../src/core/admission/admit.ts'
 import type { Expected } from '../../../src/core/admission/estimator.ts'
 import { type Hold, noHolds, type Sums, withHold } from '../../../src/core/admission/hold.ts'
-import type { AskedHold, HoldAnswer, HoldStore, LimitedCounter } from '../../../src/store/holds.ts'
+import type { Counter } from '../../../src/core/decision/counter.ts'
+import type { AskedHold, HoldAnswer, HoldStore } from '../../../src/store/holds.ts'
 import { createRandom } from '../../support/random.ts'
 
 /** A store of holds, the counters beside it, and its time. */
@@ -15,7 +16,7 @@ export interface HoldWorld {
   readonly shortMs: number
   now(): number
   /** Adds to a counter; opens its window if none is open. */
-  use(counter: LimitedCounter, tokens: number): Promise<void>
+  use(counter: Required<Counter>, tokens: number): Promise<void>
   /** Waits until what was released is. */
   settled(): Promise<void>
   advance(ms: number): Promise<void>
@@ -35,24 +36,24 @@ function nextUser(): string {
   return `user ${named}`
 }
 
-function counter(limit: number, windowMs = hour, user = nextUser()): LimitedCounter {
+function counter(limit: number, windowMs = hour, user = nextUser()): Required<Counter> {
   return { key: `basic\nllm/small\n${windowMs}\n${user}`, windowMs, limit }
 }
 
-const ask = (id: string | undefined, ...counters: LimitedCounter[]): AskedHold => ({
+const ask = (id: string | undefined, ...counters: Required<Counter>[]): AskedHold => ({
   ...{ id, counters, expected: small, overshoot: 0.25, canCap: true, charge: 'admission' },
 })
 
 /** Limits on requests in windows, and on open requests (`windowMs` 0), of one user. */
 function taking(limits: readonly (readonly [limit: number, windowMs: number])[], user: string) {
-  return limits.map(([limit, windowMs]): LimitedCounter => {
+  return limits.map(([limit, windowMs]): Required<Counter> => {
     const part = windowMs > 0 ? `requests-${windowMs}` : 'concurrency'
     return { key: `basic\nllm/small\n${part}\n${user}`, windowMs, limit }
   })
 }
 
 /** Takes without holding tokens. */
-const take = (id: string | undefined, taken: readonly LimitedCounter[]): AskedHold => ({
+const take = (id: string | undefined, taken: readonly Required<Counter>[]): AskedHold => ({
   ...{ id, counters: [], taken, overshoot: 0, canCap: false, charge: 'end' },
   expected: { input: 0, inputVariance: 0, output: 0, outputVariance: 0, floor: 0, worst: 0 },
 })
@@ -131,7 +132,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       const [small, large] = ['llm/small', 'llm/large'].map((model) => ({
         ...counter(10_000, hour, user),
         key: `basic\n${model}\n${hour}\n${user}`,
-      })) as [LimitedCounter, LimitedCounter]
+      })) as [Required<Counter>, Required<Counter>]
       const ofKey = { ...counter(500, hour, user), key: `basic\n@k1\n${hour}\n${user}` }
       t.strictSame(heldOf(await hold(ask('a', small, ofKey))), [200, 200])
       const refused = await hold(ask('b', large, ofKey))

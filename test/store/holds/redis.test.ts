@@ -1,8 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
+import type { Counter } from '../../../src/core/decision/counter.ts'
 import { connectRedis } from '../../../src/store/counters/redis/connection.ts'
 import { createRedisHolds, type RedisHolds } from '../../../src/store/holds/redis.ts'
-import type { AskedHold, LimitedCounter } from '../../../src/store/holds.ts'
+import type { AskedHold } from '../../../src/store/holds.ts'
 import { poll } from '../../support/poll.ts'
 import { createReplica, redisKey } from '../../support/redis-world.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
@@ -34,7 +35,7 @@ async function createWorld(): Promise<HoldWorld> {
   return {
     ...{ holds, other, leaseMs: shortLeaseMs, shortMs: 1_000 },
     now: Date.now,
-    use: async (counter: LimitedCounter, tokens: number) => {
+    use: async (counter: Required<Counter>, tokens: number) => {
       const key = redisKey(counter)
       if (tokens > 0) await valkey.client.incrby(key, tokens)
       if ((await valkey.client.pttl(key)) === -1) await valkey.client.pexpire(key, counter.windowMs)
