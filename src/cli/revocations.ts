@@ -47,21 +47,15 @@ function filesOf(args: string[]): readonly string[] | undefined {
 }
 
 async function replay(sql: Pool, file: string, { out, err }: Io): Promise<number> {
-  const counts = { keys: 0, again: 0, left: 0 }
-  const { broken } = await readFile(file, async (keys) => {
-    const { ids, left } = await endAgain(
-      sql,
-      keys.map(({ hash }) => hash),
-    )
-    counts.keys += keys.length
-    counts.again += ids.length
-    counts.left += left
-  }).catch((error: NodeJS.ErrnoException) => {
-    throw error.code === undefined ? error : new Error(`${file} cannot be read (${error.code}).`)
-  })
-  out(`${file}: ${counts.keys} revocations, ${counts.again} of keys that were active again.`)
+  const hashes: string[] = []
+  const { broken } = await readFile(file, ({ hash }) => hashes.push(hash)).catch(
+    (error: NodeJS.ErrnoException) => {
+      throw new Error(`${file} cannot be read (${error.code}).`)
+    },
+  )
+  const { ids, left } = await endAgain(sql, hashes)
+  out(`${file}: ${hashes.length} revocations, ${ids.length} of keys that were active again.`)
   if (broken > 0) err(`${file}: ${broken} lines cannot be read.`)
-  if (counts.left > 0)
-    err(`${file}: ${counts.left} keys are locked by a transaction; repeat the command.`)
-  return broken + counts.left > 0 ? 1 : 0
+  if (left > 0) err(`${file}: ${left} keys are locked by a transaction; repeat the command.`)
+  return broken + left > 0 ? 1 : 0
 }

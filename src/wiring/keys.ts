@@ -73,9 +73,9 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     ...(pods && { onSilentPods: pods.check }),
     everyMs: revalidateMs,
     servesMs: graceMs,
-    evict(hashes) {
+    evict(hashes, ended) {
       keys.evict(hashes)
-      if (hashes.length > 0) keeper.readOn()
+      keeper.note(ended)
     },
     // The database may have lost data.
     forgetAll() {
@@ -123,7 +123,6 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
     endOf: keeper.endOf,
     onRevived: keeper.replay,
   })
-  await keeper.start()
   stops.push(part('the revocation log', () => keeper.stop()))
   stops.push(
     part('the follower of revocations', async (graceMs) => {
@@ -134,6 +133,8 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   // Before the process is listed as serving.
   await untilAnswered(() => noteStart(pool, follower.id), context)
   await untilAnswered(() => follower.start(), context)
+  // From here on nothing that is logged is missed; what was logged before is read by the keeper.
+  await keeper.start()
   const propagation = createPropagationWatch({
     pool,
     id: follower.id,

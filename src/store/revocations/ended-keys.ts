@@ -1,10 +1,10 @@
 /**
- * Permanently ended keys in the database: one statement per function. A copy is kept outside of the
+ * Permanently ended keys in the database: read and revoked again. A copy is kept outside of the
  * database (revocation-file.ts), because a restored backup lacks later revocations.
  */
 
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
-import type { Sql } from '../postgres/sql.ts'
+import type { Fragment, Sql } from '../postgres/sql.ts'
 
 /**
  * A key that was revoked or deleted, or a secret that was replaced; instants are milliseconds since
@@ -15,85 +15,43 @@ export interface EndedKey {
   readonly hash: string
   /** When it was ended; if only the table says that it was, when that was read. */
   readonly at: number
-  /** When a replaced secret ends; undefined: at once. */
-  readonly endsAt?: number | undefined
+  /** When a replaced secret ends; without it, at once. */
+  readonly endsAt?: number | null
   /** null: never. After it has expired, its revocation no longer matters. */
   readonly expiresAt: number | null
 }
 
-/** The most rows per statement. */
-export const pageRows = 2_000
-
-interface EndedRow {
-  readonly id: string | null
-  readonly hash: string
-  readonly at: Date
-  readonly endsAt: Date | null
-  readonly expiresAt: Date | null
-}
-
-/** A page of the log. */
-export interface LogPage {
-  readonly ended: readonly EndedKey[]
-  /** Id of the last row read; undefined: there are no more. */
-  readonly last: string | undefined
-  /** The snapshot in which the page was read. */
-  readonly snapshot: string
-}
+/** The most rows that one statement reads, except for rows of the same hash. */
+export const pageRows = 10_000
+/** The most keys that one statement revokes. */
+const someKeys = 2_000
 
 /**
- * Rows of the log that `snapshot` does not show (undefined: all of it), a page after row `after`.
- * Leaves out deleted keys that had expired.
+ * All that have ended and not expired, by the table and by the log, which has deleted keys too: a
+ * page after the hash `after`. The last page has fewer than `pageRows`.
  */
-export async function readEnded(
-  sql: Sql,
-  snapshot: string | undefined,
-  after: string,
-): Promise<LogPage> {
-  const since = snapshot ?? null
-  const query = sql<(EndedRow & { sequence: string; snapshot: string })[]>`
-    select found.*, pg_current_snapshot()::text as snapshot
-    from (select) one left join lateral (
-      select sequence::text as sequence, key_id as id, key_hash as hash, at, expires_at as "expiresAt",
-        ends_at as "endsAt"
-      from tollgate_revocations
-      where sequence > ${after}::bigint and ended and (expires_at is null or expires_at > now())
-        and (${since}::pg_snapshot is null
-          or transaction >= pg_snapshot_xmin(${since}::pg_snapshot)
-            and not pg_visible_in_snapshot(transaction, ${since}::pg_snapshot))
-      order by tollgate_revocations.sequence
-      limit ${pageRows}
-    ) found on true`
-  const rows = await within(query, statementDeadlineMs)
-  const found = rows.filter(({ sequence }) => sequence !== null)
-  return {
-    ended: found.map(toEnded),
-    last: found.length < pageRows ? undefined : found.at(-1)?.sequence,
-    snapshot: rows[0]?.snapshot ?? '',
-  }
-}
-
-/**
- * Keys of the table that are revoked and not expired, and replaced secrets, a page after the id
- * `after`.
- */
-export async function readRevoked(sql: Sql, after: string): Promise<readonly EndedKey[]> {
-  const query = sql<EndedRow[]>`
-    select id, secret.hash, now() as at, expires_at as "expiresAt", secret.ends_at as "endsAt"
+export async function readEnded(sql: Sql, after: string): Promise<readonly EndedKey[]> {
+  const query = sql<EndedKey[]>`
+    select hash, id, ${msOf(sql, 'at')} as at, ${msOf(sql, 'ends_at')} as "endsAt",
+      ${msOf(sql, 'expires_at')} as "expiresAt"
     from (
-      select * from api_keys
-      where id > ${after} and (status = 'revoked' or previous_hash is not null)
-        and (expires_at is null or expires_at > now())
-      order by id
-      limit ${pageRows}
-    ) as page
-    cross join lateral (values
-      (case status when 'revoked' then key_hash end, null),
-      (previous_hash, case status when 'active' then previous_ends_at end)
-    ) as secret (hash, ends_at)
-    where secret.hash is not null
-    order by id`
-  return (await within(query, statementDeadlineMs)).map(toEnded)
+      select key_hash as hash, coalesce(key_id, '') as id, at, ends_at, expires_at
+      from tollgate_revocations where ended
+      union all
+      select key_hash, id, now(), null, expires_at from api_keys where status = 'revoked'
+      union all
+      select previous_hash, id, now(), case status when 'active' then previous_ends_at end, expires_at
+      from api_keys where previous_hash is not null
+    ) as known
+    where hash > ${after} and (expires_at is null or expires_at > now())
+    order by hash
+    fetch first ${pageRows} rows with ties`
+  return await within(query, statementDeadlineMs)
+}
+
+/** Milliseconds since the epoch. */
+export function msOf(sql: Sql, column: string): Fragment {
+  return sql`floor(extract(epoch from ${sql.identifier(column)}) * 1000)::float8`
 }
 
 /** The result of revoking again. */
@@ -109,22 +67,29 @@ export interface EndedAgain {
  * revocation. Of concurrent processes one counts each key.
  */
 export async function endAgain(sql: Sql, hashes: readonly string[]): Promise<EndedAgain> {
-  const query = sql<EndedAgain[]>`
-    with active as (
-      select id from api_keys where key_hash = any(${hashes}::text[]) and status = 'active'
-    ),
-    free as (
-      select id from api_keys where id = any(array(select id from active)) for update skip locked
-    ),
-    ended as (
-      update api_keys set status = 'revoked'
-      where status = 'active' and id = any(array(select id from free))
-      returning id
-    )
-    select coalesce((select json_agg(id) from ended), '[]') as ids,
-      ((select count(*) from active) - (select count(*) from ended))::int as left`
-  const [row] = await within(query, statementDeadlineMs)
-  return row ?? { ids: [], left: 0 }
+  const all = { ids: [] as string[], left: 0 }
+  for (let i = 0; i < hashes.length; i += someKeys) {
+    const query = sql<EndedAgain[]>`
+      with active as (
+        select id from api_keys
+        where key_hash = any(${hashes.slice(i, i + someKeys)}::text[]) and status = 'active'
+      ),
+      free as (
+        select id from api_keys where id = any(array(select id from active)) for update skip locked
+      ),
+      ended as (
+        update api_keys set status = 'revoked'
+        where status = 'active' and id = any(array(select id from free))
+        returning id
+      )
+      select coalesce((select json_agg(id) from ended), '[]') as ids,
+        ((select count(*) from active) - (select count(*) from ended))::int as left`
+    for (const { ids, left } of await within(query, statementDeadlineMs)) {
+      all.ids.push(...ids)
+      all.left += left
+    }
+  }
+  return all
 }
 
 /**
@@ -142,12 +107,4 @@ export async function forgetForeignTransactions(sql: Sql): Promise<void> {
       where pg_snapshot_xmax(snapshot) > pg_snapshot_xmax(pg_current_snapshot())`,
     statementDeadlineMs,
   )
-}
-
-function toEnded({ id, hash, at, expiresAt, endsAt }: EndedRow): EndedKey {
-  return {
-    ...{ id: id ?? '', hash, at: at.getTime() },
-    ...(endsAt && { endsAt: endsAt.getTime() }),
-    expiresAt: expiresAt?.getTime() ?? null,
-  }
 }

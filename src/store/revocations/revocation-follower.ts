@@ -9,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { ServiceError } from '../../core/decision/errors.ts'
 import type { Freshness } from '../../runtime/freshness.ts'
 import type { Sql } from '../postgres/sql.ts'
+import type { EndedKey } from './ended-keys.ts'
 import { createLease } from './lease.ts'
 import { type Listener, startListener } from './listener.ts'
 import {
@@ -36,8 +37,8 @@ export interface RevocationFollowerOptions {
   readonly everyMs: number
   /** How long this process may serve after the last successful poll, in milliseconds. */
   readonly servesMs: number
-  /** Evicts these keys, synchronously. */
-  readonly evict: (hashes: readonly string[]) => void
+  /** Evicts these keys, synchronously; `ended`: those of them that have ended. */
+  readonly evict: (hashes: readonly string[], ended: readonly EndedKey[]) => void
   /** Evicts every key, synchronously, because revocations may be unknown. */
   readonly forgetAll: () => void
   /**
@@ -141,7 +142,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
 
   /** Applies a response; true if nothing is left to acknowledge. */
   function take(answer: LogAnswer): boolean {
-    const { hashes } = answer
+    const { hashes, ended } = answer
     const before = { position, source, server }
     source = answer.source
     server = answer.server
@@ -153,7 +154,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     if (offNow.join() !== off.join()) options.onTriggersOff?.(offNow)
     off = offNow
     if (source === null) {
-      options.evict(hashes)
+      options.evict(hashes, ended)
       return true
     }
     position = answer.position
@@ -168,7 +169,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     const isOther = before.server !== server
     const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)
     if (isGap || isOther || isTooMuch) options.forgetAll()
-    options.evict(hashes)
+    options.evict(hashes, ended)
     return hashes.length === 0 && !isGap && !isOther
   }
 

@@ -5,8 +5,11 @@
  */
 
 import { existsSync } from 'node:fs'
-import { setTimeout as delay } from 'node:timers/promises'
+import { rm, stat } from 'node:fs/promises'
 import { ServiceError } from '../../core/decision/errors.ts'
+import { createTurn } from '../../runtime/in-turn.ts'
+import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { orAborted } from '../../runtime/or-aborted.ts'
 import type { Sql } from '../postgres/sql.ts'
 import {
   type EndedKey,
@@ -14,9 +17,8 @@ import {
   forgetForeignTransactions,
   pageRows,
   readEnded,
-  readRevoked,
 } from './ended-keys.ts'
-import { append, compact, fileOf, listFiles, readFile, removeSpent } from './revocation-file.ts'
+import { append, fileOf, listFiles, readFile, rewrite } from './revocation-file.ts'
 
 export interface RevocationKeeperOptions {
   readonly pool: Sql
@@ -64,77 +66,75 @@ const maxSpentLines = 1_000
 export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const { pool, folder, name, clock, deadlineMs = 1_000 } = options
   const file = fileOf(folder, name)
-  /** When each key expires; Infinity: never. */
-  const ended = new Map<string, number>()
-  /** When replaced secrets end. */
-  const ends = new Map<string, number>()
+  const ended = new Map<string, EndedKey>()
   /** For each file, the number of unreadable lines at the last check. */
   const broken = new Map<string, number>()
   const stopped = new AbortController()
   const { signal } = stopped
-  let unwritten: EndedKey[] = []
+  const alarm = createAlarm(signal)
+  const inTurn = createTurn()
+  let running: Promise<void> | undefined
+  let unwritten: readonly EndedKey[] = []
+  /** The database may be older than what is known here. */
+  let isDoubtful = true
   let isFailing = false
-  let isComplete = false
   let lines = 0
   let replayed = 0
-  let snapshot: string | undefined
-  /** Serializes writes to the file. */
-  let turn: Promise<unknown> = Promise.resolve()
 
-  const isNeeded = ({ expiresAt }: Pick<EndedKey, 'expiresAt'>): boolean =>
+  const isNeeded = ({ expiresAt }: EndedKey): boolean =>
     expiresAt === null || expiresAt + expiredKeptMs > clock()
 
   /** When a key ends; 0: it has ended, undefined: that is not known. */
   function endOf(hash: string): number | undefined {
-    return ended.has(hash) ? (ends.get(hash) ?? 0) : undefined
+    const key = ended.get(hash)
+    return key && (key.endsAt ?? 0)
   }
 
-  /** Returns the keys that are new, or end earlier. */
-  function add(keys: readonly EndedKey[]): readonly EndedKey[] {
-    const fresh = keys.filter(
-      (key) => isNeeded(key) && (key.endsAt ?? 0) < (endOf(key.hash) ?? Infinity),
-    )
-    for (const { hash, expiresAt, endsAt } of fresh) {
-      ended.set(hash, expiresAt ?? Infinity)
-      if (endsAt === undefined) ends.delete(hash)
-      else ends.set(hash, endsAt)
-    }
-    return fresh
+  /** Whether the key is new, or ends earlier. */
+  function add(key: EndedKey): boolean {
+    const isNews = isNeeded(key) && (key.endsAt ?? 0) < (endOf(key.hash) ?? Infinity)
+    if (isNews) ended.set(key.hash, key)
+    return isNews
   }
 
   /** Not by `push`: a bulk revocation may have more keys than a function may have arguments. */
   function queue(keys: readonly EndedKey[]): void {
-    unwritten = unwritten.concat(keys)
+    unwritten = unwritten.concat(keys.filter(add))
   }
 
   async function readFolder(): Promise<void> {
-    for (const path of await listFiles(folder)) {
-      const content = await readFile(path, (keys) =>
-        options.evict(add(keys).map(({ hash }) => hash)),
-      )
-      if (path === file) {
-        lines = content.lines
-        isComplete = content.isComplete
-      }
+    const others = (await listFiles(folder)).filter((path) => path !== file)
+    // Its own first, because what it lacks is written to it.
+    for (const path of existsSync(file) ? [file, ...others] : others) {
+      const news: EndedKey[] = []
+      const content = await readFile(path, (key) => {
+        if (add(key)) news.push(key)
+      })
+      options.evict(news.map(({ hash }) => hash))
+      if (path === file) lines = content.lines
+      else unwritten = unwritten.concat(news)
       if (content.broken > (broken.get(path) ?? 0)) options.onBroken(path, content.broken)
       broken.set(path, content.broken)
     }
   }
 
+  async function rewriteFile(): Promise<void> {
+    await rewrite(file, [...ended.values()])
+    lines = ended.size
+  }
+
   /** Writes the queue, once for all waiters; false: that failed. */
   function write(): Promise<boolean> {
-    const written = turn.then(async () => {
+    return inTurn(async () => {
       const keys = unwritten
       if (keys.length === 0) return true
       try {
-        if (lines > 0 && !existsSync(file)) {
-          // The file was removed: its content is read from the table again.
-          isComplete = false
-          finishFile()
+        if (!existsSync(file)) await rewriteFile()
+        else {
+          await append(file, keys)
+          lines += keys.length
         }
-        await append(file, keys)
         unwritten = unwritten.slice(keys.length)
-        lines += keys.length
         if (isFailing) options.onWriting(undefined)
         isFailing = false
         return true
@@ -144,98 +144,46 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
         return false
       }
     })
-    turn = written
-    return written
   }
 
-  /** Adds all revoked keys of the table, once in the life of the file. */
-  async function complete(): Promise<void> {
-    if (isComplete) return
-    for (let after = ''; !signal.aborted; ) {
-      const keys = await readRevoked(pool, after)
-      add(keys)
-      queue(keys)
-      after = keys.at(-1)?.id ?? ''
-      if (!(await write())) {
-        // Reported already.
-        await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
-        return finishFile()
-      }
-      if (keys.length < pageRows) break
-    }
-    const ended = turn.then(() => append(file, [], true))
-    turn = ended.catch(() => {})
-    await ended
-    isComplete = true
-  }
-
-  /** Reads new rows of the log; this process's own revocations are known already. */
-  async function takeLog(): Promise<void> {
-    let next: string | undefined
-    for (let after: string | undefined = '0'; after !== undefined && !signal.aborted; ) {
-      const page = await readEnded(pool, snapshot, after)
-      next ??= page.snapshot
-      queue(add(page.ended))
-      after = page.last
-    }
-    snapshot = next
-    if (!(await write())) rewrite()
-  }
-
-  async function replayInDatabase(): Promise<void> {
-    await readFolder()
+  async function revokeAgain(): Promise<void> {
     await forgetForeignTransactions(pool)
     const now = clock()
-    const hashes = [...ended.keys()].filter((hash) => (ends.get(hash) ?? 0) <= now)
-    const ids: string[] = []
-    let left = 0
-    for (let i = 0; i < hashes.length && !signal.aborted; i += pageRows) {
-      const again = await endAgain(pool, hashes.slice(i, i + pageRows))
-      ids.push(...again.ids)
-      left += again.left
-    }
+    const hashes = [...ended.keys()].filter((hash) => (endOf(hash) ?? now) <= now)
+    const { ids, left } = await endAgain(pool, hashes)
     replayed += ids.length
     if (ids.length > 0) options.onReplayed(ids)
-    // The database may have another history.
-    snapshot = undefined
     if (left > 0) throw new Error(`${left} revoked keys are locked in the table and active there`)
   }
 
-  /** Runs once for all calls that arrive before it starts, and again after a failure. */
-  function repeatedly(job: () => Promise<void>): () => void {
-    let isWanted = false
-    let isRunning = false
-    return () => {
-      isWanted = true
-      if (isRunning) return
-      isRunning = true
-      void (async () => {
-        while (isWanted && !signal.aborted) {
-          isWanted = false
-          try {
-            await job()
-          } catch (error) {
-            // The follower of the log reports outages.
-            if (!(error instanceof ServiceError)) options.onFault(error)
-            isWanted = true
-            await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
-          }
-        }
-        isRunning = false
-      })()
+  async function readDatabase(): Promise<void> {
+    for (let after: string | undefined = ''; after !== undefined && !signal.aborted; ) {
+      const page = await readEnded(pool, after)
+      queue(page)
+      after = page.length < pageRows ? undefined : page.at(-1)?.hash
     }
   }
 
-  const readOn = repeatedly(takeLog)
-  const rewrite = repeatedly(async () => {
-    if (!(await write())) await delay(retryMs, undefined, { signal, ref: false }).catch(() => {})
-    if (unwritten.length > 0) rewrite()
-  })
-  const finishFile = repeatedly(complete)
-  const replay = repeatedly(async () => {
-    await replayInDatabase()
-    readOn()
-  })
+  async function step(): Promise<void> {
+    try {
+      if (isDoubtful) {
+        isDoubtful = false
+        await readFolder()
+        await revokeAgain()
+        await readDatabase()
+      }
+    } catch (error) {
+      isDoubtful = true
+      throw error
+    } finally {
+      await write()
+    }
+  }
+
+  /** The follower of the log reports outages. */
+  function onFault(error: unknown): void {
+    if (!(error instanceof ServiceError)) options.onFault(error)
+  }
 
   return {
     /**
@@ -243,65 +191,56 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
      * that is not known. Milliseconds since the epoch.
      */
     endOf,
-    /** Reads every file and updates the database. Rejects if it cannot read. */
+    /**
+     * Reads every file and updates the database. Rejects if it cannot read. What is logged after the
+     * call has to be passed to `note`; what was logged before is read later.
+     */
     async start(): Promise<void> {
       await readFolder()
-      await replayInDatabase().catch((error: unknown) => {
-        if (!(error instanceof ServiceError)) options.onFault(error)
-        replay()
-      })
-      readOn()
-      finishFile()
+      await revokeAgain().catch(onFault)
+      running = repeat({ step, restMs: retryMs, onFault, signal, alarm })
+    },
+    /** Stores these later. */
+    note(keys: readonly EndedKey[]): void {
+      queue(keys)
+      if (unwritten.length > 0) alarm.ring()
     },
     /**
      * True once these keys, and all that were queued before, are on disk; false if that takes too
      * long.
      */
     async keep(keys: readonly EndedKey[]): Promise<boolean> {
-      queue(add(keys))
-      const late = new AbortController()
-      const written = write().then((done) => {
-        if (!done) rewrite()
-        return done
-      })
-      const inTime = await Promise.race([
-        written,
-        delay(deadlineMs, false, { signal: late.signal, ref: false }).catch(() => false),
-      ])
-      late.abort()
-      return inTime
+      queue(keys)
+      return await orAborted(write(), AbortSignal.timeout(deadlineMs)).catch(() => false)
     },
-    /** Call it when the log has new rows. */
-    readOn,
     /**
-     * Call it when the database may be older than this process's knowledge: revokes the keys again.
+     * Call it when the database may be older than this process's knowledge, or the log have a gap:
+     * revokes the keys again.
      */
-    replay,
+    replay(): void {
+      isDoubtful = true
+      alarm.ring()
+    },
     /** Removes expired keys from memory and file. */
     async clean(): Promise<void> {
-      const now = clock()
-      for (const [hash, expires] of ended) {
-        if (expires + expiredKeptMs > now) continue
-        ended.delete(hash)
-        ends.delete(hash)
-      }
+      for (const key of ended.values()) if (!isNeeded(key)) ended.delete(key.hash)
       for (const path of await listFiles(folder)) {
-        if (path !== file) await removeSpent(path, isNeeded, 2 * expiredKeptMs)
+        // Others' files that are not written any more, and of which none is needed.
+        if (path === file || Date.now() - (await stat(path)).mtimeMs < 2 * expiredKeptMs) continue
+        let needed = 0
+        await readFile(path, (key) => {
+          if (isNeeded(key)) needed += 1
+        })
+        if (needed === 0) await rm(path, { force: true })
       }
-      if (lines < Math.max(maxSpentLines, 2 * ended.size)) return
-      const compacted = turn.then(async () => {
-        const isLast = (key: EndedKey) => (key.endsAt ?? 0) <= (endOf(key.hash) ?? Infinity)
-        lines = await compact(file, (key) => isNeeded(key) && isLast(key))
-      })
-      turn = compacted.catch(() => {})
-      await compacted
+      if (lines >= Math.max(maxSpentLines, 2 * ended.size)) await inTurn(rewriteFile)
     },
     stats: (): KeeperStats => ({ entries: ended.size, replayed, failing: isFailing }),
     /** Resolves when nothing is written any more. */
     async stop(): Promise<void> {
       await write()
       stopped.abort()
-      await turn.catch(() => {})
+      await running
     },
   }
 }

@@ -5,6 +5,7 @@
 
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
+import { type EndedKey, msOf } from './ended-keys.ts'
 
 /** Postgres notifies this channel whenever something was logged. */
 export const revocationChannel = 'tollgate_revocations'
@@ -61,6 +62,8 @@ export interface ReplicaNote {
 export interface LogAnswer {
   /** Hashes logged since the given position, at most `logRows` + 1; none without a position. */
   readonly hashes: readonly string[]
+  /** Those of them that have ended. */
+  readonly ended: readonly EndedKey[]
   /** Whether the row of that position still exists; otherwise this is another log. */
   readonly isSame: boolean
   /** The position after reading all of this. */
@@ -163,7 +166,9 @@ export function followLog(
       where id <> ${id} and serves_until > now() and id not in (select id from gone)
     ),
     log as (
-      select key_hash from tollgate_revocations
+      select key_hash as hash, coalesce(key_id, '') as id, ended, ${msOf(sql, 'at')} as at,
+        ${msOf(sql, 'ends_at')} as "endsAt", ${msOf(sql, 'expires_at')} as "expiresAt"
+      from tollgate_revocations
       where transaction >= pg_snapshot_xmin(${snapshot}::pg_snapshot)
         and transaction < pg_snapshot_xmax(pg_current_snapshot())
         and not pg_visible_in_snapshot(transaction, ${snapshot}::pg_snapshot)
@@ -171,7 +176,8 @@ export function followLog(
     ),
     triggers as (${triggersOn(sql)})
     select
-      coalesce((select json_agg(key_hash) from log), '[]') as hashes,
+      coalesce((select json_agg(hash) from log), '[]') as hashes,
+      coalesce((select json_agg(log) filter (where ended) from log), '[]') as ended,
       (select sequence from newest) is null and ${sequence}::bigint = 0 or exists (
         select from tollgate_revocations
         where sequence = ${sequence}::bigint and ${markOf(sql)} = ${mark}::bigint
@@ -316,6 +322,6 @@ async function only<Row extends object>(
   deadlineMs: number | undefined,
 ): Promise<Row> {
   const [row] = await within(query, deadlineMs)
-  if (row === undefined) throw new Error('a look at the log is one row')
+  if (row === undefined) throw new Error('a read of the log is one row')
   return row
 }

@@ -20,16 +20,16 @@ import {
   createRevocationKeeper,
   type RevocationKeeperOptions,
 } from '../../../src/store/revocations/revocation-keeper.ts'
-import { createKeyDatabase, fillKeys } from '../../support/followers.ts'
+import { createKeyDatabase, fillKeys, startFollower } from '../../support/followers.ts'
 import { now } from '../../support/key-store.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const day = 86_400_000
 
-/** Keepers with one database and one folder; `clock` may be moved. */
+/** Keepers with one database, each with a follower of its log, and one folder; `clock` may be moved. */
 async function start(t: Test) {
-  const { sql } = await createKeyDatabase(t)
+  const { sql, url } = await createKeyDatabase(t)
   const folder = temporaryFolder(t)
   const time = { now: Date.now() }
   const open = async (name: string, options: Partial<RevocationKeeperOptions> = {}) => {
@@ -50,6 +50,11 @@ async function start(t: Test) {
       ...options,
     })
     t.teardown(() => keeper.stop())
+    await startFollower(t, url, {
+      name,
+      evict: (_, rows) => keeper.note(rows),
+      forgetAll: () => keeper.replay(),
+    })
     await keeper.start()
     return Object.assign(keeper, { replayed, writing, broken, faults, file: fileOf(folder, name) })
   }
@@ -93,11 +98,9 @@ test('revocations by others are stored too, however they are made', async (t) =>
   await sql`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
   await sql`delete from api_keys where key_hash = 'alice-2'`
   await sql`update api_keys set user_groups = array['b'] where key_hash = 'alice-3'`
-  keeper.readOn()
   await poll(() => keeper.endOf('alice-1') === 0 && keeper.endOf('alice-2') === 0, 'both are known')
   t.notOk(keeper.endOf('alice-3') === 0, 'an update is not a revocation')
   await sql`update api_keys set status = 'revoked'`
-  keeper.readOn()
   await poll(() => new Set(hashesIn(keeper.file)).size === 12_000, 'more than one page')
 })
 
@@ -107,8 +110,7 @@ test('the first file begins with all revoked keys', async (t) => {
   await sql`update api_keys set status = 'revoked'`
   await sql`delete from tollgate_revocations`
   const keeper = await open('one')
-  await poll(() => textOf(keeper.file).includes('"complete"'), 'the file is complete')
-  t.equal(new Set(hashesIn(keeper.file)).size, 5_000)
+  await poll(() => new Set(hashesIn(keeper.file)).size === 5_000, 'more than one page')
 })
 
 test('a restored table gets its revocations again, once', async (t) => {
@@ -140,21 +142,28 @@ test('a replaced secret is kept with its end, and ends after a restore too', asy
   const rotation = { hash: 'new', prefix: null, overlapMs, endAfterFirstUseMs: undefined }
   const endsAt = time.now + overlapMs
   t.match(await store.rotate(id, undefined, rotation, time.now), { replaced: { endsAt } })
-  one.readOn()
   await poll(() => one.endOf('alice-1') === endsAt, 'it is known')
   await poll(() => textOf(one.file).includes('"ends"'), 'and on disk')
 
   // As after a restore: the old secret is the key's again.
-  await sql`update api_keys set key_hash = 'alice-1', previous_hash = null where id = ${id}`
-  await sql`truncate tollgate_revocations`
-  two.replay()
+  await sql.begin(async (restore) => {
+    await restore`alter table api_keys disable trigger user`
+    await restore`update api_keys set key_hash = 'alice-1', previous_hash = null where id = ${id}`
+    await restore`truncate tollgate_revocations`
+    await restore`alter table api_keys enable always trigger tollgate_key_changed`
+    await restore`alter table api_keys enable always trigger tollgate_key_deleted`
+    await restore`alter table api_keys enable always trigger tollgate_keys_truncated`
+  })
   await poll(() => two.endOf('alice-1') === endsAt, "the other one's file is read")
   const cache = createCachedApiKeys(store, { entries: 10, endOf: two.endOf })
   t.match(await cache.findByHash('alice-1'), { status: 'active', expiresAt: endsAt })
   time.now = endsAt
   const three = await open('three')
   t.equal((await store.findById(id))?.status, 'revoked', 'after its end the key is revoked')
-  t.ok([...two.replayed, ...three.replayed].includes(id), 'by the one that looked first')
+  t.ok(
+    [one, two, three].some(({ replayed }) => replayed.includes(id)),
+    'by the one that saw it first',
+  )
 })
 
 test('a replaced secret that ends earlier than it should have does so everywhere', async (t) => {
@@ -185,7 +194,7 @@ test('the first file has the replaced secrets of the table', async (t) => {
     where key_hash = 'alice-2'`
   await sql`truncate tollgate_revocations`
   const keeper = await open('one')
-  await poll(() => textOf(keeper.file).includes('"complete"'), 'the file is complete')
+  await poll(() => hashesIn(keeper.file).length === 3, 'the file has them')
   t.equal(keeper.endOf('p1'), ends.getTime())
   t.equal(keeper.endOf('p2'), 0)
   t.equal(keeper.endOf('alice-1'), undefined)
@@ -196,9 +205,9 @@ test('a locked row does not delay the others', async (t) => {
   const { sql, open } = await start(t)
   await fillKeys(sql, 3)
   const keeper = await open('one')
-  await keeper.keep([ended('alice-1'), ended('alice-2'), ended('alice-3')])
   await sql.begin(async (transaction) => {
     await transaction`update api_keys set name = 'held' where key_hash = 'alice-2'`
+    await keeper.keep([ended('alice-1'), ended('alice-2'), ended('alice-3')])
     keeper.replay()
     await poll(() => keeper.replayed.length === 2, 'the others are revoked')
   })
@@ -215,7 +224,7 @@ test('transaction numbers of another server do no harm', async (t) => {
   await open('one')
   const [log] =
     await sql`select count(*)::int as n from tollgate_revocations where transaction > '1000000000'::xid8`
-  const [replica] = await sql`select snapshot from tollgate_replicas`
+  const [replica] = await sql`select snapshot from tollgate_replicas where name = 'r'`
   t.match([log, replica], [{ n: 0 }, { snapshot: null }])
 })
 
@@ -234,8 +243,6 @@ test('a torn line affects no other', async (t) => {
 test('revocations succeed even if the file cannot be written', async (t) => {
   const { open } = await start(t)
   const keeper = await open('one')
-  await poll(() => textOf(keeper.file).includes('"complete"'), 'the file is complete')
-  rmSync(keeper.file)
   mkdirSync(keeper.file)
   t.equal(await keeper.keep([ended('h1')]), false)
   t.equal(await keeper.keep([]), false, 'a repetition is not confirmed either')
@@ -250,12 +257,9 @@ test('revocations succeed even if the file cannot be written', async (t) => {
 test('revocations by others are written as soon as the file can be', async (t) => {
   const { open, sql } = await start(t)
   const keeper = await open('one')
-  await poll(() => textOf(keeper.file).includes('"complete"'), 'the file is complete')
   await fillKeys(sql, 1)
-  rmSync(keeper.file)
   mkdirSync(keeper.file)
   await sql`update api_keys set status = 'revoked'`
-  keeper.readOn()
   await poll(() => keeper.stats().failing, 'the file cannot be written')
   rmSync(keeper.file, { recursive: true })
   await poll(() => hashesIn(keeper.file).includes('alice-1'), 'it has the revocation')
@@ -280,15 +284,11 @@ test('a disk that hangs is not waited for', async (t) => {
   t.equal(new Set(hashesIn(keeper.file)).size, 200_000, 'they are written nevertheless')
 })
 
-test('a removed file is written again from the table', async (t) => {
+test('a removed file is written again', async (t) => {
   const { sql, folder, open } = await start(t)
   await fillKeys(sql, 50)
   const keeper = await open('one')
-  const isWhole = () =>
-    existsSync(keeper.file) && readFileSync(keeper.file, 'utf8').includes('"complete"')
-  await poll(isWhole, 'a new file exists')
   await sql`update api_keys set status = 'revoked'`
-  keeper.readOn()
   await poll(() => new Set(hashesIn(keeper.file)).size === 50, 'they are in the file')
   renameSync(keeper.file, join(folder, 'elsewhere'))
   t.ok(await keeper.keep([ended('h1')]))
@@ -309,11 +309,10 @@ test('expired keys are removed from every file', async (t) => {
   time.now += 3 * day
   await again.clean()
   t.strictSame(again.stats().entries, 2)
-  t.strictSame(hashesIn(again.file), ['h-new'])
-  t.ok(again.endOf('for good') === 0, "also from the other one's")
+  t.strictSame(hashesIn(again.file), ['for good', 'h-new'])
   await delay(0)
   t.ok(await again.keep([ended('h-later')]))
-  t.strictSame(hashesIn(again.file), ['h-new', 'h-later'])
+  t.strictSame(hashesIn(again.file), ['for good', 'h-new', 'h-later'])
 })
 
 test('twenty concurrent revocations share a write', async (t) => {
