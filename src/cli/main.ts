@@ -21,7 +21,7 @@ const usage = `Usage: tollgate <command>
   revocations      replay <file>...: repeat revocations that a restored database lacks
   key <command>    create, list, rotate and revoke API keys
   explain <model>  say whether a request would be let through, and why
-  usage            show how many tokens were used; forget <user>: remove a name from the sums
+  usage            show how many tokens were used; verify: compare the sums with the journal; forget <user>: remove a name
   limits           show what is left of your token limits
   demo             make keys and traffic for the gateway of tollgate up
   counter          show or reset the token counters of a user
@@ -64,7 +64,9 @@ async function run(): Promise<number> {
     usage: async () =>
       args[0] === 'forget'
         ? (await import('./forget-usage.ts')).forgetUsage(args.slice(1))
-        : (await import('./show-usage.ts')).showUsage(args),
+        : args[0] === 'verify'
+          ? (await import('./verify-usage.ts')).verifyUsageCommand(args.slice(1))
+          : (await import('./show-usage.ts')).showUsage(args),
     limits: async () => (await import('./show-limits.ts')).showLimits(args),
     demo: async () => (await import('./demo.ts')).demo(args),
     counter: async () => (await import('./counter.ts')).counter(args),

@@ -12,6 +12,7 @@ import { readCall } from './usage.ts'
 const usage = `Usage: tollgate usage [--from <time>] [--to <time>] [--by <groups>] [--user <name>] [--key <id>]
        [--model <namespace>/<name>] [--subscription <name>] [--organization <name>] [--cost-center <name>]
        tollgate usage --focus [--from <day>] [--to <day>]
+       tollgate usage verify [--from <time>] [--to <time>]
        tollgate usage forget <user> [--yes]
 
 Shows how many tokens were used: by you, with a key by that key, and for administrators by everybody.

@@ -136,3 +136,23 @@ export interface UsageReader {
   /** What is missing in this time, at most a hundred, oldest first. */
   gaps(from: number, to: number): Promise<readonly NamedGap[]>
 }
+
+/** The sums of one hour by whom and what they are compared with journals. */
+export interface VerifiedSums extends UsageSums {
+  readonly hour: number
+  readonly user: string
+  readonly keyId: string
+  readonly model: string
+}
+
+/** A ledger at one moment: its sums of a time, and how much of each journal is in them. */
+export interface LedgerState {
+  readonly rows: readonly VerifiedSums[]
+  readonly journals: readonly {
+    readonly journal: string
+    readonly places: readonly LedgerPlace[]
+    /** When it was last read, in milliseconds since the epoch. */
+    readonly seenAt: number
+  }[]
+  readonly gaps: readonly NamedGap[]
+}

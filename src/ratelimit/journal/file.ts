@@ -39,6 +39,13 @@ export async function openJournalFile(
   }
 }
 
+/** What a file begins with, which identifies it; empty if it is too short. */
+export async function readHead(handle: FileHandle): Promise<string> {
+  const bytes = Buffer.alloc(headBytes)
+  const { bytesRead } = await handle.read(bytes, 0, headBytes, 0)
+  return bytesRead < headBytes ? '' : bytes.toString('latin1')
+}
+
 function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
   const { inode } = begin
   let { offset, head } = begin
@@ -48,12 +55,6 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
   let overlong = 0
   /** Whether the rest of an overlong line is still to come. */
   let skipping = false
-
-  async function readHead(): Promise<string> {
-    const bytes = Buffer.alloc(headBytes)
-    const { bytesRead } = await handle.read(bytes, 0, headBytes, 0)
-    return bytesRead < headBytes ? '' : bytes.toString('latin1')
-  }
 
   function restart(): void {
     offset = 0
@@ -88,7 +89,7 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
       if (isUnchanged) return
       if (size < offset) restart()
       atEnd = false
-      const found = await readHead()
+      const found = await readHead(handle)
       if (head !== '' && found !== head) restart()
       head = found
     },

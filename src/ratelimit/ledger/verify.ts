@@ -1,0 +1,145 @@
+/** Recomputes the sums of a ledger from lines of journals, and compares. */
+
+import type { UnusableUsage } from '../../core/decision/usage.ts'
+import { addTo } from '../../core/formats/lists.ts'
+import { cutName } from '../../core/formats/names.ts'
+import type { LedgerState, UsageSums, VerifiedSums } from '../../store/usage.ts'
+import { readLine } from '../journal/line.ts'
+import { createUsageSums } from './sums.ts'
+
+/** The lines of one journal that are in the ledger, in order, as far as they are kept. */
+export interface KeptJournal {
+  readonly journal: string
+  /** Whether they begin with the first line that the journal ever had. */
+  readonly isWhole: boolean
+  readonly lines: AsyncIterable<string>
+}
+
+export interface Difference {
+  readonly group: Pick<VerifiedSums, 'hour' | 'user' | 'keyId' | 'model'>
+  readonly figure: keyof UsageSums
+  readonly ledger: number
+  readonly journals: number
+}
+
+export interface Verification {
+  /** In the order of their hours. */
+  readonly differences: readonly Difference[]
+  /** Sums that were compared. */
+  readonly compared: number
+  /**
+   * Every line of this hour and later ones is kept, in milliseconds since the epoch. Of hours before, only
+   * what the ledger lacks is a difference.
+   */
+  readonly completeFrom: number
+  /** Journals that were read in that time, and of which nothing is kept. */
+  readonly missing: readonly string[]
+}
+
+export interface VerifyOptions {
+  readonly state: LedgerState
+  readonly kept: readonly KeptJournal[]
+  readonly unusableUsage: UnusableUsage
+  /** Whole hours, in milliseconds since the epoch; `to` is excluded. */
+  readonly from: number
+  readonly to: number
+}
+
+const hourMs = 3_600_000
+/** Lines may be this much out of order. */
+const latenessMs = 60_000
+/** Rows that are summed before they are merged, by names that may be cut. */
+const maxRows = 10_000
+
+const figures = ['answers', 'input', 'output', 'cached', 'reasoning', 'total', 'estimated'] as const
+
+export async function verifyUsage(options: VerifyOptions): Promise<Verification> {
+  const { state, kept, from, to } = options
+  const found = new Map<string, VerifiedSums>()
+  const sums = createUsageSums(options.unusableUsage)
+  const merge = (): void => {
+    for (const row of sums.take()) {
+      const { hour } = row
+      const [user, keyId, model] = [cutName(row.user), cutName(row.keyId), cutName(row.model)]
+      add(found, { ...row, hour, user, keyId, model })
+    }
+  }
+  let completeFrom = from
+  for (const { isWhole, lines } of kept) {
+    let begin: number | undefined
+    for await (const line of lines) {
+      for (const usage of readLine(line).usages) {
+        const { endedAt } = usage.response
+        begin ??= endedAt
+        if (endedAt >= from && endedAt < to) sums.add(usage, endedAt)
+      }
+      if (sums.size >= maxRows) merge()
+    }
+    merge()
+    if (isWhole) continue
+    // Its first hour may have begun in a file that is gone.
+    const whole = begin === undefined ? to : Math.ceil((begin + latenessMs) / hourMs) * hourMs
+    completeFrom = Math.max(completeFrom, Math.min(whole, to))
+  }
+  const missing = state.journals
+    .filter(({ journal, seenAt }) => seenAt >= from && kept.every((one) => one.journal !== journal))
+    .map(({ journal }) => journal)
+  if (missing.length > 0) completeFrom = to
+  const ledger = new Map(state.rows.map((row) => [nameOf(row), row]))
+  const all = [...new Map([...ledger, ...found]).values()].sort((a, b) => a.hour - b.hour)
+  const every = all.flatMap((group) =>
+    compare(group, ledger.get(nameOf(group)), found.get(nameOf(group))),
+  )
+  const differences = withoutForgotten(every).filter(
+    (one) => one.group.hour >= completeFrom || one.journals > one.ledger,
+  )
+  return { differences, compared: all.length, completeFrom, missing }
+}
+
+function nameOf({ hour, user, keyId, model }: Difference['group']): string {
+  return JSON.stringify([hour, user, keyId, model])
+}
+
+function add(all: Map<string, VerifiedSums>, row: VerifiedSums): void {
+  const { hour, user, keyId, model } = row
+  const sum = all.get(nameOf(row))
+  const next = Object.fromEntries(
+    figures.map((figure) => [
+      figure,
+      Math.min(Number.MAX_SAFE_INTEGER, (sum?.[figure] ?? 0) + row[figure]),
+    ]),
+  ) as unknown as UsageSums
+  all.set(nameOf(row), { hour, user, keyId, model, ...next })
+}
+
+function compare(
+  { hour, user, keyId, model }: VerifiedSums,
+  ledger: VerifiedSums | undefined,
+  journals: VerifiedSums | undefined,
+): readonly Difference[] {
+  const group = { hour, user, keyId, model }
+  return figures
+    .map((figure) => ({
+      ...{ group, figure },
+      ledger: ledger?.[figure] ?? 0,
+      journals: journals?.[figure] ?? 0,
+    }))
+    .filter((one) => one.ledger !== one.journals)
+}
+
+/** A user whose name was replaced in the ledger still has the old one in the journals. */
+function withoutForgotten(differences: readonly Difference[]): readonly Difference[] {
+  const left = new Set(differences)
+  const sameAs = ({ group, figure }: Difference, value: number): string =>
+    JSON.stringify([group.hour, group.keyId, group.model, figure, value])
+  const lacking = new Map<string, Difference[]>()
+  for (const one of differences.filter(({ ledger }) => ledger === 0)) {
+    addTo(lacking, sameAs(one, one.journals), one)
+  }
+  for (const one of differences) {
+    if (one.journals > 0 || !one.group.user.startsWith('forgotten-')) continue
+    const earlier = lacking.get(sameAs(one, one.ledger))?.pop()
+    if (earlier !== undefined && left.delete(earlier)) left.delete(one)
+  }
+  return [...left]
+}

@@ -1,0 +1,127 @@
+import { appendFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { verifyUsageCommand } from '../../src/cli/verify-usage.ts'
+import { nameJournal } from '../../src/ratelimit/journal/name.ts'
+import { createLedgerFeed } from '../../src/ratelimit/ledger/feed.ts'
+import { migrate } from '../../src/store/postgres/migrate.ts'
+import { forgetUser } from '../../src/store/usage/forget.ts'
+import { createUsageLedger } from '../../src/store/usage/ledger.ts'
+import { createDatabase } from '../support/database.ts'
+import { lineOf } from '../support/journaled.ts'
+import { createPool } from '../support/key-store.ts'
+import { createRandom } from '../support/random.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const start = Date.UTC(2026, 2, 1, 12, 30)
+
+/** A line of a response that ended this many seconds after the start. */
+function line(second: number, fields: Record<string, unknown> = {}): string {
+  return `${lineOf({ start: String(start + 1_000 * second), ...fields })}\n`
+}
+
+async function createWorld(t: Test) {
+  const url = await createDatabase(t)
+  const sql = await createPool(t, url)
+  await migrate(sql)
+  const path = join(temporaryFolder(t), 'usage.jsonl')
+  const feed = createLedgerFeed({
+    ...{ path, journal: nameJournal(path), ledger: createUsageLedger(sql), unusableUsage: 'allow' },
+    clock: () => start + 100_000_000,
+    monotonic: () => 0,
+    onGap() {},
+  })
+  t.teardown(() => feed.reset())
+  async function run(...args: string[]) {
+    const [out, err]: [string[], string[]] = [[], []]
+    const status = await verifyUsageCommand(args, {
+      env: { DATABASE_URL: url, USAGE_JOURNAL: path },
+      out: (text) => void out.push(text),
+      err: (text) => void err.push(text),
+    })
+    return { status, out: out.join('\n'), err: err.join('\n') }
+  }
+  return { sql, path, feed, run }
+}
+
+test('sums of rotated and growing files agree', async (t) => {
+  const { path, feed, run, sql } = await createWorld(t)
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  const pick = (from: readonly string[]) => from[random.below(from.length)]
+  const users = ['ann', 'bob', 'x'.repeat(500), '\0']
+  const lines = (from: number, count: number): string =>
+    Array.from({ length: count }, (_, i) =>
+      line(from + i * 10, {
+        user: pick(users),
+        key: pick(['', 'k1', 'k2']),
+        model: pick(['llm/sim', 'llm/other']),
+        reported: { prompt_tokens: 1, completion_tokens: 2, total_tokens: random.below(1_000) },
+      }),
+    ).join('')
+  writeFileSync(path, lines(0, 400))
+  await feed.step()
+  renameSync(path, `${path}.1772368200000`)
+  writeFileSync(path, `${lines(4_000, 400)}{"torn":\n`)
+  await feed.step()
+  appendFileSync(path, lines(9_000, 1))
+  const { status, out, err } = await run()
+  t.match(out, /^\d\d sums agree\.$/)
+  t.equal(status, 0, 'a line that was not read yet is no difference')
+  t.match(err, /^Everything since 2026-03-01T13:00:00Z is kept/m)
+  await forgetUser(sql, 'ann')
+  t.match(await run(), { status: 0 }, 'a forgotten name is no difference')
+})
+
+test('names the hour, user, key and model of a difference', async (t) => {
+  const { sql, path, feed, run } = await createWorld(t)
+  writeFileSync(path, line(0) + line(4_000, { key: 'k1' }) + line(4_001, { user: 'bob' }))
+  await feed.step()
+  await sql`update tollgate_usage_hours set total_tokens = total_tokens + 4 where hour < '2026-03-01T13:00Z'`
+  t.match(await run(), { status: 0 }, 'lines of the first hour may be gone')
+  await sql`update tollgate_usage_hours set total_tokens = total_tokens - 5 where hour < '2026-03-01T13:00Z'`
+  await sql`update tollgate_usage_hours set total_tokens = 9, output_tokens = 3 where key_id = 'k1'`
+  await sql`delete from tollgate_usage_hours where username = 'bob'`
+  const { status, out } = await run()
+  t.equal(status, 1)
+  t.strictSame(
+    out.split('\n').map((row) => row.split(/ +/)),
+    [
+      ['HOUR', 'USER', 'KEY', 'MODEL', 'FIGURE', 'LEDGER', 'JOURNAL'],
+      ['2026-03-01T12:00:00Z', 'ann', '-', 'llm/sim', 'total', '0', '1'],
+      ['2026-03-01T13:00:00Z', 'ann', 'k1', 'llm/sim', 'output', '3', '0'],
+      ['2026-03-01T13:00:00Z', 'ann', 'k1', 'llm/sim', 'total', '9', '1'],
+      ['2026-03-01T13:00:00Z', 'bob', '-', 'llm/sim', 'answers', '0', '1'],
+      ['2026-03-01T13:00:00Z', 'bob', '-', 'llm/sim', 'total', '0', '1'],
+    ],
+  )
+  t.match(await run('--from', '2026-03-01T14:00:00Z'), { status: 0, out: '0 sums agree.' })
+  t.equal((await run('--to', '2026-03-01T12:59:00Z')).out.split('\n').length, 2)
+})
+
+test('says what it cannot compare', async (t) => {
+  const { sql, path, feed, run } = await createWorld(t)
+  writeFileSync(path, line(0))
+  await feed.step()
+  const ledger = createUsageLedger(sql)
+  const { revision } = await ledger.open('0123456789abcdef')
+  const gaps = [{ from: start, to: start + 60_000 }]
+  const step = { journal: '0123456789abcdef', revision, places: [], rows: [], closes: false }
+  await ledger.feed({ ...step, gaps })
+  const { status, err } = await run()
+  t.equal(status, 0)
+  t.match(err, 'Nothing of the journal 0123456789abcdef is here.')
+  t.match(err, 'between 2026-03-01T12:30:00Z and 2026-03-01T12:31:00Z was lost unread.')
+  t.match(err, 'No hour is kept whole')
+})
+
+test('invalid arguments print the usage', async (t) => {
+  const { run } = await createWorld(t)
+  for (const args of [
+    ['x'],
+    ['--from', 'monday'],
+    ['--to', '2026-13-01'],
+    ['--from', '2026-03-02', '--to', '2026-03-01'],
+  ])
+    t.match(await run(...args), { status: 2, err: /^Usage: tollgate usage verify/ })
+})
