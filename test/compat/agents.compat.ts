@@ -4,7 +4,7 @@ import { type Gateway, gatewayTests } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { startAgentModel } from './agent-model.ts'
-import { type Agent, agents } from './agents.ts'
+import { agents } from './agents.ts'
 import { installPackages, runToEnd } from './libraries.ts'
 
 const limit = 1_000_000
@@ -20,6 +20,12 @@ const test = gatewayTests({
   ],
 })
 
+const programs = join(import.meta.dirname, 'agents', 'node_modules', '.bin')
+const env = {
+  PATH: `${programs}:${process.env.PATH}`,
+  CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
+}
+
 async function chat(gateway: Gateway, key: string): Promise<Headers> {
   return (await gateway.chat(key, {}, { model: 'agent' }, '/v1/chat/completions')).headers
 }
@@ -30,8 +36,8 @@ for (const agent of agents) {
     const [{ key }, day] = [await gateway.mint(), await gateway.mint({ subscription: 'day' })]
     const run = async (name: string, credential: string) => {
       const home = temporaryFolder(t, { 'word.txt': 'tangerine\n' })
-      const settings = { url: gateway.url, key: credential, model: name, home }
-      return runToEnd(lineOf(agent, settings), home)
+      const settings = { gateway: gateway.url, key: credential, model: name, home }
+      return runToEnd({ program: 'sh', args: ['-c', agent.script(settings)], env }, home)
     }
 
     const before = model.said()
@@ -51,10 +57,4 @@ for (const agent of agents) {
     await poll(isSpent, 'the limit of a day is used up')
     t.match(await run('agent', day.key), agent.day)
   })
-}
-
-function lineOf({ bin, start }: Agent, settings: Parameters<Agent['start']>[0]) {
-  const { args, env } = start(settings)
-  const program = join(import.meta.dirname, 'agents', 'node_modules', '.bin', bin)
-  return { program, args, env }
 }

@@ -1,7 +1,11 @@
 import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { test } from 'tap'
+import { agentSnippets } from '../../console/src/keys/agent-snippets.ts'
 import { snippets } from '../../console/src/keys/snippets.ts'
 import { findOnPath } from '../../src/local/python-wheel.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
 
 const hostile = [
   'sim-small',
@@ -25,6 +29,37 @@ test('in a shell the name of a model is data', async (t) => {
     const lines = execFileSync('bash', ['-c', script], { encoding: 'utf8' }).trimEnd().split('\n')
     t.equal(JSON.parse(lines.at(-1) ?? '').model, model)
     t.equal(lines.length, 7, 'and nothing else is printed')
+  }
+})
+
+const programs = ['aider', 'claude', 'cline', 'codex', 'copilot', 'opencode', 'qwen']
+const variables = ['ANTHROPIC_MODEL', 'OPENAI_MODEL', 'COPILOT_MODEL', 'OPENCODE_CONFIG_CONTENT']
+
+test('in the lines for coding agents too', async (t) => {
+  const values = variables.map((name) => `"$${name}"`).join(' ')
+  const tell = `() { printf '%s\\0' "$@" ${values}; }\n`
+  for (const { id, text } of agentSnippets) {
+    for (const model of hostile) {
+      const lines = text({ gateway: 'http://gateway.example', key: 'sk-tg-a_b', model })
+      const script = programs.map((name) => name + tell).join('') + lines
+      const words = execFileSync('sh', ['-c', script], { encoding: 'utf8' }).split('\0')
+      const read = words.map((word) => (word.startsWith('{') ? JSON.parse(word).model : word))
+      const isWhole = ['', 'openai/', 'tollgate/'].some((before) => read.includes(before + model))
+      t.ok(isWhole, `${id}: ${model}`)
+      t.notOk(
+        words.some((word) => word.startsWith('run')),
+        'and nothing else is run',
+      )
+    }
+  }
+})
+
+test('the documentation shows the same lines for coding agents', async (t) => {
+  const documentation = readFileSync(join(packageRoot, 'docs', 'clients.md'), 'utf8')
+  const values = { gateway: 'http://127.0.0.1:8000', key: '$TOLLGATE_KEY', model: 'sim-small' }
+  for (const { id, text } of agentSnippets) {
+    const lines = text(values).replace('export TOLLGATE_KEY=$TOLLGATE_KEY\n', '')
+    t.ok(documentation.includes(`\`\`\`sh\n${lines}\n\`\`\``), `${id}:\n${lines}`)
   }
 })
 

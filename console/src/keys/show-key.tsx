@@ -1,12 +1,13 @@
-import { Button, Code, Group, Modal, Stack, Tabs, Text } from '@mantine/core'
+import { Button, Code, Group, Modal, NativeSelect, Stack, Text } from '@mantine/core'
 import { type ReactNode, useState } from 'react'
 import type { CreatedKey, Model } from '../api.ts'
 import { Copy } from '../parts/copy.tsx'
 import { Time } from '../parts/time.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
+import { agentSnippets } from './agent-snippets.ts'
 import { nameOf } from './caps.tsx'
-import { snippets } from './snippets.ts'
+import { type Snippet, snippets } from './snippets.ts'
 
 interface KeyModalProps {
   /** Of the question that leads to the key. */
@@ -44,6 +45,12 @@ export function KeyModal({ title, isOpen, onClose, onMade, children }: KeyModalP
   )
 }
 
+const all = [...snippets, ...agentSnippets] as [Snippet, ...Snippet[]]
+
+function toItem({ id, label }: Snippet) {
+  return { value: id, label }
+}
+
 interface ShowKeyProps {
   readonly created: CreatedKey
   readonly onDone: () => void
@@ -56,13 +63,14 @@ function ShowKey({ created, onDone }: ShowKeyProps) {
   const models = useLoaded(subscription, () =>
     call<{ data: readonly Model[] }>('GET', '/v1/models'),
   )
-  const [shown, setShown] = useState<string | null>('curl')
+  const [shown, setShown] = useState('curl')
+  const snippet = all.find(({ id }) => id === shown) ?? all[0]
   const model = models.value?.data.find(
     ({ owned_by, subscriptions }) =>
       subscriptions.some((each) => each.name === subscription) &&
       (only?.some((each) => nameOf(each) === owned_by) ?? true),
   )
-  const values = { gateway: location.origin, key, model: model?.id ?? 'your-model' }
+  const text = snippet.text({ gateway: location.origin, key, model: model?.id ?? 'your-model' })
   return (
     <Stack>
       <Text size="sm" className="breaks">
@@ -87,28 +95,23 @@ function ShowKey({ created, onDone }: ShowKeyProps) {
         </Code>
         <Copy value={key} label="Copy key" />
       </Group>
-      <Tabs value={shown} onChange={setShown} keepMounted={false}>
-        <Tabs.List aria-label="How to use it">
-          {snippets.map(({ id, label }) => (
-            <Tabs.Tab key={id} value={id}>
-              {label}
-            </Tabs.Tab>
-          ))}
-        </Tabs.List>
-        {snippets.map(({ id, hint, text }) => (
-          <Tabs.Panel key={id} value={id} pt="sm">
-            <Group justify="space-between" mb={4}>
-              <Text size="xs" c="dimmed">
-                {hint}
-              </Text>
-              <Copy value={text(values)} />
-            </Group>
-            <Code block tabIndex={0} data-testid="snippet">
-              {text(values)}
-            </Code>
-          </Tabs.Panel>
-        ))}
-      </Tabs>
+      <Group justify="space-between" align="flex-end" gap="xs">
+        <NativeSelect
+          label="Use it with"
+          description={snippet.hint ?? 'For a shell.'}
+          inputWrapperOrder={['label', 'input', 'description']}
+          data={[
+            { group: 'Shell and libraries', items: snippets.map(toItem) },
+            { group: 'Coding agents', items: agentSnippets.map(toItem) },
+          ]}
+          value={snippet.id}
+          onChange={({ currentTarget }) => setShown(currentTarget.value)}
+        />
+        <Copy value={text} label="Copy lines" />
+      </Group>
+      <Code block tabIndex={0} mah={260} data-testid="snippet">
+        {text}
+      </Code>
       <Group justify="flex-end">
         <Button onClick={onDone}>I have copied it</Button>
       </Group>

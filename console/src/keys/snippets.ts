@@ -1,4 +1,4 @@
-/** How a key is used: text to be copied as it stands. Tests run those for curl and JavaScript. */
+/** How a key is used in a shell and by libraries: text to be copied as it stands. Tests run it. */
 
 export interface SnippetValues {
   /** The gateway's address, without a slash at the end. */
@@ -11,13 +11,15 @@ export interface SnippetValues {
 export interface Snippet {
   readonly id: string
   readonly label: string
-  /** Where it goes, or what it needs. */
-  readonly hint: string
+  /** Where it goes, or what it needs; by default a shell. */
+  readonly hint?: string
   readonly text: (values: SnippetValues) => string
 }
 
 /** A word of a shell. */
-const shell = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
+export function shell(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
+}
 /** A string of Python or JavaScript. */
 const literal = (text: string): string => JSON.stringify(text)
 const messages = [{ role: 'user', content: 'Hello' }]
@@ -26,7 +28,6 @@ export const snippets: readonly Snippet[] = [
   {
     id: 'curl',
     label: 'curl',
-    hint: 'In a shell.',
     text: ({ gateway, key, model }) => `curl ${gateway}/v1/chat/completions \\
   -H 'authorization: Bearer ${key}' \\
   -H 'content-type: application/json' \\
