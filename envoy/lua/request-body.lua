@@ -399,13 +399,18 @@ local LENIENT = {
   maxcompletiontokens = "max_completion_tokens",
   max_output_tokens = "max_output_tokens",
   maxoutputtokens = "max_output_tokens",
+  n_predict = "n_predict",
+  npredict = "n_predict",
   n = "n",
+  n_cmpl = "n_cmpl",
+  ncmpl = "n_cmpl",
   best_of = "best_of",
   bestof = "best_of",
+  prompt = "prompt",
 }
 -- Their lengths, and their first and last eight bytes with the bit set that makes a letter small. A name is
 -- compared with these first, without a Lua string.
-local LENGTHS, FOLDED, FOLDED_NAMES = ffi.new("bool[?]", 32), ffi.new("struct { uint64_t first, last; int length; }[16]"), 0
+local LENGTHS, FOLDED, FOLDED_NAMES = ffi.new("bool[?]", 32), ffi.new("struct { uint64_t first, last; int length; }[32]"), 0
 local SMALL_LETTERS = ONES * 0x20
 
 local function folded(p, length)
@@ -441,7 +446,8 @@ local function check_fold(p, length)
   end
 end
 
--- The name if it is one of `names`, else nil. Refuses a name that only some servers read as one of `names`.
+-- The name if it is one of `names`, else nil. A name that only some servers read as one of `names` is refused; if
+-- that one is only measured, it is "odd".
 local function field_named(p, length, names, literal)
   if not literal then check_fold(p, length) end
   if not resembles_field(p, length) then return nil end
@@ -449,6 +455,7 @@ local function field_named(p, length, names, literal)
   if literal and names[name] then return name end
   local meant = LENIENT[name:lower()]
   if meant and names[meant] == true then refuse("a field must be spelled exactly " .. meant) end
+  return meant and names[meant] and "odd"
 end
 
 -- No legitimate body has this many names with escapes or beyond ASCII.
@@ -595,15 +602,16 @@ end
 local is_object = ffi.new("bool[?]", MOST_LEVELS + 1)
 
 -- Reads `source`, which must be one object. Returns the values of its members in `names`, as { first, last,
--- text } with positions from 0, and the position of its closing brace.
+-- text } with positions from 0, and the position of its closing brace. Of `prompt` only the texts and lists in its
+-- list are counted, since it may be most of the body.
 local function read_object(source, names)
   local size = source:length()
   buffer[MARGIN] = 0
   -- Positions are those in the window, which begins at `base` of the source and has `last` bytes.
   local at, base, p, last = skip_space(source, 0, 0, 0)
   if p[at] ~= OPEN_BRACE then refuse("it is not a JSON object") end
-  -- The values found, the field of `names` whose value is being read, and where its name ended.
-  local found, field, field_at = {}, nil, 0
+  -- The values found, the field of `names` whose value is being read, where its name ended, and what a prompt has.
+  local found, field, field_at, prompts = {}, nil, 0, 0
   local level = 1
   local escaped_names = 0
   -- The place of the last brace, bracket, comma or end of a name; the number of bytes after it from which a value
@@ -638,7 +646,12 @@ local function read_object(source, names)
         if is_digit(p[value_at]) then check_number(p, mark, value_at) end
         longest = LONG_NUMBER
       end
-      if level == 1 and field then
+      if level == 2 and field == "prompt" and not is_object[2] then
+        local ended = p[before_space(p, at - 1)]
+        if ended == QUOTE or ended == 0x5d then prompts = prompts + 1 end
+      elseif level == 1 and field == "prompt" then
+        found.prompts, field = prompts, nil
+      elseif level == 1 and field then
         local first, length = base + field_at + 1, at - field_at - 1
         local text = field_at >= 0 and ffi.string(p + field_at + 1, length) or source:getBytes(first, length)
         found[field] = value_in(text, first)
@@ -744,7 +757,7 @@ local function with_maxima(names, maxima, mark)
   local key = tostring(names) .. tostring(maxima) .. tostring(mark)
   local all = extended[key]
   if not all then
-    all = { n = mark, best_of = mark }
+    all = { n = mark, best_of = mark, prompt = mark, n_cmpl = mark, n_predict = mark }
     for _, name in ipairs(maxima) do all[name] = mark end
     for name in pairs(names) do all[name] = true end
     extended[key] = all
@@ -759,39 +772,65 @@ end
 
 local MOST_CHOICES, MOST_TOKENS = 1e6, 1e12
 
+-- The number of answers: to each of several prompts, as many as one of these fields says. llama.cpp reads n_cmpl
+-- before n. Also returns the name of a field that is no number, which servers could read differently.
 local function choices_in(found)
-  local choices = math.max(1, number_in(found.n) or 1, number_in(found.best_of) or 1)
-  return math.ceil(math.min(MOST_CHOICES, choices))
+  local most, unclear = 1, nil
+  for _, name in ipairs({ "n", "best_of", "n_cmpl" }) do
+    local field = found[name]
+    local own = number_in(field)
+    if own then most = math.max(most, own) elseif field and field.text ~= "null" then unclear = name end
+  end
+  return math.ceil(math.min(MOST_CHOICES, most * math.max(1, found.prompts or 1))), unclear
 end
+
+local function is_given(field)
+  return field and field.text ~= "null"
+end
+
+-- llama.cpp reads this field before the others.
+local FIRST_READ = "n_predict"
 
 -- The bytes of the body, the most output tokens of an answer (empty if not known) and the number of answers.
 local function size_of(length, found, maxima)
+  local choices, unclear = choices_in(found)
+  -- Such a body gets a ceiling, with which it is refused.
+  if found.odd or unclear then return ("%d;;1"):format(length) end
   local most = 0
-  for _, name in ipairs(maxima) do
-    if found[name] and found[name].text ~= "null" then
-      local own = number_in(found[name]) or math.huge
-      most = math.max(most, own >= 1 and own or math.huge)
-    end
+  local function note(field)
+    if not is_given(field) then return end
+    local own = number_in(field) or math.huge
+    most = math.max(most, own >= 1 and own or math.huge)
   end
+  note(found[FIRST_READ])
+  for _, name in ipairs(maxima) do note(found[name]) end
   local known = most > 0 and most <= MOST_TOKENS
-  return ("%d;%s;%d"):format(length, known and ("%d"):format(math.ceil(most)) or "", choices_in(found))
+  return ("%d;%s;%d"):format(length, known and ("%d"):format(math.ceil(most)) or "", choices)
 end
 
 -- Adds the changes with which the answers together have at most `ceiling` tokens of output.
 local function cap_output(changes, found, close, maxima, ceiling, is_empty)
-  local each = math.max(1, math.floor(ceiling / choices_in(found)))
-  local value, is_named = ("%d"):format(each), false
+  local choices, unclear = choices_in(found)
+  if unclear then refuse(unclear .. " must be a number") end
+  local value = ("%d"):format(math.max(1, math.floor(ceiling / choices)))
+  local is_named, empty = false, nil
+  local function lower(field)
+    local own = number_in(field)
+    if not own or own < 1 or own > tonumber(value) then changes[#changes + 1] = { field.first, field.last, value } end
+  end
+  if is_given(found[FIRST_READ]) then lower(found[FIRST_READ]) end
   for _, name in ipairs(maxima) do
     local field = found[name]
-    if field then
-      local own = number_in(field)
+    if is_given(field) then
       is_named = true
-      if not own or own < 1 or own > each then changes[#changes + 1] = { field.first, field.last, value } end
+      lower(field)
+    else
+      empty = empty or field
     end
   end
-  if not is_named then
-    changes[#changes + 1] = { close, close - 1, (is_empty and "" or ",") .. '"' .. maxima[1] .. '":' .. value }
-  end
+  if is_named then return end
+  if empty then return lower(empty) end
+  changes[#changes + 1] = { close, close - 1, (is_empty and "" or ",") .. '"' .. maxima[1] .. '":' .. value }
 end
 
 -- Stands for a model that is not a string. No model has this name.

@@ -98,6 +98,77 @@ test('fields that only some servers read are refused with a ceiling', async (t, 
   t.equal((await ask(gateway, counting.key, { Max_Tokens: 9_000_000 })).status, 200)
 })
 
+test('no spelling hides a higher maximum', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  for (const fields of [
+    { max_tokens: 5, Max_Tokens: 9_000_000 },
+    { max_tokens: 5, maxCompletionTokens: 9_000_000 },
+    { max_tokens: 5, N: 9_000 },
+    { max_tokens: 5, n: ' 9 ' },
+    { max_tokens: 5, n: '1_0' },
+    { max_tokens: 5, n: true },
+    { max_tokens: 5, best_of: [9] },
+  ]) {
+    for (const at of [path, shared]) {
+      const { status, text } = await ask(gateway, key, fields, at)
+      t.equal(status, 400, `${at} ${JSON.stringify(fields)}: ${text}`)
+      await gateway.settled()
+    }
+  }
+  // llama.cpp reads n_predict before max_tokens, and n_cmpl before n.
+  for (const at of [path, shared]) {
+    const answer = await ask(gateway, key, { max_tokens: 5, n_predict: 9_000_000 }, at)
+    const ceiling = Number(answer.headers.get('x-tollgate-max-output-tokens'))
+    t.match(received(answer), { max_tokens: 5, n_predict: ceiling }, at)
+    await gateway.settled()
+    const body = received(await ask(gateway, key, { n_predict: -1, n_cmpl: 3 }, at))
+    t.equal(body.n_predict, body.max_completion_tokens, at)
+    t.ok((body.n_predict as number) < 5_000, at)
+    await gateway.settled()
+  }
+})
+
+test('a field of null stays if another has the maximum', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const fields = { max_tokens: null, max_completion_tokens: 9_000_000 }
+  const body = received(await ask(gateway, key, fields))
+  t.equal(body.max_tokens, null)
+  t.ok((body.max_completion_tokens as number) < 9_000_000)
+  await gateway.settled()
+})
+
+test('the answers to several prompts share a ceiling', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const complete = async (at: string, fields: object) => {
+    const body = JSON.stringify({ model: 'sim', ...fields, sim: { words: 5, echo: true } })
+    const answer = await gateway.ask(at, key, { method: 'POST', body })
+    t.equal(answer.status, 200, answer.text)
+    await gateway.settled()
+    return answer
+  }
+  const fifty = (item: unknown) => Array.from({ length: 50 }, () => item)
+  const lists = ['a', 'a"', '', [1, 2, 3], ['a'], 'x'.repeat(3_000)].map(fifty)
+  const single = [fifty(7), fifty(7).concat(['a']), 'a', ['a'], [[1, 2]]]
+  const pinned = '/llm/sim/v1/completions'
+  const shareOf = async (prompt: unknown) => {
+    const answer = await complete(pinned, { max_tokens: 9_000_000, prompt })
+    const ceiling = Number(answer.headers.get('x-tollgate-max-output-tokens'))
+    return Math.floor(ceiling / (received(answer).max_tokens as number))
+  }
+  for (const prompt of lists) t.equal(await shareOf(prompt), 50, JSON.stringify(prompt[0]))
+  for (const prompt of single) t.equal(await shareOf(prompt), 1, JSON.stringify(prompt))
+  // On shared paths the hold knows the number, too.
+  const leftOf = async (prompt: unknown) => {
+    const { headers } = await complete('/v1/completions', { max_tokens: 100, prompt })
+    return Number(headers.get('x-ratelimit-remaining-tokens'))
+  }
+  for (const prompt of lists.slice(0, 4)) {
+    const one = await leftOf('a')
+    const many = await leftOf(prompt)
+    t.ok(one - many > 300, `${one} are left with one prompt, ${many} with fifty`)
+  }
+})
+
 test('without the field the body is not changed', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'counts' })
   for (const at of [path, shared]) {
