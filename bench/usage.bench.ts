@@ -32,7 +32,7 @@ export async function benchUsage(): Promise<readonly Figure[]> {
   const take = (i: number): void => {
     const entry = entries[i % prepared] as Buffer
     // Only unknown ids are counted, so these have none.
-    for (const usage of readUsages(entry, false, telemetry.onEnded)) settle(usage)
+    for (const usage of readUsages(entry, false, { onOutcome: telemetry.onEnded })) settle(usage)
   }
   const read = (i: number): void => {
     const [usage] = parseLine(lines[i % prepared] as string)

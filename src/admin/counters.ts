@@ -5,12 +5,13 @@ import type { FromSchema } from 'json-schema-to-ts'
 import { type CountedLimit, counterOf, limitStates } from '../core/decision/counter.ts'
 import { ServiceError } from '../core/decision/errors.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
-import { toEndTimestamp, toTimestamp } from '../core/formats/timestamp.ts'
+import { toTimestamp } from '../core/formats/timestamp.ts'
 import { maxResets, type ResettableCounters } from '../store/counters.ts'
 import type { IsAdmin } from './administrators.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from './audit.ts'
 import { callerOf } from './authenticate.ts'
 import { type BodyOf, requirePlainText } from './body.ts'
+import { byKindAndWindow, endOf, kindSchema, windowSchema } from './limit-state.ts'
 import { refusals, timestamp } from './schemas.ts'
 
 export interface CountersDeps {
@@ -22,7 +23,7 @@ export interface CountersDeps {
 }
 
 const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
-const tokens = { type: 'integer', minimum: 0 } as const
+const count = { type: 'integer', minimum: 0 } as const
 
 const properties = {
   user: { ...name, description: 'Whose counters.' },
@@ -40,29 +41,35 @@ const selection = {
 } as const
 
 const counter = {
-  title: 'TokenCounter',
+  title: 'Counter',
   type: 'object',
-  required: ['subscription', 'model', 'window', 'limit', 'used', 'resetsAt'],
+  required: ['subscription', 'model', 'kind', 'window', 'limit', 'used', 'resetsAt'],
   properties: {
     subscription: { type: 'string' },
     model: { type: 'string' },
-    window: { type: 'string' },
-    limit: tokens,
-    used: tokens,
-    resetsAt: { ...timestamp, description: 'When its window ends.' },
+    kind: kindSchema,
+    window: windowSchema,
+    limit: count,
+    used: count,
+    resetsAt: {
+      ...timestamp,
+      type: ['string', 'null'],
+      description: 'When its window ends; null: of concurrency.',
+    },
   },
 } as const
 
 const listSchema = {
   operationId: 'listCounters',
   summary: 'Read the token counters of a user',
-  description: 'For administrators. Those with an open window; asking opens none.',
+  description:
+    'For administrators. Those with an open window or requests in progress; asking opens none.',
   tags: ['Usage'],
   querystring: selection,
   response: {
     200: {
       title: 'CounterList',
-      description: 'Ordered by subscription, model and length of the window.',
+      description: 'Ordered by subscription, model, kind and length of the window.',
       type: 'object',
       required: ['object', 'user', 'data'],
       properties: {
@@ -78,7 +85,7 @@ const listSchema = {
 const resetSchema = {
   operationId: 'resetCounters',
   summary: 'Reset the token counters of a user',
-  description: `For administrators. Ends the windows, at most ${maxResets} at once, and shows what they held. Responses that ended
+  description: `For administrators. Ends the windows of tokens and requests, at most ${maxResets} at once, and shows what they held. Responses that ended
 before are not added again. The usage ledger does not change.`,
   tags: ['Usage'],
   body: selection,
@@ -129,11 +136,13 @@ export function counterRoutes(app: FastifyInstance, deps: CountersDeps): void {
       const [open, state, counter] = [windows[i], states[i], asked[i]]
       if (open === undefined || state === undefined || counter === undefined) return []
       const { used, resetsAt } = state
-      const ends = toEndTimestamp(resetsAt)
-      const { window, limit: most } = limit
-      return [
-        { counter, shown: { subscription, model, window, limit: most, used, resetsAt: ends } },
-      ]
+      const isOpen = limit.kind !== 'concurrency' || used > 0
+      const { kind, window } = limit
+      const shown = {
+        ...{ subscription, model, kind, window: window || null, limit: limit.limit, used },
+        resetsAt: endOf(limit, resetsAt),
+      }
+      return isOpen ? [{ counter, shown }] : []
     })
   }
 
@@ -153,7 +162,8 @@ export function counterRoutes(app: FastifyInstance, deps: CountersDeps): void {
     { schema: resetSchema, config: { audit: 'counter.reset' } },
     async (request) => {
       await admit(request, request.body)
-      const open = await readOpen(request.body)
+      // Requests in progress end by themselves.
+      const open = (await readOpen(request.body)).filter(({ counter }) => counter.windowMs > 0)
       if (open.length > maxResets) throw tooMany(`selects more than ${maxResets} counters`)
       const { user, subscription } = request.body
       await intend(request, { user, ...(subscription && { subscription }) })
@@ -180,7 +190,7 @@ function limitsOf(selected: Selected, { subscriptions }: Snapshot): readonly Sel
   for (const name of named) {
     for (const [model, limits] of subscriptions.get(name)?.limits ?? []) {
       if (selected.model !== undefined && model !== selected.model) continue
-      const inOrder = [...limits].sort((a, b) => a.windowMs - b.windowMs)
+      const inOrder = [...limits].sort(byKindAndWindow)
       for (const limit of inOrder) {
         if (selected.window !== undefined && limit.window !== selected.window) continue
         found.push({ subscription: name, model, limit })

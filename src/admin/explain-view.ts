@@ -14,6 +14,7 @@ import { readTarget } from '../core/decision/target.ts'
 import { redact } from '../core/formats/redact.ts'
 import { toEndTimestamp, toTimestamp } from '../core/formats/timestamp.ts'
 import type { Resource } from '../core/kinds/resources.ts'
+import { endOf, kindSchema, windowSchema } from './limit-state.ts'
 import { refusals, timestamp } from './schemas.ts'
 
 /** Where a resource (`<kind>/<namespace>/<name>`) is written; line 0: in a cluster. */
@@ -124,9 +125,10 @@ export function placeOf(locate: Locate, resource: string): Json {
 
 function showLimits(states: readonly LimitState[]): readonly Json[] {
   return states.map(({ limit, used, held, remaining, resetsAt }) => ({
-    ...{ scope: limit.scope, window: limit.window, limit: limit.limit, used, remaining },
+    ...{ kind: limit.kind, scope: limit.scope, window: limit.window || null },
+    ...{ limit: limit.limit, used, remaining },
     ...(held !== undefined && { held }),
-    resetsAt: toEndTimestamp(resetsAt),
+    resetsAt: endOf(limit, resetsAt),
   }))
 }
 
@@ -178,22 +180,23 @@ const outcome = {
     items: {
       title: 'LimitState',
       type: 'object',
-      required: ['scope', 'window', 'limit', 'used', 'remaining', 'resetsAt'],
+      required: ['kind', 'scope', 'window', 'limit', 'used', 'remaining', 'resetsAt'],
       properties: {
+        kind: kindSchema,
         scope: {
           type: 'string',
           enum: ['user', 'key'],
-          description: "Whose tokens count: the user's of this model, or the key's of all models.",
+          description: "Whose use counts: the user's of this model, or the key's of all models.",
         },
-        window: { type: 'string', examples: ['1m'] },
-        limit: { type: 'integer', description: 'Tokens.' },
+        window: windowSchema,
+        limit: { type: 'integer' },
         used: { type: 'integer' },
         held: {
           type: 'integer',
           description: 'What requests in progress are expected to use, if they hold any.',
         },
         remaining: { type: 'integer', minimum: 0 },
-        resetsAt: timestamp,
+        resetsAt: { ...timestamp, type: ['string', 'null'], description: 'null: of concurrency.' },
       },
     },
   },

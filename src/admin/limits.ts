@@ -1,4 +1,4 @@
-/** `GET /v1/limits`: what is left of the caller's token limits. */
+/** `GET /v1/limits`: what is left of the caller's limits. */
 
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
@@ -8,9 +8,9 @@ import { type CountedLimit, counterOf, limitStates } from '../core/decision/coun
 import { capsOf } from '../core/decision/key-caps.ts'
 import { accessibleSubscriptions } from '../core/decision/selection.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
-import { toEndTimestamp } from '../core/formats/timestamp.ts'
 import type { ResettableCounters } from '../store/counters.ts'
 import { callerOf } from './authenticate.ts'
+import { byKindAndWindow, endOf, kindSchema, windowSchema } from './limit-state.ts'
 import { refusals, timestamp } from './schemas.ts'
 
 export interface CallerLimitsDeps {
@@ -23,7 +23,7 @@ export interface CallerLimitsDeps {
 const maxLimits = 1_000
 
 const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
-const tokens = { type: 'integer', minimum: 0 } as const
+const count = { type: 'integer', minimum: 0 } as const
 
 const parameters = {
   type: 'object',
@@ -38,14 +38,14 @@ const schema = {
   operationId: 'listLimits',
   summary: 'Read what is left of your limits',
   description:
-    "The token limits of the models that you may use, in each of your subscriptions; with a key, in the key's, and the key's own. Asking counts nothing and opens no window.",
+    "The limits of the models that you may use, in each of your subscriptions; with a key, in the key's, and the key's own. Asking counts nothing and opens no window.",
   tags: ['Usage'],
   querystring: parameters,
   response: {
     200: {
       title: 'LimitList',
       description:
-        'Ordered by subscription, model and length of the window; limits of the key itself come last.',
+        'Ordered by subscription, model, kind and length of the window; limits of the key itself come last.',
       type: 'object',
       required: ['object', 'data', 'has_more'],
       properties: {
@@ -56,7 +56,7 @@ const schema = {
             title: 'CallerLimit',
             type: 'object',
             required: [
-              ...['subscription', 'model', 'scope', 'window', 'limit', 'used', 'remaining'],
+              ...['subscription', 'model', 'kind', 'scope', 'window', 'limit', 'used', 'remaining'],
               'resetsAt',
             ],
             properties: {
@@ -66,20 +66,21 @@ const schema = {
                 description: 'null: all models together.',
                 examples: ['llm/sim-small'],
               },
+              kind: kindSchema,
               scope: {
                 type: 'string',
                 enum: ['user', 'key'],
                 description: 'Whose use is counted: yours with all keys, or that of this key.',
               },
-              window: { type: 'string', examples: ['1h'] },
-              limit: { ...tokens, description: 'Tokens in a window.' },
-              used: tokens,
-              remaining: tokens,
+              window: windowSchema,
+              limit: { ...count, description: 'Tokens or requests in a window, or at a time.' },
+              used: count,
+              remaining: count,
               resetsAt: {
                 ...timestamp,
                 type: ['string', 'null'],
                 description:
-                  'When the window ends; null: none is open, the next response opens one.',
+                  'When the window ends; null: none is open, the next response or request opens one.',
               },
             },
           },
@@ -125,10 +126,10 @@ export function listLimitsOfCaller(app: FastifyInstance, deps: CallerLimitsDeps)
       object: 'list',
       data: shown.map(({ subscription, model }, i) => {
         const { limit, used, remaining, resetsAt } = states[i] as (typeof states)[number]
-        const { scope, window, limit: most } = limit
-        const ends = windows[i] && toEndTimestamp(resetsAt)
+        const ends = windows[i] && endOf(limit, resetsAt)
         return {
-          ...{ subscription, model, scope, window, limit: most, used, remaining },
+          ...{ subscription, model, kind: limit.kind, scope: limit.scope },
+          ...{ window: limit.window || null, limit: limit.limit, used, remaining },
           resetsAt: ends ?? null,
         }
       }),
@@ -149,7 +150,7 @@ function limitsOf(caller: Caller, only: Parameters, snapshot: Snapshot): readonl
     for (const key of models.sort()) {
       const model = snapshot.models.get(key)
       if (model === undefined || !mayCall(caller, model)) continue
-      const inOrder = [...(limits.get(key) ?? [])].sort((a, b) => a.windowMs - b.windowMs)
+      const inOrder = [...(limits.get(key) ?? [])].sort(byKindAndWindow)
       own.push(...inOrder.map((limit) => ({ subscription: name, model: key, limit })))
       if (own.length > maxLimits) return own
     }

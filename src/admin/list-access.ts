@@ -142,9 +142,9 @@ function showRow({ model, kind, name, policies, subscriptions }: AccessRow, loca
     subscriptions: subscriptions.slice(0, shownOfEach).map(({ subscription, pays }) => ({
       ...showResource(subscription.resource, locate),
       pays,
-      limits: (subscription.limits.get(model.key) ?? []).map(({ limit, window }) => ({
-        ...{ limit, window },
-      })),
+      limits: (subscription.limits.get(model.key) ?? [])
+        .filter(({ kind }) => kind === 'tokens')
+        .map(({ limit, window }) => ({ limit, window })),
     })),
     ...leftOut('more_subscriptions', subscriptions),
   }

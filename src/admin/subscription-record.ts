@@ -4,7 +4,7 @@ import { mayUse } from '../core/decision/access.ts'
 import type { Person } from '../core/decision/caller.ts'
 import { displayOf } from '../core/decision/display.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../core/decision/snapshot.ts'
-import type { BilledModel } from '../core/kinds/resources.ts'
+import type { BilledModel, Limit } from '../core/kinds/resources.ts'
 import { labelsSchema } from './schemas.ts'
 
 export const billingRate = {
@@ -36,6 +36,23 @@ export const modelRefsSchema = {
             window: { type: 'string', description: 'Seconds, minutes or hours.', examples: ['1m'] },
           },
         },
+      },
+      request_rate_limits: {
+        type: 'array',
+        description: 'The same for the number of requests; left out if there are none.',
+        items: {
+          title: 'RequestRateLimit',
+          type: 'object',
+          required: ['limit', 'window'],
+          properties: {
+            limit: { type: 'integer', description: 'Requests.', examples: [60] },
+            window: { type: 'string', description: 'Seconds, minutes or hours.', examples: ['1m'] },
+          },
+        },
+      },
+      concurrency: {
+        type: 'integer',
+        description: 'The most requests of a user in progress; left out if there is no limit.',
       },
       billing_rate: billingRate,
       display_name: { type: 'string', description: 'Left out when empty.' },
@@ -119,10 +136,19 @@ function aboutModel(model: Model | undefined, caller: Person): Record<string, un
 }
 
 export function showModelRefs(models: readonly BilledModel[]): readonly Record<string, unknown>[] {
-  return models.map(({ name, namespace, tokenRateLimits, billingRate }) => ({
-    name,
-    namespace,
-    token_rate_limits: tokenRateLimits.map(({ limit, window }) => ({ limit, window })),
-    ...(billingRate !== undefined && { billing_rate: { per_token: billingRate.perToken } }),
-  }))
+  return models.map((model) => {
+    const { name, namespace, requestRateLimits, concurrency, billingRate } = model
+    return {
+      name,
+      namespace,
+      token_rate_limits: showRates(model.tokenRateLimits),
+      ...(requestRateLimits.length > 0 && { request_rate_limits: showRates(requestRateLimits) }),
+      ...(concurrency !== undefined && { concurrency }),
+      ...(billingRate !== undefined && { billing_rate: { per_token: billingRate.perToken } }),
+    }
+  })
+}
+
+function showRates(limits: readonly Limit[]) {
+  return limits.map(({ limit, window }) => ({ limit, window }))
 }

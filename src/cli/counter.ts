@@ -71,10 +71,13 @@ function readArguments(args: string[]) {
 type Counters = readonly {
   readonly subscription: string
   readonly model: string
-  readonly window: string
+  /** Absent in responses of older servers. */
+  readonly kind?: string
+  /** null: of concurrency. */
+  readonly window: string | null
   readonly limit: number
   readonly used: number
-  readonly resetsAt: string
+  readonly resetsAt: string | null
 }[]
 
 function print(answer: object, counters: Counters, json: boolean, { out, err }: Io): void {
@@ -85,10 +88,10 @@ function print(answer: object, counters: Counters, json: boolean, { out, err }: 
 
 function show(counters: Counters): string {
   return renderTable(
-    ['SUBSCRIPTION', 'MODEL', 'WINDOW', 'USED', 'LIMIT', 'RESETS'],
-    counters.map(({ subscription, model, window, used, limit, resetsAt }) => [
-      ...[subscription, model, window, used.toLocaleString('en'), limit.toLocaleString('en')],
-      resetsAt,
+    ['SUBSCRIPTION', 'MODEL', 'OF', 'WINDOW', 'USED', 'LIMIT', 'RESETS'],
+    counters.map(({ subscription, model, kind = 'tokens', window, used, limit, resetsAt }) => [
+      ...[subscription, model, kind, window ?? '-'],
+      ...[used.toLocaleString('en'), limit.toLocaleString('en'), resetsAt ?? '-'],
     ]),
   )
 }

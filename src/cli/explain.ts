@@ -89,11 +89,13 @@ interface Outcome {
   readonly limits: readonly {
     /** Absent in responses of older servers. */
     readonly scope?: string
-    readonly window: string
+    readonly kind?: string
+    /** null: of concurrency. */
+    readonly window: string | null
     readonly limit: number
     readonly used: number
     readonly held?: number
-    readonly resetsAt: string
+    readonly resetsAt: string | null
   }[]
 }
 
@@ -111,6 +113,7 @@ interface Resource {
 
 function show(answer: Explained): string {
   const { steps, policies, subscriptions, limits, changesAt, refusal } = answer
+  const isCounted = limits.some(({ kind = 'tokens' }) => kind !== 'tokens')
   const isHeld = limits.some(({ held }) => held !== undefined)
   const then = refusal && `At ${printable(refusal.at)} it was ${showOutcome(refusal)}\n`
   const sections = [
@@ -135,10 +138,18 @@ function show(answer: Explained): string {
       ]),
     ),
     table(
-      ['WINDOW', 'OF', 'USED', ...(isHeld ? ['HELD'] : []), 'LIMIT', 'RESETS'],
-      limits.map(({ scope = '', window, used, held = 0, limit, resetsAt }) => [
-        ...[window, printable(scope), `${used}`, ...(isHeld ? [`${held}`] : [])],
-        ...[`${limit}`, resetsAt],
+      [
+        'WINDOW',
+        'OF',
+        ...(isCounted ? ['KIND'] : []),
+        'USED',
+        ...(isHeld ? ['HELD'] : []),
+        'LIMIT',
+        'RESETS',
+      ],
+      limits.map(({ scope = '', kind = '', window, used, held = 0, limit, resetsAt }) => [
+        ...[window ?? '-', printable(scope), ...(isCounted ? [printable(kind)] : []), `${used}`],
+        ...[...(isHeld ? [`${held}`] : []), `${limit}`, resetsAt ?? '-'],
       ]),
     ),
     changesAt && `This changes at ${printable(changesAt)}.`,

@@ -1,4 +1,4 @@
-/** `tollgate limits`: what is left of the caller's token limits. */
+/** `tollgate limits`: what is left of the caller's limits. */
 
 import { parseArgs } from 'node:util'
 import { createApiClient } from './api-client.ts'
@@ -10,7 +10,7 @@ import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate limits [--subscription <name>] [--model <namespace>/<name>]
 
-Shows what is left of your token limits, with a key of those of its subscription. Nothing is counted.
+Shows what is left of your limits, with a key of those of its subscription. Nothing is counted.
 
 Takes --json. TOLLGATE_URL is the gateway (default http://127.0.0.1:8000); TOLLGATE_TOKEN, or the file named by
 TOLLGATE_TOKEN_FILE, is your identity token or key. Flags: --url <url>, --insecure-http (allows sending the token
@@ -53,7 +53,10 @@ interface List {
     readonly subscription: string
     /** null: all together, with this key. */
     readonly model: string | null
-    readonly window: string
+    /** Absent in responses of older servers. */
+    readonly kind?: string
+    /** null: of concurrency. */
+    readonly window: string | null
     readonly limit: number
     readonly used: number
     readonly remaining: number
@@ -65,9 +68,10 @@ interface List {
 function show({ data }: List): string {
   const number = (value: number): string => value.toLocaleString('en')
   return renderTable(
-    ['SUBSCRIPTION', 'MODEL', 'WINDOW', 'LEFT', 'LIMIT', 'RESETS', ''],
-    data.map(({ subscription, model, window, limit, remaining, resetsAt }) => [
-      ...[subscription, model ?? 'this key', window, number(remaining), number(limit)],
+    ['SUBSCRIPTION', 'MODEL', 'OF', 'WINDOW', 'LEFT', 'LIMIT', 'RESETS', ''],
+    data.map(({ subscription, model, kind, window, limit, remaining, resetsAt }) => [
+      ...[subscription, model ?? 'this key', kind ?? 'tokens', window ?? '-'],
+      ...[number(remaining), number(limit)],
       ...[resetsAt ?? '-', renderBar(remaining / limit)],
     ]),
   )

@@ -166,7 +166,7 @@ function headersOf(
   now: number,
   resetsAt: number | undefined,
 ): readonly (readonly [string, string])[] {
-  if (denial.code === 'token_limit_exceeded') {
+  if (status === 429) {
     return [
       ['retry-after', String(secondsUntil(denial.retryAt ?? now, now))],
       ...(denial.isBusy ? [shortly] : resetsAt === undefined ? [] : [noRetry]),

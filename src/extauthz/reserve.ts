@@ -1,54 +1,112 @@
-/** Holds room for a request before it is allowed. */
+/** Holds room for a request, and takes one of each limit that counts requests, before it is allowed. */
 
+import { randomUUID } from 'node:crypto'
+import type { Expected } from '../core/admission/estimator.ts'
 import type { Estimators } from '../core/admission/estimators.ts'
-import { counterOf } from '../core/decision/counter.ts'
-import { type Decision, enforceLimits, type Reserve } from '../core/decision/decide.ts'
+import { type CountedLimit, counterOf, isTaken } from '../core/decision/counter.ts'
+import {
+  type Decision,
+  enforceLimits,
+  type Reserve,
+  reservesTokens,
+} from '../core/decision/decide.ts'
 import { ServiceError } from '../core/decision/errors.ts'
 import { decideReserved } from '../core/decision/reserve.ts'
 import type { CounterStore } from '../store/counters.ts'
-import type { HoldAnswer, HoldStore } from '../store/holds.ts'
+import type { AskedHold, HoldAnswer, HoldStore } from '../store/holds.ts'
 
 export interface ReserveDeps {
   readonly holds: HoldStore
   readonly counters: Pick<CounterStore, 'read'>
   readonly estimators: Estimators
-  /** When the store of holds does not respond: the counters decide alone, or nobody is admitted. */
+  /** When the store of holds does not respond: this process decides alone, or nobody is admitted. */
   readonly onLoss: 'allow' | 'deny'
   /** Only decides, and holds nothing. */
   readonly isDry?: boolean
 }
 
-/** The function that `decide` calls for subscriptions that reserve. */
+type Windows = HoldAnswer['windows']
+
+/** The function that `decide` calls for subscriptions that reserve, and for limits that are taken from. */
 export function createReserve(deps: ReserveDeps): Reserve {
   const { holds, counters, estimators, onLoss, isDry = false } = deps
 
   return function reserve(grant, request, now) {
-    const { admission, caller, limits, subscription, model } = grant
-    const counted = limits.map((limit) => counterOf(limit, caller.user))
+    const { admission, caller, limits, subscription, model, takes } = grant
+    const countersOf = (chosen: readonly CountedLimit[]) =>
+      chosen.map((each) => counterOf(each, caller.user))
+    const ofTokens = takes ? limits.filter((limit) => !isTaken(limit)) : limits
+    const tokens = countersOf(ofTokens)
+    const taken = takes ? countersOf(limits.filter(isTaken)) : []
+    const isReserving = reservesTokens(grant)
     const estimator = estimators.of(subscription, model.key)
-    const { bytes, maxOutput, choices } = request.size?.() ?? unknownSize
+    const { bytes, maxOutput, choices } = (isReserving && request.size?.()) || unknownSize
     const size = { bytes, maxOutput, choices, admittedAt: now }
     const { operation } = request.target
-    const expected = estimator.expect(size, outputless.test(operation) ? 0 : undefined)
-    const id = isDry ? undefined : request.requestId?.()
+    const most = outputless.test(operation) ? 0 : undefined
+    const expected = isReserving ? estimator.expect(size, most) : nothing
+    // A request without an id is counted too; nobody can say that it has ended.
+    const id = isDry ? undefined : (request.requestId?.() ?? (takes ? randomUUID() : undefined))
+    const { overshoot, charge } = admission ?? uncharged
+    const canCap = isReserving && capped.test(operation)
 
-    const decided = (answer: HoldAnswer): Decision =>
-      decideReserved(grant, answer, size, estimator.defaultMs, expected)
+    /** `windows`: of the tokens, then of what is taken. */
+    function conclude({ outcome, cap, windows, isRepeated }: HoldAnswer): Decision {
+      // A repeated Check is answered by another process, which has the gateway's attention.
+      if (outcome === 'held' && id !== undefined && !isRepeated) {
+        request.call?.whenReset(() => holds.release([...tokens, ...taken], id))
+      }
+      const inOrder = takes ? toOrder(limits, windows) : windows
+      const answer = { outcome, cap, windows: inOrder }
+      return decideReserved(grant, answer, size, estimator.defaultMs, expected)
+    }
+
+    function ask(hold: Hold, asked: Partial<AskedHold>, then: (answer: HoldAnswer) => Decision) {
+      const known = { id, counters: tokens, taken, expected, overshoot, charge, canCap }
+      const answer = hold({ ...known, ...asked }, now)
+      return answer instanceof Promise ? answer.then(then, decideAlone) : then(answer)
+    }
+
+    /** Tokens are compared with their counters, the rest is taken. */
+    function decideCounted(hold: Hold, used: Windows): Decision | Promise<Decision> {
+      if (taken.length === 0) return enforceLimits(grant, used, now)
+      const isSpent = tokens.some(({ limit }, i) => (used[i]?.used ?? 0) >= limit)
+      const asked = { counters: [], canCap: false, ...(isSpent && { id: undefined }) }
+      return ask(hold, asked, (answer) => {
+        const windows = [...used, ...answer.windows]
+        return conclude({ ...answer, windows, ...(isSpent && { outcome: 'spent' }) })
+      })
+    }
 
     async function decideAlone(): Promise<Decision> {
       if (onLoss === 'deny') throw new ServiceError('counters_unavailable')
-      return enforceLimits(grant, await counters.read(counted, now), now)
+      return decideCounted(holds.holdAlone ?? holds.hold, await counters.read(tokens, now))
     }
 
-    const { overshoot, charge } = admission as NonNullable<typeof admission>
-    const canCap = capped.test(operation)
-    const asked = { id, counters: counted, expected, overshoot, charge, canCap }
-    const answer = holds.hold(asked, now)
-    return answer instanceof Promise ? answer.then(decided, decideAlone) : decided(answer)
+    if (isReserving) return ask(holds.hold, {}, conclude)
+    const used = counters.read(tokens, now)
+    return used instanceof Promise
+      ? used.then((late) => decideCounted(holds.hold, late))
+      : decideCounted(holds.hold, used)
   }
+}
+
+type Hold = HoldStore['hold']
+
+/** Windows of tokens and then of what is taken, in the order of the limits. */
+function toOrder(limits: readonly CountedLimit[], windows: Windows): Windows {
+  let token = 0
+  let other = limits.filter((limit) => !isTaken(limit)).length
+  return limits.map((limit) => windows[isTaken(limit) ? other++ : token++])
 }
 
 /** The operations whose body the gateway's script can give a ceiling, and those without output. */
 const capped = /\/(chat\/completions|completions|responses|messages)$/
 const outputless = /\/embeddings$/
 const unknownSize = { bytes: undefined, maxOutput: undefined, choices: undefined }
+/** For requests that hold no tokens. */
+const nothing: Expected = {
+  ...{ input: 0, inputVariance: 0, output: 0, outputVariance: 0 },
+  ...{ floor: 0, worst: 0 },
+}
+const uncharged = { overshoot: 0, charge: 'end' } as const

@@ -2,6 +2,7 @@
 
 import type { Caller } from '../core/decision/caller.ts'
 import {
+  type AccessRequest,
   type Decision,
   type Denial,
   decide,
@@ -54,10 +55,17 @@ interface Asked {
   readonly target: Target | undefined
   readonly now: number
   readonly traceparent: string | undefined
+  readonly call: Waiting | undefined
 }
 
 /** Handles one CheckRequest; returns without a promise if nothing must be fetched. */
-export type Check = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
+export type Check = (
+  bytes: Buffer,
+  traceparent?: string,
+  call?: Waiting,
+) => Buffer | Promise<Buffer>
+
+type Waiting = NonNullable<AccessRequest['call']>
 
 /**
  * Check as a function from bytes to bytes. If the key and its counters are cached, it awaits
@@ -69,9 +77,9 @@ export function createCheck(deps: CheckDeps): Check {
   const templateOf = createTemplates()
   const read = counters.read.bind(counters)
 
-  return function check(bytes, traceparent) {
+  return function check(bytes, traceparent, call) {
     const request = readCheckRequest(bytes, trustedHops)
-    const asked = { request, target: readTarget(request.path), now: clock(), traceparent }
+    const asked = { request, target: readTarget(request.path), now: clock(), traceparent, call }
     try {
       const caller = authenticate(request, asked.now, request.source)
       const answered =
@@ -130,7 +138,7 @@ export function createCheck(deps: CheckDeps): Check {
   }
 
   function decideFor(
-    { request, target, now }: Asked,
+    { request, target, now, call }: Asked,
     caller: Caller | null,
   ): Decision | Promise<Decision> {
     if (target === undefined) return { allowed: false, code: 'not_found' }
@@ -146,6 +154,7 @@ export function createCheck(deps: CheckDeps): Check {
       source,
       requestId,
       size,
+      call,
     }
     return decide(access, { snapshot: snapshot(), rules: paths, now, read, reserve })
   }

@@ -10,9 +10,14 @@ import { readTimeout } from './timeout.ts'
 
 /**
  * Answers one message with one message, at once or later. `traceparent` is the call's own header
- * (W3C Trace Context), unparsed; it may be left out if it does not sample.
+ * (W3C Trace Context), unparsed; it may be left out if it does not sample. `call` tells a client that
+ * leaves without having read the answer.
  */
-export type Unary = (request: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
+export type Unary = (
+  request: Buffer,
+  traceparent?: string,
+  call?: Pick<Stream, 'whenReset'>,
+) => Buffer | Promise<Buffer>
 
 /** Receives a client's stream of messages, one by one; the response is empty. */
 export type ClientStreaming = (message: Buffer) => void
@@ -119,7 +124,7 @@ class UnaryCall extends OnlyMessageCall {
 
   protected act(message: Buffer): void {
     const answer = this.#answer
-    const response = answer(message, this.#traceparent)
+    const response = answer(message, this.#traceparent, this.stream)
     if (response instanceof Promise) {
       // Only a response that is not immediate can be late.
       this.startTimer()

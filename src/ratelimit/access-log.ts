@@ -19,16 +19,23 @@ import {
 } from '../core/status/model-failure.ts'
 import { WireReader } from '../grpc/wire.ts'
 import { type Checked, type LoggedStream, readCommon } from './access-log-common.ts'
+import type { EndedRequest } from './held.ts'
+
+export interface Listeners {
+  /** Called for each allowed request, metered or not. */
+  readonly onOutcome?: ((outcome: Outcome) => void) | undefined
+  /** Called for each one that holds something and is not metered. */
+  readonly onUnmetered?: ((ended: EndedRequest) => void) | undefined
+}
 
 /**
  * The metered responses in one message. If the gateway also writes a journal, each has its
- * identity. Calls `onOutcome` for each allowed request, metered or not. Throws a WireError for
- * invalid bytes.
+ * identity. Throws a WireError for invalid bytes.
  */
 export function readUsages(
   bytes: Buffer,
   journaled = false,
-  onOutcome?: (outcome: Outcome) => void,
+  { onOutcome, onUnmetered }: Listeners = {},
 ): readonly Usage[] {
   const usages: Usage[] = []
   const message = new WireReader(bytes)
@@ -40,7 +47,7 @@ export function readUsages(
     while (entries.next()) {
       if (entries.field !== 1) continue
       const end = entries.enter()
-      const usage = readEntry(entries, journaled, onOutcome)
+      const usage = readEntry(entries, journaled, { onOutcome, onUnmetered })
       entries.leave(end)
       if (usage !== undefined) usages.push(usage)
     }
@@ -52,7 +59,7 @@ export function readUsages(
 function readEntry(
   entry: WireReader,
   journaled: boolean,
-  onOutcome: ((outcome: Outcome) => void) | undefined,
+  { onOutcome, onUnmetered }: Listeners,
 ): Usage | undefined {
   let common: LoggedStream | undefined
   let id = ''
@@ -82,7 +89,11 @@ function readEntry(
       answered: isAnswered(ended),
     })
   }
-  if (!check.metered) return undefined
+  const held = check.held !== undefined && id !== '' ? toHeld(check.held, id, common) : undefined
+  if (!check.metered) {
+    if (held !== undefined) onUnmetered?.({ user, subscription, model: String(model), held })
+    return undefined
+  }
   const response: EndedResponse | undefined =
     !journaled || id === '' || endedAt === undefined ? undefined : { id, endedAt }
   return {
@@ -95,7 +106,7 @@ function readEntry(
     ...(group !== undefined && { group }),
     ...(cap !== undefined && { cap }),
     ...(response && { response }),
-    ...(check.held !== undefined && id !== '' && { held: toHeld(check.held, id, common) }),
+    ...(held !== undefined && { held }),
   }
 }
 

@@ -1,7 +1,7 @@
 /** What follows for holds when a response has ended: its window, its release, and what it teaches. */
 
 import type { Estimators } from '../core/admission/estimators.ts'
-import type { Counter } from '../core/decision/counter.ts'
+import { type Counter, isTaken } from '../core/decision/counter.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { tokensByType, type Usage } from '../core/decision/usage.ts'
 import type { CounterStore } from '../store/counters.ts'
@@ -14,11 +14,14 @@ export interface HeldDeps {
   readonly estimators: Estimators
 }
 
+/** A request that has ended; without `held`, only the journal has told it. */
+export type EndedRequest = Pick<Usage, 'user' | 'subscription' | 'model' | 'response' | 'held'>
+
 export interface Held {
   /** Those of the counters whose window admitted the request, if that is where it is charged. */
   charged(usage: Usage, counters: readonly Counter[], now: number): readonly Counter[]
   /** Call it once the response is in the counters, or counts nothing. */
-  release(usage: Usage, counters: readonly Counter[]): void
+  release(ended: EndedRequest): void
   /** `tokens`: as reported; undefined: nothing was. */
   learn(usage: Usage, tokens: number | undefined): void
 }
@@ -27,8 +30,13 @@ export interface Held {
 const slackMs = 1_000
 
 export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps): Held {
-  const rulesOf = ({ subscription }: Usage) =>
+  const rulesOf = ({ subscription }: EndedRequest) =>
     snapshot().subscriptions.get(subscription)?.resource.admission
+
+  function mayHold(ended: EndedRequest): boolean {
+    const limits = snapshot().subscriptions.get(ended.subscription)?.limits.get(ended.model)
+    return rulesOf(ended) !== undefined || limits?.some(isTaken) === true
+  }
 
   return {
     charged(usage, all, now) {
@@ -44,9 +52,12 @@ export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps):
         return admittedAt >= open.resetsAt - windowMs - slackMs
       })
     },
-    release(usage, all) {
-      const id = usage.held?.id ?? usage.response?.id
-      if (id !== undefined && (usage.held || rulesOf(usage))) holds.release(all, id)
+    release(ended) {
+      const { user, subscription, model, held, response } = ended
+      const id = held?.id ?? response?.id
+      if (id === undefined || !(held || mayHold(ended))) return
+      // By subscription and user, whatever its limits are by now.
+      holds.release([{ key: `${subscription}\n${model}\n\n${user}`, windowMs: 0 }], id)
     },
     learn(usage, tokens) {
       const { held, reported, model, subscription } = usage

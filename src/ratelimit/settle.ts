@@ -62,7 +62,7 @@ export function createSettle(deps: SettleDeps): Settle {
     const { tokens, unusable } = charge
     if (tokens !== undefined && tokens > 0) count(usage, { tokens, estimated: unusable }, by)
     if (held !== undefined) {
-      held.release(usage, countersOf(usage, snapshot()))
+      held.release(usage)
       held.learn(usage, unusable ? undefined : tokens)
     }
     onSettled(usage, charge, by)

@@ -29,6 +29,8 @@ export interface AskedHold {
 
 export interface HoldAnswer {
   readonly outcome: 'held' | 'busy' | 'spent'
+  /** Whether it was held before: the same request was asked for again. */
+  readonly isRepeated?: boolean
   /** If held: the output tokens that it may have; Infinity: no ceiling. */
   readonly cap: number
   /**

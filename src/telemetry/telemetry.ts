@@ -6,7 +6,7 @@
 import { millisToHrTime } from '@opentelemetry/core'
 import { emptyResource } from '@opentelemetry/resources'
 import type { MetricData, MetricProducer } from '@opentelemetry/sdk-metrics'
-import type { Decision } from '../core/decision/decide.ts'
+import type { AccessRequest, Decision } from '../core/decision/decide.ts'
 import type { ErrorCode } from '../core/decision/errors.ts'
 import type { Usage } from '../core/decision/usage.ts'
 import type { Outcome } from '../core/status/model-failure.ts'
@@ -37,7 +37,11 @@ export interface TelemetryOptions {
 /**
  * A function from bytes to bytes, as at the gateway's edge; it may use the call's `traceparent`.
  */
-export type Answering = (bytes: Buffer, traceparent?: string) => Buffer | Promise<Buffer>
+export type Answering = (
+  bytes: Buffer,
+  traceparent?: string,
+  call?: AccessRequest['call'],
+) => Buffer | Promise<Buffer>
 
 export interface Telemetry extends Exposition {
   /** Called for each decision of Check, with the requested model if it exists. */
@@ -152,9 +156,9 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       models.countEnded(outcome)
       authorized.observe(outcome.subscription, outcome.durationMs)
     },
-    timed: (answer) => (bytes, traceparent) => {
+    timed: (answer) => (bytes, traceparent, call) => {
       const begin = monotonic()
-      const answered = answer(bytes, traceparent)
+      const answered = answer(bytes, traceparent, call)
       if (answered instanceof Promise) {
         return answered.finally(() => durations.observe(monotonic() - begin))
       }

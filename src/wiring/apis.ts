@@ -14,6 +14,7 @@ import { createReserve } from '../extauthz/reserve.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createLineLimit } from '../runtime/line-limit.ts'
 import type { Config } from '../settings/config.ts'
+import { withOpenRequests } from '../store/holds/read-counters.ts'
 import type { ListenerTls, ServerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 import type { Parts } from './parts.ts'
@@ -48,8 +49,13 @@ export function createExternalApi(
     addressRate: config.apiAddressRateLimit,
     // Access to a Unix socket depends on its mode.
     tls: 'path' in config.apiAddress ? undefined : tls?.plain,
-    readCounters: counterParts.counters.readFresh,
-    reserve: createReserve({ ...counterParts, onLoss: config.onCounterLoss, isDry: true }),
+    readCounters: withOpenRequests(counterParts.counters.readFresh, counterParts.holds),
+    reserve: createReserve({
+      ...counterParts,
+      counters: { read: counterParts.counters.readFresh },
+      onLoss: config.onCounterLoss,
+      isDry: true,
+    }),
     resetCounters: counterParts.counters.reset,
     paths: config.paths,
     pastRefusals,

@@ -23,7 +23,7 @@ export function createGatewayServer(
   parts: Parts,
   { tls, onReported }: { readonly tls: ListenerTls | undefined; readonly onReported: () => void },
 ): GrpcServer {
-  const { tracing, discovery, authenticate, counterParts, telemetry, settle, health } = parts
+  const { tracing, discovery, authenticate, counterParts, telemetry, settle, held, health } = parts
   const onRefused = (refused: RefusedCheck): void => {
     parts.refusals.check(refused)
     parts.pastRefusals.note(refused)
@@ -55,6 +55,7 @@ export function createGatewayServer(
       onFault,
     }),
   )
+  const listeners = { onOutcome, onUnmetered: held.release }
   const isJournaled = config.usageJournal !== undefined
   return createGrpcServer({
     unary: {
@@ -66,7 +67,7 @@ export function createGatewayServer(
     },
     clientStreaming: {
       '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': (message) => {
-        for (const usage of readUsages(message, isJournaled, onOutcome)) {
+        for (const usage of readUsages(message, isJournaled, listeners)) {
           settle(usage)
           onReported()
         }

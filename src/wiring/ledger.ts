@@ -105,8 +105,8 @@ export function openLedger(context: Context, { pool }: Database): Ledger | undef
     isDone: feed.isDone,
     reader: createUsageReader(pool),
     stats,
-    onRefused({ code, grant }, now) {
-      if (code === 'token_limit_exceeded' && grant !== undefined) refusals.note(grant, now)
+    onRefused({ grant }, now) {
+      if (grant !== undefined) refusals.note(grant, now)
     },
   }
 }

@@ -50,13 +50,13 @@ export async function openParts(context: Context, journal: () => Journal | undef
     identity: tokens.figures,
   })
   await startExport(context, telemetry)
-  const settle = openSettle(context, counterParts, resources, telemetry)
+  const { settle, held } = openSettle(context, counterParts, resources, telemetry)
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
   stops.push(refusals.flush)
   const pastRefusals = createRefusalMemory()
   const health = createModelHealth({ snapshot: discovery.snapshot, log, clock })
   return {
     ...{ tracing, database, keyParts, resources, discovery, tokens, markers, authenticate },
-    ...{ counterParts, telemetry, settle, ledger, refusals, pastRefusals, health },
+    ...{ counterParts, telemetry, settle, held, ledger, refusals, pastRefusals, health },
   }
 }

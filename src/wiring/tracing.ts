@@ -55,10 +55,10 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
 /** The same Check, within a span if its call is sampled. */
 export function traceCheck(tracing: Tracing, check: Check): Check {
   if (tracing === noTracing) return check
-  return (bytes, traceparent) =>
+  return (bytes, traceparent, call) =>
     isSampled(traceparent)
-      ? tracing.server('Check', traceparent, () => check(bytes, traceparent))
-      : check(bytes, traceparent)
+      ? tracing.server('Check', traceparent, () => check(bytes, traceparent, call))
+      : check(bytes, traceparent, call)
 }
 
 /** Adds to the span of a Check where the key was found. */

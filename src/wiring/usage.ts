@@ -1,7 +1,7 @@
 /** Charges usage from the gateway's stream, its journal and its rate limit calls. */
 
 import { reopenLogs } from '../gateway/reopen-logs.ts'
-import { createHeld } from '../ratelimit/held.ts'
+import { createHeld, type Held } from '../ratelimit/held.ts'
 import type { ListedFile } from '../ratelimit/journal/folder.ts'
 import { createJournal, type Journal } from '../ratelimit/journal/journal.ts'
 import { createSettle, type Settle } from '../ratelimit/settle.ts'
@@ -17,14 +17,15 @@ export function openSettle(
   { counters, redis, holds, estimators }: Counters,
   { snapshot }: Resources,
   telemetry: Telemetry,
-): Settle {
+): { readonly settle: Settle; readonly held: Held } {
   const startedAt = clock()
-  return createSettle({
+  const held = createHeld({ snapshot, counters, holds, estimators })
+  const settle = createSettle({
     snapshot,
     counters,
     clock,
     unusableUsage: config.unusableUsage,
-    held: createHeld({ snapshot, counters, holds, estimators }),
+    held,
     onSettled(usage, settled, by) {
       // The journal repeats the stream, except for responses that the stream missed.
       if (by === 'journal') return
@@ -44,6 +45,7 @@ export function openSettle(
       telemetry.onCounted(usage, counted)
     },
   })
+  return { settle, held }
 }
 
 /** The journal's reader, not started yet; undefined if there is no journal. */

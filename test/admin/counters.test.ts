@@ -41,7 +41,8 @@ async function start(t: Test, options: KeyApiOptions = {}) {
 }
 
 const basic = {
-  ...{ subscription: 'basic', model: 'llm/small', window: '1m', limit: 100, used: 7 },
+  ...{ subscription: 'basic', model: 'llm/small', kind: 'tokens', window: '1m' },
+  ...{ limit: 100, used: 7 },
   resetsAt: '2026-03-01T12:01:00Z',
 }
 const premium = { ...basic, subscription: 'premium', used: 120 }
@@ -175,7 +176,7 @@ test('the command shows, asks and resets', async (t) => {
   }
   const select = ['--user', 'alice', '--subscription', 'basic']
   const shown = await run(undefined, 'show', ...select)
-  t.match(shown.out, /^basic +llm\/small +1m +7 +100 +2026-03-01T12:01:00Z$/m)
+  t.match(shown.out, /^basic +llm\/small +tokens +1m +7 +100 +2026-03-01T12:01:00Z$/m)
   t.equal((await run('n', 'reset', ...select)).status, 1)
   t.equal((await run(undefined, 'reset', ...select)).status, 1, 'without a terminal')
   t.match(await run('y', 'reset', ...select), { status: 0, err: /These were reset\.$/ })

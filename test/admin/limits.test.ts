@@ -28,6 +28,7 @@ async function read(api: KeyApi, as: string, query = ''): Promise<unknown[]> {
 
 const unused = {
   model: 'llm/small',
+  kind: 'tokens',
   scope: 'user',
   window: '1m',
   limit: 100,

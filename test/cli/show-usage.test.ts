@@ -86,12 +86,12 @@ test('shows what is left', async (t) => {
   if (limit === undefined) throw new Error('no limit')
   t.match(
     (await run(showLimits, 'alice-token')).out,
-    /^basic +llm\/small +1m +1,000 +1,000 +- +█{20}$/m,
+    /^basic +llm\/small +tokens +1m +1,000 +1,000 +- +█{20}$/m,
   )
   counters.add([counterOf(limit, 'alice')], 500, api.now)
   t.strictSame((await run(showLimits, 'alice-token')).out.split('\n'), [
-    'SUBSCRIPTION  MODEL      WINDOW  LEFT  LIMIT  RESETS',
-    'basic         llm/small  1m      500   1,000  2026-03-01T12:01:00Z  ██████████',
+    'SUBSCRIPTION  MODEL      OF      WINDOW  LEFT  LIMIT  RESETS',
+    'basic         llm/small  tokens  1m      500   1,000  2026-03-01T12:01:00Z  ██████████',
   ])
   t.match(JSON.parse((await run(showLimits, 'alice-token', '--json')).out), {
     data: [{ used: 500 }],

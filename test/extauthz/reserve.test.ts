@@ -10,6 +10,7 @@ import { createHeld } from '../../src/ratelimit/held.ts'
 import { createSettle } from '../../src/ratelimit/settle.ts'
 import { createMemoryCounters } from '../../src/store/counters/memory.ts'
 import { createMemoryHolds } from '../../src/store/holds/memory.ts'
+import { withTaken } from '../../src/store/holds/memory-taken.ts'
 import type { HoldStore } from '../../src/store/holds.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import {
@@ -30,19 +31,23 @@ interface Options {
   readonly limits?: readonly (readonly [number, string])[]
   readonly holds?: HoldStore
   readonly onLoss?: 'allow' | 'deny'
+  /** `requestRateLimits` and `concurrency` of the model. */
+  readonly ofModels?: object
 }
 
 /** Check and the reports of responses, with memory stores and a clock that the test sets. */
 function createWorld(options: Options = {}) {
   const { admission = { mode: 'reserve' }, limits = [[10_000, '1m']], onLoss = 'allow' } = options
+  const { ofModels = {} } = options
   const snapshot = snapshotOf(
     modelRef('small'),
     accessPolicy('open', ['llm/small'], { users: ['ada'] }),
-    subscription('pool', { users: ['ada'] }, { 'llm/small': limits }, { admission }),
+    subscription('pool', { users: ['ada'] }, { 'llm/small': limits }, { admission, ofModels }),
   )
   const counters = createMemoryCounters()
   const own = createMemoryHolds(counters)
-  const holds = options.holds ?? own
+  const taking = withTaken(own, counters)
+  const holds = options.holds ?? taking
   const estimators = createEstimators()
   const clock = { now: start }
   const faults: unknown[] = []
@@ -57,9 +62,10 @@ function createWorld(options: Options = {}) {
     onFault: (error) => faults.push(error),
   }
   const check = createCheck(deps)
+  const held = createHeld({ snapshot: () => snapshot, counters, holds, estimators })
   const settle = createSettle({
     ...{ snapshot: () => snapshot, counters, clock: () => clock.now, unusableUsage: 'allow' },
-    held: createHeld({ snapshot: () => snapshot, counters, holds, estimators }),
+    held,
     onSettled: () => {},
     onCounted: () => {},
   })
@@ -67,7 +73,7 @@ function createWorld(options: Options = {}) {
   if (limit === undefined) throw new Error('no limit')
   const counter = counterOf(limit, 'ada')
   return {
-    ...{ counters, clock, deps, faults, holds: own },
+    ...{ counters, clock, deps, faults, holds: own, taking },
     ask: async (id: string | undefined, bytes?: number, path = chat) =>
       check(
         checkOf(path, {
@@ -87,7 +93,8 @@ function createWorld(options: Options = {}) {
         response: { response_code: { value: status } },
       }
       const message = accessLogMessage.encode({ http_logs: { log_entry: [entry] } })
-      for (const usage of readUsages(message)) settle(usage)
+      const usages = readUsages(message, false, { onUnmetered: held.release })
+      for (const usage of usages) settle(usage)
     },
     used() {
       const windows = counters.read([counter], clock.now)
@@ -280,4 +287,169 @@ test('without the field every answer is the same, byte for byte', async (t) => {
   const [first, ...others] = answers.flat()
   for (const each of others) t.strictSame(each, first)
   t.equal(readAllow(first as Buffer).metadata.admitted, undefined)
+})
+
+const counting = { admission: { mode: 'count' } }
+const rate = { requestRateLimits: [{ limit: 3, window: '2m' }] }
+
+for (const admission of [{ mode: 'count' }, { mode: 'reserve' }]) {
+  const { mode } = admission
+  const limits = [[1_000_000, '1m']] as const
+
+  test(`${mode}: requests are counted when they are admitted`, async (t) => {
+    const { ask, end, clock } = createWorld({ admission, limits, ofModels: rate })
+    const first = await ask('a', 400)
+    const { headers } = readAllow(first)
+    t.match(headers, {
+      'x-ratelimit-limit-requests': '3',
+      'x-ratelimit-remaining-requests': '2',
+      'x-ratelimit-reset-requests': '2m0s',
+      'x-ratelimit-limit-tokens': '1000000',
+      'ratelimit-policy': '"1m";q=1000000;w=60;qu="tokens", "requests-2m";q=3;w=120;qu="requests"',
+      ratelimit: /^"1m";r=\d+;t=60, "requests-2m";r=2;t=120$/,
+    })
+    t.ok(isAllowed(await ask('a', 400)), 'the gateway asks again')
+    end('a', first, usageOf(10, 10))
+    clock.now += minute
+    for (const id of ['b', 'c']) t.ok(isAllowed(await ask(id, 400)), id)
+    const { http, headers: refused, body } = readDenial(await ask('d', 400))
+    t.equal(http, 429)
+    t.match(refused, { 'retry-after': '60', 'x-ratelimit-remaining-requests': '0' })
+    t.equal(refused['x-should-retry'], undefined)
+    t.match(body.error, {
+      code: 'request_limit_exceeded',
+      type: 'requests',
+      message:
+        'The request limit of your subscription for this model is used up: 3 of 3 requests in 2m. Please try again in 1m0s.',
+    })
+    clock.now += minute
+    t.ok(isAllowed(await ask('e', 400)), 'the window is over')
+  })
+
+  test(`${mode}: no more than the concurrency are in progress`, async (t) => {
+    const { ask, end } = createWorld({ admission, limits, ofModels: { concurrency: 2 } })
+    const open = [await ask('a', 400), await ask('b', 400)] as const
+    t.match(readAllow(open[1]).headers, {
+      ratelimit: /, "concurrency";r=0$/,
+      'ratelimit-policy': /, "concurrency";q=2;qu="concurrent-requests"$/,
+      'x-ratelimit-remaining-requests': undefined,
+    })
+    const { http, headers, body } = readDenial(await ask('c', 400))
+    t.equal(http, 429)
+    t.equal(headers['x-should-retry'], 'true')
+    t.ok(Number(headers['retry-after']) >= 1 && Number(headers['retry-after']) <= 30)
+    t.match(body.error, { code: 'concurrency_limit_exceeded', type: 'requests' })
+    t.match(body.error.message, /^2 of your requests to this model are in progress, /)
+    end('a', open[0], usageOf(10, 10))
+    const next = await ask('c', 400)
+    t.ok(isAllowed(next), 'one has ended')
+    end('a', open[0], usageOf(10, 10))
+    t.notOk(isAllowed(await ask('d', 400)), 'it ends once')
+    end('b', open[1], {}, 502)
+    t.ok(isAllowed(await ask('d', 400)), 'failed ones end, too')
+  })
+
+  test(`${mode}: calls that are not counted take, too, and give back`, async (t) => {
+    const { ask, end, taking, holds } = createWorld({
+      ...{ admission, limits },
+      ofModels: { concurrency: 1, requestRateLimits: [{ limit: 2, window: '1m' }] },
+    })
+    const at = '/llm/small/v1/embeddings'
+    const embed = await ask('a', 400, at)
+    t.equal(readAllow(embed).metadata.metered, false)
+    t.equal(holds.size, 0, 'they hold no tokens')
+    t.match(readDenial(await ask('b', 400)).body.error, { code: 'concurrency_limit_exceeded' })
+    end('a', embed, {})
+    t.equal(taking.size, 0)
+    t.ok(isAllowed(await ask('b', 400, at)))
+    t.match(readDenial(await ask('c', 400)).body.error, { code: 'request_limit_exceeded' })
+    t.ok(isAllowed(await ask('m', undefined, '/llm/small/v1/models')), 'lists are free')
+  })
+
+  test(`${mode}: what one limit refuses costs nothing of the others`, async (t) => {
+    const { ask, end, clock } = createWorld({
+      ...{ admission, limits: [[5_000, '1m']] },
+      ofModels: { concurrency: 1, ...rate },
+    })
+    const left = async (id: string) => {
+      const answer = await ask(id, 400)
+      end(id, answer, {})
+      return readAllow(answer).headers['x-ratelimit-remaining-requests']
+    }
+    const open = await ask('a', 400)
+    t.notOk(isAllowed(await ask('b', 400)), 'one is in progress')
+    end('a', open, usageOf(1, 1))
+    const spending = await ask('c', 400)
+    end('c', spending, usageOf(5_000, 1))
+    const refused = readDenial(await ask('d', 400))
+    t.match(refused.body.error, { code: 'rate_limit_exceeded', type: 'tokens' })
+    t.match(refused.headers, { 'x-ratelimit-remaining-requests': '1', 'retry-after': '60' })
+    clock.now += minute
+    t.equal(await left('e'), '0', 'of three, two were used')
+  })
+}
+
+test('a spent window and a spent limit of requests: the later end counts', async (t) => {
+  const world = createWorld({ ...counting, limits: [[10, '1m']], ofModels: rate })
+  for (const id of ['a', 'b', 'c']) {
+    world.end(id, await world.ask(id, 400), id === 'c' ? usageOf(10, 1) : usageOf(0, 1))
+  }
+  const { headers, body } = readDenial(await world.ask('d', 400))
+  t.equal(headers['retry-after'], '120')
+  t.match(body.error, { code: 'request_limit_exceeded', type: 'usage_limit_reached' })
+})
+
+test('what is taken for a client that has gone is given back', async (t) => {
+  const answers: (() => void)[] = []
+  const { deps, taking } = createWorld({ ...counting, ofModels: { concurrency: 1 } })
+  const late: HoldStore = {
+    release: taking.release,
+    hold: (asked, now) =>
+      new Promise((resolve) => answers.push(() => resolve(taking.hold(asked, now)))),
+  }
+  const { estimators, counters } = { estimators: createEstimators(), counters: deps.counters }
+  const reserve = createReserve({ holds: late, counters, estimators, onLoss: 'deny' })
+  const check = createCheck({ ...deps, reserve })
+  const undo: (() => void)[] = []
+  const call = { whenReset: (each: () => void) => void undo.push(each) }
+  const asked = check(checkOf(chat, { 'x-request-id': 'a' }), undefined, call)
+  const again = check(checkOf(chat, { 'x-request-id': 'a' }), undefined, call)
+  for (const answer of answers) answer()
+  await Promise.all([asked, again])
+  t.equal(taking.size, 1)
+  t.equal(undo.length, 1, 'not for the second answer to the same request')
+  undo[0]?.()
+  t.equal(taking.size, 0)
+})
+
+test('a request without an id is counted', async (t) => {
+  const { ask } = createWorld({ ...counting, ofModels: rate })
+  for (let i = 0; i < 3; i += 1) t.ok(isAllowed(await ask(undefined)))
+  t.notOk(isAllowed(await ask(undefined)))
+})
+
+test('while holds are out of reach, each process keeps the limits itself', async (t) => {
+  const counters = createMemoryCounters()
+  const alone = withTaken(createMemoryHolds(counters), counters)
+  const released: string[] = []
+  const holds: HoldStore = {
+    hold: () => Promise.reject(new Error('Redis is away')),
+    holdAlone: alone.hold,
+    release(counters, id) {
+      released.push(id)
+      alone.release(counters, id)
+    },
+  }
+  for (const admission of [{ mode: 'count' }, { mode: 'reserve' }]) {
+    const world = createWorld({ admission, holds, ofModels: { concurrency: 1 } })
+    const open = await world.ask('a', 400)
+    readAllow(open)
+    t.match(readDenial(await world.ask('b', 400)).body.error, {
+      code: 'concurrency_limit_exceeded',
+    })
+    world.end('a', open, usageOf(1, 1))
+    t.strictSame(released.splice(0), ['a'])
+    const denying = createWorld({ admission, holds, onLoss: 'deny', ofModels: { concurrency: 1 } })
+    t.equal(readDenial(await denying.ask('c', 400)).http, 503)
+  }
 })

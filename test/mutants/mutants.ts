@@ -229,7 +229,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['(address === undefined || !', '(address !== undefined && !'],
       ['?.models?.has(modelKey) === false', '?.models?.has(modelKey) === true'],
-      ["scopeOf(id), written, 'key'", "id, written, 'key'"],
+      ["scopeOf(id), written, { scope: 'key'", "id, written, { scope: 'key'"],
     ],
   ),
   ...mutants(
@@ -449,7 +449,7 @@ export const allMutants: readonly Mutant[] = [
     ['extauthz/reserve.test.ts'],
     [
       ['admittedAt >= open.resetsAt - windowMs - slackMs', 'admittedAt > 0'],
-      ['if (id !== undefined && (usage.held || rulesOf(usage)))', 'if (id === null)'],
+      ['if (id === undefined || !(held || mayHold(ended))) return', 'if (id !== null) return'],
     ],
   ),
   ...mutants(
@@ -457,7 +457,20 @@ export const allMutants: readonly Mutant[] = [
     ['extauthz/reserve.test.ts'],
     [
       ["if (outcome === 'spent')", "if (outcome !== 'spent')"],
-      ['isBusy: true', 'isBusy: false'],
+      [
+        "refuse('concurrency', now + nextMs), isBusy: true",
+        "refuse('concurrency', now + nextMs), isBusy: false",
+      ],
+      ['Math.max(now, resetsAt))), isBusy: true', 'Math.max(now, resetsAt))), isBusy: false'],
+    ],
+  ),
+  ...mutants(
+    'store/holds/memory-taken.ts',
+    ['store/holds/memory.test.ts', 'extauthz/reserve.test.ts'],
+    [
+      ['isRefused = full.length > 0', 'isRefused = full.length > 1'],
+      ['member !== undefined && !isRepeated) take(', 'member !== undefined) take('],
+      ['const only = isRefused ?', 'const only = !isRefused ?'],
     ],
   ),
   ...mutants(

@@ -96,10 +96,7 @@ test('the end of every allowed request is reported', async (t) => {
   >
   const times = { time_to_first_upstream_rx_byte: { seconds: 1, nanos: 250_000_000 } }
   const used = message({ ...rest, common_properties: { ...common_properties, ...times } })
-  t.strictSame(
-    readUsages(used, false, (outcome) => outcomes.push(outcome)),
-    [],
-  )
+  t.strictSame(readUsages(used, false, { onOutcome: (outcome) => outcomes.push(outcome) }), [])
   t.strictSame(outcomes, [
     {
       model: 'llm/small',

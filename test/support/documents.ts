@@ -46,9 +46,10 @@ export function subscription(
   name: string,
   owner: { users?: readonly string[]; groups?: readonly string[] },
   limits: Readonly<Record<string, readonly (readonly [number, string])[]>>,
-  more: { priority?: number; deleting?: boolean; admission?: object } = {},
+  /** `ofModels`: further fields of each model. */
+  more: { priority?: number; deleting?: boolean; admission?: object; ofModels?: object } = {},
 ): WrittenDocument {
-  const { priority, deleting = false, admission } = more
+  const { priority, deleting = false, admission, ofModels } = more
   return {
     apiVersion,
     kind: 'Subscription',
@@ -58,6 +59,7 @@ export function subscription(
       modelRefs: Object.entries(limits).map(([model, rates]) => ({
         ...reference(model),
         tokenRateLimits: rates.map(([limit, window]) => ({ limit, window })),
+        ...ofModels,
       })),
       ...(priority === undefined ? {} : { priority }),
       ...(admission && { admission }),

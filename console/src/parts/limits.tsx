@@ -21,11 +21,19 @@ function tokens(value: number): string {
 }
 
 interface LimitState {
-  readonly window: string
+  readonly kind: 'tokens' | 'requests' | 'concurrency'
+  /** null: of concurrency. */
+  readonly window: string | null
   readonly limit: number
   readonly used: number
   readonly remaining: number
-  readonly resetsAt: string
+  readonly resetsAt: string | null
+}
+
+function whole({ kind, limit, window }: LimitState): string {
+  if (kind === 'tokens') return `${tokens(limit)} per ${window}`
+  const requests = `${count(limit)} ${limit === 1 ? 'request' : 'requests'}`
+  return window === null ? `${requests} at a time` : `${requests} per ${window}`
 }
 
 /** What is left of each limit, and when it is whole again. */
@@ -39,23 +47,24 @@ export function LimitBars({
   if (limits.length === 0) return <Text size="sm">No limit.</Text>
   return (
     <Stack gap="sm">
-      {limits.map(({ window, limit, used, remaining, resetsAt }) => {
+      {limits.map((state) => {
+        const { kind, window, limit, used, remaining, resetsAt } = state
         const share = Math.min(100, (used / limit) * 100)
         const isSpent = remaining === 0
         return (
-          <div key={`${window} ${limit}`}>
+          <div key={`${kind} ${window} ${limit}`}>
             <Progress.Root size="lg">
               <Progress.Section
                 value={share}
                 color={isSpent ? 'red' : share > 80 ? 'yellow' : 'indigo'}
-                aria-label={`Used of ${tokens(limit)} per ${window} of ${of}`}
+                aria-label={`Used of ${whole(state)} of ${of}`}
               />
             </Progress.Root>
             <Text size="xs" className="numbers">
               {isSpent
-                ? `All ${tokens(limit)} per ${window} are used`
-                : `${count(remaining)} left of ${tokens(limit)} per ${window}`}
-              {used > 0 && (
+                ? `All ${whole(state)} are used`
+                : `${count(remaining)} left of ${whole(state)}`}
+              {used > 0 && resetsAt !== null && (
                 <>
                   , resets <Time at={resetsAt} isDistance />
                 </>

@@ -1,12 +1,21 @@
 /**
- * Token counters: one for each user, subscription, model and window (contract, 8.2), and for a key
- * with limits of its own one for each of its windows. A window has a fixed length and starts with its first hit. Reading never counts, and adding never refuses.
+ * Counters: one for each user, subscription, model and window (contract, 8.2), and for a key with
+ * limits of its own one for each of its windows. Those of tokens are added to by responses; those of
+ * requests, and of requests in progress, are taken from before a request is allowed. A window has a
+ * fixed length and starts with its first hit. Reading never counts, and adding never refuses.
  */
 
-import type { Limit } from '../kinds/resources.ts'
+import type { BilledModel, Limit } from '../kinds/resources.ts'
 
-/** A limit in force on one model under one subscription, with the prefix of its counters' keys. */
+/** What a limit counts: tokens or requests in a window, or requests in progress. */
+export type LimitKind = 'tokens' | 'requests' | 'concurrency'
+
+/**
+ * A limit in force on one model under one subscription, with the prefix of its counters' keys. One on
+ * concurrency has no window: its length is 0, its text empty.
+ */
 export interface CountedLimit extends Limit {
+  readonly kind: LimitKind
   /** Whose use is counted: that of the user, or of one key. */
   readonly scope: 'user' | 'key'
   /** The counter, if it is the same in each request. */
@@ -20,7 +29,7 @@ export interface CountedLimit extends Limit {
   readonly keyPrefix: string
   /**
    * Its item of the `RateLimit-Policy` field (draft-ietf-httpapi-ratelimit-headers): its name,
-   * quota and seconds. It names the unit, because the draft's default is requests.
+   * quota, unit (the draft's default is requests) and seconds.
    */
   readonly policy: string
 }
@@ -48,7 +57,7 @@ export interface LimitState {
   readonly remaining: number
   /** Tokens that open requests are expected to use, if they hold any; not in `remaining`. */
   readonly held?: number
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since the epoch; of concurrency, when it was read. */
   readonly resetsAt: number
 }
 
@@ -59,6 +68,10 @@ export function limitStates(
   now: number,
 ): readonly LimitState[] {
   return limits.map((limit, i) => {
+    if (limit.kind === 'concurrency') {
+      const used = counters[i]?.used ?? 0
+      return { limit, used, remaining: Math.max(0, limit.limit - used), resetsAt: now }
+    }
     const open = openAt(counters[i], limit.windowMs, now)
     const used = open === undefined ? 0 : open.used
     const resetsAt = open?.resetsAt ?? now + limit.windowMs
@@ -71,18 +84,33 @@ export function limitStates(
   })
 }
 
+/** All limits of one subscription on one model: of tokens, of requests, of concurrency. */
+export function limitsOfModel(
+  subscription: string,
+  model: string,
+  { tokenRateLimits, requestRateLimits, concurrency }: BilledModel,
+): readonly CountedLimit[] {
+  const written = concurrency === undefined ? [] : [{ limit: concurrency, window: '', windowMs: 0 }]
+  return [
+    ...toCountedLimits(subscription, model, tokenRateLimits),
+    ...toCountedLimits(subscription, model, requestRateLimits, { kind: 'requests' }),
+    ...toCountedLimits(subscription, model, written, { kind: 'concurrency' }),
+  ]
+}
+
+/** Of which kind and scope limits are; `user`: whose, if they are one user's only. */
+type Sort = Partial<Pick<CountedLimit, 'kind' | 'scope'>> & { readonly user?: string }
+
 /**
  * The limits of one subscription on one model, each with the prefix of its counters' keys. Of
  * limits on equally long windows (`1m`, `60s`) only the lowest is kept: they would share a counter
- * and charge it once each, and the lowest implies the others. `user`: whose they are, if they are one
- * user's only.
+ * and charge it once each, and the lowest implies the others.
  */
 export function toCountedLimits(
   subscription: string,
   model: string,
   limits: readonly Limit[],
-  scope: CountedLimit['scope'] = 'user',
-  user?: string,
+  { kind = 'tokens', scope = 'user', user }: Sort = {},
 ): readonly CountedLimit[] {
   const lowest = new Map<number, Limit>()
   for (const limit of limits) {
@@ -90,20 +118,34 @@ export function toCountedLimits(
     if (earlier === undefined || limit.limit < earlier.limit) lowest.set(limit.windowMs, limit)
   }
   return [...lowest.values()].map((limit) => {
-    const name = scope === 'user' ? limit.window : `${scope}-${limit.window}`
-    const keyPrefix = `${subscription}\n${model}\n${limit.windowMs}\n`
-    const { windowMs } = limit
+    const { windowMs, window } = limit
+    const sort = [scope === 'user' ? '' : scope, kind === 'tokens' ? '' : kind]
+    const name = [...sort, window].filter(Boolean).join('-')
+    const counted = [sort[1], windowMs || ''].filter(Boolean).join('-')
+    const keyPrefix = `${subscription}\n${model}\n${counted}\n`
     const counter =
       user === undefined ? undefined : { key: keyPrefix + user, windowMs, limit: limit.limit }
     return {
       ...limit,
+      kind,
       scope,
       name,
       counter,
       keyPrefix,
-      policy: `"${name}";q=${limit.limit};w=${limit.windowMs / 1_000};qu="tokens"`,
+      policy: `"${name}";q=${limit.limit}${windowMs > 0 ? `;w=${windowMs / 1_000}` : ''};qu="${units[kind]}"`,
     }
   })
+}
+
+const units = {
+  tokens: 'tokens',
+  requests: 'requests',
+  concurrency: 'concurrent-requests',
+} as const
+
+/** Whether requests take from the limit before they are allowed. */
+export function isTaken({ kind }: Pick<CountedLimit, 'kind'>): boolean {
+  return kind !== 'tokens'
 }
 
 /** The counter of one limit for one user. */

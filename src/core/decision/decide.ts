@@ -15,6 +15,7 @@ import {
   type Counter,
   type CounterState,
   counterOf,
+  isTaken,
   type LimitState,
   limitStates,
   spentUntil,
@@ -60,6 +61,8 @@ export interface AccessRequest {
   /** The gateway's id of the request, and its size; read only to hold room for it. */
   readonly requestId?: (() => string | undefined) | undefined
   readonly size?: (() => Sized) | undefined
+  /** Calls `undo` if the gateway leaves without having read the decision, because its client has gone. */
+  readonly call?: { whenReset(undo: () => void): void } | undefined
 }
 
 /** The room that a request holds until its response is counted. */
@@ -78,6 +81,8 @@ export interface Grant {
   readonly subscription: string
   /** The limits to enforce, those of the key last; empty on paths without limits. */
   readonly limits: readonly CountedLimit[]
+  /** Whether one of them is taken from before the request is allowed. */
+  readonly takes?: boolean
   /** Their states; empty until they are read. */
   readonly states: readonly LimitState[]
   /** If its subscription reserves: by which rules. */
@@ -133,13 +138,13 @@ export interface Denial {
   readonly detail?: DenialDetail
   /** The selection's error code, if the selection refused. */
   readonly selection?: SelectionError
-  /** Milliseconds since the epoch; with `token_limit_exceeded`. */
+  /** Milliseconds since the epoch; if a limit refused, like the following. */
   readonly retryAt?: number
-  /** With `token_limit_exceeded`: the states of the limits. */
+  /** The states of the limits. */
   readonly states?: readonly LimitState[]
-  /** With `token_limit_exceeded`: whether what is left is only held, not used. */
+  /** Whether what is left is only held, not used. */
   readonly isBusy?: boolean
-  /** With `token_limit_exceeded`: the grant without the limit. */
+  /** The grant without the limit. */
   readonly grant?: Grant
 }
 
@@ -172,7 +177,7 @@ export interface World {
   readonly now: number
   /** The open windows of counters (store/counters.ts). */
   readonly read: (counters: readonly Counter[], now: number) => Windows | Promise<Windows>
-  /** Enforces the limits of a grant whose subscription reserves (reserve.ts). */
+  /** Enforces the limits of a grant whose subscription reserves, or counts requests (reserve.ts). */
   readonly reserve?: Reserve | undefined
 }
 
@@ -194,8 +199,7 @@ export function decide(
   const decision = authorize(request, snapshot, rules, onStep)
   if (!decision.allowed || decision.limits.length === 0) return decision
   onStep?.('limits')
-  // What is not counted needs no room.
-  if (decision.admission !== undefined && decision.metered && reserve !== undefined) {
+  if (reserve !== undefined && (decision.takes || reservesTokens(decision))) {
     return reserve(decision, request, now)
   }
   const { user } = decision.caller
@@ -206,6 +210,11 @@ export function decide(
   return windows instanceof Promise
     ? windows.then((late) => enforceLimits(decision, late, now))
     : enforceLimits(decision, windows, now)
+}
+
+/** Whether the request holds tokens; what is not counted needs no room. */
+export function reservesTokens({ admission, metered }: Grant): boolean {
+  return admission !== undefined && metered
 }
 
 /** The refusal of a caller without a credential that allows inference; undefined for all others. */
@@ -283,6 +292,7 @@ export function authorize(
       : caps === undefined || caps.limits.length === 0
         ? limits
         : limits.concat(caps.limits),
+    takes: !listing && takesFrom(limits),
     states: [],
     admission: subscription.resource.admission,
     metered: isMetered(operation, rules),
@@ -311,6 +321,12 @@ export function enforceLimits(
   const retryAt = spentUntil(states)
   if (retryAt === undefined) return { ...grant, states }
   return { allowed: false, code: 'token_limit_exceeded', retryAt, states, grant }
+}
+
+/** Those that are taken from follow those of tokens. */
+function takesFrom(limits: readonly CountedLimit[]): boolean {
+  const last = limits[limits.length - 1]
+  return last !== undefined && isTaken(last)
 }
 
 function deny(code: ErrorCode, detail?: DenialDetail): Denial {

@@ -63,8 +63,14 @@ const catalogue = {
     /** Type and public code are OpenAI's, so that its clients recognize them. */
     token_limit_exceeded: 'The token limit of your subscription for this model is used up.',
   }),
+  /** OpenAI's type for limits on requests. */
+  ...all(429, 'requests', {
+    request_limit_exceeded: 'The request limit of your subscription for this model is used up.',
+    concurrency_limit_exceeded:
+      'As many of your requests to this model are in progress as your subscription allows.',
+  }),
   ...all(429, 'rate_limit_error', {
-    /** Of the management API; inference has token limits. */
+    /** Of the management API. */
     too_many_requests: 'Too many requests; wait for the time in retry-after.',
   }),
   ...all(500, 'server_error', {

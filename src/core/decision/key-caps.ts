@@ -21,7 +21,7 @@ export function compileCaps({ id, user, subscription, caps }: CappedKey): Compil
   const written = tokenRateLimits.map(({ limit, window }) => {
     return { limit, window, windowMs: parseWindow(window) as number }
   })
-  const limits = toCountedLimits(subscription, scopeOf(id), written, 'key', user)
+  const limits = toCountedLimits(subscription, scopeOf(id), written, { scope: 'key', user })
   return {
     models: models && new Set(models.map(modelKeyOf)),
     networks: allowedAddresses && networksOf(allowedAddresses),

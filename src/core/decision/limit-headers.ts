@@ -8,7 +8,7 @@
  */
 
 import { toEndTimestamp } from '../formats/timestamp.ts'
-import type { CountedLimit, LimitState } from './counter.ts'
+import type { CountedLimit, LimitKind, LimitState } from './counter.ts'
 import type { Dialect } from './dialect.ts'
 
 /** Receives one header; names are lower-case. */
@@ -27,25 +27,54 @@ export function putLimitHeaders(
   put('ratelimit', toItems(states, now))
 }
 
-/** Puts a dialect's own headers for the binding limit, if there is one. */
+/**
+ * Puts a dialect's own headers for the binding limit on tokens and the one on requests, if there are
+ * any. It has none for concurrency.
+ */
 export function putBindingHeaders(
   dialect: Dialect,
   states: readonly LimitState[],
   now: number,
   put: PutHeader,
 ): void {
-  const binding = bindingOf(states)
-  if (binding === undefined) return
-  if (dialect === 'openai') {
-    put('x-ratelimit-limit-tokens', String(binding.limit.limit))
-    put('x-ratelimit-remaining-tokens', String(binding.remaining))
-    put('x-ratelimit-reset-tokens', toResetDuration(binding.resetsAt - now))
-  } else {
-    put('anthropic-ratelimit-tokens-limit', String(binding.limit.limit))
-    put('anthropic-ratelimit-tokens-remaining', String(binding.remaining))
-    put('anthropic-ratelimit-tokens-reset', toEndTimestamp(binding.resetsAt))
+  for (const kind of ['tokens', 'requests'] as const) {
+    const binding = bindingOf(states, kind)
+    if (binding === undefined) continue
+    const { limit, remaining, reset } = names[dialect][kind]
+    put(limit, String(binding.limit.limit))
+    put(remaining, String(binding.remaining))
+    const at = binding.resetsAt
+    put(reset, dialect === 'openai' ? toResetDuration(at - now) : toEndTimestamp(at))
   }
 }
+
+/** Written out, because each response has three of them. */
+const names = {
+  openai: {
+    tokens: {
+      limit: 'x-ratelimit-limit-tokens',
+      remaining: 'x-ratelimit-remaining-tokens',
+      reset: 'x-ratelimit-reset-tokens',
+    },
+    requests: {
+      limit: 'x-ratelimit-limit-requests',
+      remaining: 'x-ratelimit-remaining-requests',
+      reset: 'x-ratelimit-reset-requests',
+    },
+  },
+  anthropic: {
+    tokens: {
+      limit: 'anthropic-ratelimit-tokens-limit',
+      remaining: 'anthropic-ratelimit-tokens-remaining',
+      reset: 'anthropic-ratelimit-tokens-reset',
+    },
+    requests: {
+      limit: 'anthropic-ratelimit-requests-limit',
+      remaining: 'anthropic-ratelimit-requests-remaining',
+      reset: 'anthropic-ratelimit-requests-reset',
+    },
+  },
+} as const
 
 /** The field `RateLimit-Policy`: the limits. */
 export function toPolicies(limits: readonly CountedLimit[]): string {
@@ -57,19 +86,21 @@ export function toItems(states: readonly LimitState[], now: number): string {
   let items = ''
   for (const { limit, remaining, resetsAt } of states) {
     const comma = items === '' ? '' : ', '
-    items += `${comma}"${limit.name}";r=${remaining};t=${secondsUntil(resetsAt, now)}`
+    const reset = limit.kind === 'concurrency' ? '' : `;t=${secondsUntil(resetsAt, now)}`
+    items += `${comma}"${limit.name}";r=${remaining}${reset}`
   }
   return items
 }
 
 /**
- * The binding limit: the one with the smallest share left, and of several the one that resets last,
+ * The binding limit of a kind: the one with the smallest share left, and of several the one that resets last,
  * so that among used-up limits it is the one to wait for. Between a user and a key with equal shares it
  * is the one with less left.
  */
-export function bindingOf(states: readonly LimitState[]): LimitState | undefined {
+export function bindingOf(states: readonly LimitState[], kind: LimitKind): LimitState | undefined {
   let binding: LimitState | undefined
   for (const state of states) {
+    if (state.limit.kind !== kind) continue
     if (binding === undefined || bindsMore(state, binding)) binding = state
   }
   return binding

@@ -14,7 +14,10 @@ export function messageOf(denial: Denial, now: number): string | undefined {
   const { detail, states, retryAt } = denial
   if (detail !== undefined) return describeDetail(detail)
   if (states === undefined || retryAt === undefined) return undefined
-  return denial.isBusy ? describeBusy(states, retryAt - now) : describeSpent(states, retryAt - now)
+  const waitMs = retryAt - now
+  if (denial.code === 'request_limit_exceeded') return describeSpent(states, waitMs, 'requests')
+  if (denial.code === 'concurrency_limit_exceeded') return describeFull(states, waitMs)
+  return denial.isBusy ? describeBusy(states, waitMs) : describeSpent(states, waitMs, 'tokens')
 }
 
 function describeDetail(detail: DenialDetail): string {
@@ -69,7 +72,7 @@ function describeDetail(detail: DenialDetail): string {
 }
 
 function describeBusy(states: readonly LimitState[], waitMs: number): string {
-  const { limit, used, held = 0 } = bindingOf(states) as LimitState
+  const { limit, used, held = 0 } = bindingOf(states, 'tokens') as LimitState
   return (
     'The rest of the token limit of your subscription for this model is held by your requests in ' +
     `progress: ${used} of ${limit.limit} tokens in ${limit.window} are used, ${held} held. ` +
@@ -78,12 +81,24 @@ function describeBusy(states: readonly LimitState[], waitMs: number): string {
 }
 
 /** May show figures, because counters are kept per user. */
-function describeSpent(states: readonly LimitState[], waitMs: number): string {
-  const { limit, used } = bindingOf(states) as LimitState
+function describeSpent(
+  states: readonly LimitState[],
+  waitMs: number,
+  kind: 'tokens' | 'requests',
+): string {
+  const { limit, used } = bindingOf(states, kind) as LimitState
   const whose = limit.scope === 'key' ? 'this API key' : 'your subscription for this model'
   return (
-    `The token limit of ${whose} is used up: ` +
-    `${used} of ${limit.limit} tokens in ${limit.window}. ` +
+    `The ${kind.slice(0, -1)} limit of ${whose} is used up: ` +
+    `${used} of ${limit.limit} ${kind} in ${limit.window}. ` +
     `Please try again in ${toResetDuration(waitMs)}.`
+  )
+}
+
+function describeFull(states: readonly LimitState[], waitMs: number): string {
+  const { limit, used } = bindingOf(states, 'concurrency') as LimitState
+  return (
+    `${used} of your requests to this model are in progress, and your subscription allows ` +
+    `${limit.limit} at a time. Please try again in ${toResetDuration(waitMs)}.`
   )
 }

@@ -1,11 +1,12 @@
 /**
- * Enforces limits with holds: what requests in progress will use takes room, too. A refusal says whether
- * the limit is used up, or only held by requests that will end soon.
+ * Enforces limits with holds: what requests in progress will use takes room, too, and so do the requests
+ * themselves, if they are counted. A refusal says which limit is used up, or only held by requests that
+ * will end soon.
  */
 
 import type { Expected } from '../admission/estimator.ts'
-import { type CounterState, limitStates } from './counter.ts'
-import type { Decision, Grant, HeldRoom } from './decide.ts'
+import { type CounterState, type LimitKind, limitStates } from './counter.ts'
+import type { Decision, Denial, Grant, HeldRoom } from './decide.ts'
 
 /** What a store of holds has answered. */
 export interface Reserved {
@@ -38,15 +39,31 @@ export function decideReserved(
     const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling }
     return { ...grant, states, held }
   }
-  const refusal = { allowed: false, code: 'token_limit_exceeded', states, grant } as const
+  const refuse = (kind: LimitKind, retryAt: number): Denial => {
+    return { allowed: false, code: codes[kind], retryAt, states, grant }
+  }
+  const reached = states.filter(({ limit, used }) => used >= limit.limit)
   if (outcome === 'spent') {
-    const spent = states.filter(({ limit, used }) => used >= limit.limit)
-    return { ...refusal, retryAt: Math.max(...spent.map(({ resetsAt }) => resetsAt)) }
+    const spent = reached.filter(({ limit }) => limit.kind !== 'concurrency')
+    const last = spent.reduce((a, b) => (b.resetsAt > a.resetsAt ? b : a))
+    return refuse(last.limit.kind, last.resetsAt)
+  }
+  const full = reached.find(({ limit }) => limit.kind === 'concurrency')
+  if (full !== undefined) {
+    const nextMs = Math.min(maxWaitMs, Math.max(minWaitMs, defaultMs / full.used))
+    return { ...refuse('concurrency', now + nextMs), isBusy: true }
   }
   // With several in progress the next one ends after a part of the usual time.
   const held = Math.max(...states.map((state) => state.held ?? 0))
   const count = Math.max(1, held / (expected.input + expected.output))
   const waitMs = Math.min(maxWaitMs, Math.max(minWaitMs, defaultMs / count))
-  const resetsAt = Math.min(...states.map((state) => state.resetsAt))
-  return { ...refusal, isBusy: true, retryAt: Math.min(now + waitMs, Math.max(now, resetsAt)) }
+  const tokens = states.filter(({ limit }) => limit.kind === 'tokens')
+  const resetsAt = Math.min(...tokens.map((state) => state.resetsAt))
+  return { ...refuse('tokens', Math.min(now + waitMs, Math.max(now, resetsAt))), isBusy: true }
 }
+
+const codes = {
+  tokens: 'token_limit_exceeded',
+  requests: 'request_limit_exceeded',
+  concurrency: 'concurrency_limit_exceeded',
+} as const

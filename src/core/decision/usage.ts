@@ -1,7 +1,7 @@
 /** The usage that a response reports → the counters that it belongs to. */
 
 import type { Sized } from '../admission/estimator.ts'
-import { type Counter, counterOf } from './counter.ts'
+import { type Counter, counterOf, isTaken } from './counter.ts'
 import { keyCountersOf } from './key-caps.ts'
 import type { Snapshot } from './snapshot.ts'
 
@@ -170,10 +170,12 @@ function greater(one: number | undefined, other: number | undefined): number | u
   return Math.max(one, other)
 }
 
-/** The counters of this usage: under the current limits, and those of its key; none if they are gone. */
+/** The counters of this usage's tokens: under the current limits, and those of its key; none if they are gone. */
 export function countersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
   const limits = snapshot.subscriptions.get(usage.subscription)?.limits.get(usage.model) ?? []
-  const counters = limits.map((limit) => counterOf(limit, usage.user))
+  const counters = limits
+    .filter((limit) => !isTaken(limit))
+    .map((limit) => counterOf(limit, usage.user))
   if (usage.cap === undefined) return counters
   return [...counters, ...keyCountersOf(usage.cap, usage.subscription, usage.user)]
 }

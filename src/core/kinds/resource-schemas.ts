@@ -152,6 +152,16 @@ const limit = object(
   ['limit', 'window'],
 )
 
+const requestLimit = object(
+  {
+    limit: integer(1, 1_000_000_000, {
+      description: 'requests per user and window, for this model under this Subscription',
+    }),
+    window,
+  },
+  ['limit', 'window'],
+)
+
 const urlForm = 'a URL like http://host:port/path'
 
 const url: Partial<Schema> = {
@@ -298,6 +308,17 @@ export const subscriptionSpec = object(
             item: 'limit',
             minItems: 1,
             maxItems: 20,
+          }),
+          requestRateLimits: list(requestLimit, {
+            description:
+              'limits on the number of requests, all of which apply; each is counted before it is sent to the model ([reservation.md](reservation.md#requests-and-concurrency))',
+            item: 'limit',
+            maxItems: 20,
+          }),
+          concurrency: integer(1, 1_000_000, {
+            description:
+              'the most requests of one user that are in progress at a time ([reservation.md](reservation.md#requests-and-concurrency))',
+            otherwise: 'any number',
           }),
           billingRate: object(
             {

@@ -26,11 +26,14 @@ export type ModelReference = Spec<'AccessPolicy'>['modelRefs'][number]
 
 type WrittenLimit = Spec<'Subscription'>['modelRefs'][number]['tokenRateLimits'][number]
 
-/** `limit` in tokens, `window` as written. */
+/** `limit` in tokens or requests, `window` as written. */
 export type Limit = WrittenLimit & { readonly windowMs: number }
 
 export interface BilledModel extends ModelReference {
   readonly tokenRateLimits: readonly Limit[]
+  readonly requestRateLimits: readonly Limit[]
+  /** The most requests of a user in progress. */
+  readonly concurrency: number | undefined
   readonly billingRate: { readonly perToken: string } | undefined
 }
 

@@ -1,6 +1,6 @@
 /** Compiles all resources into a Snapshot: the models, who may use them, and what each grants. */
 
-import { type CountedLimit, toCountedLimits } from '../decision/counter.ts'
+import { type CountedLimit, limitsOfModel } from '../decision/counter.ts'
 import { writePayer } from '../decision/payer.ts'
 import {
   byAge,
@@ -230,7 +230,7 @@ function compileSubscription(resource: Subscription, references: References): Co
     const key = references.modelKeys[index] as string
     const payer = writePayer(resource.attribution, model)
     if (payer !== undefined) payers.set(key, payer)
-    if (!references.missing.has(key)) limits.set(key, toCountedLimits(name, key, tokenRateLimits))
+    if (!references.missing.has(key)) limits.set(key, limitsOfModel(name, key, model))
     for (const { limit } of tokenRateLimits) maxLimit = Math.max(maxLimit, limit)
   }
   return {

@@ -172,14 +172,17 @@ function toAdmission({
 }
 
 function toBilledModel(written: Spec<'Subscription'>['modelRefs'][number]): BilledModel {
-  const { namespace, name, tokenRateLimits, billingRate } = written
+  const { namespace, name, tokenRateLimits, requestRateLimits, concurrency, billingRate } = written
   const perToken = billingRate?.perToken
+  const toLimit = ({ limit, window }: { readonly limit: number; readonly window: string }) => {
+    return { limit, window, windowMs: parseWindow(window) ?? 0 }
+  }
   return {
     namespace,
     name,
-    tokenRateLimits: tokenRateLimits.map(({ limit, window }) => {
-      return { limit, window, windowMs: parseWindow(window) ?? 0 }
-    }),
+    tokenRateLimits: tokenRateLimits.map(toLimit),
+    requestRateLimits: requestRateLimits?.map(toLimit) ?? [],
+    concurrency,
     billingRate: perToken === undefined ? undefined : { perToken },
   }
 }

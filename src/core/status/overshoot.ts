@@ -18,7 +18,8 @@ export function* boundsOf({ subscriptions }: Snapshot): Generator<Bound> {
     if (resource.admission === undefined) continue
     const { overshoot } = resource.admission
     for (const [model, counted] of limits) {
-      for (const { window, limit } of counted) {
+      for (const { kind, window, limit } of counted) {
+        if (kind !== 'tokens') continue
         yield { subscription, model, window, limit, tokens: Math.floor(limit * overshoot) }
       }
     }

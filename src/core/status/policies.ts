@@ -93,7 +93,11 @@ export function* policiesInSteps(
   for (const subscription of subscriptions.values()) {
     for (const [key, own] of subscription.limits) {
       if (!stale.has(key)) continue
-      const written = own.map(({ limit, windowMs }) => `${limit}/${windowMs}`).join()
+      const written = own
+        .map(({ kind, limit, windowMs }) => {
+          return `${kind === 'tokens' ? '' : `${kind} `}${limit}/${windowMs}`
+        })
+        .join()
       const text = `${digestOf(subscription)} ${written}`
       add(limits, key, subscription.name, hash('sha256', text, 'hex'), own.length)
     }

@@ -58,6 +58,8 @@ export class Stream implements Sender {
   /** Remaining bytes of the body by `content-length`; -1: unknown. */
   bodyLeft = -1
   queued = false
+  /** Set by `whenReset`. */
+  undo: (() => void) | undefined
   /** What we may still send. */
   #sendWindow: number
   #responded = false
@@ -76,6 +78,15 @@ export class Stream implements Sender {
   /** The response's header list has been sent, or cannot be. */
   get responded(): boolean {
     return this.#responded || this.closed
+  }
+
+  /**
+   * Calls `undo` if the client resets the stream, even just after the response was sent: then it has
+   * not read it. At once if the stream is closed already. Only for the last `undo`.
+   */
+  whenReset(undo: () => void): void {
+    if (this.closed) undo()
+    else this.undo = undo
   }
 
   /** A DATA frame has arrived; its length with and without padding. Returns an error code. */

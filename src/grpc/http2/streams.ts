@@ -28,6 +28,8 @@ export interface StreamsOptions {
 }
 
 const nothing = Buffer.alloc(0)
+/** The most ended streams whose late reset is waited for. */
+const maxUnread = 1_024
 
 export class Streams {
   readonly #link: StreamsLink
@@ -41,6 +43,8 @@ export class Streams {
   readonly #resets: Budget
   /** Reset by us; frames that the client sent before it knew are no errors (5.1). */
   readonly #reset = new RecentIds()
+  /** What to do if the client resets a stream that has ended: it had not read the response. */
+  readonly #unread = new Map<number, () => void>()
   /** The highest id that the client has opened, and the same at the last call of `remind`. */
   #last = 0
   #reminded = 0
@@ -112,7 +116,11 @@ export class Streams {
     const stream = this.#find(id)
     this.#chargeReset()
     this.#reset.delete(id)
+    const undo = stream?.undo ?? this.#unread.get(id)
     stream?.close(false)
+    if (undo === undefined) return
+    this.#unread.delete(id)
+    undo()
   }
 
   /** Priorities are not used (RFC 9113, 5.3.2); valid ones are ignored. */
@@ -141,6 +149,13 @@ export class Streams {
   forget(stream: Stream, resetByUs: boolean): void {
     this.#streams.delete(stream.id)
     if (resetByUs) this.#reset.add(stream.id)
+    if (stream.undo !== undefined) this.#await(stream.id, stream.undo)
+  }
+
+  #await(id: number, undo: () => void): void {
+    this.#unread.set(id, undo)
+    const [oldest] = this.#unread.keys()
+    if (oldest !== undefined && this.#unread.size > maxUnread) this.#unread.delete(oldest)
   }
 
   /**

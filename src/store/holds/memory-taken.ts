@@ -83,7 +83,7 @@ export function withTaken(
       }
       if (outcome === 'held' && member !== undefined && !isRepeated) take(member, taken, now)
       const windows = taken.map((each) => stateOf(each, now))
-      return { outcome, cap: held.cap, windows: [...held.windows, ...windows] }
+      return { ...held, outcome, isRepeated, windows: [...held.windows, ...windows] }
     },
     release(counters, id) {
       end(memberOf(id))

@@ -174,7 +174,8 @@ function toAnswer(
   [outcome, cap, ...figures]: readonly [string, number, ...number[]],
 ): HoldAnswer {
   return {
-    outcome: outcome as HoldAnswer['outcome'],
+    outcome: outcome === 'repeated' ? 'held' : (outcome as HoldAnswer['outcome']),
+    ...(outcome === 'repeated' && { isRepeated: true }),
     cap: cap < 0 ? Number.POSITIVE_INFINITY : cap,
     windows: allOf(asked).map(({ windowMs }, i) => {
       const [used = 0, leftMs = 0, held = 0] = figures.slice(3 * i, 3 * i + 3)

@@ -12,7 +12,7 @@ export interface HoldCommands {
   release(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
 }
 
-/** Then for each counter: tokens used, milliseconds left of its window (0: none), tokens held. */
+/** `repeated`: held before. Then for each counter: tokens used, milliseconds left of its window (0: none), tokens held. */
 export type HeldAnswer = readonly [outcome: string, cap: number, ...figures: number[]]
 
 const common = `
@@ -107,7 +107,7 @@ if outcome == 'held' and not alone then
 end
 local known = ARGV[1] ~= '' and redis.call('HGET', KEYS[2], ARGV[1])
 if known then
-  outcome, cap = 'held', tonumber(string.match(known, '^%d+ %d+ %d+ %d+ (%-?%d+)'))
+  outcome, cap = 'repeated', tonumber(string.match(known, '^%d+ %d+ %d+ %d+ (%-?%d+)'))
   mean = 0
 elseif outcome == 'held' then
   if not can_cap then cap = -1 end

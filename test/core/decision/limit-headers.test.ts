@@ -63,7 +63,7 @@ test('the limit with the smallest share left is the binding one', async (t) => {
     [[used(1, 1_000), undefined], '1m', 99, 1_000],
     [[used(100, 0), used(1, 2_000)], '1h', 999, 2_000],
   ] as const) {
-    const binding = bindingOf(limitStates(limits, states, now))
+    const binding = bindingOf(limitStates(limits, states, now), 'tokens')
     t.match(binding, { limit: { window }, remaining, resetsAt: now + resetMs })
     t.match(headers(states), {
       'x-ratelimit-limit-tokens': String(binding?.limit.limit),
@@ -71,7 +71,7 @@ test('the limit with the smallest share left is the binding one', async (t) => {
       'x-ratelimit-reset-tokens': toResetDuration(resetMs),
     })
   }
-  t.equal(bindingOf([]), undefined)
+  t.equal(bindingOf([], 'tokens'), undefined)
 })
 
 test('Anthropic’s reset is an instant', async (t) => {

@@ -80,12 +80,23 @@ test('a quoted name is bounded, in one line, and shows what is hidden', async (t
 })
 
 test('the message of an exhausted limit gives its figures', async (t) => {
-  const state = (used: number): LimitState =>
-    ({ limit: { limit: 100, window: '1m' }, used, resetsAt: now + 5_000 }) as LimitState
+  const state = (used: number, kind = 'tokens', window = '1m'): LimitState =>
+    ({ limit: { kind, limit: 100, window }, used, resetsAt: now + 5_000 }) as LimitState
   const denial = { allowed: false, code: 'token_limit_exceeded', retryAt: now + 5_000 } as const
   t.equal(
     messageOf({ ...denial, states: [state(107)] }, now),
     'The token limit of your subscription for this model is used up: ' +
       '107 of 100 tokens in 1m. Please try again in 5s.',
+  )
+  const states = [state(107), state(100, 'requests'), state(100, 'concurrency', '')]
+  t.equal(
+    messageOf({ ...denial, code: 'request_limit_exceeded', states }, now),
+    'The request limit of your subscription for this model is used up: ' +
+      '100 of 100 requests in 1m. Please try again in 5s.',
+  )
+  t.equal(
+    messageOf({ ...denial, code: 'concurrency_limit_exceeded', isBusy: true, states }, now),
+    '100 of your requests to this model are in progress, and your subscription allows ' +
+      '100 at a time. Please try again in 5s.',
   )
 })

@@ -33,6 +33,8 @@ const whole: readonly WrittenDocument[] = [
           { limit: 100, window: '1m' },
           { limit: 1000, window: '24h' },
         ],
+        requestRateLimits: [{ limit: 60, window: '1m' }],
+        concurrency: 5,
         billingRate: { perToken: '0.01' },
       },
       { namespace: 'llm', name: 'small', tokenRateLimits: [{ limit: 1, window: '8784h' }] },
