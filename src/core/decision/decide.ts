@@ -353,8 +353,10 @@ export function namedModel(
   if (modelKey !== undefined) return snapshot.models.has(modelKey) ? modelKey : undefined
   if (bodyModel === undefined) return undefined
   const published = readPublishedName(bodyModel)
-  const means = published === undefined ? none : publishedModels(published, snapshot)
-  const named = means.length > 0 ? means : snapshot.modelsByName.get(bodyModel)
+  const named =
+    published === undefined
+      ? snapshot.modelsByName.get(bodyModel)
+      : publishedModels(published, snapshot)
   return named?.length === 1 ? named[0]?.key : undefined
 }
 
@@ -436,7 +438,7 @@ function refusedProblem({ target, bodyProblem }: AccessRequest, rules: PathRules
 /**
  * The model that a body names. A name that a ModelRef declares is not looked up among those that
  * servers list, unless another namespace owned it before: that one's callers keep it. An id of the
- * form `publishers/…` is never looked up among names that other namespaces' servers list.
+ * form `publishers/…` is never looked up among other names (published-names.ts).
  */
 function findByName(
   name: string,
@@ -446,11 +448,12 @@ function findByName(
 ): Model | Denial | undefined {
   const usableOf = (models: readonly Model[]) => models.filter((each) => mayCall(caller, each))
   const published = readPublishedName(name)
-  const means = published === undefined ? none : publishedModels(published, snapshot)
-  if (means.length > 0) return pickCovered(usableOf(means), request, snapshot, caller)
+  if (published !== undefined) {
+    return pickCovered(usableOf(publishedModels(published, snapshot)), request, snapshot, caller)
+  }
 
   const declared = snapshot.modelsByName.get(name) ?? none
-  const served = published === undefined ? snapshot.servedNames.get(name) : undefined
+  const served = snapshot.servedNames.get(name)
   if (served === undefined) return pickCovered(usableOf(declared), request, snapshot, caller)
 
   const isOwn = ({ resource }: Model) => resource.metadata.namespace === served.namespace

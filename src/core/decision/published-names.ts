@@ -1,6 +1,7 @@
 /**
  * Ids of the form `publishers/<namespace>/models/<name>`, by which the original and KServe name a
- * model in a body. Such an id means only models of its namespace, whatever other servers list.
+ * model in a body. Such an id means only ModelRefs of its namespace, whatever others declare and
+ * servers list.
  */
 
 import type { Model, Snapshot } from './snapshot.ts'
@@ -22,11 +23,11 @@ export function readPublishedName(id: string): PublishedName | undefined {
 
 /**
  * The models that the id means: the ModelRef of that name; otherwise those of the namespace that
- * declare the id or the name, or whose server lists it. Empty if there is none.
+ * declare the id, or the name, in `spec.modelIds`. Empty if there is none.
  */
 export function publishedModels(
   { id, namespace, name }: PublishedName,
-  { models, modelsByName, servedNames }: Pick<Snapshot, 'models' | 'modelsByName' | 'servedNames'>,
+  { models, modelsByName }: Pick<Snapshot, 'models' | 'modelsByName'>,
 ): readonly Model[] {
   const named = models.get(`${namespace}/${name}`)
   if (named !== undefined) return [named]
@@ -34,11 +35,6 @@ export function publishedModels(
   for (const each of [id, name]) {
     const declared = (modelsByName.get(each) ?? []).filter(isThere)
     if (declared.length > 0) return declared
-  }
-  for (const each of [id, name]) {
-    const { owned = [], others = [] } = servedNames.get(each) ?? {}
-    const serving = [...owned, ...others].filter(isThere)
-    if (serving.length > 0) return serving
   }
   return []
 }

@@ -73,8 +73,6 @@ test('the server is sent a name that it knows', async (t) => {
   t.same(ask('publishers/llm/models/own'), ['llm/ids', undefined], 'the id itself')
   t.same(ask('publishers/llm/models/renamed'), ['llm/renamed', undefined], 'spec.upstreamModel')
   t.same(ask('publishers/llm/models/lister'), ['llm/lister', 'org/Lister'])
-  t.same(ask('publishers/llm/models/lora'), ['llm/granite', 'lora'])
-  t.same(ask('publishers/llm/models/aliased'), ['llm/lister', undefined])
   t.same(ask('publishers/llm/models/odd'), ['llm/odd', 'zebra'], 'a name that needs no escapes')
   t.same(ask('granite'), ['llm/granite', undefined], 'other names stay')
   t.same(
@@ -84,7 +82,9 @@ test('the server is sent a name that it knows', async (t) => {
   )
 })
 
-test('no server of another namespace gets such an id by listing it', async (t) => {
-  t.equal(ask('publishers/llm/models/free'), 'model_not_allowed')
-  t.same(ask('publishers/llm/models/gone'), ['east/granite', undefined], 'a ModelRef declares it')
+test('nobody else gets such an id by listing or declaring it', async (t) => {
+  for (const name of ['free', 'gone', 'aliased', 'lora']) {
+    t.equal(ask(`publishers/llm/models/${name}`), 'model_not_allowed', name)
+  }
+  t.same(ask('publishers/llm/models/own'), ['llm/ids', undefined], 'unless in that namespace')
 })
