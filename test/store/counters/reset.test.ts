@@ -5,6 +5,7 @@ import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import { maxResets, type Report } from '../../../src/store/counters.ts'
 import { poll } from '../../support/poll.ts'
 import { createReplica, type Replica, type ReplicaOptions } from '../../support/redis-world.ts'
+import { startTcpProxy } from '../../support/tcp-proxy.ts'
 import { skipValkey, startValkey } from '../../support/valkey.ts'
 
 const second = 1_000
@@ -65,6 +66,36 @@ root.test('in Redis', { skip: skipValkey }, async (t) => {
     return replica
   }
 
+  // The first one: it needs a store without any resets.
+  await t.test('resets are told apart from those before a loss', async (t) => {
+    const proxy = await startTcpProxy(t, valkey.port)
+    const one = await replicaOf(t, { youngMs: 2_000 })
+    const other = await replicaOf(t, {
+      ...{ youngMs: 2_000, timeoutMs: 200, url: proxy.through(valkey.url) },
+    })
+    const [a, b] = fresh()
+    const [earlier] = fresh()
+    // Only the other process knows the sums.
+    other.counters.add([a, b], 100, 0)
+    await other.flushed()
+    await one.counters.reset([earlier], Date.now())
+    const [seen] = fresh()
+    for (const each of [one, other]) t.strictSame(await each.used(seen), [undefined])
+    proxy.swallow()
+    await valkey.client.flushall()
+    await poll(() => one.losses === 1, 'one notices the loss', 20_000)
+    await one.counters.kept()
+    // As many as the other process knows of.
+    await one.counters.reset([a], Date.now())
+    proxy.heal()
+    await poll(() => other.losses === 1, 'the other one notices it', 20_000)
+    other.counters.add([b], 1, 0)
+    await other.counters.kept()
+    await one.counters.kept()
+    const third = await replicaOf(t)
+    t.strictSame(await third.used(a, b), [undefined, 101])
+  })
+
   await t.test('a reset is known to every process', async (t) => {
     const [one, other] = [await replicaOf(t), await replicaOf(t)]
     const [a, b] = fresh()
@@ -120,6 +151,46 @@ root.test('in Redis', { skip: skipValkey }, async (t) => {
     await other.counters.kept()
     t.equal((await one.used(a))[0], undefined, 'what ended before it is still not added')
   })
+
+  for (const late of ['the process that made it', 'another']) {
+    await t.test(`${late} comes late after a reset and a loss`, async (t) => {
+      const proxies = [await startTcpProxy(t, valkey.port), await startTcpProxy(t, valkey.port)]
+      const slow = { youngMs: 2_000, timeoutMs: 200 }
+      const [one, other] = [
+        await replicaOf(t, { ...slow, url: proxies[0]?.through(valkey.url) as string }),
+        await replicaOf(t, { ...slow, url: proxies[1]?.through(valkey.url) as string }),
+      ]
+      const [a, b] = fresh()
+      one.counters.add([a, b], 100, 0)
+      await one.flushed()
+      t.strictSame(await other.used(a, b), [100, 100])
+      // The other process does not hear of the reset.
+      proxies[1]?.swallow()
+      await one.counters.reset([a], Date.now())
+      if (late !== 'another') {
+        proxies[0]?.swallow()
+        proxies[1]?.heal()
+      }
+      await valkey.client.flushall()
+      const [first, second] = late === 'another' ? [one, other] : [other, one]
+      await poll(() => first.losses === 1, 'the first one notices the loss', 20_000)
+      const stored = async () => {
+        const third = await createReplica({ url: valkey.url, journal: 'journal' })
+        const used = await third.used(a, b)
+        await third.close()
+        return used.join()
+      }
+      await poll(async () => /100$/.test(await stored()), 'it restores the sums', 20_000)
+      for (const proxy of proxies) proxy.heal()
+      await poll(() => second.losses === 1, 'the second one notices the loss', 20_000)
+      await poll(async () => (await stored()) === ',100', 'only the other sum is there', 20_000)
+      for (const { counters } of [one, other]) {
+        counters.add([b], 1, 0)
+        await counters.kept()
+      }
+      t.equal(await stored(), ',102')
+    })
+  }
 
   await t.test('a process that has missed many resets forgets what it knew', async (t) => {
     const one = await replicaOf(t)

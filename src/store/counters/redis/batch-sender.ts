@@ -165,6 +165,7 @@ export function createBatchSender(options: SenderOptions): Sender {
       arm(1)
     },
     ask: link.ask,
+    noteReset: link.noteReset,
     beat(): void {
       if (state === 'running' && monotonic() - link.answeredAt >= silenceMs) begin()
     },

@@ -320,6 +320,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
         await commands.reset([storeKeyOf(tag), ...keys], args).catch(() => {
           throw outOfReach()
         })
+        for (const { key } of each) senderFor(tag).noteReset(key, at)
       }
       for (const { key } of asked) {
         const counter = counters.get(key)

@@ -29,7 +29,8 @@
  *   received.
  * - **Resets.** A reset ends a window, and responses that ended before it are not added any more. Every
  *   process learns of it with its next response, at the latest a second later, drops what it knows of the
- *   counter, and offers the reset too.
+ *   counter, and offers the reset too. A sum that was offered earlier, by a process that had not heard
+ *   of it, is dropped then, and later ones of such a process are refused.
  * - **Order.** For its first seconds (`youngMs`) a store accepts no reports. After that it accepts
  *   nothing from a process that knows of ends later than `cut`, because reports in its sums may have
  *   been counted again.

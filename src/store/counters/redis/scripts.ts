@@ -197,7 +197,8 @@ return answer
  * the offer, counted with the batches, ARGV[2] how long the mark is kept (ms), ARGV[3] when it was
  * sent by Redis's clock (ms, 0: unknown), ARGV[4] the epoch that it is for, empty for any, ARGV[5]
  * how long a store is young (ms), ARGV[6] a JSON object: until when each journal was counted, and
- * under `reset:` and the key of its record, as of when a counter was reset; then for each counter: the rest of its window (ms); its last known tokens; its doubtful tokens, which a
+ * under `reset:` and the key of its record, as of when a counter was reset, and under `reset:` alone until
+ * when it knows of all resets; then for each counter: the rest of its window (ms); its last known tokens; its doubtful tokens, which a
  * known sum may or may not include.
  *
  * A counter's record holds, separated by spaces: the epoch that it is of; the highest known sum that
@@ -222,12 +223,21 @@ local function raise(field, to)
     redis.call('HSET', KEYS[1], field, string.format('%d', to))
   end
 end
-for journal, ended in pairs(cjson.decode(ARGV[6])) do
-  if string.sub(journal, 1, 6) == 'reset:' then
+local function when(record)
+  local at = redis.pcall('GET', record)
+  return type(at) == 'string' and tonumber(at) or -1
+end
+local told = cjson.decode(ARGV[6])
+for journal, ended in pairs(told) do
+  if journal == 'reset:' then
+    -- It is about all of them.
+  elseif string.sub(journal, 1, 6) == 'reset:' then
     local record = string.sub(journal, 7)
-    local at = redis.pcall('GET', record)
-    if ended > (type(at) == 'string' and tonumber(at) or -1) then
+    if ended > when(record) then
       redis.call('SET', record, string.format('%d', ended), 'PX', ARGV[2])
+      -- What is there is of an older copy, or from a process that did not know of the reset.
+      redis.call('DEL', (string.gsub(record, '}:reset:', '}:', 1)))
+      redis.call('DEL', (string.gsub(record, '}:reset:', '}:restored:', 1)))
     end
     redis.call('HSETNX', KEYS[1], 'resets', 0)
   elseif young then
@@ -237,12 +247,19 @@ for journal, ended in pairs(cjson.decode(ARGV[6])) do
     believed = false
   end
 end
+-- Whether the process does not know of a reset, so that its sum may be from before it.
+local aware = redis.call('HEXISTS', KEYS[1], 'resets') == 1 and told['reset:']
+local function outdated(key)
+  if not aware then return false end
+  local record = string.gsub(key, '}:', '}:reset:', 1)
+  return when(record) > math.max(aware, told['reset:' .. record] or -1)
+end
 local answer = { now, redis.call('HGETALL', KEYS[1]) }
 for i = 3, #KEYS do
   local key, at = KEYS[i], 3 * i - 2
   local opens, known, doubt = ARGV[at] - late, tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local used, left = redis.pcall('GET', key), redis.call('PTTL', key)
-  if fresh and believed and opens > 0 and known + doubt > 0 and type(used) ~= 'table' then
+  if fresh and believed and opens > 0 and known + doubt > 0 and type(used) ~= 'table' and not outdated(key) then
     local has = whole(used)
     local record = string.gsub(key, '}:', '}:restored:', 1)
     local of, top, sum, empty, rest =

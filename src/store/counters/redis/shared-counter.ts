@@ -21,6 +21,8 @@ export interface Sender {
   ask(
     counters: readonly SharedCounter[],
   ): Promise<{ readonly epoch: string; readonly answer: CounterAnswer }>
+  /** Its process has reset the counter as of `at` (ms). */
+  noteReset(key: string, at: number): void
   /** Checks the identity of the store, unless Redis has responded recently. */
   beat(): void
   /** Whether the counter must be kept because this sender needs it. */

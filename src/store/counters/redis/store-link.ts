@@ -69,8 +69,12 @@ export function createStoreLink(options: StoreLinkOptions) {
   const untils = new Map<string, number>()
   /** As of when counters were reset (ms), by their keys. */
   const resets = new Map<string, number>()
+  /** Those that this process has made and the store has not sent back yet. */
+  const made = new Map<string, number>()
   /** Of the store; undefined before its first response. */
   let resetCount: number | undefined
+  /** Every known sum is from after the resets up to this time (ms), or after those in `resets`. */
+  let awareAt = 0
 
   /** Redis's clock now; 0 if unknown. */
   function redisTime(): number {
@@ -112,29 +116,39 @@ export function createStoreLink(options: StoreLinkOptions) {
 
   /** Drops what is known of counters that were reset since the last response. */
   function receiveResets(state: StoreState): void {
-    if (state.resetCount === resetCount) return
-    const missed = state.resetCount - (resetCount ?? 0) > resetSlots
+    const isSame = state.epoch === epoch
+    // A store that was lost meanwhile may have made as many.
+    if (isSame && state.resetCount === resetCount) return
+    const missed = state.resetCount - (isSame ? (resetCount ?? 0) : 0) > resetSlots
     if (missed && resetCount !== undefined) for (const each of options.counters()) endWindow(each)
+    if (missed || resetCount === undefined) awareAt = Math.max(awareAt, redisTime())
     resetCount = state.resetCount
     for (const [key, at] of state.resets) {
+      if (at >= (made.get(key) ?? Number.POSITIVE_INFINITY)) made.delete(key)
       if (at <= (resets.get(key) ?? Number.NEGATIVE_INFINITY)) continue
-      resets.delete(key)
-      resets.set(key, at)
+      remember(key, at)
       const counter = options.find(key)
       if (counter !== undefined) endWindow(counter)
     }
-    for (const key of resets.keys()) {
+  }
+
+  function remember(key: string, at: number): void {
+    resets.delete(key)
+    resets.set(key, at)
+    for (const [oldest, resetAt] of resets) {
       if (resets.size <= maxResetsKnown) break
-      resets.delete(key)
+      resets.delete(oldest)
+      awareAt = Math.max(awareAt, resetAt)
     }
   }
 
   /** What a store that has lost its data must know besides the sums. */
   function known(): string {
-    const oldest = monotonic() + clock.ahead - resetsKeptMs
-    const recent = [...resets].filter(([, at]) => at > oldest)
+    const oldest = Math.max(awareAt, redisTime() - resetsKeptMs)
+    const recent = [...resets, ...made].filter(([, at]) => at > oldest)
     return JSON.stringify({
       ...Object.fromEntries(untils),
+      'reset:': Math.floor(oldest),
       ...Object.fromEntries(recent.map(([key, at]) => [`reset:${resetKeyOf(key)}`, at])),
     })
   }
@@ -159,7 +173,7 @@ export function createStoreLink(options: StoreLinkOptions) {
     }
     const lost = toOffers(options.counters(), doubts, epoch, now)
     // Resets are offered even without any sum.
-    if (lost.length === 0 && resets.size > 0) lost.push([])
+    if (lost.length === 0 && resets.size + made.size > 0) lost.push([])
     return lost.map((counters) => {
       number += 1
       return { number, counters }
@@ -179,6 +193,8 @@ export function createStoreLink(options: StoreLinkOptions) {
     takeAnswers(counters, answer)
     acknowledged = { number: own, at: monotonic() }
     for (const counter of counters) doubts.delete(counter)
+    for (const [key, at] of made) remember(key, at)
+    made.clear()
     offers?.shift()
   }
 
@@ -204,6 +220,10 @@ export function createStoreLink(options: StoreLinkOptions) {
     nextNumber(): number {
       number += 1
       return number
+    },
+    /** This process has reset the counter as of `at` (ms). The store may be lost before it tells that. */
+    noteReset(key: string, at: number): void {
+      made.set(key, at)
     },
     /** Identifies the store, and restores what it has lost. Repeat it if it rejects. */
     async restore(): Promise<void> {
