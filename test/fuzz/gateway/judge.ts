@@ -10,7 +10,7 @@ import type { Seat } from './world.ts'
  *   path of a chat call all that it used may be, whatever it takes the call for
  * - `spent`: no text for a key whose limit is spent, on any path
  * - `credential`: none for an identity token, a revoked key, or nobody
- * - `model`: none of a model that the ModelRef does not list
+ * - `model`: none of a model that the ModelRef does not list, where the gateway reads the body
  * - `sent`: the body goes on as application/json where it is read, and without headers that could
  *   make a server read another request
  * - `fault`: no answer of 500 and above but those of the model's server, and 501 for a transfer-encoding
@@ -68,6 +68,9 @@ const bodyPath = /^\/v1\/(?:chat\/completions|completions|embeddings|responses|m
 const unwanted =
   /^(?:range|accept-charset):|^accept:(?!\s*$|\s*(?:\*\/\*|application\/json|text\/event-stream)\s*(?:$|[,;]))/
 
+/** The gateway does not read their bodies, and no server but those of the fuzzer generates text for them. */
+const upload = /^(?:files|batches|audio|images)(?:\/|$)/
+
 const settleMs = 1_500
 
 /** Runs a case on a seat that nothing else uses. `meterBase` is the count before it. */
@@ -100,7 +103,9 @@ export async function judge(
   if (served.length > 0 && it.standing !== 'good') {
     return broken(it.standing === 'spent' ? 'spent' : 'credential', said)
   }
-  const foreign = served.find(({ model }) => model !== undefined && model !== 'sim')
+  const foreign = served.find(
+    ({ kind, model }) => model !== undefined && model !== 'sim' && !upload.test(kind),
+  )
   if (foreign) return broken('model', said)
   // A client that disconnects before the usage is sent is not charged (README).
   if (!isRight() && !reply.wasCut) {
