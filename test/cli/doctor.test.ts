@@ -11,6 +11,8 @@ import { addReplica } from '../support/followers.ts'
 import { type Gateway, startGateway } from '../support/gateway.ts'
 import { listenLocally } from '../support/listening.ts'
 import { poll } from '../support/poll.ts'
+import { mountSmallDisk, skipSmallDisk } from '../support/small-disk.ts'
+import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
 
@@ -43,7 +45,7 @@ async function until(t: Test, env: NodeJS.ProcessEnv, expected: readonly string[
     last = await run(env, '--since-start')
     return last.sections.join() === expected.join()
   }, expected.join()).catch(() => t.strictSame(last.sections, expected, last.text))
-  t.equal(last.status, expected.length > 0 || /event loop/.test(last.text) ? 1 : 0)
+  t.equal(last.status, expected.length > 0 || /eventloop/.test(last.text) ? 1 : 0)
   return last.text
 }
 
@@ -58,7 +60,10 @@ test('says what is wrong, the worst first', { skip }, async (t) => {
   await until(t, env, ['tollgateresourceproblems'])
   valkey.freeze()
   const text = await until(t, env, ['tollgateredisaway', 'tollgateresourceproblems'])
-  t.match(text, /^critical +Redis is unavailable\.\n +tollgate_redis_away is 1\n +docs\//m)
+  t.match(
+    text,
+    /^critical +Redis is unavailable\.\n +(tollgate_redis_away is 1|\/readyz lists redis)\n +docs\//m,
+  )
   t.match(text, /^warning +Resource documents have problems\.\n +broken\.yaml:1/m)
   t.notMatch(text, '\u001b', 'what a document says cannot colour the terminal')
   valkey.thaw()
@@ -78,6 +83,33 @@ test('says what is wrong, the worst first', { skip }, async (t) => {
   const silent = await until(t, env, ['tollgatereplicasilent', 'tollgateresourceproblems'])
   t.match(silent, /gone at /)
   t.match(silent, /AccessPolicy models-as-a-service\/open is Degraded: .* by gone/)
+})
+
+test('names several faults in order of harm', { skip: skip || skipSmallDisk }, async (t) => {
+  const valkey = await startValkey(t)
+  const disk = mountSmallDisk(t)
+  const database = await createDatabase(t)
+  const proxy = await startTcpProxy(t, Number(new URL(database).port))
+  const journal = join(disk.path, 'usage.jsonl')
+  const { path, keyPath } = makeCertificate(t, 3)
+  const stores = {
+    ...{ DATABASE_URL: proxy.through(database), REDIS_URL: valkey.url, USAGE_JOURNAL: journal },
+  }
+  const gateway = await startGateway(t, { env: stores })
+  const served = { GATEWAY_TLS_CERT_FILE: path, GATEWAY_TLS_KEY_FILE: keyPath }
+  const env = settingsOf(gateway, { ...stores, ...served })
+  gateway.put('broken.yaml', 'kind: Nothing\n')
+  const warnings = ['tollgateresourceproblems', 'tollgatecertificateexpires']
+  await until(t, env, warnings)
+  const { key } = await gateway.mint()
+  t.equal((await gateway.chat(key)).status, 200)
+  disk.fill()
+  valkey.freeze()
+  proxy.refuse()
+  const load = setInterval(() => void gateway.chat(key).catch(() => {}), 100)
+  t.teardown(() => clearInterval(load))
+  const away = ['tollgatedatabaseaway', 'tollgateredisaway']
+  await until(t, env, [...away, 'tollgatejournalfailing', 'tollgatecountersunflushed', ...warnings])
 })
 
 test('a process whose metrics fail is not in service', { skip }, async (t) => {

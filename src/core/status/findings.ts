@@ -31,6 +31,7 @@ type Condition = (seen: Observed) => readonly string[] | undefined
 
 const listed = (found: readonly string[]) => (found.length > 0 ? found : undefined)
 const reason = (found: string | undefined) => (found === undefined ? undefined : [found])
+const asListed = (part: string): string => `/readyz lists ${part}`
 const figure = ({ now }: Observed, name: string): number => now.get(name) ?? 0
 
 /** A gauge that is above `limit`, or a part that `/readyz` names. */
@@ -39,7 +40,7 @@ const above =
   (seen) =>
     figure(seen, name) > limit
       ? [`${name} is ${figure(seen, name)}`]
-      : reason(seen.degraded.find((each) => each === part))
+      : reason(seen.degraded.includes(part) ? asListed(part) : undefined)
 
 /** Series that match, and how much they have grown between the scrapes. */
 const growth = ({ before, now }: Observed, series: RegExp) =>
@@ -109,7 +110,7 @@ export const conditions: Readonly<Record<string, Condition>> = {
         .map(([name, days]) => `${name}: ${Math.floor(days)} days left`),
     ),
   'Identity providers and the cluster': ({ degraded }) =>
-    listed(degraded.filter((part) => part === 'oidc' || part === 'kubernetes')),
+    listed(degraded.filter((part) => part === 'oidc' || part === 'kubernetes').map(asListed)),
   Clocks: ({ aheadSeconds = 0 }) =>
     Math.abs(aheadSeconds) > clockLimit
       ? [`the database is ${aheadSeconds.toFixed(1)} s ahead of this process`]
