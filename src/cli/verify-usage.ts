@@ -1,11 +1,13 @@
 /** `tollgate usage verify`: compares the usage ledger with the journal that it was fed from. */
 
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import { nameJournal } from '../ratelimit/journal/name.ts'
-import { readFiles } from '../ratelimit/ledger/kept.ts'
+import { listArchives } from '../ratelimit/ledger/archive-file.ts'
+import { archivesOf, type ReadBytes, readArchives, readFiles } from '../ratelimit/ledger/kept.ts'
 import { type KeptJournal, type Verification, verifyUsage } from '../ratelimit/ledger/verify.ts'
-import { loadConfig } from '../settings/config.ts'
+import { type Config, loadConfig } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { readLedgerState } from '../store/usage/state.ts'
 import type { LedgerState } from '../store/usage.ts'
@@ -15,8 +17,9 @@ import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate usage verify [--from <time>] [--to <time>]
 
-Recomputes the sums of usage from the files of USAGE_JOURNAL that are kept, and says where they differ from the ledger in
-DATABASE_URL: by hour, user, key and model. Exit status 1: they differ.
+Recomputes the sums of usage from the files of USAGE_JOURNAL that are kept and the archives in USAGE_ARCHIVE_DIR, and says
+where they differ from the ledger in DATABASE_URL: by hour, user, key and model. Names archives that were changed, are
+missing or in another order. Exit status 1: there is anything of this.
 
   --from, --to   a day (2026-03-01) or a time (RFC 3339), in whole hours of UTC; by default all that is kept
 
@@ -24,38 +27,68 @@ Give it the settings of the service, UNUSABLE_USAGE included.`
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
+/** Whole hours, in milliseconds since the epoch; `to` is excluded. */
+interface Span {
+  readonly from: number
+  readonly to: number
+}
+
 const hourMs = 3_600_000
 
 /** Runs the command; returns the exit status: 1 if anything differs, 2 for invalid arguments. */
 export async function verifyUsageCommand(args: readonly string[], io: Io = terminal) {
   const call = readCall(args, usage, readArguments, io)
   if (typeof call === 'number') return call
-  const { databaseUrl: url, usageJournal: path, unusableUsage } = loadConfig(io.env)
+  const config = loadConfig(io.env)
+  const { databaseUrl: url, unusableUsage } = config
   if (url === undefined) throw new Error('Name the database of the ledger by DATABASE_URL.')
-  if (path === undefined) throw new Error('Name the journal by USAGE_JOURNAL.')
+  if (config.usageJournal === undefined && config.usageArchiveDir === undefined) {
+    throw new Error('Name the journal by USAGE_JOURNAL, or its archives by USAGE_ARCHIVE_DIR.')
+  }
   const { from, to } = call
   const sql = openPool({ url, connections: 1, applicationName: 'tollgate usage' })
   try {
     const state = await readLedgerState(sql, from, to)
-    const kept = keptIn(path, state)
+    const problems: string[] = []
+    const kept = await findKept(config, state, call, (problem) => problems.push(problem))
     const result = await verifyUsage({ state, kept, unusableUsage, from, to })
-    return show(result, state, call, io)
+    for (const problem of problems) io.out(problem)
+    return Math.max(show(result, state, call, io), Math.min(1, problems.length))
   } finally {
     await sql.end()
   }
 }
 
-function keptIn(path: string, { journals }: LedgerState): readonly KeptJournal[] {
-  const name = nameJournal(path)
-  return journals
-    .filter(({ journal }) => journal === name)
-    .map(({ journal, places }) => ({ journal, isWhole: false, lines: readFiles(path, places) }))
+/** What is kept of each journal that the ledger knows. */
+async function findKept(
+  { usageJournal: path, usageArchiveDir: folder }: Config,
+  { journals, archives }: LedgerState,
+  { from, to }: Span,
+  onProblem: (problem: string) => void,
+): Promise<readonly KeptJournal[]> {
+  const own = path && nameJournal(path)
+  const kept: KeptJournal[] = []
+  for (const { journal, places } of journals) {
+    const all = folder === undefined ? [] : await listArchives(join(folder, journal))
+    const some = archivesOf(all, from, to)
+    const head = archives.find((each) => each.journal === journal)
+    // Not if the archives end before: later ones were not asked for.
+    const last = folder !== undefined && some.at(-1) === all.at(-1) ? head : undefined
+    if (some.length === 0 && journal !== own && !last?.piece) continue
+    async function* lines() {
+      const read: ReadBytes = new Map()
+      yield* readArchives(some, { journal, last }, read, onProblem)
+      if (path !== undefined && journal === own) yield* readFiles(path, places, read)
+    }
+    kept.push({ journal, lines: lines() })
+  }
+  return kept
 }
 
 function show(
   { differences, compared, completeFrom, missing }: Verification,
   { gaps }: LedgerState,
-  { from, to }: { readonly from: number; readonly to: number },
+  { from, to }: Span,
   { out, err }: Io,
 ): number {
   for (const journal of missing) err(`Nothing of the journal ${journal} is here.`)

@@ -33,6 +33,7 @@ export function checkFiles(config: Config): readonly string[] {
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
     ...(ownLog ? attempt('REVOCATION_LOG_DIR', revocationLogDir, 'written to', tryFolder) : []),
     ...attempt('USAGE_JOURNAL', usageJournal, 'written', tryJournal),
+    ...attempt('USAGE_ARCHIVE_DIR', config.usageArchiveDir, 'written to', tryPrivateFolder),
     ...checkAuditLog(config),
   ]
 }
@@ -70,9 +71,13 @@ function tryFolder(folder: string, mode = 0o777): void {
   rmSync(file)
 }
 
-/** The journal contains user names, so its folder is private. */
+/** Journal and archives contain user names, so their folders are private. */
+function tryPrivateFolder(path: string): void {
+  tryFolder(path, 0o700)
+}
+
 function tryJournal(path: string): void {
-  tryFolder(dirname(path), 0o700)
+  tryPrivateFolder(dirname(path))
   if (isFolder(path)) throw refusal('EISDIR')
 }
 

@@ -95,6 +95,9 @@ export const settings = {
     'the file to which Envoy writes the usage of responses'),
   usageJournalBytes: setting('USAGE_JOURNAL_BYTES', '16777216', form.integer(4_096, 2 ** 30),
     'size at which the journal is rotated, in bytes'),
+  /** Absolute. undefined: it is not archived. */
+  usageArchiveDir: optional('USAGE_ARCHIVE_DIR', 'none', form.path,
+    'where the journal is archived, for `tollgate usage verify`; nothing is ever removed there'),
   usageRetentionMs: setting('USAGE_RETENTION', '400d', form.duration('31d', '3660d'),
     'how long the database keeps the sums of usage by hour; whole months are dropped'),
   billingCurrency: setting('BILLING_CURRENCY', 'USD', form.currency,

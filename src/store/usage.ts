@@ -155,4 +155,22 @@ export interface LedgerState {
     readonly seenAt: number
   }[]
   readonly gaps: readonly NamedGap[]
+  /** The last archive of each journal that is archived. */
+  readonly archives: readonly (Pick<ArchiveHead, 'piece' | 'hash'> & { readonly journal: string })[]
+}
+
+/** The last archive of a journal; its number is 0 and its hash empty if there is none. */
+export interface ArchiveHead {
+  readonly piece: number
+  /** SHA-256 of its content, in hexadecimal. */
+  readonly hash: string
+  /** How many bytes of each file, by its head, are archived. */
+  readonly places: readonly Pick<LedgerPlace, 'head' | 'offset'>[]
+}
+
+export interface ArchiveHeads {
+  /** That of a journal, which is created if it is not known. */
+  open(journal: string): Promise<ArchiveHead>
+  /** Names the next archive the last one: false if another process has. */
+  move(journal: string, next: ArchiveHead): Promise<boolean>
 }

@@ -3,11 +3,13 @@
 import type { Denial } from '../core/decision/decide.ts'
 import type { ListedFile } from '../ratelimit/journal/folder.ts'
 import { nameJournal } from '../ratelimit/journal/name.ts'
+import { createArchive } from '../ratelimit/ledger/archive.ts'
 import { createLedgerFeed } from '../ratelimit/ledger/feed.ts'
 import { createRefusalSums } from '../ratelimit/ledger/refusals.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { repeat } from '../runtime/loop.ts'
 import { part } from '../runtime/stops.ts'
+import { createArchiveHeads } from '../store/usage/archives.ts'
 import { createUsageLedger } from '../store/usage/ledger.ts'
 import { tendPartitions } from '../store/usage/partitions.ts'
 import { createUsageReader } from '../store/usage/reader.ts'
@@ -17,12 +19,13 @@ import type { Database } from './database.ts'
 
 const feedEveryMs = 1_000
 const refusalsEveryMs = 10_000
+const archiveEveryMs = 5_000
 const tendEveryMs = 3_600_000
 
 export interface Ledger {
   /** Feeds it until the service stops, while `isReader` says that this process reads the journal. */
   start(isReader: () => boolean): void
-  /** Whether it has everything in this file of the journal. */
+  /** Whether it has everything in this file of the journal, and the archive too. */
   readonly isDone: (file: ListedFile) => boolean
   readonly reader: UsageReader
   /** Whether it cannot be fed now, and the gaps that this process has found. */
@@ -50,6 +53,9 @@ export function openLedger(context: Context, { pool }: Database): Ledger | undef
       )
     },
   })
+  const folder = config.usageArchiveDir
+  const heads = createArchiveHeads(pool)
+  const archive = folder && createArchive({ path, journal, folder, heads, isDone: feed.isDone })
   const refusals = createRefusalSums(ledger)
   const ending = new AbortController()
   const { signal } = ending
@@ -85,6 +91,7 @@ export function openLedger(context: Context, { pool }: Database): Ledger | undef
       await loops
       await refusals.flush().catch(() => {})
       await feed.step(true).catch(() => {})
+      if (archive) await archive.step(true).catch(() => {})
       await feed.reset()
     }),
   )
@@ -98,11 +105,15 @@ export function openLedger(context: Context, { pool }: Database): Ledger | undef
           stats.failing = error !== undefined
           if (error !== undefined) throw error
         }),
+        archive &&
+          keep('the usage journal is archived', archiveEveryMs, async () => {
+            if (isReader()) await archive.step()
+          }),
         keep('refusals are added to the usage ledger', refusalsEveryMs, refusals.flush),
         keep('the partitions of the usage ledger are kept', tendEveryMs, tend),
       ])
     },
-    isDone: feed.isDone,
+    isDone: (file) => feed.isDone(file) && (!archive || archive.isDone(file)),
     reader: createUsageReader(pool),
     stats,
     onRefused({ grant }, now) {

@@ -66,6 +66,7 @@ export function openJournal(
     reopen: () => reopenLogs(config.envoyAdminAddress),
     log,
     ...(isRead && { isRead }),
+    daily: config.usageArchiveDir !== undefined,
   })
   stops.push(part('the usage journal', (graceMs) => journal.stop(graceMs)))
   return journal

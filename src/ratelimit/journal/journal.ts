@@ -30,6 +30,8 @@ export interface JournalOptions {
   readonly log: JournalLog
   /** Whether whoever else reads the journal is done with a file; by default nobody does. */
   readonly isRead?: (file: ListedFile) => boolean
+  /** Whether it is also renamed at the end of a day (UTC). */
+  readonly daily?: boolean
 }
 
 /** The logger's methods that are used here. */
@@ -108,6 +110,7 @@ export function createJournal(options: JournalOptions) {
   const tidy = createJournalRotation({
     path,
     rotateBytes: options.rotateBytes,
+    daily: options.daily ?? false,
     reopen,
     isReader,
     isDone: (file) => reader.isDone(file) && (options.isRead?.(file) ?? true),

@@ -11,6 +11,8 @@ export interface JournalRotationOptions {
   readonly path: string
   /** Size in bytes at which it is renamed. */
   readonly rotateBytes: number
+  /** Whether it is also renamed at the end of a day (UTC) that this process sees. */
+  readonly daily: boolean
   /** Makes Envoy reopen the file. */
   readonly reopen: Reopening
   /** Whether this process reads the journal. Other processes then leave this work to it. */
@@ -28,17 +30,23 @@ const keptFiles = 4
 /** The most renamed files; beyond it the oldest is removed unread. */
 const maxFiles = 60
 const patience = 1.25
+const dayMs = 86_400_000
 
 /** Call it about once a second; each call does whatever is due. Concurrent processes do no harm. */
 export function createJournalRotation(options: JournalRotationOptions): () => Promise<void> {
   const { path, clock, isReader, isDone, reopen } = options
+
+  let day = Math.floor(clock() / dayMs)
 
   return async function tidy() {
     const files = await listJournal(path)
     const current = files.find((file) => file.path === path)
     const others = files.filter((file) => file !== current)
     const longEnough = options.rotateBytes * (isReader() ? 1 : patience)
-    if (current !== undefined && current.size >= longEnough) {
+    const today = Math.floor(clock() / dayMs)
+    const isNewDay = options.daily && today !== day && isReader() && (current?.size ?? 0) > 0
+    day = today
+    if (current !== undefined && (isNewDay || current.size >= longEnough)) {
       rotate(current, clock())
       await reopen(true)
     } else if (current === undefined && others.length > 0) {

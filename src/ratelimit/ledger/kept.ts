@@ -1,28 +1,108 @@
-/** The lines of a journal that a ledger has, from the files that are kept. */
+/** The lines of a journal that a ledger has, from its archives and the files that are kept. */
 
 import { type FileHandle, open } from 'node:fs/promises'
+import { basename } from 'node:path'
+import { errorMessage } from '../../runtime/error-message.ts'
 import type { LedgerState } from '../../store/usage.ts'
 import { readHead } from '../journal/file.ts'
 import { listJournal } from '../journal/folder.ts'
 import { linesOf } from '../journal/lines.ts'
+import { type ListedArchive, openArchive } from './archive-file.ts'
 
 type Places = LedgerState['journals'][number]['places']
 
-/** Lines of the files beside the journal at this path, oldest first, as far as they were added. */
-export async function* readFiles(path: string, places: Places): AsyncGenerator<string> {
+/** Bytes that were read already, by the head of their file. */
+export type ReadBytes = Map<string, number>
+
+/**
+ * Lines of the files beside the journal at this path, oldest first, as far as they were added to the
+ * ledger; without those that were read already.
+ */
+export async function* readFiles(
+  path: string,
+  places: Places,
+  read: ReadBytes,
+): AsyncGenerator<string> {
   for (const { path: file } of await listJournal(path)) {
     // Renamed or removed meanwhile.
     const handle = await open(file, 'r').catch(() => undefined)
     try {
-      if (handle !== undefined) yield* readAdded(handle, places)
+      if (handle !== undefined) yield* readAdded(handle, places, read)
     } finally {
       await handle?.close()
     }
   }
 }
 
-async function* readAdded(handle: FileHandle, places: Places): AsyncGenerator<string> {
+async function* readAdded(
+  handle: FileHandle,
+  places: Places,
+  read: ReadBytes,
+): AsyncGenerator<string> {
   const head = await readHead(handle)
+  const start = read.get(head) ?? 0
   const end = places.find((place) => place.head === head)?.offset ?? 0
-  if (end > 0) yield* linesOf(handle.createReadStream({ end: end - 1, autoClose: false }))
+  if (end > start) {
+    yield* linesOf(handle.createReadStream({ start, end: end - 1, autoClose: false }))
+  }
+}
+
+/** Archives that may have lines of this time (milliseconds since the epoch), in order. */
+export function archivesOf(
+  archives: readonly ListedArchive[],
+  from: number,
+  to: number,
+): readonly ListedArchive[] {
+  const dayOf = (time: number): string => new Date(time).toISOString().slice(0, 10)
+  const first = archives.findLastIndex(({ day }) => day < dayOf(from))
+  return archives.slice(Math.max(0, first)).filter(({ day }) => day <= dayOf(to))
+}
+
+/**
+ * Lines of these archives of a journal. What was changed, reordered or taken away is named to `onProblem`;
+ * the other lines are read. `last`: the one that the database names, undefined if it is not to be read.
+ */
+export async function* readArchives(
+  archives: readonly ListedArchive[],
+  { journal, last }: { journal: string; last: { piece: number; hash: string } | undefined },
+  read: ReadBytes,
+  onProblem: (problem: string) => void,
+): AsyncGenerator<string> {
+  let before: { readonly piece: number; readonly name: string; readonly hash?: string } | undefined
+  for (const { piece, path } of archives) {
+    const name = basename(path)
+    const lost = (before?.piece ?? piece - 1) + 1
+    if (lost < piece) onProblem(`Before ${name}, ${showPieces(lost, piece - 1)} missing.`)
+    if (lost > piece) onProblem(`${name} and ${before?.name} have the same number.`)
+    const follows = lost === piece ? before : undefined
+    before = { piece, name }
+    try {
+      const archive = openArchive(path)
+      const header = await archive.header()
+      if (header.journal !== journal || header.piece !== piece) {
+        onProblem(`${name} is piece ${header.piece} of ${header.journal}: it was renamed.`)
+        continue
+      }
+      if (follows?.hash !== undefined && header.before !== follows.hash) {
+        onProblem(`${follows.name} was changed: ${name} follows another.`)
+      }
+      yield* archive.lines
+      read.set(header.head, header.from + header.bytes)
+      const hash = archive.hash()
+      before = { piece, name, hash }
+      if (last?.piece === piece && last.hash !== hash) {
+        onProblem(`${name} was changed: the database names another.`)
+      }
+    } catch (error) {
+      onProblem(`${name} was changed: it cannot be read (${errorMessage(error)}).`)
+    }
+  }
+  const end = before?.piece ?? 0
+  if (last !== undefined && end < last.piece) {
+    onProblem(`The last of ${journal}, ${showPieces(end + 1, last.piece)} missing.`)
+  }
+}
+
+function showPieces(first: number, last: number): string {
+  return first === last ? `piece ${first}, is` : `pieces ${first} to ${last}, are`
 }

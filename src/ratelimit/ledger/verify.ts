@@ -10,8 +10,6 @@ import { createUsageSums } from './sums.ts'
 /** The lines of one journal that are in the ledger, in order, as far as they are kept. */
 export interface KeptJournal {
   readonly journal: string
-  /** Whether they begin with the first line that the journal ever had. */
-  readonly isWhole: boolean
   readonly lines: AsyncIterable<string>
 }
 
@@ -65,7 +63,7 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
     }
   }
   let completeFrom = from
-  for (const { isWhole, lines } of kept) {
+  for (const { lines } of kept) {
     let begin: number | undefined
     for await (const line of lines) {
       for (const usage of readLine(line).usages) {
@@ -76,7 +74,6 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
       if (sums.size >= maxRows) merge()
     }
     merge()
-    if (isWhole) continue
     // Its first hour may have begun in a file that is gone.
     const whole = begin === undefined ? to : Math.ceil((begin + latenessMs) / hourMs) * hourMs
     completeFrom = Math.max(completeFrom, Math.min(whole, to))

@@ -20,7 +20,9 @@ export async function readLedgerState(sql: Pool, from: number, to: number): Prom
     const journals = await snapshot<LedgerState['journals'][number][]>`
       select journal, places, (extract(epoch from seen_at) * 1000)::float8 as "seenAt"
       from tollgate_usage_journals order by journal`
+    const archives = await snapshot<LedgerState['archives'][number][]>`
+      select journal, piece::float8 as piece, hash from tollgate_usage_archives order by journal`
     const gaps = await createUsageReader(snapshot).gaps(from, to)
-    return { rows, journals, gaps }
+    return { rows, journals, gaps, archives }
   }, 'isolation level repeatable read read only')
 }

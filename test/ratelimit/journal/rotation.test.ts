@@ -29,6 +29,7 @@ function createWorld(t: Test, path = join(temporaryFolder(t), 'usage.jsonl')) {
   const tidy = createJournalRotation({
     path,
     rotateBytes: 100,
+    daily: true,
     reopen,
     isReader: () => state.reader,
     isDone: ({ path }) => state.done(path),
@@ -142,4 +143,22 @@ test('without a reader the number of files is limited', async (t) => {
   await world.tidy()
   t.equal(world.names().length, 61)
   t.equal(world.losses.length, 2)
+})
+
+test('the reader also renames it at the end of a day', async (t) => {
+  const world = createWorld(t)
+  appendFileSync(world.path, 'x')
+  await world.tidy()
+  t.strictSame(world.names(), ['usage.jsonl'])
+  world.now = (Math.floor(start / 86_400_000) + 1) * 86_400_000
+  await world.tidy()
+  t.strictSame(world.names(), ['usage.jsonl', `usage.jsonl.${world.now}`])
+  world.now += 86_400_000
+  await world.tidy()
+  t.equal(world.names().length, 2, 'an empty one stays')
+  world.reader = false
+  appendFileSync(world.path, 'x')
+  world.now += 86_400_000
+  await world.tidy()
+  t.equal(world.names().length, 2, 'another process does it')
 })

@@ -25,6 +25,7 @@ const all = [
   '0014-rotation.sql',
   '0015-usage-ledger.sql',
   '0016-counter-resets.sql',
+  '0017-usage-archives.sql',
   '0018-idempotency.sql',
   '0019-caps.sql',
 ]

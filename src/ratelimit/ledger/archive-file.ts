@@ -1,0 +1,121 @@
+/**
+ * Archives of a usage journal: compressed files of its lines, numbered, each with a header that has the
+ * hash of the one before. The hash of an archive is that of its uncompressed content, header included.
+ */
+
+import { createHash, randomUUID } from 'node:crypto'
+import { createReadStream, createWriteStream } from 'node:fs'
+import { link, mkdir, open, readdir, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { createGunzip, createGzip } from 'node:zlib'
+import { isObject } from '../../core/formats/fields.ts'
+import { linesOf } from '../journal/lines.ts'
+
+/** What an archive says of itself. */
+export interface ArchiveHeader {
+  readonly journal: string
+  /** From 1. */
+  readonly piece: number
+  /** In UTC: when the first of its responses ended. */
+  readonly day: string
+  /** What the journal's file begins with, and which of its bytes are here. */
+  readonly head: string
+  readonly from: number
+  readonly bytes: number
+  /** The hash of the piece before; empty for the first. */
+  readonly before: string
+}
+
+export interface ListedArchive extends Pick<ArchiveHeader, 'piece' | 'day'> {
+  readonly path: string
+}
+
+const form = /^(\d{4}-\d\d-\d\d)\.(\d{6,15})\.jsonl\.gz$/
+/** A draft that was left by a killed process. */
+const oldDraftMs = 3_600_000
+
+/** The archives in a folder by number; none if there is no folder. Removes old drafts. */
+export async function listArchives(folder: string): Promise<readonly ListedArchive[]> {
+  const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return []
+    throw error
+  })
+  return names
+    .flatMap((name) => {
+      const [, day = '', piece] = form.exec(name) ?? []
+      return piece === undefined ? [] : [{ day, piece: Number(piece), path: join(folder, name) }]
+    })
+    .sort((a, b) => a.piece - b.piece)
+}
+
+/** Removes drafts that killed processes have left. */
+export async function removeDrafts(folder: string): Promise<void> {
+  for (const name of await readdir(folder).catch(() => [])) {
+    const path = join(folder, name)
+    const { mtimeMs } = (name.endsWith('.tmp') && (await stat(path).catch(() => {}))) || {}
+    if (mtimeMs !== undefined && Date.now() - mtimeMs > oldDraftMs) await rm(path, { force: true })
+  }
+}
+
+/** Writes an archive: the whole of it to the disk, or nothing. It never replaces one. */
+export async function writeArchive(
+  folder: string,
+  header: ArchiveHeader,
+  content: AsyncIterable<Buffer>,
+): Promise<void> {
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  const path = join(folder, `${header.day}.${String(header.piece).padStart(6, '0')}.jsonl.gz`)
+  const draft = `${path}.${randomUUID()}.tmp`
+  async function* all() {
+    yield Buffer.from(`${JSON.stringify({ archive: 1, ...header })}\n`)
+    yield* content
+  }
+  try {
+    const to = createWriteStream(draft, { flags: 'wx', mode: 0o600, flush: true })
+    await pipeline(Readable.from(all()), createGzip(), to)
+    await link(draft, path).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EEXIST') throw error
+    })
+  } finally {
+    await rm(draft, { force: true })
+  }
+  const parent = await open(folder, 'r')
+  await parent.sync().finally(() => parent.close())
+}
+
+/** Reads an archive; both fail where it cannot be decompressed, or is none. */
+export function openArchive(path: string) {
+  const hash = createHash('sha256')
+  async function* content() {
+    const gunzip = createGunzip()
+    // Its error also ends the other stream.
+    pipeline(createReadStream(path), gunzip).catch(() => {})
+    for await (const chunk of gunzip) {
+      hash.update(chunk)
+      yield chunk as Buffer
+    }
+  }
+  const lines = linesOf(content())
+  return {
+    async header(): Promise<ArchiveHeader> {
+      const { value } = await lines.next()
+      const header: unknown = JSON.parse(value ?? 'null')
+      if (isObject(header) && header.archive === 1) return header as unknown as ArchiveHeader
+      throw new Error('it has no header')
+    },
+    /** After the header. */
+    lines,
+    /** After the last line. */
+    hash: (): string => hash.digest('hex'),
+  }
+}
+
+/** Header and hash of an archive, read to its end. */
+export async function inspectArchive(path: string) {
+  const archive = openArchive(path)
+  const header = await archive.header()
+  for await (const _ of archive.lines);
+  return { header, hash: archive.hash() }
+}
