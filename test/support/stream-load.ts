@@ -1,0 +1,98 @@
+/** Parallel streams of several keys for some time, with what each has used, by the window that admitted it. */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Random } from './random.ts'
+
+export interface StreamLoad {
+  readonly url: string
+  readonly keys: readonly string[]
+  /** Streams at once for each key. */
+  readonly atOnce: number
+  readonly forMs: number
+  /** Words of an answer, and between which times it takes. */
+  readonly words: readonly [number, number]
+  readonly takesMs: readonly [number, number]
+  /** Of a hundred streams, how many their client hangs up on. */
+  readonly hangUps: number
+  /** Whether each chunk of the model reports its usage so far. */
+  readonly reportsAlways?: boolean
+  readonly random: Random
+}
+
+export interface Loaded {
+  readonly allowed: number
+  readonly refused: number
+  readonly hungUp: number
+  /** Requests that got no answer of ours or of the model. */
+  readonly broken: number
+  /** The most that clients received of requests that one window of one key admitted, in tokens. */
+  readonly fullest: number
+  readonly windows: number
+}
+
+/** Each event of an answer with text is one token. */
+const textEvent = /"type":"text_delta"/g
+
+export async function runStreams(load: StreamLoad): Promise<Loaded> {
+  const { keys, forMs, atOnce, random } = load
+  const found = { allowed: 0, refused: 0, hungUp: 0, broken: 0 }
+  /** Tokens by key and end of the window. */
+  const windows = new Map<string, number>()
+  const endAt = performance.now() + forMs
+  const between = ([low, high]: readonly [number, number]) => low + random.below(high - low + 1)
+
+  async function askOnce(key: string): Promise<void> {
+    const words = between(load.words)
+    const chunkDelayMs = Math.max(1, Math.round(between(load.takesMs) / words))
+    const hangsUpAfter = random.below(100) < load.hangUps ? random.below(words) : undefined
+    const usageEveryChunk = load.reportsAlways === true
+    const controller = new AbortController()
+    const response = await fetch(`${load.url}/v1/messages`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+      body: JSON.stringify({
+        ...{ model: 'sim', stream: true, max_tokens: load.words[1] },
+        messages: [{ role: 'user', content: 'Hi' }],
+        sim: { words, chunkDelayMs, ...(usageEveryChunk && { usageEveryChunk }) },
+      }),
+      signal: controller.signal,
+    })
+    if (response.status !== 200) {
+      await response.text()
+      if (response.status !== 429) throw new Error(`${response.status}`)
+      found.refused += 1
+      return void (await delay(200))
+    }
+    const window = `${key} ${response.headers.get('anthropic-ratelimit-tokens-reset')}`
+    found.allowed += 1
+    // The prompt is one token.
+    let tokens = 1
+    try {
+      for await (const chunk of response.body ?? []) {
+        tokens += Buffer.from(chunk).toString().match(textEvent)?.length ?? 0
+        if (hangsUpAfter === undefined || tokens <= hangsUpAfter) continue
+        found.hungUp += 1
+        controller.abort()
+      }
+    } catch (error) {
+      if (!controller.signal.aborted) throw error
+    } finally {
+      windows.set(window, tokens + (windows.get(window) ?? 0))
+    }
+  }
+
+  async function client(key: string): Promise<void> {
+    while (performance.now() < endAt) {
+      try {
+        await askOnce(key)
+      } catch {
+        found.broken += 1
+        await delay(200)
+      }
+    }
+  }
+
+  const clients = keys.flatMap((key) => Array.from({ length: atOnce }, () => client(key)))
+  await Promise.all(clients)
+  return { ...found, fullest: Math.max(0, ...windows.values()), windows: windows.size }
+}
