@@ -721,6 +721,10 @@ function envoy_on_response(handle)
   if sub(status, 1, 1) ~= "2" then return end
   local encoding = headers:get("content-encoding")
   if encoding and encoding:lower() ~= "identity" then return end
+  -- What is not reported is estimated, from the bytes of a stream or of text.
+  if check.estimate and find((headers:get("content-type") or ""):lower(), "event-stream", 1, true) then
+    metadata:set("tollgate.usage", "streamed", true)
+  end
   -- It would be wrong once an event is removed.
   local short = is_short_json(headers)
   if removes and not short then headers:remove("content-length") end

@@ -14,6 +14,7 @@ import {
   toItems,
 } from '../core/decision/limit-headers.ts'
 import { messageOf } from '../core/decision/refusal-message.ts'
+import { toEstimateText } from '../core/decision/unreported.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
@@ -119,12 +120,14 @@ function writeCeiling(writer: WireWriter, { cap, choices = 1 }: HeldRoom): void 
 }
 
 /** What the access log must know of a hold when the response has ended (access-log-common.ts). */
-function writeHeld(writer: WireWriter, { admittedAt, bytes, maxOutput, choices, cap }: HeldRoom) {
+function writeHeld(writer: WireWriter, held: HeldRoom): void {
+  const { admittedAt, bytes, maxOutput, choices, cap, estimate } = held
   writeStructField(writer, 'admitted', admittedAt)
   if (bytes !== undefined) writeStructField(writer, 'body_bytes', bytes)
   if (maxOutput !== undefined) writeStructField(writer, 'max_output', maxOutput)
   if (choices !== undefined) writeStructField(writer, 'choices', choices)
   if (Number.isFinite(cap)) writeStructField(writer, 'ceiling', cap)
+  if (estimate !== undefined) writeStructField(writer, 'estimate', toEstimateText(estimate))
 }
 
 /** Limits of the subscription, and those of the key. */

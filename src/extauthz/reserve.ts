@@ -5,8 +5,10 @@ import type { Expected } from '../core/admission/estimator.ts'
 import type { Estimators } from '../core/admission/estimators.ts'
 import { type CountedLimit, counterOf, isTaken } from '../core/decision/counter.ts'
 import {
+  type AccessRequest,
   type Decision,
   enforceLimits,
+  type Grant,
   type Reserve,
   reservesTokens,
 } from '../core/decision/decide.ts'
@@ -39,16 +41,15 @@ export function createReserve(deps: ReserveDeps): Reserve {
     const tokens = countersOf(ofTokens)
     const taken = takes ? countersOf(limits.filter(isTaken)) : []
     const isReserving = reservesTokens(grant)
-    const estimator = estimators.of(subscription, model.key)
-    const { bytes, maxOutput, choices } = (isReserving && request.size?.()) || unknownSize
-    const size = { bytes, maxOutput, choices, admittedAt: now }
-    const { operation } = request.target
-    const most = outputless.test(operation) ? 0 : undefined
-    const expected = isReserving ? estimator.expect(size, most) : nothing
+    const { sized, expected, estimate, defaultMs } = isReserving
+      ? sizeUp(estimators, grant, request)
+      : { ...unsized, defaultMs: estimators.of(subscription, model.key).defaultMs }
+    const { bytes, maxOutput, choices } = sized
+    const size = { bytes, maxOutput, choices, admittedAt: now, estimate }
     // A request without an id is counted too; nobody can say that it has ended.
     const id = isDry ? undefined : (request.requestId?.() ?? (takes ? randomUUID() : undefined))
     const { overshoot, charge } = admission ?? uncharged
-    const canCap = isReserving && capped.test(operation)
+    const canCap = isReserving && capped.test(request.target.operation)
 
     /** `windows`: of the tokens, then of what is taken. */
     function conclude({ outcome, cap, windows, isRepeated }: HoldAnswer): Decision {
@@ -58,7 +59,7 @@ export function createReserve(deps: ReserveDeps): Reserve {
       }
       const inOrder = takes ? toOrder(limits, windows) : windows
       const answer = { outcome, cap, windows: inOrder }
-      return decideReserved(grant, answer, size, estimator.defaultMs, expected)
+      return decideReserved(grant, answer, size, defaultMs, expected)
     }
 
     function ask(hold: Hold, asked: Partial<AskedHold>, then: (answer: HoldAnswer) => Decision) {
@@ -100,6 +101,25 @@ function toOrder(limits: readonly CountedLimit[], windows: Windows): Windows {
   return limits.map((limit) => windows[isTaken(limit) ? other++ : token++])
 }
 
+/** Adds what a request is charged if its model reports less. */
+export function createAppraise(estimators: Estimators) {
+  return (grant: Grant, request: AccessRequest): Grant => {
+    const { sized, estimate } = sizeUp(estimators, grant, request)
+    const held = grant.held ?? { ...sized, admittedAt: 0, cap: Number.POSITIVE_INFINITY }
+    return { ...grant, held: { ...held, estimate } }
+  }
+}
+
+function sizeUp(estimators: Estimators, grant: Grant, request: AccessRequest) {
+  const estimator = estimators.of(grant.subscription, grant.model.key)
+  const sized = request.size?.() ?? unknownSize
+  const hasOutput = !outputless.test(request.target.operation)
+  const expected = estimator.expect(sized, hasOutput ? undefined : 0)
+  const bytesPerToken = hasOutput ? estimator.bytesPerToken : 0
+  const estimate = { input: expected.input, bytesPerToken }
+  return { sized, expected, estimate, defaultMs: estimator.defaultMs }
+}
+
 /** The operations whose body the gateway's script can give a ceiling, and those without output. */
 const capped = /\/(chat\/completions|completions|responses|messages)$/
 const outputless = /\/embeddings$/
@@ -109,4 +129,5 @@ const nothing: Expected = {
   ...{ input: 0, inputVariance: 0, output: 0, outputVariance: 0 },
   ...{ floor: 0, worst: 0 },
 }
+const unsized = { sized: unknownSize, expected: nothing, estimate: undefined } as const
 const uncharged = { overshoot: 0, charge: 'end' } as const

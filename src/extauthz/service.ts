@@ -10,6 +10,7 @@ import {
   type Reserve,
   refuseAddress,
   refuseCaller,
+  type World,
 } from '../core/decision/decide.ts'
 import { dialectOf, statusIn } from '../core/decision/dialect.ts'
 import { ServiceError } from '../core/decision/errors.ts'
@@ -34,6 +35,8 @@ export interface CheckDeps {
   readonly paths: PathRules
   /** Holds room for requests; undefined: subscriptions that reserve only count. */
   readonly reserve?: Reserve
+  /** For subscriptions that only count: what is charged if a model reports less; undefined: nothing. */
+  readonly appraise?: World['appraise']
   /** Whether identity tokens allow inference; false by default. */
   readonly tokensOpen?: boolean
   /** The number of proxies in front of the gateway (GATEWAY_TRUSTED_HOPS). */
@@ -73,6 +76,7 @@ type Waiting = NonNullable<AccessRequest['call']>
  */
 export function createCheck(deps: CheckDeps): Check {
   const { authenticate, snapshot, counters, reserve, paths, tokensOpen, trustedHops, clock } = deps
+  const { appraise } = deps
   const { onDecided = () => {}, onRefused = () => {} } = deps
   const templateOf = createTemplates()
   const read = counters.read.bind(counters)
@@ -156,7 +160,7 @@ export function createCheck(deps: CheckDeps): Check {
       size,
       call,
     }
-    return decide(access, { snapshot: snapshot(), rules: paths, now, read, reserve })
+    return decide(access, { snapshot: snapshot(), rules: paths, now, read, reserve, appraise })
   }
 
   function modelOf(

@@ -3,6 +3,7 @@
  * the gateway's scripts.
  */
 
+import { type Estimate, parseEstimate } from '../core/decision/unreported.ts'
 import type { HeldUsage } from '../core/decision/usage.ts'
 import type { EndedStream } from '../core/status/model-failure.ts'
 import { type FlatValue, readStruct, StructReader } from '../grpc/struct.ts'
@@ -26,6 +27,7 @@ export interface Checked {
   metered: boolean
   group: string | undefined
   cap: string | undefined
+  estimate: Estimate | undefined
   /** What its request holds, and when it was admitted (ms since the epoch). */
   held:
     | Mutable<Pick<HeldUsage, 'admittedAt' | 'bytes' | 'maxOutput' | 'choices' | 'cap'>>
@@ -86,7 +88,7 @@ const checkNames = [
   'dialect',
   'credential',
   'payer',
-  ...['admitted', 'body_bytes', 'max_output', 'choices', 'ceiling'],
+  ...['admitted', 'body_bytes', 'max_output', 'choices', 'ceiling', 'estimate'],
 ]
 const usageNames = ['total_tokens', 'prompt_tokens', 'completion_tokens', 'details_cached_tokens']
 
@@ -126,6 +128,7 @@ function readCheck(reader: WireReader): Checked {
     metered: false,
     group: undefined,
     cap: undefined,
+    estimate: undefined,
     held: undefined,
   }
   const fields = new StructReader(reader, checkNames)
@@ -149,6 +152,9 @@ function readCheck(reader: WireReader): Checked {
         break
       case 'cap':
         check.cap = String(value)
+        break
+      case 'estimate':
+        check.estimate = parseEstimate(value)
         break
       case 'admitted':
         check.held = {

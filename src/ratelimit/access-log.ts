@@ -105,6 +105,7 @@ function readEntry(
     reported: used ?? nothingReported,
     ...(group !== undefined && { group }),
     ...(cap !== undefined && { cap }),
+    ...(check.estimate && { estimate: check.estimate }),
     ...(response && { response }),
     ...(held !== undefined && { held }),
   }

@@ -41,7 +41,7 @@ export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps):
   return {
     charged(usage, all, now) {
       const { held } = usage
-      if (held === undefined || rulesOf(usage)?.charge !== 'admission') return all
+      if (!held?.admittedAt || rulesOf(usage)?.charge !== 'admission') return all
       const windows = counters.read(all, now)
       if (windows instanceof Promise) return all
       const { admittedAt } = held
@@ -55,17 +55,18 @@ export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps):
     release(ended) {
       const { user, subscription, model, held, response } = ended
       const id = held?.id ?? response?.id
-      if (id === undefined || !(held || mayHold(ended))) return
+      if (id === undefined || !(held?.admittedAt || mayHold(ended))) return
       // By subscription and user, whatever its limits are by now.
       holds.release([{ key: `${subscription}\n${model}\n\n${user}`, windowMs: 0 }], id)
     },
     learn(usage, tokens) {
       const { held, reported, model, subscription } = usage
+      const streamBytes = reported.get('streamed') === true ? usage.bytes : undefined
       if (held === undefined || tokens === undefined) return
       const { input, output } = tokensByType(reported)
       const { bytes, maxOutput, choices, cap, isBroken, tookMs } = held
       estimators.of(subscription, model).learn({
-        ...{ bytes, maxOutput, choices, input, output, tookMs },
+        ...{ bytes, maxOutput, choices, input, output, tookMs, streamBytes },
         isCut: isBroken || (cap !== undefined && output >= cap),
       })
     },

@@ -35,8 +35,8 @@ export interface SettleDeps {
 
 export interface Counted {
   readonly tokens: number
-  /** By the length of the response. */
-  readonly estimated: boolean
+  /** How many of them are estimated. */
+  readonly estimated: number
 }
 
 export type Settle = (usage: Usage, by?: Report['by']) => void
@@ -59,11 +59,11 @@ export function createSettle(deps: SettleDeps): Settle {
 
   return function settle(usage, by = 'stream') {
     const charge = chargeOf(usage, unusableUsage)
-    const { tokens, unusable } = charge
-    if (tokens !== undefined && tokens > 0) count(usage, { tokens, estimated: unusable }, by)
+    const { tokens, estimated } = charge
+    if (tokens !== undefined && tokens > 0) count(usage, { tokens, estimated }, by)
     if (held !== undefined) {
       held.release(usage)
-      held.learn(usage, unusable ? undefined : tokens)
+      held.learn(usage, estimated > 0 ? undefined : tokens)
     }
     onSettled(usage, charge, by)
   }

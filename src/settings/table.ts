@@ -82,6 +82,8 @@ export const settings = {
   /** What a response without usable usage counts: nothing, or an estimate from its length. */
   unusableUsage: setting('UNUSABLE_USAGE', 'allow', form.oneOf('allow', 'estimate'),
     'whether a response without usable usage counts nothing, or one token for every four bytes'),
+  chargeUnreported: setting('CHARGE_UNREPORTED', 'false', form.flag,
+    'whether what a model does not report is estimated and charged, such as streams that their client hangs up on; with `reserve` it always is'),
   allowedOrigins: optional('CORS_ALLOWED_ORIGINS', 'none', form.origins,
     'origins whose pages may call the gateway, or `*` for all (used by Envoy)'),
   bodyLimit: setting('BODY_LIMIT', '33554432', form.integer(65_536, 2 ** 30),

@@ -47,7 +47,7 @@ export interface Telemetry extends Exposition {
   /** Called for each decision of Check, with the requested model if it exists. */
   onDecided(decision: Decision, model?: string): void
   /** Called for the tokens of each response, once. */
-  onCounted(usage: Usage, counted: { tokens: number; estimated: boolean }): void
+  onCounted(usage: Usage, counted: { tokens: number; estimated: number }): void
   /** Called for each success whose model reported nothing usable. */
   onUnusable(model: string): void
   /** Called for the outcome of each allowed request. */
@@ -148,7 +148,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     onCounted({ user, subscription, model, group, reported }, { tokens, estimated }) {
       authorized.countTokens(tokens, user, subscription, model, group)
       models.countTokens(model, reported)
-      if (estimated) models.countEstimated(model, tokens)
+      if (estimated > 0) models.countEstimated(model, estimated)
     },
     onUnusable: models.countUnusable,
     onApiAnswered: api.count,

@@ -3,7 +3,7 @@
 import type { Decision } from '../core/decision/decide.ts'
 import type { Outcome } from '../core/status/model-failure.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
-import { createReserve } from '../extauthz/reserve.ts'
+import { createAppraise, createReserve } from '../extauthz/reserve.ts'
 import { createCheck } from '../extauthz/service.ts'
 import { createUncountedLog } from '../extauthz/uncounted-log.ts'
 import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
@@ -47,6 +47,7 @@ export function createGatewayServer(
       snapshot: discovery.snapshot,
       counters: traceCounters(tracing, counterParts.counters),
       reserve: createReserve({ ...counterParts, onLoss: config.onCounterLoss }),
+      appraise: config.chargeUnreported ? createAppraise(counterParts.estimators) : undefined,
       paths: config.paths,
       tokensOpen: config.tokensOpenInference,
       trustedHops: config.gatewayTrustedHops,

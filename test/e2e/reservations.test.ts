@@ -2,6 +2,8 @@ import type { Test } from 'tap'
 import { subscription } from '../support/documents.ts'
 import { type Answer, type Gateway, gatewayTests, meter, models } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
+import { createRandom } from '../support/random.ts'
+import { runStreams } from '../support/stream-load.ts'
 
 const team = { groups: ['team'] }
 const limit = 5_000
@@ -11,7 +13,10 @@ const test = gatewayTests({
     ...models(backendUrl),
     subscription('wide', team, { 'llm/sim': [[20_000, '1h']] }, reserving),
     subscription('reserves', team, { 'llm/sim': [[limit, '1h']] }, reserving),
+    subscription('large', team, { 'llm/sim': [[10_000_000, '1h']] }, reserving),
     subscription('counts', team, { 'llm/sim': [[limit, '1h']] }),
+    subscription('short', team, { 'llm/sim': [[limit, '8s']] }, reserving),
+    subscription('short-counts', team, { 'llm/sim': [[limit, '8s']] }),
     meter,
   ],
   env: { METER_PATHS: 'chat,messages,responses,completions' },
@@ -178,6 +183,72 @@ test('without the field the body is not changed', async (t, gateway) => {
   }
 })
 
+/** What of its limit a key has used. */
+async function usedBy({ ask, settled }: Gateway, key: string): Promise<number> {
+  await settled()
+  return JSON.parse((await ask('/v1/limits', key)).text).data[0].used
+}
+
+test('a stream that breaks off is charged for what was sent', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'large' })
+  // About as many tokens for its length as text usually has.
+  const messages = [{ role: 'user', content: 'Hi '.repeat(100) }]
+  const stream = (sim: object) =>
+    gateway.chat(key, { words: 100, ...sim }, { stream: true, messages }, shared).catch(() => {})
+  const whole = await usedBy(gateway, key)
+  for (let i = 0; i < 20; i += 1) await stream({})
+  const each = ((await usedBy(gateway, key)) - whole) / 20
+  t.equal(each, 200)
+  for (let tenth = 1; tenth < 10; tenth += 1) {
+    const before = await usedBy(gateway, key)
+    // The first event has no text.
+    await stream({ dropAfterChunks: 10 * tenth + 1 })
+    const charged = (await usedBy(gateway, key)) - before
+    const sent = each - 100 + 10 * tenth
+    t.ok(Math.abs(charged - sent) <= 0.15 * sent, `${charged} for ${sent} tokens`)
+  }
+})
+
+test('with usage in every chunk it is charged exactly', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'large' })
+  for (const dropAfterChunks of [2, 31, 70]) {
+    const [before, sent] = [await usedBy(gateway, key), await gateway.model.tally()]
+    const sim = { words: 100, usageEveryChunk: true, dropAfterChunks }
+    await gateway.chat(key, sim, { stream: true }, shared).catch(() => {})
+    const charged = (await usedBy(gateway, key)) - before
+    const { totalTokens } = await gateway.model.tally()
+    // One more is that of the meter which waits for the others.
+    t.equal(charged, totalTokens - sent.totalTokens - 1)
+  }
+})
+
+test('a client that hangs up is charged, unless requests are only counted', async (t, gateway) => {
+  const hangUp = async (name: string) => {
+    const { key } = await gateway.mint({ subscription: name })
+    const controller = new AbortController()
+    const response = await fetch(gateway.url + shared, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+      body: JSON.stringify({
+        ...{ model: 'sim', stream: true, messages: [{ role: 'user', content: 'Hi' }] },
+        sim: { words: 20, chunkDelayMs: 400 },
+      }),
+      signal: controller.signal,
+    })
+    const reader = response.body?.getReader()
+    for (let i = 0; i < 4; i += 1) await reader?.read()
+    controller.abort()
+    await poll(async () => {
+      const { open } = (await gateway.model.tally()) as { open?: number }
+      return open === 0
+    }, 'the model has noticed')
+    return usedBy(gateway, key)
+  }
+  const [held, counted] = [await hangUp('large'), await hangUp('counts')]
+  t.ok(held >= 3 && held <= 80, `${held} tokens`)
+  t.equal(counted, 0)
+})
+
 /** Sixty streams at once. */
 async function burst(gateway: Gateway, name: string) {
   const { key } = await gateway.mint({ subscription: name })
@@ -219,4 +290,22 @@ test('a burst stays within the bound', async (t: Test, gateway) => {
     async () => (await ask(gateway, held.key, { max_tokens: 10 })).status === 200,
     'nothing is held any more',
   )
+})
+
+test('window after window stays within the bound, hang-ups included', async (t, gateway) => {
+  const random = createRandom()
+  const run = async (name: string) => {
+    const minted = [gateway.mint({ subscription: name }), gateway.mint({ subscription: name })]
+    const loaded = await runStreams({
+      ...{ url: gateway.url, keys: (await Promise.all(minted)).map(({ key }) => key), atOnce: 25 },
+      ...{ forMs: 14_000, words: [200, 600], takesMs: [1_000, 3_000] },
+      ...{ hangUps: 10, random },
+    })
+    t.comment(`${name}: ${JSON.stringify(loaded)}, limit ${limit}`)
+    t.ok(loaded.windows >= 3 && loaded.hungUp > 0, `${loaded.windows} windows`)
+    return loaded.fullest
+  }
+  const [held = 0, counted = 0] = await Promise.all(['short', 'short-counts'].map(run))
+  t.ok(held <= 1.25 * limit, `${held} tokens in a window, seed ${random.seed}`)
+  t.ok(counted > 1.25 * limit, `${counted} tokens without holds`)
 })

@@ -2,7 +2,7 @@ import { test } from 'tap'
 import { createEstimators } from '../../src/core/admission/estimators.ts'
 import { counterOf } from '../../src/core/decision/counter.ts'
 import { pathRules } from '../../src/core/decision/operations.ts'
-import { createReserve } from '../../src/extauthz/reserve.ts'
+import { createAppraise, createReserve } from '../../src/extauthz/reserve.ts'
 import { type CheckDeps, createCheck } from '../../src/extauthz/service.ts'
 import type { FlatValue } from '../../src/grpc/struct.ts'
 import { readUsages } from '../../src/ratelimit/access-log.ts'
@@ -33,6 +33,8 @@ interface Options {
   readonly onLoss?: 'allow' | 'deny'
   /** `requestRateLimits` and `concurrency` of the model. */
   readonly ofModels?: object
+  /** Whether what is not reported is charged (CHARGE_UNREPORTED). */
+  readonly charges?: boolean
 }
 
 /** Check and the reports of responses, with memory stores and a clock that the test sets. */
@@ -57,6 +59,7 @@ function createWorld(options: Options = {}) {
     snapshot: () => snapshot,
     counters,
     reserve: createReserve({ holds, counters, estimators, onLoss }),
+    ...(options.charges && { appraise: createAppraise(estimators) }),
     paths: pathRules(),
     clock: () => clock.now,
     onFault: (error) => faults.push(error),
@@ -194,7 +197,18 @@ test('failed and repeated reports release once', async (t) => {
   t.equal(held(), both / 2)
   end('b', b, {})
   t.equal(held(), 0)
-  t.equal(used(), 0)
+  t.equal(used(), 111, 'the input, by an estimate')
+})
+
+test('requests that are only counted can be charged the same, and hold nothing', async (t) => {
+  for (const charges of [true, false]) {
+    const { ask, end, held, used, holds } = createWorld({
+      ...{ admission: { mode: 'count' }, charges },
+    })
+    const answer = await ask('a', 400)
+    end('a', answer, {})
+    t.same([used() ?? 0, held(), holds.size], [charges ? 111 : 0, 0, 0])
+  }
 })
 
 test('estimates follow what the responses report', async (t) => {

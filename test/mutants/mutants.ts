@@ -149,8 +149,8 @@ export const allMutants: readonly Mutant[] = [
     'core/decision/decide.ts',
     ['extauthz/service.test.ts'],
     [
-      [': enforceLimits(decision, windows, now)', ': decision'],
-      ['enforceLimits(decision, late, now))', 'decision)'],
+      [': enforce(windows)', ': decision'],
+      ['windows.then(enforce)', 'windows.then(() => decision)'],
     ],
   ),
   ...mutants(
@@ -449,7 +449,10 @@ export const allMutants: readonly Mutant[] = [
     ['extauthz/reserve.test.ts'],
     [
       ['admittedAt >= open.resetsAt - windowMs - slackMs', 'admittedAt > 0'],
-      ['if (id === undefined || !(held || mayHold(ended))) return', 'if (id !== null) return'],
+      [
+        'if (id === undefined || !(held?.admittedAt || mayHold(ended))) return',
+        'if (id !== null) return',
+      ],
     ],
   ),
   ...mutants(
@@ -480,6 +483,15 @@ export const allMutants: readonly Mutant[] = [
       ['pool.endsAt >= window.resetsAt', 'pool.endsAt > 0'],
       ['if (repeated >= 0) return', 'if (repeated > 1e9) return'],
       ['if (!carries && states[i] === undefined)', 'if (carries && states[i] === undefined)'],
+    ],
+  ),
+  ...mutants(
+    'core/decision/usage.ts',
+    ['core/decision/unreported.test.ts'],
+    [
+      ['Math.max(known.output, output)', 'output'],
+      ['known.input || estimate.input', 'estimate.input'],
+      ['(unusable || isCutShort(usage))', 'unusable'],
     ],
   ),
   ...mutants(

@@ -165,10 +165,10 @@ test('tokens are reported once, by the source that counted them first', async (t
   settle({ ...usage, reported: total(0) })
   settle({ ...usage, status: 500 })
   t.strictSame(counted, [
-    ['ada', 40, false, 'journal'],
-    ['ada', 40, false, 'stream'],
-    ['ada', 40, false, 'stream'],
-    ['ada', 251, true, 'stream'],
+    ['ada', 40, 0, 'journal'],
+    ['ada', 40, 0, 'stream'],
+    ['ada', 40, 0, 'stream'],
+    ['ada', 251, 251, 'stream'],
   ])
 })
 

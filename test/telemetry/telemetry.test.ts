@@ -57,7 +57,7 @@ function used(user: string, more: Partial<Usage> = {}): Usage {
   }
 }
 
-const counted = (tokens: number) => ({ tokens, estimated: false })
+const counted = (tokens: number) => ({ tokens, estimated: 0 })
 
 test('decisions are counted by their outcome', async (t) => {
   const { onDecided, read } = start(t)
@@ -149,7 +149,7 @@ test('models have metrics of their requests and responses', async (t) => {
   onEnded(ended({ firstByteMs: 120, durationMs: 400 }))
   onEnded(ended({ status: 0, failure }))
   onUnusable('llm/small')
-  onCounted(used('ada'), { tokens: 7, estimated: true })
+  onCounted(used('ada'), { tokens: 7, estimated: 7 })
   const scrape = await read()
   const model = 'llm/small'
   for (const [name, labels, value] of [

@@ -37,6 +37,8 @@ export interface Observed extends Sized {
   readonly isCut: boolean
   /** How long the request ran, in milliseconds; undefined: unknown. */
   readonly tookMs?: number
+  /** Length of the response if it was a stream; undefined: it was none. */
+  readonly streamBytes?: number | undefined
 }
 
 export interface Estimator {
@@ -47,6 +49,8 @@ export interface Estimator {
   learn(observed: Observed): void
   /** How long a request usually runs, in milliseconds. */
   readonly defaultMs: number
+  /** How many bytes a stream takes for each token of output. */
+  readonly bytesPerToken: number
 }
 
 /** Third parts of an octave from 1 to 165,000 tokens. */
@@ -61,6 +65,9 @@ const floorShare = 0.99
 /** How long a request runs before any is known, and the weight of each that follows. */
 const firstMs = 5_000
 const tookWeight = 0.05
+/** The first stream that is known has as many tokens, each with as many bytes; and what is left of it after each. */
+const firstStream = { tokens: 50, bytesPerToken: 180 }
+const streamDecay = 0.997
 /** The highest size class: of maxima beyond the scale. */
 const highestClass = 17
 
@@ -77,6 +84,8 @@ export function createEstimator(): Estimator {
   /** For requests whose length is unknown. */
   const inputs = new LogHistogram(tokens, firstOutput)
   let defaultMs = firstMs
+  let streamTokens = firstStream.tokens
+  let streamBytes = streamTokens * firstStream.bytesPerToken
 
   function outputsOf({ maxOutput }: Sized): LogHistogram {
     return byClass.get(classOf(maxOutput)) ?? all
@@ -85,6 +94,9 @@ export function createEstimator(): Estimator {
   return {
     get defaultMs() {
       return defaultMs
+    },
+    get bytesPerToken() {
+      return Math.max(1, streamBytes / streamTokens)
     },
     expect(sized, modelMax = Number.POSITIVE_INFINITY) {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = sized
@@ -106,7 +118,12 @@ export function createEstimator(): Estimator {
     expectMore(sized, seen, cap) {
       return outputsOf(sized).shape.beyond(seen, cap)
     },
-    learn({ bytes, maxOutput, choices = 1, input, output, isCut, tookMs }) {
+    learn(observed) {
+      const { bytes, maxOutput, choices = 1, input, output, isCut, tookMs } = observed
+      if (observed.streamBytes !== undefined && output > 0) {
+        streamTokens = streamDecay * streamTokens + output
+        streamBytes = streamDecay * streamBytes + observed.streamBytes
+      }
       const each = output / choices
       if (tookMs !== undefined) defaultMs += tookWeight * (tookMs - defaultMs)
       const size = classOf(maxOutput)

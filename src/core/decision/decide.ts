@@ -36,6 +36,7 @@ import { nameAtServer, publishedModels, readPublishedName } from './published-na
 import { isHealthy, type Selection, type SelectionError, select } from './selection.ts'
 import type { CompiledSubscription, Model, Opened, Snapshot } from './snapshot.ts'
 import type { Target } from './target.ts'
+import type { Estimate } from './unreported.ts'
 import { owningGroup } from './usage-labels.ts'
 
 /** One request at the gateway, with everything that the decision needs. */
@@ -69,8 +70,10 @@ export interface AccessRequest {
 export interface HeldRoom extends Sized {
   /** The output tokens that it may have; Infinity: no ceiling was set. */
   readonly cap: number
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since the epoch; 0: it holds nothing. */
   readonly admittedAt: number
+  /** What is charged if the model reports less; undefined: what it reports. */
+  readonly estimate: Estimate | undefined
 }
 
 export interface Grant {
@@ -179,6 +182,8 @@ export interface World {
   readonly read: (counters: readonly Counter[], now: number) => Windows | Promise<Windows>
   /** Enforces the limits of a grant whose subscription reserves, or counts requests (reserve.ts). */
   readonly reserve?: Reserve | undefined
+  /** Adds to an admitted request what is charged if its model reports less; undefined: nothing. */
+  readonly appraise?: ((grant: Grant, request: AccessRequest) => Grant) | undefined
 }
 
 /** Holds room for a grant, or refuses it. */
@@ -193,23 +198,31 @@ type Windows = readonly (CounterState | undefined)[]
 /** The whole decision. Returns without a promise if the counters are known. */
 export function decide(
   request: AccessRequest,
-  { snapshot, rules, now, read, reserve }: World,
+  { snapshot, rules, now, read, reserve, appraise }: World,
   onStep?: OnStep,
 ): Decision | Promise<Decision> {
   const decision = authorize(request, snapshot, rules, onStep)
   if (!decision.allowed || decision.limits.length === 0) return decision
   onStep?.('limits')
   if (reserve !== undefined && (decision.takes || reservesTokens(decision))) {
-    return reserve(decision, request, now)
+    const reserved = reserve(decision, request, now)
+    return reserved instanceof Promise ? reserved.then(appraised) : appraised(reserved)
   }
   const { user } = decision.caller
   const windows = read(
     decision.limits.map((limit) => counterOf(limit, user)),
     now,
   )
-  return windows instanceof Promise
-    ? windows.then((late) => enforceLimits(decision, late, now))
-    : enforceLimits(decision, windows, now)
+  return windows instanceof Promise ? windows.then(enforce) : enforce(windows)
+
+  function enforce(known: Windows): Decision {
+    return appraised(enforceLimits(decision as Grant, known, now))
+  }
+
+  function appraised(decided: Decision): Decision {
+    if (appraise === undefined || !decided.allowed || !decided.metered) return decided
+    return decided.held?.estimate === undefined ? appraise(decided, request) : decided
+  }
 }
 
 /** Whether the request holds tokens; what is not counted needs no room. */

@@ -35,8 +35,8 @@ export function decideReserved(
     // A ceiling that is not below the client's own changes nothing.
     const own = (size.maxOutput ?? Number.POSITIVE_INFINITY) * (size.choices ?? 1)
     const ceiling = cap < own ? cap : Number.POSITIVE_INFINITY
-    const { bytes, maxOutput, choices } = size
-    const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling }
+    const { bytes, maxOutput, choices, estimate } = size
+    const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling, estimate }
     return { ...grant, states, held }
   }
   const refuse = (kind: LimitKind, retryAt: number): Denial => {

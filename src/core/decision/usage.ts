@@ -4,6 +4,7 @@ import type { Sized } from '../admission/estimator.ts'
 import { type Counter, counterOf, isTaken } from './counter.ts'
 import { keyCountersOf } from './key-caps.ts'
 import type { Snapshot } from './snapshot.ts'
+import { bytesOfToken, type Estimate, estimateOutput } from './unreported.ts'
 
 /** A finished response of a model, as the gateway reports it. */
 export interface Usage {
@@ -27,6 +28,8 @@ export interface Usage {
   readonly bytes: number
   /** Identity of the response, if the gateway reports it twice. */
   readonly response?: EndedResponse
+  /** What is charged if the model reports less; undefined: what it reports. */
+  readonly estimate?: Estimate
   /** The room that its request holds; only the stream tells it. */
   readonly held?: HeldUsage
 }
@@ -35,7 +38,7 @@ export interface Usage {
 export interface HeldUsage extends Sized {
   /** The gateway's request id. */
   readonly id: string
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since the epoch; 0: it holds nothing. */
   readonly admittedAt: number
   /** The output tokens that it might have; undefined: it had no ceiling. */
   readonly cap: number | undefined
@@ -55,8 +58,8 @@ export interface EndedResponse {
  * OpenAI's responses have `total_tokens`, and by type `prompt_tokens`, `completion_tokens` (under
  * either name), `details_cached_tokens`, `details_reasoning_tokens`. Anthropic's have
  * `input_tokens`, `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`, and
- * at the start of a stream the same with the prefix `start_`. `estimated_tokens` is reserved: how many
- * of the tokens the gateway has estimated.
+ * at the start of a stream the same with the prefix `start_`. `streamed`: the gateway has seen a
+ * stream.
  */
 export type Reported = ReadonlyMap<string, unknown>
 
@@ -66,16 +69,13 @@ export const nothingReported: Reported = new Map()
 /** What happens to a response without usable usage: nothing, or its tokens are estimated. */
 export type UnusableUsage = 'allow' | 'estimate'
 
-/** A token of English text or of JSON has about four bytes. */
-const bytesOfToken = 4
-
 /** Estimates the tokens of a response from its length. */
 export function estimateTokens({ bytes }: Usage): number {
   return Math.ceil(bytes / bytesOfToken)
 }
 
 /** Whether a response is a success and therefore counts. */
-export function isSuccess({ status }: Usage): boolean {
+export function isSuccess({ status }: Pick<Usage, 'status'>): boolean {
   return status >= 200 && status <= 299
 }
 
@@ -97,14 +97,34 @@ export interface Charge {
   readonly tokens: number | undefined
   /** A success whose model reported nothing usable; `tokens` is then an estimate, if set. */
   readonly unusable: boolean
+  /** How many of the tokens are estimated. */
+  readonly estimated: number
 }
 
 /** The only rule of what a response is charged, for counters and ledger. */
 export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   const reported = countedTokens(usage)
   const unusable = reported === undefined && isSuccess(usage)
+  const { estimate } = usage
+  if (estimate !== undefined && (unusable || isCutShort(usage))) return chargeWith(estimate, usage)
   const tokens = unusable && unusableUsage === 'estimate' ? estimateTokens(usage) : reported
-  return { tokens, unusable }
+  return { tokens, unusable, estimated: unusable ? (tokens ?? 0) : 0 }
+}
+
+/** Whether a message's beginning was reported and its end was not. */
+function isCutShort({ reported, status }: Usage): boolean {
+  if (!reported.has(atStart.input) || reported.has(atEnd.output)) return false
+  return isSuccess({ status })
+}
+
+/** What was reported, and an estimate of the rest. */
+function chargeWith(estimate: Estimate, usage: Usage): Charge {
+  const { reported, bytes } = usage
+  const known = tokensByType(reported)
+  const output = estimateOutput(estimate, bytes, reported.get('streamed') === true)
+  const tokens = (known.input || estimate.input) + Math.max(known.output, output)
+  const unusable = countedTokens(usage) === undefined
+  return { tokens, unusable, estimated: tokens - known.input - known.output }
 }
 
 /**

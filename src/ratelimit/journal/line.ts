@@ -3,6 +3,7 @@
  * `journal` and `journal-json` in envoy/bootstrap.yaml.
  */
 
+import { parseEstimate } from '../../core/decision/unreported.ts'
 import type { Usage } from '../../core/decision/usage.ts'
 import { isObject } from '../../core/formats/fields.ts'
 
@@ -54,6 +55,7 @@ function parse(text: string): Fields | undefined {
 function toUsage(fields: Fields): JournaledUsage | undefined {
   const { id, user, subscription, model, status, start, ms, reported, bytes, group } = fields
   const { key, payer, cap } = fields
+  const estimate = parseEstimate(fields.estimate)
   if (typeof id !== 'string' || id === '') return undefined
   if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
   if (typeof model !== 'string' || typeof status !== 'number') return undefined
@@ -74,6 +76,7 @@ function toUsage(fields: Fields): JournaledUsage | undefined {
     ...(typeof key === 'string' && key !== '' && key !== '-' && { keyId: key }),
     ...(typeof payer === 'string' && payer !== '-' && { payer }),
     ...(typeof cap === 'string' && cap !== '-' && { cap }),
+    ...(estimate && { estimate }),
     response: { id, endedAt: Number(start) + (ms ?? 0) },
   }
 }

@@ -55,15 +55,13 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
     /** Adds a response, unless it is no success. Its end in milliseconds since the epoch. */
     add(usage: Usage, endedAt: number): void {
       if (!isSuccess(usage)) return
-      const { tokens, unusable } = chargeOf(usage, unusableUsage)
+      const { tokens, unusable, estimated } = chargeOf(usage, unusableUsage)
       const row = rowOf(usage, endedAt)
       row.answers += 1
       if (tokens === undefined) return
       row.total = sum(row.total, tokens)
-      if (unusable) {
-        row.estimated = sum(row.estimated, tokens)
-        return
-      }
+      row.estimated = sum(row.estimated, estimated)
+      if (unusable) return
       const { input, output, cached, reasoning } = tokensByType(usage.reported)
       row.input = sum(row.input, input)
       row.output = sum(row.output, output)
