@@ -2,16 +2,19 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import type { pastRefusal, responseSchema } from '../../src/admin/explain-view.ts'
+import type { keyUsage } from '../../src/admin/key-usage.ts'
 import type { apiKeyRecord, propagation } from '../../src/admin/schemas.ts'
 import type { subscriptionRecord } from '../../src/admin/subscription-record.ts'
 import type { usagePage } from '../../src/admin/usage-view.ts'
 
+export type { LimitList } from '../../src/admin/limits.ts'
 export type { AccessList } from '../../src/admin/list-access.ts'
 export type { ResourceList } from '../../src/admin/list-resources.ts'
 export type { ReplicaState, ServiceState } from '../../src/admin/service-state.ts'
 export type Refusal = FromSchema<typeof pastRefusal>
 export type UsagePage = FromSchema<typeof usagePage>
 export type ApiKey = FromSchema<typeof apiKeyRecord>
+export type KeyUsage = FromSchema<typeof keyUsage>
 export type Propagation = FromSchema<typeof propagation>
 export type Subscription = FromSchema<typeof subscriptionRecord>
 export type Explanation = FromSchema<(typeof responseSchema)[200]>

@@ -16,6 +16,7 @@ import { RefusalsPage } from './admin/refusals-page.tsx'
 import { ResourcesPage } from './admin/resources-page.tsx'
 import { StatePage } from './admin/state-page.tsx'
 import { ExplainPage } from './explain-page.tsx'
+import { KeyPage } from './keys/key-page.tsx'
 import { KeysPage } from './keys/keys-page.tsx'
 import { ModelPage } from './models/model-page.tsx'
 import { ModelsPage } from './models/models-page.tsx'
@@ -37,10 +38,15 @@ interface Entry {
 }
 
 const entries: readonly Entry[] = [
-  { path: 'keys', label: 'API keys', page: () => <KeysPage /> },
+  { path: 'keys', label: 'API keys', page: () => <KeysPage />, inner: () => <KeyPage /> },
   { path: 'models', label: 'Models', page: () => <ModelsPage />, inner: () => <ModelPage /> },
   { path: 'usage', label: 'Usage', page: () => <UsagePage /> },
   { path: 'explain', label: 'Why?', page: () => <ExplainPage /> },
+]
+
+const everybody = [
+  { label: 'Keys of everybody', address: addressOf('keys', { owner: '*' }) },
+  { label: 'Usage of everybody', address: addressOf('usage', { owner: '*', by: 'user' }) },
 ]
 
 /** Shown to administrators. The API refuses everybody else who opens one. */
@@ -130,15 +136,20 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
           <Entries {...{ entries, open, close }} />
           {me.administrator && (
             <>
-              <NavLink
-                href={addressOf('keys', { owner: '*' })}
-                label="Keys of everybody"
-                mt="md"
-                onClick={(event) => {
-                  follow(event, addressOf('keys', { owner: '*' }))
-                  close()
-                }}
-              />
+              <Text size="xs" c="dimmed" mt="md" mb={4} px="sm">
+                Administration
+              </Text>
+              {everybody.map(({ label, address }) => (
+                <NavLink
+                  key={address}
+                  href={address}
+                  label={label}
+                  onClick={(event) => {
+                    follow(event, address)
+                    close()
+                  }}
+                />
+              ))}
               <Entries entries={administration} {...{ open, close }} />
             </>
           )}

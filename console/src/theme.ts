@@ -1,12 +1,4 @@
-import {
-  Alert,
-  Badge,
-  Button,
-  type CSSVariablesResolver,
-  createTheme,
-  Modal,
-  Table,
-} from '@mantine/core'
+import { Alert, Badge, Button, type CSSVariablesResolver, createTheme, Modal } from '@mantine/core'
 
 export const theme = createTheme({
   primaryColor: 'indigo',
@@ -29,11 +21,6 @@ export const theme = createTheme({
       },
       styles: { title: { fontWeight: 600 } },
     }),
-    Table: Table.extend({
-      styles: {
-        th: { color: 'var(--mantine-color-dimmed)', fontWeight: 500, whiteSpace: 'nowrap' },
-      },
-    }),
   },
 })
 
@@ -41,5 +28,9 @@ export const theme = createTheme({
 export const variables: CSSVariablesResolver = () => ({
   variables: {},
   light: { '--mantine-color-dimmed': '#495057', '--mantine-color-placeholder': '#5c636a' },
-  dark: { '--mantine-color-dimmed': '#b8bcc2', '--mantine-color-placeholder': '#9aa0a6' },
+  dark: {
+    '--mantine-color-anchor': '#91a7ff',
+    '--mantine-color-dimmed': '#b8bcc2',
+    '--mantine-color-placeholder': '#9aa0a6',
+  },
 })

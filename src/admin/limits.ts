@@ -97,6 +97,9 @@ const schema = {
 
 type Parameters = FromSchema<typeof parameters>
 
+/** The answer. */
+export type LimitList = FromSchema<(typeof schema.response)[200]>
+
 /** A limit of the caller. */
 interface Own {
   readonly subscription: string

@@ -2,12 +2,15 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root from 'tap'
 import { consoleTests, isAccessible } from '../support/console.ts'
-import type { Gateway } from '../support/gateway.ts'
+import { type Gateway, models, subscriptions } from '../support/gateway.ts'
 import { keepPicture } from '../support/pictures.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-const test = consoleTests({ env: { USAGE_JOURNAL: join(temporaryFolder(root), 'usage.jsonl') } })
+const test = consoleTests({
+  env: { USAGE_JOURNAL: join(temporaryFolder(root), 'usage.jsonl') },
+  resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 3_000 })],
+})
 
 /** Makes a key, uses it and waits until the usage is in the ledger. */
 async function use(gateway: Gateway, user: string): Promise<void> {
@@ -31,7 +34,7 @@ test('a person sees what was used, by model and by key', async (t, world) => {
   await row.getByRole('cell', { name: '1,234' }).waitFor()
   await page.getByRole('row', { name: 'llm/other' }).getByRole('cell', { name: '66' }).waitFor()
   await page.getByRole('img', { name: /^Tokens by day and model/ }).waitFor()
-  t.ok(await page.evaluate(isPainted), 'the plot has bars')
+  await poll(() => page.evaluate(isPainted()) as Promise<boolean>, 'the plot has bars')
   await isAccessible(t, page, 'usage')
   await keepPicture(page, 'usage')
 
@@ -50,12 +53,55 @@ test('a person sees what was used, by model and by key', async (t, world) => {
   t.match(text, /^start,key_id,answers,.*\r\n.*,2,0,.*,1300,0,\r\n$/)
 })
 
-/** Whether the canvas has a pixel of the first colour. */
-const isPainted = `(() => {
+test('usage stands beside what is left, and one limit beside its bars', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  await use(gateway, user)
+  await signIn(user, 'usage?span=24h')
+  const left = page.getByRole('region', { name: 'What is left now' })
+  await left.getByText('1,766 left of 3,000 tokens per 1h').waitFor()
+  await poll(() => page.evaluate(isPainted()) as Promise<boolean>, 'the plot has bars')
+  t.notOk(await page.evaluate(isPainted('c92a2a')), 'no line for two models together')
+  await page.getByLabel('Model', { exact: true }).fill('llm/sim')
+  await page.getByText('The limit is 3,000 tokens per 1h, in plenty').waitFor()
+  await poll(() => page.evaluate(isPainted('c92a2a')) as Promise<boolean>, 'the line of the limit')
+  t.equal(await left.getByText('left of').count(), 1)
+  await isAccessible(t, page, 'usage of one model')
+})
+
+test('a key has a page, with its use today and this month', async (t, world) => {
+  const { page, gateway, expected, signIn } = world
+  const user = gateway.newUser()
+  await use(gateway, user)
+  await signIn(user)
+  await page.getByRole('link', { name: 'test', exact: true }).click()
+  const used = page.getByRole('region', { name: 'Used' })
+  await used.getByRole('row', { name: 'Tokens 1,300 1,300' }).waitFor()
+  await isAccessible(t, page, 'a key')
+  await keepPicture(page, 'key')
+  const address = page.url()
+  await used.getByRole('link').click()
+  await page.getByText('Only of the key').waitFor()
+  await page.getByRole('row', { name: 'llm/sim' }).getByRole('cell', { name: '1,234' }).waitFor()
+  await page.getByRole('link', { name: 'All keys' }).click()
+  await page.getByText('Only of the key').waitFor({ state: 'detached' })
+  expected.add(404)
+  await signIn(gateway.newUser(), new URL(address).pathname.replace('/console/', ''))
+  await page.getByText('There is no such API key.').waitFor()
+  t.equal(await page.getByRole('region', { name: 'Used' }).count(), 0)
+})
+
+/** Whether the canvas has a pixel of a colour, by default that of the first series. */
+const isPainted = (color = '4c6ef5') => `(() => {
+  const [r, g, b] = [0, 2, 4].map((at) => Number.parseInt('${color}'.slice(at, at + 2), 16))
   const canvas = document.querySelector('canvas')
-  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)
+  // A copy: the browser complains if the canvas itself is read more than once.
+  const copy = new OffscreenCanvas(canvas.width, canvas.height)
+  const context = copy.getContext('2d', { willReadFrequently: true })
+  context.drawImage(canvas, 0, 0)
+  const { data } = context.getImageData(0, 0, canvas.width, canvas.height)
   for (let at = 0; at < data.length; at += 4) {
-    if (data[at] === 0x4c && data[at + 1] === 0x6e && data[at + 2] === 0xf5) return true
+    if (data[at] === r && data[at + 1] === g && data[at + 2] === b) return true
   }
   return false
 })()`

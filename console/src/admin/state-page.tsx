@@ -1,6 +1,7 @@
-import { Alert, Badge, Card, SimpleGrid, Table, Text } from '@mantine/core'
+import { Alert, Badge, SimpleGrid, Table, Text } from '@mantine/core'
 import type { ReactNode } from 'react'
 import type { ReplicaState, ServiceState } from '../api.ts'
+import { Fact, Facts } from '../parts/facts.tsx'
 import { count } from '../parts/limits.tsx'
 import { Page } from '../parts/page.tsx'
 import { Problem } from '../parts/problem.tsx'
@@ -106,30 +107,16 @@ interface PartProps {
 
 function Part({ title, isWell, words, children }: PartProps) {
   return (
-    <Card withBorder component="section" aria-label={title}>
-      <Text fw={600} component="h2" size="md">
-        {title}
-      </Text>
-      <Badge variant="dot" color={isWell ? 'green' : 'red'} tt="none" my="xs">
-        {words[isWell ? 0 : 1]}
-      </Badge>
-      <Table withRowBorders={false} verticalSpacing={2} horizontalSpacing={0} className="numbers">
-        <Table.Tbody>{children}</Table.Tbody>
-      </Table>
-    </Card>
-  )
-}
-
-function Fact({ name, children }: { readonly name: string; readonly children: ReactNode }) {
-  return (
-    <Table.Tr>
-      <Table.Th fw={400} fz="sm" pr="sm" scope="row">
-        {name}
-      </Table.Th>
-      <Table.Td ta="right" className="breaks">
-        {children}
-      </Table.Td>
-    </Table.Tr>
+    <Facts
+      title={title}
+      badge={
+        <Badge variant="dot" color={isWell ? 'green' : 'red'} tt="none">
+          {words[isWell ? 0 : 1]}
+        </Badge>
+      }
+    >
+      {children}
+    </Facts>
   )
 }
 

@@ -1,18 +1,15 @@
 import { Badge, Button, Code, Group, Table, Text, UnstyledButton } from '@mantine/core'
 import type { ApiKey } from '../api.ts'
+import { Link } from '../parts/link.tsx'
 import { Pages } from '../parts/pages.tsx'
 import { Scrolls } from '../parts/scrolls.tsx'
 import { Time } from '../parts/time.tsx'
-import { refine } from '../route.ts'
+import { addressOf, refine } from '../route.ts'
 import { CapList } from './caps.tsx'
 import { expiresSoon } from './expiring.tsx'
 import type { FoundKeys, SortField, Wanted } from './find-keys.ts'
+import { type KeyAct, keyActs } from './key-dialogs.tsx'
 import { LabelList } from './labels.tsx'
-
-/** What can be done with an active key. */
-export type KeyAct = 'edit' | 'rotate' | 'revoke'
-
-const labelOf = { edit: 'Edit', rotate: 'Rotate', revoke: 'Revoke' } as const
 
 interface KeyTableProps {
   readonly wanted: Wanted
@@ -67,7 +64,7 @@ function Row({ record, showsOwner, onAct, acts }: RowProps) {
     <Table.Tr>
       <Table.Td miw={160} maw={280}>
         <Text size="sm" fw={500} className="breaks">
-          {name}
+          <Link to={addressOf(`keys/${record.id}`)}>{name}</Link>
         </Text>
         {description && (
           <Text size="xs" c="dimmed" className="breaks">
@@ -121,10 +118,10 @@ function Row({ record, showsOwner, onAct, acts }: RowProps) {
                 key={act}
                 size="compact-sm"
                 variant="default"
-                aria-label={`${labelOf[act]} ${name}`}
+                aria-label={`${keyActs[act]} ${name}`}
                 onClick={() => onAct(act, record)}
               >
-                {labelOf[act]}
+                {keyActs[act]}
               </Button>
             ))}
           </Group>
@@ -136,7 +133,7 @@ function Row({ record, showsOwner, onAct, acts }: RowProps) {
 
 const colors = { active: 'green', expired: 'gray', revoked: 'red' } as const
 
-function Status({ status }: { readonly status: ApiKey['status'] }) {
+export function Status({ status }: { readonly status: ApiKey['status'] }) {
   return (
     <Badge variant="dot" color={colors[status]} tt="none">
       {status}

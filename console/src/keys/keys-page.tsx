@@ -1,23 +1,20 @@
 import { Alert, Button, Group, SegmentedControl, Stack, TextInput } from '@mantine/core'
 import { useDebouncedCallback } from '@mantine/hooks'
 import { useState } from 'react'
-import type { ApiKey } from '../api.ts'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { refine, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
-import { EditKey } from './edit-key.tsx'
 import { ExpiringKeys } from './expiring.tsx'
 import { findKeys, readWanted, type Wanted } from './find-keys.ts'
-import { type KeyAct, KeyTable } from './key-table.tsx'
+import { actsOf, type KeyDialog, KeyDialogs } from './key-dialogs.tsx'
+import { KeyTable } from './key-table.tsx'
 import { NewKey } from './new-key.tsx'
 import { RevokeAll } from './revoke-all.tsx'
-import { RevokeKey } from './revoke-key.tsx'
-import { RotateKey } from './rotate-key.tsx'
 
-type Dialog = 'new' | 'revoke-all' | { readonly act: KeyAct; readonly key: ApiKey } | undefined
+type Dialog = 'new' | 'revoke-all' | KeyDialog | undefined
 
 export function KeysPage() {
   const session = useSession()
@@ -28,8 +25,6 @@ export function KeysPage() {
   )
   const [dialog, setDialog] = useState<Dialog>()
   const close = () => setDialog(undefined)
-  const keyTo = (act: KeyAct) =>
-    typeof dialog === 'object' && dialog.act === act ? dialog.key : undefined
   const isMine = wanted.username === session.me.username
   const canCreate = session.me.credential === 'identity-token'
   return (
@@ -74,7 +69,7 @@ export function KeysPage() {
             {...{ wanted }}
             found={value}
             showsOwner={!isMine}
-            acts={canCreate ? ['edit', 'rotate', 'revoke'] : ['revoke']}
+            acts={actsOf(session.me.credential)}
             onAct={(act, key) => setDialog({ act, key })}
           />
         )
@@ -88,9 +83,11 @@ export function KeysPage() {
           onRevoked={reload}
         />
       )}
-      <EditKey record={keyTo('edit')} onClose={close} onChanged={reload} />
-      <RotateKey record={keyTo('rotate')} onClose={close} onRotated={reload} />
-      <RevokeKey record={keyTo('revoke')} onClose={close} onRevoked={reload} />
+      <KeyDialogs
+        dialog={typeof dialog === 'object' ? dialog : undefined}
+        onClose={close}
+        onChanged={reload}
+      />
     </Page>
   )
 }

@@ -16,6 +16,8 @@ interface PlotProps {
   /** Beginnings of the spans, in seconds since the epoch. */
   readonly times: readonly number[]
   readonly series: readonly Series[]
+  /** A line across the bars; left out if it is far above them. */
+  readonly ceiling?: number | undefined
   /** For the times. */
   readonly format: Intl.DateTimeFormat
 }
@@ -23,10 +25,12 @@ interface PlotProps {
 const height = 260
 /** Of one time, with room around it. */
 const labelWidth = 90
+/** How many times the highest bar a line may be, so that the bars are still seen. */
+const farAbove = 5
 const compact = new Intl.NumberFormat(undefined, { notation: 'compact' })
 
 /** Bars over time, the series upon each other. */
-export function Plot({ label, times, series, format }: PlotProps) {
+export function Plot({ label, times, series, ceiling = 0, format }: PlotProps) {
   const scheme = useComputedColorScheme()
   const place = useRef<HTMLDivElement>(null)
   useEffect(() => {
@@ -39,6 +43,14 @@ export function Plot({ label, times, series, format }: PlotProps) {
       ticks: { stroke: grid, width: 1 },
     }
     const stacked = stack(series)
+    const most = Math.max(0, ...stacked.flatMap(({ values }) => values))
+    const top = ceiling <= most * farAbove ? ceiling : 0
+    const line = {
+      stroke: scheme === 'dark' ? '#ff8787' : '#c92a2a',
+      width: 2,
+      dash: [6, 4],
+      points: { show: false },
+    }
     const half = ((times[1] ?? 0) - (times[0] ?? 0)) / 2
     const plot = new UPlot(
       {
@@ -48,7 +60,7 @@ export function Plot({ label, times, series, format }: PlotProps) {
         cursor: { show: false },
         scales: {
           x: { range: (_plot, first, last) => [first - half, last + half] },
-          y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.05 : 1] },
+          y: { range: () => [0, Math.max(most, top) * 1.05 || 1] },
         },
         axes: [
           {
@@ -61,14 +73,19 @@ export function Plot({ label, times, series, format }: PlotProps) {
         series: [
           {},
           ...stacked.map(({ color }) => ({
-            stroke: color,
+            width: 0,
             fill: color,
             ...(UPlot.paths.bars && { paths: UPlot.paths.bars({ size: [0.7, 60] }) }),
             points: { show: false },
           })),
+          ...(top > 0 ? [line] : []),
         ],
       },
-      [[...times], ...stacked.map(({ values }) => [...values])],
+      [
+        [...times],
+        ...stacked.map(({ values }) => [...values]),
+        ...(top > 0 ? [times.map(() => top)] : []),
+      ],
       element,
     )
     const resized = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height }))
@@ -77,7 +94,7 @@ export function Plot({ label, times, series, format }: PlotProps) {
       resized.disconnect()
       plot.destroy()
     }
-  }, [times, series, scheme, format])
+  }, [times, series, ceiling, scheme, format])
   return <div ref={place} role="img" aria-label={label} />
 }
 

@@ -1,6 +1,6 @@
 /** What the page of usage shows, as its address says it, and where it comes from. */
 
-import type { ApiKey, UsagePage } from '../api.ts'
+import type { ApiKey, LimitList, UsagePage } from '../api.ts'
 import type { Session } from '../session.tsx'
 
 export type UsageRow = UsagePage['data'][number]
@@ -25,6 +25,9 @@ export interface Asked {
   readonly by: (typeof groupings)[number]
   /** undefined: everybody, for administrators. */
   readonly user: string | undefined
+  /** Empty: all. */
+  readonly model: string
+  readonly key: string
 }
 
 export interface FoundUsage extends Pick<UsagePage, 'gaps'> {
@@ -38,6 +41,8 @@ export interface FoundUsage extends Pick<UsagePage, 'gaps'> {
   readonly isPartial: boolean
   /** The names of keys by id, as far as they are known. */
   readonly names: ReadonlyMap<string, string>
+  /** What is left of the caller's limits, of the chosen model; empty for the usage of others. */
+  readonly limits: LimitList['data']
 }
 
 const maxPages = 5
@@ -48,7 +53,8 @@ export function readAsked(query: URLSearchParams, { me }: Session): Asked {
   const span = spans.find(({ value }) => value === query.get('span')) ?? spans[1]
   const by = groupings.find(({ value }) => value === query.get('by')) ?? groupings[0]
   const isOther = me.administrator && owner !== ''
-  return { span, by, user: !isOther ? me.username : owner === '*' ? undefined : owner }
+  const user = !isOther ? me.username : owner === '*' ? undefined : owner
+  return { span, by, user, model: query.get('model') ?? '', key: query.get('key') ?? '' }
 }
 
 /** The beginning of each hour, day or month, in milliseconds since the epoch. */
@@ -63,10 +69,12 @@ function startsOf({ count, unit }: Asked['span'], now: number): readonly number[
 }
 
 /** The address of a query of the API, without groups. */
-function addressOf({ span, user }: Asked, now: number): string {
+function addressOf({ span, user, model, key }: Asked, now: number): string {
   const [from = now] = startsOf(span, now)
   const parameters = new URLSearchParams({ from: new Date(from).toISOString() })
   if (user !== undefined) parameters.set('user', user)
+  if (model !== '') parameters.set('model', model)
+  if (key !== '') parameters.set('key', key)
   return `/v1/usage?${parameters}`
 }
 
@@ -75,17 +83,20 @@ export function csvAddress(asked: Asked, now = Date.now()): string {
   return `${addressOf(asked, now)}&group_by=${asked.span.unit},${asked.by.value}&format=csv`
 }
 
-export async function findUsage(asked: Asked, { call }: Session): Promise<FoundUsage> {
+export async function findUsage(asked: Asked, { call, me }: Session): Promise<FoundUsage> {
   const now = Date.now()
   const address = addressOf(asked, now)
   const group = asked.by.value
-  const [totals, times, names] = await Promise.all([
+  const only = new URLSearchParams(asked.model === '' ? {} : { model: asked.model })
+  const isOwn = asked.user === me.username
+  const [totals, times, names, limits] = await Promise.all([
     readPages(`${address}&group_by=${group}`, call),
     readPages(`${address}&group_by=${asked.span.unit},${group}`, call),
     group === 'key' ? namesOfKeys(asked, call) : new Map<string, string>(),
+    isOwn ? call<LimitList>('GET', `/v1/limits?${only}`) : { data: [] },
   ])
   return {
-    ...{ names, gaps: totals.gaps },
+    ...{ names, gaps: totals.gaps, limits: limits.data },
     starts: startsOf(asked.span, now),
     totals: [...totals.data].sort((a, b) => b.total_tokens - a.total_tokens),
     times: times.data,

@@ -6,6 +6,7 @@ import {
   Group,
   NativeSelect,
   SegmentedControl,
+  Stack,
   Table,
   Text,
 } from '@mantine/core'
@@ -22,6 +23,7 @@ import { Time } from '../parts/time.tsx'
 import { addressOf, refine, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
+import { ceilingOf, LimitsNow } from './limits-now.tsx'
 import { Plot, type Series } from './plot.tsx'
 import {
   type Asked,
@@ -41,6 +43,7 @@ export function UsagePage() {
   const { query } = usePlace()
   const { administrator } = session.me
   const asked = readAsked(query, session)
+  const { key: _, ...rest } = Object.fromEntries(query)
   const { value, error } = useLoaded(
     JSON.stringify(asked),
     () => findUsage(asked, session),
@@ -52,13 +55,18 @@ export function UsagePage() {
       about="Tokens of answered requests, by hours, and by days and months of UTC. Counted from the journal, so it may be some seconds behind."
       actions={<Csv asked={asked} />}
     >
-      <Group align="flex-end">
-        <SegmentedControl
-          aria-label="Time"
-          data={spans.map(({ value, label }) => ({ value, label }))}
-          value={asked.span.value}
-          onChange={(span) => refine({ span })}
-        />
+      <Group align="flex-start">
+        <Stack gap={4}>
+          <Text size="sm" fw={500} component="span" aria-hidden="true">
+            Time
+          </Text>
+          <SegmentedControl
+            aria-label="Time"
+            data={spans.map(({ value, label }) => ({ value, label }))}
+            value={asked.span.value}
+            onChange={(span) => refine({ span })}
+          />
+        </Stack>
         <NativeSelect
           label="By"
           value={asked.by.value}
@@ -67,10 +75,20 @@ export function UsagePage() {
             .filter(({ value }) => administrator || value !== 'user')
             .map(({ value, label }) => ({ value, label }))}
         />
+        <Filter name="model" label="Model" placeholder="namespace/name" />
         {administrator && (
           <Filter name="owner" label="User" description="Empty: you. *: everybody." />
         )}
       </Group>
+      {asked.key !== '' && (
+        <Text size="sm">
+          Only of the key{' '}
+          <Link to={addressOf(`keys/${asked.key}`)}>
+            {value?.names.get(asked.key) ?? asked.key}
+          </Link>
+          . <Link to={addressOf('usage', rest)}>All keys</Link>
+        </Text>
+      )}
       <Problem error={error} />
       {value?.totals.length === 0 && (
         <Nothing title="Nothing was used in this time">
@@ -78,6 +96,7 @@ export function UsagePage() {
         </Nothing>
       )}
       {value && value.totals.length > 0 && <Found asked={asked} found={value} />}
+      {value && asked.key === '' && <LimitsNow limits={value.limits} />}
     </Page>
   )
 }
@@ -122,6 +141,8 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
   const { totals, gaps, isPartial, names } = found
   const { field, label } = asked.by
   const { times, series } = useMemo(() => toSeries(found, field), [found, field])
+  const ceiling = ceilingOf(asked, found)
+  const hasCost = totals.some(({ cost }) => cost !== undefined)
   const nameOf = (row: UsageRow) => names.get(row[field] ?? '') ?? (row[field] || 'identity token')
   return (
     <>
@@ -139,8 +160,16 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
         <Plot
           label={`Tokens by ${asked.span.unit} and ${label.toLowerCase()}; the table below has the sums`}
           format={formats[asked.span.unit]}
+          ceiling={ceiling?.limit}
           {...{ times, series }}
         />
+        {ceiling && (
+          <Text size="xs" c="dimmed">
+            The limit is {count(ceiling.limit)} tokens per {ceiling.window}, in{' '}
+            {ceiling.subscription}; the dashed line shows it if the bars come near. A window begins
+            with its first response, not with the {asked.span.unit}.
+          </Text>
+        )}
       </Card>
       <Scrolls label="Sums">
         <Table verticalSpacing="xs" className="numbers" miw={720}>
@@ -152,7 +181,7 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
                   {name}
                 </Table.Th>
               ))}
-              <Table.Th ta="right">Cost</Table.Th>
+              {hasCost && <Table.Th ta="right">Cost</Table.Th>}
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
@@ -165,7 +194,11 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
                       color={colors[Math.min(at, others)] ?? ''}
                       withShadow={false}
                     />
-                    <Text size="sm">{nameOf(row)}</Text>
+                    <Text size="sm">
+                      <Narrowed field={field} value={row[field] ?? ''}>
+                        {nameOf(row)}
+                      </Narrowed>
+                    </Text>
                   </Group>
                 </Table.Td>
                 {columns.map(([name, column]) => (
@@ -173,7 +206,7 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
                     {count(row[column])}
                   </Table.Td>
                 ))}
-                <Table.Td ta="right">{row.cost ?? ''}</Table.Td>
+                {hasCost && <Table.Td ta="right">{row.cost}</Table.Td>}
               </Table.Tr>
             ))}
           </Table.Tbody>
@@ -183,9 +216,24 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
   )
 }
 
+interface NarrowedProps {
+  readonly field: Asked['by']['field']
+  readonly value: string
+  readonly children: string
+}
+
+/** Leads from a user or key to what that one has used, by model. */
+function Narrowed({ field, value, children }: NarrowedProps) {
+  const { query } = usePlace()
+  const name = { user: 'owner', key_id: 'key', model: undefined, subscription: undefined }[field]
+  if (name === undefined || value === '') return children
+  const narrowed = { ...Object.fromEntries(query), by: 'model', [name]: value }
+  return <Link to={addressOf('usage', narrowed)}>{children}</Link>
+}
+
 const columns = [
   ['Answers', 'answers'],
-  ['Refused by a limit, about', 'refusals_approximate'],
+  ['Refused, about', 'refusals_approximate'],
   ['Input', 'input_tokens'],
   ['Cached', 'cached_tokens'],
   ['Output', 'output_tokens'],

@@ -1,0 +1,39 @@
+import { Card, Group, Table, Text } from '@mantine/core'
+import type { ReactNode } from 'react'
+
+interface FactsProps {
+  readonly title: string
+  /** Beside the title. */
+  readonly badge?: ReactNode
+  readonly children: ReactNode
+}
+
+/** A card of names and values. */
+export function Facts({ title, badge, children }: FactsProps) {
+  return (
+    <Card withBorder component="section" aria-label={title}>
+      <Group justify="space-between" mb="xs">
+        <Text fw={600} component="h2" size="md">
+          {title}
+        </Text>
+        {badge}
+      </Group>
+      <Table withRowBorders={false} verticalSpacing={3} horizontalSpacing={0} className="numbers">
+        <Table.Tbody>{children}</Table.Tbody>
+      </Table>
+    </Card>
+  )
+}
+
+export function Fact({ name, children }: { readonly name: string; readonly children: ReactNode }) {
+  return (
+    <Table.Tr>
+      <Table.Th fw={400} fz="sm" pr="sm" scope="row" c="dimmed">
+        {name}
+      </Table.Th>
+      <Table.Td ta="right" className="breaks">
+        {children}
+      </Table.Td>
+    </Table.Tr>
+  )
+}
