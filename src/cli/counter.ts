@@ -1,4 +1,4 @@
-/** `tollgate counter`: the token counters of a user, for administrators. */
+/** `tollgate counter`: counters of a user or a key, for administrators. */
 
 import { parseArgs } from 'node:util'
 import { createApiClient } from './api-client.ts'
@@ -7,11 +7,12 @@ import { renderTable } from './table.ts'
 import { agrees, type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
 
-const usage = `Usage: tollgate counter show --user <name> [--subscription <name>] [--model <namespace>/<name>] [--window <window>]
-       tollgate counter reset --user <name> [--subscription <name>] [--model <namespace>/<name>] [--window <window>] [--yes]
+const usage = `Usage: tollgate counter show (--user <name> | --key <id>) [--subscription <name>] [--model <namespace>/<name>] [--window <window>]
+       tollgate counter reset (--user <name> | --key <id>) [--subscription <name>] [--model <namespace>/<name>] [--window <window>] [--yes]
 
-For administrators. show: the counters of a user with an open window. reset: ends these windows, so that the user may
-go on at once; responses that ended before are not added again. What was charged does not change.
+For administrators. show: the counters with an open window: a user's, or those of a key's own limits. reset: ends these
+windows, so that the user may go on at once; responses that ended before are not added again. What was charged does not
+change, and requests in progress end by themselves.
 
 Takes --json. TOLLGATE_URL is the gateway (default http://127.0.0.1:8000); TOLLGATE_TOKEN, or the file named by
 TOLLGATE_TOKEN_FILE, is your identity token. Flags: --url <url>, --insecure-http (allows sending the token over plain
@@ -50,6 +51,7 @@ function readArguments(args: string[]) {
     args,
     options: {
       user: { type: 'string' },
+      key: { type: 'string' },
       subscription: { type: 'string' },
       model: { type: 'string' },
       window: { type: 'string' },
@@ -61,16 +63,18 @@ function readArguments(args: string[]) {
     allowPositionals: true,
   })
   const [command, ...rest] = positionals
-  const { yes, json, url, 'insecure-http': insecureHttp, ...selected } = values
+  const { yes, json, url, 'insecure-http': insecureHttp, key, ...others } = values
+  const selected = { ...others, ...(key !== undefined && { key_id: key }) }
   if ((command !== 'show' && command !== 'reset') || rest.length > 0) return undefined
-  if (selected.user === undefined) return undefined
+  if ((selected.user === undefined) === (key === undefined)) return undefined
   const server = { url, insecureHttp }
   return { command, selected: selected as Record<string, string>, yes, json, server }
 }
 
 type Counters = readonly {
   readonly subscription: string
-  readonly model: string
+  /** null: all together, of a key. */
+  readonly model: string | null
   /** Absent in responses of older servers. */
   readonly kind?: string
   /** null: of concurrency. */
@@ -90,7 +94,7 @@ function show(counters: Counters): string {
   return renderTable(
     ['SUBSCRIPTION', 'MODEL', 'OF', 'WINDOW', 'USED', 'LIMIT', 'RESETS'],
     counters.map(({ subscription, model, kind = 'tokens', window, used, limit, resetsAt }) => [
-      ...[subscription, model, kind, window ?? '-'],
+      ...[subscription, model ?? 'this key', kind, window ?? '-'],
       ...[used.toLocaleString('en'), limit.toLocaleString('en'), resetsAt ?? '-'],
     ]),
   )

@@ -41,7 +41,7 @@ async function start(t: Test, options: KeyApiOptions = {}) {
 }
 
 const basic = {
-  ...{ subscription: 'basic', model: 'llm/small', kind: 'tokens', window: '1m' },
+  ...{ subscription: 'basic', model: 'llm/small', kind: 'tokens', scope: 'user', window: '1m' },
   ...{ limit: 100, used: 7 },
   resetsAt: '2026-03-01T12:01:00Z',
 }
@@ -89,6 +89,39 @@ test('an administrator resets what is selected, and only that (200)', async (t) 
   ])
   const again = await api.ask('POST /v1/counters/reset', { as: 'admin', body })
   t.strictSame(again.json().reset, [])
+})
+
+test('the counters of a key are its own (200)', async (t) => {
+  const { api, counters } = await start(t)
+  const tokenRateLimits = [{ limit: 50, window: '1m' }]
+  const { id } = await api.createKey('alice', { subscription: 'basic', tokenRateLimits })
+  const own = { key: `basic\n@${id}\n60000\nalice`, windowMs: 60_000 }
+  counters.add([own], 20, api.now)
+  const row = { ...basic, model: null, scope: 'key', limit: 50, used: 20 }
+  const read = async (query = '') =>
+    (await api.ask(`GET /v1/counters?key_id=${id}${query}`, { as: 'admin' })).json()
+  t.strictSame(await read(), { object: 'list', user: 'alice', key_id: id, data: [row] })
+  t.strictSame((await read('&window=1h')).data, [])
+  t.strictSame((await read('&subscription=premium')).data, [])
+  t.strictSame((await read('&subscription=basic&window=1m')).data, [row])
+
+  api.audited.length = 0
+  const body = { key_id: id }
+  const reset = await api.ask('POST /v1/counters/reset', { as: 'admin', body })
+  t.match(reset.json(), { user: 'alice', key_id: id, reset: [row] })
+  const target = { keyId: id, user: 'alice' }
+  t.match(api.audited, [
+    { action: 'counter.reset', outcome: 'intent', target },
+    { action: 'counter.reset', outcome: 'success', target, count: 1 },
+  ])
+  t.strictSame((await read()).data, [])
+  t.match(await counters.read(countersOf('alice', 'basic', 'llm/small'), api.now), [{ used: 7 }])
+  const other = 'GET /v1/counters?key_id=00000000-0000-4000-8000-000000000000'
+  refused(t, await api.ask(other, { as: 'admin' }), 404)
+  for (const query of [`key_id=${id}&user=alice`, `key_id=${id}&model=llm/small`]) {
+    refused(t, await api.ask(`GET /v1/counters?${query}`, { as: 'admin' }), 400)
+  }
+  refused(t, await api.ask(`GET /v1/counters?key_id=${id}`, { as: 'alice' }), 403, 'admin_required')
 })
 
 test('nobody else may, with a key neither (401, 403)', async (t) => {
@@ -183,7 +216,14 @@ test('the command shows, asks and resets', async (t) => {
   t.match(await run('y', 'reset', ...select), { status: 0, err: /^There are no such counters/ })
   const all = await run(undefined, 'reset', '--user', 'alice', '--yes', '--json')
   t.equal(JSON.parse(all.out).reset.length, 2)
-  for (const args of [[], ['show'], ['forget', '--user', 'a'], ['show', 'x', '--user', 'a']]) {
+  const twice = ['show', '--user', 'alice', '--key', 'x']
+  for (const args of [
+    [],
+    twice,
+    ['show'],
+    ['forget', '--user', 'a'],
+    ['show', 'x', '--user', 'a'],
+  ]) {
     t.match(await run(undefined, ...args), { status: 2, err: /^Usage: tollgate counter/ })
   }
 })
