@@ -16,6 +16,11 @@ export interface KeyRecord {
   readonly expiresAt: string | null
   readonly lastUsedAt?: string
   readonly expiresSoon?: boolean
+  readonly description?: string
+  readonly labels?: Readonly<Record<string, string>>
+  readonly models?: readonly { readonly namespace: string; readonly name: string }[]
+  readonly tokenRateLimits?: readonly { readonly limit: number; readonly window: string }[]
+  readonly allowedAddresses?: readonly string[]
 }
 
 /** What a revocation's response says about its propagation. */
@@ -95,6 +100,14 @@ export function createKeyClient(server: ApiServer) {
         if (!page.has_more || page.data.length === 0) break
       }
       return [...found.values()]
+    },
+    async read(id: string): Promise<KeyRecord> {
+      return (await call('GET', `/v1/api-keys/${encodeURIComponent(id)}`)) as KeyRecord
+    },
+    /** What the body leaves out stays. */
+    async edit(id: string, body: Readonly<Record<string, unknown>>): Promise<KeyRecord & Revoked> {
+      const path = `/v1/api-keys/${encodeURIComponent(id)}`
+      return (await call('PATCH', path, body)) as KeyRecord & Revoked
     },
     async rotate(id: string, body: Readonly<Record<string, unknown>>): Promise<RotatedKey> {
       return (await call(

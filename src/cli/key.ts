@@ -1,27 +1,36 @@
-/** `tollgate key new|list|rotate|revoke`: API keys from a terminal. */
+/** `tollgate key new|list|show|edit|rotate|revoke`: API keys from a terminal. */
 
 import { parseArgs } from 'node:util'
 import { errorMessage } from '../runtime/error-message.ts'
 import { findApiServer } from './api-server.ts'
 import { createKeyClient, type KeyClient, type KeyRecord, type Revoked } from './key-client.ts'
+import { dropFlags, keyFlags, readFields, readLabels, showKey, WrongCall } from './key-fields.ts'
 import { printable, renderTable } from './table.ts'
 import { agrees, type CommandIo, terminal } from './terminal.ts'
 import { asksForHelp } from './usage.ts'
 
 export type KeyIo = Omit<CommandIo, 'input'>
 
-const usage = `Usage: tollgate key new <name> [--subscription <name>] [--expires 30d] [--ephemeral] [--description <text>] [--label <name>=<value>]...
+const usage = `Usage: tollgate key new <name> [--subscription <name>] [--expires 30d] [--ephemeral] [<field>]...
+       tollgate key show <id>
+       tollgate key edit <id> [--name <name>] [<field>]... [--no-labels] [--no-models] [--no-token-limits] [--no-addresses]
        tollgate key list [--status active,revoked,expired] [--all] [--sort name:asc] [--limit <n>] [--user <name>]
        tollgate key rotate <id> [--overlap 24h] [--end-old-after-first-use 1h]
        tollgate key revoke <id>... | - | --all [--user <name>] | --user <name> [--yes]
 
   new      creates a key; standard output is only the key: KEY=$(tollgate key new laptop)
+  show     shows a key with its labels and caps
+  edit     changes a key; each field as a whole, what is not given stays. Holders narrow caps, administrators also
+           widen and drop them
   list     lists your active keys; --all: revoked, expired and ephemeral ones too
            --prefix sk-tg-4fTr0b: keys that begin with this; --label <name>=<value>: keys with this label
   rotate   gives a key a new secret; standard output is only the key. The present secret ends at once, or works
            for --overlap longer (at most 7d), and ends some time after the new one was first used
   revoke   revokes keys, which cannot be undone; -: the key given on standard input, whoever owns it;
            --all: all of your keys, or of a user; --user: all of a user, after asking
+
+Fields: --description <text>, and any number of --label <name>=<value>, --model <namespace>/<name> (the only models that
+the key may call), --token-limit 1000/1m (tokens of this key in a window), --address 192.0.2.0/24 (where it may be used).
 
 Each command takes --json. TOLLGATE_URL is the gateway (default http://127.0.0.1:8000); TOLLGATE_TOKEN, or
 the file named by TOLLGATE_TOKEN_FILE, is your identity token.
@@ -38,9 +47,9 @@ const forNew = {
   subscription: { type: 'string' },
   expires: { type: 'string' },
   ephemeral: { type: 'boolean' },
-  description: { type: 'string' },
-  label: { type: 'string', multiple: true },
+  ...keyFlags,
 } as const
+const forEdit = { ...everywhere, name: { type: 'string' }, ...keyFlags, ...dropFlags } as const
 const forList = {
   ...everywhere,
   status: { type: 'string', multiple: true },
@@ -63,9 +72,6 @@ const forRevoke = {
   yes: { type: 'boolean' },
 } as const
 
-/** Invalid arguments: the message is followed by the usage, and the exit status is 2. */
-class WrongCall extends Error {}
-
 /** Runs the command; returns the exit status: 1 if it failed, 2 for invalid arguments. */
 export async function key(args: string[], io: KeyIo = terminal): Promise<number> {
   const [command, ...rest] = args
@@ -75,6 +81,8 @@ export async function key(args: string[], io: KeyIo = terminal): Promise<number>
       return 0
     }
     if (command === 'new') return await newKey(rest, io)
+    if (command === 'show') return await readKey(rest, io)
+    if (command === 'edit') return await editKey(rest, io)
     if (command === 'list') return await listKeys(rest, io)
     if (command === 'rotate') return await rotateKey(rest, io)
     if (command === 'revoke') return await revokeKeys(rest, io)
@@ -98,11 +106,10 @@ async function newKey(args: string[], io: KeyIo): Promise<number> {
   if (!name && !values.ephemeral) throw new WrongCall('Give the key a name.')
   const created = await clientOf(values, io).create({
     name,
-    description: values.description,
     subscription: values.subscription,
     expiresIn: values.expires,
     ephemeral: values.ephemeral,
-    labels: readLabels(values.label),
+    ...readFields(values),
   })
   io.out(values.json ? toJson(created) : created.key)
   io.err(
@@ -114,15 +121,31 @@ async function newKey(args: string[], io: KeyIo): Promise<number> {
   return 0
 }
 
-/** `--label team=search`, any number of times. */
-function readLabels(written: readonly string[] = []): Record<string, string> {
-  return Object.fromEntries(
-    written.map((label) => {
-      const at = label.indexOf('=')
-      if (at < 1) throw new WrongCall('Write a label as <name>=<value>.')
-      return [label.slice(0, at), label.slice(at + 1)]
-    }),
-  )
+async function readKey(args: string[], io: KeyIo): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: everywhere, allowPositionals: true })
+  const record = await clientOf(values, io).read(onlyId(positionals))
+  io.out(values.json ? toJson(record) : showKey(record))
+  return 0
+}
+
+async function editKey(args: string[], io: KeyIo): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: forEdit, allowPositionals: true })
+  const id = onlyId(positionals)
+  const { name } = values
+  const fields = { ...(name !== undefined && { name }), ...readFields(values) }
+  if (Object.keys(fields).length === 0) throw new WrongCall('Say what is to be changed.')
+  const record = await clientOf(values, io).edit(id, fields)
+  io.out(values.json ? toJson(record) : showKey(record))
+  if (record.propagation?.state === 'pending') {
+    const names = printable(record.propagation.waitingFor?.join(', ') || 'some replica')
+    io.err(`Not confirmed by ${names}: there the key may be as before for a while.`)
+  }
+  return 0
+}
+
+function onlyId([id, ...others]: readonly string[]): string {
+  if (id === undefined || others.length > 0) throw new WrongCall('Name the id of one key.')
+  return id
 }
 
 async function listKeys(args: string[], io: KeyIo): Promise<number> {
@@ -145,8 +168,7 @@ async function listKeys(args: string[], io: KeyIo): Promise<number> {
 
 async function rotateKey(args: string[], io: KeyIo): Promise<number> {
   const { values, positionals } = parseArgs({ args, options: forRotate, allowPositionals: true })
-  const [id, ...others] = positionals
-  if (id === undefined || others.length > 0) throw new WrongCall('Name the id of one key.')
+  const id = onlyId(positionals)
   const rotated = await clientOf(values, io).rotate(id, {
     overlap: values.overlap,
     endOldAfterFirstUse: values['end-old-after-first-use'],

@@ -70,6 +70,59 @@ test('labels are given and searched', async (t) => {
   t.equal((await run(env, 'list', '--label', 'team')).status, 2)
 })
 
+test('caps and labels are given, shown, narrowed and dropped', async (t) => {
+  const { env } = await start(t)
+  const given = ['--label', 'team=search', '--model', 'llm/small', '--token-limit', '500/1m']
+  const limits = ['--token-limit', '9000/24h', '--address', '192.0.2.0/24']
+  const made = await run(env, 'new', 'capped', '--json', ...given, ...limits)
+  t.equal(made.status, 0, made.err)
+  const { id } = JSON.parse(made.out)
+  const show = async () => (await run(env, 'show', id)).out.split('\n').map((row) => row.trim())
+  for (const row of [
+    'NAME          capped',
+    'LABEL         team=search',
+    'MODEL         llm/small',
+    'TOKEN LIMIT   500/1m',
+    'TOKEN LIMIT   9000/24h',
+    'ADDRESS       192.0.2.0/24',
+  ]) {
+    t.ok((await show()).includes(row), row)
+  }
+  const edited = await run(
+    env,
+    ...['edit', id, '--name', 'narrower', '--token-limit', '400/1m', '--token-limit', '9000/24h'],
+    ...['--no-labels', '--json'],
+  )
+  t.match(JSON.parse(edited.out), {
+    name: 'narrower',
+    tokenRateLimits: [
+      { limit: 400, window: '1m' },
+      { limit: 9_000, window: '24h' },
+    ],
+    models: [{ namespace: 'llm', name: 'small' }],
+  })
+  t.notOk((await show()).includes('LABEL         team=search'))
+  const widened = await run(env, 'edit', id, '--no-models')
+  t.match(widened, { status: 1, err: /models/ })
+  const admin = { ...env, TOLLGATE_TOKEN: 'admin-token' }
+  t.equal(
+    (await run(admin, 'edit', id, '--no-models', '--no-token-limits', '--no-addresses')).status,
+    0,
+  )
+  t.notOk((await show()).some((row) => /^(MODEL|TOKEN LIMIT|ADDRESS) /.test(row)))
+  for (const args of [
+    ['edit', id],
+    ['edit', '--name', 'x'],
+    ['show'],
+    ['show', id, id],
+    ['edit', id, '--token-limit', '400'],
+    ['edit', id, '--model', 'small'],
+    ['new', 'x', '--no-models'],
+  ]) {
+    t.equal((await run(env, ...args)).status, 2, args.join(' '))
+  }
+})
+
 test('a lost answer to new and rotate makes one key, and its secret works', async (t) => {
   const { api, url, env } = await start(t)
   let lose = 1

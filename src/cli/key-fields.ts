@@ -1,0 +1,93 @@
+/** What the flags of `tollgate key` say about a key, and how a key is shown. */
+
+import type { KeyRecord } from './key-client.ts'
+import { renderTable } from './table.ts'
+
+/** Invalid arguments: the message is followed by the usage, and the exit status is 2. */
+export class WrongCall extends Error {}
+
+const many = { type: 'string', multiple: true } as const
+
+/** Flags of a key's fields, at creation and later. */
+export const keyFlags = {
+  description: { type: 'string' },
+  label: many,
+  model: many,
+  'token-limit': many,
+  address: many,
+} as const
+
+/** Flags that drop what a key has. */
+export const dropFlags = {
+  'no-labels': { type: 'boolean' },
+  'no-models': { type: 'boolean' },
+  'no-token-limits': { type: 'boolean' },
+  'no-addresses': { type: 'boolean' },
+} as const
+
+type Given = {
+  readonly [Name in keyof typeof keyFlags]?: Name extends 'description'
+    ? string | undefined
+    : readonly string[] | undefined
+}
+type Dropped = { readonly [Name in keyof typeof dropFlags]?: boolean | undefined }
+
+/** The fields of a request; those without a flag are left out. */
+export function readFields(given: Given & Dropped): Readonly<Record<string, unknown>> {
+  const { description, label, model, address, 'token-limit': limit } = given
+  const fields = {
+    description,
+    labels: given['no-labels'] ? {} : label && readLabels(label),
+    models: given['no-models'] ? null : model?.map(readModel),
+    tokenRateLimits: given['no-token-limits'] ? null : limit?.map(readLimit),
+    allowedAddresses: given['no-addresses'] ? null : address,
+  }
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
+}
+
+/** `--label team=search`, any number of times. */
+export function readLabels(written: readonly string[] = []): Record<string, string> {
+  return Object.fromEntries(
+    written.map((label) => {
+      const at = label.indexOf('=')
+      if (at < 1) throw new WrongCall('Write a label as <name>=<value>.')
+      return [label.slice(0, at), label.slice(at + 1)]
+    }),
+  )
+}
+
+function readModel(written: string): { readonly namespace: string; readonly name: string } {
+  const [namespace, name, ...rest] = written.split('/')
+  if (namespace && name && rest.length === 0) return { namespace, name }
+  throw new WrongCall('Write a model as <namespace>/<name>.')
+}
+
+/** `1000/1m`; the server knows which windows there are. */
+function readLimit(written: string): { readonly limit: number; readonly window: string } {
+  const [, limit, window] = /^(\d{1,10})\/(\w{1,16})$/.exec(written) ?? []
+  if (limit !== undefined && window !== undefined) return { limit: Number(limit), window }
+  throw new WrongCall('Write a token limit as <tokens>/<window>, like 1000/1m.')
+}
+
+/** One key with everything that its record says. */
+export function showKey(record: KeyRecord): string {
+  const { labels = {}, models = [], tokenRateLimits = [], allowedAddresses = [] } = record
+  const rows = [
+    ['ID', record.id],
+    ['KEY', record.keyPrefix ?? ''],
+    ['NAME', record.name],
+    ['DESCRIPTION', record.description ?? ''],
+    ['USER', record.username],
+    ['SUBSCRIPTION', record.subscription],
+    ['STATUS', record.ephemeral ? `${record.status} (ephemeral)` : record.status],
+    ['CREATED', record.createdAt],
+    ['EXPIRES', `${record.expiresAt ?? ''}${record.expiresSoon ? ' (soon)' : ''}`],
+    ['LAST USED', record.lastUsedAt ?? ''],
+    ...Object.entries(labels).map(([name, value]) => ['LABEL', `${name}=${value}`]),
+    ...models.map(({ namespace, name }) => ['MODEL', `${namespace}/${name}`]),
+    ...tokenRateLimits.map(({ limit, window }) => ['TOKEN LIMIT', `${limit}/${window}`]),
+    ...allowedAddresses.map((address) => ['ADDRESS', address]),
+  ]
+  const shown = rows.filter(([, value]) => value !== '')
+  return renderTable(['FIELD', 'VALUE'], shown, 1_024)
+}
