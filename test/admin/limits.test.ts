@@ -1,6 +1,9 @@
 import { test } from 'tap'
 import { type Counter, counterOf } from '../../src/core/decision/counter.ts'
 import { createMemoryCounters } from '../../src/store/counters/memory.ts'
+import { createMemoryHolds } from '../../src/store/holds/memory.ts'
+import { withTaken } from '../../src/store/holds/memory-taken.ts'
+import { withOpenRequests } from '../../src/store/holds/read-counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { createKeyApi, type KeyApi } from '../support/key-api.ts'
 import { refused } from '../support/refusals.ts'
@@ -87,6 +90,44 @@ test('a capped key sees its own limits, and only models that it may call', async
   ])
   t.strictSame(await read(api, 'alice'), [{ ...premium, model: 'llm/large' }, premium])
 })
+
+test('requests and concurrency have their kind', async (t) => {
+  const ofModels = { requestRateLimits: [{ limit: 60, window: '1m' }], concurrency: 5 }
+  const open = snapshotOf(
+    modelRef('small'),
+    accessPolicy('open', ['llm/small'], everybody),
+    subscription('premium', teamA, { 'llm/small': [minute] }, { ofModels }),
+  )
+  const counters = createMemoryCounters()
+  const holds = withTaken(createMemoryHolds(counters), counters)
+  const readCounters = withOpenRequests(counters.readFresh, holds)
+  const api = await createKeyApi(t, { snapshot: open, readCounters })
+  const premium = { ...basic, subscription: 'premium' }
+  const rate = { ...premium, kind: 'requests', limit: 60, remaining: 60 }
+  const parallel = { ...premium, kind: 'concurrency', window: null, limit: 5, remaining: 5 }
+  t.strictSame(await read(api, 'alice'), [premium, rate, parallel])
+
+  const limits = open.subscriptions.get('premium')?.limits.get('llm/small') ?? []
+  const taken = limits.slice(1).map((limit) => ({ ...counterOf(limit, 'alice'), limit: 60 }))
+  for (const id of ['a', 'b']) await holds.hold({ ...takes, id, taken }, api.now)
+  const ends = { resetsAt: '2026-03-01T12:01:00Z' }
+  t.strictSame(await read(api, 'alice'), [
+    premium,
+    { ...rate, used: 2, remaining: 58, ...ends },
+    { ...parallel, used: 2, remaining: 3 },
+  ])
+  t.strictSame(await read(api, 'carol'), [premium, rate, parallel], 'those of another user')
+  const listed = await api.ask('GET /v1/subscriptions', { as: 'alice' })
+  t.match(listed.json(), [
+    { model_refs: [{ request_rate_limits: [{ limit: 60, window: '1m' }], concurrency: 5 }] },
+  ])
+})
+
+/** Holds no tokens. */
+const takes = {
+  ...{ counters: [], overshoot: 0, canCap: false, charge: 'end' as const },
+  expected: { input: 0, inputVariance: 0, output: 0, outputVariance: 0, floor: 0, worst: 0 },
+}
 
 test('asking opens no window', async (t) => {
   const counters = createMemoryCounters()

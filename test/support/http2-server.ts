@@ -12,11 +12,12 @@ const type = { name: 'content-type', value: 'text/plain', agreed: true }
 const headers = [status, type]
 const trailers = [{ name: 'x-end', value: 'yes', agreed: true }]
 
-/** What the server has seen: paths, complete bodies, ended streams. */
+/** What the server has seen: paths, complete bodies, ended streams, and those that were reset. */
 export interface Seen {
   readonly paths: string[]
   readonly bodies: string[]
   closed: number
+  readonly undone: number[]
 }
 
 /** Sends a complete answer. */
@@ -29,7 +30,7 @@ export function answer(stream: Stream, body: Buffer): void {
 /** A plain HTTP/2 server: echoes each body, and answers an empty one with `hello`. */
 export async function startHttp2(t: Test, limits: Partial<ConnectionLimits> = {}) {
   const faults: unknown[] = []
-  const seen: Seen = { paths: [], bodies: [], closed: 0 }
+  const seen: Seen = { paths: [], bodies: [], closed: 0, undone: [] }
   const connections = new Set<Connection>()
   const server = createServer({ noDelay: true }, (socket) => {
     const connection = new Connection(socket, {
@@ -37,6 +38,7 @@ export async function startHttp2(t: Test, limits: Partial<ConnectionLimits> = {}
       onFault: (error) => faults.push(error),
       open(stream, head) {
         seen.paths.push(head.path)
+        stream.whenReset(() => seen.undone.push(stream.id))
         const parts: Buffer[] = []
         return {
           data(payload, last) {

@@ -1,0 +1,29 @@
+import { test } from 'tap'
+import { flag, frameType } from '../../../src/grpc/http2/frames.ts'
+import { connectRaw, frame, hello, post, uint32 } from '../../support/http2-frames.ts'
+import { startHttp2 } from '../../support/http2-server.ts'
+import { poll } from '../../support/poll.ts'
+
+const cancel = 8
+const whole = flag.endStream | flag.endHeaders
+const reset = (stream: number): Buffer => frame('rstStream', stream, 0, uint32(cancel))
+
+test('a client that resets a stream has not read its answer', async (t) => {
+  const { port, seen } = await startHttp2(t)
+  const connection = await connectRaw(t, port)
+  const ended = (id: number) =>
+    connection.hear('headers', ({ stream, flags }) => stream === id && (flags & 1) === 1)
+
+  await connection.send(hello, frame('headers', 1, flag.endHeaders, post()), reset(1))
+  await poll(() => seen.undone.length === 1, 'one before its answer')
+  await connection.send(frame('headers', 3, whole, post()), frame('headers', 5, whole, post()))
+  await Promise.all([ended(3), ended(5)])
+  t.equal(seen.closed, 3)
+  t.strictSame(seen.undone, [1], 'answers that are read are left alone')
+  await connection.send(reset(3), reset(3), reset(1))
+  await poll(() => seen.undone.length === 2, 'one just after its answer')
+  await connection.send(frame('headers', 7, whole, post()))
+  await ended(7)
+  t.strictSame(seen.undone, [1, 3], 'once each')
+  t.notOk(connection.heard().some(({ type }) => type === frameType.goaway))
+})
