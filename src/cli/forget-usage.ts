@@ -1,9 +1,8 @@
 /** `tollgate usage forget`: removes a user's name from the usage ledger. */
 
 import { parseArgs } from 'node:util'
-import { loadConfig } from '../settings/config.ts'
-import { openPool } from '../store/postgres/postgres.ts'
 import { forgetUser } from '../store/usage/forget.ts'
+import { withDatabase } from './database.ts'
 import { printable } from './table.ts'
 import { agrees, type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -20,12 +19,9 @@ type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
 export async function forgetUsage(args: readonly string[], io: Io = terminal): Promise<number> {
   const call = readCall(args, usage, readArguments, io)
   if (typeof call === 'number') return call
-  const { databaseUrl: url } = loadConfig(io.env)
-  if (url === undefined) throw new Error('Name the database of the ledger by DATABASE_URL.')
-  const shown = printable(call.user)
-  if (!call.yes && !(await agrees(io, `Replace the name ${shown} for good?`))) return 1
-  const sql = openPool({ url, connections: 1, applicationName: 'tollgate usage' })
-  try {
+  return await withDatabase(io.env, 'usage', async (sql) => {
+    const shown = printable(call.user)
+    if (!call.yes && !(await agrees(io, `Replace the name ${shown} for good?`))) return 1
     const { rows, name } = await forgetUser(sql, call.user)
     if (rows === 0) {
       io.err(`The ledger has no usage of ${shown}.`)
@@ -33,9 +29,7 @@ export async function forgetUsage(args: readonly string[], io: Io = terminal): P
     }
     io.out(`${rows.toLocaleString('en')} rows of ${shown} are now of ${name}.`)
     return 0
-  } finally {
-    await sql.end()
-  }
+  })
 }
 
 function readArguments(args: string[]) {

@@ -11,8 +11,9 @@ import {
   type KeyTable,
 } from '../store/api-keys/take-over.ts'
 import { migrate as applyMigrations, planMigrations } from '../store/postgres/migrate.ts'
-import { openPool, type Pool } from '../store/postgres/postgres.ts'
+import type { Pool } from '../store/postgres/postgres.ts'
 import { auditTakeOver } from './audit-take-over.ts'
+import { withPool } from './database.ts'
 import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
@@ -44,13 +45,13 @@ export async function migrate(args: readonly string[], env: NodeJS.ProcessEnv): 
   if (inPlace) {
     const url = from ?? config.databaseUrl
     if (url === undefined) throw new Error('Name the database by --from or DATABASE_URL.')
-    return await withPool(url, (sql) => takeInPlace(sql, config, dryRun))
+    return await withUrl(url, (sql) => takeInPlace(sql, config, dryRun))
   }
   return await withTarget(config, async (target) => {
     if (options.plan) return await showPlan(target)
     await bringToSchema(target, dryRun)
     if (from === undefined) return 0
-    return await withPool(from, (source) => copy({ source, target, tenant, dryRun, config }), true)
+    return await withUrl(from, (source) => copy({ source, target, tenant, dryRun, config }), true)
   })
 }
 
@@ -185,35 +186,20 @@ async function hasTable(sql: Pool): Promise<boolean> {
   return row?.found === true
 }
 
-async function withPool<T>(
-  url: string,
-  action: (sql: Pool) => Promise<T>,
-  readOnly = false,
-): Promise<T> {
+function withUrl<T>(url: string, action: (sql: Pool) => Promise<T>, readOnly = false): Promise<T> {
   const applicationName = 'tollgate migrate'
-  const sql = openPool({
-    url,
-    connections: 2,
-    applicationName,
-    statementTimeoutMs: 0,
-    readOnly,
-  })
-  try {
-    return await action(sql)
-  } finally {
-    await sql.end()
-  }
+  return withPool({ url, connections: 2, applicationName, statementTimeoutMs: 0, readOnly }, action)
 }
 
 /** The database that the service would use with these settings. */
 async function withTarget<T>(config: Config, action: (sql: Pool) => Promise<T>): Promise<T> {
-  if (config.databaseUrl !== undefined) return await withPool(config.databaseUrl, action)
+  if (config.databaseUrl !== undefined) return await withUrl(config.databaseUrl, action)
   const embedded = await startEmbeddedPostgres({
     directory: join(config.dataDir, 'postgres'),
     log: (line) => console.log(line),
   })
   try {
-    return await withPool(embedded.url, action)
+    return await withUrl(embedded.url, action)
   } finally {
     await embedded.stop()
   }

@@ -1,9 +1,8 @@
 /** `tollgate replicas`: lists the processes that a revocation waits for, and removes dead ones. */
 
 import { parseArgs } from 'node:util'
-import { loadConfig } from '../settings/config.ts'
-import { openPool } from '../store/postgres/postgres.ts'
 import { forgetReplicas, listReplicas, type Replica } from '../store/revocations/replicas.ts'
+import { withDatabase } from './database.ts'
 import { printable, renderTable } from './table.ts'
 import { agrees, type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -23,10 +22,7 @@ const runningMs = 15_000
 export async function replicas(args: readonly string[], io: Io = terminal): Promise<number> {
   const call = readCall(args, usage, readArguments, io)
   if (typeof call === 'number') return call
-  const { databaseUrl: url } = loadConfig(io.env)
-  if (url === undefined) throw new Error('Name the database of the processes by DATABASE_URL.')
-  const sql = openPool({ url, connections: 1, applicationName: 'tollgate replicas' })
-  try {
+  return await withDatabase(io.env, 'replicas', async (sql) => {
     const found = await listReplicas(sql)
     if (call.forget !== undefined) {
       const named = found.filter(({ name }) => name === call.forget)
@@ -39,9 +35,7 @@ export async function replicas(args: readonly string[], io: Io = terminal): Prom
     else if (found.length === 0) io.err('Revocations wait for no process.')
     else io.out(showReplicas(found))
     return 0
-  } finally {
-    await sql.end()
-  }
+  })
 }
 
 interface Call {

@@ -4,10 +4,10 @@
  */
 
 import { parseArgs } from 'node:util'
-import { loadConfig } from '../settings/config.ts'
-import { openPool, type Pool } from '../store/postgres/postgres.ts'
+import type { Pool } from '../store/postgres/postgres.ts'
 import { endAgain } from '../store/revocations/ended-keys.ts'
 import { readFile } from '../store/revocations/revocation-file.ts'
+import { withDatabase } from './database.ts'
 import { type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
 
@@ -28,16 +28,11 @@ type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 export async function revocations(args: readonly string[], io: Io = terminal): Promise<number> {
   const files = readCall(args, usage, filesOf, io)
   if (typeof files === 'number') return files
-  const { databaseUrl: url } = loadConfig(io.env)
-  if (url === undefined) throw new Error('Name the database by DATABASE_URL.')
-  const sql = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
-  try {
+  return await withDatabase(io.env, 'revocations', async (sql) => {
     let status = 0
     for (const file of files) status = Math.max(status, await replay(sql, file, io))
     return status
-  } finally {
-    await sql.end()
-  }
+  })
 }
 
 function filesOf(args: string[]): readonly string[] | undefined {

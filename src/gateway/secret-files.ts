@@ -6,6 +6,7 @@
 import { chmod, mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Snapshot } from '../core/decision/snapshot.ts'
+import { createTurn } from '../runtime/in-turn.ts'
 import { repeat } from '../runtime/loop.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import {
@@ -51,7 +52,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
   const closing = new AbortController()
   let needed: ReadonlyMap<string, Needed> = new Map()
   let models: Snapshot['models'] | undefined
-  let turn: Promise<void> = Promise.resolve()
+  const inTurn = createTurn()
   let isFollowing = false
 
   async function bring(each: Needed): Promise<void> {
@@ -73,12 +74,6 @@ export function createSecretFiles(deps: SecretFilesDeps) {
       for (const each of waiting) await bring(each)
     }
     await Promise.all(Array.from({ length: 8 }, lane))
-  }
-
-  function inTurn(step: () => Promise<void>): Promise<void> {
-    const next = turn.then(step)
-    turn = next.catch(() => {})
-    return next
   }
 
   async function follow(): Promise<void> {

@@ -4,6 +4,7 @@ import type { Snapshot } from '../core/decision/snapshot.ts'
 import type { Resource } from '../core/kinds/resources.ts'
 import { compileInSteps } from '../core/resources/compile.ts'
 import type { Refused } from '../core/resources/refused.ts'
+import { createTurn } from '../runtime/in-turn.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { ClusterFile } from './cluster-file.ts'
 import { holdModels } from './held-models.ts'
@@ -24,7 +25,7 @@ export function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onSh
   let latest: Published | undefined
   let shown: Snapshot | undefined
   let refused: Published['refused'] = []
-  let turn: Promise<void> = Promise.resolve()
+  const inTurn = createTurn()
 
   async function update(): Promise<void> {
     if (latest === undefined) return
@@ -38,10 +39,7 @@ export function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onSh
   }
 
   /** One after the other: the last call has the latest state. */
-  function show(): Promise<void> {
-    turn = turn.then(update, update)
-    return turn
-  }
+  const show = (): Promise<void> => inTurn(update)
 
   function published(snapshot: Snapshot | undefined): Snapshot {
     if (snapshot === undefined) throw new Error('no snapshot has been published')

@@ -4,6 +4,7 @@
  */
 
 import { ServiceError } from '../../core/decision/errors.ts'
+import { repeat } from '../../runtime/loop.ts'
 
 export type LastUsed = ReturnType<typeof startLastUsed>
 
@@ -29,17 +30,14 @@ export function startLastUsed(options: LastUsedOptions) {
   const noted = new Map<string, number>()
   /** Recently written keys, in the order of writing. */
   const written = new Map<string, number>()
-  let writing: Promise<boolean> = Promise.resolve(true)
-  let stopped = false
-  let timer = begin()
-
-  function begin(): NodeJS.Timeout {
-    return setTimeout(async () => {
-      writing = writeBatch()
-      await writing
-      if (!stopped) timer = begin()
-    }, everyMs).unref()
-  }
+  const stopped = new AbortController()
+  let isThere = true
+  const over = repeat({
+    async step() {
+      isThere = await writeBatch()
+    },
+    ...{ restMs: everyMs, restsFirst: true, onFault, signal: stopped.signal },
+  })
 
   function takeBatch(): ReadonlyMap<string, number> {
     const batch = new Map<string, number>()
@@ -95,10 +93,9 @@ export function startLastUsed(options: LastUsedOptions) {
     },
     /** Writes what is recorded, for at most this long, and nothing afterwards. */
     async stop(graceMs: number): Promise<void> {
-      stopped = true
-      clearTimeout(timer)
+      stopped.abort()
       const giveUpAt = performance.now() + graceMs
-      let isThere = await writing
+      await over
       while (isThere && noted.size > 0 && performance.now() < giveUpAt) isThere = await writeBatch()
     },
   }

@@ -1,6 +1,6 @@
 /** Whether all processes that may be serving have applied a revocation, or another change of keys. */
 
-import { setTimeout as delay } from 'node:timers/promises'
+import { createAlarm } from '../../runtime/loop.ts'
 import type { Sql } from '../postgres/sql.ts'
 import {
   type Acknowledgement,
@@ -72,29 +72,26 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
   const waiting = new Set<Waiter>()
   const counted = { confirmed: 0, pending: 0 }
   let lastMs: number | undefined
-  let wake = new AbortController()
+  const alarm = createAlarm(new AbortController().signal)
+  let pauseMs = pauses.first
   let isLooping = false
 
   async function loop(): Promise<void> {
-    let pauseMs = pauses.first
     while (waiting.size > 0) {
       const asking = [...waiting]
-      const seen = await look()
+      const seen = await ask()
       if (seen !== undefined) for (const waiter of asking) advance(waiter, seen)
       const now = performance.now()
       for (const waiter of waiting) if (now >= waiter.giveUpAt) finish(waiter)
       if (waiting.size === 0) break
-      wake = new AbortController()
-      const isFresh = [...waiting].some((waiter) => !asking.includes(waiter)) && seen !== undefined
-      if (isFresh) pauseMs = pauses.first
-      else await delay(pauseMs, undefined, { signal: wake.signal }).catch(() => {})
+      await alarm.rest(pauseMs)
       pauseMs = Math.min(pauses.longest, pauseMs * pauses.growth)
     }
     isLooping = false
   }
 
   /** undefined: the database did not respond. */
-  async function look(): Promise<readonly Acknowledgement[] | undefined> {
+  async function ask(): Promise<readonly Acknowledgement[] | undefined> {
     const nextEnd = Math.min(...[...waiting].map(({ giveUpAt }) => giveUpAt))
     const transactions = new Set([...waiting].flatMap((waiter) => waiter.transactions))
     try {
@@ -157,7 +154,8 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
     if (found === undefined) return unknown()
     return await new Promise((answer) => {
       waiting.add({ ...found, isNew, answer, giveUpAt, last: undefined })
-      wake.abort()
+      pauseMs = pauses.first
+      alarm.ring()
       if (isLooping) return
       isLooping = true
       void loop()

@@ -8,6 +8,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { ServiceError } from '../../core/decision/errors.ts'
 import type { Freshness } from '../../runtime/freshness.ts'
+import { repeat } from '../../runtime/loop.ts'
 import type { Sql } from '../postgres/sql.ts'
 import type { EndedKey } from './ended-keys.ts'
 import { createLease } from './lease.ts'
@@ -107,8 +108,8 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   let listener: Listener | undefined
   let running: Promise<void> | undefined
   let following: Promise<void> | undefined
-  let timer: NodeJS.Timeout | undefined
-  let isStopped = false
+  const stopped = new AbortController()
+  const { signal } = stopped
   /**
    * Identifies the triggers that log changes of keys; null while there are none, so that changes
    * may be missed.
@@ -119,7 +120,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
 
   /** Reads the log to its end. Found keys are evicted before they are acknowledged. */
   async function readOn(): Promise<void> {
-    for (let isDone = false; !isDone && !isStopped; ) {
+    for (let isDone = false; !isDone && !signal.aborted; ) {
       const sentAt = lease.now()
       try {
         isDone = take(await followLog(pool, replica, position, deadlineMs))
@@ -175,7 +176,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
 
   /** Polls after the call, once for all concurrent callers. Never rejects. */
   function catchUp(): Promise<void> {
-    if (isStopped) return Promise.resolve()
+    if (signal.aborted) return Promise.resolve()
     if (running === undefined) {
       running = readOn().finally(() => {
         running = undefined
@@ -189,19 +190,13 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     return following
   }
 
-  async function tick(): Promise<void> {
-    await catchUp()
-    const nextMs = state() === 'unavailable' ? Math.min(everyMs, outageEveryMs) : everyMs
-    if (!isStopped) timer = setTimeout(tick, nextMs)
-  }
-
   return {
     id,
     state,
     ageMs,
     async confirm() {
       // The poll in flight may be enough, or from before a pause; the next one is sure to be.
-      for (let turn = 0; turn < 3 && state() === 'unconfirmed' && !isStopped; turn += 1) {
+      for (let turn = 0; turn < 3 && state() === 'unconfirmed' && !signal.aborted; turn += 1) {
         await (running ?? catchUp())
       }
       if (state() === 'unconfirmed') lease.fail(lease.now())
@@ -209,7 +204,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
     async start() {
       const giveUpAt = lease.now() + startDeadlineMs
       while (state() !== 'confirmed') {
-        if (isStopped || lease.now() > giveUpAt) throw new ServiceError('store_unavailable')
+        if (signal.aborted || lease.now() > giveUpAt) throw new ServiceError('store_unavailable')
         await catchUp()
         if (state() === 'unavailable') await delay(outageEveryMs)
       }
@@ -219,12 +214,12 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
         channel: revocationChannel,
         onNotification: () => void catchUp(),
       })
-      void tick()
+      const restMs = () => (state() === 'unavailable' ? Math.min(everyMs, outageEveryMs) : everyMs)
+      void repeat({ step: catchUp, restMs, onFault: options.onFault, signal })
     },
     stats: () => ({ ageMs: ageMs(), others, silent }),
     async stop() {
-      isStopped = true
-      clearTimeout(timer)
+      stopped.abort()
       listener?.stop()
       await running
       await removeReplica(pool, id, 2 * deadlineMs).catch(() => {})
