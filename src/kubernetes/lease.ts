@@ -7,6 +7,7 @@
 import { isObject } from '../core/formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { repeat } from '../runtime/loop.ts'
+import { createOutage } from '../runtime/outage.ts'
 import { type JsonObject, type KubeClient, KubeError } from './client.ts'
 import { type SeenLease, seeLease } from './seen-lease.ts'
 
@@ -44,7 +45,7 @@ export function followLease(options: LeaseOptions) {
   let seen: SeenLease | undefined
   let heldUntil = Number.NEGATIVE_INFINITY
   let reported = false
-  let problem: string | undefined
+  const outage = createOutage(onProblem)
 
   const isHeld = (): boolean => monotonic() < heldUntil
 
@@ -52,11 +53,6 @@ export function followLease(options: LeaseOptions) {
     if (isHeld() === reported) return
     reported = isHeld()
     onChange(reported)
-  }
-
-  function noteProblem(fresh: string | undefined): void {
-    if ((fresh === undefined) !== (problem === undefined)) onProblem(fresh)
-    problem = fresh
   }
 
   function bodyOf(lease: JsonObject | undefined, holder: string): JsonObject {
@@ -114,12 +110,12 @@ export function followLease(options: LeaseOptions) {
       // It may have been lost in the rest.
       report()
       await step()
-      noteProblem(undefined)
+      outage.note(undefined)
       report()
     },
     onFault(error) {
       const isRace = error instanceof KubeError && error.status === 409
-      if (!isRace) noteProblem(errorMessage(error))
+      if (!isRace) outage.note(errorMessage(error))
       report()
     },
     restMs: () => (isHeld() ? renewMs : renewMs / 2),

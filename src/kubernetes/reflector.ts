@@ -6,6 +6,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { isObject } from '../core/formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
+import { createOutage } from '../runtime/outage.ts'
 import { type KubeClient, KubeError } from './client.ts'
 import { isKubeObject, type KubeObject, keyOf, listObjects } from './list.ts'
 
@@ -78,13 +79,8 @@ export function startReflector(options: ReflectorOptions): Reflector {
   let missed = 0
   /** How often in a row access was forbidden. */
   let refusals = 0
-  let problem: string | undefined
+  const { note } = createOutage(onProblem)
   let listedAt = Number.NEGATIVE_INFINITY
-
-  function note(fresh: string | undefined): void {
-    if ((fresh === undefined) !== (problem === undefined)) onProblem(fresh)
-    problem = fresh
-  }
 
   function worked(): void {
     failures = 0

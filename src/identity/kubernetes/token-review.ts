@@ -9,6 +9,7 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import { networkOf } from '../../core/formats/network.ts'
 import type { JsonObject } from '../../kubernetes/client.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
+import { createOutage } from '../../runtime/outage.ts'
 import type { Source } from '../../store/api-keys.ts'
 import { createFairQueue } from '../../store/fair-queue.ts'
 import { hashOfToken } from '../verdicts.ts'
@@ -61,7 +62,7 @@ export function createTokenReview(options: TokenReviewOptions) {
   const queue = createFairQueue<Waiting>(room)
   const pauses = createPauses(monotonic)
   let calls = 0
-  let isUnavailable = false
+  const outage = createOutage(onUnavailable)
 
   /** The cached result for a token: within its normal lifetime, or `late` as in an outage. */
   function recall(hash: string, late = false): TokenCaller | null | undefined {
@@ -77,8 +78,7 @@ export function createTokenReview(options: TokenReviewOptions) {
     if (pauses.isPaused(network)) return doWithout(hash)
     try {
       const verdict = readStatus(await review(path, toReview(token, audiences)), audiences)
-      if (isUnavailable) onUnavailable(undefined)
-      isUnavailable = false
+      outage.note(undefined)
       pauses.succeeded(network)
       believed.delete(hash)
       refused.delete(hash)
@@ -89,8 +89,7 @@ export function createTokenReview(options: TokenReviewOptions) {
       memory.set(hash, { caller, at: begunAt })
       return caller
     } catch (error) {
-      if (!isUnavailable) onUnavailable(errorMessage(error))
-      isUnavailable = true
+      outage.note(errorMessage(error))
       pauses.failed(network)
       return doWithout(hash)
     }
@@ -133,7 +132,7 @@ export function createTokenReview(options: TokenReviewOptions) {
   return {
     /** Whether the API server failed at the last call. */
     get isUnavailable(): boolean {
-      return isUnavailable
+      return outage.isOpen
     },
     /** Rejects with `identity_unavailable` if the token cannot be verified. */
     verify(

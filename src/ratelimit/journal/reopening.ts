@@ -1,5 +1,7 @@
 /** Makes Envoy reopen its journal on request, but not more often than is useful. */
 
+import { createOutage } from '../../runtime/outage.ts'
+
 export interface ReopeningOptions {
   /** Makes Envoy reopen the file (`/reopen_logs` of its admin page). */
   readonly reopen: () => Promise<void>
@@ -20,7 +22,7 @@ const everyMs = 2_000
 /** One instance is shared by all callers. */
 export function createReopening({ reopen, clock, onReopen }: ReopeningOptions): Reopening {
   let askedAt = Number.NEGATIVE_INFINITY
-  let failing = false
+  const outage = createOutage(onReopen)
 
   return async function ask(insist = false) {
     if (!insist && Math.abs(clock() - askedAt) < everyMs) return
@@ -29,7 +31,6 @@ export function createReopening({ reopen, clock, onReopen }: ReopeningOptions): 
       () => undefined,
       (error: unknown) => error,
     )
-    if ((failure !== undefined) !== failing) onReopen(failure)
-    failing = failure !== undefined
+    outage.note(failure)
   }
 }

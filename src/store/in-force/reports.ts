@@ -4,6 +4,7 @@ import type { InForce, ProcessReport, Reports } from '../../core/status/enforcem
 import { isSilent } from '../../core/status/enforcement.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { createOutage } from '../../runtime/outage.ts'
 import type { Sql } from '../postgres/sql.ts'
 import { startListener } from '../revocations/listener.ts'
 import { type Edition, inForceChannel, readReports } from './table.ts'
@@ -103,14 +104,13 @@ export function watchReports(options: WatchedReportsOptions): void {
   const listener = startListener({ url, channel: inForceChannel, onNotification: alarm.ring })
   signal.addEventListener('abort', () => listener.stop(), { once: true })
   let answeredAt = Number.NEGATIVE_INFINITY
-  let isUnavailable = false
+  const outage = createOutage(onProblem)
 
   async function step(): Promise<void> {
     const reports = await reader.read()
     const isAnswer = !('problem' in reports)
     if (isAnswer) answeredAt = performance.now()
-    if (isUnavailable === isAnswer) onProblem(isAnswer ? undefined : describe(reader.failure))
-    isUnavailable = !isAnswer
+    outage.note(isAnswer ? undefined : describe(reader.failure))
     if (isAnswer || performance.now() - answeredAt > believedMs) onRead(reports, reader.changed)
   }
 

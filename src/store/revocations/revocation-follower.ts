@@ -9,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { ServiceError } from '../../core/decision/errors.ts'
 import type { Freshness } from '../../runtime/freshness.ts'
 import { repeat } from '../../runtime/loop.ts'
+import { createOutage } from '../../runtime/outage.ts'
 import type { Sql } from '../postgres/sql.ts'
 import type { EndedKey } from './ended-keys.ts'
 import { createLease } from './lease.ts'
@@ -104,7 +105,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   let position: LogPosition | undefined
   let others: readonly string[] = []
   let silent: readonly string[] = []
-  let isUnavailable = false
+  const outage = createOutage((cause) => options.onUnavailable?.(cause))
   let listener: Listener | undefined
   let running: Promise<void> | undefined
   let following: Promise<void> | undefined
@@ -127,14 +128,10 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
       } catch (error) {
         lease.fail(sentAt)
         if (!(error instanceof ServiceError)) options.onFault(error)
-        else if (!isUnavailable && state() === 'unavailable') {
-          isUnavailable = true
-          options.onUnavailable?.(error.cause ?? error)
-        }
+        else if (state() === 'unavailable') outage.note(error.cause ?? error)
         return
       }
-      if (isUnavailable) options.onUnavailable?.(undefined)
-      isUnavailable = false
+      outage.note(undefined)
       if (source === null) return lease.fail(sentAt)
       // The next poll acknowledges what was found.
       lease.renew(sentAt)

@@ -10,6 +10,7 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import { createTurn } from '../../runtime/in-turn.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import { orAborted } from '../../runtime/or-aborted.ts'
+import { createOutage } from '../../runtime/outage.ts'
 import type { Sql } from '../postgres/sql.ts'
 import {
   type EndedKey,
@@ -77,7 +78,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   let unwritten: readonly EndedKey[] = []
   /** The database may be older than what is known here. */
   let isDoubtful = true
-  let isFailing = false
+  const outage = createOutage(options.onWriting)
   let lines = 0
   let replayed = 0
 
@@ -135,12 +136,10 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
           lines += keys.length
         }
         unwritten = unwritten.slice(keys.length)
-        if (isFailing) options.onWriting(undefined)
-        isFailing = false
+        outage.note(undefined)
         return true
       } catch (error) {
-        if (!isFailing) options.onWriting(error)
-        isFailing = true
+        outage.note(error)
         return false
       }
     })
@@ -235,7 +234,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
       }
       if (lines >= Math.max(maxSpentLines, 2 * ended.size)) await inTurn(rewriteFile)
     },
-    stats: (): KeeperStats => ({ entries: ended.size, replayed, failing: isFailing }),
+    stats: (): KeeperStats => ({ entries: ended.size, replayed, failing: outage.isOpen }),
     /** Resolves when nothing is written any more. */
     async stop(): Promise<void> {
       await write()

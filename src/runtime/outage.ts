@@ -1,0 +1,17 @@
+/** Something that fails for a while. */
+
+/** `onChange` is called with the cause when it begins to fail, and with undefined when it works again. */
+export function createOutage<Cause>(onChange: (cause: Cause | undefined) => void) {
+  let isOpen = false
+  return {
+    get isOpen(): boolean {
+      return isOpen
+    },
+    /** Notes the result of an attempt; undefined: it worked. */
+    note(cause: Cause | undefined): void {
+      if (isOpen === (cause !== undefined)) return
+      isOpen = !isOpen
+      onChange(cause)
+    },
+  }
+}
