@@ -24,6 +24,7 @@ const shares = {
     'what of it was not read, where the file is gone with this process',
   ],
   'the usage ledger': [500, 3_000, 'nothing: its next start reads it from the journal'],
+  notices: [200, 1_000, 'nothing: another process sends them'],
   'the internal listener': [100, 100, 'calls under way'],
   'the controller': [4_000, 4_000, 'its Lease, which lapses'],
 } as const satisfies Record<string, readonly [shareMs: number, maxMs: number, lost: string]>

@@ -196,6 +196,7 @@ type Pair = readonly [one: keyof Config & keyof Settings, other: keyof Config & 
 
 /** The first of each pair requires the second. */
 const needed: readonly Pair[] = [
+  ['notifyUrl', 'notifySecret'],
   ['oidcIssuerUrl', 'oidcClientIds'],
   ['gatewayTlsCertFile', 'gatewayTlsKeyFile'],
   ['gatewayTlsKeyFile', 'gatewayTlsCertFile'],
@@ -203,6 +204,7 @@ const needed: readonly Pair[] = [
 ]
 /** The first of each pair is useless without the second. */
 const useless: readonly Pair[] = [
+  ['notifySecret', 'notifyUrl'],
   ['oidcClientIds', 'oidcIssuerUrl'],
   ['tlsKeyFile', 'tlsCertFile'],
   ['tlsClientCaFile', 'tlsCertFile'],

@@ -33,6 +33,17 @@ export const flag: Reader<boolean> = {
 
 export const secretText: Reader<string> = { ...anyText, secret: true }
 
+/** The key of a webhook, as Standard Webhooks writes it. */
+export const webhookSecret: Reader<Buffer> = {
+  form: '`whsec_` and 24 to 64 bytes in base64',
+  secret: true,
+  read: (written) => {
+    const [, text = ''] = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(written) ?? []
+    const key = Buffer.from(text, 'base64')
+    return key.length >= 24 && key.length <= 64 ? key : invalid
+  },
+}
+
 /** A path, made absolute. */
 export const path: Reader<string> = { form: 'a path', read: (written) => resolve(written) }
 

@@ -102,6 +102,11 @@ export const settings = {
     'where the journal is archived, for `tollgate usage verify`; nothing is ever removed there'),
   usageRetentionMs: setting('USAGE_RETENTION', '400d', form.duration('31d', '3660d'),
     'how long the database keeps the sums of usage by hour; whole months are dropped'),
+  /** undefined: no notices are sent. */
+  notifyUrl: optional('NOTIFY_URL', 'none', form.url('http:', 'https:'),
+    'where notices of nearly used limits and of keys that expire are sent; redirects are not followed'),
+  notifySecret: optional('NOTIFY_SECRET', 'none', form.webhookSecret,
+    'key of their signatures, the same for all processes; required by `NOTIFY_URL`'),
   billingCurrency: setting('BILLING_CURRENCY', 'USD', form.currency,
     'currency of `billingRate.perToken`, as `GET /v1/usage?format=focus` says it'),
   /** Absolute. */

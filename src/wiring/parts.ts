@@ -11,6 +11,7 @@ import { openCounters } from './counters.ts'
 import { openDatabase } from './database.ts'
 import { openKeys } from './keys.ts'
 import { openLedger } from './ledger.ts'
+import { startNotices } from './notices.ts'
 import { openResources } from './resources.ts'
 import { openServedNames } from './served-names.ts'
 import { openTelemetry } from './telemetry.ts'
@@ -50,7 +51,8 @@ export async function openParts(context: Context, journal: () => Journal | undef
     identity: tokens.figures,
   })
   await startExport(context, telemetry)
-  const { settle, held } = openSettle(context, counterParts, resources, telemetry)
+  const noteUse = startNotices(context, database, counterParts, resources)
+  const { settle, held } = openSettle(context, counterParts, resources, telemetry, noteUse)
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
   stops.push(refusals.flush)
   const pastRefusals = createRefusalMemory()

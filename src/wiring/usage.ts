@@ -9,6 +9,7 @@ import { part } from '../runtime/stops.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
+import type { NoteUse } from './notices.ts'
 import type { Resources } from './resources.ts'
 
 /** Charges usage, and reports it to the metrics. */
@@ -17,6 +18,7 @@ export function openSettle(
   { counters, redis, holds, estimators }: Counters,
   { snapshot }: Resources,
   telemetry: Telemetry,
+  noteUse: NoteUse,
 ): { readonly settle: Settle; readonly held: Held } {
   const startedAt = clock()
   const held = createHeld({ snapshot, counters, holds, estimators })
@@ -27,6 +29,8 @@ export function openSettle(
     unusableUsage: config.unusableUsage,
     held,
     onSettled(usage, settled, by) {
+      // The journal's line too: the process that the stream told may have been killed.
+      if (settled.tokens) noteUse?.(usage)
       // The journal repeats the stream, except for responses that the stream missed.
       if (by === 'journal') return
       if (settled.unusable) {

@@ -293,6 +293,22 @@ const admission = object(
   },
 )
 
+const notify = object(
+  {
+    at: list(integer(1, 100, {}), {
+      description: 'percents of a limit',
+      item: 'percent',
+      minItems: 1,
+      maxItems: 10,
+    }),
+  },
+  ['at'],
+  {
+    description:
+      'at which use of a limit a notice is sent to `NOTIFY_URL` ([notices.md](notices.md))',
+  },
+)
+
 export const subscriptionSpec = object(
   {
     owner: subjects({
@@ -345,6 +361,7 @@ export const subscriptionSpec = object(
     ),
     tokenMetadata: attribution('whom use is attributed to'),
     admission,
+    notify,
     priority: filled(
       integer(-2_147_483_648, 2_147_483_647, {
         description: "a new key belongs to the caller's Subscription with the highest priority",

@@ -132,6 +132,8 @@ export interface Subscription {
   readonly priority: number
   /** undefined: it only counts. */
   readonly admission?: AdmissionRules
+  /** Percents of a limit at which a notice is sent. */
+  readonly notifyAt?: readonly number[]
 }
 
 export interface Tenant {

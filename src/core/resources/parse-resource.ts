@@ -127,6 +127,7 @@ const readers: Record<Resource['kind'], ReturnType<typeof reader>> = {
     attribution: spec.tokenMetadata,
     priority: spec.priority,
     ...(spec.admission?.mode === 'reserve' && { admission: toAdmission(spec.admission) }),
+    ...(spec.notify && { notifyAt: spec.notify.at }),
   })),
   Tenant: reader(documents.Tenant, ({ metadata, spec }) => ({
     kind: 'Tenant',

@@ -12,7 +12,7 @@ test('a client that resets a stream has not read its answer', async (t) => {
   const { port, seen } = await startHttp2(t)
   const connection = await connectRaw(t, port)
   const ended = (id: number) =>
-    connection.hear('headers', ({ stream, flags }) => stream === id && (flags & 1) === 1)
+    connection.frame('headers', ({ stream, flags }) => stream === id && (flags & 1) === 1)
 
   await connection.send(hello, frame('headers', 1, flag.endHeaders, post()), reset(1))
   await poll(() => seen.undone.length === 1, 'one before its answer')
@@ -25,5 +25,5 @@ test('a client that resets a stream has not read its answer', async (t) => {
   await connection.send(frame('headers', 7, whole, post()))
   await ended(7)
   t.strictSame(seen.undone, [1, 3], 'once each')
-  t.notOk(connection.heard().some(({ type }) => type === frameType.goaway))
+  t.notOk(connection.frames().some(({ type }) => type === frameType.goaway))
 })

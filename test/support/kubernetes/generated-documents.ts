@@ -41,6 +41,7 @@ const whole: readonly WrittenDocument[] = [
     ],
     tokenMetadata: { organizationId: 'o', costCenter: 'c', labels: { a: 'b' } },
     admission: { mode: 'reserve', overshootPercent: 10, charge: 'admission' },
+    notify: { at: [80, 100] },
     priority: 5,
   }),
   document('Tenant', 'default-tenant', {
