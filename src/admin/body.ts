@@ -20,12 +20,13 @@ export const bodyLimit = 1_048_576
  * times as much as other text of its length.
  */
 const maxNames = 1_000
-/** The shortest text with one name: `{"":`. */
-const bytesOfName = 4
-
+/** Lists and objects in a body, of which none has many; each costs a hundred times as much as text. */
+const maxNested = 1_000
 const quote = 0x22
 const backslash = 0x5c
 const colon = 0x3a
+const bracket = 0x5b
+const brace = 0x7b
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
@@ -37,12 +38,10 @@ export function readBodies(app: FastifyInstance): void {
   })
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, bytes, done) => {
-    if (hasTooManyNames(bytes as Buffer)) {
-      return done(
-        new ServiceError('invalid_body', {
-          message: `The body has more than ${maxNames.toLocaleString('en')} fields.`,
-        }),
-      )
+    const excess = excessIn(bytes as Buffer)
+    if (excess !== undefined) {
+      const message = `The body has more than ${excess}.`
+      return done(new ServiceError('invalid_body', { message }))
     }
     const body = parseBody(bytes as Buffer)
     if (body === undefined) {
@@ -71,19 +70,23 @@ function parseBody(bytes: Buffer): { readonly value: unknown } | undefined {
   }
 }
 
-/** Outside of strings, JSON has a colon for each name and nowhere else. */
-function hasTooManyNames(bytes: Buffer): boolean {
-  if (bytes.length <= maxNames * bytesOfName) return false
+/** Of what there is too much. Outside of strings, JSON has a colon for each name and nowhere else. */
+function excessIn(bytes: Buffer): string | undefined {
+  if (bytes.length <= Math.min(maxNames, maxNested)) return undefined
   let names = 0
+  let nested = 0
   let isInString = false
   for (let at = 0; at < bytes.length; at += 1) {
     const byte = bytes[at]
     if (byte === quote) isInString = !isInString
     else if (isInString && byte === backslash) at += 1
-    else if (!isInString && byte === colon) names += 1
-    if (names > maxNames) return true
+    else if (isInString) continue
+    else if (byte === colon) names += 1
+    else if (byte === bracket || byte === brace) nested += 1
+    if (names > maxNames) return `${maxNames.toLocaleString('en')} fields`
+    if (nested > maxNested) return `${maxNested.toLocaleString('en')} lists and objects`
   }
-  return false
+  return undefined
 }
 
 /** Refuses text that Postgres cannot store or UTF-8 cannot encode: NUL and lone surrogates. */

@@ -66,19 +66,13 @@ test('white space around a body and unknown fields are accepted, where no field 
 test('deep nesting does no harm', async (t) => {
   const api = await createKeyApi(t)
   const deep = '['.repeat(100_000) + ']'.repeat(100_000)
-  for (const [route, good, status] of endpoints) {
+  const objects = `${'{"filters":'.repeat(50_000)}1${'}'.repeat(50_000)}`
+  for (const [route, good] of endpoints) {
     const ignored = good.replace(/\}$/, `${good === '{}' ? '' : ','}"unknown":${deep}}`)
-    const expected = route === strict ? 400 : status
-    t.equal((await api.ask(route, { ...asAlice, payload: ignored })).statusCode, expected, route)
-    refused(t, await api.ask(route, { ...asAlice, payload: deep }), 400, 'invalid_request', route)
-    const open = '['.repeat(500_000)
-    refused(t, await api.ask(route, { ...asAlice, payload: open }), 400, 'invalid_body', route)
-    const objects = `${'{"filters":'.repeat(50_000)}1${'}'.repeat(50_000)}`
-    const answer = await api.ask(route, { ...asAlice, payload: objects })
-    t.ok([200, 400].includes(answer.statusCode), route)
+    for (const payload of [ignored, deep, '['.repeat(500_000), objects]) {
+      refused(t, await api.ask(route, { ...asAlice, payload }), 400, 'invalid_body', route)
+    }
   }
-  const lifetime = `{"name":"k","expiresIn":${deep}}`
-  refused(t, await api.ask('POST /v1/api-keys', { ...asAlice, payload: lifetime }), 400)
 })
 
 test('the Content-Type is ignored', async (t) => {
@@ -114,6 +108,26 @@ test('a body may have one mebibyte, whatever its content', async (t) => {
     const over = await api.ask(route, { ...asAlice, payload: `${full} ` })
     refused(t, over, 413, 'body_too_large', route)
   }
+})
+
+test('a body may have a thousand lists and objects', async (t) => {
+  const api = await createKeyApi(t)
+  const ask = (unknown: string) =>
+    api.ask('POST /v1/api-keys', { ...asAlice, payload: `{"name":"k","unknown":${unknown}}` })
+  const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
+  const lists = (count: number, each: string) =>
+    `[${Array.from({ length: count }, () => each).join()}]`
+  for (const [fits, over] of [
+    [nested(999), nested(1_000)],
+    [lists(998, '[]'), lists(999, '[]')],
+    [lists(998, '{}'), lists(999, '{}')],
+  ] as const) {
+    t.equal((await ask(fits)).statusCode, 201)
+    const refusal = await ask(over)
+    refused(t, refusal, 400, 'invalid_body')
+    t.match(refusal.json().error.message, /more than 1,000 lists and objects/)
+  }
+  t.equal((await ask(`"${'[{'.repeat(1_000)}"`)).statusCode, 201, 'not in text')
 })
 
 test('a body may have a thousand names', async (t) => {
