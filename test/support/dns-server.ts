@@ -1,28 +1,33 @@
-import { createSocket } from 'node:dgram'
+import { type BindOptions, createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import type { Test } from 'tap'
 
-/** The address of a name; undefined: the name does not exist. */
-export type Zone = (name: string) => string | undefined
+/** The address of a name; undefined: the name does not exist; null: no answer. */
+export type Zone = (name: string) => string | undefined | null
 
 const typeA = 1
 const noSuchName = 3
 
 /**
- * Starts a server that answers only for IPv4 addresses (RFC 1035); it ends with `t`. Returns its
- * port.
+ * Starts a server that answers only for IPv4 addresses (RFC 1035), by default on a free port of
+ * 127.0.0.1; it ends with `t`. Returns its port.
  */
-export async function startDnsServer(t: Test, zone: Zone): Promise<number> {
+export async function startDnsServer(
+  t: Test,
+  zone: Zone,
+  at: BindOptions = { address: '127.0.0.1' },
+): Promise<number> {
   const socket = createSocket('udp4', (query, { port, address }) => {
-    socket.send(toAnswer(query, zone), port, address)
+    const answer = toAnswer(query, zone)
+    if (answer !== undefined) socket.send(answer, port, address)
   })
-  socket.bind(0, '127.0.0.1')
+  socket.bind(at)
   await once(socket, 'listening')
   t.teardown(() => void socket.close())
   return socket.address().port
 }
 
-function toAnswer(query: Buffer, zone: Zone): Buffer {
+function toAnswer(query: Buffer, zone: Zone): Buffer | undefined {
   const labels: string[] = []
   let at = 12
   for (let length = query[at] ?? 0; length > 0; length = query[at] ?? 0) {
@@ -32,6 +37,7 @@ function toAnswer(query: Buffer, zone: Zone): Buffer {
   const type = query.readUInt16BE(at + 1)
   const question = query.subarray(12, at + 5)
   const address = zone(labels.join('.').toLowerCase())
+  if (address === null) return
   const has = address !== undefined && type === typeA
   const head = Buffer.alloc(12)
   head.writeUInt16BE(query.readUInt16BE(0), 0)

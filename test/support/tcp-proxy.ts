@@ -5,7 +5,7 @@ import type { Test } from 'tap'
 
 /** A proxy to a server that can cut, refuse or swallow connections. */
 export interface TcpProxy {
-  /** Where it listens, on 127.0.0.1. */
+  /** Where it listens. */
   readonly port: number
   /** The same URL through the proxy. */
   through(url: string): string
@@ -28,13 +28,18 @@ export interface TcpProxy {
 export interface TcpProxyOptions {
   /** For each connection, a function that may change the server's answers. */
   readonly onAnswers?: () => (answers: Buffer) => Buffer
+  /** Where it listens; by default on a free port of 127.0.0.1. */
+  readonly at?: { readonly host: string; readonly port: number }
 }
 
 /** Starts a proxy for a server, by default on this machine, until `t` ends. */
 export async function startTcpProxy(
   t: Pick<Test, 'teardown'>,
   server: number | { readonly host: string; readonly port: number },
-  { onAnswers = () => (answers) => answers }: TcpProxyOptions = {},
+  {
+    onAnswers = () => (answers) => answers,
+    at = { host: '127.0.0.1', port: 0 },
+  }: TcpProxyOptions = {},
 ): Promise<TcpProxy> {
   const target = typeof server === 'number' ? { host: '127.0.0.1', port: server } : server
   const sockets = new Set<Socket>()
@@ -73,7 +78,7 @@ export async function startTcpProxy(
     join(client, upstream, (data) => data)
     join(upstream, client, onAnswers())
   })
-  door.listen(0, '127.0.0.1')
+  door.listen(at)
   await once(door, 'listening')
   const { port } = door.address() as AddressInfo
   t.teardown(() => {

@@ -25,11 +25,17 @@ function whyNone(): string | false {
   return missing.length > 0 && `no ${missing.join()}, and it cannot be pulled`
 }
 
-/** Builds a target of the Containerfile, by default the last one; the network is that of this machine. */
-export function buildImage(tag: string, target?: string): void {
-  const own = ['build', '--network', 'host', '--file', 'Containerfile', '--tag', tag]
+/** Builds a target of a Containerfile, by default the last one; the network is that of this machine. */
+export function buildImage(tag: string, target?: string, file = 'Containerfile'): void {
+  const own = ['build', '--network', 'host', '--file', file, '--tag', tag]
   const args = [...flags, ...own, ...(target ? ['--target', target] : []), '.']
   execFileSync(program, args, { cwd: packageRoot, stdio: ['ignore', 'ignore', 'inherit'] })
+}
+
+/** Writes images into one archive. */
+export function saveImages(archive: string, tags: readonly string[]): void {
+  const args = ['save', '--multi-image-archive', '--output', archive, ...tags]
+  execFileSync(program, [...flags, ...args], { stdio: ['ignore', 'ignore', 'inherit'] })
 }
 
 /** Bytes of an image, including its base. */

@@ -1,20 +1,27 @@
 /**
- * A cluster with nodes, for acceptance: CLUSTER_KUBECONFIG names it, its nodes have (or can pull) the
- * images, from CLUSTER_REGISTRY if that is set. What is installed there under our names is replaced.
+ * A cluster with nodes, for acceptance: that of CLUSTER_KUBECONFIG, whose nodes have (or can pull) the
+ * images, from CLUSTER_REGISTRY if that is set; otherwise one on this machine (nodes.ts). What is
+ * installed there under our names is replaced.
  */
 
-import { spawn, spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
+import { text } from 'node:stream/consumers'
 import type { Test } from 'tap'
 import { stringify } from 'yaml'
 import { temporaryFolder } from '../temporary-folder.ts'
 import { folderOf } from './manifests.ts'
+import { nodesKubeconfig, noNodes } from './nodes.ts'
 
-const { CLUSTER_KUBECONFIG = '', CLUSTER_REGISTRY = '' } = process.env
+const { CLUSTER_KUBECONFIG, CLUSTER_REGISTRY = '' } = process.env
 
-/** Why there is none, for tests to skip; false if there is one. */
-export const noCluster = CLUSTER_KUBECONFIG === '' && 'no CLUSTER_KUBECONFIG: a cluster with nodes'
+/** Why none is made on this machine, for tests that need its nodes to skip. */
+export const noOwnNodes = CLUSTER_KUBECONFIG ? 'the cluster of CLUSTER_KUBECONFIG' : noNodes
+
+/** Why there is no cluster, for tests to skip; false if there is one. */
+export const noCluster = !CLUSTER_KUBECONFIG && noNodes && `no CLUSTER_KUBECONFIG, and ${noNodes}`
 
 /** The image of every pod, and of pods that a test adds. */
 export const imageHere = imageOf('tollgate')
@@ -24,15 +31,28 @@ function imageOf(name: string): string {
 }
 
 /** Environment of `helm`. */
-export const clusterEnv = { ...process.env, KUBECONFIG: CLUSTER_KUBECONFIG }
+export const clusterEnv = { ...process.env, KUBECONFIG: CLUSTER_KUBECONFIG || nodesKubeconfig }
 
-/** The output of `kubectl`; throws with its errors. */
-export function kubectl(args: readonly string[], input = ''): string {
-  const options = { env: clusterEnv, encoding: 'utf8', input, maxBuffer: 2 ** 26 } as const
-  const { status, stdout, stderr } = spawnSync('kubectl', args, options)
+/** The output of `kubectl`; rejects with its errors. */
+export async function kubectl(args: readonly string[], input = ''): Promise<string> {
+  const child = spawn('kubectl', args, { env: clusterEnv, stdio: 'pipe' })
+  child.stdin.on('error', () => {}).end(input)
+  const [stdout, stderr, [status]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ])
   if (status !== 0) throw new Error(`kubectl ${args.join(' ')}: ${stderr}${stdout}`)
   return stdout
 }
+
+/** What a pod of the gateway requests there of each of two containers; each node has the processors of this machine. */
+export const requestedCpu = '200m'
+
+const fewProcessors = ['initContainers', 'containers'].map((list) => ({
+  ...{ op: 'replace', value: requestedCpu },
+  path: `/spec/template/spec/${list}/0/resources/requests/cpu`,
+}))
 
 /** An overlay of its own with these settings, for `kubectl apply -k`; returns its folder. */
 export function ownOverlay(t: Test, name: string, settings: Readonly<Record<string, string>>) {
@@ -46,59 +66,65 @@ export function ownOverlay(t: Test, name: string, settings: Readonly<Record<stri
     const [, newName, newTag] = /^(.*):(.*)$/.exec(imageOf(each)) ?? []
     return { name: each, newName, newTag }
   })
+  const patches: object[] = [{ patch: stringify(configMap) }]
+  if (!noOwnNodes && name === 'production') {
+    const target = { kind: 'Deployment', name: 'tollgate-gateway' }
+    patches.push({ target, patch: stringify(fewProcessors) })
+  }
   const kustomization = {
     resources: [relative(folder, folderOf(`overlays/${name}`))],
-    ...{ images, patches: [{ patch: stringify(configMap) }] },
+    ...{ images, patches },
   }
   writeFileSync(join(folder, 'kustomization.yaml'), stringify(kustomization))
   return folder
 }
 
 /** Waits for a Deployment in the namespace `tollgate`. */
-export function rolledOut(name: string): void {
-  kubectl(['-n', 'tollgate', 'rollout', 'status', `deployment/${name}`, '--timeout=300s'])
+export async function rolledOut(name: string): Promise<void> {
+  await kubectl(['-n', 'tollgate', 'rollout', 'status', `deployment/${name}`, '--timeout=300s'])
+}
+
+export interface GatewayPod {
+  readonly name: string
+  readonly node: string
+  readonly isReady: boolean
+  readonly restarts: number
+  /** The id of the service's container. */
+  readonly service: string
+}
+
+interface FoundStatus {
+  readonly name: string
+  readonly containerID?: string
+  readonly restartCount: number
+}
+
+interface Found {
+  readonly metadata: { readonly name: string; readonly deletionTimestamp?: string }
+  readonly spec: { readonly nodeName: string }
+  readonly status: {
+    readonly conditions?: readonly { readonly type: string; readonly status: string }[]
+    readonly containerStatuses?: readonly FoundStatus[]
+    readonly initContainerStatuses?: readonly FoundStatus[]
+  }
 }
 
 /** The pods of the gateway that are not ending. */
-export function gatewayPods(): readonly { readonly name: string; readonly node: string }[] {
+export async function gatewayPods(): Promise<readonly GatewayPod[]> {
   const selector = 'app.kubernetes.io/name=tollgate,app.kubernetes.io/component=gateway'
-  const found = kubectl(['-n', 'tollgate', 'get', 'pods', '-l', selector, '-o', 'json'])
-  interface Found {
-    readonly metadata: { readonly name: string; readonly deletionTimestamp?: string }
-    readonly spec: { readonly nodeName: string }
-  }
+  const found = await kubectl(['-n', 'tollgate', 'get', 'pods', '-l', selector, '-o', 'json'])
   return (JSON.parse(found) as { items: readonly Found[] }).items
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
-    .map(({ metadata, spec }) => ({ name: metadata.name, node: spec.nodeName }))
-}
-
-/** Starts a pod of a user's in the namespace `llm`, which the gateway answers as any other pod. */
-export function startUser(): void {
-  const pod = {
-    ...{ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'user', namespace: 'llm' } },
-    spec: {
-      terminationGracePeriodSeconds: 0,
-      containers: [{ name: 'user', image: imageHere, command: ['sleep', '86400'] }],
-    },
-  }
-  kubectl(['-n', 'llm', 'delete', 'pod/user', 'serviceaccount/alice', '--ignore-not-found'])
-  kubectl(['-n', 'llm', 'create', 'serviceaccount', 'alice'])
-  kubectl(['apply', '-f', '-'], JSON.stringify(pod))
-  kubectl(['-n', 'llm', 'wait', 'pod/user', '--for=condition=Ready', '--timeout=120s'])
-}
-
-/** Runs a module in the user's pod; resolves with what it prints, read as JSON. */
-export async function runThere(
-  module: string,
-  env: Readonly<Record<string, string>>,
-): Promise<unknown> {
-  const set = Object.entries(env).map(([name, value]) => `${name}=${value}`)
-  const program = ['env', ...set, 'node', '--input-type=module', '-']
-  const child = spawn('kubectl', ['-n', 'llm', 'exec', '-i', 'user', '--', ...program], {
-    ...{ env: clusterEnv, stdio: ['pipe', 'pipe', 'inherit'] },
-  })
-  child.stdin.end(module)
-  let output = ''
-  for await (const text of child.stdout.setEncoding('utf8')) output += text
-  return JSON.parse(output)
+    .map(({ metadata, spec, status }) => {
+      const { conditions = [], containerStatuses = [], initContainerStatuses = [] } = status
+      const all = [...containerStatuses, ...initContainerStatuses]
+      const service = all.find(({ name }) => name === 'tollgate')
+      return {
+        name: metadata.name,
+        node: spec.nodeName,
+        isReady: conditions.some(({ type, status }) => type === 'Ready' && status === 'True'),
+        restarts: all.reduce((total, { restartCount }) => total + restartCount, 0),
+        service: service?.containerID?.replace('containerd://', '') ?? '',
+      }
+    })
 }

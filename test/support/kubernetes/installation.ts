@@ -1,0 +1,112 @@
+/** What soaks of a cluster install there, and what a user sees of it. */
+
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import root, { type Test } from 'tap'
+import { render } from '../../../k8s/render.ts'
+import { poll } from '../poll.ts'
+import { imageHere, kubectl, noCluster, noOwnNodes, ownOverlay, rolledOut } from './cluster.ts'
+import { folderOf } from './manifests.ts'
+import { type Nodes, startNodes } from './nodes.ts'
+import { ask, startLoad, startUser, url } from './user-pod.ts'
+
+const { CLUSTER_DATABASE_URL = '', CLUSTER_REDIS_URL = '' } = process.env
+
+/** Why there are no stores for the cluster, for tests to skip. */
+export const noStores =
+  noCluster ||
+  (noOwnNodes !== false &&
+    (!CLUSTER_DATABASE_URL || !CLUSTER_REDIS_URL) &&
+    'no CLUSTER_DATABASE_URL, _REDIS_URL')
+
+export const namespaced = ['-n', 'tollgate']
+
+/** The trial's model, policy and subscription. */
+export const resources = join(folderOf('overlays/trial'), 'resources.yaml')
+
+let started: Promise<Nodes> | undefined
+
+/** The nodes on this machine, until the file ends. */
+export function ownNodes(): Promise<Nodes> {
+  started ??= startNodes(root as unknown as Test)
+  return started
+}
+
+/** What comes before every installation; whatever an earlier one left is removed. */
+export async function prepare(): Promise<void> {
+  if (!noOwnNodes) await ownNodes()
+  for (const name of ['trial', 'production']) {
+    await kubectl(['delete', '--ignore-not-found', '-k', folderOf(`overlays/${name}`)])
+  }
+  await kubectl(['apply', '-k', folderOf('namespaces')])
+  const restricted = 'pod-security.kubernetes.io/enforce=restricted'
+  await kubectl(['label', '--overwrite', 'namespace/tollgate', restricted])
+  await kubectl(['apply', '-k', folderOf('crds')])
+  const definitions = render(folderOf('crds')).map(({ metadata }) => `crd/${metadata.name}`)
+  await kubectl(['wait', '--for=condition=Established', '--timeout=60s', ...definitions])
+}
+
+/** The same, with the Secret of the stores, and the model server of the trial. */
+export async function prepareStores(): Promise<void> {
+  await prepare()
+  const stores = noOwnNodes === false ? await ownNodes() : undefined
+  const literals = {
+    'database-url': stores?.databaseUrl ?? CLUSTER_DATABASE_URL,
+    'redis-url': stores?.redisUrl ?? CLUSTER_REDIS_URL,
+  }
+  await kubectl([...namespaced, 'delete', 'secret/tollgate-stores', '--ignore-not-found'])
+  await kubectl([
+    ...[...namespaced, 'create', 'secret', 'generic', 'tollgate-stores'],
+    ...Object.entries(literals).map(([name, value]) => `--from-literal=${name}=${value}`),
+  ])
+  await kubectl(['apply', '-f', join(folderOf('overlays/trial'), 'sample-model.yaml')])
+  const setImage = ['set', 'image', 'deployment/sample-model', `sample-model=${imageHere}`]
+  await kubectl([...namespaced, ...setImage])
+}
+
+/** Installs production, or applies it again with these settings. */
+export async function applyProduction(t: Test, settings: Readonly<Record<string, string>> = {}) {
+  const overlay = ownOverlay(t, 'production', { GATEWAY_URL: url, ...settings })
+  await kubectl(['apply', '-k', overlay])
+  await rolledOut('tollgate-gateway')
+}
+
+/** Applies the trial's resources with this limit an hour, and makes a key as a user would. */
+export async function makeKey(t: Test, limit = 100_000_000): Promise<string> {
+  const written = readFileSync(resources, 'utf8').replace(/limit: \d+/, `limit: ${limit}`)
+  await kubectl(['apply', '-f', '-'], written)
+  await rolledOut('tollgate-gateway')
+  const { status, key } = await startUser()
+  t.equal(status, 201)
+  await poll(async () => (await ask(key)) === 200, 'the model answers', 60_000)
+  return key
+}
+
+/** What is answered, 40 requests a second, while `act` changes something. */
+export async function loadDuring(
+  t: Test,
+  { key, what }: { key: string; what: string },
+  act: () => Promise<unknown>,
+) {
+  const load = await startLoad(key)
+  await act()
+  // Kept connections that are idle notice with their next request.
+  await delay(5_000)
+  const result = await load.stop()
+  t.comment(`${what}: ${JSON.stringify(result)}`)
+  return result
+}
+
+export async function waitForPhase(kind: string, name: string, namespace: string, phase: string) {
+  const wish = `--for=jsonpath={.status.phase}=${phase}`
+  const object = `${kind}.tollgate.dev/${name}`
+  await kubectl(['-n', namespace, 'wait', wish, '--timeout=120s', object])
+}
+
+/** What `tollgate doctor` says in a pod of the gateway. */
+export function askDoctor(...args: readonly string[]): Promise<string> {
+  const command = `tollgate doctor ${args.join(' ')} || true`
+  const there = ['exec', 'deployment/tollgate-gateway', '-c', 'tollgate', '--', 'sh', '-c', command]
+  return kubectl([...namespaced, ...there])
+}
