@@ -3,8 +3,15 @@
 import { ServiceError } from '../../core/decision/errors.ts'
 import { cutName } from '../../core/formats/names.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
-import type { Fragment, Sql } from '../postgres/sql.ts'
-import type { NamedGap, UsageColumn, UsageDimension, UsageReader, UsageTotal } from '../usage.ts'
+import type { Fragment, Query, Sql } from '../postgres/sql.ts'
+import type {
+  NamedGap,
+  UsageColumn,
+  UsageDimension,
+  UsageQuery,
+  UsageReader,
+  UsageTotal,
+} from '../usage.ts'
 
 const columns: Readonly<Record<UsageDimension, string>> = {
   subscription: 'subscription',
@@ -19,8 +26,9 @@ const columns: Readonly<Record<UsageDimension, string>> = {
 const silentFor = '15 minutes'
 const maxGaps = 100
 
-/** Every method throws `store_unavailable` if the database is unavailable. */
-export function createUsageReader(sql: Sql): UsageReader {
+/** The statement of a query; `bench/ledger.bench.ts` explains it. */
+export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
+  const { from, to, unit, by, only, after, limit } = query
   const sum = (name: string): Fragment =>
     sql`least(sum(${sql.identifier(name)}), ${largest})::float8`
   const largest = sql.unsafe(String(Number.MAX_SAFE_INTEGER))
@@ -28,44 +36,43 @@ export function createUsageReader(sql: Sql): UsageReader {
     name === 'rate' ? sql`coalesce(trim_scale(rate)::text, '')` : sql.identifier(columns[name])
   const all = (parts: readonly Fragment[]): Fragment =>
     parts.reduce((some, part) => sql`${some}, ${part}`)
+  const start = sql.unsafe(`date_trunc('${unit}', hour, 'UTC')`)
+  // By bytes, whatever the collation of the database.
+  const names = by.map((each) => sql`${columnOf(each)} collate "C"`)
+  const groups = unit === undefined ? names : [start, ...names]
+  const places = all(groups.map((_, i) => sql.unsafe(String(i + 1))))
+  let conditions = sql``
+  for (const [name, value] of Object.entries(only)) {
+    const column = sql.identifier(columns[name as UsageDimension])
+    conditions = sql`${conditions} and ${column} = ${cutName(value)}`
+  }
+  const values = after?.map((value) =>
+    typeof value === 'number' ? sql`to_timestamp(${value}::float8 / 1000)` : sql`${value}::text`,
+  )
+  // Rows before the page need not be summed.
+  const since = unit !== undefined && after ? Math.max(from, Number(after[0])) : from
+  return sql<Row[]>`
+    select ${all(groups)},
+      ${unit === undefined ? sql`null` : sql`(extract(epoch from ${start}) * 1000)::float8`} as start,
+      array[${names.length === 0 ? sql`` : all(names)}]::text[] as "group",
+      ${sum('answers')} as answers, ${sum('refusals')} as refusals,
+      ${sum('input_tokens')} as input, ${sum('output_tokens')} as output,
+      ${sum('cached_tokens')} as cached, ${sum('reasoning_tokens')} as reasoning,
+      ${sum('total_tokens')} as total, ${sum('estimated_tokens')} as estimated,
+      trim_scale(sum(total_tokens * rate))::text as cost
+    from tollgate_usage_hours
+    where hour >= ${new Date(since)} and hour < ${new Date(to)} ${conditions}
+    group by ${places}
+    ${values === undefined ? sql`` : sql`having (${all(groups)}) > (${all(values)})`}
+    order by ${places}
+    limit ${limit}`
+}
 
+/** Every method throws `store_unavailable` if the database is unavailable. */
+export function createUsageReader(sql: Sql): UsageReader {
   return {
-    async read({ from, to, unit, by, only, after, limit }) {
-      const start = sql.unsafe(`date_trunc('${unit}', hour, 'UTC')`)
-      // By bytes, whatever the collation of the database.
-      const names = by.map((each) => sql`${columnOf(each)} collate "C"`)
-      const groups = unit === undefined ? names : [start, ...names]
-      const places = all(groups.map((_, i) => sql.unsafe(String(i + 1))))
-      let conditions = sql``
-      for (const [name, value] of Object.entries(only)) {
-        const column = sql.identifier(columns[name as UsageDimension])
-        conditions = sql`${conditions} and ${column} = ${cutName(value)}`
-      }
-      const values = after?.map((value) =>
-        typeof value === 'number'
-          ? sql`to_timestamp(${value}::float8 / 1000)`
-          : sql`${value}::text`,
-      )
-      // Rows before the page need not be summed.
-      const since = unit !== undefined && after ? Math.max(from, Number(after[0])) : from
-      const rows = await within(
-        sql<Row[]>`
-          select ${all(groups)},
-            ${unit === undefined ? sql`null` : sql`(extract(epoch from ${start}) * 1000)::float8`} as start,
-            array[${names.length === 0 ? sql`` : all(names)}]::text[] as "group",
-            ${sum('answers')} as answers, ${sum('refusals')} as refusals,
-            ${sum('input_tokens')} as input, ${sum('output_tokens')} as output,
-            ${sum('cached_tokens')} as cached, ${sum('reasoning_tokens')} as reasoning,
-            ${sum('total_tokens')} as total, ${sum('estimated_tokens')} as estimated,
-            trim_scale(sum(total_tokens * rate))::text as cost
-          from tollgate_usage_hours
-          where hour >= ${new Date(since)} and hour < ${new Date(to)} ${conditions}
-          group by ${places}
-          ${values === undefined ? sql`` : sql`having (${all(groups)}) > (${all(values)})`}
-          order by ${places}
-          limit ${limit}`,
-        statementDeadlineMs,
-      ).catch(toTimeout)
+    async read(query) {
+      const rows = await within(usageQuery(sql, query), statementDeadlineMs).catch(toTimeout)
       return rows.map(({ start, group, answers, refusals, cost, ...tokens }) => {
         const { input, output, cached, reasoning, total, estimated } = tokens
         const sums = { answers, refusals, input, output, cached, reasoning, total, estimated }

@@ -1,0 +1,70 @@
+import type { Pool } from '../../src/store/postgres/postgres.ts'
+import { tendPartitions } from '../../src/store/usage/partitions.ts'
+import { usageQuery } from '../../src/store/usage/reader.ts'
+import type { UsageQuery } from '../../src/store/usage.ts'
+
+/** The year of the rows. */
+export const [yearFrom, yearTo] = [Date.UTC(2025, 0), Date.UTC(2026, 0)]
+
+/**
+ * Fills the ledger with a year of usage, spread evenly: by `user-<n>`, two keys each, 20 models, each
+ * user of one of `organization-<n>`.
+ */
+export async function fillLedger(
+  sql: Pool,
+  rows: number,
+  { users, organizations }: { readonly users: number; readonly organizations: number },
+): Promise<void> {
+  const farMs = 100 * 365 * 86_400_000
+  for (let month = 0; month < 12; month += 2) {
+    await tendPartitions(sql, Date.UTC(2025, month), farMs)
+  }
+  await sql.begin(async (transaction) => {
+    await transaction`set local statement_timeout = 0`
+    await transaction`
+      insert into tollgate_usage_hours (hour, id, username, subscription, model, key_id,
+        organization, cost_center, rate, answers, input_tokens, output_tokens, total_tokens)
+      select ${new Date(yearFrom)}::timestamptz
+          + make_interval(hours => (i * 8760::bigint / ${rows}::bigint)::int),
+        gen_random_uuid(), 'user-' || u, 'subscription-' || u % 10, 'llm/model-' || i % 20,
+        'key-' || u || '-' || i % 2, 'organization-' || u % ${organizations}::int,
+        'center-' || u % 50, 0.000002, 10, 1000, 500, 1500
+      from (select i, floor(random() * ${users}::int)::int as u
+        from generate_series(0, ${rows - 1}::bigint) i) as rows`
+    await transaction`analyze tollgate_usage_hours`
+  })
+}
+
+/** A user's use of March by day and model, and that of an organization by month. */
+export const heaviest: Readonly<Record<string, UsageQuery>> = {
+  'a month of one user': {
+    ...{ from: Date.UTC(2025, 2), to: Date.UTC(2025, 3), unit: 'day', by: ['model'] },
+    ...{ only: { user: 'user-7' }, after: undefined, limit: 1_001 },
+  },
+  "an organization's year by month": {
+    ...{ from: yearFrom, to: yearTo, unit: 'month', by: [] },
+    ...{ only: { organization: 'organization-7' }, after: undefined, limit: 1_001 },
+  },
+}
+
+export interface Plan {
+  readonly 'Node Type': string
+  readonly 'Relation Name'?: string
+  readonly 'Index Name'?: string
+  readonly Plans?: readonly Plan[]
+}
+
+/** How Postgres reads it, after it has, and the milliseconds that it took by its own account. */
+export async function explainUsage(
+  sql: Pool,
+  query: UsageQuery,
+): Promise<{ readonly nodes: readonly Plan[]; readonly ms: number }> {
+  const [row] = await sql<Record<'QUERY PLAN', [Record<string, unknown>]>[]>`
+    explain (analyze, timing off, format json) ${usageQuery(sql, query)}`
+  const [explained] = row?.['QUERY PLAN'] ?? [{}]
+  const nodesOf = (plan: Plan): readonly Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodesOf)]
+  return {
+    nodes: nodesOf(explained.Plan as Plan),
+    ms: Number(explained['Planning Time']) + Number(explained['Execution Time']),
+  }
+}
