@@ -26,7 +26,7 @@ const { URL: url, KEY: key } = process.env
 const answer = await fetch(url + '/v1/limits', { headers: { authorization: 'Bearer ' + key } })
 console.log(JSON.stringify((await answer.json()).data))`
 
-/** On kept connections; says what was answered, how often, and how many tokens were reported. */
+/** On kept connections, 48 requests at a time at most; says what was answered, how often, and how many tokens were reported. */
 const load = `
 import { existsSync } from 'node:fs'
 import { Agent, request } from 'node:http'
@@ -37,11 +37,14 @@ const body = JSON.stringify({ model: 'sim-small', max_tokens: 2, messages: [{ ro
 const counts = {}
 const failedAt = []
 let tokens = 0
+let open = 0
 const one = () => new Promise((done) => {
+  open += 1
   const end = (result) => {
     counts[result] = (counts[result] ?? 0) + 1
     if (counts[200] === 200) console.log('under way')
     if (result !== 200) failedAt.push(Date.now())
+    open -= 1
     done()
   }
   request(url + '/v1/chat/completions', { method: 'POST', agent, headers, timeout: 20_000 }, (answer) => {
@@ -59,7 +62,7 @@ const one = () => new Promise((done) => {
 const all = []
 const startedAt = Date.now()
 for (let sent = 0; sent < 1_200 * rate && !existsSync('/tmp/stop'); sent += 1) {
-  all.push(one())
+  if (open < 48) all.push(one())
   const early = startedAt + (sent * 1_000) / rate - Date.now()
   if (early > 0) await new Promise((next) => setTimeout(next, early))
 }
