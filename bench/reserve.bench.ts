@@ -38,6 +38,7 @@ async function measureChecks(): Promise<readonly Figure[]> {
       return own.hold(asked, now)
     },
     release: own.release,
+    renew: own.renew,
   }
   const reserve = createReserve({
     ...{ holds, counters, estimators: createEstimators(), onLoss: 'allow' },

@@ -41,16 +41,21 @@ export interface LoggedStream extends Omit<Mutable<EndedStream>, 'details'> {
   endedAt: number | undefined
   durationMs: number
   firstByteMs: number | undefined
+  /** Whether its request still runs. */
+  isRunning: boolean
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
+
+/** AccessLogType.DownstreamPeriodic. */
+const downstreamPeriodic = 5
 
 const noFlags: ReadonlySet<number> = new Set()
 
 /**
  * AccessLogCommon: start_time = 5, time_to_first_upstream_rx_byte = 9, response_flags = 16,
  * metadata = 17, upstream_transport_failure_reason = 18, duration = 23; Metadata: filter_metadata =
- * 1, a map of Structs. The duration ends when that of the journal does (`%DURATION%`).
+ * 1, a map of Structs; access_log_type = 33. The duration ends when that of the journal does (`%DURATION%`).
  */
 export function readCommon(common: WireReader, journaled: boolean): LoggedStream {
   const found: LoggedStream = {
@@ -61,6 +66,7 @@ export function readCommon(common: WireReader, journaled: boolean): LoggedStream
     firstByteMs: undefined,
     flags: noFlags,
     transport: '',
+    isRunning: false,
     reported: undefined,
   }
   let startedAt: number | undefined
@@ -70,6 +76,7 @@ export function readCommon(common: WireReader, journaled: boolean): LoggedStream
     else if (common.field === 18) found.transport = common.string()
     else if (common.field === 5 && journaled) startedAt = readMilliseconds(common)
     else if (common.field === 9) found.firstByteMs = readMilliseconds(common)
+    else if (common.field === 33) found.isRunning = common.unsigned() === downstreamPeriodic
     else if (common.field === 23) found.durationMs = readMilliseconds(common)
   }
   if (startedAt !== undefined) found.endedAt = startedAt + found.durationMs

@@ -26,6 +26,8 @@ export interface Listeners {
   readonly onOutcome?: ((outcome: Outcome) => void) | undefined
   /** Called for each one that holds something and is not metered. */
   readonly onUnmetered?: ((ended: EndedRequest) => void) | undefined
+  /** Called for each metered one that still runs, with what it has used so far: that is never counted. */
+  readonly onRunning?: ((usage: Usage) => void) | undefined
 }
 
 /**
@@ -35,7 +37,7 @@ export interface Listeners {
 export function readUsages(
   bytes: Buffer,
   journaled = false,
-  { onOutcome, onUnmetered }: Listeners = {},
+  listeners: Listeners = {},
 ): readonly Usage[] {
   const usages: Usage[] = []
   const message = new WireReader(bytes)
@@ -47,7 +49,7 @@ export function readUsages(
     while (entries.next()) {
       if (entries.field !== 1) continue
       const end = entries.enter()
-      const usage = readEntry(entries, journaled, { onOutcome, onUnmetered })
+      const usage = readEntry(entries, journaled, listeners)
       entries.leave(end)
       if (usage !== undefined) usages.push(usage)
     }
@@ -59,7 +61,7 @@ export function readUsages(
 function readEntry(
   entry: WireReader,
   journaled: boolean,
-  { onOutcome, onUnmetered }: Listeners,
+  { onOutcome, onUnmetered, onRunning }: Listeners,
 ): Usage | undefined {
   let common: LoggedStream | undefined
   let id = ''
@@ -76,7 +78,7 @@ function readEntry(
   if (common?.check === undefined) return undefined
   const { check, used, endedAt } = common
   const { user, subscription, model, group, cap } = check
-  if (model !== undefined) {
+  if (model !== undefined && !common.isRunning) {
     const ended = { ...common, details: answer.details }
     onOutcome?.({
       model,
@@ -91,12 +93,13 @@ function readEntry(
   }
   const held = check.held !== undefined && id !== '' ? toHeld(check.held, id, common) : undefined
   if (!check.metered) {
-    if (held !== undefined) onUnmetered?.({ user, subscription, model: String(model), held })
+    if (held !== undefined && !common.isRunning)
+      onUnmetered?.({ user, subscription, model: String(model), held })
     return undefined
   }
   const response: EndedResponse | undefined =
     !journaled || id === '' || endedAt === undefined ? undefined : { id, endedAt }
-  return {
+  const usage = {
     user,
     subscription,
     model: String(model),
@@ -109,6 +112,9 @@ function readEntry(
     ...(response && { response }),
     ...(held !== undefined && { held }),
   }
+  if (!common.isRunning) return usage
+  onRunning?.(usage)
+  return undefined
 }
 
 function toHeld(

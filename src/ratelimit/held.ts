@@ -3,7 +3,8 @@
 import type { Estimators } from '../core/admission/estimators.ts'
 import { type Counter, isTaken } from '../core/decision/counter.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
-import { tokensByType, type Usage } from '../core/decision/usage.ts'
+import { estimateOutput } from '../core/decision/unreported.ts'
+import { countersOf, tokensByType, type Usage } from '../core/decision/usage.ts'
 import type { CounterStore } from '../store/counters.ts'
 import type { HoldStore } from '../store/holds.ts'
 
@@ -20,6 +21,8 @@ export type EndedRequest = Pick<Usage, 'user' | 'subscription' | 'model' | 'resp
 export interface Held {
   /** Those of the counters whose window admitted the request, if that is where it is charged. */
   charged(usage: Usage, counters: readonly Counter[], now: number): readonly Counter[]
+  /** Keeps the hold of a request that still runs, and lets it grow with what was sent. */
+  follow(usage: Usage, now: number): void
   /** Call it once the response is in the counters, or counts nothing. */
   release(ended: EndedRequest): void
   /** `tokens`: as reported; undefined: nothing was. */
@@ -51,6 +54,16 @@ export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps):
         if (open === undefined) return admittedAt + windowMs > now
         return admittedAt >= open.resetsAt - windowMs - slackMs
       })
+    },
+    follow(usage, now) {
+      const { held, estimate, reported, bytes, subscription, model } = usage
+      if (!held?.admittedAt || estimate === undefined) return
+      const { cap = Number.POSITIVE_INFINITY, choices = 1 } = held
+      const sent = estimateOutput(estimate, bytes, reported.get('streamed') === true)
+      const seen = Math.max(tokensByType(reported).output, sent) / choices
+      const each = estimators.of(subscription, model).expectMore(held, seen, cap / choices)
+      const output = { mean: choices * each.mean, variance: choices * choices * each.variance }
+      holds.renew(countersOf(usage, snapshot()), held.id, output, now)
     },
     release(ended) {
       const { user, subscription, model, held, response } = ended

@@ -6,6 +6,7 @@
  */
 
 import type { Expected } from '../core/admission/estimator.ts'
+import type { Moments } from '../core/admission/shape.ts'
 import type { Counter, CounterState } from '../core/decision/counter.ts'
 
 export interface AskedHold {
@@ -58,6 +59,12 @@ export interface HoldStore {
    * any process.
    */
   release(counters: readonly Counter[], id: string): void
+  /**
+   * Follows a request that still runs: its hold lasts `followedMs` from now, and grows to the output
+   * that is now expected, at most to its ceiling. Nothing, if it holds nothing. Lost if the store does not
+   * respond.
+   */
+  renew(counters: readonly Counter[], id: string, output: Moments, now: number): void
 }
 
 /**
@@ -65,3 +72,6 @@ export interface HoldStore {
  * lasts longer is still counted in full, but holds nothing from then on.
  */
 export const leaseMs = 15 * 60_000
+
+/** How long a hold lives after the gateway has last reported that its request runs; it does every 10 s. */
+export const followedMs = 60_000

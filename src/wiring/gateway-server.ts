@@ -1,6 +1,7 @@
 /** The gateway's gRPC services: Check, the access log, the rate limit service. */
 
 import type { Decision } from '../core/decision/decide.ts'
+import type { Usage } from '../core/decision/usage.ts'
 import type { Outcome } from '../core/status/model-failure.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
 import { createAppraise, createReserve } from '../extauthz/reserve.ts'
@@ -56,7 +57,8 @@ export function createGatewayServer(
       onFault,
     }),
   )
-  const listeners = { onOutcome, onUnmetered: held.release }
+  const onRunning = (usage: Usage): void => held.follow(usage, clock())
+  const listeners = { onOutcome, onUnmetered: held.release, onRunning }
   const isJournaled = config.usageJournal !== undefined
   return createGrpcServer({
     unary: {

@@ -20,6 +20,8 @@ const test = gatewayTests({
     meter,
   ],
   env: { METER_PATHS: 'chat,messages,responses,completions' },
+  adjustEnvoy: (bootstrap) =>
+    bootstrap.replace(/("access_log_flush_interval":\s*)"10s"/, '$1"0.2s"'),
 })
 
 const path = '/llm/sim/v1/chat/completions'
@@ -247,6 +249,32 @@ test('a client that hangs up is charged, unless requests are only counted', asyn
   const [held, counted] = [await hangUp('large'), await hangUp('counts')]
   t.ok(held >= 3 && held <= 80, `${held} tokens`)
   t.equal(counted, 0)
+})
+
+test('the hold of a stream grows while it runs, and it is charged once', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'large' })
+  const left = async () => {
+    const answer = await gateway.chat(key, { words: 1 }, { max_tokens: 1 }, shared)
+    return Number(answer.headers.get('x-ratelimit-remaining-tokens'))
+  }
+  const words = 6_000
+  let isOver = false
+  const running = gateway
+    .chat(key, { words, chunkDelayMs: 1 }, { stream: true, max_tokens: words }, shared)
+    .finally(() => {
+      isOver = true
+    })
+  await poll(async () => (await left()) < 9_999_000, 'it holds')
+  const atFirst = await left()
+  const grows = async () => (await left()) < atFirst - 2_000 || isOver
+  await poll(grows, 'its hold grows', 60_000)
+  t.notOk(isOver)
+  const during = JSON.parse((await gateway.ask('/v1/limits', key)).text).data[0].used
+  t.ok(during < 1_000, `${during} tokens are counted while it runs`)
+  const { text } = await running
+  t.match(text, /\[DONE\]/)
+  const used = await usedBy(gateway, key)
+  t.ok(used > words && used < words + 1_000, `${used} tokens`)
 })
 
 /** Sixty streams at once. */

@@ -2,10 +2,11 @@ import { test } from 'tap'
 import { createEstimators } from '../../src/core/admission/estimators.ts'
 import { counterOf } from '../../src/core/decision/counter.ts'
 import { pathRules } from '../../src/core/decision/operations.ts'
+import type { Usage } from '../../src/core/decision/usage.ts'
 import { createAppraise, createReserve } from '../../src/extauthz/reserve.ts'
 import { type CheckDeps, createCheck } from '../../src/extauthz/service.ts'
 import type { FlatValue } from '../../src/grpc/struct.ts'
-import { readUsages } from '../../src/ratelimit/access-log.ts'
+import { type Listeners, readUsages } from '../../src/ratelimit/access-log.ts'
 import { createHeld } from '../../src/ratelimit/held.ts'
 import { createSettle } from '../../src/ratelimit/settle.ts'
 import { createMemoryCounters } from '../../src/store/counters/memory.ts'
@@ -86,18 +87,14 @@ function createWorld(options: Options = {}) {
       ),
     /** Reports a response as Envoy does. */
     end(id: string, allowed: Buffer, used: Readonly<Record<string, FlatValue>>, status = 200) {
-      const metadata = {
-        'envoy.filters.http.ext_authz': structOf(readAllow(allowed).metadata),
-        'tollgate.usage': structOf(used),
-      }
-      const entry = {
-        common_properties: { metadata: { filter_metadata: metadata } },
-        request: { request_id: id },
-        response: { response_code: { value: status } },
-      }
-      const message = accessLogMessage.encode({ http_logs: { log_entry: [entry] } })
-      const usages = readUsages(message, false, { onUnmetered: held.release })
-      for (const usage of usages) settle(usage)
+      for (const usage of logged(id, allowed, used, { status, onUnmetered: held.release }).ended)
+        settle(usage)
+    },
+    /** Reports a request that still runs. */
+    run(id: string, allowed: Buffer, bytes: number) {
+      const { ended, running } = logged(id, allowed, { streamed: true }, { bytes, type: 5 })
+      for (const usage of running) held.follow(usage, clock.now)
+      return ended.length
     },
     used() {
       const windows = counters.read([counter], clock.now)
@@ -105,6 +102,36 @@ function createWorld(options: Options = {}) {
     },
     held: () => own.sums(counter.key).mean,
   }
+}
+
+interface Entry extends Pick<Listeners, 'onUnmetered'> {
+  readonly status?: number
+  readonly bytes?: number
+  /** AccessLogType: 5 while the request runs, 6 at its end. */
+  readonly type?: number
+}
+
+/** What the service reads from Envoy's entry. */
+function logged(
+  id: string,
+  allowed: Buffer,
+  used: Readonly<Record<string, FlatValue>>,
+  { status = 200, bytes = 0, type = 6, onUnmetered }: Entry,
+) {
+  const metadata = {
+    'envoy.filters.http.ext_authz': structOf(readAllow(allowed).metadata),
+    'tollgate.usage': structOf(used),
+  }
+  const entry = {
+    common_properties: { metadata: { filter_metadata: metadata }, access_log_type: type },
+    request: { request_id: id },
+    response: { response_code: { value: status }, response_body_bytes: bytes },
+  }
+  const message = accessLogMessage.encode({ http_logs: { log_entry: [entry] } })
+  const running: Usage[] = []
+  const onRunning = (usage: Usage) => void running.push(usage)
+  const ended = readUsages(message, false, { onUnmetered, onRunning })
+  return { ended, running }
 }
 
 function isAllowed(bytes: Buffer): boolean {
@@ -200,6 +227,30 @@ test('failed and repeated reports release once', async (t) => {
   t.equal(used(), 111, 'the input, by an estimate')
 })
 
+test('a request that runs is followed, and never counted before its end', async (t) => {
+  const { ask, run, end, held, used, clock } = createWorld({ limits: [[90_000, '1h']] })
+  const answer = await ask('a', 400)
+  const before = held()
+  t.equal(run('a', answer, 100), 0)
+  t.ok(held() >= before, 'it never shrinks')
+  run('a', answer, 1_800 * 180)
+  t.ok(held() > 1_800 && held() > before, `${held()} tokens are held`)
+  t.equal(used(), 0)
+  for (let i = 0; i < 30; i += 1) {
+    clock.now += minute / 2
+    run('a', answer, 1_800 * 180)
+  }
+  await ask('b', 400)
+  t.ok(held() > 1_800 + before, 'it lives as long as it runs')
+  clock.now += minute + 1_000
+  await ask('c', 400)
+  t.equal(held(), 2 * before, 'and a minute longer')
+  run('a', answer, 1_800 * 180)
+  end('a', answer, usageOf(10, 20))
+  t.equal(used(), 30)
+  t.equal(held(), 2 * before)
+})
+
 test('requests that are only counted can be charged the same, and hold nothing', async (t) => {
   for (const charges of [true, false]) {
     const { ask, end, held, used, holds } = createWorld({
@@ -250,6 +301,7 @@ test('if holds are out of reach, the setting decides', async (t) => {
   const holds: HoldStore = {
     hold: () => Promise.reject(new Error('Redis is away')),
     release: () => {},
+    renew: () => {},
   }
   const allowing = createWorld({ holds })
   readAllow(await allowing.ask('a', 400))
@@ -417,7 +469,7 @@ test('what is taken for a client that has gone is given back', async (t) => {
   const answers: (() => void)[] = []
   const { deps, taking } = createWorld({ ...counting, ofModels: { concurrency: 1 } })
   const late: HoldStore = {
-    release: taking.release,
+    ...{ release: taking.release, renew: taking.renew },
     hold: (asked, now) =>
       new Promise((resolve) => answers.push(() => resolve(taking.hold(asked, now)))),
   }
@@ -448,7 +500,7 @@ test('while holds are out of reach, each process keeps the limits itself', async
   const released: string[] = []
   const holds: HoldStore = {
     hold: () => Promise.reject(new Error('Redis is away')),
-    holdAlone: alone.hold,
+    ...{ holdAlone: alone.hold, renew: alone.renew },
     release(counters, id) {
       released.push(id)
       alone.release(counters, id)

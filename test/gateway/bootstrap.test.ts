@@ -33,7 +33,7 @@ type Cluster = {
   type: string
   load_assignment: { endpoints: { lb_endpoints: { endpoint: { address: unknown } }[] }[] }
 }
-type AccessLog = { name: string; typed_config: { path?: string } }
+type AccessLog = { name: string; filter: object; typed_config: { path?: string } }
 type Rendered = {
   overload_manager: {
     resource_monitors: { typed_config: { max_heap_size_bytes?: number } }[]
@@ -194,13 +194,24 @@ test('the journal is written only if a file is set', async (t) => {
       .access_log
   t.strictSame(
     logs()?.map(({ name }) => name),
-    ['usage'],
+    ['usage', 'progress'],
   )
   t.match(logs({ journal: '/var/lib/tollgate/usage.jsonl' }), [
     { name: 'usage' },
+    { name: 'progress' },
     { name: 'journal', typed_config: { path: '/var/lib/tollgate/usage.jsonl' } },
     { name: 'journal-json', typed_config: { path: '/var/lib/tollgate/usage.jsonl' } },
   ])
+})
+
+test('only one log has entries of requests that still run', async (t) => {
+  const [listener] = render({ journal: '/j' }).static_resources.listeners
+  for (const { name, filter } of listener?.filter_chains[0]?.filters[0]?.typed_config.access_log ??
+    []) {
+    const exclude = name === 'progress' ? undefined : true
+    const types = ['DownstreamPeriodic']
+    t.match(filter, { and_filter: { filters: [{ log_type_filter: { exclude, types } }] } }, name)
+  }
 })
 
 test('finds the first known list of authorities', async (t) => {

@@ -1,5 +1,7 @@
 /** What an open request holds of a limit, and the sums of all that are open. */
 
+import type { Moments } from './shape.ts'
+
 /** Whole numbers of tokens, and of their squares for the variance, so that sums are exact. */
 export interface Hold {
   /** Expected input and output. */
@@ -17,6 +19,14 @@ export interface Sums extends Hold {
 }
 
 export const noHolds: Sums = { count: 0, mean: 0, variance: 0, output: 0, ceiling: 0 }
+
+/** The hold of a request of which this much output is now expected: never less than before. */
+export function grown(hold: Hold, { mean, variance }: Moments): Hold {
+  const most = hold.ceiling - (hold.mean - hold.output)
+  const output = Math.max(hold.output, Math.min(Math.ceil(mean), most))
+  const { ceiling } = hold
+  return { mean: hold.mean - hold.output + output, variance: Math.ceil(variance), output, ceiling }
+}
 
 /** The sums with a hold more (`sign` 1) or less (-1). */
 export function withHold(sums: Sums, hold: Hold, sign: 1 | -1): Sums {

@@ -44,13 +44,17 @@ export class HoldTable<Owner extends object> {
     this.#size += 1
     this.#owners[slot] = owner
     this.#ids.set(words, slot * wordCount)
+    this.#numbers[slot * columns + 4] = cap
+    this.change(slot, hold, endsAt)
+  }
+
+  change(slot: number, hold: Hold, endsAt: number): void {
     const at = slot * columns
     const numbers = this.#numbers
     numbers[at] = hold.mean
     numbers[at + 1] = hold.variance
     numbers[at + 2] = hold.output
     numbers[at + 3] = hold.ceiling
-    numbers[at + 4] = cap
     numbers[at + 5] = endsAt
   }
 

@@ -89,6 +89,15 @@ export function withTaken(
       end(memberOf(id))
       holds.release(counters, id)
     },
+    renew(counters, id, output, now) {
+      const member = memberOf(id)
+      const found = open.get(member)
+      // Behind the others, whose leases end earlier.
+      if (found !== undefined && open.delete(member)) {
+        open.set(member, { ...found, endsAt: now + leaseMs })
+      }
+      holds.renew(counters, id, output, now)
+    },
   }
 }
 

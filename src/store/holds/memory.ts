@@ -1,11 +1,11 @@
 /** Holds in this process, beside its counters. They end with the process. */
 
 import { admit } from '../../core/admission/admit.ts'
-import { noHolds, type Sums, withHold } from '../../core/admission/hold.ts'
+import { grown, noHolds, type Sums, withHold } from '../../core/admission/hold.ts'
 import type { Counter, CounterState } from '../../core/decision/counter.ts'
 import { wordsOf } from '../counters/reports.ts'
 import type { CounterStore } from '../counters.ts'
-import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import { type AskedHold, followedMs, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
 import { HoldTable } from './hold-table.ts'
 
 /** The open holds of one counter in one window. */
@@ -120,5 +120,14 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
     sums: (key) => pools.get(key)?.sums ?? noHolds,
     hold,
     release: (_, id) => end(open.find(wordsOf(id))),
+    renew(_, id, output, now) {
+      const slot = open.find(wordsOf(id))
+      if (slot < 0) return
+      const [before, after] = [open.holdAt(slot), grown(open.holdAt(slot), output)]
+      for (const pool of open.ownerAt(slot)) {
+        pool.sums = withHold(withHold(pool.sums, before, -1), after, 1)
+      }
+      open.change(slot, after, now + followedMs)
+    },
   }
 }

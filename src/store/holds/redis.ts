@@ -5,7 +5,7 @@ import type { Counter } from '../../core/decision/counter.ts'
 import { createMemoryCounters } from '../counters/memory.ts'
 import { keyPrefixOf, tagOf } from '../counters/redis/keys.ts'
 import { memberOf } from '../counters/reports.ts'
-import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import { type AskedHold, followedMs, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
 import { createMemoryHolds } from './memory.ts'
 import { withTaken } from './memory-taken.ts'
 import type { HoldCommands } from './scripts.ts'
@@ -116,6 +116,13 @@ export function createRedisHolds(
     release(counters, id) {
       alone.release(counters, id)
       queue(counters, memberOf(id))
+    },
+    renew(counters, id, { mean, variance }) {
+      const keys = keysOf(counters)
+      if (keys.length === 0) return
+      const args = [memberOf(id), Math.min(lease, followedMs), mean, variance]
+      // The next one comes soon.
+      void commands.renew(keys, args).catch(() => {})
     },
     async stop(graceMs) {
       const giveUpAt = performance.now() + graceMs

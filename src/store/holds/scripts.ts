@@ -10,6 +10,7 @@ import { ceilingShare, deviations, sharedError } from '../../core/admission/admi
 export interface HoldCommands {
   hold(keys: readonly string[], args: readonly (string | number)[]): Promise<HeldAnswer>
   release(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
+  renew(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
 }
 
 /** `repeated`: held before. Then for each counter: tokens used, milliseconds left of its window (0: none), tokens held. */
@@ -26,24 +27,28 @@ local function sums_of(counter)
   return { ends = tonumber(ends), count = tonumber(count), mean = tonumber(mean),
     variance = tonumber(variance), output = tonumber(output), ceiling = tonumber(ceiling) }
 end
-local function change(counter, sums, sign, mean, variance, output, ceiling)
-  local count = sums.count + sign
+local function change(counter, sums, more, mean, variance, output, ceiling)
+  local count = sums.count + more
   if count <= 0 then return redis.call('HDEL', KEYS[1], counter) end
   redis.call('HSET', KEYS[1], counter, table.concat({ text(sums.ends), text(count),
-    text(sums.mean + sign * mean), text(sums.variance + sign * variance),
-    text(sums.output + sign * output), text(sums.ceiling + sign * ceiling) }, ' '))
+    text(sums.mean + mean), text(sums.variance + variance),
+    text(sums.output + output), text(sums.ceiling + ceiling) }, ' '))
 end
-local function drop(id)
-  local hold = redis.call('HGET', KEYS[2], id)
-  if not hold then return end
-  redis.call('HDEL', KEYS[2], id)
-  redis.call('ZREM', KEYS[3], id)
-  local mean, variance, output, ceiling, windows =
-    string.match(hold, '^(%d+) (%d+) (%d+) (%d+) %-?%d+(.*)$')
+local function change_all(windows, ...)
   for counter, ends in string.gmatch(windows, '(%S+):(%d+)') do
     local sums = sums_of(counter)
-    if sums and sums.ends == tonumber(ends) then change(counter, sums, -1, mean, variance, output, ceiling) end
+    if sums and sums.ends == tonumber(ends) then change(counter, sums, ...) end
   end
+end
+local function parts_of(id)
+  return string.match(redis.call('HGET', KEYS[2], id) or '', '^(%d+) (%d+) (%d+) (%d+) (%-?%d+)(.*)$')
+end
+local function drop(id)
+  local mean, variance, output, ceiling, _, windows = parts_of(id)
+  if not mean then return end
+  redis.call('HDEL', KEYS[2], id)
+  redis.call('ZREM', KEYS[3], id)
+  change_all(windows, -1, -mean, -variance, -output, -ceiling)
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIMIT', 0, 64)) do drop(id) end
 `
@@ -152,6 +157,19 @@ for _, each in ipairs(taken) do
   answer[#answer + 1] = 0
 end
 return answer
+`
+
+/** The same three keys; ARGV[1] the id, ARGV[2] its lease from now on (ms), ARGV[3] and ARGV[4] the output that is now expected, and its variance. */
+export const renewScript = `
+${common}
+local mean, variance, output, ceiling, cap, windows = parts_of(ARGV[1])
+if not mean then return 0 end
+local grown = math.max(tonumber(output), math.min(math.ceil(tonumber(ARGV[3])), ceiling - mean + output))
+local spread = math.ceil(tonumber(ARGV[4]))
+redis.call('HSET', KEYS[2], ARGV[1], table.concat({ text(mean - output + grown), text(spread), text(grown), ceiling, cap }, ' ') .. windows)
+redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
+change_all(windows, 0, grown - output, spread - variance, grown - output, 0)
+return 1
 `
 
 /** The same three keys; ARGV[1…] the ids of holds that end. */

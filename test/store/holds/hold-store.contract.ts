@@ -3,7 +3,12 @@ import { admit } from '../../../src/core/admission/admit.ts'
 import type { Expected } from '../../../src/core/admission/estimator.ts'
 import { type Hold, noHolds, type Sums, withHold } from '../../../src/core/admission/hold.ts'
 import type { Counter } from '../../../src/core/decision/counter.ts'
-import type { AskedHold, HoldAnswer, HoldStore } from '../../../src/store/holds.ts'
+import {
+  type AskedHold,
+  followedMs,
+  type HoldAnswer,
+  type HoldStore,
+} from '../../../src/store/holds.ts'
 import { createRandom } from '../../support/random.ts'
 
 /** A store of holds, the counters beside it, and its time. */
@@ -296,6 +301,39 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
         await world.settled()
       }
     }
+  })
+
+  claim('a hold that is followed grows up to its ceiling', async (t, world) => {
+    const own = counter(10_000)
+    const { cap } = await world.hold(ask('a', own))
+    await world.hold(ask('b', own))
+    const heldAfter = async (mean: number) => {
+      world.other.renew([own], 'a', { mean, variance: 10 }, world.now())
+      world.other.renew([own], 'never', { mean, variance: 10 }, world.now())
+      await world.other.hold(ask(undefined, own), world.now())
+      return heldOf(await world.hold(ask(undefined, own)))[0]
+    }
+    t.equal(await heldAfter(350.5), 651)
+    t.equal(await heldAfter(10), 651, 'it never shrinks')
+    t.equal(await heldAfter(1e9), 300 + cap)
+    for (const id of ['a', 'b']) world.holds.release([own], id)
+    await world.settled()
+    t.strictSame(heldOf(await world.hold(ask(undefined, own))), [0])
+    t.strictSame(heldOf(await world.hold(ask('c', own))), [200], 'all sums are as they were')
+  })
+
+  claim('and lives longer', async (t, world) => {
+    const own = counter(10_000)
+    await world.hold(ask('a', own))
+    const renew = () => world.holds.renew([own], 'a', { mean: 1, variance: 1 }, world.now())
+    const step = Math.min(world.leaseMs, followedMs) / 2
+    for (let at = 0; at <= world.leaseMs; at += step) {
+      renew()
+      await world.advance(step)
+    }
+    t.strictSame(heldOf(await world.hold(ask(undefined, own))), [200])
+    await world.advance(2 * step + 20)
+    t.strictSame(heldOf(await world.hold(ask(undefined, own))), [0])
   })
 
   /** Returns the most tokens by which a window exceeded its bound, and checks all sums on the way. */

@@ -3,7 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 import { parseRedisUrl, type RedisTarget } from '../../../core/formats/redis-url.ts'
-import { type HoldCommands, holdScript, releaseScript } from '../../holds/scripts.ts'
+import { type HoldCommands, holdScript, releaseScript, renewScript } from '../../holds/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
 import {
   type AddAnswer,
@@ -104,6 +104,7 @@ export function connectRedis(
   client.defineCommand('tollgateClaim', { lua: claimScript, numberOfKeys: 1 })
   client.defineCommand('tollgateHold', { lua: holdScript })
   client.defineCommand('tollgateRelease', { lua: releaseScript })
+  client.defineCommand('tollgateRenew', { lua: renewScript })
   const scripts = client as unknown as Record<
     'tollgateRead' | 'tollgateRestore',
     (count: number, ...args: (string | number)[]) => Promise<CounterAnswer>
@@ -113,6 +114,7 @@ export function connectRedis(
     tollgateClaim(key: string, owner: string, ms: number): Promise<number>
     tollgateHold(count: number, ...args: (string | number)[]): ReturnType<HoldCommands['hold']>
     tollgateRelease(count: number, ...args: (string | number)[]): Promise<unknown>
+    tollgateRenew(count: number, ...args: (string | number)[]): Promise<unknown>
   }
 
   function counted<Answer>(answer: Promise<Answer>): Promise<Answer> {
@@ -134,6 +136,7 @@ export function connectRedis(
       claim: (key, owner, ms) => counted(scripts.tollgateClaim(key, owner, ms)),
       forget: (keys) => counted(client.unlink(...keys)),
       hold: (keys, args) => counted(scripts.tollgateHold(keys.length, ...keys, ...args)),
+      renew: (keys, args) => counted(scripts.tollgateRenew(keys.length, ...keys, ...args)),
       release: (keys, args) => counted(scripts.tollgateRelease(keys.length, ...keys, ...args)),
       get session() {
         return session
