@@ -29,6 +29,8 @@ export interface Revoked {
   readonly propagation?: { readonly state: string; readonly waitingFor?: readonly string[] }
 }
 
+type RevokedAll = Revoked & { readonly message: string }
+
 export interface CreatedKey {
   readonly key: string
   readonly id: string
@@ -72,25 +74,14 @@ export function createKeyClient(server: ApiServer) {
       throw new Error(`${server.url} answered without a key; it is not a Tollgate.`)
     },
     /** Reads all pages. */
-    async search({
-      statuses,
-      includeEphemeral,
-      user,
-      prefix,
-      labels,
-      sort,
-      limit,
-    }: KeySearch): Promise<readonly KeyRecord[]> {
+    async search(search: KeySearch): Promise<readonly KeyRecord[]> {
+      const { statuses: status, includeEphemeral, user, prefix, labels, sort, limit } = search
+      // JSON leaves out what is undefined.
+      const of = { username: user, keyPrefix: prefix, labelsContain: labels }
       const found = new Map<string, KeyRecord>()
       for (let offset = 0; found.size < limit; ) {
         const page = (await call('POST', '/v1/api-keys/search', {
-          filters: {
-            status: statuses,
-            includeEphemeral,
-            ...(user !== undefined && { username: user }),
-            ...(prefix !== undefined && { keyPrefix: prefix }),
-            ...(labels !== undefined && { labelsContain: labels }),
-          },
+          filters: { status, includeEphemeral, ...of },
           sort,
           pagination: { limit: Math.min(pageSize, limit - found.size), offset },
         })) as { readonly data: readonly KeyRecord[]; readonly has_more: boolean }
@@ -110,12 +101,8 @@ export function createKeyClient(server: ApiServer) {
       return (await call('PATCH', path, body)) as KeyRecord & Revoked
     },
     async rotate(id: string, body: Readonly<Record<string, unknown>>): Promise<RotatedKey> {
-      return (await call(
-        'POST',
-        `/v1/api-keys/${encodeURIComponent(id)}/rotate`,
-        body,
-        'once',
-      )) as RotatedKey
+      const path = `/v1/api-keys/${encodeURIComponent(id)}/rotate`
+      return (await call('POST', path, body, 'once')) as RotatedKey
     },
     async revoke(id: string): Promise<KeyRecord & Revoked> {
       return (await call('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)) as KeyRecord & Revoked
@@ -125,14 +112,8 @@ export function createKeyClient(server: ApiServer) {
       return (await call('POST', '/v1/api-keys/revoke', { key })) as KeyRecord & Revoked
     },
     /** undefined: the caller's own. */
-    async revokeAll(
-      user: string | undefined,
-    ): Promise<Revoked & { readonly revokedCount: number; readonly message: string }> {
-      const body = user === undefined ? {} : { username: user }
-      return (await call('POST', '/v1/api-keys/bulk-revoke', body)) as Revoked & {
-        readonly revokedCount: number
-        readonly message: string
-      }
+    async revokeAll(username: string | undefined): Promise<RevokedAll> {
+      return (await call('POST', '/v1/api-keys/bulk-revoke', { username })) as RevokedAll
     },
   }
 }

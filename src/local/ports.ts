@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { connect, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import { StartError } from '../runtime/start-error.ts'
 
 /** An address to listen on, and its setting. */
@@ -27,19 +27,6 @@ export async function checkPorts(addresses: readonly Listen[]): Promise<void> {
   throw new StartError(
     `${problems.join('\n')}\nFree ${problems.length === 1 ? 'that port' : 'those ports'}, or name others by the settings in brackets.`,
   )
-}
-
-/** Whether a process accepts connections there. */
-export async function isListening(host: string, port: number): Promise<boolean> {
-  const socket = connect(port, host)
-  try {
-    await once(socket, 'connect')
-    return true
-  } catch {
-    return false
-  } finally {
-    socket.destroy()
-  }
 }
 
 async function whyNot(host: string, port: number): Promise<string | undefined> {
