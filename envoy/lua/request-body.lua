@@ -602,8 +602,8 @@ end
 local is_object = ffi.new("bool[?]", MOST_LEVELS + 1)
 
 -- Reads `source`, which must be one object. Returns the values of its members in `names`, as { first, last,
--- text } with positions from 0, and the position of its closing brace. Of `prompt` only the texts and lists in its
--- list are counted, since it may be most of the body.
+-- text } with positions from 0, and the position of its closing brace. Of `prompt` only the texts, lists and objects
+-- in its list are counted, since it may be most of the body.
 local function read_object(source, names)
   local size = source:length()
   buffer[MARGIN] = 0
@@ -648,7 +648,7 @@ local function read_object(source, names)
       end
       if level == 2 and field == "prompt" and not is_object[2] then
         local ended = p[before_space(p, at - 1)]
-        if ended == QUOTE or ended == 0x5d then prompts = prompts + 1 end
+        if ended == QUOTE or ended == 0x5d or ended == 0x7d then prompts = prompts + 1 end
       elseif level == 1 and field == "prompt" then
         found.prompts, field = prompts, nil
       elseif level == 1 and field then

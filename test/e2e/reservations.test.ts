@@ -154,7 +154,7 @@ test('the answers to several prompts share a ceiling', async (t, gateway) => {
     return answer
   }
   const fifty = (item: unknown) => Array.from({ length: 50 }, () => item)
-  const lists = ['a', 'a"', '', [1, 2, 3], ['a'], 'x'.repeat(3_000)].map(fifty)
+  const lists = ['a', 'a"', '', [1, 2, 3], ['a'], { a: 1 }, 'x'.repeat(3_000)].map(fifty)
   const single = [fifty(7), fifty(7).concat(['a']), 'a', ['a'], [[1, 2]]]
   const pinned = '/llm/sim/v1/completions'
   const shareOf = async (prompt: unknown) => {
