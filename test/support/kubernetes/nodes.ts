@@ -96,6 +96,8 @@ export async function startNodes(t: Test): Promise<Nodes> {
     },
     killApiServer: () => void process.kill(pid(), 'SIGKILL'),
     startApiServer() {
+      // Also called by a test's end, when it may be there.
+      if (existsSync(`/proc/${pid()}/fd`)) return
       const started = spawn(join(folder, 'apiserver'), { detached: true, stdio: 'ignore' })
       started.unref()
       writeFileSync(join(folder, 'pid', 'apiserver'), `${started.pid}`)
