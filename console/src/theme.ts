@@ -17,6 +17,10 @@ export const theme = createTheme({
       defaultProps: {
         lockScroll: false,
         centered: true,
+        // The button that has opened it may be gone, as after a revocation.
+        onExitTransitionEnd: () => {
+          if (document.activeElement === document.body) document.querySelector('h1')?.focus()
+        },
         closeButtonProps: { 'aria-label': 'Close' },
       },
       styles: { title: { fontWeight: 600 } },

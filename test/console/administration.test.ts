@@ -49,7 +49,7 @@ test('an administrator sees who can use a model, and through what', async (t, wo
   await page.getByRole('link', { name: 'Access' }).click()
   const group = page.getByRole('row', { name: 'llm/sim group team' })
   await group.getByText('yes').waitFor()
-  await group.getByText('AccessPolicy models-as-a-service/open').waitFor()
+  await group.getByText('models-as-a-service/open', { exact: true }).waitFor()
   await group.getByText('100,000 tokens per 1h').waitFor()
   t.match(await group.innerText(), /resources\.yaml:\d+/)
   await isAccessible(t, page, 'access')
@@ -130,29 +130,5 @@ test('the keyboard alone leads to every one', async (t, { page, signIn }) => {
       'the heading has the focus',
     )
     t.ok(true, title)
-  }
-})
-
-test('how long the first paint and each table take', async (t, { page, signIn }) => {
-  await signIn('admin')
-  const paint = `performance.getEntriesByName('first-contentful-paint')[0].startTime`
-  const paintMs = (await page.evaluate(paint)) as number
-  t.comment(`first paint: ${Math.round(paintMs)} ms`)
-  t.ok(paintMs > 0)
-  for (const title of ['Access', 'Resources', 'State']) {
-    const tableMs = (await page.evaluate(`new Promise((resolve) => {
-      const [link] = [...document.querySelectorAll('nav a')].filter((each) => each.textContent === '${title}')
-      const since = performance.now()
-      link.click()
-      const look = () => {
-        const isThere = document.querySelector('h1').textContent === '${title}' && document.querySelector('tbody tr')
-        if (isThere) resolve(performance.now() - since)
-        else if (performance.now() - since > 20_000) resolve(0)
-        else requestAnimationFrame(look)
-      }
-      look()
-    })`)) as number
-    t.comment(`${title}: ${Math.round(tableMs)} ms`)
-    t.ok(tableMs > 0)
   }
 })

@@ -92,7 +92,7 @@ function Row(row: AccessList['data'][number]) {
         <Stack gap={4}>
           {policies.map((policy) => (
             <div key={policy.name}>
-              <WrittenAt {...policy} />
+              <WrittenAt {...policy} kind={undefined} />
             </div>
           ))}
           <More count={row.more_policies} />
@@ -102,7 +102,7 @@ function Row(row: AccessList['data'][number]) {
         <Stack gap={4}>
           {subscriptions.map(({ pays, limits, ...subscription }) => (
             <div key={subscription.name}>
-              <WrittenAt {...subscription} />
+              <WrittenAt {...subscription} kind={undefined} />
               <Text size="xs" c="dimmed">
                 <LimitList limits={limits} />
                 {!pays && ' (not ready for the model)'}

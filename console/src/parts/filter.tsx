@@ -20,7 +20,7 @@ export function Filter({ name, ...texts }: FilterProps) {
       inputWrapperOrder={['label', 'input', 'description']}
       defaultValue={query.get(name) ?? ''}
       onChange={({ currentTarget }) => narrow(currentTarget.value.trim())}
-      w={{ base: '100%', xs: 200 }}
+      w={{ base: '100%', xs: 230 }}
     />
   )
 }

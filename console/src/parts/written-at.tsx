@@ -1,7 +1,8 @@
 import { Code, Text } from '@mantine/core'
 
 interface WrittenAtProps {
-  readonly kind: string
+  /** Left out where the column says it. */
+  readonly kind?: string | undefined
   readonly name: string
   readonly namespace?: string | undefined
   readonly file?: string | undefined
@@ -12,7 +13,9 @@ interface WrittenAtProps {
 export function WrittenAt({ kind, namespace, name, file, line }: WrittenAtProps) {
   return (
     <>
-      <Code className="breaks">{`${kind} ${namespace ? `${namespace}/` : ''}${name}`}</Code>
+      <Code className="breaks">
+        {`${kind ? `${kind} ` : ''}${namespace ? `${namespace}/` : ''}${name}`}
+      </Code>
       {file && (
         <Text span size="xs" c="dimmed" className="breaks">
           {' '}
