@@ -2,6 +2,7 @@ import type { Page } from 'playwright-core'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { modelRef, type WrittenDocument } from '../support/documents.ts'
 import { meter, models, subscriptions } from '../support/gateway.ts'
+import { keepPicture } from '../support/pictures.ts'
 import { poll } from '../support/poll.ts'
 
 const hostile = '<img src=x onerror="document.title=1">'
@@ -31,6 +32,7 @@ test('a model is tried, and what it uses is seen at once', async (t, world) => {
   await signIn(gateway.newUser(), 'models')
   await page.getByRole('row', { name: 'llm/sim' }).first().waitFor()
   await isAccessible(t, page, 'the models')
+  await keepPicture(page, 'models')
   await open(page, 'plenty')
   await page.getByText('100,000 left of 100,000 tokens per 1h').waitFor()
   await page.getByRole('button', { name: 'Send' }).click()
@@ -40,6 +42,7 @@ test('a model is tried, and what it uses is seen at once', async (t, world) => {
   await page.getByText('Headers of the response').click()
   await page.getByRole('cell', { name: 'x-ratelimit-remaining-tokens' }).waitFor()
   await isAccessible(t, page, 'the model')
+  await keepPicture(page, 'model')
 })
 
 test('a refusal leads to its explanation', async (t, { page, gateway, expected, signIn }) => {
@@ -64,6 +67,7 @@ test('a refusal leads to its explanation', async (t, { page, gateway, expected, 
   t.equal(await page.getByRole('listitem').getByText('refused').count(), 1, 'one step refuses')
   await page.getByText('Subscription models-as-a-service/small pays').waitFor()
   await isAccessible(t, page, 'the explanation')
+  await keepPicture(page, 'why')
 })
 
 test('only an administrator asks about others', async (t, world) => {

@@ -1,6 +1,7 @@
 import root from 'tap'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { startOpenidProvider } from '../support/openid-provider.ts'
+import { keepPicture } from '../support/pictures.ts'
 
 const provider = await startOpenidProvider(root)
 provider.groups.set('ada', ['team'])
@@ -25,6 +26,7 @@ test('a person signs in at the identity provider', async (t, { page, gateway }) 
   await page.goto(`${gateway.url}/console/keys?status=all`)
   await page.getByRole('button', { name: button }).waitFor()
   await isAccessible(t, page, 'the sign-in with a provider')
+  await keepPicture(page, 'sign-in')
   await page.getByRole('button', { name: button }).click()
   await page.getByRole('button', { name: 'Sign out' }).waitFor()
   await page.getByText('ada', { exact: true }).waitFor()
