@@ -10,6 +10,7 @@ import { type BackendState, statusOf } from '../core/status/conditions.ts'
 import { type Enforcement, viewOf } from '../core/status/enforcement.ts'
 import { policyStatuses } from '../core/status/generated-policies.ts'
 import { identityCondition } from '../core/status/name-conflicts.ts'
+import { boundsOf } from '../core/status/overshoot.ts'
 import { type Locate, placeOf } from './explain-view.ts'
 import { hasMore, pageOf, pageQuery, readPage, type Written } from './page.ts'
 import { refusals } from './schemas.ts'
@@ -29,6 +30,7 @@ export function listResources(app: FastifyInstance, deps: ListResourcesDeps): vo
     object: 'list',
     data: await readResources(deps),
     problems: deps.resourceProblems(),
+    bounds: [...boundsOf(deps.snapshot())],
   }))
 }
 

@@ -36,6 +36,19 @@ test('an administrator sees conditions and places', async (t) => {
   t.match(await read('?limit=1'), { has_more: true })
 })
 
+test('operators read by how much limits that reserve may be passed', async (t) => {
+  const limits = { 'llm/small': [[50, '1m']] } as const
+  const reserving = snapshotOf(
+    modelRef('small'),
+    subscription('counts', { groups: ['team-a'] }, limits),
+    subscription('holds', { groups: ['team-a'] }, limits, { admission: { mode: 'reserve' } }),
+  )
+  const api = await createKeyApi(t, { snapshot: reserving })
+  const { bounds } = (await api.ask('GET /internal/v1/resources')).json()
+  const bound = { subscription: 'holds', model: 'llm/small', window: '1m', limit: 50, tokens: 12 }
+  t.strictSame(bounds, [bound])
+})
+
 test('a page that cannot be is refused (400)', async (t) => {
   const api = await createKeyApi(t)
   for (const query of [
