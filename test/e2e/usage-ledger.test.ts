@@ -1,7 +1,8 @@
-import { mkdirSync } from 'node:fs'
+import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
+import { verifyUsageCommand } from '../../src/cli/verify-usage.ts'
 import { startEmbeddedPostgres } from '../../src/local/postgres/embedded-postgres.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
@@ -39,6 +40,7 @@ test('ledger, counters and model server agree, whoever is killed', { skip }, asy
   const { port } = database
   const folder = join(temporaryFolder(t), 'journal')
   mkdirSync(folder, { mode: 0o700 })
+  const archives = temporaryFolder(t)
   const [adminPort = 0] = await freePorts(1)
   const paid = subscription(
     'paid',
@@ -60,6 +62,7 @@ test('ledger, counters and model server agree, whoever is killed', { skip }, asy
     ],
     env: {
       USAGE_JOURNAL: join(folder, 'usage.jsonl'),
+      USAGE_ARCHIVE_DIR: archives,
       // Rotated a few times meanwhile.
       USAGE_JOURNAL_BYTES: '65536',
       ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}`,
@@ -169,5 +172,23 @@ test('ledger, counters and model server agree, whoever is killed', { skip }, asy
   }
   const { gaps } = await ask('/v1/usage', 'token-admin')
   t.strictSame(gaps, [])
+  const archived = () => readdirSync(archives, { recursive: true, encoding: 'utf8' })
+  await poll(
+    () => archived().some((name) => name.endsWith('.000001.jsonl.gz')),
+    'it is archived',
+    30_000,
+  )
+  const lines: string[] = []
+  const line = (text: string): void => void lines.push(text)
+  const verified = await verifyUsageCommand([], {
+    env: {
+      DATABASE_URL: database.url,
+      USAGE_JOURNAL: join(folder, 'usage.jsonl'),
+      USAGE_ARCHIVE_DIR: archives,
+    },
+    out: line,
+    err: line,
+  })
+  t.equal(verified, 0, lines.join('\n'))
   t.comment(`${total(labels)} tokens, ${failed} of ${sent} requests failed`)
 })
