@@ -4,8 +4,8 @@
  */
 
 import { type Logger, pino } from 'pino'
-import { drain } from './admin/drain.ts'
-import { openEarlyProbes } from './admin/early-probes.ts'
+import { drain } from './admin/operation/drain.ts'
+import { openEarlyProbes } from './admin/operation/early-probes.ts'
 import { writeEnvoyFiles } from './gateway/envoy-files.ts'
 import { createGatewayDrain } from './gateway/service-drain.ts'
 import { listenGrpc, listenHttp, listenServer } from './runtime/listen.ts'

@@ -1,16 +1,16 @@
 /** The REST API at this origin. The types are those of the service's own schemas. */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import type { pastRefusal, responseSchema } from '../../src/admin/explain-view.ts'
-import type { keyUsage } from '../../src/admin/key-usage.ts'
-import type { apiKeyRecord, propagation } from '../../src/admin/schemas.ts'
-import type { subscriptionRecord } from '../../src/admin/subscription-record.ts'
-import type { usagePage } from '../../src/admin/usage-view.ts'
+import type { pastRefusal, responseSchema } from '../../src/admin/explain/explain-view.ts'
+import type { apiKeyRecord, propagation } from '../../src/admin/http/schemas.ts'
+import type { keyUsage } from '../../src/admin/keys/key-usage.ts'
+import type { subscriptionRecord } from '../../src/admin/models/subscription-record.ts'
+import type { usagePage } from '../../src/admin/usage/usage-view.ts'
 
-export type { LimitList } from '../../src/admin/limits.ts'
-export type { AccessList } from '../../src/admin/list-access.ts'
-export type { ResourceList } from '../../src/admin/list-resources.ts'
-export type { ReplicaState, ServiceState } from '../../src/admin/service-state.ts'
+export type { AccessList } from '../../src/admin/operation/list-access.ts'
+export type { ResourceList } from '../../src/admin/operation/list-resources.ts'
+export type { ReplicaState, ServiceState } from '../../src/admin/operation/service-state.ts'
+export type { LimitList } from '../../src/admin/usage/limits.ts'
 export type Refusal = FromSchema<typeof pastRefusal>
 export type UsagePage = FromSchema<typeof usagePage>
 export type ApiKey = FromSchema<typeof apiKeyRecord>

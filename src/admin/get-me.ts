@@ -1,9 +1,9 @@
 /** `GET /v1/me`: whom the service takes the caller for. */
 
 import type { FastifyInstance } from 'fastify'
-import type { IsAdmin } from './administrators.ts'
-import { callerOf } from './authenticate.ts'
-import { refusals } from './schemas.ts'
+import type { IsAdmin } from './http/administrators.ts'
+import { callerOf } from './http/authenticate.ts'
+import { refusals } from './http/schemas.ts'
 
 export interface GetMeDeps {
   readonly isAdmin: IsAdmin

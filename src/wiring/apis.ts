@@ -1,12 +1,12 @@
 /** The REST APIs: the external one, and the internal one for operators. */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { createIsAdmin } from '../admin/administrators.ts'
-import { createAskGateway } from '../admin/ask-gateway.ts'
-import { createProbeModel, type ProbeModel } from '../admin/model-probe.ts'
-import { createRequestLimit } from '../admin/request-limit.ts'
+import { createIsAdmin } from '../admin/http/administrators.ts'
+import { createRequestLimit } from '../admin/http/request-limit.ts'
+import { addressOf } from '../admin/http/trusted-proxies.ts'
+import { createAskGateway } from '../admin/models/ask-gateway.ts'
+import { createProbeModel, type ProbeModel } from '../admin/models/model-probe.ts'
 import { buildAdmin, buildInternal } from '../admin/server.ts'
-import { addressOf } from '../admin/trusted-proxies.ts'
 import { serveConsole } from '../console/console.ts'
 import { localHost, showAddress } from '../core/formats/address.ts'
 import { networkOf } from '../core/formats/network.ts'

@@ -2,7 +2,7 @@
 
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { openEarlyProbes } from '../admin/early-probes.ts'
+import { openEarlyProbes } from '../admin/operation/early-probes.ts'
 import {
   type ClusterController,
   type ControllerDatabase,

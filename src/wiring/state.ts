@@ -1,6 +1,6 @@
 /** The state of a process and of what it depends on: for probes, and for administrators. */
 
-import type { ServiceState, ServiceStateDeps } from '../admin/service-state.ts'
+import type { ServiceState, ServiceStateDeps } from '../admin/operation/service-state.ts'
 import type { GatewayDrain } from '../core/status/gateway-drain.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
 import { ping } from '../store/postgres/postgres.ts'

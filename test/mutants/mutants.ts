@@ -24,8 +24,8 @@ function mutants(
 
 export const allMutants: readonly Mutant[] = [
   ...mutants(
-    'admin/require-administrator.ts',
-    ['admin/require-administrator.test.ts'],
+    'admin/http/require-administrator.ts',
+    ['admin/http/require-administrator.test.ts'],
     [['if (await isAdmin(caller)) return', 'if (!(await isAdmin(caller))) return']],
   ),
   ...mutants(

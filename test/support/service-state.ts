@@ -1,4 +1,4 @@
-import type { ServiceState } from '../../src/admin/service-state.ts'
+import type { ServiceState } from '../../src/admin/operation/service-state.ts'
 
 /** The state of a process that lacks nothing. */
 export const wholeState: ServiceState = {

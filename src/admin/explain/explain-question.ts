@@ -1,0 +1,130 @@
+/** The body of `POST /v1/explain`: who would ask for what, or which refusal is meant. */
+
+import type { Caller, TokenCaller } from '../../core/decision/caller.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { meterable } from '../../core/decision/operations.ts'
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { type BodyOf, requirePlainText } from '../http/body.ts'
+import { timestamp } from '../http/schemas.ts'
+
+const text = { type: ['string', 'null'], minLength: 1, maxLength: 1_024 } as const
+
+export const questionSchema = {
+  title: 'ExplainRequest',
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    requestId: {
+      ...text,
+      description:
+        'The x-request-id of a request that was refused within the last hour; the only field then.',
+    },
+    keyId: { ...text, description: 'The key that would ask; any for an administrator.' },
+    user: {
+      ...text,
+      description:
+        'The user who would ask, with the groups; for administrators. Without keyId and user it is the caller.',
+    },
+    groups: { type: ['array', 'null'], maxItems: 1_000, items: { type: 'string' } },
+    subscription: {
+      ...text,
+      description: 'As in x-maas-subscription; a key always pays with its own.',
+    },
+    model: {
+      ...text,
+      description: "<namespace>/<name>, or a name as in a request's body.",
+      examples: ['llm/sim-small'],
+    },
+    path: {
+      ...text,
+      description: 'The path at the gateway, if it is not the one for chats.',
+      examples: ['/llm/sim-small/v1/embeddings'],
+    },
+    method: { ...text, default: 'POST', description: 'The HTTP method.' },
+    address: {
+      ...text,
+      description:
+        "The client's address, for a key with allowedAddresses; without it they are not checked.",
+      examples: ['192.0.2.1'],
+    },
+    at: {
+      ...timestamp,
+      type: ['string', 'null'],
+      description: 'When; by default now. Until then nothing else is taken to be used.',
+    },
+  },
+} as const
+
+export type ExplainBody = BodyOf<typeof questionSchema>
+
+/** A request that may never have been made. */
+export interface Hypothetical {
+  readonly method: string
+  readonly path: string
+  /** The model in the body. */
+  readonly bodyModel: string | undefined
+  /** The client's `x-maas-subscription`. */
+  readonly requestedSubscription: string | undefined
+  /** The client's; undefined: not checked. */
+  readonly address: string | undefined
+}
+
+export interface Question extends Hypothetical {
+  readonly keyId: string | undefined
+  /** Who asks, without a keyId. */
+  readonly person: Caller
+  /** Milliseconds since the epoch. */
+  readonly at: number
+}
+
+/** How far ahead one may ask. */
+const maxAheadMs = 366 * 86_400_000
+
+/** Reads the body; throws `invalid_request`, naming the field. */
+export function readQuestion(
+  body: ExplainBody,
+  caller: Caller,
+  { models }: Snapshot,
+  now: number,
+): Question | { readonly requestId: string } {
+  const given = Object.entries(body).filter(([, value]) => value !== null && value !== undefined)
+  for (const [field, value] of given) if (typeof value === 'string') requirePlainText(field, value)
+  const { requestId, keyId, user, groups, subscription, model, path } = body
+  if (requestId) {
+    if (given.length > 1) throw wrong('requestId stands alone; leave the other fields out.')
+    return { requestId }
+  }
+  if (keyId && (user || groups)) throw wrong('Give either keyId, or user and groups.')
+  if (Boolean(user) !== Boolean(groups)) throw wrong('user and groups belong together.')
+  if (!model && !path) throw wrong('Name the model or the path.')
+  if (path && !path.startsWith('/')) throw wrong('path must begin with a slash.')
+  const isKey = model ? models.has(model) : false
+  return {
+    keyId: keyId ?? undefined,
+    person: user ? personOf(user, groups ?? []) : caller,
+    method: body.method ?? 'POST',
+    path: path ?? (isKey ? `/${model}${meterable.chat}` : meterable.chat),
+    bodyModel: model ?? undefined,
+    requestedSubscription: subscription ?? undefined,
+    address: body.address ?? undefined,
+    at: readInstant(body.at ?? undefined, now),
+  }
+}
+
+function personOf(user: string, groups: readonly string[]): TokenCaller {
+  return { by: 'token', proof: { by: 'file' }, user, groups }
+}
+
+function readInstant(written: string | undefined, now: number): number {
+  if (written === undefined) return now
+  const at = Date.parse(written)
+  if (Number.isNaN(at)) throw wrong('at must be a time in RFC 3339.')
+  // Times are written in whole seconds, so that this one may be the present second.
+  if (at < now - 1_000) throw wrong('at is over; a refusal of the last hour has a requestId.')
+  if (at > now + maxAheadMs) throw wrong('at must be within a year.')
+  return Math.max(at, now)
+}
+
+function wrong(message: string): ServiceError {
+  return new ServiceError('invalid_request', { message })
+}

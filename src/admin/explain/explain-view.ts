@@ -1,0 +1,306 @@
+/** An explanation in the response of `POST /v1/explain`. */
+
+import type { Caller } from '../../core/decision/caller.ts'
+import type { LimitState } from '../../core/decision/counter.ts'
+import type { Step } from '../../core/decision/decide.ts'
+import { dialectOf, statusIn } from '../../core/decision/dialect.ts'
+import { describe, toEnvelope } from '../../core/decision/errors.ts'
+import type { ConsideredSubscription, Explanation } from '../../core/decision/explain.ts'
+import type { PastRefusal } from '../../core/decision/past-refusal.ts'
+import { messageOf } from '../../core/decision/refusal-message.ts'
+import { refusalReason } from '../../core/decision/refusal-reason.ts'
+import { resourceKey } from '../../core/decision/snapshot.ts'
+import { readTarget } from '../../core/decision/target.ts'
+import { redact } from '../../core/formats/redact.ts'
+import { toEndTimestamp, toTimestamp } from '../../core/formats/timestamp.ts'
+import type { Resource } from '../../core/kinds/resources.ts'
+import { refusals, timestamp } from '../http/schemas.ts'
+import { endOf, kindSchema, windowSchema } from '../usage/limit-state.ts'
+
+/** Where a resource (`<kind>/<namespace>/<name>`) is written; line 0: in a cluster. */
+export type Locate = (resource: string) => { readonly file: string; readonly line: number }
+
+/** What an explanation is shown with. */
+export interface View {
+  /** undefined: for a caller who is not an administrator, who sees only own resources. */
+  readonly locate: Locate | undefined
+  readonly caller: Caller | null
+  readonly path: string
+  /** The instant that was asked about; milliseconds since the epoch. */
+  readonly at: number
+  /** When the key expires; null: never. */
+  readonly expiresAt?: number | null
+}
+
+type Json = Readonly<Record<string, unknown>>
+
+export function showExplanation(explanation: Explanation, view: View): Json {
+  const { decision, model, policies, subscriptions } = explanation
+  const { caller, path, at, expiresAt, locate } = view
+  const states = decision.states ?? []
+  const steps = showSteps(explanation, view)
+  const isOpen = steps.some(({ step }) => step === 'operation')
+  const changesAt = decision.allowed ? expiresAt : decision.retryAt
+  return {
+    allowed: decision.allowed,
+    ...(!decision.allowed && {
+      status: statusIn(dialectOf(readTarget(path)?.operation), decision.code),
+      code: toEnvelope(decision.code).error.code,
+      message: redact(messageOf(decision, at) ?? describe(decision.code).message),
+      ...(locate && reasonIn(refusalReason(decision, model?.key))),
+    }),
+    at: toTimestamp(at),
+    ...whoIn(caller),
+    ...(model && (locate || isOpen) && { model: model.key }),
+    steps,
+    policies: policies
+      .filter(({ opens }) => opens || locate)
+      .map(({ policy, opens }) => ({ ...showResource(policy.resource, locate), opens })),
+    subscriptions: subscriptions.map((each) => showSubscription(each, explanation, view)),
+    limits: showLimits(states),
+    ...(changesAt && { changesAt: toEndTimestamp(changesAt) }),
+  }
+}
+
+/** The steps with the resource that decided them; for users, `model` includes `access`. */
+function showSteps(explanation: Explanation, { locate }: View) {
+  const { decision, steps, model, policies, subscriptions } = explanation
+  const opening = policies.find(({ opens }) => opens)?.policy.resource
+  const paying = subscriptions.find(({ passedOver }) => !passedOver)?.subscription?.resource
+  const resources: Partial<Record<Step, Resource | undefined>> = {
+    model: model?.resource,
+    access: opening,
+    subscription: paying,
+    backend: model?.resource,
+    limits: paying,
+  }
+  const refusedAt = decision.allowed ? undefined : steps.at(-1)
+  return steps
+    .filter((step) => locate || step !== 'access')
+    .map((step) => {
+      const isRefused =
+        step === refusedAt || (step === 'model' && refusedAt === 'access' && !locate)
+      // Whether a model exists stays hidden.
+      const isHidden = isRefused && step === 'model' && !locate
+      const resource = isHidden ? undefined : resources[step]
+      return {
+        step,
+        passed: !isRefused,
+        ...(resource && { resource: showResource(resource, locate) }),
+      }
+    })
+}
+
+function showSubscription(
+  { name, subscription, passedOver }: ConsideredSubscription,
+  { decision, steps }: Explanation,
+  { caller, locate }: View,
+): Json {
+  // A user must not learn which names exist.
+  const isHidden = passedOver === 'not_found' && caller?.by === 'token' && !locate
+  const several = !decision.allowed && decision.selection === 'multiple_subscriptions'
+  const because = isHidden ? 'access_denied' : passedOver
+  return {
+    ...(subscription && (locate || passedOver !== 'access_denied')
+      ? showResource(subscription.resource, locate)
+      : { kind: 'Subscription', name }),
+    pays: because === undefined && steps.includes('backend'),
+    ...(because !== undefined && { passedOver: because }),
+    ...(because === undefined && several && { passedOver: 'multiple_subscriptions' }),
+  }
+}
+
+/** A resource by name, and for administrators where it is written. */
+export function showResource(resource: Resource, locate: Locate | undefined): Json {
+  const { kind, metadata } = resource
+  const { namespace, name } = metadata
+  return { kind, namespace, name, ...(locate && placeOf(locate, resourceKey(resource))) }
+}
+
+/** File and line of a resource (`<kind>/<namespace>/<name>`) that is in a file. */
+export function placeOf(locate: Locate, resource: string): Json {
+  const { file, line } = locate(resource)
+  return line > 0 ? { file, line } : {}
+}
+
+function showLimits(states: readonly LimitState[]): readonly Json[] {
+  return states.map(({ limit, used, held, remaining, resetsAt }) => ({
+    ...{ kind: limit.kind, scope: limit.scope, window: limit.window || null },
+    ...{ limit: limit.limit, used, remaining },
+    ...(held !== undefined && { held }),
+    resetsAt: endOf(limit, resetsAt),
+  }))
+}
+
+function whoIn(caller: Caller | null): Json {
+  if (caller === null) return {}
+  return { user: caller.user, ...(caller.by === 'key' && { keyId: caller.keyId }) }
+}
+
+function reasonIn(reason: string | undefined): Json {
+  return reason === undefined ? {} : { reason: redact(reason) }
+}
+
+/** What was answered then. `whole`: for an administrator. */
+export function showPast(past: PastRefusal, whole: boolean): Json {
+  const { requestId, at, status, code, message, reason, caller, method, path, bodyModel } = past
+  return {
+    requestId,
+    at: toTimestamp(at),
+    ...{ status, code: toEnvelope(code).error.code, message: redact(message) },
+    ...(whole && reasonIn(reason)),
+    ...whoIn(caller),
+    ...{ method, path: redact(path) },
+    ...(bodyModel !== undefined && { model: redact(bodyModel) }),
+    limits: showLimits(past.states),
+  }
+}
+
+/** What `showResource` shows. */
+export const resourceFields = {
+  kind: { type: 'string', examples: ['Subscription'] },
+  namespace: { type: 'string', description: 'Left out where it is not known.' },
+  name: { type: 'string' },
+  file: { type: 'string', description: 'For administrators, of resources in files.' },
+  line: { type: 'integer', minimum: 1 },
+} as const
+
+const outcome = {
+  status: { type: 'integer', description: 'The HTTP status of the refusal.', examples: [429] },
+  code: { type: 'string', examples: ['rate_limit_exceeded'] },
+  message: { type: 'string', description: 'The message of the refusal.' },
+  reason: { type: 'string', description: 'For administrators: more than the message says.' },
+  at: timestamp,
+  user: { type: 'string' },
+  keyId: { type: 'string', description: 'Only of a key.' },
+  model: { type: 'string', examples: ['llm/sim-small'] },
+  limits: {
+    type: 'array',
+    description: 'Empty if the decision ended before them.',
+    items: {
+      title: 'LimitState',
+      type: 'object',
+      required: ['kind', 'scope', 'window', 'limit', 'used', 'remaining', 'resetsAt'],
+      properties: {
+        kind: kindSchema,
+        scope: {
+          type: 'string',
+          enum: ['user', 'key'],
+          description: "Whose use counts: the user's of this model, or the key's of all models.",
+        },
+        window: windowSchema,
+        limit: { type: 'integer' },
+        used: { type: 'integer' },
+        held: {
+          type: 'integer',
+          description: 'What requests in progress are expected to use, if they hold any.',
+        },
+        remaining: { type: 'integer', minimum: 0 },
+        resetsAt: { ...timestamp, type: ['string', 'null'], description: 'null: of concurrency.' },
+      },
+    },
+  },
+} as const
+
+/** What `showPast` shows. */
+export const pastRefusal = {
+  title: 'PastRefusal',
+  type: 'object',
+  required: ['requestId', 'at', 'status', 'code', 'message', 'limits'],
+  properties: {
+    requestId: { type: 'string' },
+    ...outcome,
+    method: { type: 'string' },
+    path: { type: 'string' },
+  },
+} as const
+
+export const responseSchema = {
+  200: {
+    title: 'Explanation',
+    description: 'The decision, as it would be made at that time.',
+    type: 'object',
+    required: ['allowed', 'at', 'steps', 'policies', 'subscriptions', 'limits'],
+    properties: {
+      allowed: { type: 'boolean' },
+      ...outcome,
+      steps: {
+        type: 'array',
+        description: 'In order, as far as the decision went; the last one decided.',
+        items: {
+          title: 'DecisionStep',
+          type: 'object',
+          required: ['step', 'passed'],
+          properties: {
+            step: {
+              type: 'string',
+              enum: [
+                'credential',
+                'address',
+                'path',
+                'model',
+                'access',
+                'cap',
+                'operation',
+                'subscription',
+                'backend',
+                'limits',
+              ],
+              description: 'Only administrators see access; for others it is part of model.',
+            },
+            passed: { type: 'boolean' },
+            resource: {
+              title: 'ResourcePlace',
+              description: 'What it was decided by.',
+              type: 'object',
+              required: ['kind', 'name'],
+              properties: resourceFields,
+            },
+          },
+        },
+      },
+      policies: {
+        type: 'array',
+        description: 'Those that name the model; for a user only those that open it to the user.',
+        items: {
+          title: 'ConsideredPolicy',
+          type: 'object',
+          required: ['kind', 'name', 'opens'],
+          properties: { ...resourceFields, opens: { type: 'boolean' } },
+        },
+      },
+      subscriptions: {
+        type: 'array',
+        description:
+          "The user's, and the one that is named; empty if the decision ended before them.",
+        items: {
+          title: 'ConsideredSubscription',
+          type: 'object',
+          required: ['kind', 'name', 'pays'],
+          properties: {
+            ...resourceFields,
+            pays: { type: 'boolean' },
+            passedOver: {
+              type: 'string',
+              enum: [
+                'not_named',
+                'not_found',
+                'access_denied',
+                'model_not_in_subscription',
+                'model_unhealthy',
+                'multiple_subscriptions',
+              ],
+              description: 'not_named: the key or the request names another one.',
+            },
+          },
+        },
+      },
+      changesAt: {
+        ...timestamp,
+        description: 'When the limit resets or the key expires, if the answer changes then.',
+      },
+      refusal: { ...pastRefusal, description: 'Only with requestId: what was answered then.' },
+    },
+  },
+  ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
+} as const

@@ -1,0 +1,166 @@
+/** `POST /v1/explain`: whether a request would be let through, and why. */
+
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { Caller } from '../../core/decision/caller.ts'
+import type { Counter } from '../../core/decision/counter.ts'
+import type { Denial, Reserve, Step } from '../../core/decision/decide.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { type Explanation, explain } from '../../core/decision/explain.ts'
+import { compileCaps } from '../../core/decision/key-caps.ts'
+import type { PathRules } from '../../core/decision/operations.ts'
+import type { PastRefusals } from '../../core/decision/past-refusal.ts'
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { readTarget } from '../../core/decision/target.ts'
+import { describeEnd } from '../../identity/api-key.ts'
+import type { ApiKeyStore } from '../../store/api-keys.ts'
+import type { ResettableCounters } from '../../store/counters.ts'
+import type { IsAdmin } from '../http/administrators.ts'
+import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { isKeyId, keyNotFound } from '../keys/get-api-key.ts'
+import {
+  type ExplainBody,
+  type Hypothetical,
+  type Question,
+  questionSchema,
+  readQuestion,
+} from './explain-question.ts'
+import { type Locate, responseSchema, showExplanation, showPast } from './explain-view.ts'
+
+export interface ExplainDeps {
+  readonly keys: ApiKeyStore
+  readonly isAdmin: IsAdmin
+  readonly snapshot: () => Snapshot
+  readonly readCounters: ResettableCounters['readFresh']
+  /** As for Check, but it holds nothing. */
+  readonly reserve?: Reserve
+  readonly paths: PathRules
+  readonly clock: () => number
+  readonly pastRefusals: PastRefusals
+  /** Where a resource is written. */
+  readonly locate: Locate
+}
+
+/** Who would ask. */
+interface Who {
+  /** null: a credential that is not valid. */
+  readonly caller: Caller | null
+  /** Why the key is not valid. */
+  readonly ended?: string | undefined
+  /** When the key expires, in milliseconds since the epoch; null: never. */
+  readonly expiresAt?: number | null
+}
+
+const schema = {
+  operationId: 'explain',
+  summary: 'Explain whether a request would be let through',
+  description:
+    'Decides a request as the gateway would, and shows each step. Nothing is counted. A user may ask about own keys and sees own subscriptions; an administrator may ask about anybody, and sees all resources with file and line.',
+  tags: ['Subscriptions'],
+  body: questionSchema,
+  response: responseSchema,
+} as const
+
+const pastNotFound =
+  'No refusal with this request id is known. A process remembers its own of the last hour, 100 of each user.'
+
+/** Adds the route. It calls the functions of Check itself; it counts nothing and opens no window. */
+export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
+  const { keys, isAdmin, snapshot, readCounters, reserve, paths, clock, pastRefusals, locate } =
+    deps
+
+  async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
+    const { caller, ended } = who
+    const { path, address, ...request } = asked
+    if (caller === null || ended !== undefined) {
+      const detail = { about: 'credential', reason: ended } as const
+      return refuse({ allowed: false, code: 'credential_invalid', detail }, ['credential'])
+    }
+    const target = readTarget(path)
+    if (target === undefined) {
+      return refuse({ allowed: false, code: 'not_found' }, ['credential', 'path'])
+    }
+    const world = {
+      snapshot: snapshot(),
+      rules: paths,
+      now: at,
+      // The counters are as they are now, whatever instant is asked about.
+      read: (asked: readonly Counter[]) => readCounters(asked, clock()),
+      reserve,
+    }
+    // A person stands for a key of theirs.
+    const source = address === undefined ? undefined : () => address
+    return explain({ ...request, caller, target, tokensOpen: true, source }, world)
+  }
+
+  async function findKey(id: string, at: number): Promise<(Who & { caller: Caller }) | undefined> {
+    const record = isKeyId(id) ? await keys.findById(id) : undefined
+    if (record === undefined) return undefined
+    const { user, groups, subscription, expiresAt } = record
+    const caps = compileCaps(record)
+    const caller = {
+      ...({ by: 'key', user, groups, keyId: record.id, subscription } as const),
+      ...(caps && { caps }),
+    }
+    return { caller, ended: describeEnd(record, at), expiresAt }
+  }
+
+  /** The person, or the key's owner; refuses a user who asks about another one. */
+  async function readWho(
+    { keyId, person, at }: Question,
+    request: FastifyRequest,
+    whole: boolean,
+  ): Promise<Who & { caller: Caller }> {
+    const { user, groups } = callerOf(request)
+    if (keyId === undefined) {
+      lookAt(request, person)
+      const isSelf = person.user === user && person.groups.every((each) => groups.includes(each))
+      if (!whole && !isSelf) throw new ServiceError('admin_required', { message: notYours })
+      return { caller: person }
+    }
+    const found = await findKey(keyId, at)
+    if (found !== undefined) lookAt(request, found.caller)
+    if (found !== undefined && (whole || found.caller.user === user)) return found
+    throw new ServiceError('not_found', { message: keyNotFound })
+  }
+
+  app.post<{ Body: ExplainBody }>(
+    '/v1/explain',
+    { schema, config: { audit: 'key.explain' } },
+    async (request) => {
+      const caller = callerOf(request)
+      const now = clock()
+      const question = readQuestion(request.body, caller, snapshot(), now)
+      const whole = await isAdmin(caller)
+      const show = async (who: Who, asked: Hypothetical, at: number) => {
+        await showOthers(request)
+        const view = { locate: whole ? locate : undefined, ...who, path: asked.path, at }
+        return showExplanation(await decide(who, asked, at), view)
+      }
+
+      if (!('requestId' in question)) {
+        return show(await readWho(question, request, whole), question, question.at)
+      }
+      const past = pastRefusals.find(question.requestId, whole ? undefined : caller.user, now)
+      if (past === undefined) throw new ServiceError('not_found', { message: pastNotFound })
+      if (past.caller) lookAt(request, past.caller)
+      const key = past.caller?.by === 'key' ? await findKey(past.caller.keyId, now) : undefined
+      return {
+        ...(await show(key ?? { caller: past.caller }, past, now)),
+        refusal: showPast(past, whole),
+      }
+    },
+  )
+}
+
+const notYours =
+  'Only an administrator may ask what another user may call. With your own name, give only your own groups.'
+
+function lookAt(request: FastifyRequest, { user, ...other }: Caller): void {
+  if (user === callerOf(request).user) return
+  lookAtOthers(request, { ...(other.by === 'key' && { keyId: other.keyId }), user })
+}
+
+function refuse(decision: Denial, steps: readonly Step[]): Explanation {
+  return { decision, steps, model: undefined, policies: [], subscriptions: [] }
+}

@@ -1,0 +1,98 @@
+/** JSON bodies, whatever their Content-Type (contract, 1). */
+
+import type { FastifyInstance } from 'fastify'
+import type { FromSchema, JSONSchema } from 'json-schema-to-ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+
+/** The type of a body that its schema has accepted; undefined if the body is optional. */
+export type BodyOf<Schema extends JSONSchema> =
+  FromSchema<Schema, { keepDefaultedPropertiesOptional: true }> extends infer Body
+    ? null extends Body
+      ? Body | undefined
+      : Body
+    : never
+
+/** The largest body in bytes. */
+export const bodyLimit = 1_048_576
+
+/**
+ * Names in a body, those of unknown fields included. A name that the process has not seen costs ten
+ * times as much as other text of its length.
+ */
+const maxNames = 1_000
+/** Lists and objects in a body, of which none has many; each costs a hundred times as much as text. */
+const maxNested = 1_000
+const quote = 0x22
+const backslash = 0x5c
+const colon = 0x3a
+const bracket = 0x5b
+const brace = 0x7b
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** Parses every body as one JSON value in UTF-8, with nothing before or after it. */
+export function readBodies(app: FastifyInstance): void {
+  // Even an invalid Content-Type must not matter.
+  app.addHook('onRequest', async ({ raw }) => {
+    delete raw.headers['content-type']
+  })
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, bytes, done) => {
+    const excess = excessIn(bytes as Buffer)
+    if (excess !== undefined) {
+      const message = `The body has more than ${excess}.`
+      return done(new ServiceError('invalid_body', { message }))
+    }
+    const body = parseBody(bytes as Buffer)
+    if (body === undefined) {
+      done(new ServiceError('invalid_body', { message: 'The body is not valid JSON.' }))
+    } else {
+      done(null, body.value)
+    }
+  })
+}
+
+/** Discards bodies unread, in a scope whose routes have none. */
+export function ignoreBodies(scope: FastifyInstance): void {
+  scope.removeAllContentTypeParsers()
+  scope.addContentTypeParser('*', (_request, payload, done) => {
+    payload.resume()
+    done(null)
+  })
+}
+
+function parseBody(bytes: Buffer): { readonly value: unknown } | undefined {
+  try {
+    const text = utf8.decode(bytes)
+    return /^[ \t\r\n]*$/.test(text) ? { value: undefined } : { value: JSON.parse(text) }
+  } catch {
+    return undefined
+  }
+}
+
+/** Of what there is too much. Outside of strings, JSON has a colon for each name and nowhere else. */
+function excessIn(bytes: Buffer): string | undefined {
+  if (bytes.length <= Math.min(maxNames, maxNested)) return undefined
+  let names = 0
+  let nested = 0
+  let isInString = false
+  for (let at = 0; at < bytes.length; at += 1) {
+    const byte = bytes[at]
+    if (byte === quote) isInString = !isInString
+    else if (isInString && byte === backslash) at += 1
+    else if (isInString) continue
+    else if (byte === colon) names += 1
+    else if (byte === bracket || byte === brace) nested += 1
+    if (names > maxNames) return `${maxNames.toLocaleString('en')} fields`
+    if (nested > maxNested) return `${maxNested.toLocaleString('en')} lists and objects`
+  }
+  return undefined
+}
+
+/** Refuses text that Postgres cannot store or UTF-8 cannot encode: NUL and lone surrogates. */
+export function requirePlainText(field: string, text: string | undefined): void {
+  if (text === undefined || (text.isWellFormed() && !text.includes('\0'))) return
+  throw new ServiceError('invalid_request', {
+    message: `${field} must not hold NUL characters or lone surrogates.`,
+  })
+}

@@ -1,0 +1,117 @@
+/** Any error → status and envelope. Texts of decoders and the database never reach the client. */
+
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifySchemaValidationError } from 'fastify/types/schema.js'
+import { challengeOf } from '../../core/decision/challenge.ts'
+import {
+  describe,
+  type ErrorCode,
+  isFinal,
+  retryAfterOutage,
+  ServiceError,
+  toEnvelope,
+} from '../../core/decision/errors.ts'
+import { toQuoted } from '../../core/formats/quoted.ts'
+import type { MethodsOf } from './methods.ts'
+import { pathTooLong } from './request-url.ts'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The code of the request's refusal; null if there is none. */
+    refusedWith: ErrorCode | null
+  }
+}
+
+/** Gives every refusal of this listener the same envelope. */
+export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
+  app.decorateRequest('refusedWith', null)
+  app.setErrorHandler<FastifyError>((error, request, reply) => {
+    const refusal = toRefusal(error)
+    const { status } = describe(refusal.code)
+    if (status >= 500) {
+      const cause = refusal.cause ?? error
+      request.log.error({ err: cause, route: request.routeOptions.url }, refusal.message)
+    }
+    return sendError(reply, refusal.code, refusal.message)
+  })
+  const methodsFor = ({ url }: FastifyRequest) => methodsOf(url.replace(/\?.*$/s, ''))
+  const answerUnknown = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
+    if (request.originalUrl !== request.url) {
+      return sendError(reply, 'not_found', pathTooLong)
+    }
+    const methods = methodsFor(request)
+    if (methods.length === 0) return sendError(reply, 'not_found')
+    reply.header('allow', methods.join(', '))
+    if (request.method === 'OPTIONS') return reply.code(204).send()
+    return sendError(reply, 'method_not_allowed')
+  }
+  app.setNotFoundHandler(answerUnknown)
+  // Before the body: its errors do not matter if no route would read it.
+  app.addHook('onRequest', async (request, reply) => {
+    if (request.is404) return answerUnknown(request, reply)
+    // The router would take GET /v1/api-keys/search for a key "search"; that path supports only
+    // POST.
+    const isParameterized = request.routeOptions.url?.includes(':') === true
+    if (isParameterized && !methodsFor(request).includes(request.method)) {
+      return answerUnknown(request, reply)
+    }
+  })
+}
+
+/** Responds with the envelope of a code. */
+export function sendError(reply: FastifyReply, code: ErrorCode, message?: string): FastifyReply {
+  const { status } = describe(code)
+  reply.request.refusedWith = code
+  if (status === 401 && !reply.hasHeader('www-authenticate')) {
+    reply.header('www-authenticate', challengeOf(message ?? describe(code).message))
+  }
+  if (status === 503 || code === 'idempotency_busy') reply.header('retry-after', retryAfterOutage)
+  if (isFinal(status)) reply.header('x-should-retry', 'false')
+  return reply.code(status).send(toEnvelope(code, message))
+}
+
+function toRefusal(error: FastifyError | ServiceError): ServiceError {
+  if (error instanceof ServiceError) return error
+  if (error.validation !== undefined) {
+    return new ServiceError('invalid_request', { message: validationMessage(error) })
+  }
+  if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new ServiceError('body_too_large')
+  if (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500) {
+    return new ServiceError('invalid_request')
+  }
+  return new ServiceError('internal', { cause: error })
+}
+
+/** Characters of an unknown field's name in a message. */
+const maxNameShown = 65
+
+/** `name must be string.`: the field, the problem, and what is allowed. */
+function validationMessage({ validation, validationContext }: FastifyError): string {
+  const first = validation?.[0]
+  const whole = validationContext === 'querystring' ? 'The query' : 'The body'
+  const field = (first?.instancePath ?? '').slice(1).replaceAll('/', '.')
+  if (first?.keyword === 'additionalProperties') {
+    const { additionalProperty: unknown } = first.params
+    const { parentSchema } = first as { parentSchema?: { properties?: object } }
+    // Fields without a schema are accepted and ignored.
+    const known = Object.entries(parentSchema?.properties ?? {}).flatMap(([name, schema]) =>
+      Object.keys(schema).length > 0 ? name : [],
+    )
+    const quoted = toQuoted(String(unknown))
+    const name = quoted.length > maxNameShown ? `${quoted.slice(0, maxNameShown)}…"` : quoted
+    const where = field === '' ? whole : field
+    return `${where} has no field ${name}; it has ${known.join(', ')}.`
+  }
+  const what = first === undefined ? 'is not valid' : describeProblem(first)
+  return field === '' ? `${whole} ${what}.` : `${field} ${what}.`
+}
+
+/** Ajv's own text, except for the two rules whose text does not name the allowed values. */
+function describeProblem({ keyword, message, ...rule }: FastifySchemaValidationError): string {
+  const { parentSchema } = rule as { parentSchema?: { enum?: unknown[]; examples?: unknown[] } }
+  const values = keyword === 'enum' ? parentSchema?.enum : parentSchema?.examples
+  if ((keyword !== 'enum' && keyword !== 'pattern') || values === undefined) {
+    return message ?? 'is not valid'
+  }
+  return `must be one of ${values.filter((value) => value !== null).join(', ')}`
+}

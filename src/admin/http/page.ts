@@ -1,0 +1,57 @@
+/** `limit` and `offset` in the query of a list, and the page that they select. */
+
+import { ServiceError } from '../../core/decision/errors.ts'
+import { typeInDocument } from './named-schemas.ts'
+
+/** Numbers in a query are text: `readPage` reads them. */
+export const pageQuery = {
+  limit: {
+    type: ['integer', 'string'],
+    [typeInDocument]: 'integer',
+    minimum: 1,
+    maximum: 1_000,
+    default: 100,
+    description: 'The most entries of the answer.',
+  },
+  offset: {
+    type: ['integer', 'string'],
+    [typeInDocument]: 'integer',
+    minimum: 0,
+    maximum: 1_000_000_000,
+    default: 0,
+    description: 'The entries before them.',
+  },
+} as const
+
+export const hasMore = {
+  type: 'boolean',
+  description: 'Whether a further page has entries.',
+} as const
+
+export interface Page {
+  readonly limit: number
+  readonly offset: number
+}
+
+/** What a query may hold; repeated parameters are lists. */
+export type Written = { readonly [Name in keyof Page]?: unknown }
+
+/** Throws `invalid_request`, naming the parameter. */
+export function readPage(query: Written): Page {
+  return { limit: readNumber('limit', query.limit), offset: readNumber('offset', query.offset) }
+}
+
+function readNumber(name: keyof Page, written: unknown): number {
+  const { minimum, maximum, default: usual } = pageQuery[name]
+  if (written === undefined) return usual
+  const number = /^\d{1,10}$/.test(String(written)) ? Number(written) : Number.NaN
+  if (number >= minimum && number <= maximum) return number
+  const range = `${minimum} to ${maximum.toLocaleString('en')}`
+  throw new ServiceError('invalid_request', { message: `${name} must be a number, ${range}.` })
+}
+
+/** The page of entries that are all there. */
+export function pageOf<Entry>(entries: readonly Entry[], { limit, offset }: Page) {
+  const end = offset + limit
+  return { data: entries.slice(offset, end), has_more: entries.length > end }
+}

@@ -1,0 +1,23 @@
+/** onRequest: only administrators pass. */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../../core/decision/errors.ts'
+import type { IsAdmin } from './administrators.ts'
+import { callerOf } from './authenticate.ts'
+
+export interface AdministratorDeps {
+  readonly isAdmin: IsAdmin
+}
+
+/** For a scope behind `requireCaller`: 403 for everybody else, before anything is read. */
+export function requireAdministrator(app: FastifyInstance, { isAdmin }: AdministratorDeps): void {
+  app.addHook('onRequest', async (request) => {
+    const caller = callerOf(request)
+    if (await isAdmin(caller)) return
+    const message =
+      caller.by === 'key'
+        ? 'Only an administrator may do this, with an identity token; a key is never one.'
+        : 'Only an administrator may do this.'
+    throw new ServiceError('admin_required', { message })
+  })
+}

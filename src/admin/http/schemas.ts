@@ -1,0 +1,163 @@
+/** JSON schemas that several endpoints share, also used for the OpenAPI document. */
+
+import { capSchemas } from '../keys/key-caps.ts'
+
+/** The envelope of every refusal (contract, 1.3). */
+export const errorEnvelope = {
+  title: 'Refusal',
+  type: 'object',
+  required: ['error'],
+  properties: {
+    error: {
+      title: 'RefusalReason',
+      type: 'object',
+      required: ['message', 'type'],
+      properties: {
+        message: { type: 'string', description: 'For people; may change.' },
+        type: { type: 'string', description: 'The class of the error.' },
+        code: { type: 'string', description: 'For programs; stable.' },
+      },
+    },
+  },
+} as const
+
+const meanings = {
+  400: 'The request is malformed; the message names the field and the mend.',
+  401: 'The credential is missing or not valid.',
+  403: 'The caller may not do this.',
+  404: 'There is no such thing, or none that the caller may see.',
+  413: 'The body is larger than 1 MiB.',
+  422: 'This Idempotency-Key belongs to a request with another body.',
+  429: 'Too many requests; retry-after says when to come back.',
+  500: 'A fault of ours.',
+  503: 'The key store is unavailable; retry after the time in retry-after.',
+} as const
+
+type Refusal = keyof typeof meanings
+
+/** The refusals of an endpoint, for its `response` schema. */
+export function refusals(
+  ...statuses: readonly Refusal[]
+): Record<number, typeof errorEnvelope & { readonly description: string }> {
+  return Object.fromEntries(
+    statuses.map((status) => [status, { ...errorEnvelope, description: meanings[status] }]),
+  )
+}
+
+export const timestamp = {
+  type: 'string',
+  format: 'date-time',
+  description: 'RFC 3339, UTC, whole seconds.',
+  examples: ['2026-03-01T12:00:00Z'],
+} as const
+
+export const nullableTimestamp = { ...timestamp, type: ['string', 'null'] } as const
+
+export const labelsSchema = {
+  title: 'Labels',
+  type: 'object',
+  additionalProperties: { type: 'string' },
+  description: 'Left out when empty.',
+} as const
+
+/** The secret that a rotation has replaced. */
+export const previousSecret = {
+  title: 'PreviousSecret',
+  type: 'object',
+  description: 'The replaced secret, while it still works.',
+  required: ['endsAt'],
+  properties: {
+    keyPrefix: { type: 'string', description: 'Left out where it is not known.' },
+    endsAt: timestamp,
+    lastUsedAt: { ...timestamp, description: 'Left out if it was never used.' },
+  },
+} as const
+
+/** A key's record (contract, 3.4); dates in both spellings. */
+export const apiKeyRecord = {
+  title: 'ApiKey',
+  type: 'object',
+  required: [
+    'id',
+    'name',
+    'username',
+    'subscription',
+    'creationDate',
+    'createdAt',
+    'expirationDate',
+    'expiresAt',
+    'status',
+    'ephemeral',
+  ],
+  properties: {
+    id: { type: 'string', format: 'uuid' },
+    keyPrefix: {
+      type: 'string',
+      description:
+        'The beginning of the key, fit for logs and to find it again. Left out where it is not known, as of keys taken over.',
+      examples: ['sk-tg-4fTr0b'],
+    },
+    name: { type: 'string' },
+    description: { type: 'string', description: 'Left out when empty.' },
+    labels: labelsSchema,
+    ...capSchemas,
+    username: { type: 'string', description: 'The owner.' },
+    subscription: { type: 'string', description: 'Name of the subscription that pays.' },
+    creationDate: timestamp,
+    createdAt: timestamp,
+    expirationDate: nullableTimestamp,
+    expiresAt: nullableTimestamp,
+    expiresSoon: {
+      type: 'boolean',
+      description:
+        'Left out unless true: the key ends within a tenth of its lifetime, and within 7 days.',
+    },
+    status: {
+      title: 'ApiKeyStatus',
+      type: 'string',
+      enum: ['active', 'revoked', 'expired'],
+      description: 'The effective status: an active key past its expiry is expired.',
+    },
+    ephemeral: { type: 'boolean' },
+    lastUsedAt: {
+      ...timestamp,
+      description: 'Left out until the key is used; after a rotation, until the new secret is.',
+    },
+    previous: previousSecret,
+  },
+} as const
+
+/** Whether every replica has applied a revocation; our addition to the contract. */
+export const propagation = {
+  title: 'Propagation',
+  type: 'object',
+  required: ['state', 'replicas', 'acknowledged'],
+  description: 'Who knows of it, after at most a second of waiting for all.',
+  properties: {
+    state: {
+      type: 'string',
+      enum: ['confirmed', 'pending'],
+      description:
+        'confirmed: no replica lets such a key pass any more, not even after a restored backup. pending: the other replicas learn of it, or stop serving, on their own.',
+    },
+    replicas: {
+      type: 'integer',
+      minimum: 1,
+      description: 'How many may be serving, the one that answers included.',
+      examples: [2],
+    },
+    acknowledged: { type: 'integer', minimum: 1, examples: [2] },
+    waitingFor: {
+      type: 'array',
+      items: { type: 'string' },
+      description:
+        'Names of the replicas that have not said that they know, and of a revocation log that cannot be written; only when pending.',
+    },
+  },
+} as const
+
+export const keyIdParams = {
+  type: 'object',
+  required: ['id'],
+  properties: { id: { type: 'string', description: "The key's id." } },
+} as const

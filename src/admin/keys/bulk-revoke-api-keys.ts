@@ -1,0 +1,108 @@
+/** `POST /v1/api-keys/bulk-revoke` (contract, 3.6). */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../../core/decision/errors.ts'
+import type { KeyScope } from '../../store/api-keys.ts'
+import { addToOutcome, intend, recordAs } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { type BodyOf, requirePlainText } from '../http/body.ts'
+import { propagation as propagationSchema, refusals } from '../http/schemas.ts'
+import { orUnsure, type RevokeDeps } from './propagation.ts'
+
+const schema = {
+  operationId: 'bulkRevokeApiKeys',
+  summary: 'Revoke all API keys of a user or of a subscription',
+  description:
+    'All your active keys, ephemeral ones too. An administrator may name another user, a subscription, or both: then the keys of that user under that subscription. Keys that are revoked or expired already are left as they are. Answered when every replica knows of it, or after a second: `propagation` says which.',
+  tags: ['API keys'],
+  body: {
+    title: 'BulkRevocation',
+    type: ['object', 'null'],
+    additionalProperties: false,
+    properties: {
+      username: {
+        type: ['string', 'null'],
+        description:
+          'The owner; yourself when blank or left out, as the body may be too, unless a subscription is named.',
+        examples: ['alice'],
+      },
+      subscription: {
+        type: ['string', 'null'],
+        description: "The subscription's bare name; for administrators.",
+        examples: ['team-a-basic'],
+      },
+      dryRun: {
+        type: ['boolean', 'null'],
+        default: false,
+        description: 'Only count the keys, and revoke none.',
+      },
+    },
+  },
+  response: {
+    200: {
+      title: 'BulkRevoked',
+      description: 'Done, even if there was nothing to revoke.',
+      type: 'object',
+      required: ['revokedCount', 'message'],
+      properties: {
+        revokedCount: { type: 'integer', minimum: 0, examples: [3] },
+        message: { type: 'string', examples: ['Revoked 3 API keys of user alice.'] },
+        dryRun: { type: 'boolean', description: 'Only after a dry run, which revokes nothing.' },
+        propagation: propagationSchema,
+      },
+    },
+    ...refusals(400, 401, 403, 413, 429, 500, 503),
+  },
+} as const
+
+/** Adds the route. Of concurrent calls, one counts each key. */
+export function bulkRevokeApiKeys(app: FastifyInstance, deps: RevokeDeps): void {
+  const { keys, isAdmin, clock, propagation } = deps
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
+    '/v1/api-keys/bulk-revoke',
+    { schema, config: { audit: 'key.bulk_revoke' } },
+    async (request) => {
+      const caller = callerOf(request)
+      const { dryRun, ...named } = request.body ?? {}
+      if (dryRun) recordAs(request, 'key.bulk_revoke_preview')
+      const username = readName('username', named.username)
+      const subscription = readName('subscription', named.subscription)
+      const user = username ?? (subscription === undefined ? caller.user : undefined)
+      const scope: KeyScope = { user, subscription }
+      const target = {
+        ...(user !== undefined && { user }),
+        ...(subscription !== undefined && { subscription }),
+      }
+      addToOutcome(request, target)
+      const isOwn = user === caller.user && subscription === undefined
+      if (!isOwn && !(await isAdmin(caller))) throw new ServiceError('admin_required')
+      if (dryRun) {
+        const revokedCount = await keys.countActive(scope, clock())
+        addToOutcome(request, {}, revokedCount)
+        const message = `Dry run: would revoke ${describeKeys(revokedCount, scope)}.`
+        return { revokedCount, message, dryRun }
+      }
+      await intend(request, target)
+      const revoked = await orUnsure(keys.revokeAll(scope, clock()))
+      const revokedCount = revoked.length
+      addToOutcome(request, {}, revokedCount)
+      // Also if there was nothing left to revoke: the response to an earlier call may have been
+      // lost.
+      const message = `Revoked ${describeKeys(revokedCount, scope)}.`
+      return { revokedCount, message, propagation: await propagation(revoked) }
+    },
+  )
+}
+
+/** Blank is the same as left out. A user's name is taken as it is, a subscription's trimmed. */
+function readName(field: string, written: string | null | undefined): string | undefined {
+  requirePlainText(field, written ?? undefined)
+  if (!written?.trim()) return undefined
+  return field === 'subscription' ? written.trim() : written
+}
+
+function describeKeys(count: number, { user, subscription }: KeyScope): string {
+  const keys = count === 1 ? '1 API key' : `${count} API keys`
+  const owner = user === undefined ? '' : ` of user ${user}`
+  return `${keys}${owner}${subscription === undefined ? '' : ` under subscription ${subscription}`}`
+}

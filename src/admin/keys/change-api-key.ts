@@ -1,0 +1,149 @@
+/** `PATCH /v1/api-keys/{id}` (contract, 3.4). */
+
+import { isDeepStrictEqual } from 'node:util'
+import type { FastifyInstance } from 'fastify'
+import type { Caller } from '../../core/decision/caller.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { type ApiKeyRecord, statusAt } from '../../core/formats/api-key.ts'
+import { wideningOf } from '../../core/formats/key-caps.ts'
+import type { KeyChanges } from '../../store/api-keys.ts'
+import { addToOutcome, intend } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { type BodyOf, requirePlainText } from '../http/body.ts'
+import {
+  apiKeyRecord,
+  keyIdParams,
+  propagation as propagationSchema,
+  refusals,
+} from '../http/schemas.ts'
+import { showRecord } from './api-key-record.ts'
+import { isKeyId, keyNotFound } from './get-api-key.ts'
+import { capFields, namesCaps, readCaps } from './key-caps.ts'
+import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
+import { orUnsure, type RevokeDeps } from './propagation.ts'
+
+export interface ChangeApiKeyDeps extends RevokeDeps {
+  readonly snapshot: () => Snapshot
+}
+
+const schema = {
+  operationId: 'changeApiKey',
+  summary: 'Change an API key',
+  description:
+    'Your own active key, or any for an administrator. Needs an identity token. What is left out stays. A holder may narrow the caps models, tokenRateLimits and allowedAddresses, an administrator also widens and drops them.',
+  tags: ['API keys'],
+  security: [{ identityToken: [] }],
+  params: keyIdParams,
+  body: {
+    title: 'ApiKeyChanges',
+    type: 'object',
+    additionalProperties: false,
+    minProperties: 1,
+    properties: {
+      name: nameField,
+      description: { ...descriptionField, description: 'null or empty: none.' },
+      labels: { ...labelsField, description: 'All of them, instead of the present ones.' },
+      ...capFields,
+    },
+  },
+  response: {
+    200: {
+      ...apiKeyRecord,
+      title: 'ChangedApiKey',
+      description: 'The changed record.',
+      properties: {
+        ...apiKeyRecord.properties,
+        propagation: {
+          ...propagationSchema,
+          description:
+            'If caps have changed, who knows of it after at most a second of waiting for all.',
+        },
+      },
+    },
+    ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
+  },
+} as const
+
+type Body = BodyOf<typeof schema.body>
+
+const unsure =
+  'The key store did not answer: the change may or may not have been made. Repeat it until it is answered.'
+
+/** Tries, if the caps are changed by somebody else meanwhile. */
+const maxTurns = 3
+
+/** Adds the route. An ended key, another user's and an unknown one get the same response. */
+export function changeApiKey(app: FastifyInstance, deps: ChangeApiKeyDeps): void {
+  const { keys, isAdmin, clock, propagation, snapshot } = deps
+  const config = { audit: 'key.change' } as const
+
+  /** The record, the caller's or for an administrator any; active at `now`. */
+  async function find(id: string, caller: Caller, now: number): Promise<ApiKeyRecord> {
+    const record = await keys.findById(id)
+    const isOpen = record && (record.user === caller.user || (await isAdmin(caller)))
+    if (isOpen && statusAt(record, now) === 'active') return record
+    throw new ServiceError('not_found', { message: keyNotFound })
+  }
+
+  /** Changes the caps from those that were judged. */
+  async function changeCaps(id: string, caller: Caller, body: Body, now: number) {
+    const changes = readChanges(body)
+    for (let turn = 0; turn < maxTurns; turn += 1) {
+      const { user, subscription, caps: from } = await find(id, caller, now)
+      const caps = readCaps(body, from, subscription, snapshot())
+      const widening = wideningOf(from, caps)
+      if (widening !== undefined && !(await isAdmin(caller))) {
+        const message = `Only an administrator may widen caps: ${widening}`
+        throw new ServiceError('admin_required', { message })
+      }
+      const changing = keys.change(id, user, { ...changes, caps }, now, from)
+      const changed = await orUnsure(changing, unsure)
+      if (changed === undefined) continue
+      const isOther = !isDeepStrictEqual(from, caps)
+      return { changed, ...(isOther && { propagation: await propagation([changed], 'capped') }) }
+    }
+    throw new ServiceError('store_locked')
+  }
+
+  app.patch<{ Params: { id: string }; Body: Body }>(
+    '/v1/api-keys/:id',
+    { schema, config },
+    async (request) => {
+      const caller = callerOf(request)
+      if (caller.by !== 'token') {
+        const message = 'An API key cannot change API keys; use an identity token.'
+        throw new ServiceError('identity_token_required', { message })
+      }
+      const changes = readChanges(request.body)
+      const { id } = request.params
+      if (!isKeyId(id)) throw new ServiceError('not_found', { message: keyNotFound })
+      await intend(request, { keyId: id })
+      const now = clock()
+      if (namesCaps(request.body)) {
+        const { changed, ...told } = await changeCaps(id, caller, request.body, now)
+        addToOutcome(request, { user: changed.user, subscription: changed.subscription })
+        return { ...showRecord(changed, now), ...told }
+      }
+      const changed =
+        (await keys.change(id, caller.user, changes, now)) ??
+        ((await isAdmin(caller)) ? await keys.change(id, undefined, changes, now) : undefined)
+      if (changed === undefined) throw new ServiceError('not_found', { message: keyNotFound })
+      addToOutcome(request, { user: changed.user, subscription: changed.subscription })
+      return showRecord(changed, now)
+    },
+  )
+}
+
+function readChanges({ name, description, labels }: Body): KeyChanges {
+  requirePlainText('description', description ?? undefined)
+  const named = readName(name)
+  if (name !== undefined && named === undefined) {
+    throw new ServiceError('invalid_request', { message: 'name must not be empty.' })
+  }
+  return {
+    ...(named !== undefined && { name: named }),
+    ...(description !== undefined && { description: description ?? '' }),
+    ...(labels !== undefined && { labels: readLabels('labels', labels) }),
+  }
+}

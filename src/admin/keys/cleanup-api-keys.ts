@@ -1,0 +1,47 @@
+/** `POST /internal/v1/api-keys/cleanup` (contract, 3.13). */
+
+import type { FastifyInstance } from 'fastify'
+import type { ApiKeyStore } from '../../store/api-keys.ts'
+import { addToOutcome, intend } from '../http/audit.ts'
+import { ignoreBodies } from '../http/body.ts'
+import { refusals } from '../http/schemas.ts'
+
+export interface CleanupApiKeysDeps {
+  readonly keys: ApiKeyStore
+  readonly clock: () => number
+}
+
+const schema = {
+  operationId: 'cleanupApiKeys',
+  summary: 'Delete ephemeral API keys that expired more than 30 minutes ago',
+  tags: ['Internal'],
+  response: {
+    200: {
+      description: 'Done, even if there was nothing to delete.',
+      type: 'object',
+      required: ['deletedCount', 'message'],
+      properties: {
+        deletedCount: { type: 'integer', minimum: 0 },
+        message: { type: 'string' },
+      },
+    },
+    ...refusals(500, 503),
+  },
+} as const
+
+/**
+ * Adds the route. The body is ignored. Safe to run concurrently with the schedule and with itself.
+ */
+export function cleanupApiKeys(app: FastifyInstance, { keys, clock }: CleanupApiKeysDeps): void {
+  app.register(async (scope) => {
+    ignoreBodies(scope)
+    const config = { audit: 'key.cleanup' } as const
+    scope.post('/internal/v1/api-keys/cleanup', { schema, config }, async (request) => {
+      await intend(request)
+      const deletedCount = await keys.deleteExpiredEphemeral(clock())
+      addToOutcome(request, {}, deletedCount)
+      const what = deletedCount === 1 ? '1 ephemeral key' : `${deletedCount} ephemeral keys`
+      return { deletedCount, message: `Deleted ${what}.` }
+    })
+  })
+}

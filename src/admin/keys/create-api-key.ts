@@ -1,0 +1,242 @@
+/** `POST /v1/api-keys` (contract, 3.2). */
+
+import { randomBytes, randomUUID } from 'node:crypto'
+import type { FastifyInstance } from 'fastify'
+import type { Caller } from '../../core/decision/caller.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { expiryOf, maximumDaysOf } from '../../core/decision/lifetime.ts'
+import { selectForKey } from '../../core/decision/selection.ts'
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import {
+  type ApiKeyRecord,
+  keyIdBytes,
+  keySecretBytes,
+  mintKey,
+  prefixOf,
+} from '../../core/formats/api-key.ts'
+import { toTimestamp } from '../../core/formats/timestamp.ts'
+import { intend } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { type BodyOf, requirePlainText } from '../http/body.ts'
+import { typeInDocument } from '../http/named-schemas.ts'
+import {
+  labelsSchema,
+  propagation as propagationSchema,
+  refusals,
+  timestamp,
+} from '../http/schemas.ts'
+import { showLabels } from './api-key-record.ts'
+import {
+  type IdempotencyDeps,
+  idempotencyHeaders,
+  idempotencyRefusals,
+  once,
+  refuseDone,
+} from './idempotency.ts'
+import { capFields, capSchemas, readCaps } from './key-caps.ts'
+import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
+import { orUnsure, type RevokeDeps } from './propagation.ts'
+
+export interface CreateApiKeyDeps extends RevokeDeps, IdempotencyDeps {
+  readonly snapshot: () => Snapshot
+  readonly keyMarker: string
+  /** The setting; the Tenant's own maximum takes precedence. */
+  readonly maxExpirationDays: number
+}
+
+/** `lifetime` validates `expiresIn`, with better messages than a schema. */
+const schema = {
+  operationId: 'createApiKey',
+  summary: 'Create an API key',
+  description:
+    'Needs an identity token; an API key cannot create API keys. The plaintext is in this answer and nowhere else.',
+  tags: ['API keys'],
+  security: [{ identityToken: [] }],
+  headers: idempotencyHeaders,
+  body: {
+    title: 'NewApiKey',
+    type: 'object',
+    properties: {
+      name: {
+        ...nameField,
+        description: `Required and not empty, unless the key is ephemeral. ${nameField.description}`,
+      },
+      description: descriptionField,
+      labels: labelsField,
+      ...capFields,
+      subscription: {
+        type: ['string', 'null'],
+        description:
+          'Bare name or namespace/name. Left out: the one with the highest priority of yours.',
+      },
+      expiresIn: {
+        [typeInDocument]: ['string', 'number', 'null'],
+        description:
+          'Seconds as a number, or "30d", "12h", "2h30m", "90m", "3600s". Left out: the maximum; an hour for an ephemeral key.',
+        examples: ['30d', 3600],
+      },
+      ephemeral: {
+        type: ['boolean', 'null'],
+        description: 'Lives for an hour at most, and is deleted soon after it has expired.',
+      },
+    },
+  },
+  response: {
+    201: {
+      title: 'CreatedApiKey',
+      description: 'The key was made.',
+      type: 'object',
+      required: [
+        'key',
+        'keyPrefix',
+        'id',
+        'name',
+        'subscription',
+        'createdAt',
+        'expiresAt',
+        'ephemeral',
+      ],
+      properties: {
+        key: { type: 'string', description: 'The plaintext, only here.' },
+        keyPrefix: {
+          type: 'string',
+          description:
+            'To recognise the key by; its record has the first six characters after the marker.',
+        },
+        id: { type: 'string', format: 'uuid' },
+        name: { type: 'string' },
+        subscription: { type: 'string', description: 'Bare name.' },
+        createdAt: timestamp,
+        expiresAt: timestamp,
+        ephemeral: { type: 'boolean' },
+        labels: labelsSchema,
+        ...capSchemas,
+        propagation: {
+          ...propagationSchema,
+          description:
+            'Only if this request was repeated: who knows that its first secret has ended.',
+        },
+      },
+    },
+    ...idempotencyRefusals,
+    ...refusals(400, 401, 403, 413, 429, 500, 503),
+  },
+} as const
+
+const noSubscription =
+  'No subscription is open to you: ask an administrator to add you or one of your groups to one.'
+
+/** Adds the route. Only its response ever contains the plaintext. */
+export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void {
+  const { keys, snapshot, clock } = deps
+  const config = { audit: 'key.create' } as const
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
+    '/v1/api-keys',
+    { schema, config },
+    async (request, reply) => {
+      const caller = callerOf(request)
+      if (caller.by !== 'token') throw new ServiceError('identity_token_required')
+      const current = snapshot()
+      const now = clock()
+      const ephemeral = request.body.ephemeral ?? false
+      const description = request.body.description ?? ''
+      requirePlainText('description', description)
+      const labels = readLabels('labels', request.body.labels)
+      const name = nameOf(request.body, ephemeral)
+      const expiresAt = expiryOf({
+        expiresIn: request.body.expiresIn,
+        ephemeral,
+        maximumDays: maximumDaysOf(current.tenant, deps.maxExpirationDays),
+        now,
+      })
+      const requested = request.body.subscription?.trim() || undefined
+      const subscription = chooseSubscription(current, caller, requested)
+      const caps = readCaps(request.body, {}, subscription, current)
+
+      const { key, hash, prefix } = mintKey(
+        deps.keyMarker,
+        randomBytes(keyIdBytes),
+        randomBytes(keySecretBytes),
+      )
+      const secret = { hash, prefix: prefixOf(key) ?? null }
+      const shown = { key, keyPrefix: prefix }
+      reply.header('cache-control', 'no-store')
+      return await once(request, deps, async ({ attempt, made }) => {
+        if (made !== undefined) {
+          const { keyId } = made
+          await intend(request, { keyId, user: caller.user, subscription })
+          const renewal = { ...secret, ...noOverlap, attempt, unused: made.hash }
+          const renewed = await orUnsure(keys.rotate(keyId, caller.user, renewal, now), unsure)
+          if (renewed === undefined) return refuseDone(reply, await keys.findById(keyId), now)
+          const propagation = await deps.propagation([renewed.replaced])
+          reply.code(201)
+          return { ...shown, ...showCreated(renewed.record), propagation }
+        }
+        const record: ApiKeyRecord = {
+          id: randomUUID(),
+          ...secret,
+          user: caller.user,
+          groups: caller.groups,
+          name,
+          description,
+          labels,
+          caps,
+          subscription,
+          status: 'active',
+          ephemeral,
+          createdAt: now,
+          expiresAt,
+          lastUsedAt: null,
+        }
+        await intend(request, { keyId: record.id, user: record.user, subscription })
+        await keys.insert(record, attempt)
+        reply.code(201)
+        return { ...shown, ...showCreated(record) }
+      })
+    },
+  )
+}
+
+const noOverlap = { overlapMs: 0, endAfterFirstUseMs: undefined }
+
+const unsure =
+  'The key store did not answer: the secret may or may not have been replaced. Repeat the request.'
+
+function showCreated({ id, name, subscription, ephemeral, labels, caps, ...record }: ApiKeyRecord) {
+  const { createdAt, expiresAt } = record
+  return {
+    ...{ id, name, subscription, createdAt: toTimestamp(createdAt) },
+    expiresAt: expiresAt === null ? null : toTimestamp(expiresAt),
+    ephemeral,
+    ...showLabels(labels),
+    ...caps,
+  }
+}
+
+/** Required and non-empty, except for ephemeral keys, which get a generated name. */
+function nameOf({ name }: BodyOf<typeof schema.body>, ephemeral: boolean): string {
+  const given = readName(name)
+  if (given !== undefined) return given
+  if (!ephemeral) throw new ServiceError('invalid_request', { message: 'name is required.' })
+  return `ephemeral-${process.hrtime.bigint() + epochOffsetNs}`
+}
+
+/**
+ * The offset from the monotonic clock to Unix nanoseconds, so that two simultaneous names differ.
+ */
+const epochOffsetNs = BigInt(Date.now()) * 1_000_000n - process.hrtime.bigint()
+
+/** Its name. A caller without any subscription gets that as the reason if none was named. */
+function chooseSubscription(
+  current: Snapshot,
+  caller: Caller,
+  requested: string | undefined,
+): string {
+  try {
+    return selectForKey(current, caller, requested).name
+  } catch (error) {
+    const isNone = error instanceof ServiceError && error.code === 'invalid_subscription'
+    if (!isNone || requested !== undefined) throw error
+    throw new ServiceError('invalid_subscription', { message: noSubscription })
+  }
+}

@@ -1,0 +1,71 @@
+/** `GET /v1/api-keys/{id}` (contract, 3.4). */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../../core/decision/errors.ts'
+import type { ApiKeyStore } from '../../store/api-keys.ts'
+import type { IsAdmin } from '../http/administrators.ts'
+import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { apiKeyRecord, keyIdParams, refusals } from '../http/schemas.ts'
+import type { UsageDeps } from '../usage/usage.ts'
+import { showRecord } from './api-key-record.ts'
+import { keyUsage, readKeyUsage } from './key-usage.ts'
+
+export interface GetApiKeyDeps {
+  readonly keys: ApiKeyStore
+  readonly isAdmin: IsAdmin
+  readonly clock: () => number
+}
+
+/** The ledger, if there is one, shows the key's use. */
+export type ReadKeyDeps = GetApiKeyDeps & Pick<UsageDeps, 'usage'>
+
+const schema = {
+  operationId: 'getApiKey',
+  summary: 'Read an API key',
+  description: 'Your own key, or any for an administrator.',
+  tags: ['API keys'],
+  params: keyIdParams,
+  response: {
+    200: {
+      ...apiKeyRecord,
+      title: 'ApiKeyWithUsage',
+      description: "The key's record, and what it has used.",
+      properties: { ...apiKeyRecord.properties, usage: keyUsage },
+    },
+    ...refusals(401, 404, 429, 500, 503),
+  },
+} as const
+
+/** The message for an unknown id and for another user's key. */
+export const keyNotFound = 'There is no such API key.'
+
+/** Adds the route. Another user's key and an unknown id get the same response. */
+export function getApiKey(
+  app: FastifyInstance,
+  { keys, isAdmin, clock, usage }: ReadKeyDeps,
+): void {
+  const config = { audit: 'key.read' } as const
+  app.get<{ Params: { id: string } }>('/v1/api-keys/:id', { schema, config }, async (request) => {
+    const caller = callerOf(request)
+    const record = isKeyId(request.params.id) ? await keys.findById(request.params.id) : undefined
+    if (record !== undefined && record.user !== caller.user) {
+      const { id: keyId, user, subscription } = record
+      lookAtOthers(request, { keyId, user, subscription })
+    }
+    if (record === undefined || (record.user !== caller.user && !(await isAdmin(caller)))) {
+      throw new ServiceError('not_found', { message: keyNotFound })
+    }
+    await showOthers(request)
+    const now = clock()
+    // A key sees only its own use.
+    const isOpen = caller.by === 'token' || caller.keyId === record.id
+    const used = isOpen ? await readKeyUsage(usage, record.id, now) : undefined
+    return { ...showRecord(record, now), ...(used && { usage: used }) }
+  })
+}
+
+/** Whether an id has the form of a key's; others are not worth a query. */
+export function isKeyId(id: string): boolean {
+  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)
+}

@@ -1,0 +1,97 @@
+/** `Idempotency-Key` of the requests that answer with a secret (contract, 3.2.2). */
+
+import { hash, randomUUID } from 'node:crypto'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { ServiceError, toEnvelope } from '../../core/decision/errors.ts'
+import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
+import type { Attempt, Idempotency, MadeSecret } from '../../store/idempotency.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { apiKeyRecord, errorEnvelope, refusals } from '../http/schemas.ts'
+import { showRecord } from './api-key-record.ts'
+
+export interface IdempotencyDeps {
+  readonly idempotency: Pick<Idempotency, 'claim' | 'release'>
+  readonly clock: () => number
+}
+
+/** How to do a request; both are undefined without an idempotency key. */
+export interface Once {
+  readonly attempt?: Attempt
+  /** It was done before: only an unused secret may be replaced. */
+  readonly made?: MadeSecret | undefined
+}
+
+const header = 'idempotency-key'
+
+export const idempotencyHeaders = {
+  type: 'object',
+  properties: {
+    [header]: {
+      type: 'string',
+      description:
+        'A random text of 1 to 255 visible ASCII characters for each request, remembered for a day. If the answer is lost, repeat the request with it: nothing is done twice, and a secret that was not used yet is replaced by a fresh one.',
+    },
+  },
+} as const
+
+/** The refusals of `once` and `refuseDone`. */
+export const idempotencyRefusals = {
+  409: {
+    ...errorEnvelope,
+    title: 'RepeatedRequest',
+    description:
+      'A request with this Idempotency-Key is under way (idempotency_busy), or was done (idempotency_done).',
+    properties: {
+      ...errorEnvelope.properties,
+      record: { ...apiKeyRecord, description: 'Of the key that was made, if it still exists.' },
+    },
+  },
+  ...refusals(422),
+} as const
+
+/**
+ * Does the request, which must be valid, unless another one with its idempotency key is under way or
+ * had another body. `act` must not send its answer, but return it: whoever has the answer may repeat the
+ * request at once.
+ */
+export async function once<T>(
+  request: FastifyRequest,
+  { idempotency, clock }: IdempotencyDeps,
+  act: (how: Once) => Promise<T>,
+): Promise<T> {
+  const written = request.headers[header]
+  if (written === undefined) return await act({})
+  if (typeof written !== 'string' || !/^[!-~]{1,255}$/.test(written)) {
+    const message = 'Idempotency-Key must be one text of 1 to 255 visible ASCII characters.'
+    throw new ServiceError('invalid_request', { message })
+  }
+  const { method, url } = request
+  const scope = digest([callerOf(request).user, method, url.replace(/\?.*$/s, ''), written])
+  const attempt = { scope, id: randomUUID() }
+  const claim = await idempotency.claim(attempt, digest(request.body ?? null), clock())
+  if (claim.state !== 'mine') {
+    throw new ServiceError(claim.state === 'busy' ? 'idempotency_busy' : 'idempotency_mismatch')
+  }
+  try {
+    return await act({ attempt, made: claim.made })
+  } finally {
+    // If this fails, the attempt ends by itself in a few seconds.
+    await idempotency.release(attempt).catch(() => {})
+  }
+}
+
+/** The answer to a request that was done before, with its status set. */
+export function refuseDone(
+  reply: FastifyReply,
+  record: ApiKeyRecord | undefined,
+  now: number,
+): object {
+  reply.request.refusedWith = 'idempotency_done'
+  const shown = record && { record: showRecord(record, now) }
+  reply.code(409)
+  return { ...toEnvelope('idempotency_done'), ...shown }
+}
+
+function digest(value: unknown): string {
+  return hash('sha256', JSON.stringify(value), 'hex')
+}

@@ -1,0 +1,43 @@
+/** `GET /v1/api-keys/config`: what a new key may ask for. */
+
+import type { FastifyInstance } from 'fastify'
+import { ephemeralMaximum, maximumDaysOf } from '../../core/decision/lifetime.ts'
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { refusals } from '../http/schemas.ts'
+
+export interface KeyConfigDeps {
+  readonly snapshot: () => Snapshot
+  /** API_KEY_MAX_EXPIRATION_DAYS; the Tenant's takes precedence. */
+  readonly maxExpirationDays: number
+}
+
+const schema = {
+  operationId: 'getApiKeyConfig',
+  summary: 'Read the limits of new API keys',
+  tags: ['API keys'],
+  response: {
+    200: {
+      title: 'ApiKeyConfig',
+      description: 'The limits.',
+      type: 'object',
+      required: ['max_expiration_days', 'ephemeral_max_expiration'],
+      properties: {
+        max_expiration_days: { type: 'integer', minimum: 1, examples: [90] },
+        ephemeral_max_expiration: {
+          type: 'string',
+          description: 'A duration, as in `expiresIn`.',
+          examples: ['1h'],
+        },
+      },
+    },
+    ...refusals(401, 429, 500, 503),
+  },
+} as const
+
+/** Adds the route. */
+export function keyConfig(app: FastifyInstance, deps: KeyConfigDeps): void {
+  app.get('/v1/api-keys/config', { schema }, async () => ({
+    max_expiration_days: maximumDaysOf(deps.snapshot().tenant, deps.maxExpirationDays),
+    ephemeral_max_expiration: ephemeralMaximum,
+  }))
+}

@@ -1,0 +1,53 @@
+/** The fields of a key that its holder chooses: their schemas, and the rules beyond them. */
+
+import { ServiceError } from '../../core/decision/errors.ts'
+import { hasControls, type Labels, problemOfLabels } from '../../core/formats/labels.ts'
+import { requirePlainText } from '../http/body.ts'
+
+/** Keys from before this limit keep longer names. */
+const maxNameLength = 128
+const maxDescriptionLength = 1_024
+
+export const nameField = {
+  type: ['string', 'null'],
+  description: `At most ${maxNameLength} characters, without control characters; blanks around it are removed.`,
+  examples: ['my laptop'],
+} as const
+
+export const descriptionField = {
+  type: ['string', 'null'],
+  maxLength: maxDescriptionLength,
+} as const
+
+/** `Labels` in a request. */
+export const labelsField = {
+  title: 'NewLabels',
+  type: ['object', 'null'],
+  additionalProperties: { type: 'string' },
+  description:
+    'At most 50; names like "team" or "example.com/team" of at most 128 characters, values of 1 to 1,024.',
+  examples: [{ team: 'search' }],
+} as const
+
+/** The name without blanks around it; undefined if nothing is left. Throws `invalid_request`. */
+export function readName(written: string | null | undefined): string | undefined {
+  const name = written?.trim()
+  if (!name) return undefined
+  requirePlainText('name', name)
+  if ([...name].length > maxNameLength) {
+    throw wrong(`name must have at most ${maxNameLength} characters.`)
+  }
+  if (hasControls(name)) throw wrong('name must not hold control characters.')
+  return name
+}
+
+/** The labels; throws `invalid_request`, naming the field. */
+export function readLabels(field: string, labels: Labels | null | undefined): Labels {
+  const problem = problemOfLabels(labels ?? {})
+  if (problem !== undefined) throw wrong(`${field} ${problem}`)
+  return labels ?? {}
+}
+
+function wrong(message: string): ServiceError {
+  return new ServiceError('invalid_request', { message })
+}

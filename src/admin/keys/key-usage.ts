@@ -1,0 +1,55 @@
+/** What a key has used today and this month, in the response of `GET /v1/api-keys/{id}`. */
+
+import { ServiceError } from '../../core/decision/errors.ts'
+import type { UsageReader, UsageTotal } from '../../store/usage.ts'
+
+const count = { type: 'integer', minimum: 0 } as const
+
+const used = {
+  title: 'KeyUse',
+  type: 'object',
+  required: ['answers', 'inputTokens', 'outputTokens', 'totalTokens'],
+  properties: { answers: count, inputTokens: count, outputTokens: count, totalTokens: count },
+} as const
+
+export const keyUsage = {
+  title: 'KeyUsage',
+  type: 'object',
+  description:
+    "What the key has used, in UTC. Left out without USAGE_JOURNAL, and for the owner's other keys.",
+  required: ['today', 'month'],
+  properties: { today: used, month: used },
+} as const
+
+const hourMs = 3_600_000
+const dayMs = 24 * hourMs
+
+/** undefined: the ledger is not there, or cannot be read now; the record is shown without. */
+export async function readKeyUsage(usage: UsageReader | undefined, keyId: string, now: number) {
+  if (usage === undefined) return undefined
+  const date = new Date(now)
+  const from = Date.UTC(date.getUTCFullYear(), date.getUTCMonth())
+  const to = Math.floor(now / hourMs) * hourMs + hourMs
+  const query = { from, to, unit: 'day', by: [], only: { key: keyId }, after: undefined } as const
+  const days = await usage.read({ ...query, limit: 31 }).catch((error: unknown) => {
+    if (error instanceof ServiceError) return undefined
+    throw error
+  })
+  if (days === undefined) return undefined
+  const today = Math.floor(now / dayMs) * dayMs
+  return { today: sumOf(days.filter(({ start }) => start === today)), month: sumOf(days) }
+}
+
+function sumOf(days: readonly UsageTotal[]) {
+  const sum = (read: (day: UsageTotal) => number): number =>
+    Math.min(
+      Number.MAX_SAFE_INTEGER,
+      days.reduce((all, day) => all + read(day), 0),
+    )
+  return {
+    answers: sum(({ answers }) => answers),
+    inputTokens: sum(({ input }) => input),
+    outputTokens: sum(({ output }) => output),
+    totalTokens: sum(({ total }) => total),
+  }
+}

@@ -1,0 +1,28 @@
+/** What the revoking endpoints have in common. */
+
+import { type ErrorCode, ServiceError } from '../../core/decision/errors.ts'
+import type { PropagationWatch } from '../../store/revocations/propagation.ts'
+import type { GetApiKeyDeps } from './get-api-key.ts'
+
+export interface RevokeDeps extends GetApiKeyDeps {
+  /** Waits, for a limited time, until every replica has applied a revocation; never rejects. */
+  readonly propagation: PropagationWatch['wait']
+}
+
+const unsure =
+  'The key store did not answer: the revocation may or may not have been done. Repeat it until it is answered.'
+
+const codes: ReadonlySet<ErrorCode> = new Set(['store_unavailable', 'store_slow'])
+
+/**
+ * The revocation's result. After an outage in its middle, the error says that the result is
+ * unknown.
+ */
+export async function orUnsure<T>(revocation: Promise<T>, message = unsure): Promise<T> {
+  try {
+    return await revocation
+  } catch (error) {
+    if (!(error instanceof ServiceError) || !codes.has(error.code)) throw error
+    throw new ServiceError(error.code, { message, cause: error.cause })
+  }
+}

@@ -1,0 +1,70 @@
+/** `DELETE /v1/api-keys/{id}` (contract, 3.4). */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { addToOutcome, intend } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { ignoreBodies } from '../http/body.ts'
+import {
+  apiKeyRecord,
+  keyIdParams,
+  propagation as propagationSchema,
+  refusals,
+} from '../http/schemas.ts'
+import { showRecord } from './api-key-record.ts'
+import { isKeyId, keyNotFound } from './get-api-key.ts'
+import { orUnsure, type RevokeDeps } from './propagation.ts'
+
+export const revokedRecord = {
+  description: 'The record, now revoked.',
+  ...apiKeyRecord,
+  title: 'RevokedApiKey',
+  required: [...apiKeyRecord.required, 'propagation'],
+  properties: { ...apiKeyRecord.properties, propagation: propagationSchema },
+} as const
+
+const schema = {
+  operationId: 'revokeApiKey',
+  summary: 'Revoke an API key',
+  description:
+    'Your own active key, or any for an administrator. At once and for good; asking twice is 404. Answered when every replica knows of it, or after a second: `propagation` says which.',
+  tags: ['API keys'],
+  params: keyIdParams,
+  response: {
+    200: revokedRecord,
+    ...refusals(401, 404, 429, 500, 503),
+  },
+} as const
+
+const unsure =
+  'The key store did not answer: the key may or may not be revoked. Repeat the call; 404 then means that it is done.'
+
+/**
+ * Adds the route. A revoked key stays revoked: a second call, an expired key, an unknown id and
+ * another user's key get the same response. The body is ignored.
+ */
+export function revokeApiKey(app: FastifyInstance, deps: RevokeDeps): void {
+  const { keys, isAdmin, clock, propagation } = deps
+  app.register(async (scope) => {
+    ignoreBodies(scope)
+    const config = { audit: 'key.revoke' } as const
+    scope.delete<{ Params: { id: string } }>(
+      '/v1/api-keys/:id',
+      { schema, config },
+      async (request) => {
+        const caller = callerOf(request)
+        const now = clock()
+        const { id } = request.params
+        const revoke = (owner: string | undefined) => orUnsure(keys.revoke(id, owner, now), unsure)
+        if (isKeyId(id)) await intend(request, { keyId: id })
+        let revoked = isKeyId(id) ? await revoke(caller.user) : undefined
+        if (revoked === undefined && isKeyId(id) && (await isAdmin(caller))) {
+          revoked = await revoke(undefined)
+        }
+        if (revoked === undefined) throw new ServiceError('not_found', { message: keyNotFound })
+        addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
+        return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }
+      },
+    )
+  })
+}

@@ -1,0 +1,59 @@
+/** `POST /v1/api-keys/revoke`: lets anybody who has found a leaked key revoke it. */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { hashOfKey, type KeyMarkers } from '../../core/formats/api-key.ts'
+import { addToOutcome, intend } from '../http/audit.ts'
+import type { BodyOf } from '../http/body.ts'
+import { refusals } from '../http/schemas.ts'
+import { showRecord } from './api-key-record.ts'
+import { keyNotFound } from './get-api-key.ts'
+import { orUnsure, type RevokeDeps } from './propagation.ts'
+import { revokedRecord } from './revoke-api-key.ts'
+
+export interface RevokeGivenKeyDeps extends RevokeDeps {
+  readonly markers: KeyMarkers
+}
+
+const schema = {
+  operationId: 'revokeGivenApiKey',
+  summary: 'Revoke an API key by itself',
+  description:
+    'Any caller may: whoever holds a key in full can use it, so they may end it. At once and for good; a key that is unknown, expired or revoked already is 404. Of a key that was rotated, the replaced secret ends alone. The key is neither logged nor kept.',
+  tags: ['API keys'],
+  body: {
+    title: 'RevokeApiKeyRequest',
+    type: 'object',
+    required: ['key'],
+    properties: { key: { type: 'string', minLength: 1, description: 'The plaintext.' } },
+  },
+  response: { 200: revokedRecord, ...refusals(400, 401, 404, 413, 429, 500, 503) },
+} as const
+
+/**
+ * Adds the route. Text that is not a key of ours is not looked up, and gets the response for an
+ * unknown key.
+ */
+export function revokeGivenKey(app: FastifyInstance, deps: RevokeGivenKeyDeps): void {
+  const { keys, clock, propagation, markers } = deps
+  const config = { audit: 'key.revoke' } as const
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
+    '/v1/api-keys/revoke',
+    { schema, config },
+    async (request) => {
+      const now = clock()
+      const hash = hashOfKey(request.body.key.trim(), markers)
+      const found = hash === undefined ? undefined : await keys.findByHash(hash, () => request.ip)
+      if (found === undefined) throw new ServiceError('not_found', { message: keyNotFound })
+      await intend(request, { keyId: found.id })
+      const revoked = await orUnsure(
+        found.isPrevious && hash !== undefined
+          ? keys.endPrevious(hash, now)
+          : keys.revoke(found.id, undefined, now),
+      )
+      if (revoked === undefined) throw new ServiceError('not_found', { message: keyNotFound })
+      addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
+      return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }
+    },
+  )
+}

@@ -1,0 +1,139 @@
+/** `POST /v1/api-keys/{id}/rotate` (contract, 3.4): a new secret for a key. */
+
+import { randomBytes } from 'node:crypto'
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { overlapOf } from '../../core/decision/lifetime.ts'
+import { keyIdBytes, keySecretBytes, mintKey, prefixOf } from '../../core/formats/api-key.ts'
+import { addToOutcome, intend } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import type { BodyOf } from '../http/body.ts'
+import { typeInDocument } from '../http/named-schemas.ts'
+import {
+  apiKeyRecord,
+  keyIdParams,
+  propagation as propagationSchema,
+  refusals,
+} from '../http/schemas.ts'
+import { showRecord } from './api-key-record.ts'
+import { isKeyId, keyNotFound } from './get-api-key.ts'
+import {
+  type IdempotencyDeps,
+  idempotencyHeaders,
+  idempotencyRefusals,
+  once,
+  refuseDone,
+} from './idempotency.ts'
+import { orUnsure, type RevokeDeps } from './propagation.ts'
+
+export interface RotateApiKeyDeps extends RevokeDeps, IdempotencyDeps {
+  readonly keyMarker: string
+}
+
+const schema = {
+  operationId: 'rotateApiKey',
+  summary: 'Give an API key a new secret',
+  description:
+    'Your own active key, or any for an administrator. Needs an identity token. Everything but the secret stays, also the id. The present secret works for `overlap` longer; one that was replaced before ends at once. The plaintext is in this answer and nowhere else; if the answer is lost, repeat the request with its Idempotency-Key.',
+  tags: ['API keys'],
+  security: [{ identityToken: [] }],
+  params: keyIdParams,
+  headers: idempotencyHeaders,
+  body: {
+    title: 'Rotation',
+    type: ['object', 'null'],
+    properties: {
+      overlap: {
+        [typeInDocument]: ['string', 'number', 'null'],
+        description:
+          'How long the present secret works, as in expiresIn; at most 7d, and not longer than the key. Left out: it ends at once.',
+        examples: ['24h', 0],
+      },
+      endOldAfterFirstUse: {
+        [typeInDocument]: ['string', 'number', 'null'],
+        description:
+          'Within the overlap, how long the present secret works after the first use of the new one, which is noticed within a minute.',
+        examples: ['1h'],
+      },
+    },
+  },
+  response: {
+    200: {
+      ...apiKeyRecord,
+      title: 'RotatedApiKey',
+      description: 'The record with the new key.',
+      required: ['key', ...apiKeyRecord.required, 'propagation'],
+      properties: {
+        key: { type: 'string', description: 'The plaintext, only here.' },
+        ...apiKeyRecord.properties,
+        propagation: propagationSchema,
+      },
+    },
+    ...idempotencyRefusals,
+    ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
+  },
+} as const
+
+const unsure =
+  'The key store did not answer: the key may or may not have a new secret. Rotate it again, with the same Idempotency-Key if there is one.'
+
+/** Adds the route. An ended key, another user's and an unknown one get the same response. */
+export function rotateApiKey(app: FastifyInstance, deps: RotateApiKeyDeps): void {
+  const { keys, isAdmin, clock, propagation, keyMarker } = deps
+  const config = { audit: 'key.rotate' } as const
+  app.post<{ Params: { id: string }; Body: BodyOf<typeof schema.body> }>(
+    '/v1/api-keys/:id/rotate',
+    { schema, config },
+    async (request, reply) => {
+      const caller = callerOf(request)
+      if (caller.by !== 'token') {
+        const message = 'An API key cannot rotate API keys; use an identity token.'
+        throw new ServiceError('identity_token_required', { message })
+      }
+      const times = readTimes(request.body ?? {})
+      const { id } = request.params
+      if (!isKeyId(id)) throw new ServiceError('not_found', { message: keyNotFound })
+      const now = clock()
+      const { key, hash, prefix } = mintKey(
+        keyMarker,
+        randomBytes(keyIdBytes),
+        randomBytes(keySecretBytes),
+      )
+      reply.header('cache-control', 'no-store')
+      return await once(request, deps, async ({ attempt, made }) => {
+        await intend(request, { keyId: id })
+        const secret = { hash, prefix: prefixOf(key) ?? null, attempt, unused: made?.hash }
+        const rotate = (owner: string | undefined) =>
+          orUnsure(keys.rotate(id, owner, { ...secret, ...times }, now), unsure)
+        const mayRotate = async (owner: string) => owner === caller.user || (await isAdmin(caller))
+        const rotated =
+          (await rotate(caller.user)) ??
+          ((await isAdmin(caller)) ? await rotate(undefined) : undefined)
+        if (rotated === undefined) {
+          const record = made && (await keys.findById(id))
+          if (record && (await mayRotate(record.user))) return refuseDone(reply, record, now)
+          throw new ServiceError('not_found', { message: keyNotFound })
+        }
+        const { record, replaced } = rotated
+        addToOutcome(request, { user: record.user, subscription: record.subscription })
+        return {
+          key,
+          ...showRecord(record, now),
+          // As in the answer to a creation.
+          keyPrefix: prefix,
+          propagation: await propagation([replaced]),
+        }
+      })
+    },
+  )
+}
+
+function readTimes({ overlap, endOldAfterFirstUse }: NonNullable<BodyOf<typeof schema.body>>) {
+  const overlapMs = overlapOf('overlap', overlap) ?? 0
+  const endAfterFirstUseMs = overlapOf('endOldAfterFirstUse', endOldAfterFirstUse)
+  if (overlapMs === 0 && endAfterFirstUseMs !== undefined) {
+    const message = 'endOldAfterFirstUse needs an overlap, which it can only shorten.'
+    throw new ServiceError('invalid_request', { message })
+  }
+  return { overlapMs, endAfterFirstUseMs }
+}

@@ -1,0 +1,257 @@
+/** `POST /v1/api-keys/search` (contract, 3.5). */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { type ApiKeyStatus, prefixOf } from '../../core/formats/api-key.ts'
+import type { ApiKeySearch } from '../../store/api-keys.ts'
+import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { type BodyOf, requirePlainText } from '../http/body.ts'
+import { apiKeyRecord, refusals } from '../http/schemas.ts'
+import { createTurns } from '../http/turns.ts'
+import { showRecord } from './api-key-record.ts'
+import type { GetApiKeyDeps } from './get-api-key.ts'
+import { labelsField, readLabels } from './key-fields.ts'
+
+export interface SearchApiKeysDeps extends GetApiKeyDeps {
+  /** Searches of all callers together; the store's other connections are for everything else. */
+  readonly searchesAtOnce: number
+}
+
+const maxPage = 100
+const defaultLimit = 50
+const defaultFlatLimit = 10
+/** How long a search waits for its turn. */
+const patienceMs = 5_000
+
+const status = {
+  type: 'string',
+  pattern: '^[ \\t\\r\\n]*(active|revoked|expired)[ \\t\\r\\n]*$',
+  description: 'Acts on the effective status: an active key past its expiry is expired.',
+  examples: ['active', 'revoked', 'expired'],
+} as const
+const includeEphemeral = { type: ['boolean', 'null'], default: false } as const
+const limit = {
+  type: ['integer', 'null'],
+  minimum: 1,
+  description: 'Records a page; above 100 it is 100.',
+  examples: [20],
+} as const
+const offset = { type: ['integer', 'null'], minimum: 0, default: 0 } as const
+
+/** Filters of the original's v3.4, which declared and ignored them; clients of it may send them. */
+const ignoredFilters = {
+  createdAfter: {},
+  createdBefore: {},
+  expiresAfter: {},
+  expiresBefore: {},
+  lastUsedAfter: {},
+  nameContains: {},
+  descriptionContains: {},
+  hasExpiration: {},
+  hasBeenUsed: {},
+} as const
+
+const schema = {
+  operationId: 'searchApiKeys',
+  summary: 'Search API keys',
+  description: `Your keys; an administrator's search goes over everybody's. Every field may be left
+out, the body too. The flat fields (status, limit, offset, includeEphemeral beside one another) are
+an older form, which counts only where filters, sort and pagination are all absent.`,
+  tags: ['API keys'],
+  body: {
+    title: 'ApiKeySearch',
+    type: ['object', 'null'],
+    properties: {
+      filters: {
+        title: 'ApiKeyFilters',
+        type: ['object', 'null'],
+        additionalProperties: false,
+        properties: {
+          ...ignoredFilters,
+          username: {
+            type: ['string', 'null'],
+            description: "The owner. Only an administrator may name somebody else's.",
+          },
+          status: {
+            type: ['array', 'null'],
+            items: status,
+            description: 'Any of these; all when empty or left out.',
+          },
+          includeEphemeral,
+          subscription: {
+            type: ['string', 'null'],
+            description: "The subscription's bare name, exactly; any when blank or left out.",
+            examples: ['team-a-basic'],
+          },
+          labelsContain: {
+            ...labelsField,
+            title: 'LabelsContain',
+            description: 'Keys that have all of these labels; any when empty or left out.',
+          },
+          keyPrefix: {
+            type: ['string', 'null'],
+            description:
+              'The beginning of a key, as its record and the answer to its creation have it: `sk-tg-` and six characters; what follows them is not looked at.',
+            examples: ['sk-tg-4fTr0b'],
+          },
+        },
+      },
+      sort: {
+        title: 'ApiKeySort',
+        type: ['object', 'null'],
+        description: 'Keys without the date come last both ways; equals are ordered by id.',
+        properties: {
+          by: {
+            title: 'ApiKeySortField',
+            type: ['string', 'null'],
+            enum: ['created_at', 'expires_at', 'last_used_at', 'name', null],
+            default: 'created_at',
+          },
+          order: {
+            type: ['string', 'null'],
+            pattern: '^([aA][sS][cC]|[dD][eE][sS][cC])$',
+            default: 'desc',
+            examples: ['asc', 'desc'],
+          },
+        },
+      },
+      pagination: {
+        title: 'Pagination',
+        type: ['object', 'null'],
+        properties: { limit: { ...limit, default: defaultLimit }, offset },
+      },
+      status: { ...status, type: ['string', 'null'] },
+      limit: { ...limit, default: defaultFlatLimit },
+      offset,
+      includeEphemeral,
+    },
+    examples: [
+      {
+        filters: { status: ['active'] },
+        sort: { by: 'expires_at', order: 'asc' },
+        pagination: { limit: 20 },
+      },
+    ],
+  },
+  response: {
+    200: {
+      title: 'ApiKeyPage',
+      description: 'A page of records.',
+      type: 'object',
+      required: ['object', 'data', 'has_more'],
+      properties: {
+        object: { type: 'string', const: 'list' },
+        data: { type: 'array', items: apiKeyRecord },
+        has_more: { type: 'boolean', description: 'Whether a further page has records.' },
+      },
+    },
+    ...refusals(400, 401, 403, 413, 429, 500, 503),
+  },
+} as const
+
+/**
+ * Adds the route. Reads one record more than the page, to know whether there are more. A caller's
+ * searches run one after the other, because they are the most expensive queries.
+ */
+export function searchApiKeys(app: FastifyInstance, deps: SearchApiKeysDeps): void {
+  const { keys, isAdmin, clock, searchesAtOnce } = deps
+  const turns = createTurns({
+    atOnce: searchesAtOnce,
+    patienceMs,
+    onTooLong: () => new ServiceError('search_timeout'),
+  })
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
+    '/v1/api-keys/search',
+    { schema, config: { audit: 'key.search' } },
+    async (request) => {
+      const caller = callerOf(request)
+      const { username, ...form } = readForm(request.body ?? {})
+      requirePlainText('filters.username', username)
+      if (username !== undefined && username !== caller.user) {
+        lookAtOthers(request, { user: username })
+      }
+      const seesAll = username !== caller.user && (await isAdmin(caller))
+      if (username !== undefined && username !== caller.user && !seesAll) {
+        throw new ServiceError('admin_required')
+      }
+      const owner = username ?? (seesAll ? undefined : caller.user)
+      if (owner === undefined) lookAtOthers(request, {})
+      const now = clock()
+      const search = { ...form, limit: form.limit + 1, owner, now }
+      const records = await turns.take(caller.user, () => keys.search(search)).catch(toTimeout)
+      await showOthers(request, Math.min(records.length, form.limit))
+      return {
+        object: 'list',
+        data: records.slice(0, form.limit).map((record) => showRecord(record, now)),
+        has_more: records.length > form.limit,
+      }
+    },
+  )
+}
+
+/** A slow search does not mean that the store is slow, so it has its own code. */
+function toTimeout(error: unknown): never {
+  if (!(error instanceof ServiceError) || error.code !== 'store_slow') throw error
+  throw new ServiceError('search_timeout', { cause: error.cause })
+}
+
+type Form = Omit<ApiKeySearch, 'owner' | 'now'> & { readonly username: string | undefined }
+
+/** The search form, with a default for each missing field. */
+function readForm(body: NonNullable<BodyOf<typeof schema.body>>): Form {
+  const { filters, sort, pagination } = body
+  if (filters || sort || pagination) {
+    return {
+      username: filters?.username?.trim() ? filters.username : undefined,
+      statuses: readStatuses(filters?.status ?? []),
+      includeEphemeral: filters?.includeEphemeral ?? false,
+      subscription: readSubscription(filters?.subscription),
+      prefix: readPrefix(filters?.keyPrefix),
+      labels: readLabels('filters.labelsContain', filters?.labelsContain),
+      sortBy: sort?.by ?? 'created_at',
+      descending: (sort?.order ?? 'desc').toLowerCase() === 'desc',
+      ...readPage(pagination?.limit ?? defaultLimit, pagination?.offset),
+    }
+  }
+  const isFlat = [body.status, body.limit, body.offset, body.includeEphemeral].some(
+    (field) => field !== undefined && field !== null,
+  )
+  return {
+    username: undefined,
+    statuses: readStatuses(body.status ? [body.status] : []),
+    includeEphemeral: body.includeEphemeral ?? false,
+    subscription: undefined,
+    prefix: undefined,
+    labels: {},
+    sortBy: 'created_at',
+    descending: true,
+    ...readPage(body.limit ?? (isFlat ? defaultFlatLimit : defaultLimit), body.offset),
+  }
+}
+
+/** The schema accepts only the three words. */
+function readStatuses(words: readonly string[]): ReadonlySet<ApiKeyStatus> {
+  return new Set(words.map((word) => word.trim() as ApiKeyStatus))
+}
+
+function readSubscription(written: string | null | undefined): string | undefined {
+  requirePlainText('filters.subscription', written ?? undefined)
+  return written?.trim() || undefined
+}
+
+function readPrefix(written: string | null | undefined): string | undefined {
+  if (!written?.trim()) return undefined
+  const prefix = prefixOf(written.trim())
+  if (prefix !== undefined) return prefix
+  const message = 'filters.keyPrefix must be the beginning of a key, like sk-tg-4fTr0b.'
+  throw new ServiceError('invalid_request', { message })
+}
+
+/** Beyond 2^53 an offset exceeds every table, and is not a number that Postgres accepts. */
+function readPage(limit: number, offset: number | null | undefined) {
+  return {
+    limit: Math.min(limit, maxPage),
+    offset: Math.min(offset ?? 0, Number.MAX_SAFE_INTEGER),
+  }
+}

@@ -1,0 +1,101 @@
+/** `POST /internal/v1/api-keys/validate` (contract, 3.10): for gateways that use HTTP. */
+
+import type { FastifyInstance } from 'fastify'
+import { hashOfKey, type KeyMarkers, statusAt } from '../../core/formats/api-key.ts'
+import type { ApiKeyStore, KeyAnswer } from '../../store/api-keys.ts'
+import type { BodyOf } from '../http/body.ts'
+import { refusals } from '../http/schemas.ts'
+
+export interface ValidateApiKeyDeps {
+  readonly keys: ApiKeyStore
+  readonly markers: KeyMarkers
+  readonly clock: () => number
+  /** Records that the secret with this hash was found valid (contract, 3.10). */
+  readonly noteUse?: (hash: string, now: number) => void
+}
+
+const schema = {
+  operationId: 'validateApiKey',
+  summary: 'Say whose API key this is, and whether it is valid',
+  tags: ['Internal'],
+  body: {
+    type: 'object',
+    required: ['key'],
+    properties: { key: { type: 'string', minLength: 1, description: 'The plaintext.' } },
+  },
+  response: {
+    200: {
+      description: 'The verdict; a key that is not valid is one too.',
+      type: 'object',
+      required: ['valid'],
+      properties: {
+        valid: { type: 'boolean' },
+        reason: {
+          type: 'string',
+          enum: [
+            'invalid key format',
+            'key not found',
+            'key revoked or expired',
+            'key has no subscription bound',
+          ],
+          description: 'Only when not valid.',
+        },
+        userId: { type: 'string', description: "The key's id." },
+        keyId: { type: 'string', description: 'The same.' },
+        keyName: {
+          type: 'string',
+          description: 'The name of the key; left out while the key store is unavailable.',
+        },
+        username: { type: 'string' },
+        groups: {
+          type: 'array',
+          items: { type: 'string' },
+          description: "The owner's when the key was made; left out when empty.",
+        },
+        subscription: { type: 'string', description: 'Bare name.' },
+      },
+    },
+    ...refusals(400, 413, 500, 503),
+  },
+} as const
+
+/**
+ * Adds the route. An expired row is not updated: its date already makes it `expired` everywhere.
+ */
+export function validateApiKey(app: FastifyInstance, deps: ValidateApiKeyDeps): void {
+  /** The cache does not hold names; a key that it answers for in an outage stays valid without. */
+  async function nameOf({ id, ageMs }: KeyAnswer): Promise<{ readonly keyName?: string }> {
+    if (ageMs !== undefined) return {}
+    const record = await deps.keys.findById(id).catch(() => undefined)
+    return record === undefined ? {} : { keyName: record.name }
+  }
+
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
+    '/internal/v1/api-keys/validate',
+    { schema },
+    async (request) => {
+      const hash = hashOfKey(request.body.key, deps.markers)
+      if (hash === undefined) return refuse('invalid key format')
+      const found = await deps.keys.findByHash(hash, () => request.ip)
+      if (found === undefined) return refuse('key not found')
+      const now = deps.clock()
+      if (statusAt(found, now) !== 'active') return refuse('key revoked or expired')
+      const { id, user, groups, subscription } = found
+      if (subscription.trim() === '') return refuse('key has no subscription bound')
+      deps.noteUse?.(hash, now)
+      return {
+        valid: true,
+        userId: id,
+        keyId: id,
+        ...(await nameOf(found)),
+        username: user,
+        ...(groups.length > 0 && { groups }),
+        subscription,
+      }
+    },
+  )
+}
+
+function refuse(reason: string): { readonly valid: false; readonly reason: string } {
+  return { valid: false, reason }
+}

@@ -1,0 +1,35 @@
+/** `GET /v1/models` and `GET /v1/models/{id}` in Anthropic's format, for its clients. */
+
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { ListedModel } from '../../core/decision/model-list.ts'
+import { toTimestamp } from '../../core/formats/timestamp.ts'
+
+/** Whether the client speaks Anthropic's API: all of its clients send this header. */
+export function isAnthropic({ headers }: FastifyRequest): boolean {
+  return headers['anthropic-version'] !== undefined
+}
+
+/** All on one page, whatever `limit` says. */
+export function sendAnthropicList(reply: FastifyReply, models: readonly ListedModel[]): unknown {
+  const data = models.map(show)
+  const [first, last] = [data[0]?.id ?? null, data.at(-1)?.id ?? null]
+  return asWritten(reply).send({ data, has_more: false, first_id: first, last_id: last })
+}
+
+export function sendAnthropicModel(reply: FastifyReply, model: ListedModel): unknown {
+  return asWritten(reply).send(show(model))
+}
+
+/** The documented schema is that of OpenAI's format. */
+function asWritten(reply: FastifyReply): FastifyReply {
+  return reply.type('application/json; charset=utf-8').serializer(JSON.stringify)
+}
+
+function show({ id, created, details }: ListedModel) {
+  return {
+    type: 'model',
+    id,
+    display_name: details.displayName || id,
+    created_at: toTimestamp(created * 1_000),
+  }
+}

@@ -1,0 +1,70 @@
+/**
+ * Requests to our own gateway, the only place to which this service sends a caller's credential: no
+ * resource can name another address, and no redirect is followed.
+ */
+
+import { X509Certificate } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { Agent as HttpAgent, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http'
+import { Agent } from 'node:https'
+import { sendRequest } from '../../runtime/http-request.ts'
+
+/** Where the gateway listens, as this machine reaches it. */
+export interface GatewayAt {
+  readonly host: string
+  readonly port: number
+  /** Its certificate (PEM), the only one that is accepted; undefined: it uses plain HTTP. */
+  readonly certFile: string | undefined
+}
+
+/**
+ * Requests a path (GET). Rejects if the gateway cannot be reached, or has another certificate than
+ * the file has.
+ */
+export type AskGateway = (
+  path: string,
+  headers: OutgoingHttpHeaders,
+  signal: AbortSignal,
+) => Promise<IncomingMessage>
+
+const kept = { keepAlive: true, timeout: 30_000 }
+
+export function createAskGateway({ host, port, certFile }: GatewayAt): AskGateway {
+  const plain = new HttpAgent(kept)
+  let trusting: Promise<Agent> | undefined
+
+  /** Reads the certificate again after a failure, because it may have been renewed. */
+  const connect = (file: string): Promise<Agent> => {
+    trusting ??= readFile(file).then(trustOnly)
+    return trusting
+  }
+
+  return async function askGateway(path, headers, signal) {
+    const used = certFile === undefined ? undefined : connect(certFile)
+    try {
+      const agent = (await used) ?? plain
+      const url = certFile === undefined ? 'http://gateway' : 'https://gateway'
+      return await sendRequest(url, { hostname: host, port, path, headers, agent, signal })
+    } catch (error) {
+      if (trusting === used) trusting = undefined
+      throw error
+    }
+  }
+}
+
+/**
+ * The certificate is for a public name and may come from any authority. Here it is trusted itself,
+ * whatever its names are.
+ */
+function trustOnly(pem: Buffer): Agent {
+  const { fingerprint256 } = new X509Certificate(pem)
+  return new Agent({
+    ...kept,
+    ca: pem,
+    allowPartialTrustChain: true,
+    checkServerIdentity: (_host, shown) =>
+      shown.fingerprint256 === fingerprint256
+        ? undefined
+        : new Error('the gateway has another certificate than GATEWAY_TLS_CERT_FILE'),
+  })
+}

@@ -1,0 +1,238 @@
+/**
+ * `GET /v1/models` and `GET /v1/models/{id}` (contract, 3.7): the models that the caller can use,
+ * from the model servers' own lists, requested through our gateway.
+ */
+
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { mayUse } from '../../core/decision/access.ts'
+import type { Caller } from '../../core/decision/caller.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { leavesOut } from '../../core/decision/key-caps.ts'
+import {
+  endpointOf,
+  type FoundModel,
+  mergeModels,
+  type ServedModel,
+} from '../../core/decision/model-list.ts'
+import {
+  accessibleSubscriptions,
+  findSubscription,
+  isHealthy,
+} from '../../core/decision/selection.ts'
+import type { CompiledSubscription, Model, Snapshot } from '../../core/decision/snapshot.ts'
+import { lastValue } from '../../core/formats/header-value.ts'
+import { toTimestamp } from '../../core/formats/timestamp.ts'
+import { forEachConcurrently } from '../../runtime/concurrency.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { refusals } from '../http/schemas.ts'
+import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
+import type { ProbeModel } from './model-probe.ts'
+import { modelRecord, showModel } from './model-record.ts'
+
+export interface ListModelsDeps {
+  readonly snapshot: () => Snapshot
+  readonly clock: () => number
+  readonly probeModel: ProbeModel
+  /** Public base URL of the gateway, without a trailing slash. */
+  readonly gatewayUrl: string
+  /** Called with the list of a model's server; waits until the names can be used. */
+  readonly onServed?: (model: Model, served: readonly ServedModel[]) => Promise<void>
+  /** Timeout of the whole response; models that have not responded by then are left out. */
+  readonly accessCheckTimeoutMs: number
+}
+
+/** Models queried concurrently, and how long one may block those behind it. */
+const concurrency = 100
+const maxPatienceMs = 500
+/** All have been queried after this time, even if none responds. */
+const allAskedMs = 1_000
+/** After this time, waiting stops once this many checks in a row have seen no response arrive. */
+const defaultMs = 2_000
+const checkEveryMs = 50
+const quietChecks = 5
+
+const schema = {
+  operationId: 'listModels',
+  summary: 'List the models that the caller may use',
+  description: `With an API key: those of its subscription. With an identity token: those of every
+subscription of yours, or of the one that X-MaaS-Subscription names. Each model's server is asked
+through the gateway; a model that you may not use, or that does not answer in time, is not listed.
+Requests with the header anthropic-version are answered in Anthropic's format.`,
+  tags: ['Models'],
+  headers: {
+    type: 'object',
+    properties: {
+      'x-maas-subscription': {
+        type: 'string',
+        description: 'With an identity token: only models of this subscription.',
+        examples: ['team-a-premium'],
+      },
+    },
+  },
+  response: {
+    200: {
+      title: 'ModelList',
+      description: 'Ordered by id, url and owner.',
+      headers: {
+        'cache-control': { type: 'string', enum: ['no-store'] },
+        'x-access-checked-at': {
+          type: 'string',
+          format: 'date-time',
+          description: 'When the models were asked.',
+        },
+      },
+      type: 'object',
+      required: ['object', 'data'],
+      properties: {
+        object: { type: 'string', const: 'list' },
+        data: { type: 'array', items: modelRecord },
+      },
+    },
+    ...refusals(401, 403, 429, 500, 503),
+  },
+} as const
+
+const noSuchModel = 'There is no such model, or you may not use it.'
+
+const oneSchema = {
+  operationId: 'getModel',
+  summary: 'Read one of the models that the caller may use',
+  description: 'As the list has it; of several entries with the id the first.',
+  tags: ['Models'],
+  headers: schema.headers,
+  params: {
+    type: 'object',
+    required: ['id'],
+    properties: {
+      id: { type: 'string', description: 'Slashes stay as they are; the gateway refuses `%2F`.' },
+    },
+  },
+  response: {
+    200: { description: 'The model.', ...modelRecord },
+    ...refusals(400, 401, 403, 404, 429, 500, 503),
+  },
+} as const
+
+/** Adds the routes. */
+export function listModels(app: FastifyInstance, deps: ListModelsDeps): void {
+  async function list(request: FastifyRequest, reply: FastifyReply) {
+    const caller = callerOf(request)
+    const snapshot = deps.snapshot()
+    const requested = lastValue(request.headers['x-maas-subscription']?.toString())
+    const subscriptions = subscriptionsOf(snapshot, caller, requested)
+    reply.header('cache-control', 'no-store')
+    reply.header('x-access-checked-at', toTimestamp(deps.clock()))
+    const { authorization = `Bearer ${request.headers['x-api-key']}` } = request.headers
+    return mergeModels(await findModels(deps, { snapshot, caller, authorization, subscriptions }))
+  }
+  app.get('/v1/models', { schema }, async (request, reply) => {
+    const models = await list(request, reply)
+    if (isAnthropic(request)) return sendAnthropicList(reply, models)
+    return { object: 'list', data: models.map(showModel) }
+  })
+  async function one(id: string, request: FastifyRequest, reply: FastifyReply) {
+    const found = (await list(request, reply)).find((model) => model.id === id)
+    if (found === undefined) throw new ServiceError('not_found', { message: noSuchModel })
+    return isAnthropic(request) ? sendAnthropicModel(reply, found) : showModel(found)
+  }
+  app.get<{ Params: { id: string } }>('/v1/models/:id', { schema: oneSchema }, (request, reply) =>
+    one(request.params.id, request, reply),
+  )
+  // Ids contain slashes, which not every client escapes.
+  app.get<{ Params: { '*': string } }>(
+    '/v1/models/*',
+    { schema: { headers: schema.headers, response: oneSchema.response, hide: true } },
+    (request, reply) => one(request.params['*'], request, reply),
+  )
+}
+
+/** The subscriptions to list. Throws 403 for one that the caller may not list. */
+function subscriptionsOf(
+  snapshot: Snapshot,
+  caller: Caller,
+  requested: string | undefined,
+): readonly CompiledSubscription[] {
+  const name = caller.by === 'key' ? caller.subscription : requested
+  if (name === undefined) return accessibleSubscriptions(snapshot, caller)
+  const subscription = findSubscription(snapshot, name)
+  // Foreign and unknown ones get the same response, so that names cannot be guessed.
+  if (subscription === undefined || !mayUse(caller, subscription)) {
+    throw new ServiceError('subscription_not_allowed', {
+      message: 'You have no access to the subscription.',
+    })
+  }
+  if (!isHealthy(subscription)) throw new ServiceError('subscription_not_ready')
+  return [subscription]
+}
+
+interface Search {
+  readonly snapshot: Snapshot
+  readonly caller: Caller
+  readonly authorization: string
+  readonly subscriptions: readonly CompiledSubscription[]
+}
+
+/**
+ * Queries each model once, however many subscriptions open it: through the first of them, since
+ * each allows this caller to list. Returns what is known at the timeout.
+ */
+async function findModels(deps: ListModelsDeps, search: Search): Promise<readonly FoundModel[]> {
+  const { snapshot, caller, authorization, subscriptions } = search
+  const found: FoundModel[] = []
+  const asked = new Map<Model, { endpoint: string; subscriptions: CompiledSubscription[] }>()
+  for (const subscription of subscriptions) {
+    for (const key of subscription.limits.keys()) {
+      const model = snapshot.models.get(key) as Model
+      if (leavesOut(caller, key)) continue
+      const endpoint = endpointOf(model, deps.gatewayUrl)
+      if (model.resource.backend.kind === 'ExternalModel') {
+        // A provider's own list is not about this model, so only its phase counts.
+        if (model.phase !== 'Ready') continue
+        found.push({ model, subscription, endpoint: endpoint ?? '', served: undefined })
+      } else if (endpoint !== undefined && model.cluster === undefined) {
+        // The gateway does not lead there, and the caller's credential must not go there.
+        if (mayUse(caller, model)) found.push({ model, subscription, endpoint, served: undefined })
+      } else if (endpoint !== undefined) {
+        const others = asked.get(model)
+        if (others === undefined) asked.set(model, { endpoint, subscriptions: [subscription] })
+        else others.subscriptions.push(subscription)
+      }
+    }
+  }
+
+  const deadline = new AbortController()
+  const { signal } = deadline
+  const begun = performance.now()
+  let checks = 0
+  const timer = setInterval(() => {
+    checks += 1
+    const tookMs = performance.now() - begun
+    const isQuiet = tookMs >= defaultMs && checks >= quietChecks
+    if (isQuiet || tookMs >= deps.accessCheckTimeoutMs) deadline.abort()
+  }, checkEveryMs)
+  const items = [...asked]
+  const patienceMs = Math.min(maxPatienceMs, (allAskedMs * concurrency) / items.length)
+  await forEachConcurrently(
+    items,
+    { concurrency, patienceMs, signal },
+    async ([model, { endpoint, subscriptions }]) => {
+      const subscription = subscriptions[0]?.name ?? ''
+      const request = { model: model.key, authorization, caller, subscription, snapshot }
+      checks = 0
+      const outcome = await deps.probeModel(request)
+      if (outcome === 'closed') return
+      checks = 0
+      // A server without a list is represented by its ModelRef.
+      const { modelIds, server } = model.resource
+      const isNamed = modelIds.length > 0 || server.upstreamModel !== undefined
+      if (outcome === 'missing' && !isNamed) return
+      const served = typeof outcome === 'string' ? undefined : outcome
+      // A listed model must be callable by the next request.
+      if (served !== undefined) await deps.onServed?.(model, served)
+      for (const subscription of subscriptions)
+        found.push({ model, subscription, endpoint, served })
+    },
+  )
+  clearInterval(timer)
+  return [...found]
+}

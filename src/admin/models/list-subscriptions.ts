@@ -1,0 +1,73 @@
+/** `GET /v1/subscriptions` and `GET /v1/model/{model-id}/subscriptions` (contract, 3.8). */
+
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { accessibleSubscriptions } from '../../core/decision/selection.ts'
+import type { CompiledSubscription, Snapshot } from '../../core/decision/snapshot.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { refusals } from '../http/schemas.ts'
+import { showSubscription, subscriptionRecord } from './subscription-record.ts'
+
+export interface ListSubscriptionsDeps {
+  readonly snapshot: () => Snapshot
+}
+
+const listed = {
+  description: 'Ordered by name; empty when there is none.',
+  type: 'array',
+  items: subscriptionRecord,
+} as const
+
+const schema = {
+  operationId: 'listSubscriptions',
+  summary: 'List the subscriptions of the caller',
+  description: 'Those that can be used now: Active or Degraded.',
+  tags: ['Subscriptions'],
+  response: { 200: listed, ...refusals(401, 429, 500, 503) },
+} as const
+
+const modelSchema = {
+  operationId: 'listSubscriptionsOfModel',
+  summary: 'List the subscriptions of the caller that include a model',
+  description: 'A model that does not exist is in none.',
+  tags: ['Subscriptions'],
+  params: {
+    type: 'object',
+    required: ['modelId'],
+    properties: {
+      modelId: {
+        type: 'string',
+        description: 'Name of the ModelRef, in whichever namespace.',
+        examples: ['sim-small'],
+      },
+    },
+  },
+  response: { 200: listed, ...refusals(400, 401, 404, 429, 500, 503) },
+} as const
+
+/** Adds both routes. The responses are bare arrays. */
+export function listSubscriptions(app: FastifyInstance, { snapshot }: ListSubscriptionsDeps): void {
+  function list(request: FastifyRequest, matches: (each: CompiledSubscription) => boolean) {
+    const [current, caller] = [snapshot(), callerOf(request)]
+    return accessibleSubscriptions(current, caller)
+      .filter(matches)
+      .map((each) => showSubscription(each, current, caller))
+  }
+  app.get('/v1/subscriptions', { schema }, async (request) => {
+    return list(request, () => true)
+  })
+  app.get<{ Params: { modelId: string } }>(
+    '/v1/model/:modelId/subscriptions',
+    { schema: modelSchema },
+    async (request) => {
+      const { modelId } = request.params
+      return list(request, (subscription) => includes(subscription, modelId))
+    },
+  )
+}
+
+/** Whether it covers an existing model of this name. */
+function includes({ limits, resource }: CompiledSubscription, name: string): boolean {
+  return resource.modelRefs.some(
+    (model) => model.name === name && limits.has(`${model.namespace}/${name}`),
+  )
+}

@@ -1,0 +1,81 @@
+/** `POST /v1/tiers/lookup` (contract, 3.9): for legacy clients. */
+
+import type { FastifyError, FastifyInstance } from 'fastify'
+import { ServiceError } from '../../core/decision/errors.ts'
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { lookupTier } from '../../core/resources/tiers.ts'
+import type { BodyOf } from '../http/body.ts'
+import { sendError } from '../http/errors.ts'
+import { refusals } from '../http/schemas.ts'
+
+export interface LookupTierDeps {
+  readonly snapshot: () => Snapshot
+  /** Part of the names of service-account groups. */
+  readonly instanceName: string
+}
+
+const schema = {
+  operationId: 'lookupTier',
+  summary: 'Find the tier of some groups',
+  description: 'Legacy. The highest tier that holds any of the groups; limits do not depend on it.',
+  tags: ['Subscriptions'],
+  body: {
+    title: 'TierLookup',
+    type: 'object',
+    required: ['groups'],
+    properties: {
+      groups: {
+        type: 'array',
+        minItems: 1,
+        items: { type: 'string' },
+        description: 'Names, compared exactly.',
+        examples: [['premium-group', 'system:authenticated']],
+      },
+    },
+  },
+  response: {
+    200: {
+      title: 'Tier',
+      description: 'The tier.',
+      type: 'object',
+      required: ['tier', 'displayName'],
+      properties: {
+        tier: { type: 'string', examples: ['premium'] },
+        displayName: {
+          type: 'string',
+          description: 'For people; the name when there is no other.',
+          examples: ['Premium'],
+        },
+      },
+    },
+    ...refusals(400, 401, 404, 413, 429, 500, 503),
+  },
+} as const
+
+/** Adds the route. Its codes are the original's, in our envelope. */
+export function lookUpTier(app: FastifyInstance, { snapshot, instanceName }: LookupTierDeps): void {
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
+    '/v1/tiers/lookup',
+    {
+      schema,
+      errorHandler(error: FastifyError, _request, reply) {
+        const isBody = error instanceof ServiceError && error.code === 'invalid_body'
+        if (error.validation === undefined && !isBody) throw error
+        sendError(reply, 'bad_request', 'groups must be a list of at least one string.')
+      },
+    },
+    async (request) => {
+      const { tiers } = snapshot()
+      if (tiers === undefined) {
+        throw new ServiceError('internal_error', {
+          message: 'The mapping of groups to tiers is missing or not valid.',
+        })
+      }
+      const tier = lookupTier(tiers, request.body.groups, instanceName)
+      if (tier === undefined) {
+        throw new ServiceError('not_found', { message: 'No tier holds any of these groups.' })
+      }
+      return { tier: tier.name, displayName: tier.displayName }
+    },
+  )
+}

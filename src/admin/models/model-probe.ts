@@ -1,0 +1,162 @@
+/**
+ * Requests the list of a model's server through our gateway with the caller's own credential: the
+ * gateway decides whether the caller may use the model (contract, 3.7).
+ */
+
+import { hash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import { setTimeout as delay } from 'node:timers/promises'
+import { LRUCache } from 'lru-cache'
+import type { Caller } from '../../core/decision/caller.ts'
+import { readServedModels, type ServedModel } from '../../core/decision/model-list.ts'
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { readBody } from '../../runtime/http-request.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import type { AskGateway } from './ask-gateway.ts'
+
+export interface ProbeRequest {
+  /** `<namespace>/<name>` of the ModelRef. */
+  readonly model: string
+  /** The caller's `Authorization`, forwarded unchanged. */
+  readonly authorization: string
+  readonly caller: Caller
+  /** Bare name of the subscription that the request is made for. */
+  readonly subscription: string
+  readonly snapshot: Snapshot
+}
+
+/**
+ * The server's list. `unlisted`: it has no list (405). `missing`: it does not serve the path (404),
+ * which means the same for a server of fixed models. `closed`: the caller may not use it, or there
+ * was no response in time.
+ */
+export type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'closed'
+
+/** Never rejects, and takes no longer than its limit. */
+export type ProbeModel = (request: ProbeRequest) => Promise<ProbeOutcome>
+
+export interface ProbeOptions {
+  readonly askGateway: AskGateway
+  /** Called with the reason when the gateway itself could not be reached. */
+  readonly onUnreachable?: (error: unknown) => void
+  /** The time limit of a probe with all its attempts, in milliseconds; 2 seconds by default. */
+  readonly limitMs?: number
+  /** How long a response is cached, in milliseconds; 5 seconds by default. */
+  readonly cacheTtlMs?: number
+  /** A monotonic clock in milliseconds; `performance.now` by default. */
+  readonly monotonic?: () => number
+}
+
+type Answer = Exclude<ProbeOutcome, 'closed'>
+
+const maxAnswerBytes = 4 * 1_048_576
+const attempts = 4
+const firstDelayMs = 100
+const jitter = 0.1
+/** The most models whose responses are cached, over all entries. */
+const cachedModels = 100_000
+/** A server that has failed is skipped for this long, and queried again in the background. */
+const failureMs = 30_000
+const askAgainMs = 5_000
+const rememberedFailures = 10_000
+
+/** Identical concurrent probes of a caller share one request. */
+export function createProbeModel(options: ProbeOptions): ProbeModel {
+  const { limitMs = 2_000, cacheTtlMs = 5_000, monotonic = () => performance.now() } = options
+  const { askGateway, onUnreachable = () => {} } = options
+  /** Keyed by all inputs of a response; refusals and failures are not cached. */
+  const answers = new LRUCache<string, Answer, ProbeRequest>({
+    maxSize: cachedModels,
+    sizeCalculation: (answer) => 1 + (typeof answer === 'string' ? 0 : answer.length),
+    ttl: cacheTtlMs,
+    perf: { now: monotonic },
+    fetchMethod: (_key, _stale, { context }) => run(context),
+  })
+  /** When failed servers were last queried, by model: a failure does not depend on the caller. */
+  const failures = new LRUCache<string, number>({
+    max: rememberedFailures,
+    ttl: failureMs,
+    perf: { now: monotonic },
+  })
+  const generations = new WeakMap<Snapshot, number>()
+  let latest = 0
+
+  /** Hashed, because it contains the credential. */
+  function keyOf(request: ProbeRequest): string {
+    const { snapshot, authorization, caller, subscription, model } = request
+    let generation = generations.get(snapshot)
+    if (generation === undefined) {
+      latest += 1
+      generation = latest
+      generations.set(snapshot, generation)
+    }
+    const { user, groups } = caller
+    const all = [generation, authorization, user, groups, subscription, model]
+    return hash('sha256', JSON.stringify(all), 'base64')
+  }
+
+  async function run(request: ProbeRequest): Promise<Answer | undefined> {
+    const outcome = await askPatiently(request, AbortSignal.timeout(limitMs))
+    if (outcome === undefined) failures.set(request.model, monotonic())
+    else failures.delete(request.model)
+    return outcome === 'closed' ? undefined : outcome
+  }
+
+  /** Up to four attempts with doubling pauses; undefined if there was no response. */
+  async function askPatiently(
+    request: ProbeRequest,
+    signal: AbortSignal,
+  ): Promise<ProbeOutcome | undefined> {
+    let pauseMs = firstDelayMs
+    for (let attempt = 1; ; attempt += 1) {
+      const outcome = await ask(request, signal).catch(() => undefined)
+      if (outcome !== undefined || attempt === attempts || signal.aborted) return outcome
+      const spreadMs = pauseMs * (1 + jitter * (2 * Math.random() - 1))
+      await delay(spreadMs, undefined, { signal }).catch(() => {})
+      pauseMs *= 2
+    }
+  }
+
+  /** undefined: worth another attempt, as is a connection failure, which rejects. */
+  async function ask(
+    { model, authorization, subscription }: ProbeRequest,
+    signal: AbortSignal,
+  ): Promise<ProbeOutcome | undefined> {
+    const headers = {
+      accept: 'application/json',
+      authorization,
+      'x-maas-subscription': subscription,
+    }
+    const response = await askGateway(`/${model}/v1/models`, headers, signal).catch((error) => {
+      if (!signal.aborted) onUnreachable(error)
+      throw error
+    })
+    const { statusCode = 0 } = response
+    if (statusCode >= 200 && statusCode < 300) return readAnswer(response)
+    response.destroy()
+    if (statusCode === 405) return 'unlisted'
+    if (statusCode === 404) return 'missing'
+    return statusCode === 401 || statusCode === 403 ? 'closed' : undefined
+  }
+
+  return async function probeModel(request) {
+    const key = keyOf(request)
+    const askedAt = failures.get(request.model)
+    if (askedAt === undefined) return (await answers.fetch(key, { context: request })) ?? 'closed'
+    if (monotonic() - askedAt >= askAgainMs) {
+      failures.set(request.model, monotonic())
+      void answers.fetch(key, { context: request })
+    }
+    return answers.get(key) ?? 'closed'
+  }
+}
+
+/** A response that is no list, or too long, opens nothing, and a retry would not change it. */
+async function readAnswer(response: IncomingMessage): Promise<ProbeOutcome> {
+  const text = await readBody(response, maxAnswerBytes)
+  try {
+    return text === undefined ? 'closed' : await inSlices(readServedModels(text))
+  } catch {
+    return 'closed'
+  }
+}

@@ -1,0 +1,102 @@
+/** A model in responses (contract, 3.7). */
+
+import type { ListedModel } from '../../core/decision/model-list.ts'
+import { billingRate } from './subscription-record.ts'
+
+export const modelRecord = {
+  title: 'Model',
+  type: 'object',
+  required: ['id', 'object', 'created', 'owned_by', 'kind', 'ready', 'subscriptions'],
+  properties: {
+    id: {
+      type: 'string',
+      description: "As the model's server calls it.",
+      examples: ['sim-small'],
+    },
+    object: { type: 'string', const: 'model' },
+    created: { type: 'integer', description: 'Unix seconds.', examples: [1_704_067_200] },
+    owned_by: {
+      type: 'string',
+      description: '<namespace>/<name> of the ModelRef.',
+      examples: ['llm/sim-small'],
+    },
+    kind: { type: 'string', description: 'What serves it.', examples: ['LLMInferenceService'] },
+    url: {
+      type: 'string',
+      description: 'Base URL for clients, to which /v1/… is added. Left out when there is none.',
+      examples: ['http://127.0.0.1:8000/llm/sim-small'],
+    },
+    context_length: {
+      type: 'integer',
+      minimum: 1,
+      description:
+        'Tokens; left out unless the annotation opendatahub.io/context-window is a number.',
+      examples: [131_072],
+    },
+    ready: { type: 'boolean', description: 'Whether it is in the phase Ready.' },
+    modelDetails: {
+      title: 'ModelDetails',
+      type: 'object',
+      description: 'For people; what is empty is left out.',
+      properties: {
+        displayName: { type: 'string', examples: ['Sim Small'] },
+        description: { type: 'string' },
+        genaiUseCase: { type: 'string' },
+        contextWindow: { type: 'string' },
+        modelCapabilities: {
+          type: 'array',
+          items: { type: 'string', examples: ['tool-calling'] },
+          description: 'The annotation opendatahub.io/model-capabilities.',
+        },
+      },
+    },
+    subscriptions: {
+      type: 'array',
+      description: 'Those of yours that open it.',
+      items: {
+        title: 'ModelSubscription',
+        type: 'object',
+        required: ['name'],
+        properties: {
+          name: { type: 'string', examples: ['team-a-premium'] },
+          displayName: { type: 'string', examples: ['Team A premium'] },
+          description: { type: 'string' },
+          billing_rate: billingRate,
+        },
+      },
+    },
+  },
+} as const
+
+export function showModel(listed: ListedModel): Record<string, unknown> {
+  const { modelCapabilities, ...texts } = listed.details
+  const details = {
+    ...withoutEmpty(texts),
+    ...(modelCapabilities.length > 0 && { modelCapabilities }),
+  }
+  const contextLength = contextLengthOf(texts.contextWindow)
+  return {
+    id: listed.id,
+    object: 'model',
+    created: listed.created,
+    owned_by: listed.ownedBy,
+    kind: listed.kind,
+    ...(listed.url !== '' && { url: listed.url }),
+    ...(contextLength !== undefined && { context_length: contextLength }),
+    ready: listed.ready,
+    ...(Object.keys(details).length > 0 && { modelDetails: details }),
+    subscriptions: listed.subscriptions.map(({ billingRate, ...texts }) => ({
+      ...withoutEmpty(texts),
+      ...(billingRate !== undefined && { billing_rate: { per_token: billingRate.perToken } }),
+    })),
+  }
+}
+
+/** People also write `128k`, which may mean two numbers. */
+function contextLengthOf(written: string): number | undefined {
+  return /^[1-9][0-9]{0,11}$/.test(written) ? Number(written) : undefined
+}
+
+function withoutEmpty(texts: object): Record<string, string> {
+  return Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== ''))
+}

@@ -1,0 +1,167 @@
+/** `POST /internal/v1/subscriptions/select` (contract, 3.11): for gateways that use HTTP. */
+
+import type { FastifyError, FastifyInstance } from 'fastify'
+import { displayOf } from '../../core/decision/display.ts'
+import { describe, ServiceError } from '../../core/decision/errors.ts'
+import { type SelectionRefusal, select } from '../../core/decision/selection.ts'
+import type { CompiledSubscription, Snapshot } from '../../core/decision/snapshot.ts'
+import type { BodyOf } from '../http/body.ts'
+import { labelsSchema } from '../http/schemas.ts'
+import { modelRefsSchema, showModelRefs } from './subscription-record.ts'
+
+export interface SelectSubscriptionDeps {
+  readonly snapshot: () => Snapshot
+}
+
+const schema = {
+  operationId: 'selectSubscription',
+  summary: 'Say which subscription serves a request',
+  description: 'Refusals are answered with 200 as well; they have an error.',
+  tags: ['Internal'],
+  body: {
+    type: 'object',
+    required: ['username'],
+    properties: {
+      username: { type: 'string', pattern: '\\S' },
+      groups: { type: ['array', 'null'], items: { type: 'string' } },
+      requestedSubscription: {
+        type: ['string', 'null'],
+        description: 'Bare name or namespace/name. Left out: the only one that fits.',
+      },
+      requestedModel: {
+        type: ['string', 'null'],
+        description: '<namespace>/<ModelRef name>.',
+        examples: ['llm/sim-small'],
+      },
+    },
+  },
+  response: {
+    200: {
+      description: 'The subscription, or why there is none.',
+      type: 'object',
+      required: ['phase', 'ready'],
+      properties: {
+        name: { type: 'string' },
+        namespace: { type: 'string' },
+        displayName: { type: 'string', description: 'Left out when empty, as the others.' },
+        description: { type: 'string' },
+        priority: { type: 'integer', description: 'Left out when 0.' },
+        modelRefs: modelRefsSchema,
+        organizationId: { type: 'string' },
+        costCenter: { type: 'string' },
+        labels: labelsSchema,
+        deletionTimestamp: { type: 'string', description: 'Only while it is being deleted.' },
+        phase: { type: 'string', description: 'Empty where there is no subscription.' },
+        ready: { type: 'boolean', description: 'Whether all that it names is there.' },
+        error: {
+          type: 'string',
+          enum: [
+            'bad_request',
+            'not_found',
+            'access_denied',
+            'multiple_subscriptions',
+            'model_not_in_subscription',
+            'model_unhealthy',
+            'internal_error',
+          ],
+          description: 'Only with a refusal.',
+        },
+        message: { type: 'string', description: 'Only with a refusal; for people.' },
+      },
+    },
+  },
+} as const
+
+/** Adds the route. Always returns 200: gateways read `error`, not the status. */
+export function selectSubscription(
+  app: FastifyInstance,
+  { snapshot }: SelectSubscriptionDeps,
+): void {
+  app.post<{ Body: BodyOf<typeof schema.body> }>(
+    '/internal/v1/subscriptions/select',
+    {
+      schema,
+      errorHandler(error: FastifyError, request, reply) {
+        if (isOfTheRequest(error)) {
+          const message = 'The body must be a JSON object with a username.'
+          return reply.code(200).send(refuse('bad_request', message))
+        }
+        request.log.error({ err: error }, 'a subscription could not be selected')
+        return reply.code(200).send(refuse('internal_error', describe('internal').message))
+      },
+    },
+    async (request) => {
+      const { username, groups, requestedSubscription, requestedModel } = request.body
+      const person = {
+        user: username,
+        groups: (groups ?? []).map((group) => group.trim()).filter((group) => group !== ''),
+      }
+      const name = requestedSubscription?.trim() || undefined
+      const model = requestedModel?.trim() || undefined
+      const selected = select(snapshot(), person, name, model)
+      if (!('error' in selected)) return showSelected(selected)
+      const message = describeRefusal(selected, { user: username, name, model })
+      return refuse(selected.error, message, selected.found?.phase)
+    },
+  )
+}
+
+/** For operators, so it names what was requested. */
+function describeRefusal(
+  { error, found }: SelectionRefusal,
+  asked: {
+    readonly user: string
+    readonly name?: string | undefined
+    readonly model?: string | undefined
+  },
+): string {
+  const { user, name, model } = asked
+  switch (error) {
+    case 'not_found': {
+      if (name !== undefined) return `There is no subscription ${name}.`
+      const what = model === undefined ? '' : ` that includes the model ${model}`
+      return `${user} has no access to a subscription${what}.`
+    }
+    case 'access_denied':
+      return `${user} has no access to the subscription ${name}.`
+    case 'model_not_in_subscription':
+      return `The subscription ${name} does not include the model ${model}.`
+    case 'multiple_subscriptions':
+      return 'Several subscriptions fit; name one of them in X-MaaS-Subscription.'
+    case 'model_unhealthy': {
+      const state = found?.resource.metadata.deleting ? 'being deleted' : found?.phase
+      return `The subscription ${found?.name} is ${state} and cannot serve this.`
+    }
+  }
+}
+
+function isOfTheRequest(error: FastifyError): boolean {
+  if (error instanceof ServiceError) return describe(error.code).status < 500
+  const { validation, statusCode } = error
+  return validation !== undefined || (statusCode !== undefined && statusCode < 500)
+}
+
+function refuse(error: string, message: string, phase = ''): Record<string, unknown> {
+  return { error, message, phase, ready: false }
+}
+
+function showSelected(subscription: CompiledSubscription): Record<string, unknown> {
+  const { name, phase, priority, resource } = subscription
+  const { namespace, deletionTimestamp } = resource.metadata
+  const { displayName, description } = displayOf(resource.metadata)
+  const { organizationId, costCenter, labels } = resource.attribution
+  return {
+    name,
+    namespace,
+    ...(displayName !== '' && { displayName }),
+    ...(description !== '' && { description }),
+    ...(priority !== 0 && { priority }),
+    modelRefs: showModelRefs(resource.modelRefs),
+    ...(organizationId !== '' && { organizationId }),
+    ...(costCenter !== '' && { costCenter }),
+    ...(Object.keys(labels).length > 0 && { labels }),
+    ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+    phase,
+    ready: phase === 'Active',
+  }
+}

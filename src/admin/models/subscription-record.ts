@@ -1,0 +1,154 @@
+/** A subscription in responses (contract, 3.8), without its owners. */
+
+import { mayUse } from '../../core/decision/access.ts'
+import type { Person } from '../../core/decision/caller.ts'
+import { displayOf } from '../../core/decision/display.ts'
+import type { CompiledSubscription, Model, Snapshot } from '../../core/decision/snapshot.ts'
+import type { BilledModel, Limit } from '../../core/kinds/resources.ts'
+import { labelsSchema } from '../http/schemas.ts'
+
+export const billingRate = {
+  title: 'BillingRate',
+  type: 'object',
+  required: ['per_token'],
+  properties: { per_token: { type: 'string', examples: ['0.00002'] } },
+} as const
+
+/** The models that a subscription pays for, with their limits. */
+export const modelRefsSchema = {
+  type: 'array',
+  items: {
+    title: 'SubscriptionModel',
+    type: 'object',
+    required: ['name'],
+    properties: {
+      name: { type: 'string', examples: ['sim-small'] },
+      namespace: { type: 'string', examples: ['llm'] },
+      token_rate_limits: {
+        type: 'array',
+        description: 'All of them hold, for each user alone.',
+        items: {
+          title: 'TokenRateLimit',
+          type: 'object',
+          required: ['limit', 'window'],
+          properties: {
+            limit: { type: 'integer', description: 'Tokens.', examples: [100_000] },
+            window: { type: 'string', description: 'Seconds, minutes or hours.', examples: ['1m'] },
+          },
+        },
+      },
+      request_rate_limits: {
+        type: 'array',
+        description: 'The same for the number of requests; left out if there are none.',
+        items: {
+          title: 'RequestRateLimit',
+          type: 'object',
+          required: ['limit', 'window'],
+          properties: {
+            limit: { type: 'integer', description: 'Requests.', examples: [60] },
+            window: { type: 'string', description: 'Seconds, minutes or hours.', examples: ['1m'] },
+          },
+        },
+      },
+      concurrency: {
+        type: 'integer',
+        description: 'The most requests of a user in progress; left out if there is no limit.',
+      },
+      billing_rate: billingRate,
+      display_name: { type: 'string', description: 'Left out when empty.' },
+      description: { type: 'string', description: 'Left out when empty.' },
+      source: {
+        type: 'string',
+        enum: ['internal', 'external'],
+        description: 'Whether the model runs here or at a provider; left out if there is no model.',
+      },
+      accessible: {
+        type: 'boolean',
+        description: 'Whether an AccessPolicy opens the model to you; only in lists.',
+      },
+    },
+  },
+} as const
+
+export const subscriptionRecord = {
+  title: 'Subscription',
+  type: 'object',
+  required: ['subscription_id_header', 'subscription_description', 'priority', 'model_refs'],
+  properties: {
+    subscription_id_header: {
+      type: 'string',
+      description: 'The name; what X-MaaS-Subscription takes.',
+      examples: ['team-a-premium'],
+    },
+    subscription_description: {
+      type: 'string',
+      description: 'The description, else the display name, else the name.',
+      examples: ['Team A premium'],
+    },
+    display_name: { type: 'string', examples: ['Team A premium'] },
+    priority: {
+      type: 'integer',
+      minimum: 0,
+      description: 'A new key that names no subscription gets the one with the highest.',
+      examples: [20],
+    },
+    model_refs: modelRefsSchema,
+    organization_id: { type: 'string', description: 'Left out when empty.' },
+    cost_center: { type: 'string', description: 'Left out when empty.' },
+    labels: labelsSchema,
+  },
+} as const
+
+/** As the caller sees it. */
+export function showSubscription(
+  subscription: CompiledSubscription,
+  { models }: Pick<Snapshot, 'models'>,
+  caller: Person,
+): Record<string, unknown> {
+  const { name, priority, resource, modelKeys } = subscription
+  const { displayName, description } = displayOf(resource.metadata)
+  const { organizationId, costCenter, labels } = resource.attribution
+  return {
+    subscription_id_header: name,
+    subscription_description: description || displayName || name,
+    ...(displayName !== '' && { display_name: displayName }),
+    priority,
+    model_refs: showModelRefs(resource.modelRefs).map((shown, index) => ({
+      ...shown,
+      ...aboutModel(models.get(modelKeys[index] as string), caller),
+    })),
+    ...(organizationId !== '' && { organization_id: organizationId }),
+    ...(costCenter !== '' && { cost_center: costCenter }),
+    ...(Object.keys(labels).length > 0 && { labels }),
+  }
+}
+
+function aboutModel(model: Model | undefined, caller: Person): Record<string, unknown> {
+  if (model === undefined) return { accessible: false }
+  const { metadata, backend } = model.resource
+  const { displayName, description } = displayOf(metadata)
+  return {
+    ...(displayName !== '' && { display_name: displayName }),
+    ...(description !== '' && { description }),
+    source: backend.kind === 'ExternalModel' ? 'external' : 'internal',
+    accessible: mayUse(caller, model),
+  }
+}
+
+export function showModelRefs(models: readonly BilledModel[]): readonly Record<string, unknown>[] {
+  return models.map((model) => {
+    const { name, namespace, requestRateLimits, concurrency, billingRate } = model
+    return {
+      name,
+      namespace,
+      token_rate_limits: showRates(model.tokenRateLimits),
+      ...(requestRateLimits.length > 0 && { request_rate_limits: showRates(requestRateLimits) }),
+      ...(concurrency !== undefined && { concurrency }),
+      ...(billingRate !== undefined && { billing_rate: { per_token: billingRate.perToken } }),
+    }
+  })
+}
+
+function showRates(limits: readonly Limit[]) {
+  return limits.map(({ limit, window }) => ({ limit, window }))
+}

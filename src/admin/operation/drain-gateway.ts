@@ -1,0 +1,51 @@
+/** `POST /internal/v1/drain`: called before Envoy is stopped, by its supervisor on this machine. */
+
+import type { FastifyInstance } from 'fastify'
+import type { GatewayDrain } from '../../core/status/gateway-drain.ts'
+import { ignoreBodies } from '../http/body.ts'
+import { sendError } from '../http/errors.ts'
+import { refusals } from '../http/schemas.ts'
+
+export interface DrainGatewayDeps {
+  readonly gatewayDrain: GatewayDrain
+}
+
+const schema = {
+  operationId: 'drainGateway',
+  summary: 'Be ready no more, and have Envoy finish what it has and take nothing new',
+  tags: ['Internal'],
+  response: {
+    200: {
+      description: 'How it stands, when it has ended or after five seconds.',
+      type: 'object',
+      required: ['status'],
+      properties: {
+        status: { type: 'string', enum: ['draining', 'drained', 'overdue', 'unreachable'] },
+        requests: { type: 'integer', minimum: 0 },
+      },
+    },
+    ...refusals(403, 500),
+  },
+} as const
+
+/**
+ * Adds the route. Only callers on this machine (in a pod: its containers) may use it, and need no
+ * certificate: others that reach the listener could take the gateway out of service.
+ */
+export function drainGateway(app: FastifyInstance, { gatewayDrain }: DrainGatewayDeps): void {
+  app.register(async (scope) => {
+    ignoreBodies(scope)
+    const options = { schema, config: { audit: 'gateway.drain' } } as const
+    scope.post('/internal/v1/drain', options, async ({ raw }, reply) =>
+      isLocal(raw.socket.remoteAddress) ? gatewayDrain.ask() : sendError(reply, 'local_only'),
+    )
+  })
+}
+
+/**
+ * The peer of a Unix socket has no address. Not all of 127.0.0.0/8: Istio's proxy uses 127.0.0.6
+ * for external callers.
+ */
+function isLocal(address: string | undefined): boolean {
+  return address === undefined || /^(::ffff:)?127\.0\.0\.1$|^::1$/.test(address)
+}

@@ -1,0 +1,74 @@
+/** The probes during the start: alive, and not ready yet. */
+
+import { createServer, type RequestListener, type Server } from 'node:http'
+import { createServer as createSecureServer } from 'node:https'
+import { describe, toEnvelope } from '../../core/decision/errors.ts'
+import type { Address } from '../../core/formats/address.ts'
+import { hopHeader, isOwnHop } from '../../core/formats/hop.ts'
+import { listenServer } from '../../runtime/listen.ts'
+import type { ServerTls } from '../../tls/listener-tls.ts'
+
+/** A start may wait half a minute for its database, and must not be taken for dead meanwhile. */
+const answerWith =
+  (isReady: () => boolean, hopMark: string): RequestListener =>
+  ({ url, headers }, response) => {
+    if (isOwnHop(headers[hopHeader], hopMark)) {
+      response
+        .writeHead(describe('loop_detected').status, { 'content-type': 'application/json' })
+        .end(JSON.stringify(toEnvelope('loop_detected')))
+      return
+    }
+    const path = url?.replace(/\?.*$/s, '')
+    const status = path === '/livez' ? 'alive' : isReady() ? 'ready' : 'not ready'
+    const isUnknown = status === 'ready' && path !== '/readyz'
+    response
+      .writeHead(isUnknown ? 404 : status === 'not ready' ? 503 : 200, {
+        'content-type': 'application/json; charset=utf-8',
+        connection: 'close',
+        ...(status === 'not ready' && { 'retry-after': '2' }),
+      })
+      .end(isUnknown ? '' : JSON.stringify({ status }))
+  }
+
+export interface EarlyProbeSettings {
+  readonly internalAddress: Address
+  readonly socketMode: number
+  readonly hopMark: string
+}
+
+/**
+ * Listens at once; rejects with the setting's name if that fails. `isReady` is for a process
+ * without another listener to take over.
+ */
+export async function openEarlyProbes(
+  { internalAddress, socketMode, hopMark }: EarlyProbeSettings,
+  tls?: ServerTls,
+  isReady: () => boolean = () => false,
+) {
+  const answer = answerWith(isReady, hopMark)
+  const server = tls ? createSecureServer(tls.options, answer) : createServer(answer)
+  const address = await listenServer('INTERNAL_ADDRESS', server, internalAddress, socketMode)
+  let isOurs = true
+  return {
+    address,
+    /**
+     * Passes the socket to `server`, which accepts from now on at the same address, without a gap.
+     */
+    async handOver(next: Server): Promise<void> {
+      isOurs = false
+      await new Promise<void>((listening, failed) => {
+        next.once('error', failed)
+        next.listen(server, () => {
+          next.off('error', failed)
+          listening()
+        })
+      })
+    },
+    /** May be called after `handOver`. */
+    close(): void {
+      // Otherwise the other server closes the address.
+      if (isOurs) server.close()
+      server.closeAllConnections()
+    },
+  }
+}

@@ -1,0 +1,156 @@
+/** `GET /v1/admin/access`: who may use which model, and through what. */
+
+import type { FastifyInstance } from 'fastify'
+import type { FromSchema } from 'json-schema-to-ts'
+import { type AccessRow, accessRows } from '../../core/decision/access-matrix.ts'
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import { type Locate, resourceFields, showResource } from '../explain/explain-view.ts'
+import { hasMore, pageOf, pageQuery, readPage, type Written } from '../http/page.ts'
+import { refusals } from '../http/schemas.ts'
+
+export interface ListAccessDeps {
+  readonly snapshot: () => Snapshot
+  /** Where a resource is written. */
+  readonly locate: Locate
+}
+
+/** Policies, and subscriptions, of one entry. */
+const shownOfEach = 20
+
+const name = { type: 'string', maxLength: 1_024 } as const
+const more = { type: 'integer', minimum: 1, description: 'How many are left out, if any.' } as const
+const required = ['kind', 'namespace', 'name'] as const
+
+const schema = {
+  operationId: 'listAccess',
+  summary: 'List who may use which model, and through what',
+  description:
+    'For administrators: an entry for each model and each user or group that an AccessPolicy or a Subscription names for it. A person has the entries of the own name and of all own groups together.',
+  tags: ['Administration'],
+  security: [{ identityToken: [] }],
+  querystring: {
+    type: 'object',
+    properties: {
+      model: {
+        ...name,
+        description: "Only of this model: <namespace>/<name>, or a name as in a request's body.",
+        examples: ['llm/sim-small'],
+      },
+      subject: { ...name, description: 'Only of the user or group of this name, exactly.' },
+      ...pageQuery,
+    },
+  },
+  response: {
+    200: {
+      title: 'AccessList',
+      description: 'A page of them, ordered by model, groups before users, and name.',
+      type: 'object',
+      required: ['object', 'data', 'has_more'],
+      properties: {
+        object: { type: 'string', const: 'list' },
+        data: {
+          type: 'array',
+          items: {
+            title: 'Access',
+            type: 'object',
+            required: ['model', 'subject_kind', 'subject', 'usable', 'policies', 'subscriptions'],
+            properties: {
+              model: { type: 'string', examples: ['llm/sim-small'] },
+              subject_kind: { type: 'string', enum: ['group', 'user'] },
+              subject: { type: 'string', examples: ['team-a'] },
+              usable: {
+                type: 'boolean',
+                description:
+                  'Whether this alone is enough: the model is ready, a policy opens it, and a subscription pays.',
+              },
+              policies: {
+                type: 'array',
+                description: 'Those that open the model.',
+                items: {
+                  title: 'OpeningPolicy',
+                  type: 'object',
+                  required,
+                  properties: resourceFields,
+                },
+              },
+              more_policies: more,
+              subscriptions: {
+                type: 'array',
+                description: 'Those that include the model.',
+                items: {
+                  title: 'IncludingSubscription',
+                  type: 'object',
+                  required: [...required, 'pays', 'limits'],
+                  properties: {
+                    ...resourceFields,
+                    pays: { type: 'boolean', description: 'Whether it is ready for the model.' },
+                    limits: {
+                      type: 'array',
+                      items: {
+                        title: 'Limit',
+                        type: 'object',
+                        required: ['limit', 'window'],
+                        properties: {
+                          limit: { type: 'integer', description: 'Tokens.' },
+                          window: { type: 'string', examples: ['1m'] },
+                        },
+                      },
+                    },
+                  },
+                },
+              },
+              more_subscriptions: more,
+            },
+          },
+        },
+        has_more: hasMore,
+      },
+    },
+    ...refusals(400, 401, 403, 429, 500, 503),
+  },
+} as const
+
+/** The answer. */
+export type AccessList = FromSchema<(typeof schema.response)[200]>
+
+export interface AccessQuery extends Written {
+  readonly model?: string
+  readonly subject?: string
+}
+
+/** Adds the route. */
+export function listAccess(app: FastifyInstance, { snapshot, locate }: ListAccessDeps): void {
+  app.get<{ Querystring: AccessQuery }>('/v1/admin/access', { schema }, async (request) => {
+    const { limit, offset } = readPage(request.query)
+    // Written empty, a filter is none.
+    const model = request.query.model || undefined
+    const subject = request.query.subject || undefined
+    const rows = await inSlices(accessRows(snapshot(), { model, subject, offset, limit }))
+    const { data, has_more } = pageOf(rows, { limit, offset: 0 })
+    return { object: 'list', data: data.map((row) => showRow(row, locate)), has_more }
+  })
+}
+
+function showRow({ model, kind, name, policies, subscriptions }: AccessRow, locate: Locate) {
+  const isOpen = model.cluster !== undefined && policies.length > 0
+  return {
+    ...{ model: model.key, subject_kind: kind, subject: name },
+    usable: isOpen && subscriptions.some(({ pays }) => pays),
+    policies: policies.slice(0, shownOfEach).map(({ resource }) => showResource(resource, locate)),
+    ...leftOut('more_policies', policies),
+    subscriptions: subscriptions.slice(0, shownOfEach).map(({ subscription, pays }) => ({
+      ...showResource(subscription.resource, locate),
+      pays,
+      limits: (subscription.limits.get(model.key) ?? [])
+        .filter(({ kind }) => kind === 'tokens')
+        .map(({ limit, window }) => ({ limit, window })),
+    })),
+    ...leftOut('more_subscriptions', subscriptions),
+  }
+}
+
+function leftOut(field: string, all: readonly unknown[]): Readonly<Record<string, number>> {
+  const count = all.length - shownOfEach
+  return count > 0 ? { [field]: count } : {}
+}

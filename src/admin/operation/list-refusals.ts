@@ -1,0 +1,51 @@
+/** `GET /v1/admin/refusals`: what the gateway has refused lately. */
+
+import type { FastifyInstance } from 'fastify'
+import type { PastRefusals } from '../../core/decision/past-refusal.ts'
+import { pastRefusal, showPast } from '../explain/explain-view.ts'
+import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { pageQuery, readPage, type Written } from '../http/page.ts'
+import { refusals } from '../http/schemas.ts'
+
+export interface ListRefusalsDeps {
+  readonly clock: () => number
+  readonly pastRefusals: PastRefusals
+}
+
+const schema = {
+  operationId: 'listRefusals',
+  summary: 'List the last refusals',
+  description:
+    'For administrators: model requests that were refused within the last hour by the process that answers, newest first; 100 of each user are remembered. `POST /v1/explain` with a `requestId` says why, step by step.',
+  tags: ['Administration'],
+  security: [{ identityToken: [] }],
+  querystring: { type: 'object', properties: { limit: pageQuery.limit } },
+  response: {
+    200: {
+      title: 'RefusalList',
+      description: 'The newest ones.',
+      type: 'object',
+      required: ['object', 'data'],
+      properties: {
+        object: { type: 'string', const: 'list' },
+        data: { type: 'array', items: pastRefusal },
+      },
+    },
+    ...refusals(400, 401, 403, 429, 500, 503),
+  },
+} as const
+
+/** Adds the route. */
+export function listRefusals(app: FastifyInstance, { clock, pastRefusals }: ListRefusalsDeps) {
+  app.get<{ Querystring: Written }>(
+    '/v1/admin/refusals',
+    { schema, config: { audit: 'refusals.read' } },
+    async (request) => {
+      const { limit } = readPage({ limit: request.query.limit })
+      const found = pastRefusals.recent(limit, clock())
+      lookAtOthers(request, {})
+      await showOthers(request, found.length)
+      return { object: 'list', data: found.map((past) => showPast(past, true)) }
+    },
+  )
+}

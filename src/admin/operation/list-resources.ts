@@ -1,0 +1,157 @@
+/**
+ * The resources in force with their phases, and why others are not: `GET /internal/v1/resources` for
+ * operators, `GET /v1/admin/resources` for administrators.
+ */
+
+import type { FastifyInstance } from 'fastify'
+import type { FromSchema } from 'json-schema-to-ts'
+import type { Model, Snapshot } from '../../core/decision/snapshot.ts'
+import { type BackendState, statusOf } from '../../core/status/conditions.ts'
+import { type Enforcement, viewOf } from '../../core/status/enforcement.ts'
+import { policyStatuses } from '../../core/status/generated-policies.ts'
+import { identityCondition } from '../../core/status/name-conflicts.ts'
+import { boundsOf } from '../../core/status/overshoot.ts'
+import { type Locate, placeOf } from '../explain/explain-view.ts'
+import { hasMore, pageOf, pageQuery, readPage, type Written } from '../http/page.ts'
+import { refusals } from '../http/schemas.ts'
+
+export interface ListResourcesDeps {
+  readonly snapshot: () => Snapshot
+  /** How the last request to a model's server ended. */
+  readonly backendOf?: (model: string) => BackendState | undefined
+  /** Problems that the source of the resources has found, one sentence each. */
+  readonly resourceProblems: () => readonly string[]
+  /** The state of each model, here and in all processes that may be serving. */
+  readonly enforcement: () => Promise<Enforcement>
+}
+
+export function listResources(app: FastifyInstance, deps: ListResourcesDeps): void {
+  app.get('/internal/v1/resources', async () => ({
+    object: 'list',
+    data: await readResources(deps),
+    problems: deps.resourceProblems(),
+    bounds: [...boundsOf(deps.snapshot())],
+  }))
+}
+
+/** Ordered by kind, namespace and name; generated policies come last. */
+async function readResources(deps: ListResourcesDeps) {
+  const enforcement = await deps.enforcement()
+  const view = viewOf(enforcement)
+  const snapshot = deps.snapshot()
+  const identityOf = (model: Model) => identityCondition(model, snapshot)
+  return [
+    ...statusOf(snapshot, { backendOf: deps.backendOf, identityOf, ...view }),
+    ...policyStatuses(enforcement.policies, view.policyConditions),
+  ]
+}
+
+/** The problems that one answer has; thousands say no more than the first. */
+const problemsShown = 200
+
+const text = { type: 'string' } as const
+const filter = { type: 'string', maxLength: 1_024 } as const
+
+const schema = {
+  operationId: 'listResources',
+  summary: 'List the resources with their conditions',
+  description:
+    'For administrators: every ModelRef, AccessPolicy, Subscription and Tenant in force and the generated policies, with where each is written, and the problems of those that are not in force.',
+  tags: ['Administration'],
+  security: [{ identityToken: [] }],
+  querystring: {
+    type: 'object',
+    properties: {
+      kind: { ...filter, description: 'Only of this kind.', examples: ['ModelRef'] },
+      contains: { ...filter, description: 'Only with this text in `<namespace>/<name>`.' },
+      ...pageQuery,
+    },
+  },
+  response: {
+    200: {
+      title: 'ResourceList',
+      description: 'A page of them, ordered by kind, namespace and name.',
+      type: 'object',
+      required: ['object', 'data', 'has_more', 'problems', 'more_problems'],
+      properties: {
+        object: { type: 'string', const: 'list' },
+        data: {
+          type: 'array',
+          items: {
+            title: 'ResourceStatus',
+            type: 'object',
+            required: ['kind', 'namespace', 'name', 'conditions'],
+            properties: {
+              kind: { ...text, examples: ['ModelRef'] },
+              namespace: text,
+              name: text,
+              phase: { ...text, description: 'Not of generated policies.', examples: ['Ready'] },
+              conditions: {
+                type: 'array',
+                items: {
+                  title: 'Condition',
+                  type: 'object',
+                  required: ['type', 'status', 'reason', 'message'],
+                  properties: {
+                    type: { ...text, examples: ['Ready'] },
+                    status: { type: 'string', enum: ['True', 'False', 'Unknown'] },
+                    reason: text,
+                    message: text,
+                  },
+                },
+              },
+              file: { ...text, description: 'Of resources in files.' },
+              line: { type: 'integer', minimum: 1 },
+            },
+          },
+        },
+        has_more: hasMore,
+        problems: {
+          type: 'array',
+          items: text,
+          description: 'One sentence each, with file and line where there are any.',
+          examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
+        },
+        more_problems: { type: 'integer', minimum: 0, description: 'How many are left out.' },
+      },
+    },
+    ...refusals(400, 401, 403, 429, 500, 503),
+  },
+} as const
+
+/** The answer. */
+export type ResourceList = FromSchema<(typeof schema.response)[200]>
+
+export interface ResourcesQuery extends Written {
+  readonly kind?: string
+  readonly contains?: string
+}
+
+/** Adds the route for administrators. */
+export function listResourcesToAdmins(
+  app: FastifyInstance,
+  { locate, ...deps }: ListResourcesDeps & { readonly locate: Locate },
+): void {
+  app.get<{ Querystring: ResourcesQuery }>('/v1/admin/resources', { schema }, async (request) => {
+    const { kind, contains = '' } = request.query
+    const page = readPage(request.query)
+    const matching = (await readResources(deps)).filter(
+      (each) =>
+        (kind === undefined || each.kind === kind) &&
+        `${each.namespace}/${each.name}`.includes(contains),
+    )
+    const { data, has_more } = pageOf(matching, page)
+    const problems = deps.resourceProblems()
+    return {
+      object: 'list',
+      data: data.map(({ kind, namespace, name, conditions, ...more }) => ({
+        ...{ kind, namespace, name, conditions },
+        ...('phase' in more && { phase: more.phase }),
+        ...placeOf(locate, `${kind}/${namespace}/${name}`),
+      })),
+      has_more,
+      problems: problems.slice(0, problemsShown),
+      more_problems: Math.max(0, problems.length - problemsShown),
+    }
+  })
+}

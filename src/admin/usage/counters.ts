@@ -1,0 +1,265 @@
+/** `GET /v1/counters` and `POST /v1/counters/reset`: counters of a user or a key, for administrators. */
+
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FromSchema } from 'json-schema-to-ts'
+import { type CountedLimit, counterOf, limitStates } from '../../core/decision/counter.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { compileCaps } from '../../core/decision/key-caps.ts'
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
+import { toTimestamp } from '../../core/formats/timestamp.ts'
+import type { ApiKeyStore } from '../../store/api-keys.ts'
+import { maxResets, type ResettableCounters } from '../../store/counters.ts'
+import type { IsAdmin } from '../http/administrators.ts'
+import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { type BodyOf, requirePlainText } from '../http/body.ts'
+import { refusals, timestamp } from '../http/schemas.ts'
+import { isKeyId, keyNotFound } from '../keys/get-api-key.ts'
+import { byKindAndWindow, endOf, kindSchema, windowSchema } from './limit-state.ts'
+
+export interface CountersDeps {
+  readonly keys: ApiKeyStore
+  readonly snapshot: () => Snapshot
+  readonly readCounters: ResettableCounters['readFresh']
+  readonly resetCounters: ResettableCounters['reset']
+  readonly isAdmin: IsAdmin
+  readonly clock: () => number
+}
+
+const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
+const count = { type: 'integer', minimum: 0 } as const
+
+const properties = {
+  user: { ...name, description: 'Whose counters; left out with key_id.' },
+  key_id: {
+    ...name,
+    description: 'Instead of user: a key with limits of its own, whose counters are meant.',
+  },
+  subscription: { ...name, description: 'Only of this subscription.' },
+  model: { ...name, description: 'Only of this model.', examples: ['llm/sim-small'] },
+  window: { ...name, description: 'Only of limits with this window.', examples: ['1h'] },
+} as const
+
+const selection = {
+  title: 'CounterSelection',
+  type: 'object',
+  additionalProperties: false,
+  properties,
+} as const
+
+const counter = {
+  title: 'Counter',
+  type: 'object',
+  required: ['subscription', 'model', 'kind', 'scope', 'window', 'limit', 'used', 'resetsAt'],
+  properties: {
+    subscription: { type: 'string' },
+    model: { type: ['string', 'null'], description: 'null: all models together.' },
+    kind: kindSchema,
+    scope: { type: 'string', enum: ['user', 'key'], description: 'Whose use is counted.' },
+    window: windowSchema,
+    limit: count,
+    used: count,
+    resetsAt: {
+      ...timestamp,
+      type: ['string', 'null'],
+      description: 'When its window ends; null: of concurrency.',
+    },
+  },
+} as const
+
+const subject = {
+  user: { type: 'string', description: 'With key_id the owner of the key.' },
+  key_id: { type: 'string', description: 'If it was asked for.' },
+} as const
+
+const listSchema = {
+  operationId: 'listCounters',
+  summary: 'Read the counters of a user or a key',
+  description:
+    'For administrators. Those with an open window or requests in progress; asking opens none.',
+  tags: ['Usage'],
+  querystring: selection,
+  response: {
+    200: {
+      title: 'CounterList',
+      description: 'Ordered by subscription, model, kind and length of the window.',
+      type: 'object',
+      required: ['object', 'user', 'data'],
+      properties: {
+        object: { type: 'string', const: 'list' },
+        ...subject,
+        data: { type: 'array', items: counter },
+      },
+    },
+    ...refusals(400, 401, 403, 404, 429, 500, 503),
+  },
+} as const
+
+const resetSchema = {
+  operationId: 'resetCounters',
+  summary: 'Reset the counters of a user or a key',
+  description: `For administrators. Ends the windows of tokens and requests, at most ${maxResets} at once, and shows what they held. Responses that ended
+before are not added again. The usage ledger does not change.`,
+  tags: ['Usage'],
+  body: selection,
+  response: {
+    200: {
+      title: 'CountersReset',
+      description: 'The counters as they were.',
+      type: 'object',
+      required: ['user', 'at', 'reset'],
+      properties: {
+        ...subject,
+        at: timestamp,
+        reset: { type: 'array', items: counter },
+      },
+    },
+    ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
+  },
+} as const
+
+type Selected = FromSchema<typeof selection>
+
+/** The most limits that one request looks at. */
+const maxLimits = 1_000
+
+/** Adds both routes. */
+export function counterRoutes(app: FastifyInstance, deps: CountersDeps): void {
+  const { keys, snapshot, readCounters, resetCounters, isAdmin, clock } = deps
+
+  /** Refuses whoever may not; returns whose counters are meant. */
+  async function admit(request: FastifyRequest, selected: Selected): Promise<Subject> {
+    for (const [field, text] of Object.entries(selected)) requirePlainText(field, text)
+    const { user, key_id: keyId, subscription } = selected
+    addToOutcome(request, {
+      ...(user !== undefined && { user }),
+      ...(keyId !== undefined && { keyId }),
+      ...(subscription && { subscription }),
+    })
+    if (!(await isAdmin(callerOf(request)))) {
+      const message = 'Only an administrator may see or reset counters.'
+      throw new ServiceError('admin_required', { message })
+    }
+    if (user !== undefined && keyId === undefined) return { user }
+    if (user !== undefined || keyId === undefined) throw wrong('Name either user or key_id.')
+    if (selected.model !== undefined) throw wrong('model: the counters of a key are of all models.')
+    const key = isKeyId(keyId) ? await keys.findById(keyId) : undefined
+    if (key === undefined) throw new ServiceError('not_found', { message: keyNotFound })
+    addToOutcome(request, { user: key.user })
+    return { user: key.user, key }
+  }
+
+  /** Those with an open window. */
+  async function readOpen(selected: Selected, { user, key }: Subject) {
+    const all = key === undefined ? limitsOf(selected, snapshot()) : limitsOfKey(selected, key)
+    if (all.length > maxLimits) throw tooMany('selects too many limits')
+    const limits = all.map(({ limit }) => limit)
+    const now = clock()
+    const asked = limits.map((limit) => counterOf(limit, user))
+    const windows = await readCounters(asked, now)
+    const states = limitStates(limits, windows, now)
+    return all.flatMap(({ subscription, model, limit }, i) => {
+      const [open, state, counter] = [windows[i], states[i], asked[i]]
+      if (open === undefined || state === undefined || counter === undefined) return []
+      const { used, resetsAt } = state
+      const isOpen = limit.kind !== 'concurrency' || used > 0
+      const { kind, scope, window } = limit
+      const shown = {
+        ...{ subscription, model, kind, scope },
+        ...{ window: window || null, limit: limit.limit, used },
+        resetsAt: endOf(limit, resetsAt),
+      }
+      return isOpen ? [{ counter, shown }] : []
+    })
+  }
+
+  app.get<{ Querystring: Selected }>(
+    '/v1/counters',
+    { schema: listSchema, config: { audit: 'counter.read' } },
+    async (request) => {
+      lookAtOthers(request, {})
+      const subject = await admit(request, request.query)
+      const open = await readOpen(request.query, subject)
+      await showOthers(request, open.length)
+      return { object: 'list', ...show(subject), data: open.map(({ shown }) => shown) }
+    },
+  )
+  app.post<{ Body: BodyOf<typeof selection> }>(
+    '/v1/counters/reset',
+    { schema: resetSchema, config: { audit: 'counter.reset' } },
+    async (request) => {
+      const subject = await admit(request, request.body)
+      // Requests in progress end by themselves.
+      const open = (await readOpen(request.body, subject)).filter(
+        ({ counter }) => counter.windowMs > 0,
+      )
+      if (open.length > maxResets) throw tooMany(`selects more than ${maxResets} counters`)
+      const { user, key } = subject
+      const { subscription } = request.body
+      await intend(request, {
+        user,
+        ...(key && { keyId: key.id }),
+        ...(subscription && { subscription }),
+      })
+      const at = clock()
+      const reset = open.map(({ counter }) => counter)
+      if (reset.length > 0) await resetCounters(reset, at)
+      addToOutcome(request, {}, open.length)
+      return { ...show(subject), at: toTimestamp(at), reset: open.map(({ shown }) => shown) }
+    },
+  )
+}
+
+/** Whose counters. */
+interface Subject {
+  readonly user: string
+  readonly key?: ApiKeyRecord
+}
+
+function show({ user, key }: Subject) {
+  return { user, ...(key && { key_id: key.id }) }
+}
+
+interface Selection {
+  readonly subscription: string
+  /** null: all together. */
+  readonly model: string | null
+  readonly limit: CountedLimit
+}
+
+/** In order, and at most one more than may be looked at. */
+function limitsOf(selected: Selected, { subscriptions }: Snapshot): readonly Selection[] {
+  const found: Selection[] = []
+  const { subscription: only } = selected
+  const named = only === undefined ? [...subscriptions.keys()].sort() : [only]
+  for (const name of named) {
+    for (const [model, limits] of subscriptions.get(name)?.limits ?? []) {
+      if (selected.model !== undefined && model !== selected.model) continue
+      const inOrder = [...limits].sort(byKindAndWindow)
+      for (const limit of inOrder) {
+        if (selected.window !== undefined && limit.window !== selected.window) continue
+        found.push({ subscription: name, model, limit })
+      }
+      if (found.length > maxLimits) return found
+    }
+  }
+  return found
+}
+
+/** A key's own. */
+function limitsOfKey(selected: Selected, key: ApiKeyRecord): readonly Selection[] {
+  const { subscription } = key
+  if ((selected.subscription ?? subscription) !== subscription) return []
+  return (compileCaps(key)?.limits ?? [])
+    .filter(({ window }) => window === (selected.window ?? window))
+    .map((limit) => ({ subscription, model: null, limit }))
+}
+
+function tooMany(problem: string): ServiceError {
+  return wrong(`user ${problem}: name a subscription or a model.`)
+}
+
+function wrong(message: string): ServiceError {
+  return new ServiceError('invalid_request', { message })
+}

@@ -1,0 +1,192 @@
+/** The parameters of `GET /v1/usage` → a query of the ledger that the caller may make. */
+
+import { hash } from 'node:crypto'
+import type { FromSchema } from 'json-schema-to-ts'
+import type { Caller } from '../../core/decision/caller.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { type UsageQuery, type UsageUnit, usageDimensions, usageUnits } from '../../store/usage.ts'
+import { requirePlainText } from '../http/body.ts'
+
+const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
+const time = {
+  type: 'string',
+  maxLength: 64,
+  examples: ['2026-03-01', '2026-03-01T12:00:00Z'],
+} as const
+
+export const parameters = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    from: {
+      ...time,
+      description:
+        'A day or a time (RFC 3339), rounded down to the hour; by default the beginning of this month. Days and months are those of UTC.',
+    },
+    to: {
+      ...time,
+      description: 'Its end, excluded, rounded up to the hour; by default now. At most 366 days.',
+    },
+    group_by: {
+      type: 'string',
+      maxLength: 256,
+      description:
+        'At most one of hour, day and month, and any of subscription, model, user, key, organization and cost_center, with commas; by default day.',
+      examples: ['month,model,key'],
+    },
+    user: { ...name, description: 'Only of this user; any for an administrator.' },
+    key: { ...name, description: 'Only of the key with this id.' },
+    model: { ...name, description: 'Only of this model.', examples: ['llm/sim-small'] },
+    subscription: { ...name, description: 'Only of this subscription.' },
+    organization: { ...name, description: 'Only of this organization.' },
+    cost_center: { ...name, description: 'Only of this cost center.' },
+    format: {
+      type: 'string',
+      enum: ['json', 'csv', 'focus'],
+      default: 'json',
+      description:
+        'focus, for administrators: FOCUS 1.2 as CSV, whole days, by everything that usage is summed by.',
+    },
+    cursor: {
+      ...name,
+      maxLength: 8_192,
+      description:
+        'The next_cursor of the page before, with otherwise the same parameters; in CSV it is in the header link.',
+    },
+  },
+} as const
+
+export type Parameters = FromSchema<typeof parameters, { keepDefaultedPropertiesOptional: true }>
+
+export interface UsageQuestion {
+  readonly query: UsageQuery
+  /** The cursor of the page after this group. */
+  readonly cursorAfter: (group: readonly (string | number)[]) => string
+}
+
+/** Groups in a page. */
+export const pageSize = 1_000
+const hourMs = 3_600_000
+const maxMs = 366 * 24 * hourMs
+
+/**
+ * The query of this caller, who sees only what is in `scope`; throws `invalid_request`, naming the
+ * parameter. `now` in milliseconds since the epoch.
+ */
+export function readUsageQuestion(written: Parameters, scope: Scope, now: number): UsageQuestion {
+  const { cursor, from, to } = written
+  const { unit, by } = written.format === 'focus' ? readFocus(written) : readGroups(written)
+  const filters = readFilters(written)
+  const only = { ...filters, ...scope }
+  // Somebody else's key, as if it had used nothing.
+  const isForeign = Object.entries(filters).some(([field, value]) => only[field as 'key'] !== value)
+  // A cursor continues this query and no other; what it may show does not depend on it.
+  const digest = hash('sha256', JSON.stringify([unit, by, only, from, to]), 'hex').slice(0, 16)
+  const length = by.length + (unit === undefined ? 0 : 1)
+  const page = cursor === undefined ? undefined : readCursor(cursor, digest, length, unit)
+  const begin = page?.from ?? readTime('from', from) ?? startOfMonth(now)
+  const end = page?.to ?? readTime('to', to) ?? now
+  const wholeMs = written.format === 'focus' ? 24 * hourMs : hourMs
+  const span = {
+    from: Math.floor(begin / wholeMs) * wholeMs,
+    to: Math.ceil(end / wholeMs) * wholeMs,
+  }
+  if (span.from >= span.to) throw wrong('from must be before to.')
+  if (span.to - span.from > maxMs) throw wrong('from must be at most 366 days before to.')
+  return {
+    query: { ...span, unit, by, only, after: page?.after, limit: isForeign ? 0 : pageSize + 1 },
+    cursorAfter: (group) =>
+      Buffer.from(JSON.stringify([digest, span.from, span.to, ...group])).toString('base64url'),
+  }
+}
+
+/** What a caller may see: own usage, with a key only that of the key; undefined: everything. */
+export type Scope = Readonly<Partial<Record<'user' | 'key', string>>> | undefined
+
+/** The scope of a caller who is not an administrator. */
+export function scopeOf(caller: Caller): Scope {
+  return { user: caller.user, ...(caller.by === 'key' && { key: caller.keyId }) }
+}
+
+function readFilters(written: Parameters): UsageQuery['only'] {
+  const given = usageDimensions.flatMap((dimension) => {
+    const value = written[dimension]
+    if (value === undefined) return []
+    requirePlainText(dimension, value)
+    return [[dimension, value] as const]
+  })
+  return Object.fromEntries(given)
+}
+
+/** A row of FOCUS is a price times a quantity: it has one subscription, model and rate. */
+function readFocus({ group_by: written }: Parameters): Pick<UsageQuery, 'unit' | 'by'> {
+  if (written !== undefined) throw wrong('group_by has no meaning with format=focus.')
+  return { unit: 'day', by: [...usageDimensions, 'rate'] }
+}
+
+function readGroups({ group_by: written = 'day' }: Parameters): Pick<UsageQuery, 'unit' | 'by'> {
+  const words = written.split(',')
+  for (const word of words) {
+    if (isOf(usageUnits, word) || isOf(usageDimensions, word)) continue
+    throw wrong(`group_by may name ${[...usageUnits, ...usageDimensions].join(', ')}.`)
+  }
+  if (new Set(words).size < words.length) throw wrong('group_by names something twice.')
+  const [unit, another] = words.filter((word) => isOf(usageUnits, word))
+  if (another !== undefined) throw wrong('group_by may name only one of hour, day and month.')
+  return { unit, by: usageDimensions.filter((dimension) => words.includes(dimension)) }
+}
+
+function isOf<Word extends string>(words: readonly Word[], word: string): word is Word {
+  return (words as readonly string[]).includes(word)
+}
+
+const day = /^\d{4}-\d\d-\d\d$/
+const instant = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/
+
+function readTime(field: 'from' | 'to', written: string | undefined): number | undefined {
+  if (written === undefined) return undefined
+  const at = day.test(written) || instant.test(written) ? Date.parse(written) : Number.NaN
+  if (at >= 0) return at
+  throw wrong(`${field} must be a day like 2026-03-01, or a time like 2026-03-01T12:00:00Z.`)
+}
+
+function startOfMonth(now: number): number {
+  const date = new Date(now)
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth())
+}
+
+function readCursor(
+  written: string,
+  digest: string,
+  length: number,
+  unit: UsageUnit | undefined,
+): Pick<UsageQuery, 'from' | 'to'> & { readonly after: readonly (string | number)[] } {
+  const [own, from, to, ...after] = parse(written)
+  const isOurs =
+    own === digest &&
+    [from, to, ...(unit === undefined ? [] : after.slice(0, 1))].every(isTime) &&
+    after.length === length &&
+    after.slice(unit === undefined ? 0 : 1).every((value) => typeof value === 'string')
+  if (!isOurs) throw wrong('cursor is not one of this query: use it with the same parameters.')
+  return { from: Number(from), to: Number(to), after: after as (string | number)[] }
+}
+
+function parse(written: string): readonly unknown[] {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(written, 'base64url').toString())
+    return Array.isArray(value) ? value : []
+  } catch {
+    return []
+  }
+}
+
+/** The last millisecond that a Date can have. */
+const lastTime = 8.64e15
+
+function isTime(value: unknown): boolean {
+  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= lastTime
+}
+
+function wrong(message: string): ServiceError {
+  return new ServiceError('invalid_request', { message })
+}

@@ -1,0 +1,110 @@
+/** A page of usage in the response of `GET /v1/usage`: its schema, as JSON, as CSV. */
+
+import type { CsvRow } from '../../core/formats/csv.ts'
+import { toTimestamp } from '../../core/formats/timestamp.ts'
+import type { NamedGap, UsageColumn, UsageQuery, UsageTotal } from '../../store/usage.ts'
+import { timestamp } from '../http/schemas.ts'
+
+const tokens = { type: 'integer', minimum: 0 } as const
+
+/** The names of the dimensions in a row. */
+const names: Readonly<Record<UsageColumn, string>> = {
+  subscription: 'subscription',
+  model: 'model',
+  user: 'user',
+  key: 'key_id',
+  organization: 'organization_id',
+  cost_center: 'cost_center',
+  rate: 'rate',
+}
+
+const usageRow = {
+  title: 'Usage',
+  type: 'object',
+  required: [
+    ...['answers', 'refusals_approximate', 'input_tokens', 'output_tokens', 'cached_tokens'],
+    ...['reasoning_tokens', 'total_tokens', 'estimated_tokens'],
+  ],
+  properties: {
+    start: { ...timestamp, description: 'Of the hour, day or month, if grouped by one.' },
+    subscription: { type: 'string' },
+    model: { type: 'string', examples: ['llm/sim-small'] },
+    user: { type: 'string' },
+    key_id: { type: 'string', description: 'Empty: an identity token, or not known.' },
+    organization_id: { type: 'string', description: 'Empty: none, like the cost center.' },
+    cost_center: { type: 'string' },
+    answers: { ...tokens, description: 'Successful responses.' },
+    refusals_approximate: {
+      ...tokens,
+      description:
+        'Requests refused because a limit was used up; a process that is killed loses some.',
+    },
+    input_tokens: tokens,
+    output_tokens: tokens,
+    cached_tokens: { ...tokens, description: 'Part of the input.' },
+    reasoning_tokens: { ...tokens, description: 'Part of the output.' },
+    total_tokens: { ...tokens, description: 'What was counted.' },
+    estimated_tokens: { ...tokens, description: 'Part of the total that is an estimate.' },
+    cost: {
+      type: 'string',
+      description:
+        'Tokens times the rate per token that was in force, a decimal number. Left out where there was none.',
+      examples: ['0.000034'],
+    },
+  },
+} as const
+
+export const usagePage = {
+  title: 'UsagePage',
+  type: 'object',
+  required: ['object', 'from', 'to', 'data', 'gaps', 'has_more'],
+  properties: {
+    object: { type: 'string', const: 'list' },
+    from: timestamp,
+    to: { ...timestamp, description: 'Excluded.' },
+    data: { type: 'array', items: usageRow },
+    gaps: {
+      type: 'array',
+      description: 'Times of which some usage was lost before it was read; usually none.',
+      items: {
+        title: 'UsageGap',
+        type: 'object',
+        required: ['journal', 'from', 'to'],
+        properties: {
+          journal: { type: 'string', description: 'The name of the journal.' },
+          from: timestamp,
+          to: { ...timestamp, type: ['string', 'null'], description: 'null: not known.' },
+        },
+      },
+    },
+    has_more: { type: 'boolean', description: 'Whether a further page has rows.' },
+    next_cursor: { type: 'string', description: 'The cursor of that page.' },
+  },
+} as const
+
+export function showRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
+  const { start, group, answers, refusals, cost } = total
+  return {
+    ...(start !== undefined && { start: toTimestamp(start) }),
+    ...Object.fromEntries(by.map((dimension, i) => [names[dimension], group[i] ?? ''])),
+    answers,
+    refusals_approximate: refusals,
+    input_tokens: total.input,
+    output_tokens: total.output,
+    cached_tokens: total.cached,
+    reasoning_tokens: total.reasoning,
+    total_tokens: total.total,
+    estimated_tokens: total.estimated,
+    ...(cost !== null && { cost }),
+  }
+}
+
+export function showGap({ journal, from, to }: NamedGap) {
+  return { journal, from: toTimestamp(from), to: to === null ? null : toTimestamp(to) }
+}
+
+/** The columns of a query's CSV: its groups, then what a row has. */
+export function csvColumns({ unit, by }: UsageQuery): readonly string[] {
+  const groups = by.map((dimension) => names[dimension])
+  return [...(unit === undefined ? [] : ['start']), ...groups, ...usageRow.required, 'cost']
+}

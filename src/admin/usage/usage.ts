@@ -1,0 +1,123 @@
+/** `GET /v1/usage`: sums of the usage ledger. */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { toCsv } from '../../core/formats/csv.ts'
+import { toTimestamp } from '../../core/formats/timestamp.ts'
+import type { UsageReader } from '../../store/usage.ts'
+import type { IsAdmin } from '../http/administrators.ts'
+import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { refusals } from '../http/schemas.ts'
+import { createTurns } from '../http/turns.ts'
+import { focusColumns, showFocusRow } from './focus.ts'
+import {
+  type Parameters,
+  pageSize,
+  parameters,
+  readUsageQuestion,
+  scopeOf,
+} from './usage-question.ts'
+import { csvColumns, showGap, showRow, usagePage } from './usage-view.ts'
+
+export interface UsageDeps {
+  /** undefined: there is no ledger. */
+  readonly usage: UsageReader | undefined
+  readonly isAdmin: IsAdmin
+  readonly clock: () => number
+  /** Queries of all callers together; the store's other connections are for everything else. */
+  readonly searchesAtOnce: number
+  /** Of rates per token, and so of costs; ISO 4217. */
+  readonly billingCurrency: string
+  readonly instanceName: string
+}
+
+const schema = {
+  operationId: 'getUsage',
+  summary: 'Read usage',
+  description: `Your own usage by hour, day or month; a key sees only its own, and an administrator who
+names no user everybody's. Pages have ${pageSize.toLocaleString('en')} rows. There is none without USAGE_JOURNAL.`,
+  tags: ['Usage'],
+  querystring: parameters,
+  response: {
+    200: {
+      description: 'A page of sums, in the order of its groups.',
+      content: {
+        'application/json': { schema: usagePage },
+        'text/csv': { schema: { type: 'string' } },
+      },
+    },
+    ...refusals(400, 401, 403, 404, 429, 500, 503),
+  },
+} as const
+
+/** How long a query waits for its turn. */
+const patienceMs = 5_000
+
+/** The message where there is no ledger. */
+export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is not set.'
+
+/** Adds the route. A caller's queries run one after the other. */
+export function getUsage(app: FastifyInstance, deps: UsageDeps): void {
+  const { usage, isAdmin, clock, searchesAtOnce } = deps
+  const bill = { currency: deps.billingCurrency, issuer: deps.instanceName }
+  const turns = createTurns({
+    atOnce: searchesAtOnce,
+    patienceMs,
+    onTooLong: () => new ServiceError('usage_timeout'),
+  })
+  const config = { audit: 'usage.read' } as const
+  app.get<{ Querystring: Parameters }>('/v1/usage', { schema, config }, async (request, reply) => {
+    const caller = callerOf(request)
+    const { query: written } = request
+    const isOwn = written.user === caller.user
+    if (!isOwn && written.user !== undefined) lookAtOthers(request, { user: written.user })
+    const isFocus = written.format === 'focus'
+    const isAdministrator = (isFocus || !isOwn) && (await isAdmin(caller))
+    const seesAll = !isOwn && isAdministrator
+    if (!isOwn && !seesAll && written.user !== undefined) {
+      throw new ServiceError('admin_required', {
+        message: "Only an administrator may see another user's usage.",
+      })
+    }
+    if (isFocus && !isAdministrator) {
+      throw new ServiceError('admin_required', { message: 'format=focus is for administrators.' })
+    }
+    if (usage === undefined) throw new ServiceError('not_found', { message: noLedger })
+    const scope = seesAll ? undefined : scopeOf(caller)
+    const { query, cursorAfter } = readUsageQuestion(written, scope, clock())
+    if (seesAll) lookAtOthers(request, { ...(written.user && { user: written.user }) })
+    const [found, gaps] = await turns.take(caller.user, async () => [
+      await usage.read(query),
+      await usage.gaps(query.from, query.to),
+    ])
+    const page = found.slice(0, pageSize)
+    await showOthers(request, page.length)
+    const last = found.length > pageSize ? page.at(-1) : undefined
+    const next =
+      last && cursorAfter([...(last.start === undefined ? [] : [last.start]), ...last.group])
+    if (written.format === 'csv' || isFocus) {
+      const parameters = new URLSearchParams({ ...written, cursor: next ?? '' })
+      if (next !== undefined) reply.header('link', `<?${parameters}>; rel="next"`)
+      const text = isFocus
+        ? toCsv(
+            focusColumns,
+            page.map((total) => showFocusRow(total, bill)),
+          )
+        : toCsv(
+            csvColumns(query),
+            page.map((total) => showRow(total, query)),
+          )
+      return reply.type('text/csv; charset=utf-8').send(text)
+    }
+    return {
+      object: 'list',
+      from: toTimestamp(query.from),
+      to: toTimestamp(query.to),
+      data: page.map((total) => showRow(total, query)),
+      gaps: gaps.map(showGap),
+      has_more: next !== undefined,
+      ...(next !== undefined && { next_cursor: next }),
+    }
+  })
+}

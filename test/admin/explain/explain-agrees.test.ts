@@ -1,0 +1,209 @@
+import Fastify from 'fastify'
+import { test } from 'tap'
+import { explainRequests } from '../../../src/admin/explain/explain.ts'
+import { auditRoutes } from '../../../src/admin/http/audit.ts'
+import type { Caller } from '../../../src/core/decision/caller.ts'
+import { counterOf } from '../../../src/core/decision/counter.ts'
+import { compileCaps, keyCountersOf } from '../../../src/core/decision/key-caps.ts'
+import { pathRules } from '../../../src/core/decision/operations.ts'
+import type { ApiKeyRecord } from '../../../src/core/formats/api-key.ts'
+import type { KeyCaps } from '../../../src/core/formats/key-caps.ts'
+import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
+import { createCheck } from '../../../src/extauthz/service.ts'
+import { createVerifyKey } from '../../../src/identity/api-key.ts'
+import { createAuthenticate } from '../../../src/identity/authenticate.ts'
+import type { ApiKeyStore } from '../../../src/store/api-keys.ts'
+import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
+import { checkOf, checkResponse, readDenial } from '../../support/envoy-messages.ts'
+import { createMemoryApiKeys } from '../../support/memory-api-keys.ts'
+import { createRandom, type Random } from '../../support/random.ts'
+
+const now = Date.UTC(2026, 0, 1)
+const worlds = 200
+const asksPerWorld = 10
+const groups = ['a', 'b', 'c']
+const models = ['llm/one', 'llm/two', 'east/one', 'east/three']
+const names = ['one', 'two', 'three', 'org/alias']
+const operations = [
+  ...Array.from({ length: 8 }, () => '/v1/chat/completions'),
+  '/v1/embeddings',
+  '/v1/models',
+  '/v1/files',
+  '/v1/nothing',
+  '/v1/chat/completions/',
+]
+
+const pick = <Value>(random: Random, values: readonly Value[]): Value =>
+  values[random.below(values.length)] as Value
+const some = <Value>(random: Random, values: readonly Value[]): readonly Value[] =>
+  values.filter(() => random.below(3) > 0)
+
+/** Models, policies and subscriptions that fit together by chance. */
+function createWorld(random: Random) {
+  const written = models.map((key) => {
+    const [namespace, name] = key.split('/') as [string, string]
+    const gone = random.below(4) === 0
+    const alias = random.below(3) === 0 ? { modelIds: ['org/alias'] } : {}
+    return modelRef(name, gone ? { backendUrl: undefined } : alias, namespace)
+  })
+  const policies = [0, 1, 2].map((i) => {
+    const named = some(random, models)
+    const subjects = { groups: some(random, groups), users: some(random, ['ada']) }
+    const nobody = subjects.groups.length + subjects.users.length === 0
+    return accessPolicy(
+      `policy-${i}`,
+      named.length > 0 ? named : ['llm/one'],
+      nobody ? { users: ['eve'] } : subjects,
+    )
+  })
+  const subscriptions = [0, 1, 2].map((i) => {
+    const named = some(random, models)
+    const rates = [[100, '1m'] as const, [1_000, '1h'] as const].slice(0, 1 + random.below(2))
+    return subscription(
+      `subscription-${i}`,
+      { groups: some(random, groups), users: ['ada'] },
+      Object.fromEntries((named.length > 0 ? named : ['llm/one']).map((key) => [key, rates])),
+      { deleting: random.below(6) === 0 },
+    )
+  })
+  return snapshotOf(...written, ...policies, ...subscriptions)
+}
+
+function randomCaps(random: Random): KeyCaps {
+  const [namespace = '', name = ''] = pick(random, models).split('/')
+  return pick(random, [
+    {},
+    {},
+    { models: [{ namespace, name }] },
+    { tokenRateLimits: [{ limit: 100, window: '1m' }] },
+  ])
+}
+
+test('explain agrees with Check in random worlds', async (t) => {
+  const random = createRandom()
+  t.comment(`SEED=${random.seed}`)
+  const outcomes = new Map<string, number>()
+  for (let world = 0; world < worlds; world += 1) {
+    const snapshot = createWorld(random)
+    const counters = createMemoryCounters()
+    const keys = createMemoryApiKeys()
+    for (const { limits } of snapshot.subscriptions.values()) {
+      for (const limit of [...limits.values()].flat()) {
+        const used = random.below(3) === 0 ? random.below(1_500) : 0
+        if (used > 0) counters.add([counterOf(limit, 'ada')], used, now)
+      }
+    }
+    const paths = pathRules(['chat', 'embeddings'], random.below(2) === 0 ? 'open' : 'closed')
+    const markers = { own: 'tg', accepted: new Set<string>() }
+    const pastRefusals = createRefusalMemory()
+    const check = createCheck({
+      authenticate: createAuthenticate({ key: createVerifyKey(keys, markers), token: () => null }),
+      snapshot: () => snapshot,
+      counters,
+      paths,
+      clock: () => now,
+      onRefused: pastRefusals.note,
+      onFault: (error) => t.fail(String(error)),
+    })
+    const app = Fastify({ ajv: { customOptions: { useDefaults: false } } })
+    auditRoutes(app)
+    const admin: Caller = { by: 'token', proof: { by: 'file' }, user: 'admin', groups: [] }
+    app.decorateRequest('caller', null)
+    app.addHook('onRequest', async (request) => {
+      request.caller = admin
+    })
+    const byId = new Map<string, ApiKeyRecord>()
+    explainRequests(app, {
+      keys: { findById: async (id: string) => byId.get(id) } as unknown as ApiKeyStore,
+      isAdmin: () => true,
+      snapshot: () => snapshot,
+      readCounters: async (asked, at) => counters.read(asked, at),
+      paths,
+      clock: () => now,
+      pastRefusals,
+      locate: (resource) => ({ file: `${resource}.yaml`, line: 7 }),
+    })
+    for (let asked = 0; asked < asksPerWorld; asked += 1) {
+      const key = keys.mint({
+        user: pick(random, ['ada', 'bob']),
+        groups: some(random, groups),
+        subscription: `subscription-${random.below(4)}`,
+        ...(random.below(10) === 0 && { status: 'revoked' as const }),
+        ...(random.below(10) === 0 && { expiresAt: now }),
+        caps: randomCaps(random),
+      })
+      const record = [...keys.records.values()].at(-1) as ApiKeyRecord
+      const { counted } = compileCaps(record) ?? {}
+      counters.add(keyCountersOf(counted, record.subscription, record.user), random.below(150), now)
+      byId.set(record.id, record)
+      const shared = random.below(3) === 0
+      const named = random.below(5) > 0 ? pick(random, models) : `west/${pick(random, names)}`
+      const prefix = shared ? '' : `/${named}`
+      const path = `${prefix}${pick(random, operations)}`
+      const model = shared && random.below(5) > 0 ? pick(random, names) : undefined
+      const method = pick(random, ['POST', 'POST', 'POST', 'POST', 'GET'])
+      const requestId = `request-${asked}`
+      const bytes = (await check(
+        checkOf(
+          path,
+          {
+            authorization: `Bearer ${key}`,
+            'x-request-id': requestId,
+            ...(model !== undefined && { 'x-tollgate-model': model }),
+          },
+          { method },
+        ),
+      )) as Buffer
+      const explained = await app.inject({
+        method: 'POST',
+        url: '/v1/explain',
+        payload: { keyId: record.id, path, method, ...(model !== undefined && { model }) },
+      })
+      t.equal(explained.statusCode, 200, explained.body)
+      const answer = explained.json()
+      const { ok_response: ok } = checkResponse.decode(bytes) as { ok_response?: unknown }
+      const about = `${method} ${path} ${model}`
+      const opens = answer.policies.some((each: { opens: boolean }) => each.opens)
+      const step = (name: string) =>
+        answer.steps.find((each: { step: string }) => each.step === name)
+      outcomes.set(
+        answer.allowed ? 'allowed' : answer.steps.at(-1).step,
+        (outcomes.get(answer.allowed ? 'allowed' : answer.steps.at(-1).step) ?? 0) + 1,
+      )
+      t.equal(answer.allowed, Boolean(ok), about)
+      if (ok) {
+        t.ok(opens, about)
+        t.ok(answer.steps.every((each: { passed: boolean }) => each.passed))
+        const paying = answer.subscriptions.filter((each: { pays: boolean }) => each.pays)
+        t.same(
+          paying.map((each: { name: string }) => each.name),
+          [record.subscription],
+          about,
+        )
+      } else {
+        const { http, body } = readDenial(bytes)
+        t.match(answer, { status: http, code: body.error.code, message: body.error.message }, about)
+        t.strictSame(
+          answer.steps.filter((each: { passed: boolean }) => !each.passed),
+          [answer.steps.at(-1)],
+        )
+        if (step('access')) t.equal(opens, step('access').passed, about)
+        const past = await app.inject({
+          method: 'POST',
+          url: '/v1/explain',
+          payload: { requestId },
+        })
+        t.equal(past.statusCode, 200, past.body)
+        t.match(past.json(), { refusal: { status: http, message: body.error.message } }, about)
+        t.strictSame(past.json().steps, answer.steps, about)
+      }
+    }
+    await app.close()
+  }
+  t.comment(Object.fromEntries(outcomes))
+  const steps = ['credential', 'path', 'model', 'access', 'operation', 'subscription', 'backend']
+  for (const outcome of [...steps, 'limits', 'allowed']) {
+    t.ok((outcomes.get(outcome) ?? 0) >= 10, `${outcome}: ${outcomes.get(outcome)}`)
+  }
+})

@@ -1,0 +1,217 @@
+import { type Test, test } from 'tap'
+import { counterOf } from '../../../src/core/decision/counter.ts'
+import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
+import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
+import { type Asked, createKeyApi } from '../../support/key-api.ts'
+import { refused } from '../../support/refusals.ts'
+
+const route = 'POST /v1/explain'
+const snapshot = snapshotOf(
+  modelRef('small'),
+  modelRef('secret'),
+  accessPolicy('open', ['llm/small'], { groups: ['team-a'] }),
+  accessPolicy('other-team', ['llm/small', 'llm/secret'], { groups: ['team-b'] }),
+  subscription('basic', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] }),
+  subscription('b-only', { groups: ['team-b'] }, { 'llm/secret': [[50, '1m']] }),
+)
+
+async function createWorld(t: Test) {
+  const counters = createMemoryCounters()
+  const pastRefusals = createRefusalMemory()
+  const api = await createKeyApi(t, { snapshot, readCounters: counters.readFresh, pastRefusals })
+  const explain = async (as: string, body: object, status = 200) => {
+    const answer = await api.ask(route, { as, body })
+    t.equal(answer.statusCode, status, answer.body)
+    return answer.json()
+  }
+  return { api, counters, pastRefusals, explain }
+}
+
+test('a key is let through: every step, who pays, what is left, until when', async (t) => {
+  const { api, counters, explain } = await createWorld(t)
+  const { key, id } = await api.createKey('alice', { expiresIn: '1d' })
+  const [limit] = snapshot.subscriptions.get('basic')?.limits.get('llm/small') ?? []
+  if (limit === undefined) throw new Error('no limit')
+  counters.add([counterOf(limit, 'alice')], 30, api.now)
+  const expected = {
+    allowed: true,
+    user: 'alice',
+    keyId: id,
+    model: 'llm/small',
+    policies: [{ kind: 'AccessPolicy', name: 'open', opens: true }],
+    subscriptions: [{ name: 'basic', pays: true }],
+    limits: [
+      { window: '1m', limit: 100, used: 30, remaining: 70, resetsAt: '2026-03-01T12:01:00Z' },
+    ],
+    changesAt: '2026-03-02T12:00:00Z',
+  }
+  const steps = ['credential', 'path', 'model', 'operation', 'subscription', 'backend', 'limits']
+  for (const asked of [
+    { keyId: id, model: 'llm/small' },
+    { keyId: id, model: 'small' },
+    { keyId: id, path: '/llm/small/v1/chat/completions' },
+  ]) {
+    const answer = await explain('alice', asked)
+    t.match(answer, expected)
+    t.same(
+      answer.steps.map(({ step }: { step: string }) => step),
+      steps,
+    )
+    t.notMatch(JSON.stringify(answer), /yaml|other-team|b-only/)
+  }
+  t.match(await explain(key, { model: 'small' }), { allowed: true, keyId: id })
+  const size = counters.size
+  await explain('alice', { model: 'small' })
+  t.equal(counters.size, size, 'no window opens')
+})
+
+test('a spent limit: when it ends, and what is true afterwards', async (t) => {
+  const { api, counters, explain } = await createWorld(t)
+  const [limit] = snapshot.subscriptions.get('basic')?.limits.get('llm/small') ?? []
+  if (limit === undefined) throw new Error('no limit')
+  counters.add([counterOf(limit, 'alice')], 130, api.now)
+  const answer = await explain('alice', { model: 'small' })
+  t.match(answer, {
+    ...{ allowed: false, status: 429, code: 'rate_limit_exceeded' },
+    limits: [{ used: 130, remaining: 0 }],
+    changesAt: '2026-03-01T12:01:00Z',
+  })
+  t.match(answer.steps.at(-1), {
+    step: 'limits',
+    passed: false,
+    resource: { kind: 'Subscription', name: 'basic' },
+  })
+  t.match(await explain('alice', { model: 'small', at: '2026-03-01T12:01:00Z' }), {
+    allowed: true,
+    limits: [{ used: 0, remaining: 100 }],
+  })
+  t.match(await explain('alice', { model: 'small' }), { allowed: false }, 'the counter is kept')
+})
+
+test('a key that has ended, or will have at that time', async (t) => {
+  const { api, explain } = await createWorld(t)
+  const { id } = await api.createKey('alice', { expiresIn: '1d' })
+  const asked = { keyId: id, model: 'small' }
+  t.match(await explain('alice', { ...asked, at: '2026-03-03T00:00:00Z' }), {
+    ...{ allowed: false, status: 401, code: 'credential_invalid' },
+    message: 'The API key expired at 2026-03-02T12:00:00Z.',
+    steps: [{ step: 'credential', passed: false }],
+  })
+  await api.ask(`DELETE /v1/api-keys/${id}`, { as: 'alice' })
+  t.match(await explain('alice', asked), { message: /^The API key was revoked at / })
+})
+
+test('a user sees unknown and forbidden models, and foreign subscriptions, as one', async (t) => {
+  const { explain } = await createWorld(t)
+  const without = ({ message, ...rest }: { message: string }) => rest
+  const forbidden = await explain('alice', { model: 'llm/secret' })
+  const unknown = await explain('alice', { model: 'llm/nothing' })
+  t.match(forbidden, { allowed: false, status: 403, code: 'model_not_allowed' })
+  t.strictSame(without(forbidden), without(unknown))
+  t.strictSame(forbidden.steps.at(-1), { step: 'model', passed: false })
+  t.equal(
+    forbidden.message.replaceAll('llm/secret', 'x'),
+    unknown.message.replaceAll('llm/nothing', 'x'),
+  )
+  const foreign = await explain('alice', { model: 'small', subscription: 'b-only' })
+  const missing = await explain('alice', { model: 'small', subscription: 'nothing' })
+  t.match(foreign.subscriptions, [
+    { kind: 'Subscription', name: 'b-only', pays: false, passedOver: 'access_denied' },
+    { name: 'basic', pays: false, passedOver: 'not_named' },
+  ])
+  t.strictSame(
+    JSON.parse(JSON.stringify(foreign).replaceAll('b-only', 'nothing')).subscriptions.reverse(),
+    missing.subscriptions,
+  )
+  const spelled = async (name: string) => {
+    const subscription = `models-as-a-service/${name}`
+    const { subscriptions } = await explain('alice', { model: 'small', subscription })
+    return JSON.stringify(subscriptions).replaceAll(name, 'x')
+  }
+  t.equal(await spelled('b-only'), await spelled('b-nope'), 'with the namespace too')
+})
+
+test('an administrator sees anybody, all policies, with file, line and reason', async (t) => {
+  const { api, explain } = await createWorld(t)
+  const { id } = await api.createKey('alice')
+  const answer = await explain('admin', { keyId: id, model: 'llm/secret' })
+  t.match(answer, {
+    allowed: false,
+    user: 'alice',
+    model: 'llm/secret',
+    reason: 'no AccessPolicy opens the model to the caller',
+    policies: [
+      { kind: 'AccessPolicy', name: 'other-team', opens: false, file: /other-team/, line: 1 },
+    ],
+  })
+  t.match(answer.steps.at(-1), { step: 'access', passed: false })
+  t.match(await explain('admin', { user: 'bob', groups: ['team-b'], model: 'llm/secret' }), {
+    allowed: true,
+    user: 'bob',
+    subscriptions: [{ name: 'b-only', pays: true, file: /b-only/ }],
+  })
+  t.match(await explain('admin', { model: 'llm/nothing' }), { reason: 'no such model' })
+  t.match(api.audited, [
+    { action: 'key.create' },
+    { action: 'key.create' },
+    { action: 'key.explain', target: { keyId: id, user: 'alice' } },
+    { action: 'key.explain', target: { user: 'bob' } },
+  ])
+})
+
+test("others' keys, users and refusals are refused to users", async (t) => {
+  const { api, pastRefusals, explain } = await createWorld(t)
+  const { id } = await api.createKey('bob')
+  const ask = (body: object, as = 'alice') => api.ask(route, { as, body })
+  const noKey = await ask({ keyId: id, model: 'small' })
+  refused(t, noKey, 404, 'not_found')
+  const unknown = '00000000-0000-4000-8000-000000000000'
+  t.equal((await ask({ keyId: unknown, model: 'small' })).body, noKey.body)
+  refused(t, await ask({ user: 'bob', groups: [], model: 'small' }), 403, 'admin_required')
+  const inOther = { user: 'alice', groups: ['team-a', 'team-b'], model: 'llm/secret' }
+  refused(t, await ask(inOther), 403, 'admin_required', 'nor what one could with other groups')
+  t.match(await explain('alice', { ...inOther, groups: ['team-a'], model: 'small' }), {
+    allowed: true,
+  })
+  pastRefusals.note({
+    ...{ code: 'model_not_allowed', denial: { allowed: false, code: 'model_not_allowed' } },
+    ...{ now: api.now, status: 403, reason: 'no such model', model: 'x', traceparent: undefined },
+    ...{ method: 'POST', path: '/v1/chat/completions', bodyModel: 'x', subscription: undefined },
+    caller: { by: 'key', user: 'bob', groups: ['team-b'], keyId: id, subscription: 'b-only' },
+    source: () => undefined,
+    requestId: () => 'of-bob',
+  })
+  refused(t, await ask({ requestId: 'of-bob' }), 404, 'not_found')
+  refused(t, await ask({ requestId: 'of-nobody' }), 404, 'not_found')
+  const own = await explain('bob', { requestId: 'of-bob' })
+  t.match(own, { allowed: false, refusal: { status: 403, model: 'x', keyId: id } })
+  t.notOk(own.refusal.reason)
+  t.match(await explain('admin', { requestId: 'of-bob' }), {
+    refusal: { user: 'bob', reason: 'no such model' },
+  })
+})
+
+test('a bad question is refused with the name of the field', async (t) => {
+  const { api } = await createWorld(t)
+  const year = '2028-01-01T00:00:00Z'
+  for (const [body, about] of [
+    [{}, /model or the path/],
+    [{ requestId: 'x', model: 'small' }, /requestId/],
+    [{ keyId: 'x', user: 'bob', groups: [], model: 'small' }, /keyId/],
+    [{ user: 'bob', model: 'small' }, /groups/],
+    [{ groups: ['a'], model: 'small' }, /user/],
+    [{ path: 'llm/small' }, /path/],
+    [{ model: 'small', at: 'tomorrow' }, /at /],
+    [{ model: 'small', at: '2026-03-01T11:00:00Z' }, /at /],
+    [{ model: 'small', at: year }, /at /],
+    [{ model: 'small\0' }, /model/],
+    [{ model: 5 }, /model/],
+    [{ model: 'small', modl: 'x' }, /modl/],
+  ] as const satisfies readonly (readonly [NonNullable<Asked['body']>, RegExp])[]) {
+    const answer = await api.ask(route, { as: 'admin', body })
+    refused(t, answer, 400, 'invalid_request', JSON.stringify(body))
+    t.match(answer.json().error.message, about)
+  }
+  refused(t, await api.ask(route, { body: { model: 'small' } }), 401)
+})
