@@ -128,9 +128,11 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   function write(): Promise<boolean> {
     return inTurn(async () => {
       const keys = unwritten
-      if (keys.length === 0) return true
+      const exists = existsSync(file)
+      if (exists && keys.length === 0) return true
       try {
-        if (!existsSync(file)) await rewriteFile()
+        // Even without any key, so that a folder that cannot be written is noticed at once.
+        if (!exists) await rewriteFile()
         else {
           await append(file, keys)
           lines += keys.length

@@ -14,7 +14,7 @@ interface Operation {
 }
 
 const read = (path: string): string =>
-  readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
+  readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
 
 async function operations(): Promise<(Operation & { readonly row: string })[]> {
   const { paths } = JSON.parse(await renderOpenapi()) as OpenapiDocument

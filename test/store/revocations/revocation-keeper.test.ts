@@ -228,6 +228,14 @@ test('transaction numbers of another server do no harm', async (t) => {
   t.match([log, replica], [{ n: 0 }, { snapshot: null }])
 })
 
+test('a process has its file before anything is revoked', async (t) => {
+  const { folder, open } = await start(t)
+  const keeper = await open('one')
+  await poll(() => existsSync(keeper.file), 'it is there')
+  const missing = await open('two', { folder: join(folder, 'missing') }).catch(() => undefined)
+  t.equal(missing, undefined, 'a folder that is not there is an error')
+})
+
 test('a torn line affects no other', async (t) => {
   const { folder, open } = await start(t)
   const file = fileOf(folder, 'one')
