@@ -3,7 +3,7 @@ import { sourcesOf } from '../../src/wiring/telemetry.ts'
 
 type Args = Parameters<typeof sourcesOf>
 
-const limits = new Map([['llm/sim', [{ window: '1m', limit: 100 }]]])
+const limits = new Map([['llm/sim', [{ kind: 'tokens', window: '1m', limit: 100 }]]])
 const counting = ['counting', { resource: {}, limits }] as const
 const reserving = ['reserving', { resource: { admission: { overshoot: 0.25 } }, limits }] as const
 
