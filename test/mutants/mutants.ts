@@ -149,8 +149,8 @@ export const allMutants: readonly Mutant[] = [
     'core/decision/decide.ts',
     ['extauthz/service.test.ts'],
     [
-      [': enforce(windows)', ': decision'],
-      ['windows.then(enforce)', 'windows.then(() => decision)'],
+      [': appraised(enforceLimits(decision, windows, now), request, appraise)', ': decision'],
+      ['appraised(enforceLimits(decision, late, now), request, appraise)', 'decision'],
     ],
   ),
   ...mutants(

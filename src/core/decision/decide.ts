@@ -206,23 +206,28 @@ export function decide(
   onStep?.('limits')
   if (reserve !== undefined && (decision.takes || reservesTokens(decision))) {
     const reserved = reserve(decision, request, now)
-    return reserved instanceof Promise ? reserved.then(appraised) : appraised(reserved)
+    return reserved instanceof Promise
+      ? reserved.then((late) => appraised(late, request, appraise))
+      : appraised(reserved, request, appraise)
   }
   const { user } = decision.caller
   const windows = read(
     decision.limits.map((limit) => counterOf(limit, user)),
     now,
   )
-  return windows instanceof Promise ? windows.then(enforce) : enforce(windows)
+  return windows instanceof Promise
+    ? windows.then((late) => appraised(enforceLimits(decision, late, now), request, appraise))
+    : appraised(enforceLimits(decision, windows, now), request, appraise)
+}
 
-  function enforce(known: Windows): Decision {
-    return appraised(enforceLimits(decision as Grant, known, now))
-  }
-
-  function appraised(decided: Decision): Decision {
-    if (appraise === undefined || !decided.allowed || !decided.metered) return decided
-    return decided.held?.estimate === undefined ? appraise(decided, request) : decided
-  }
+/** With what is charged if its model reports less, unless that is known already. */
+function appraised(
+  decided: Decision,
+  request: AccessRequest,
+  appraise: World['appraise'],
+): Decision {
+  if (appraise === undefined || !decided.allowed || !decided.metered) return decided
+  return decided.held?.estimate === undefined ? appraise(decided, request) : decided
 }
 
 /** Whether the request holds tokens; what is not counted needs no room. */
