@@ -1,7 +1,7 @@
 /** What follows for holds when a response has ended: its window, its release, and what it teaches. */
 
 import type { Estimators } from '../core/admission/estimators.ts'
-import { type Counter, isTaken } from '../core/decision/counter.ts'
+import { anyCounterOf, type Counter, isTaken } from '../core/decision/counter.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { estimateOutput } from '../core/decision/unreported.ts'
 import { countersOf, tokensByType, type Usage } from '../core/decision/usage.ts'
@@ -69,8 +69,7 @@ export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps):
       const { user, subscription, model, held, response } = ended
       const id = held?.id ?? response?.id
       if (id === undefined || !(held?.admittedAt || mayHold(ended))) return
-      // By subscription and user, whatever its limits are by now.
-      holds.release([{ key: `${subscription}\n${model}\n\n${user}`, windowMs: 0 }], id)
+      holds.release([anyCounterOf(subscription, model, user)], id)
     },
     learn(usage, tokens) {
       const { held, reported, model, subscription } = usage

@@ -122,7 +122,7 @@ export function toCountedLimits(
     const sort = [scope === 'user' ? '' : scope, kind === 'tokens' ? '' : kind]
     const name = [...sort, window].filter(Boolean).join('-')
     const counted = [sort[1], windowMs || ''].filter(Boolean).join('-')
-    const keyPrefix = `${subscription}\n${model}\n${counted}\n`
+    const keyPrefix = prefixOf(subscription, model, counted)
     const counter =
       user === undefined ? undefined : { key: keyPrefix + user, windowMs, limit: limit.limit }
     return {
@@ -146,6 +146,15 @@ const units = {
 /** Whether requests take from the limit before they are allowed. */
 export function isTaken({ kind }: Pick<CountedLimit, 'kind'>): boolean {
   return kind !== 'tokens'
+}
+
+/** Stands for all counters of a user's model in a subscription, whatever its limits are. */
+export function anyCounterOf(subscription: string, model: string, user: string): Counter {
+  return { key: prefixOf(subscription, model, '') + user, windowMs: 0 }
+}
+
+function prefixOf(subscription: string, model: string, counted: string): string {
+  return `${subscription}\n${model}\n${counted}\n`
 }
 
 /** The counter of one limit for one user. */
