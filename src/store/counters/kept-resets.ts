@@ -1,7 +1,7 @@
 /** Resets of counters in Postgres, for counters that end with their process. */
 
-import { hash } from 'node:crypto'
 import type { Counter } from '../../core/decision/counter.ts'
+import { digestOf } from '../postgres/digest.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 import type { Resets } from './memory.ts'
@@ -23,7 +23,7 @@ export function createKeptResets(sql: Sql) {
     },
     async write(counters: readonly Counter[], at: number): Promise<void> {
       const keys = counters.map(({ key }) => key)
-      const ids = keys.map((key) => hash('sha256', key, 'hex').slice(0, 32))
+      const ids = keys.map(digestOf)
       await within(
         sql`
           with old as (

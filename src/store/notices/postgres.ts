@@ -1,7 +1,7 @@
 /** Notices in Postgres, which makes each exactly once, however many processes see its cause. */
 
-import { hash } from 'node:crypto'
 import type { DueNotice, ExpiringKey, NoticeStore } from '../notices.ts'
+import { digestOf } from '../postgres/digest.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Query, Sql } from '../postgres/sql.ts'
 
@@ -13,7 +13,8 @@ export function createNoticeStore(sql: Sql): NoticeStore {
       if (notices.length === 0) return
       const rows = new Map(
         notices.map(({ subject, ...notice }) => {
-          const row = { ...notice, subject: digest(subject) }
+          // Of a key as `expiring` computes it.
+          const row = { ...notice, subject: digestOf(subject) }
           return [`${row.subject} ${row.percent}`, row]
         }),
       )
@@ -67,9 +68,4 @@ export function createNoticeStore(sql: Sql): NoticeStore {
       return keys
     },
   }
-}
-
-/** As a UUID; of a key as `expiring` computes it. */
-function digest(subject: string): string {
-  return hash('sha256', subject, 'hex').slice(0, 32)
 }

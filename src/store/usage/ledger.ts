@@ -1,8 +1,8 @@
 /** The usage ledger in Postgres: its sums, and up to where each journal has been added to them. */
 
-import { hash } from 'node:crypto'
 import { readPayer } from '../../core/decision/payer.ts'
 import { cutName } from '../../core/formats/names.ts'
+import { digestOf } from '../postgres/digest.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 import type { LedgerPosition, UsageGroup, UsageLedger } from '../usage.ts'
@@ -104,7 +104,7 @@ function toColumns<Row extends UsageGroup>(rows: readonly Row[]) {
       costCenter: cutName(costCenter),
       rate: isDecimal.test(rate) ? rate : null,
     }
-    const id = digest(JSON.stringify(Object.values(group)))
+    const id = digestOf(JSON.stringify(Object.values(group)))
     const row: Record<string, unknown> = merged.get(`${hour} ${id}`) ?? { hour, id, ...group }
     for (const [name, sum] of Object.entries(sums)) {
       row[name] = Math.min(largest, Number(row[name] ?? 0) + Number(sum))
@@ -115,8 +115,3 @@ function toColumns<Row extends UsageGroup>(rows: readonly Row[]) {
 }
 
 const isDecimal = /^\d{1,12}(\.\d{1,24})?$/
-
-/** As a UUID, 128 bits. */
-function digest(text: string): string {
-  return hash('sha256', text, 'hex').slice(0, 32)
-}
