@@ -16,6 +16,25 @@ export interface ApiServerOptions {
   readonly insecureHttp?: boolean | undefined
 }
 
+/** The flags of these commands, for parseArgs. */
+export const apiServerFlags = {
+  url: { type: 'string' },
+  'insecure-http': { type: 'boolean' },
+} as const
+
+/** Their values. */
+export interface ApiServerFlags {
+  readonly url?: string | undefined
+  readonly 'insecure-http'?: boolean | undefined
+}
+
+/** Takes them out of the values; the rest belongs to the command. */
+export function takeApiServer<Values extends ApiServerFlags>(values: Values) {
+  const { url, 'insecure-http': insecureHttp, ...rest } = values
+  const server: ApiServerOptions = { url, insecureHttp }
+  return { server, rest }
+}
+
 /** The gateway of `tollgate up`. */
 export const defaultUrl = 'http://127.0.0.1:8000'
 

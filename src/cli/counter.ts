@@ -2,7 +2,7 @@
 
 import { parseArgs } from 'node:util'
 import { createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { renderTable } from './table.ts'
 import { agrees, type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -57,17 +57,16 @@ function readArguments(args: string[]) {
       window: { type: 'string' },
       yes: { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
-      url: { type: 'string' },
-      'insecure-http': { type: 'boolean' },
+      ...apiServerFlags,
     },
     allowPositionals: true,
   })
   const [command, ...rest] = positionals
-  const { yes, json, url, 'insecure-http': insecureHttp, key, ...others } = values
+  const { server, rest: flags } = takeApiServer(values)
+  const { yes, json, key, ...others } = flags
   const selected = { ...others, ...(key !== undefined && { key_id: key }) }
   if ((command !== 'show' && command !== 'reset') || rest.length > 0) return undefined
   if ((selected.user === undefined) === (key === undefined)) return undefined
-  const server = { url, insecureHttp }
   return { command, selected: selected as Record<string, string>, yes, json, server }
 }
 

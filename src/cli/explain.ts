@@ -2,7 +2,7 @@
 
 import { parseArgs } from 'node:util'
 import { createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { printable, renderTable } from './table.ts'
 import { type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -51,18 +51,18 @@ function readArguments(args: string[]) {
       at: { type: 'string' },
       request: { type: 'string' },
       json: { type: 'boolean', default: false },
-      url: { type: 'string' },
-      'insecure-http': { type: 'boolean' },
+      ...apiServerFlags,
     },
     allowPositionals: true,
   })
-  const { json, url, 'insecure-http': insecureHttp, key, group, request, ...others } = values
+  const { server, rest: flags } = takeApiServer(values)
+  const { json, key, group, request, ...others } = flags
   const [model, ...rest] = positionals
   const asks = model !== undefined || others.path !== undefined || request !== undefined
   if (!asks || rest.length > 0) return undefined
   const groups = group ?? (others.user === undefined ? undefined : [])
   const question = { ...others, model, keyId: key, groups, requestId: request }
-  return { json, server: { url, insecureHttp }, question }
+  return { json, server, question }
 }
 
 /** The fields of the response that are shown. */

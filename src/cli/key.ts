@@ -2,7 +2,7 @@
 
 import { parseArgs } from 'node:util'
 import { errorMessage } from '../runtime/error-message.ts'
-import { findApiServer } from './api-server.ts'
+import { type ApiServerFlags, apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { createKeyClient, type KeyClient, type KeyRecord, type Revoked } from './key-client.ts'
 import { dropFlags, keyFlags, readFields, readLabels, showKey, WrongCall } from './key-fields.ts'
 import { printable, renderTable } from './table.ts'
@@ -37,8 +37,7 @@ the file named by TOLLGATE_TOKEN_FILE, is your identity token.
 Flags: --url <url>, --insecure-http (allows sending the token over plain http to another machine).`
 
 const everywhere = {
-  url: { type: 'string' },
-  'insecure-http': { type: 'boolean' },
+  ...apiServerFlags,
   json: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
 } as const
@@ -224,7 +223,7 @@ async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
 }
 
 /** The key is only read from standard input, because all users of the machine can see arguments. */
-async function revokeGiven(values: ServerFlags, io: KeyIo): Promise<number> {
+async function revokeGiven(values: CommonFlags, io: KeyIo): Promise<number> {
   const client = clientOf(values, io)
   const key = (await io.read()).trim()
   if (!key.startsWith('sk-') || /\s/.test(key)) {
@@ -240,7 +239,7 @@ async function revokeGiven(values: ServerFlags, io: KeyIo): Promise<number> {
 
 async function revokeOfUser(
   user: string,
-  values: ServerFlags & { readonly yes?: boolean | undefined },
+  values: CommonFlags & { readonly yes?: boolean | undefined },
   io: KeyIo,
 ): Promise<number> {
   const client = clientOf(values, io)
@@ -273,14 +272,12 @@ function warnOfPending({ propagation }: Revoked, io: KeyIo): void {
   io.err(`Not confirmed by ${names}: it may still let revoked keys pass for a while.`)
 }
 
-interface ServerFlags {
+interface CommonFlags extends ApiServerFlags {
   readonly json?: boolean | undefined
-  readonly url?: string | undefined
-  readonly 'insecure-http'?: boolean | undefined
 }
 
-function clientOf({ url, 'insecure-http': insecureHttp }: ServerFlags, io: KeyIo): KeyClient {
-  return createKeyClient(findApiServer(io.env, { url, insecureHttp }))
+function clientOf(values: ApiServerFlags, io: KeyIo): KeyClient {
+  return createKeyClient(findApiServer(io.env, takeApiServer(values).server))
 }
 
 /** `name`, `name:desc`; by default names ascend and dates descend. */

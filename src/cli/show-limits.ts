@@ -2,7 +2,7 @@
 
 import { parseArgs } from 'node:util'
 import { createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
 import { renderTable } from './table.ts'
 import { type CommandIo, terminal } from './terminal.ts'
@@ -38,14 +38,14 @@ function readArguments(args: string[]) {
       subscription: { type: 'string' },
       model: { type: 'string' },
       json: { type: 'boolean', default: false },
-      url: { type: 'string' },
-      'insecure-http': { type: 'boolean' },
+      ...apiServerFlags,
     },
     allowPositionals: true,
   })
   if (positionals.length > 0) return undefined
-  const { json, url, 'insecure-http': insecureHttp, ...only } = values
-  return { json, only: only as Record<string, string>, server: { url, insecureHttp } }
+  const { server, rest } = takeApiServer(values)
+  const { json, ...only } = rest
+  return { json, only: only as Record<string, string>, server }
 }
 
 interface List {

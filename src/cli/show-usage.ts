@@ -3,7 +3,7 @@
 import { parseArgs } from 'node:util'
 import { type CsvRow, toCsv } from '../core/formats/csv.ts'
 import { type ApiClient, type CsvPage, createApiClient } from './api-client.ts'
-import { findApiServer } from './api-server.ts'
+import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
 import { renderTable } from './table.ts'
 import { type CommandIo, terminal } from './terminal.ts'
@@ -67,21 +67,12 @@ function readArguments(args: string[]) {
       json: { type: 'boolean', default: false },
       csv: { type: 'boolean', default: false },
       focus: { type: 'boolean', default: false },
-      url: { type: 'string' },
-      'insecure-http': { type: 'boolean' },
+      ...apiServerFlags,
     },
     allowPositionals: true,
   })
-  const {
-    json,
-    csv,
-    focus,
-    url,
-    'insecure-http': insecureHttp,
-    by,
-    'cost-center': center,
-    ...same
-  } = values
+  const { server, rest } = takeApiServer(values)
+  const { json, csv, focus, by, 'cost-center': center, ...same } = rest
   if (positionals.length > 0 || [json, csv, focus].filter(Boolean).length > 1) return undefined
   const written = { ...same, group_by: by, cost_center: center }
   const parameters = Object.entries(written).filter(([, value]) => value !== undefined)
@@ -89,7 +80,7 @@ function readArguments(args: string[]) {
     json,
     csv,
     focus,
-    server: { url, insecureHttp },
+    server,
     parameters: parameters as [string, string][],
   }
 }
