@@ -9,7 +9,7 @@ import type { ArchiveHead, ArchiveHeads } from '../../store/usage.ts'
 import { readHead } from '../journal/file.ts'
 import { type ListedFile, listJournal } from '../journal/folder.ts'
 import { readLine } from '../journal/line.ts'
-import { longestLine } from '../journal/lines.ts'
+import { maxLineBytes } from '../journal/lines.ts'
 import { inspectArchive, listArchives, removeDrafts, writeArchive } from './archive-file.ts'
 
 export interface ArchiveOptions {
@@ -92,7 +92,12 @@ export function createArchive({ path, journal, folder, heads, isDone }: ArchiveO
 
 /** When the first response of these bytes ended; the same for every process that reads them. */
 async function dayOf(handle: FileHandle, { writtenAt }: ListedFile, start: number) {
-  const { buffer, bytesRead } = await handle.read(Buffer.alloc(longestLine), 0, longestLine, start)
+  const { buffer, bytesRead } = await handle.read(
+    Buffer.alloc(maxLineBytes),
+    0,
+    maxLineBytes,
+    start,
+  )
   const lines = buffer.toString('utf8', 0, bytesRead).split('\n')
   const [first] = lines.flatMap((line) => readLine(line).usages)
   const day = new Date(Math.min(first?.response.endedAt ?? writtenAt, writtenAt + dayMs))

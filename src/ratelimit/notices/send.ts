@@ -17,7 +17,7 @@ const timeoutMs = 5_000
 /** While a process sends a notice, no other does; longer than the timeout. */
 const leaseMs = 10_000
 const atOnce = 10
-const longestPauseMs = 3_600_000
+const maxPauseMs = 3_600_000
 /** After this time it is given up. */
 const patienceMs = 24 * 3_600_000
 
@@ -30,7 +30,7 @@ export function createSend(options: SendOptions): () => Promise<void> {
     if (problem === undefined) return await store.finish(notice.id)
     const isLast = clock() - notice.createdAt > patienceMs
     onFailed(notice, problem, isLast)
-    const pauseMs = Math.min(longestPauseMs, 1_000 * 2 ** Math.min(20, notice.attempt - 1))
+    const pauseMs = Math.min(maxPauseMs, 1_000 * 2 ** Math.min(20, notice.attempt - 1))
     await (isLast ? store.finish(notice.id) : store.postpone(notice.id, pauseMs))
   }
 
