@@ -11,6 +11,7 @@ import { trace } from '@opentelemetry/api'
 import { pathRules } from '../src/core/decision/operations.ts'
 import type { KeyCaps } from '../src/core/formats/key-caps.ts'
 import { type Check, type CheckDeps, createCheck } from '../src/extauthz/service.ts'
+import { traceCheck, traceDecisions, traceKey } from '../src/extauthz/traced.ts'
 import { createGrpcServer } from '../src/grpc/server.ts'
 import { WireWriter } from '../src/grpc/wire.ts'
 import { createVerifyKey } from '../src/identity/api-key.ts'
@@ -19,7 +20,6 @@ import { createCachedApiKeys } from '../src/store/api-keys/cached-api-keys.ts'
 import { createMemoryCounters } from '../src/store/counters/memory.ts'
 import type { CounterStore } from '../src/store/counters.ts'
 import { createTracing, noTracing, type Tracing } from '../src/telemetry/tracing.ts'
-import { traceCheck, traceCounters, traceDecisions, traceKey } from '../src/wiring/tracing.ts'
 import { createBenchTelemetry, createKeys, createSnapshot } from './fixture.ts'
 import { bytesPerCall, cpuMicros, type Figure, microsInTurn, microsPerCall } from './measure.ts'
 
@@ -57,19 +57,17 @@ export async function createWarmCheck(
 ): Promise<{ readonly check: Check; readonly messages: readonly Buffer[] }> {
   const { keys, table } = createKeys(keyCount, teams, caps)
   const snapshot = createSnapshot(models, teams)
+  const verifyKey = createVerifyKey(createCachedApiKeys(table, { entries: 10_000 }), {
+    own: 'tg',
+    accepted: new Set(),
+  })
   const check = createCheck({
     authenticate: createAuthenticate({
-      key: traceKey(
-        tracing,
-        createVerifyKey(createCachedApiKeys(table, { entries: 10_000 }), {
-          own: 'tg',
-          accepted: new Set(),
-        }),
-      ),
+      key: traceKey(tracing, tracing.waiting('database', verifyKey)),
       token: () => null,
     }),
     snapshot: () => snapshot,
-    counters: traceCounters(tracing, counters),
+    counters: { read: tracing.waiting('redis', counters.read) },
     paths: pathRules(),
     clock: Date.now,
     onFault: (error) => {

@@ -31,7 +31,7 @@ import { tagSpan } from './span-tags.ts'
 export interface CheckDeps {
   readonly authenticate: Authenticate
   readonly snapshot: () => Snapshot
-  readonly counters: CounterStore
+  readonly counters: Pick<CounterStore, 'read'>
   readonly paths: PathRules
   /** Holds room for requests; undefined: subscriptions that reserve only count. */
   readonly reserve?: Reserve

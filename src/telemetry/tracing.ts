@@ -16,6 +16,8 @@ import {
 import { isSampled, parseTraceParent } from '../core/formats/trace-context.ts'
 
 export interface Tracing {
+  /** false: every function is returned unchanged, and no span is created. */
+  readonly isOn: boolean
   /**
    * Calls `act` within a child span of `traceparent`, if that is sampled. The span ends with its
    * result or promise.
@@ -60,6 +62,7 @@ export function createTracing(tracer: Tracer): Tracing {
   }
 
   return {
+    isOn: true,
     server(name, traceparent, act) {
       const span = begin(name, traceparent)
       return span === undefined ? act() : within.run(span, () => ending(span, act))
@@ -96,11 +99,23 @@ export function createTracing(tracer: Tracer): Tracing {
 
 /** No tracing: every function is unchanged. */
 export const noTracing: Tracing = {
+  isOn: false,
   server: (_name, _traceparent, act) => act(),
   open: () => undefined,
   waiting: (_name, act) => act,
   isActive: () => false,
   annotate() {},
+}
+
+/** The same functions; a sampled call that has to wait for one has a child span of this name. */
+export function withWaits<Functions extends object>(
+  tracing: Tracing,
+  name: string,
+  functions: Functions,
+): Functions {
+  if (!tracing.isOn) return functions
+  const traced = Object.entries(functions).map(([key, act]) => [key, tracing.waiting(name, act)])
+  return Object.fromEntries(traced)
 }
 
 /**

@@ -15,11 +15,11 @@ import { errorMessage } from '../runtime/error-message.ts'
 import { createLineLimit } from '../runtime/line-limit.ts'
 import type { Config } from '../settings/config.ts'
 import { withOpenRequests } from '../store/holds/read-counters.ts'
+import { withWaits } from '../telemetry/tracing.ts'
 import type { ListenerTls, ServerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 import type { Parts } from './parts.ts'
 import { type Condition, createServiceState, degradedParts, isReady } from './state.ts'
-import { traceKeys } from './tracing.ts'
 
 /** The external API, not listening yet. */
 export function createExternalApi(
@@ -33,7 +33,7 @@ export function createExternalApi(
   const { counterParts, pastRefusals, resources } = parts
   const app = buildAdmin({
     onAnswered: telemetry.onApiAnswered,
-    keys: traceKeys(tracing, keyParts.keys),
+    keys: withWaits(tracing, 'database', keyParts.keys),
     openSpan: tracing.open,
     propagation: keyParts.propagation.wait,
     idempotency: keyParts.idempotency,

@@ -6,6 +6,7 @@ import type { Outcome } from '../core/status/model-failure.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
 import { createAppraise, createReserve } from '../extauthz/reserve.ts'
 import { createCheck } from '../extauthz/service.ts'
+import { traceCheck, traceDecisions } from '../extauthz/traced.ts'
 import { createUncountedLog } from '../extauthz/uncounted-log.ts'
 import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
 import { readUsages } from '../ratelimit/access-log.ts'
@@ -13,7 +14,6 @@ import { createShouldRateLimit } from '../ratelimit/rate-limit.ts'
 import type { ListenerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 import type { Parts } from './parts.ts'
-import { traceCheck, traceCounters, traceDecisions } from './tracing.ts'
 
 /**
  * A server of these parts that does not listen yet. `onReported` is called when the stream has reported a
@@ -25,6 +25,7 @@ export function createGatewayServer(
   { tls, onReported }: { readonly tls: ListenerTls | undefined; readonly onReported: () => void },
 ): GrpcServer {
   const { tracing, discovery, authenticate, counterParts, telemetry, settle, held, health } = parts
+  const { counters } = counterParts
   const onRefused = (refused: RefusedCheck): void => {
     parts.refusals.check(refused)
     parts.pastRefusals.note(refused)
@@ -46,7 +47,7 @@ export function createGatewayServer(
     createCheck({
       authenticate,
       snapshot: discovery.snapshot,
-      counters: traceCounters(tracing, counterParts.counters),
+      counters: { read: tracing.waiting('redis', counters.read) },
       reserve: createReserve({ ...counterParts, onLoss: config.onCounterLoss }),
       appraise: config.chargeUnreported ? createAppraise(counterParts.estimators) : undefined,
       paths: config.paths,

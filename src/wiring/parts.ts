@@ -2,6 +2,7 @@
 
 import { createDenialLog } from '../extauthz/denial-log.ts'
 import { createRefusalMemory } from '../extauthz/refusal-memory.ts'
+import { traceKey } from '../extauthz/traced.ts'
 import { createVerifyKey } from '../identity/api-key.ts'
 import { createAuthenticate } from '../identity/authenticate.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
@@ -16,7 +17,7 @@ import { openResources } from './resources.ts'
 import { openServedNames } from './served-names.ts'
 import { openTelemetry } from './telemetry.ts'
 import { openTokens } from './tokens.ts'
-import { openTracing, startExport, traceKey } from './tracing.ts'
+import { openTracing, startExport } from './tracing.ts'
 import { openSettle } from './usage.ts'
 
 export type Parts = Awaited<ReturnType<typeof openParts>>
@@ -36,8 +37,9 @@ export async function openParts(context: Context, journal: () => Journal | undef
   // Markers of keys: our own, and others that are accepted.
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
   const tokens = openTokens(context, resources, tracing)
+  const verifyKey = createVerifyKey(keyParts.keys, markers, keyParts.noteUse)
   const authenticate = createAuthenticate({
-    key: traceKey(tracing, createVerifyKey(keyParts.keys, markers, keyParts.noteUse)),
+    key: traceKey(tracing, tracing.waiting('database', verifyKey)),
     token: tokens.verify,
   })
   const counterParts = await openCounters(context, database)

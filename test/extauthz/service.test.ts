@@ -398,10 +398,10 @@ test('an unavailable store is 503, never an allow', async (t) => {
   for (const [title, deps, credential] of [
     ['keys, at once', { keys: { findByHash: unavailable } }, key],
     ['keys, later', { keys: { findByHash: async () => unavailable() } }, key],
-    ['counters, at once', { keys: known, counters: { read: unavailable, add() {} } }, known.mint()],
+    ['counters, at once', { keys: known, counters: { read: unavailable } }, known.mint()],
     [
       'counters, later',
-      { keys: known, counters: { read: async () => unavailable(), add() {} } },
+      { keys: known, counters: { read: async () => unavailable() } },
       known.mint(),
     ],
   ] as const) {
@@ -512,7 +512,7 @@ test('an internal error is 500, never an allow', async (t) => {
     { keys: { findByHash: unavailable } },
     { keys: { findByHash: async () => unavailable() } },
     { keys: known, snapshot: unavailable },
-    { keys: known, counters: { read: async () => unavailable(), add() {} } },
+    { keys: known, counters: { read: async () => unavailable() } },
   ]) {
     const { ask, faults } = createWorld(deps)
     const answer = await ask(chat, known.mint())
