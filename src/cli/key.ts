@@ -2,14 +2,13 @@
 
 import { parseArgs } from 'node:util'
 import { errorMessage } from '../runtime/error-message.ts'
-import { type ApiServerFlags, apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
-import { createKeyClient, type KeyClient, type KeyRecord, type Revoked } from './key-client.ts'
-import { dropFlags, keyFlags, readFields, readLabels, showKey, WrongCall } from './key-fields.ts'
-import { printable, renderTable } from './table.ts'
-import { agrees, type CommandIo, terminal } from './terminal.ts'
+import { clientOf, everywhere, type KeyIo, toJson, warnOfPending } from './key-call.ts'
+import { dropFlags, keyFlags, readFields, showKey, WrongCall } from './key-fields.ts'
+import { listKeys } from './list-keys.ts'
+import { revokeKeys } from './revoke-keys.ts'
+import { printable } from './table.ts'
+import { terminal } from './terminal.ts'
 import { asksForHelp } from './usage.ts'
-
-export type KeyIo = Omit<CommandIo, 'input'>
 
 const usage = `Usage: tollgate key new <name> [--subscription <name>] [--expires 30d] [--ephemeral] [<field>]...
        tollgate key show <id>
@@ -36,11 +35,6 @@ Each command takes --json. TOLLGATE_URL is the gateway (default http://127.0.0.1
 the file named by TOLLGATE_TOKEN_FILE, is your identity token.
 Flags: --url <url>, --insecure-http (allows sending the token over plain http to another machine).`
 
-const everywhere = {
-  ...apiServerFlags,
-  json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
-} as const
 const forNew = {
   ...everywhere,
   subscription: { type: 'string' },
@@ -49,28 +43,11 @@ const forNew = {
   ...keyFlags,
 } as const
 const forEdit = { ...everywhere, name: { type: 'string' }, ...keyFlags, ...dropFlags } as const
-const forList = {
-  ...everywhere,
-  status: { type: 'string', multiple: true },
-  all: { type: 'boolean' },
-  sort: { type: 'string' },
-  limit: { type: 'string' },
-  user: { type: 'string' },
-  prefix: { type: 'string' },
-  label: { type: 'string', multiple: true },
-} as const
 const forRotate = {
   ...everywhere,
   overlap: { type: 'string' },
   'end-old-after-first-use': { type: 'string' },
 } as const
-const forRevoke = {
-  ...everywhere,
-  all: { type: 'boolean' },
-  user: { type: 'string' },
-  yes: { type: 'boolean' },
-} as const
-
 /** Runs the command; returns the exit status: 1 if it failed, 2 for invalid arguments. */
 export async function key(args: string[], io: KeyIo = terminal): Promise<number> {
   const [command, ...rest] = args
@@ -147,24 +124,6 @@ function onlyId([id, ...others]: readonly string[]): string {
   return id
 }
 
-async function listKeys(args: string[], io: KeyIo): Promise<number> {
-  const { values } = parseArgs({ args, options: forList })
-  const statuses = (values.status ?? []).flatMap((status) => status.split(','))
-  const records = await clientOf(values, io).search({
-    statuses: statuses.length > 0 ? statuses : values.all ? [] : ['active'],
-    includeEphemeral: values.all ?? false,
-    user: values.user,
-    prefix: values.prefix,
-    labels: readLabels(values.label),
-    sort: readSort(values.sort),
-    limit: readLimit(values.limit),
-  })
-  if (values.json) io.out(toJson({ object: 'list', data: records }))
-  else if (records.length === 0) io.err('There are no such keys.')
-  else io.out(showRecords(records))
-  return 0
-}
-
 async function rotateKey(args: string[], io: KeyIo): Promise<number> {
   const { values, positionals } = parseArgs({ args, options: forRotate, allowPositionals: true })
   const id = onlyId(positionals)
@@ -182,147 +141,6 @@ async function rotateKey(args: string[], io: KeyIo): Promise<number> {
   )
   warnOfPending(rotated, io)
   return 0
-}
-
-async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
-  const { values, positionals: ids } = parseArgs({
-    args,
-    options: forRevoke,
-    allowPositionals: true,
-  })
-  if (values.all) {
-    if (ids.length > 0) throw new WrongCall('Either --all or ids, not both.')
-    const result = await clientOf(values, io).revokeAll(values.user)
-    io.out(values.json ? toJson(result) : printable(result.message))
-    warnOfPending(result, io)
-    return 0
-  }
-  if (values.user !== undefined) {
-    if (ids.length > 0) throw new WrongCall('Either --user or ids, not both.')
-    return await revokeOfUser(values.user, values, io)
-  }
-  if (ids.length === 0) throw new WrongCall('Name the ids of the keys, -, --user or --all.')
-  if (ids.includes('-')) {
-    if (ids.length > 1) throw new WrongCall('Either - or ids, not both.')
-    return await revokeGiven(values, io)
-  }
-  const client = clientOf(values, io)
-  const revoked: KeyRecord[] = []
-  for (const id of ids) {
-    try {
-      const record = await client.revoke(id)
-      revoked.push(record)
-      if (!values.json) io.out(`Revoked ${record.id} (${printable(record.name)}).`)
-      warnOfPending(record, io)
-    } catch (error) {
-      io.err(`${printable(id)}: ${errorMessage(error)}`)
-    }
-  }
-  if (values.json) io.out(toJson({ object: 'list', data: revoked }))
-  return revoked.length === ids.length ? 0 : 1
-}
-
-/** The key is only read from standard input, because all users of the machine can see arguments. */
-async function revokeGiven(values: CommonFlags, io: KeyIo): Promise<number> {
-  const client = clientOf(values, io)
-  const key = (await io.read()).trim()
-  if (!key.startsWith('sk-') || /\s/.test(key)) {
-    throw new Error('Give one whole key, sk-…, on standard input.')
-  }
-  const record = await client.revokeGiven(key)
-  const { id, name, username } = record
-  const said = `Revoked ${id} (${printable(name)}) of ${printable(username)}.`
-  io.out(values.json ? toJson(record) : said)
-  warnOfPending(record, io)
-  return 0
-}
-
-async function revokeOfUser(
-  user: string,
-  values: CommonFlags & { readonly yes?: boolean | undefined },
-  io: KeyIo,
-): Promise<number> {
-  const client = clientOf(values, io)
-  const name = printable(user)
-  if (!values.yes) {
-    const { length } = await client.search({
-      statuses: ['active'],
-      includeEphemeral: true,
-      user,
-      sort: readSort(undefined),
-      limit: Number.POSITIVE_INFINITY,
-    })
-    if (length === 0) {
-      io.err(`${name} has no active key.`)
-      return 0
-    }
-    const keys = length === 1 ? 'the 1 active key' : `all ${length} active keys`
-    if (!(await agrees(io, `Revoke ${keys} of ${name}?`))) return 1
-  }
-  const result = await client.revokeAll(user)
-  io.out(values.json ? toJson(result) : printable(result.message))
-  warnOfPending(result, io)
-  return 0
-}
-
-/** A revocation is in force, but some serving process has not acknowledged it. */
-function warnOfPending({ propagation }: Revoked, io: KeyIo): void {
-  if (propagation?.state !== 'pending') return
-  const names = printable(propagation.waitingFor?.join(', ') || 'some replica')
-  io.err(`Not confirmed by ${names}: it may still let revoked keys pass for a while.`)
-}
-
-interface CommonFlags extends ApiServerFlags {
-  readonly json?: boolean | undefined
-}
-
-function clientOf(values: ApiServerFlags, io: KeyIo): KeyClient {
-  return createKeyClient(findApiServer(io.env, takeApiServer(values).server))
-}
-
-/** `name`, `name:desc`; by default names ascend and dates descend. */
-function readSort(written = 'created_at'): { by: string; order: string } {
-  const [by = '', order = by === 'name' ? 'asc' : 'desc', ...rest] = written.split(':')
-  const known = ['created_at', 'expires_at', 'last_used_at', 'name']
-  if (!known.includes(by) || !['asc', 'desc'].includes(order) || rest.length > 0) {
-    throw new WrongCall(`--sort is one of ${known.join(', ')}, with :asc or :desc.`)
-  }
-  return { by, order }
-}
-
-function readLimit(written: string | undefined): number {
-  if (written === undefined) return Number.POSITIVE_INFINITY
-  if (/^[1-9]\d{0,8}$/.test(written)) return Number(written)
-  throw new WrongCall('--limit is a whole number from 1.')
-}
-
-/** The owner is shown only if there are several. */
-function showRecords(records: readonly KeyRecord[]): string {
-  const several = new Set(records.map(({ username }) => username)).size > 1
-  const header = ['ID', 'KEY', 'NAME', 'SUBSCRIPTION', 'STATUS', 'CREATED', 'EXPIRES', 'LAST USED']
-  return renderTable(
-    several ? [...header, 'USER'] : header,
-    records.map((record) => [
-      record.id,
-      record.keyPrefix ?? '-',
-      record.name,
-      record.subscription,
-      record.ephemeral ? `${record.status} (ephemeral)` : record.status,
-      showDate(record.createdAt),
-      `${showDate(record.expiresAt)}${record.expiresSoon ? ' (soon)' : ''}`,
-      showDate(record.lastUsedAt),
-      ...(several ? [record.username] : []),
-    ]),
-  )
-}
-
-/** `2026-03-01 12:00Z`, or a dash. */
-function showDate(timestamp: string | null | undefined): string {
-  return timestamp ? `${timestamp.slice(0, 16).replace('T', ' ')}Z` : '-'
-}
-
-function toJson(value: object): string {
-  return JSON.stringify(value, null, 2)
 }
 
 function isWrongCall(error: unknown): error is Error {

@@ -1,0 +1,78 @@
+/** `tollgate key list`. */
+
+import { parseArgs } from 'node:util'
+import { clientOf, everywhere, type KeyIo, toJson } from './key-call.ts'
+import type { KeyRecord } from './key-client.ts'
+import { readLabels, WrongCall } from './key-fields.ts'
+import { renderTable } from './table.ts'
+
+const flags = {
+  ...everywhere,
+  status: { type: 'string', multiple: true },
+  all: { type: 'boolean' },
+  sort: { type: 'string' },
+  limit: { type: 'string' },
+  user: { type: 'string' },
+  prefix: { type: 'string' },
+  label: { type: 'string', multiple: true },
+} as const
+
+/** Lists keys; returns the exit status. */
+export async function listKeys(args: string[], io: KeyIo): Promise<number> {
+  const { values } = parseArgs({ args, options: flags })
+  const statuses = (values.status ?? []).flatMap((status) => status.split(','))
+  const records = await clientOf(values, io).search({
+    statuses: statuses.length > 0 ? statuses : values.all ? [] : ['active'],
+    includeEphemeral: values.all ?? false,
+    user: values.user,
+    prefix: values.prefix,
+    labels: readLabels(values.label),
+    sort: readSort(values.sort),
+    limit: readLimit(values.limit),
+  })
+  if (values.json) io.out(toJson({ object: 'list', data: records }))
+  else if (records.length === 0) io.err('There are no such keys.')
+  else io.out(showRecords(records))
+  return 0
+}
+
+/** `name`, `name:desc`; by default names ascend and dates descend. */
+function readSort(written = 'created_at'): { by: string; order: string } {
+  const [by = '', order = by === 'name' ? 'asc' : 'desc', ...rest] = written.split(':')
+  const known = ['created_at', 'expires_at', 'last_used_at', 'name']
+  if (!known.includes(by) || !['asc', 'desc'].includes(order) || rest.length > 0) {
+    throw new WrongCall(`--sort is one of ${known.join(', ')}, with :asc or :desc.`)
+  }
+  return { by, order }
+}
+
+function readLimit(written: string | undefined): number {
+  if (written === undefined) return Number.POSITIVE_INFINITY
+  if (/^[1-9]\d{0,8}$/.test(written)) return Number(written)
+  throw new WrongCall('--limit is a whole number from 1.')
+}
+
+/** The owner is shown only if there are several. */
+function showRecords(records: readonly KeyRecord[]): string {
+  const several = new Set(records.map(({ username }) => username)).size > 1
+  const header = ['ID', 'KEY', 'NAME', 'SUBSCRIPTION', 'STATUS', 'CREATED', 'EXPIRES', 'LAST USED']
+  return renderTable(
+    several ? [...header, 'USER'] : header,
+    records.map((record) => [
+      record.id,
+      record.keyPrefix ?? '-',
+      record.name,
+      record.subscription,
+      record.ephemeral ? `${record.status} (ephemeral)` : record.status,
+      showDate(record.createdAt),
+      `${showDate(record.expiresAt)}${record.expiresSoon ? ' (soon)' : ''}`,
+      showDate(record.lastUsedAt),
+      ...(several ? [record.username] : []),
+    ]),
+  )
+}
+
+/** `2026-03-01 12:00Z`, or a dash. */
+function showDate(timestamp: string | null | undefined): string {
+  return timestamp ? `${timestamp.slice(0, 16).replace('T', ' ')}Z` : '-'
+}
