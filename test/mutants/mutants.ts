@@ -142,8 +142,12 @@ export const allMutants: readonly Mutant[] = [
       ],
       ['if (models.length < 2) return models[0]', 'return models[0]'],
       ['if (covered !== undefined) return covered', ''],
-      ['return isHeld ? undefined :', 'return'],
     ],
+  ),
+  ...mutants(
+    'core/decision/decide.ts',
+    ['core/decision/served-names.test.ts'],
+    [['return isHeld ? undefined :', 'return']],
   ),
   ...mutants(
     'core/decision/decide.ts',
