@@ -35,6 +35,9 @@ test('nothing reported is charged by input and bytes', async (t) => {
 test('a message that only began is charged what it sent', async (t) => {
   const begun = { start_input_tokens: 30, start_output_tokens: 1, streamed: true }
   t.strictSame(reporting(begun), { tokens: 35, unusable: false, estimated: 4 })
+  const more = { ...begun, start_output_tokens: 9 }
+  const charge = { tokens: 39, unusable: false, estimated: 0 }
+  t.strictSame(reporting(more), charge, 'never less than it reported')
 })
 
 test('without an estimate, or a success, nothing is estimated', async (t) => {
