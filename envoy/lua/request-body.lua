@@ -812,6 +812,10 @@ end
 local function cap_output(changes, found, close, maxima, ceiling, is_empty)
   local choices, unclear = choices_in(found)
   if unclear then refuse(unclear .. " must be a number") end
+  -- Each would have one token at least. Only if the path names the model, Check has not known the number.
+  if choices > ceiling then
+    refuse(("its %d answers are more than the %d tokens that they may have together"):format(choices, ceiling))
+  end
   local value = ("%d"):format(math.max(1, math.floor(ceiling / choices)))
   local is_named, empty = false, nil
   local function lower(field)

@@ -176,6 +176,27 @@ test('the answers to several prompts share a ceiling', async (t, gateway) => {
   }
 })
 
+test('more answers than a ceiling has tokens are refused', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const complete = (at: string, fields: object) =>
+    gateway.ask(at, key, {
+      method: 'POST',
+      body: JSON.stringify({ model: 'sim', ...fields, sim: { words: 1, echo: true } }),
+    })
+  // The path names the model, so the ceiling is that of an unknown number of answers.
+  for (const fields of [
+    { max_tokens: 1, n: 90_000 },
+    { max_tokens: 1, best_of: '90000' },
+    { max_tokens: 1, n: 300, prompt: Array.from({ length: 300 }, () => 'a') },
+  ]) {
+    const { status, text } = await complete('/llm/sim/v1/completions', { prompt: 'a', ...fields })
+    t.equal(status, 400, text.slice(0, 200))
+    t.match(JSON.parse(text).error.message, /90000 answers are more than the \d+ tokens/)
+    await gateway.settled()
+  }
+  t.equal((await complete('/llm/sim/v1/completions', { prompt: 'a', n: 3 })).status, 200)
+})
+
 test('without the field the body is not changed', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'counts' })
   for (const at of [path, shared]) {
