@@ -146,7 +146,7 @@ const instant = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d
 function readTime(field: 'from' | 'to', written: string | undefined): number | undefined {
   if (written === undefined) return undefined
   const at = day.test(written) || instant.test(written) ? Date.parse(written) : Number.NaN
-  if (at >= 0) return at
+  if (isTime(at)) return at
   throw wrong(`${field} must be a day like 2026-03-01, or a time like 2026-03-01T12:00:00Z.`)
 }
 
@@ -180,8 +180,8 @@ function parse(written: string): readonly unknown[] {
   }
 }
 
-/** The last millisecond that a Date can have. */
-const lastTime = 8.64e15
+/** The last day that ends in a year of four digits, as RFC 3339 writes them. */
+const lastTime = Date.UTC(9999, 11, 31)
 
 function isTime(value: unknown): boolean {
   return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= lastTime
