@@ -121,7 +121,8 @@ export function createStoreLink(options: StoreLinkOptions) {
     if (isSame && state.resetCount === resetCount) return
     const missed = state.resetCount - (isSame ? (resetCount ?? 0) : 0) > resetSlots
     if (missed && resetCount !== undefined) for (const each of options.counters()) endWindow(each)
-    if (missed || resetCount === undefined) awareAt = Math.max(awareAt, redisTime())
+    // A reset of the same millisecond may have followed.
+    if (missed || resetCount === undefined) awareAt = Math.max(awareAt, redisTime() - 1)
     resetCount = state.resetCount
     for (const [key, at] of state.resets) {
       if (at >= (made.get(key) ?? Number.POSITIVE_INFINITY)) made.delete(key)
