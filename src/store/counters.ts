@@ -56,6 +56,12 @@ export interface CounterStore {
 /** How long Redis remembers a reset: longer than a response that ended before it may be reported. */
 export const resetsKeptMs = rememberedMs + 3_600_000
 
+/**
+ * By how much a reset and a response may seem to be in the wrong order, by the clocks of gateway, process and
+ * Redis. If more, a clock has stepped, and the response counts.
+ */
+export const resetSlackMs = 60_000
+
 /** What people ask for, who may wait for the shared store. */
 export interface ResettableCounters extends CounterStore {
   /**

@@ -15,6 +15,7 @@ import {
   type Report,
   type ResettableCounters,
   rememberedMs,
+  resetSlackMs,
   streamedWithinMs,
 } from '../counters.ts'
 import { createSeenReports } from './seen-reports.ts'
@@ -53,6 +54,15 @@ export function createMemoryCounters(earlier?: Resets): MemoryCounters {
     for (const [key, { resetsAt }] of windows) if (now >= resetsAt) windows.delete(key)
   }
 
+  /** Whether the counter was reset after the response had ended. */
+  function isUndone(key: string, { endedAt, by }: Report, now: number): boolean {
+    const at = resets.get(key)
+    if (at === undefined || endedAt > at) return false
+    // The clock has stepped back since: what ends now is later, whatever it says.
+    if (by === 'stream' && at > now + resetSlackMs) return !resets.delete(key)
+    return true
+  }
+
   function addReport(
     counters: readonly Counter[],
     tokens: number,
@@ -64,7 +74,7 @@ export function createMemoryCounters(earlier?: Resets): MemoryCounters {
     if (!seen.isNew(report, now)) return
     report.onCounted?.()
     for (const { key, windowMs } of counters) {
-      if (resets.size > 0 && report.endedAt <= (resets.get(key) ?? -1)) continue
+      if (resets.size > 0 && isUndone(key, report, now)) continue
       // A journal's `now` may be in the past, which does not mean that a clock stepped back.
       const state = byStream ? openAt(windows.get(key), windowMs, now) : windows.get(key)
       const after = addLate(state, tokens, windowMs, now, report.endedAt)

@@ -58,6 +58,18 @@ root.test('in memory, nothing that ended before a reset is added', async (t) => 
   )
 })
 
+root.test('in memory, a clock that steps back after a reset stops no counting', async (t) => {
+  const now = Date.UTC(2026, 2, 1, 12)
+  const counters = createMemoryCounters()
+  const [a] = fresh()
+  await counters.reset([a], now)
+  const back = now - hour
+  for (const by of ['stream', 'journal', 'stream'] as const) {
+    counters.add([a], 10, back + 5, reportOf(back, by))
+  }
+  t.match(counters.read([a], back + 10), [{ used: 30 }])
+})
+
 root.test('in Redis', { skip: skipValkey }, async (t) => {
   const valkey = await startValkey(t)
   const replicaOf = async (t: Test, more: Partial<ReplicaOptions> = {}): Promise<Replica> => {
@@ -126,6 +138,22 @@ root.test('in Redis', { skip: skipValkey }, async (t) => {
     const late = await replicaOf(t)
     t.strictSame(await late.used(a, b), [4, 44])
     await poll(async () => (await one.used(a, b)).join() === '4,44', 'in each view')
+  })
+
+  await t.test('a clock that steps back after a reset stops no counting', async (t) => {
+    const [one, other] = [await replicaOf(t), await replicaOf(t)]
+    const [a, b] = fresh()
+    // Of a clock that is an hour ahead of Redis's; and two minutes ago, before the gateway's stepped back.
+    await one.counters.reset([a], Date.now() + hour)
+    await one.counters.reset([b], Date.now() - 120 * second)
+    other.wallAheadMs = -hour
+    for (const by of ['journal', 'stream'] as const) {
+      one.counters.add([a], 1, 0, reportOf(Date.now(), by))
+      other.counters.add([b], 1, 0, reportOf(Date.now() - hour, by))
+    }
+    await Promise.all([one, other].map(({ counters }) => counters.kept()))
+    t.strictSame(await one.used(a), [2])
+    t.strictSame(await other.used(b), [2])
   })
 
   await t.test('it is not undone by sums that are restored', async (t) => {

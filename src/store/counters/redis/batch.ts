@@ -95,7 +95,8 @@ function toReportList(
     const beside = neighbourOf(gatewayEndedAt)
     const neighbour = beside === undefined ? 0 : numberOf(beside)
     const own = numberOf(minuteOf(gatewayEndedAt))
-    list.push(place, member, own, neighbour, tokens, gatewayEndedAt, counters.length)
+    const agoMs = Math.max(0, Math.ceil(now - endedAt))
+    list.push(place, member, own, neighbour, tokens, gatewayEndedAt, agoMs, counters.length)
     for (const counter of counters) {
       list.push(counter.place + 1, Math.max(0, Math.ceil(endedAt + counter.windowMs - now)))
     }

@@ -4,6 +4,8 @@
  * themselves.
  */
 
+import { resetSlackMs } from '../../counters.ts'
+
 /**
  * Redis's time, the fields and values of its store hash, then for each counter the tokens used and
  * milliseconds left (-2: no window). Without the counters if the store is not the expected one.
@@ -83,7 +85,7 @@ end`
  * open at that time (ms). With reports three more: how long a set is kept (ms); until when the
  * responses ended, by the gateway's clock (ms); a JSON array of reports, each with: its place in
  * the batch, from 0; its member; the number of its set, and of another to look into (0: none);
- * tokens; when it ended; the number of counters; for each the number of the counter and the rest of
+ * tokens; when it ended, and how long ago (ms); the number of counters; for each the number of the counter and the rest of
  * a window that the response opens (ms). Numbers count from 1.
  *
  * A sender has one batch in flight, with increasing numbers. A batch at or below the mark has been
@@ -110,17 +112,18 @@ if fresh and ARGV[last + 3] then
   end
   local size = #reports
   local resets = redis.call('HEXISTS', KEYS[1], 'resets') == 1
-  -- Whether a counter was reset after a response had ended.
-  local function undone(counter, ended)
+  -- Whether a counter was reset after a response had ended. A clock that has stepped back since would say so of all.
+  local function undone(counter, ended, ago)
     if not resets then return false end
     local record = string.gsub(KEYS[counter + 2], '}:', '}:reset:', 1)
     local at = redis.pcall('GET', record)
-    return type(at) == 'string' and ended <= (tonumber(at) or -1)
+    at = type(at) == 'string' and tonumber(at) or -1
+    return ended <= at and at <= now + ${resetSlackMs} and now - late - ago <= at + ${resetSlackMs}
   end
   while at < size do
-    local place, member, own, other, tokens, ended = unpack(reports, at, at + 5)
-    local first = at + 7
-    at = first + 2 * reports[at + 6]
+    local place, member, own, other, tokens, ended, ago = unpack(reports, at, at + 6)
+    local first = at + 8
+    at = first + 2 * reports[at + 7]
     -- The sums that a lost store had may hold what ended by the cut.
     local seen = ended <= cut
     if not seen and other > 0 then
@@ -130,7 +133,7 @@ if fresh and ARGV[last + 3] then
       counted[#counted + 1] = place
       for i = first, at - 1, 2 do
         local counter, opens = reports[i], reports[i + 1] - late
-        if opens > 0 and not undone(counter, ended) then
+        if opens > 0 and not undone(counter, ended, ago) then
           reported[counter] = (reported[counter] or 0) + tokens
           opened[counter] = opened[counter] or opens
         end
