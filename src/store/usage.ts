@@ -39,7 +39,7 @@ export interface UsageGap {
 
 /** How far one file of a journal has been added to the ledger. */
 export interface LedgerPlace {
-  /** The first bytes of the file, which identify it wherever it is moved. */
+  /** A digest of its first line, which identifies the file wherever it is moved. */
   readonly head: string
   /** Bytes; at the end of a line. */
   readonly offset: number

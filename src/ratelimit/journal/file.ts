@@ -3,6 +3,7 @@
  * removal.
  */
 
+import { hash } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
 
 /** A read position in a file, in a form that outlives the process. */
@@ -10,7 +11,7 @@ export interface Place {
   readonly inode: string
   /** Bytes; always at the end of a line. */
   readonly offset: number
-  /** The first bytes of the file, because inodes are reused; empty until there are enough. */
+  /** A digest of the first line, because inodes are reused; empty until it is there. */
   readonly head: string
 }
 
@@ -18,8 +19,11 @@ export type JournalFile = ReturnType<typeof follow>
 
 /** Bytes per read, and so the longest possible line. */
 const chunkBytes = 65_536
-/** Includes the first line's request id, which no other file begins with. */
-const headBytes = 44
+/**
+ * Of a longer first line, what identifies it: with its request id, which no other file begins with. In JSON
+ * it follows names of up to 300 characters.
+ */
+const headBytes = 4_096
 const lineEnd = 10
 
 /** Opens a file and continues at its position, if one of these places belongs to it. */
@@ -39,11 +43,19 @@ export async function openJournalFile(
   }
 }
 
-/** What a file begins with, which identifies it; empty if it is too short. */
+/** What identifies a file, wherever it is moved; empty until its first line is there. */
 export async function readHead(handle: FileHandle): Promise<string> {
-  const bytes = Buffer.alloc(headBytes)
+  const bytes = Buffer.allocUnsafe(headBytes)
   const { bytesRead } = await handle.read(bytes, 0, headBytes, 0)
-  return bytesRead < headBytes ? '' : bytes.toString('latin1')
+  return headIn(bytes.subarray(0, bytesRead))
+}
+
+/** Of the bytes at the start of a file; never changes once it is not empty. */
+function headIn(bytes: Buffer): string {
+  const first = bytes.subarray(0, headBytes)
+  const end = first.indexOf(lineEnd)
+  if (end < 0 && first.length < headBytes) return ''
+  return hash('sha256', first.subarray(0, end < 0 ? headBytes : end), 'hex').slice(0, 32)
 }
 
 function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
@@ -97,7 +109,7 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
     async next(): Promise<readonly string[]> {
       const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, size - offset))
       const { bytesRead } = await handle.read(chunk, 0, chunk.length, offset)
-      if (offset === 0 && bytesRead >= headBytes) head = chunk.toString('latin1', 0, headBytes)
+      if (offset === 0) head = headIn(chunk.subarray(0, bytesRead))
       const end = chunk.subarray(0, bytesRead).lastIndexOf(lineEnd) + 1
       atEnd = end === 0 && bytesRead < chunkBytes
       if (atEnd) return []
