@@ -20,7 +20,7 @@ export interface ArchiveHeader {
   readonly piece: number
   /** In UTC: when the first of its responses ended. */
   readonly day: string
-  /** What the journal's file begins with, and which of its bytes are here. */
+  /** What identifies the journal's file, and which of its bytes are here. */
   readonly head: string
   readonly from: number
   readonly bytes: number

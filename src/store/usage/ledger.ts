@@ -93,16 +93,17 @@ const largest = Number.MAX_SAFE_INTEGER
  */
 function toColumns<Row extends UsageGroup>(rows: readonly Row[]) {
   const merged = new Map<string, Record<string, unknown>>()
+  // Thousands of rows have few payers.
+  const payers = new Map<string, ReturnType<typeof toPayerColumns>>()
   for (const { hour, user, subscription, model, keyId, payer, ...sums } of rows) {
-    const { organization, costCenter, rate } = readPayer(payer)
+    const columns = payers.get(payer) ?? toPayerColumns(payer)
+    payers.set(payer, columns)
     const group = {
       user: cutName(user),
       subscription: cutName(subscription),
       model: cutName(model),
       keyId: cutName(keyId),
-      organization: cutName(organization),
-      costCenter: cutName(costCenter),
-      rate: isDecimal.test(rate) ? rate : null,
+      ...columns,
     }
     const id = digestOf(JSON.stringify(Object.values(group)))
     const row: Record<string, unknown> = merged.get(`${hour} ${id}`) ?? { hour, id, ...group }
@@ -112,6 +113,15 @@ function toColumns<Row extends UsageGroup>(rows: readonly Row[]) {
     merged.set(`${hour} ${id}`, row)
   }
   return [...merged.values()]
+}
+
+function toPayerColumns(payer: string) {
+  const { organization, costCenter, rate } = readPayer(payer)
+  return {
+    organization: cutName(organization),
+    costCenter: cutName(costCenter),
+    rate: isDecimal.test(rate) ? rate : null,
+  }
 }
 
 const isDecimal = /^\d{1,12}(\.\d{1,24})?$/
