@@ -23,7 +23,7 @@ function reserving(): Snapshot {
   const snapshot = createSnapshot(models, teams)
   const admission = { overshoot: 0.25, charge: 'admission' } as const
   for (const subscription of snapshot.subscriptions.values()) {
-    Object.assign(subscription.resource, { admission })
+    Object.assign(subscription, { admission })
   }
   return snapshot
 }

@@ -16,7 +16,7 @@ const usage = `Usage: tollgate check <folder>
 
 Checks the resources in a folder of YAML files. Prints every problem with its file and line, then the
 phase that each resource would have, and whether the resources of each model would be accepted. The
-settings of the environment say where models may be. The exit status is 1 if there is a problem, and 0
+settings of the environment say where models may be and how requests are admitted. The exit status is 1 if there is a problem, and 0
 if there is only advice.`
 
 /**
@@ -29,8 +29,9 @@ export async function check(args: readonly string[], env: NodeJS.ProcessEnv): Pr
   )
   if (typeof call === 'number') return call
   const { folder } = call
-  const judge = judgeOf(loadConfig({ ...env, RESOURCES: `file:${folder}` }))
-  const loaded = await loadSnapshot(folder, judge).catch(() => undefined)
+  const config = loadConfig({ ...env, RESOURCES: `file:${folder}` })
+  const options = { judgeAddress: judgeOf(config), admission: config.admission }
+  const loaded = await loadSnapshot(folder, options).catch(() => undefined)
   if (loaded === undefined) {
     console.error(`${folder} cannot be read; name a folder of YAML files`)
     return 1

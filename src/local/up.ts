@@ -122,7 +122,7 @@ function chooseResources({ config, sampleResources }: UpSettings): string | unde
  * others, but at a start the user should know first.
  */
 async function checkResources(folder: string, judge: JudgeAddress): Promise<void> {
-  const { problems } = await loadSnapshot(folder, judge).catch((cause) => {
+  const { problems } = await loadSnapshot(folder, { judgeAddress: judge }).catch((cause) => {
     throw new StartError(`RESOURCES: ${folder} cannot be read.`, { cause })
   })
   const shown = { error: [] as string[], warning: [] as string[] }

@@ -34,7 +34,7 @@ const slackMs = 1_000
 
 export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps): Held {
   const rulesOf = ({ subscription }: EndedRequest) =>
-    snapshot().subscriptions.get(subscription)?.resource.admission
+    snapshot().subscriptions.get(subscription)?.admission
 
   function mayHold(ended: EndedRequest): boolean {
     const limits = snapshot().subscriptions.get(ended.subscription)?.limits.get(ended.model)

@@ -122,7 +122,8 @@ function rereader(
 }
 
 function derive(all: Read, env: Environment) {
-  const { gatewayName, meterPaths, unmeteredPaths, ...read } = all
+  const { gatewayName, meterPaths, unmeteredPaths, ...rest } = all
+  const { admissionMode, admissionOvershootPercent, admissionCharge, ...read } = rest
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
   const { gatewayUrl: written = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
   const gatewayUrl = written.replace(/\/+$/, '')
@@ -131,6 +132,12 @@ function derive(all: Read, env: Environment) {
     ...read,
     /** Which operations are counted, and whether the others are open. */
     paths: pathRules(meterPaths, unmeteredPaths),
+    /** How Subscriptions admit that do not say it. */
+    admission: {
+      mode: admissionMode,
+      overshoot: admissionOvershootPercent / 100,
+      charge: admissionCharge,
+    },
     // With the cluster's roles there is no default group: a provider could put anybody into it.
     /** Administrators by group. */
     adminGroups:

@@ -2,6 +2,7 @@
 
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { showPath } from '../core/formats/fields.ts'
+import type { AdmissionDefaults } from '../core/kinds/resources.ts'
 import { compileInSteps } from '../core/resources/compile.ts'
 import { joinExternalModels } from '../core/resources/external-models.ts'
 import type { RoutingOptions } from '../core/resources/find-backend.ts'
@@ -19,6 +20,8 @@ export interface ControllerDeps {
   readonly routing?: RoutingOptions
   /** Which addresses models may have; all by default. */
   readonly judgeAddress?: JudgeAddress
+  /** How Subscriptions admit that do not say it. */
+  readonly admission?: AdmissionDefaults
   /**
    * Puts a snapshot in force, with its resources and the refused ones; the next snapshot waits
    * until the promise has settled.
@@ -55,25 +58,29 @@ interface Loaded {
 }
 
 /** A folder as a Snapshot, with all its problems, sorted by place. */
-export async function loadSnapshot(folder: string, judgeAddress?: JudgeAddress): Promise<Loaded> {
+export async function loadSnapshot(
+  folder: string,
+  options: Pick<LoadOptions, 'judgeAddress' | 'admission'> = {},
+): Promise<Loaded> {
   const gathered = await createFolder(folder).poll(0)
   if (gathered === undefined) throw new Error('the first poll answers')
-  return load(gathered, undefined, { judgeAddress })
+  return load(gathered, undefined, options)
 }
 
 interface LoadOptions {
   readonly routing?: RoutingOptions | undefined
   readonly judgeAddress?: JudgeAddress | undefined
+  readonly admission?: AdmissionDefaults | undefined
 }
 
 async function load(
   gathered: Gathered,
   previous: Snapshot | undefined,
-  { routing, judgeAddress = () => undefined }: LoadOptions,
+  { routing, judgeAddress = () => undefined, admission }: LoadOptions,
 ): Promise<Loaded> {
   const joined = await inSlices(joinRoutes(joinExternalModels(gathered.resources), routing))
   const resources = await inSlices(refuseAddresses(joined, judgeAddress))
-  const snapshot = await inSlices(compileInSteps(resources, previous))
+  const snapshot = await inSlices(compileInSteps(resources, previous, admission))
   const problems = await inSlices(problemsOf(gathered, snapshot))
   return { snapshot, resources, refused: gathered.refused, problems }
 }

@@ -71,6 +71,7 @@ export async function openResources(
     source: judged.source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
     judgeAddress: judged.judge,
+    admission: config.admission,
     async publish(fresh, resources, refused) {
       await stage.publish({ fresh, resources, refused })
       await noteChanges(resources)

@@ -51,6 +51,9 @@ test('prints the bound of each limit that reserves', async (t) => {
   t.equal(bounded.status, 0)
   t.match(bounded.output, /^RESERVES +MODEL +WINDOW +LIMIT +MOST BEYOND$/m)
   t.match(bounded.output, /^two +llm\/small +1m +995 +99$/m)
+  const byDefault = { ADMISSION_MODE: 'reserve', ADMISSION_OVERSHOOT_PERCENT: '40' }
+  const { output: others } = await check(t, { 'all.yaml': good }, byDefault)
+  t.match(others, /^one +llm\/small +1m +100 +40$/m)
 })
 
 test('reports each problem with file and line', async (t) => {

@@ -8,18 +8,20 @@ import { runStreams } from '../support/stream-load.ts'
 const team = { groups: ['team'] }
 const limit = 5_000
 const reserving = { admission: { mode: 'reserve', overshootPercent: 25 } }
+const counting = { admission: { mode: 'count' } }
 const test = gatewayTests({
   resources: (backendUrl) => [
     ...models(backendUrl),
-    subscription('wide', team, { 'llm/sim': [[20_000, '1h']] }, reserving),
+    // By the settings.
+    subscription('wide', team, { 'llm/sim': [[20_000, '1h']] }),
     subscription('reserves', team, { 'llm/sim': [[limit, '1h']] }, reserving),
     subscription('large', team, { 'llm/sim': [[10_000_000, '1h']] }, reserving),
-    subscription('counts', team, { 'llm/sim': [[limit, '1h']] }),
+    subscription('counts', team, { 'llm/sim': [[limit, '1h']] }, counting),
     subscription('short', team, { 'llm/sim': [[limit, '8s']] }, reserving),
-    subscription('short-counts', team, { 'llm/sim': [[limit, '8s']] }),
+    subscription('short-counts', team, { 'llm/sim': [[limit, '8s']] }, counting),
     meter,
   ],
-  env: { METER_PATHS: 'chat,messages,responses,completions' },
+  env: { METER_PATHS: 'chat,messages,responses,completions', ADMISSION_MODE: 'reserve' },
   adjustEnvoy: (bootstrap) =>
     bootstrap.replace(/("access_log_flush_interval":\s*)"10s"/, '$1"0.2s"'),
 })
@@ -197,7 +199,7 @@ test('more answers than a ceiling has tokens are refused', async (t, gateway) =>
   t.equal((await complete('/llm/sim/v1/completions', { prompt: 'a', n: 3 })).status, 200)
 })
 
-test('without the field the body is not changed', async (t, gateway) => {
+test('a Subscription that only counts changes no body', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'counts' })
   for (const at of [path, shared]) {
     const answer = await ask(gateway, key, {}, at)

@@ -4,8 +4,8 @@ import { sourcesOf } from '../../src/wiring/telemetry.ts'
 type Args = Parameters<typeof sourcesOf>
 
 const limits = new Map([['llm/sim', [{ kind: 'tokens', window: '1m', limit: 100 }]]])
-const counting = ['counting', { resource: {}, limits }] as const
-const reserving = ['reserving', { resource: { admission: { overshoot: 0.25 } }, limits }] as const
+const counting = ['counting', { limits }] as const
+const reserving = ['reserving', { admission: { overshoot: 0.25 }, limits }] as const
 
 function read(config: object = {}, more: Record<string, unknown> = {}): Record<string, unknown> {
   const context = { config: config, audit: { lost: 6 } }

@@ -312,7 +312,7 @@ export function authorize(
         : limits.concat(caps.limits),
     takes: !listing && takesFrom(limits),
     states: [],
-    admission: subscription.resource.admission,
+    admission: subscription.admission,
     metered: isMetered(operation, rules),
     uncounted: isUncounted(operation, method, rules),
     listing,

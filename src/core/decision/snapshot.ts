@@ -8,6 +8,8 @@ import { hash } from 'node:crypto'
 import type { FieldPath } from '../formats/fields.ts'
 import {
   type AccessPolicy,
+  type AdmissionDefaults,
+  type AdmissionRules,
   keyOf,
   type ModelRef,
   type Resource,
@@ -51,6 +53,8 @@ export interface References {
 export interface CompiledSubscription extends References {
   readonly name: string
   readonly resource: Subscription
+  /** How it reserves; undefined: it only counts. */
+  readonly admission?: AdmissionRules | undefined
   readonly users: ReadonlySet<string>
   readonly groups: ReadonlySet<string>
   /** Limits by model key; a missing model is not covered. */
@@ -131,6 +135,8 @@ export interface Snapshot {
   /** undefined: there is no valid mapping, which differs from a mapping without tiers. */
   readonly tiers: readonly Tier[] | undefined
   readonly problems: readonly ResourceProblem[]
+  /** By which the subscriptions were compiled. */
+  readonly admission: AdmissionDefaults
 }
 
 /** `<kind>/<namespace>/<name>`, the identity of a resource. */

@@ -97,6 +97,14 @@ export function text(more: Partial<Schema> = {}): Schema<string> {
   return schema('string', more)
 }
 
+/** One of these texts. */
+export function oneOf<const Choice extends string>(
+  choices: readonly Choice[],
+  more: Partial<Schema> = {},
+): Schema<Choice> {
+  return schema('string', { ...more, enum: choices })
+}
+
 export function integer(
   minimum: number,
   maximum: number,

@@ -15,6 +15,7 @@ import {
   labels,
   list,
   object,
+  oneOf,
   type Rule,
   type Schema,
   text,
@@ -255,28 +256,20 @@ export const accessPolicySpec = object(
 
 const admission = object(
   {
-    mode: filled(
-      text({
-        description:
-          '`count` admits while the counted tokens are below the limit; `reserve` also counts what requests in progress will use ([reservation.md](reservation.md))',
-        otherwise: '`count`',
-        enum: ['count', 'reserve'],
-      }),
-      'count',
-    ),
-    overshootPercent: filled(
-      integer(0, 1_000, {
-        description:
-          'with `reserve`: by how much of a limit requests that run at the same time may pass it together',
-        otherwise: '25',
-      }),
-      25,
-    ),
-    charge: text({
+    mode: oneOf(['count', 'reserve'], {
+      description:
+        '`count` admits while the counted tokens are below the limit; `reserve` also counts what requests in progress will use ([reservation.md](reservation.md))',
+      otherwise: '`ADMISSION_MODE`: `count`',
+    }),
+    overshootPercent: integer(0, 1_000, {
+      description:
+        'with `reserve`: by how much of a limit requests that run at the same time may pass it together',
+      otherwise: '`ADMISSION_OVERSHOOT_PERCENT`: 25',
+    }),
+    charge: oneOf(['end', 'admission'], {
       description:
         'the window that a response is counted in: the one open at its `end`, or with `reserve` the one that admitted it',
-      otherwise: '`admission` with `reserve`, else `end`',
-      enum: ['end', 'admission'],
+      otherwise: 'with `reserve` `ADMISSION_CHARGE`: `admission`; else `end`',
     }),
   },
   [],

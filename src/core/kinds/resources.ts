@@ -123,6 +123,11 @@ export interface AdmissionRules {
   readonly charge: 'admission' | 'end'
 }
 
+/** What holds for each field of `spec.admission` that a Subscription leaves out (ADMISSION_…). */
+export interface AdmissionDefaults extends AdmissionRules {
+  readonly mode: 'count' | 'reserve'
+}
+
 export interface Subscription {
   readonly kind: 'Subscription'
   readonly metadata: Metadata
@@ -130,8 +135,8 @@ export interface Subscription {
   readonly modelRefs: readonly BilledModel[]
   readonly attribution: Attribution
   readonly priority: number
-  /** undefined: it only counts. */
-  readonly admission?: AdmissionRules
+  /** As written; the settings say the rest (admission-rules.ts). */
+  readonly admission?: Spec<'Subscription'>['admission']
   /** Percents of a limit at which a notice is sent. */
   readonly notifyAt?: readonly number[]
 }

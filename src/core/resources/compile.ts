@@ -19,6 +19,7 @@ import {
 import { addTo } from '../formats/lists.ts'
 import {
   type AccessPolicy,
+  type AdmissionDefaults,
   keyOf,
   type ModelRef,
   type Resource,
@@ -26,10 +27,15 @@ import {
   type Tenant,
   type TierMapping,
 } from '../kinds/resources.ts'
+import { admissionRules, builtInAdmission } from './admission-rules.ts'
 
 /** Compiles resources with unique keys. Never throws: problems are values. */
-export function compile(resources: readonly Resource[], previous?: Snapshot): Snapshot {
-  const steps = compileInSteps(resources, previous)
+export function compile(
+  resources: readonly Resource[],
+  previous?: Snapshot,
+  admission?: AdmissionDefaults,
+): Snapshot {
+  const steps = compileInSteps(resources, previous, admission)
   for (;;) {
     const step = steps.next()
     if (step.done) return step.value
@@ -39,11 +45,13 @@ export function compile(resources: readonly Resource[], previous?: Snapshot): Sn
 /**
  * The same in steps of some microseconds each, so that the caller can do other work between them.
  * The compiled form of a resource in `previous` is taken over, as the same object, if the resource
- * is the same object and nothing that it names has been added or removed.
+ * is the same object and nothing that it names has been added or removed. `admission` is that of
+ * `previous`, if there is one.
  */
 export function* compileInSteps(
   resources: readonly Resource[],
   previous: Snapshot = nothing,
+  admission = previous.admission,
 ): Generator<void, Snapshot> {
   const modelRefs = new Map<string, ModelRef>()
   const written = { policies: [] as AccessPolicy[], subscriptions: [] as Subscription[] }
@@ -70,7 +78,10 @@ export function* compileInSteps(
     written.subscriptions,
     previous.subscriptions,
     moved,
-    (resource) => compileSubscription(resource, referring(resource, modelRefs)),
+    (resource) => ({
+      ...compileSubscription(resource, referring(resource, modelRefs)),
+      admission: admissionRules(resource, admission),
+    }),
   )
   const isSame = subscriptions === previous.subscriptions
   const owners = isSame ? previous.owners : yield* indexOwners(subscriptions.values())
@@ -97,6 +108,7 @@ export function* compileInSteps(
     tenant,
     tiers: mappings[0]?.tiers,
     problems,
+    admission,
   }
 }
 
@@ -119,6 +131,7 @@ const nothing: Snapshot = {
   tenant: undefined,
   tiers: undefined,
   problems: [],
+  admission: builtInAdmission,
 }
 
 /** The keys that are in only one of the two. */

@@ -9,7 +9,6 @@ import type { Schema, ValueOf } from '../formats/schema.ts'
 import type { Metadata } from '../kinds/metadata.ts'
 import { documents, envelope } from '../kinds/resource-schemas.ts'
 import type {
-  AdmissionRules,
   BilledModel,
   ExternalOidc,
   Resource,
@@ -126,7 +125,7 @@ const readers: Record<Resource['kind'], ReturnType<typeof reader>> = {
     modelRefs: withoutRepeats(spec.modelRefs.map(toBilledModel)),
     attribution: spec.tokenMetadata,
     priority: spec.priority,
-    ...(spec.admission?.mode === 'reserve' && { admission: toAdmission(spec.admission) }),
+    ...(spec.admission && { admission: spec.admission }),
     ...(spec.notify && { notifyAt: spec.notify.at }),
   })),
   Tenant: reader(documents.Tenant, ({ metadata, spec }) => ({
@@ -163,13 +162,6 @@ function toMetadata(written: Document<'ModelRef'>['metadata']): Metadata {
 
 function toSubjects({ users, groups }: Spec<'Subscription'>['owner']): Subjects {
   return { users, groups: groups.map(({ name }) => name) }
-}
-
-function toAdmission({
-  overshootPercent,
-  charge,
-}: NonNullable<Spec<'Subscription'>['admission']>): AdmissionRules {
-  return { overshoot: overshootPercent / 100, charge: charge === 'end' ? 'end' : 'admission' }
 }
 
 function toBilledModel(written: Spec<'Subscription'>['modelRefs'][number]): BilledModel {

@@ -14,9 +14,9 @@ export interface Bound {
 
 /** One for each limit of each Subscription that reserves, in order of their names. */
 export function* boundsOf({ subscriptions }: Snapshot): Generator<Bound> {
-  for (const { name: subscription, resource, limits } of subscriptions.values()) {
-    if (resource.admission === undefined) continue
-    const { overshoot } = resource.admission
+  for (const { name: subscription, admission, limits } of subscriptions.values()) {
+    if (admission === undefined) continue
+    const { overshoot } = admission
     for (const [model, counted] of limits) {
       for (const { kind, window, limit } of counted) {
         if (kind !== 'tokens') continue
