@@ -56,7 +56,13 @@ export async function check(args: readonly string[], env: NodeJS.ProcessEnv): Pr
   )
   console.log(renderTable(['KIND', 'NAME', 'PHASE'], [...rows, ...generated], 320))
   const bounds = [...boundsOf(snapshot)].map(({ subscription, model, window, limit, tokens }) => [
-    ...[subscription, model, window, `${limit}`, `${tokens}`],
+    ...[
+      subscription,
+      model,
+      window,
+      `${limit}`,
+      Number.isFinite(tokens) ? `${tokens}` : 'no bound',
+    ],
   ])
   if (bounds.length > 0) {
     const names = ['RESERVES', 'MODEL', 'WINDOW', 'LIMIT', 'MOST BEYOND']

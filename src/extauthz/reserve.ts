@@ -49,7 +49,8 @@ export function createReserve(deps: ReserveDeps): Reserve {
     // A request without an id is counted too; nobody can say that it has ended.
     const id = isDry ? undefined : (request.requestId?.() ?? (takes ? randomUUID() : undefined))
     const { overshoot, charge } = admission ?? uncharged
-    const canCap = isReserving && capped.test(request.target.operation)
+    const { honoursMaxTokens = true } = model.resource.output ?? {}
+    const canCap = isReserving && honoursMaxTokens && capped.test(request.target.operation)
 
     /** `windows`: of the tokens, then of what is taken. */
     function conclude({ outcome, cap, windows, isRepeated }: HoldAnswer): Decision {
@@ -114,7 +115,8 @@ function sizeUp(estimators: Estimators, grant: Grant, request: AccessRequest) {
   const estimator = estimators.of(grant.subscription, grant.model.key)
   const sized = request.size?.() ?? unknownSize
   const hasOutput = !outputless.test(request.target.operation)
-  const expected = estimator.expect(sized, hasOutput ? undefined : 0)
+  const { maxTokens, honoursMaxTokens } = grant.model.resource.output ?? {}
+  const expected = estimator.expect(sized, hasOutput ? maxTokens : 0, honoursMaxTokens)
   const bytesPerToken = hasOutput ? estimator.bytesPerToken : 0
   const estimate = { input: expected.input, bytesPerToken }
   return { sized, expected, estimate, defaultMs: estimator.defaultMs }

@@ -51,6 +51,11 @@ test('prints the bound of each limit that reserves', async (t) => {
   t.equal(bounded.status, 0)
   t.match(bounded.output, /^RESERVES +MODEL +WINDOW +LIMIT +MOST BEYOND$/m)
   t.match(bounded.output, /^two +llm\/small +1m +995 +99$/m)
+  const unruly = { output: { honoursMaxTokens: false } }
+  const free = modelRef('free', { backendUrl: 'http://127.0.0.1:1', ...unruly })
+  const three = subscription('three', team, { 'llm/free': [[995, '1m']] }, more)
+  const unbound = await check(t, { 'all.yaml': [...good, free, three] })
+  t.match(unbound.output, /^three +llm\/free +1m +995 +no bound$/m)
   const byDefault = { ADMISSION_MODE: 'reserve', ADMISSION_OVERSHOOT_PERCENT: '40' }
   const { output: others } = await check(t, { 'all.yaml': good }, byDefault)
   t.match(others, /^one +llm\/small +1m +100 +40$/m)

@@ -34,6 +34,8 @@ interface Options {
   readonly onLoss?: 'allow' | 'deny'
   /** `requestRateLimits` and `concurrency` of the model. */
   readonly ofModels?: object
+  /** `spec.output` of the model. */
+  readonly output?: object
   /** Whether what is not reported is charged (CHARGE_UNREPORTED). */
   readonly charges?: boolean
 }
@@ -41,9 +43,9 @@ interface Options {
 /** Check and the reports of responses, with memory stores and a clock that the test sets. */
 function createWorld(options: Options = {}) {
   const { admission = { mode: 'reserve' }, limits = [[10_000, '1m']], onLoss = 'allow' } = options
-  const { ofModels = {} } = options
+  const { ofModels = {}, output } = options
   const snapshot = snapshotOf(
-    modelRef('small'),
+    modelRef('small', output && { output }),
     accessPolicy('open', ['llm/small'], { users: ['ada'] }),
     subscription('pool', { users: ['ada'] }, { 'llm/small': limits }, { admission, ofModels }),
   )
@@ -169,6 +171,28 @@ test('requests in progress take room until they are counted', async (t) => {
   end('a', first, usageOf(100, 50))
   t.equal(held(), 0)
   t.equal(used(), 150)
+})
+
+test('what the model can produce at most bounds estimate and ceiling', async (t) => {
+  const { ask, end, held } = createWorld({ output: { maxTokens: 60 } })
+  const first = await ask('a', 400)
+  const { headers, metadata } = readAllow(first)
+  t.ok(held() > 100 && held() < 200, `${held()} tokens are held`)
+  t.equal(metadata.ceiling, undefined, 'its server ends answers there by itself')
+  t.equal(headers['x-tollgate-max-output-tokens'], undefined)
+  end('a', first, usageOf(100, 50))
+  const wide = createWorld({ output: { maxTokens: 1_000_000 } })
+  const { metadata: more } = readAllow(await wide.ask('a', 400))
+  t.ok(Number(more.ceiling) > 1_000, `${more.ceiling}`)
+})
+
+test('a server that ignores maxima is sent none', async (t) => {
+  const { ask, held, holds } = createWorld({ output: { honoursMaxTokens: false } })
+  const { headers, metadata } = readAllow(await ask('a', 400))
+  t.equal(metadata.ceiling, undefined)
+  t.equal(headers['x-tollgate-max-output-tokens'], undefined)
+  t.ok(held() > 400)
+  t.equal(holds.size, 1)
 })
 
 test('room that is only held is refused for a short time', async (t) => {

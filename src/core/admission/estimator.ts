@@ -42,8 +42,11 @@ export interface Observed extends Sized {
 }
 
 export interface Estimator {
-  /** `modelMax`: the most output tokens that the model can produce; undefined: unknown. */
-  expect(sized: Sized, modelMax: number | undefined): Expected
+  /**
+   * `modelMax`: the most output tokens that the model can produce; undefined: unknown. `isHonoured`:
+   * whether an answer ends at the client's own maximum; true by default.
+   */
+  expect(sized: Sized, modelMax: number | undefined, isHonoured?: boolean): Expected
   /** The output of one answer, given that it has `seen` tokens already and ends at `cap`. */
   expectMore(sized: Sized, seen: number, cap: number): { mean: number; variance: number }
   learn(observed: Observed): void
@@ -98,9 +101,9 @@ export function createEstimator(): Estimator {
     get bytesPerToken() {
       return Math.max(1, streamBytes / streamTokens)
     },
-    expect(sized, modelMax = Number.POSITIVE_INFINITY) {
+    expect(sized, modelMax = Number.POSITIVE_INFINITY, isHonoured = true) {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = sized
-      const most = Math.min(maxOutput, modelMax)
+      const most = isHonoured ? Math.min(maxOutput, modelMax) : modelMax
       const usual = bytes === undefined ? 1 : bytes * defaultTokensPerByte
       const input = (bytes === undefined ? inputs : ratio).shape.whole
       const { shape } = outputsOf(sized)

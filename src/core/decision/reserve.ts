@@ -32,9 +32,8 @@ export function decideReserved(
   const { admittedAt: now } = size
   const states = limitStates(grant.limits, windows, now)
   if (outcome === 'held') {
-    // A ceiling that is not below the client's own changes nothing.
-    const own = (size.maxOutput ?? Number.POSITIVE_INFINITY) * (size.choices ?? 1)
-    const ceiling = cap < own ? cap : Number.POSITIVE_INFINITY
+    // A ceiling that is not below the client's own, or the model's, changes nothing.
+    const ceiling = cap < expected.worst ? cap : Number.POSITIVE_INFINITY
     const { bytes, maxOutput, choices, estimate } = size
     const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling, estimate }
     return { ...grant, states, held }

@@ -1,7 +1,7 @@
 /** Fields of a ModelRef for the connection to its server. */
 
 import { parseDuration } from '../formats/duration.ts'
-import { dnsName, integer, object, type Schema, text } from '../formats/schema.ts'
+import { boolean, dnsName, filled, integer, object, type Schema, text } from '../formats/schema.ts'
 
 /** A file name within a folder, never a path out of it. */
 const file: Partial<Schema> = {
@@ -168,6 +168,29 @@ export const server = {
     enum: ['known', 'all'],
   }),
 } as const
+
+/** What is known of the answers of the model's server. */
+export const output = object(
+  {
+    maxTokens: integer(1, 1_000_000_000, {
+      description: 'the most output tokens that the server gives one answer, whatever is asked for',
+      otherwise: 'unknown',
+    }),
+    honoursMaxTokens: filled(
+      boolean({
+        description:
+          "whether answers end at the request's maximum; if not, requests that reserve get no ceiling, and their limits no bound",
+        otherwise: '`true`',
+      }),
+      true,
+    ),
+  },
+  [],
+  {
+    description:
+      "the answers of the model's server, for estimates ([reservation.md](reservation.md))",
+  },
+)
 
 /** The original's: its Secret contains `api-key`. */
 export const credentialReference = object({ name: text(file) }, ['name'])

@@ -21,7 +21,7 @@ import {
   text,
 } from '../formats/schema.ts'
 import { subscriptionNamespace } from './metadata.ts'
-import { credential, credentialReference, server } from './model-server-schema.ts'
+import { credential, credentialReference, output, server } from './model-server-schema.ts'
 import { routingDocuments } from './routing-schemas.ts'
 
 const inLowerCase = 'a DNS name in lower case'
@@ -226,6 +226,7 @@ export const modelRefSpec = object(
     }),
     credential,
     ...server,
+    output,
   },
   ['modelRef'],
 )

@@ -8,19 +8,21 @@ export interface Bound {
   readonly model: string
   readonly window: string
   readonly limit: number
-  /** Tokens beyond the limit. */
+  /** Tokens beyond the limit; Infinity: the model's server ignores maxima, so there is no bound. */
   readonly tokens: number
 }
 
 /** One for each limit of each Subscription that reserves, in order of their names. */
-export function* boundsOf({ subscriptions }: Snapshot): Generator<Bound> {
+export function* boundsOf({ subscriptions, models }: Snapshot): Generator<Bound> {
   for (const { name: subscription, admission, limits } of subscriptions.values()) {
     if (admission === undefined) continue
     const { overshoot } = admission
     for (const [model, counted] of limits) {
+      const isBound = models.get(model)?.resource.output?.honoursMaxTokens !== false
       for (const { kind, window, limit } of counted) {
         if (kind !== 'tokens') continue
-        yield { subscription, model, window, limit, tokens: Math.floor(limit * overshoot) }
+        const tokens = isBound ? Math.floor(limit * overshoot) : Number.POSITIVE_INFINITY
+        yield { subscription, model, window, limit, tokens }
       }
     }
   }

@@ -216,8 +216,8 @@ function digestOf({ resource }: CompiledPolicy | CompiledSubscription): string {
 
 function serverDigest(ref: ModelRef): string {
   return remembered(ref, () => {
-    const { backend, backendUrl, backendHost, modelIds, server } = ref
-    return [backend, backendUrl, backendHost, modelIds, server]
+    const { backend, backendUrl, backendHost, modelIds, server, output } = ref
+    return [backend, backendUrl, backendHost, modelIds, server, output]
   })
 }
 

@@ -67,6 +67,15 @@ test('an estimate never exceeds the maximum', async (t) => {
   }
 })
 
+test('a maximum that is not honoured bounds nothing', async (t) => {
+  const estimator = createEstimator()
+  const sized = { bytes: 10, maxOutput: 64 }
+  const free = estimator.expect(sized, undefined, false)
+  t.ok(free.output > 64 && free.floor > 64)
+  t.equal(free.worst, Number.POSITIVE_INFINITY)
+  t.equal(estimator.expect(sized, 2_048, false).worst, 2_048)
+})
+
 test('estimates follow a subscription within a hundred answers', async (t) => {
   const estimator = createEstimator()
   for (let i = 0; i < 100; i += 1) {
