@@ -5,8 +5,8 @@
 -- an object, RFC 8259 in UTF-8, without a name that occurs twice in one object, a lone surrogate, a
 -- number beyond a double, or more than 100 levels.
 --
--- A streamed chat call is changed to ask for its usage. usage.lua removes the additional event if the
--- client has not asked for it.
+-- A streamed chat call is changed to ask for its usage, in each event if the model's server can report it there.
+-- usage.lua removes what the client has not asked for.
 --
 -- On routes whose path names the model, this runs after Check. On shared routes it runs before Check,
 -- which needs the model's name; Check then refuses an unacceptable body, once it has authenticated the
@@ -392,6 +392,8 @@ local LENIENT = {
   streamoptions = "stream_options",
   include_usage = "include_usage",
   includeusage = "include_usage",
+  continuous_usage_stats = "continuous_usage_stats",
+  continuoususagestats = "continuous_usage_stats",
   background = "background",
   max_tokens = "max_tokens",
   maxtokens = "max_tokens",
@@ -711,26 +713,45 @@ local function read_object(source, names)
   end
 end
 
-local USAGE = '"include_usage":true'
+-- The members of stream_options that ask for usage: at the end of a stream, or in each of its events, too.
+local AT_END = { list = { "include_usage" }, names = { include_usage = true } }
+local IN_EACH = {
+  list = { "include_usage", "continuous_usage_stats" },
+  names = { include_usage = true, continuous_usage_stats = true },
+}
 
--- The change with which the body asks for usage, as { first, last, replacement } with positions from 0; nil
--- if it already does.
-local function ask_for_usage(options, close)
-  if not options then return { close, close - 1, ',"stream_options":{' .. USAGE .. "}" } end
-  local first, text = options.first, options.text
-  if byte(text) ~= OPEN_BRACE then
-    if text ~= "null" then refuse("stream_options must be an object") end
-    return { first, options.last, "{" .. USAGE .. "}" }
+-- Adds the changes with which the body asks for usage by these members, each as { first, last, replacement } with
+-- positions from 0. Returns the members that were not true.
+local function ask_for_usage(changes, options, close, members)
+  local asked, brace = {}, nil
+  if options and byte(options.text) == OPEN_BRACE then
+    asked, brace = read_object(source_of(options.text), members.names)
+  elseif options and options.text ~= "null" then
+    refuse("stream_options must be an object")
   end
-  local asked, brace = read_object(source_of(text), { include_usage = true })
-  asked = asked.include_usage
-  if not asked then
-    local empty = past_space(cast("const uint8_t*", text), 1) == brace
-    return { first + brace, first + brace - 1, (empty and "" or ",") .. USAGE }
+  local added, missing = {}, {}
+  for _, name in ipairs(members.list) do
+    local field = asked[name]
+    if not field then
+      missing[#missing + 1] = '"' .. name .. '":true'
+    elseif field.text == "false" or field.text == "null" then
+      changes[#changes + 1] = { options.first + field.first, options.first + field.last, "true" }
+    elseif field.text ~= "true" then
+      refuse(name .. " must be true or false")
+    end
+    added[name] = not field or field.text ~= "true"
   end
-  if asked.text == "true" then return nil end
-  if asked.text ~= "false" and asked.text ~= "null" then refuse("include_usage must be true or false") end
-  return { first + asked.first, first + asked.last, "true" }
+  if #missing == 0 then return added end
+  missing = table.concat(missing, ",")
+  if brace then
+    local empty = past_space(cast("const uint8_t*", options.text), 1) == brace
+    changes[#changes + 1] = { options.first + brace, options.first + brace - 1, (empty and "" or ",") .. missing }
+  elseif options then
+    changes[#changes + 1] = { options.first, options.last, "{" .. missing .. "}" }
+  else
+    changes[#changes + 1] = { close, close - 1, ',"stream_options":{' .. missing .. "}" }
+  end
+  return added
 end
 
 local STREAMED, NAMING = { model = true, stream = true, stream_options = true }, { model = true }
@@ -840,17 +861,17 @@ end
 -- Stands for a model that is not a string. No model has this name.
 local NO_NAME = "\0"
 
--- Returns the model that the body names, or nil; the change that the body needs, or nil; the fields found; and the
--- place of the closing brace.
-local function examine(body, names)
+-- Adds to `changes` those with which a stream reports its usage, by these members of its options. Returns the model
+-- that the body names, or nil; the members that were added; the fields found; and the place of the closing brace.
+local function examine(body, names, changes, members)
   local found, close = read_object(body, names)
   local model = found.model and found.model.text
   if model == '""' then model = nil end
   if model then model = byte(model) == QUOTE and unescape(sub(model, 2, -2)) or NO_NAME end
   local stream = found.stream and found.stream.text
-  if stream == "true" then return model, ask_for_usage(found.stream_options, close), found, close end
+  if stream == "true" then return model, ask_for_usage(changes, found.stream_options, close, members), found, close end
   if stream and stream ~= "false" and stream ~= "null" then refuse("stream must be true or false") end
-  return model, nil, found, close
+  return model, {}, found, close
 end
 
 -- The text with the change made.
@@ -878,7 +899,7 @@ end
 -- take ten times as long. So it first sees the loop over bytes alone, then the loop over plain text with the
 -- escapes in it, then chats.
 local function show(text)
-  examine(source_of(text), STREAMED)
+  examine(source_of(text), STREAMED, {}, AT_END)
 end
 show('{"a":' .. (" "):rep(4000) .. "1}")
 show('{"a":"' .. ("x"):rep(4000) .. ("Hello, how are you?\\n"):rep(400) .. '"}')
@@ -973,7 +994,9 @@ local function judge(handle, path, before_check)
   local ceiling, maxima = tonumber(headers:get("x-tollgate-ceiling") or ""), maxima_of(path)
   local names = names_for(handle, path)
   if maxima and (before_check or ceiling) then names = with_maxima(names, maxima, ceiling and true or "size") end
-  local model, change, found, close = examine(body, names)
+  local changes = {}
+  local members = headers:get("x-tollgate-chunk-usage") and IN_EACH or AT_END
+  local model, added, found, close = examine(body, names, changes, members)
   local background = found.background and found.background.text
   if background and not NO_BACKGROUND[background] then
     -- Before Check it is not known whether responses are counted. Check decides by this header.
@@ -989,13 +1012,13 @@ local function judge(handle, path, before_check)
   if before_check and model then headers:replace("x-tollgate-model", as_header(model)) end
   if before_check and maxima then headers:replace("x-tollgate-size", size_of(length, found, maxima)) end
   local name = headers:get("x-tollgate-upstream-model")
-  local changes = { change }
   local is_empty = find(body:getBytes(0, math.min(length, 64)), "^%s*{%s*}")
   if name then changes[#changes + 1] = naming_of(found.model, name) end
   if ceiling and maxima then cap_output(changes, found, close, maxima, ceiling, is_empty) end
   if #changes > 0 then body:setBytes(changed(body:getBytes(0, length), changes)) end
-  if not change then return end
-  handle:streamInfo():dynamicMetadata():set("tollgate.body", "usage_added", true)
+  local metadata = handle:streamInfo():dynamicMetadata()
+  if added.include_usage then metadata:set("tollgate.body", "usage_added", true) end
+  if added.continuous_usage_stats then metadata:set("tollgate.body", "usage_in_each", true) end
 end
 
 -- Clients of Anthropic's API expect another envelope.
@@ -1029,7 +1052,8 @@ function envoy_on_request(handle)
   local before_check = stage == "before"
   local path = match(handle:headers():get(":path"), "^[^?]*")
   if stage == "after" and path ~= "/v1/completions" and not handle:headers():get("x-tollgate-upstream-model")
-    and not handle:headers():get("x-tollgate-ceiling") then
+    and not handle:headers():get("x-tollgate-ceiling")
+    and not (path == "/v1/chat/completions" and handle:headers():get("x-tollgate-chunk-usage")) then
     return
   end
   if before_check and not has_credential(handle:headers()) then

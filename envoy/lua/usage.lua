@@ -12,7 +12,8 @@
 -- a NaN beside the usage does no harm.
 --
 -- If request-body.lua asked for usage and the client did not, the event that has nothing else
--- (`"choices":[]`) is removed.
+-- (`"choices":[]`) is removed. If it asked for usage in each event, that of an event with choices becomes null, as where
+-- a server reports it only at the end.
 --
 -- Envoy's overload manager does not see Lua's memory, so nothing is kept of a response between two of its pieces but
 -- where in its structure it is, and an event that may have to be removed, up to 64 KiB of it.
@@ -155,6 +156,11 @@ local function new_reader(root, told, is_event)
     after_cr = false,
     has_usage = false,
     is_empty = false,
+    has_choices = false,
+    -- Where the piece begins, and where the usage is, both from the beginning of the event.
+    base = 0,
+    usage_first = nil,
+    usage_last = nil,
     -- The node of the object that is open, those of the objects around it, and the number of other containers that
     -- are open in it.
     node = nil,
@@ -176,6 +182,7 @@ end
 -- Prepares for the next event.
 local function reset(reader)
   reader.line, reader.after_cr, reader.has_usage, reader.is_empty = LINE, false, false, false
+  reader.has_choices, reader.usage_first, reader.usage_last = false, nil, nil
   reader.node, reader.depth, reader.below, reader.in_string, reader.escaped = nil, 0, 0, false, false
   reader.begun, reader.member, reader.value = "", nil, nil
 end
@@ -270,6 +277,7 @@ local function end_value(reader, p, text, first, last)
   reader.value = nil
   if member == CHOICES then
     reader.is_empty = #value <= LONGEST_FIGURE and find(value, "^%s*%[%s*%]%s*$") ~= nil
+    reader.has_choices = not reader.is_empty
   elseif #value <= LONGEST_FIGURE then
     local inner = cast(BYTES, value)
     first = past_space(inner, 0, #value)
@@ -283,18 +291,20 @@ for _, code in ipairs({ QUOTE, COMMA, COLON, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACK
   STRUCTURE[code] = true
 end
 
--- Handles a brace that opens an object which is looked for: `node`, or the text itself.
-local function descend(reader, node)
+-- Handles a brace at `at` that opens an object which is looked for: `node`, or the text itself.
+local function descend(reader, node, at)
   reader.depth = reader.depth + 1
   reader.outer[reader.depth] = reader.node
   reader.node, reader.member = node, nil
   if node.usage then
+    reader.usage_first, reader.usage_last = reader.base + at, nil
     for label = 1, #reader.told do reader.figures[label] = false end
   end
 end
 
--- Handles the end of such an object.
-local function ascend(reader)
+-- Handles the end of such an object at `at`.
+local function ascend(reader, at)
+  if reader.node.usage then reader.usage_last = reader.base + at end
   reader.member = reader.node.usage and COMPLETE or nil
   reader.node = reader.outer[reader.depth]
   reader.depth = reader.depth - 1
@@ -395,10 +405,10 @@ local function read(reader, text, at, last)
         if below > 0 or code == OPEN_BRACKET then
           below = below + 1
         elseif not looked then
-          descend(reader, reader.root)
+          descend(reader, reader.root, at)
           looked = true
         elseif member and member.members and past_space(p, from, at) == at then
-          descend(reader, member)
+          descend(reader, member, at)
         else
           below = below + 1
         end
@@ -426,7 +436,7 @@ local function read(reader, text, at, last)
         else
           if reader.member then end_value(reader, p, text, from, at) end
           if code ~= COMMA then
-            ascend(reader)
+            ascend(reader, at)
             looked = reader.depth > 0
           end
         end
@@ -495,7 +505,15 @@ end
 
 -- Whether the event that has been read holds only usage and is to be removed.
 local function is_removed(stream, size)
-  return stream.holds and stream.reader.has_usage and stream.reader.is_empty and stream.size + size <= LONGEST_HELD
+  return stream.removes and stream.holds and stream.reader.has_usage and stream.reader.is_empty
+    and stream.size + size <= LONGEST_HELD
+end
+
+-- Whether the usage of the event that has been read is to become null.
+local function is_blanked(stream, size)
+  local reader = stream.reader
+  return stream.blanks and stream.holds and reader.has_usage and reader.has_choices and reader.usage_last ~= nil
+    and stream.size + size <= LONGEST_HELD
 end
 
 -- The place, from 0, of the next usage that is not null, or nil. Once they are asked for usage, many servers put a
@@ -553,14 +571,20 @@ local function read_events(stream, text)
       if at > began then stream.removed, reader.after_cr = false, p[at - 1] == CR end
       if at == size then break end
       reset(reader)
-      first, stream.is_open, stream.holds = at, true, stream.removes
+      first, stream.is_open, stream.holds = at, true, stream.removes or stream.blanks
     end
+    reader.base = stream.size - first
     local past, ended = read(reader, text, at, size)
     if ended then
       stream.is_open, stream.removed = false, is_removed(stream, past - first)
       if stream.removed then
         if first > from then out[#out + 1] = sub(text, from + 1, first) end
         take(stream)
+        from = past
+      elseif is_blanked(stream, past - first) then
+        if first > from then out[#out + 1] = sub(text, from + 1, first) end
+        local event = take(stream) .. sub(text, first + 1, past)
+        out[#out + 1] = sub(event, 1, reader.usage_first) .. "null" .. sub(event, reader.usage_last + 2)
         from = past
       elseif stream.size > 0 then
         out[1] = take(stream)
@@ -619,7 +643,7 @@ local function no_figures(spoken)
   return list
 end
 
-local function new_stream(handle, anthropic, removes)
+local function new_stream(handle, anthropic, removes, blanks)
   local spoken = anthropic and ANTHROPIC or OPENAI
   local told, reported = no_figures(spoken), no_figures(spoken)
   return {
@@ -630,6 +654,7 @@ local function new_stream(handle, anthropic, removes)
     reported = reported,
     reader = new_reader(spoken.event, told, true),
     removes = removes,
+    blanks = blanks,
     -- Whether the response is JSON. Unknown before its first byte.
     is_json = nil,
     -- Whether an event has begun and not ended; whether it is held, the parts of it and their size; whether the last one
@@ -642,8 +667,8 @@ local function new_stream(handle, anthropic, removes)
   }
 end
 
-local function meter(handle, anthropic, removes, short)
-  local stream = new_stream(handle, anthropic, removes)
+local function meter(handle, anthropic, removes, blanks, short)
+  local stream = new_stream(handle, anthropic, removes, blanks)
   if short then
     local body = handle:body()
     if body then read_piece(stream, body:getBytes(0, body:length())) end
@@ -674,7 +699,7 @@ local EVENTS = ('data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n
   .. 'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}\n\ndata: [DONE]\n\n'
 for _ = 1, 20 do
   read(new_reader(OPENAI.answer, no_figures(OPENAI), false), ANSWER, 0, #ANSWER)
-  read_events(new_stream(nil, false, true), EVENTS)
+  read_events(new_stream(nil, false, true, false), EVENTS)
 end
 
 -- If the gateway has its own credential at the model server, a refusal of it is not the caller's fault, but the
@@ -715,6 +740,7 @@ function envoy_on_response(handle)
   end
   local body = metadata:get("tollgate.body")
   local removes = body ~= nil and body.usage_added == true
+  local blanks = body ~= nil and body.usage_in_each == true
   if not check.metered and not removes then return end
   local headers = handle:headers()
   local status = headers:get(":status")
@@ -727,7 +753,7 @@ function envoy_on_response(handle)
   end
   -- It would be wrong once an event is removed.
   local short = is_short_json(headers)
-  if removes and not short then headers:remove("content-length") end
-  local fine, problem = pcall(meter, handle, check.dialect == "anthropic", removes, short)
+  if (removes or blanks) and not short then headers:remove("content-length") end
+  local fine, problem = pcall(meter, handle, check.dialect == "anthropic", removes, blanks, short)
   if not fine then handle:logErr(tostring(problem)) end
 end

@@ -54,6 +54,9 @@ export class AllowTemplate {
     this.after = bytesOf((writer) => {
       if (bodyNames !== undefined) writeHeader(writer, 'x-tollgate-models', bodyNames)
       writeServer(writer, model.resource.server, sentName)
+      if (metered && model.resource.output?.usageInEveryChunk) {
+        writeHeader(writer, 'x-tollgate-chunk-usage', 'true')
+      }
       writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
     })
     this.policyText = toPolicies(this.#limits)

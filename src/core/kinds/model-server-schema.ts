@@ -184,6 +184,14 @@ export const output = object(
       }),
       true,
     ),
+    usageInEveryChunk: filled(
+      boolean({
+        description:
+          'whether the server reports usage in each event of a stream if it is asked to, as vLLM does (`continuous_usage_stats`); it is then asked to on chat and completions, where they are counted',
+        otherwise: '`false`',
+      }),
+      false,
+    ),
   },
   [],
   {

@@ -1,0 +1,128 @@
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { type Gateway, gatewayTests, meter } from '../support/gateway.ts'
+import { startScriptedModel } from '../support/scripted-model.ts'
+
+const scripted = await startScriptedModel()
+const team = { groups: ['team'] }
+const output = { usageInEveryChunk: true }
+const limits = { 'llm/sim': [[10_000_000, '1h']], 'llm/scripted': [[10_000_000, '1h']] } as const
+const test = gatewayTests({
+  resources: (backendUrl) => [
+    modelRef('sim', { backendUrl, output }),
+    modelRef('scripted', { backendUrl: scripted.url, output }),
+    accessPolicy('open', ['llm/sim', 'llm/scripted'], team),
+    subscription('counts', team, limits),
+    subscription('reserves', team, limits, { admission: { mode: 'reserve' } }),
+    meter,
+  ],
+  env: { METER_PATHS: 'chat,completions' },
+})
+
+const [atEnd, inEach] = ['"include_usage":true', '"continuous_usage_stats":true']
+const both = `"stream_options":{${atEnd},${inEach}}`
+
+test('a stream is asked for usage in each of its events', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'counts' })
+  for (const [at, start] of [
+    ['/llm/sim/v1/chat/completions', '{"messages":[],"model":"sim"'],
+    ['/v1/chat/completions', '{"messages":[],"model":"sim"'],
+    ['/llm/sim/v1/completions', '{"prompt":"","model":"sim"'],
+    ['/v1/completions', '{"prompt":"","model":"sim"'],
+  ] as const) {
+    for (const [sent, arrives] of [
+      [',"stream":true', `,"stream":true,${both}`],
+      [',"stream":true,"stream_options":null', `,"stream":true,${both}`],
+      [`,"stream_options":{${atEnd}},"stream":true`, `,${both},"stream":true`],
+      [
+        `,"stream":true,"stream_options":{ }`,
+        `,"stream":true,"stream_options":{ ${atEnd},${inEach}}`,
+      ],
+      [`,"stream":true,${both}`, `,"stream":true,${both}`],
+      [
+        ',"stream":true,"stream_options":{"continuous_usage_stats":false,"include_usage":null}',
+        `,"stream":true,"stream_options":{${inEach},${atEnd}}`,
+      ],
+      [',"stream":false', ',"stream":false'],
+      ['', ''],
+    ]) {
+      const headers = { 'x-sim': '{"echo":true}', 'content-type': 'application/json' }
+      const body = `${start}${sent}}`
+      const { text, status } = await gateway.ask(at, key, { method: 'POST', headers, body })
+      t.equal(status, 200, text)
+      const echo = JSON.parse(text.replace(/^data: /, '').split('\n\n')[0] ?? '').sim_echo
+      t.equal(echo.body, `${start}${arrives}}`, at)
+      t.notMatch(JSON.stringify(echo.headers), 'x-tollgate-chunk-usage')
+    }
+    const odd = `${start},"stream":true,"stream_options":{"continuous_usage_stats":1}}`
+    t.equal((await gateway.ask(at, key, { method: 'POST', body: odd })).status, 400)
+  }
+})
+
+const usage = (tokens: number) =>
+  `{"prompt_tokens":1,"total_tokens":${tokens + 1},"completion_tokens":${tokens}}`
+const chunk = (choices: string, reported: string) =>
+  `{"id":"c","usage" : ${reported},"choices":[${choices}],"x":{"usage":{"total_tokens":9}}}`
+const [one, two] = ['{"delta":{"content":"a"}}', '{"delta":{"content":"\\"usage\\":{}"}}']
+
+/** The stream of a server, with these figures in its events, and at its end. */
+function streamOf([first, second, end]: readonly string[], newline: string): string {
+  const last = end === undefined ? [] : [chunk('', end)]
+  const events = [chunk(one, `${first}`), chunk(two, `${second}`), ...last, '[DONE]']
+  return events.map((data) => `data: ${data}${newline}${newline}`).join('')
+}
+
+test('the client sees the usage that it has asked for', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'counts' })
+  const [a, b] = [usage(1), usage(2)]
+  for (const [options, seen] of [
+    [undefined, ['null', 'null']],
+    [{ include_usage: true }, ['null', 'null', b]],
+    [{ include_usage: true, continuous_usage_stats: false }, ['null', 'null', b]],
+    [{ include_usage: true, continuous_usage_stats: true }, [a, b, b]],
+  ] as const) {
+    for (const newline of ['\n', '\r\n']) {
+      const whole = streamOf([a, b, b], newline)
+      for (const size of [1, 2, 3, 5, 17, 64, 100, whole.length]) {
+        const pieces = whole.match(new RegExp(`[^]{1,${size}}`, 'g')) as string[]
+        scripted.answer({ headers: { 'content-type': 'text/event-stream' }, pieces })
+        const fields = { stream: true, ...(options && { stream_options: options }) }
+        const at = '/llm/scripted/v1/chat/completions'
+        const { text } = await gateway.chat(key, undefined, { model: 'scripted', ...fields }, at)
+        t.equal(text, streamOf(seen, newline), `${JSON.stringify(options)}, ${size} bytes each`)
+      }
+    }
+  }
+})
+
+test('an event that is too long to be held passes as it is', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'counts' })
+  const content = JSON.stringify({ delta: { content: 'x'.repeat(100_000) } })
+  const pieces = [`data: ${chunk(content, usage(1))}\n\n`, streamOf([usage(2), usage(3)], '\n')]
+  scripted.answer({ headers: { 'content-type': 'text/event-stream' }, pieces })
+  const at = '/llm/scripted/v1/chat/completions'
+  const { text } = await gateway.chat(key, undefined, { model: 'scripted', stream: true }, at)
+  t.ok(text === `${pieces[0]}${streamOf(['null', 'null'], '\n')}`)
+})
+
+async function usedBy(gateway: Gateway, key: string): Promise<number> {
+  await gateway.settled()
+  const { data } = JSON.parse((await gateway.ask('/v1/limits', key)).text)
+  return data.find(({ model }: { model: string }) => model.endsWith('sim')).used
+}
+
+test('what breaks off at any tenth is charged exactly, reserved or not', async (t, gateway) => {
+  for (const subscription of ['reserves', 'counts']) {
+    const { key } = await gateway.mint({ subscription })
+    for (let tenth = 1; tenth < 10; tenth += 1) {
+      const [before, sent] = [await usedBy(gateway, key), await gateway.model.tally()]
+      // The first event has no text.
+      const sim = { words: 100, dropAfterChunks: 10 * tenth + 1 }
+      await gateway.chat(key, sim, { stream: true }, '/v1/chat/completions').catch(() => {})
+      const charged = (await usedBy(gateway, key)) - before
+      t.ok(charged > 10 * tenth && charged <= 10 * tenth + 10, `${charged} at tenth ${tenth}`)
+      const { totalTokens } = await gateway.model.tally()
+      // One more is that of the meter which waits for the others.
+      t.equal(charged, totalTokens - sent.totalTokens - 1, subscription)
+    }
+  }
+})
