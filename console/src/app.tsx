@@ -112,8 +112,14 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
               {location.host}
             </Text>
           </Group>
-          <Group gap="sm" wrap="nowrap">
-            <Text size="sm" truncate maw={200} title={me.groups.join(', ')}>
+          <Group gap="sm" wrap="nowrap" miw={0}>
+            <Text
+              size="sm"
+              truncate
+              maw={200}
+              miw={0}
+              title={[me.username, ...me.groups].join(', ')}
+            >
               {me.username}
               {me.administrator && ' (administrator)'}
             </Text>
@@ -125,7 +131,7 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
             >
               {schemes[colorScheme]}
             </Button>
-            <Button size="compact-sm" variant="default" onClick={signOut}>
+            <Button size="compact-sm" variant="default" flex="none" onClick={signOut}>
               Sign out
             </Button>
           </Group>

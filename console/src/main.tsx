@@ -1,5 +1,6 @@
 import '@mantine/core/styles.css'
 import './page.css'
+import './data.css'
 import { MantineProvider } from '@mantine/core'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'

@@ -109,16 +109,6 @@ test('an administrator sees processes and stores', async (t, world) => {
   await keepPicture(page, 'state')
 })
 
-test('a narrow screen shows them too', async (t, { page, signIn }) => {
-  await page.setViewportSize({ width: 360, height: 640 })
-  for (const [path, title] of pages) {
-    await signIn('admin', path)
-    await page.getByRole('heading', { name: title }).waitFor()
-    const width = await page.evaluate('document.documentElement.scrollWidth')
-    t.ok((width as number) <= 360, `${title} is ${width} wide`)
-  }
-})
-
 test('the keyboard alone leads to every one', async (t, { page, signIn }) => {
   await signIn('admin')
   for (const [, title] of pages) {

@@ -2,6 +2,7 @@ import type { Page } from 'playwright-core'
 import root from 'tap'
 import { type ConsoleTest, consoleTests, isAccessible } from '../support/console.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
+import { keepPicture } from '../support/pictures.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -15,15 +16,13 @@ function displayed(document: WrittenDocument): WrittenDocument {
   return { ...document, metadata: { ...document.metadata, annotations } }
 }
 
-/** More than a page of the table of access shows. */
-const users = Array.from({ length: 60 }, (_, i) => `somebody-${i}`)
 const team = { groups: ['team', 'tollgate-admins', hostile], users: [hostile] }
 
 const test = consoleTests({
   env: { USAGE_JOURNAL: `${temporaryFolder(root)}/usage.jsonl` },
   resources: (backendUrl) => [
     displayed(modelRef('sim', { backendUrl })),
-    accessPolicy('open', ['llm/sim'], { ...team, users: [...team.users, ...users] }),
+    accessPolicy('open', ['llm/sim'], team),
     displayed(subscription('plenty', team, { 'llm/sim': [[1_000_000, '1h']] })),
   ],
 })
@@ -84,6 +83,46 @@ test('every page is accessible and shows names as text', async (t, world) => {
     t.equal(await page.title(), `${heading} · Tollgate`)
   }
 })
+
+test('on a phone nothing is wider than the screen, and tables are still tables', async (t, world) => {
+  const { page, signIn } = world
+  const id = await prepare(world, 'admin')
+  await page.setViewportSize({ width: 360, height: 640 })
+  await signIn('admin')
+  const session = await page.context().newCDPSession(page)
+  await session.send('Accessibility.enable')
+  for (const [path, heading] of [...pages, [`keys/${id}`, hostile] as const]) {
+    await go(page, path, heading)
+    t.strictSame(await page.evaluate(tooWide), [], `${heading} fits`)
+    await isAccessible(t, page, `${heading}, narrow`)
+    const { nodes } = await session.send('Accessibility.getFullAXTree')
+    const roles = nodes.filter(({ ignored }) => !ignored).map(({ role }) => role?.value)
+    const cells = await page.locator('.data :is(th, td):has(> :not(:empty))').count()
+    const read = roles.filter((role) => ['cell', 'gridcell', 'columnheader'].includes(role)).length
+    t.ok(read >= cells, `${heading}: a screen reader finds ${read} cells of ${cells}`)
+  }
+  await keepPicture(page, 'narrow-key')
+  await go(page, 'keys', 'API keys')
+  await keepPicture(page, 'narrow-keys')
+  await go(page, 'access', 'Access')
+  await keepPicture(page, 'narrow-access')
+  await go(page, 'keys', 'API keys')
+  await page.getByRole('button', { name: 'Expires' }).click()
+  await page
+    .getByRole('columnheader', { name: 'Expires' })
+    .and(page.locator('[aria-sort]'))
+    .waitFor()
+})
+
+/** What is beyond the screen, or scrolls sideways within it. A name that is cut says so by an ellipsis. */
+const tooWide = `[document.documentElement, ...document.querySelectorAll('header *, main, main *')]
+  .filter((each) => {
+    const { overflowX, position, textOverflow } = getComputedStyle(each)
+    if (each.matches('input, select') || position === 'absolute' || textOverflow === 'ellipsis') return false
+    const scrolls = overflowX !== 'visible' && each.scrollWidth > each.clientWidth + 1
+    return scrolls || each.getBoundingClientRect().right > innerWidth + 1
+  })
+  .map((each) => each.outerHTML.slice(0, 200))`
 
 test('every page is read and left by the keyboard alone', async (t, world) => {
   const { page, signIn } = world
@@ -226,54 +265,4 @@ test('no token is in an address, in storage, in the log or in a referrer', async
     t.notMatch(text, /sk-|token-user/)
   }
   t.ok(seen.length > 30)
-})
-
-interface Measured {
-  /** From the click until the rows are painted, in milliseconds; the last answer came after `apiMs`. */
-  readonly ms: number
-  readonly apiMs: number
-  readonly rows: number
-}
-
-const tables = [
-  ['Keys of everybody', 25],
-  ['Models', 100],
-  ['Usage of everybody', 1_000],
-  ['Access', 50],
-  ['Resources', 50],
-  ['Refusals', 200],
-  ['State', 100],
-] as const
-
-/** Opens a page by its link, and reads the clock once its table has been painted. */
-const measure = (label: string) => `new Promise((resolve) => {
-  const link = [...document.querySelectorAll('nav a')].find((each) => each.textContent === '${label}')
-  const since = performance.now()
-  link.click()
-  const rows = () => document.querySelectorAll('.scrolls tbody tr').length
-  const look = () => {
-    if (rows() === 0) return setTimeout(look)
-    requestAnimationFrame(() => setTimeout(() => {
-      const ms = performance.now() - since
-      const answers = performance.getEntriesByType('resource').map(({ responseEnd }) => responseEnd - since)
-      resolve({ ms, apiMs: Math.max(0, ...answers.filter((each) => each < ms)), rows: rows() })
-    }))
-  }
-  look()
-})`
-
-test('tables have a page of rows at most, and how long they take', async (t, world) => {
-  const { page, signIn } = world
-  await prepare(world, 'admin')
-  await signIn('admin')
-  const paint = `performance.getEntriesByName('first-contentful-paint')[0].startTime`
-  t.comment(`first paint: ${Math.round((await page.evaluate(paint)) as number)} ms`)
-  for (const [label, most] of tables) {
-    // From a page without a table, which asks for nothing any more.
-    await go(page, 'explain', 'Why?')
-    const { ms, apiMs, rows } = (await page.evaluate(measure(label))) as Measured
-    t.comment(`${label}: ${Math.round(ms)} ms for ${rows} rows, the API ${Math.round(apiMs)} ms`)
-    t.ok(rows > 0 && rows <= most, `${label} has ${rows} rows`)
-    if (label === 'Access') t.equal(rows, most, 'there are more')
-  }
 })

@@ -122,13 +122,3 @@ test('only an administrator sees the usage of others', async (t, world) => {
   const asked = await gateway.ask(`/v1/usage?user=${user}`, `token-${gateway.newUser()}`)
   t.equal(asked.status, 403)
 })
-
-test('a narrow screen shows usage', async (t, { page, gateway, signIn }) => {
-  const user = gateway.newUser()
-  await use(gateway, user)
-  await page.setViewportSize({ width: 360, height: 640 })
-  await signIn(user, 'usage')
-  await page.getByRole('row', { name: 'llm/sim' }).waitFor()
-  const width = await page.evaluate('document.documentElement.scrollWidth')
-  t.ok((width as number) <= 360, `the page is ${width} wide`)
-})

@@ -1,12 +1,13 @@
-import { Badge, Code, Group, Stack, Table, Text } from '@mantine/core'
+import { Group } from '@mantine/core'
 import type { AccessList } from '../api.ts'
+import { type Column, DataTable } from '../parts/data-table.tsx'
+import { Dot } from '../parts/dot.tsx'
 import { Filter } from '../parts/filter.tsx'
 import { LimitList } from '../parts/limits.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
 import { Pages, pageIn } from '../parts/pages.tsx'
 import { Problem } from '../parts/problem.tsx'
-import { Scrolls } from '../parts/scrolls.tsx'
 import { WrittenAt } from '../parts/written-at.tsx'
 import { usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
@@ -44,79 +45,74 @@ export function AccessPage() {
         </Nothing>
       )}
       {value && value.data.length > 0 && (
-        <Scrolls label="Access">
-          <Table verticalSpacing="xs" miw={820}>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>Model</Table.Th>
-                <Table.Th>Who</Table.Th>
-                <Table.Th>Alone enough?</Table.Th>
-                <Table.Th>Opened by</Table.Th>
-                <Table.Th>Paid by</Table.Th>
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {value.data.map((each) => (
-                <Row key={`${each.model} ${each.subject_kind} ${each.subject}`} {...each} />
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Scrolls>
+        <DataTable
+          label="Access"
+          columns={columns}
+          rows={value.data}
+          keyOf={({ model, subject_kind, subject }) => `${model} ${subject_kind} ${subject}`}
+        />
       )}
       {value && <Pages page={page} hasMore={value.has_more} />}
     </Page>
   )
 }
 
-function Row(row: AccessList['data'][number]) {
-  const { model, subject_kind, subject, usable, policies, subscriptions } = row
-  return (
-    <Table.Tr>
-      <Table.Td valign="top" className="breaks" miw={140}>
-        {model}
-      </Table.Td>
-      <Table.Td valign="top" className="breaks">
-        {subject_kind} <Code>{subject}</Code>
-      </Table.Td>
-      <Table.Td valign="top">
-        <Badge variant="dot" color={usable ? 'green' : 'gray'} tt="none">
-          {usable ? 'yes' : 'no'}
-        </Badge>
-        {!usable && (
-          <Text size="xs" c="dimmed">
-            {lackOf(row)}
-          </Text>
-        )}
-      </Table.Td>
-      <Table.Td valign="top">
-        <Stack gap={4}>
-          {policies.map((policy) => (
-            <div key={policy.name}>
-              <WrittenAt {...policy} kind={undefined} />
-            </div>
-          ))}
-          <More count={row.more_policies} />
-        </Stack>
-      </Table.Td>
-      <Table.Td valign="top">
-        <Stack gap={4}>
-          {subscriptions.map(({ pays, limits, ...subscription }) => (
-            <div key={subscription.name}>
-              <WrittenAt {...subscription} kind={undefined} />
-              <Text size="xs" c="dimmed">
-                <LimitList limits={limits} />
-                {!pays && ' (not ready for the model)'}
-              </Text>
-            </div>
-          ))}
-          <More count={row.more_subscriptions} />
-        </Stack>
-      </Table.Td>
-    </Table.Tr>
-  )
-}
+type Subject = AccessList['data'][number]
 
-function lackOf({ policies, subscriptions }: AccessList['data'][number]): string {
+const columns: readonly Column<Subject>[] = [
+  { title: 'Model', cell: ({ model }) => model },
+  {
+    title: 'Who',
+    cell: ({ subject_kind, subject }) => (
+      <>
+        {subject_kind} <code className="code">{subject}</code>
+      </>
+    ),
+  },
+  {
+    title: 'Alone enough?',
+    cell: (row) => (
+      <>
+        <Dot color={row.usable ? 'green' : 'gray'}>{row.usable ? 'yes' : 'no'}</Dot>
+        {!row.usable && <div className="note">{lackOf(row)}</div>}
+      </>
+    ),
+  },
+  {
+    title: 'Opened by',
+    kind: 'wide',
+    cell: ({ policies, more_policies }) => (
+      <>
+        {policies.map((policy) => (
+          <div key={policy.name}>
+            <WrittenAt {...policy} kind={undefined} />
+          </div>
+        ))}
+        <More count={more_policies} />
+      </>
+    ),
+  },
+  {
+    title: 'Paid by',
+    kind: 'wide',
+    cell: ({ subscriptions, more_subscriptions }) => (
+      <>
+        {subscriptions.map(({ pays, limits, ...subscription }) => (
+          <div key={subscription.name}>
+            <WrittenAt {...subscription} kind={undefined} />
+            <div className="note">
+              <LimitList limits={limits} />
+              {!pays && ' (not ready for the model)'}
+            </div>
+          </div>
+        ))}
+        <More count={more_subscriptions} />
+      </>
+    ),
+  },
+]
+
+function lackOf({ policies, subscriptions }: Subject): string {
   if (policies.length === 0) return 'no policy opens the model'
   if (subscriptions.length === 0) return 'no subscription pays'
   if (!subscriptions.some(({ pays }) => pays)) return 'no subscription is ready'
@@ -125,9 +121,5 @@ function lackOf({ policies, subscriptions }: AccessList['data'][number]): string
 
 function More({ count }: { readonly count: number | undefined }) {
   if (count === undefined) return null
-  return (
-    <Text size="xs" c="dimmed">
-      and {count} more
-    </Text>
-  )
+  return <div className="note">and {count} more</div>
 }

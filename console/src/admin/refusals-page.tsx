@@ -1,11 +1,10 @@
-import { Badge, Table, Text } from '@mantine/core'
 import type { Refusal } from '../api.ts'
+import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Filter } from '../parts/filter.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
 import { Problem } from '../parts/problem.tsx'
-import { Scrolls } from '../parts/scrolls.tsx'
 import { Time } from '../parts/time.tsx'
 import { addressOf, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
@@ -39,62 +38,47 @@ export function RefusalsPage() {
         <Nothing title={sought ? 'No refusal fits' : 'Nothing was refused within the hour'} />
       )}
       {found && found.length > 0 && (
-        <Scrolls label="Refusals">
-          <Table verticalSpacing="xs" className="numbers" miw={820}>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>When</Table.Th>
-                <Table.Th>User</Table.Th>
-                <Table.Th>Model</Table.Th>
-                <Table.Th>Refused with</Table.Th>
-                <Table.Th>
-                  <span className="unseen">Explanation</span>
-                </Table.Th>
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {found.map((each) => (
-                <Row key={`${each.requestId} ${each.at}`} {...each} />
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Scrolls>
+        <DataTable
+          label="Refusals"
+          columns={columns}
+          rows={found}
+          keyOf={({ requestId, at }) => `${requestId} ${at}`}
+        />
       )}
     </Page>
   )
 }
 
-function Row({ requestId, at, user, model, method, path, status, code, ...rest }: Refusal) {
-  return (
-    <Table.Tr>
-      <Table.Td valign="top">
-        <Time at={at} isDistance />
-      </Table.Td>
-      <Table.Td valign="top" className="breaks">
-        {user ?? 'nobody'}
-      </Table.Td>
-      <Table.Td valign="top" className="breaks">
+const columns: readonly Column<Refusal>[] = [
+  { title: 'When', cell: ({ at }) => <Time at={at} isDistance /> },
+  { title: 'User', cell: ({ user }) => user ?? 'nobody' },
+  {
+    title: 'Model',
+    cell: ({ model, method, path }) => (
+      <>
         <div>{model}</div>
-        <Text size="xs" c="dimmed">
+        <div className="note">
           {method} {path}
-        </Text>
-      </Table.Td>
-      <Table.Td valign="top" maw={420}>
-        <Badge variant="outline" color="gray" tt="none">
+        </div>
+      </>
+    ),
+  },
+  {
+    title: 'Refused with',
+    kind: 'wide',
+    cell: ({ status, code, message, reason }) => (
+      <>
+        <code className="code">
           {status} {code}
-        </Badge>
-        <Text size="sm" className="breaks">
-          {rest.message}
-        </Text>
-        {rest.reason && (
-          <Text size="xs" c="dimmed" className="breaks">
-            {rest.reason}
-          </Text>
-        )}
-      </Table.Td>
-      <Table.Td valign="top" ta="right">
-        <Link to={addressOf('explain', { request: requestId })}>Why?</Link>
-      </Table.Td>
-    </Table.Tr>
-  )
-}
+        </code>
+        <div>{message}</div>
+        {reason && <div className="note">{reason}</div>}
+      </>
+    ),
+  },
+  {
+    title: 'Explanation',
+    kind: 'acts',
+    cell: ({ requestId }) => <Link to={addressOf('explain', { request: requestId })}>Why?</Link>,
+  },
+]

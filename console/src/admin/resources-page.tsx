@@ -1,11 +1,12 @@
-import { Alert, Badge, Group, List, NativeSelect, Table, Text } from '@mantine/core'
+import { Alert, Group, List, NativeSelect, Text } from '@mantine/core'
 import type { ResourceList } from '../api.ts'
+import { type Column, DataTable } from '../parts/data-table.tsx'
+import { Dot } from '../parts/dot.tsx'
 import { Filter } from '../parts/filter.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
 import { Pages, pageIn } from '../parts/pages.tsx'
 import { Problem } from '../parts/problem.tsx'
-import { Scrolls } from '../parts/scrolls.tsx'
 import { WrittenAt } from '../parts/written-at.tsx'
 import { refine, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
@@ -48,22 +49,12 @@ export function ResourcesPage() {
       {value && value.problems.length > 0 && <Problems {...value} />}
       {value?.data.length === 0 && <Nothing title="No resource fits" />}
       {value && value.data.length > 0 && (
-        <Scrolls label="Resources">
-          <Table verticalSpacing="xs" miw={720}>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>Resource</Table.Th>
-                <Table.Th>Phase</Table.Th>
-                <Table.Th>Conditions</Table.Th>
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {value.data.map((each) => (
-                <Row key={`${each.kind} ${each.namespace}/${each.name}`} {...each} />
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Scrolls>
+        <DataTable
+          label="Resources"
+          columns={columns}
+          rows={value.data}
+          keyOf={({ kind, namespace, name }) => `${kind} ${namespace}/${name}`}
+        />
       )}
       {value && <Pages page={page} hasMore={value.has_more} />}
     </Page>
@@ -91,7 +82,7 @@ function Problems({ problems, more_problems }: ResourceList) {
   )
 }
 
-const phases: Readonly<Record<string, string>> = {
+const phases: Readonly<Record<string, 'green' | 'yellow' | 'red'>> = {
   Ready: 'green',
   Active: 'green',
   Pending: 'yellow',
@@ -102,31 +93,25 @@ const phases: Readonly<Record<string, string>> = {
 /** These say that something is wrong when they are true. */
 const alarms = ['SpecPriorityDuplicate', 'Bypass']
 
-function Row({ phase, conditions, ...resource }: ResourceList['data'][number]) {
-  return (
-    <Table.Tr>
-      <Table.Td valign="top" miw={200}>
-        <WrittenAt {...resource} />
-      </Table.Td>
-      <Table.Td valign="top" miw={120}>
-        {phase && (
-          <Badge variant="dot" color={phases[phase] ?? 'gray'} tt="none">
-            {phase}
-          </Badge>
-        )}
-      </Table.Td>
-      <Table.Td>
-        {conditions.map(({ type, status, reason, message }) => {
-          const isWell = status === (alarms.includes(type) ? 'False' : 'True')
-          return (
-            <Text key={type} size="sm" className="breaks" {...(isWell && { c: 'dimmed' })}>
-              {type}: {status}
-              {!isWell && `, ${reason}`}
-              {message && `: ${message}`}
-            </Text>
-          )
-        })}
-      </Table.Td>
-    </Table.Tr>
-  )
-}
+const columns: readonly Column<ResourceList['data'][number]>[] = [
+  { title: 'Resource', cell: (resource) => <WrittenAt {...resource} /> },
+  {
+    title: 'Phase',
+    cell: ({ phase }) => phase && <Dot color={phases[phase] ?? 'gray'}>{phase}</Dot>,
+  },
+  {
+    title: 'Conditions',
+    kind: 'wide',
+    cell: ({ conditions }) =>
+      conditions.map(({ type, status, reason, message }) => {
+        const isWell = status === (alarms.includes(type) ? 'False' : 'True')
+        return (
+          <div key={type} className={isWell ? 'dimmed' : undefined}>
+            {type}: {status}
+            {!isWell && `, ${reason}`}
+            {message && `: ${message}`}
+          </div>
+        )
+      }),
+  },
+]

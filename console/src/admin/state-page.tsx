@@ -1,11 +1,12 @@
-import { Alert, Badge, SimpleGrid, Table, Text } from '@mantine/core'
+import { Alert, SimpleGrid, Text } from '@mantine/core'
 import type { ReactNode } from 'react'
 import type { ReplicaState, ServiceState } from '../api.ts'
+import { type Column, DataTable } from '../parts/data-table.tsx'
+import { Dot } from '../parts/dot.tsx'
 import { Fact, Facts } from '../parts/facts.tsx'
 import { count } from '../parts/limits.tsx'
 import { Page } from '../parts/page.tsx'
 import { Problem } from '../parts/problem.tsx'
-import { Scrolls } from '../parts/scrolls.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 
@@ -109,11 +110,7 @@ function Part({ title, isWell, words, children }: PartProps) {
   return (
     <Facts
       title={title}
-      badge={
-        <Badge variant="dot" color={isWell ? 'green' : 'red'} tt="none">
-          {words[isWell ? 0 : 1]}
-        </Badge>
-      }
+      badge={<Dot color={isWell ? 'green' : 'red'}>{words[isWell ? 0 : 1]}</Dot>}
     >
       {children}
     </Facts>
@@ -123,47 +120,31 @@ function Part({ title, isWell, words, children }: PartProps) {
 /** A process that has not asked for this long is silent; seconds. */
 const silentAfter = 5
 
+const columns: readonly Column<ReplicaState>[] = [
+  { title: 'Name', cell: ({ name, answers }) => `${name}${answers ? ' (this one)' : ''}` },
+  { title: 'Place', cell: ({ place }) => place },
+  {
+    title: 'Seen',
+    cell: ({ unseen_seconds: seconds }) => (
+      <Dot color={seconds > silentAfter ? 'red' : 'green'}>{spanOf(seconds)} ago</Dot>
+    ),
+  },
+  { title: 'May serve for', cell: ({ serves_seconds }) => spanOf(serves_seconds) },
+  { title: 'Revocations to read', cell: ({ unread_revocations: unread }) => unread ?? 'all' },
+]
+
 function Replicas({ replicas }: { readonly replicas: readonly ReplicaState[] }) {
   return (
     <div>
       <Text fw={600} component="h2" size="md" mb="xs">
         Processes that a revocation waits for
       </Text>
-      <Scrolls label="Processes">
-        <Table verticalSpacing="xs" className="numbers" miw={640}>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Name</Table.Th>
-              <Table.Th>Place</Table.Th>
-              <Table.Th>Seen</Table.Th>
-              <Table.Th>May serve for</Table.Th>
-              <Table.Th>Revocations to read</Table.Th>
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {replicas.map((each) => (
-              <Table.Tr key={`${each.name} ${each.place}`}>
-                <Table.Td className="breaks">
-                  {each.name}
-                  {each.answers && ' (this one)'}
-                </Table.Td>
-                <Table.Td className="breaks">{each.place}</Table.Td>
-                <Table.Td>
-                  <Badge
-                    variant="dot"
-                    color={each.unseen_seconds > silentAfter ? 'red' : 'green'}
-                    tt="none"
-                  >
-                    {spanOf(each.unseen_seconds)} ago
-                  </Badge>
-                </Table.Td>
-                <Table.Td>{spanOf(each.serves_seconds)}</Table.Td>
-                <Table.Td>{each.unread_revocations ?? 'all'}</Table.Td>
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </Scrolls>
+      <DataTable
+        label="Processes"
+        columns={columns}
+        rows={replicas}
+        keyOf={({ name, place }) => `${name} ${place}`}
+      />
     </div>
   )
 }

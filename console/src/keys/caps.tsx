@@ -120,11 +120,7 @@ export function CapList(caps: Caps) {
 }
 
 function Line({ children }: { readonly children: ReactNode }) {
-  return (
-    <Text size="xs" c="dimmed" className="breaks">
-      {children}
-    </Text>
-  )
+  return <div className="note">{children}</div>
 }
 
 /** As they are written in a form. */

@@ -1,4 +1,4 @@
-import { Button, Group, SimpleGrid, Table, Text } from '@mantine/core'
+import { Button, SimpleGrid, Table, Text } from '@mantine/core'
 import { useState } from 'react'
 import type { ApiKey, KeyUsage } from '../api.ts'
 import { Fact, Facts } from '../parts/facts.tsx'
@@ -77,9 +77,7 @@ function About(record: ApiKey) {
       )}
       {labels && (
         <Fact name="Labels">
-          <Group justify="flex-end">
-            <LabelList labels={labels} />
-          </Group>
+          <LabelList labels={labels} />
         </Fact>
       )}
     </Facts>

@@ -1,4 +1,4 @@
-import { Badge, Group, Textarea } from '@mantine/core'
+import { Textarea } from '@mantine/core'
 import { linesIn } from '../parts/dialog-form.tsx'
 
 type Labels = Readonly<Record<string, string>>
@@ -32,12 +32,12 @@ export function labelsIn(form: FormData): Labels {
 
 export function LabelList({ labels = {} }: { readonly labels?: Labels | undefined }) {
   return (
-    <Group gap={4}>
+    <div>
       {Object.entries(labels).map(([name, value]) => (
-        <Badge key={name} variant="default" radius="sm" tt="none" size="sm" maw={240}>
+        <span key={name} className="tag">
           {name}={value}
-        </Badge>
+        </span>
       ))}
-    </Group>
+    </div>
   )
 }

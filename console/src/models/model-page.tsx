@@ -9,7 +9,7 @@ import { Problem } from '../parts/problem.tsx'
 import { addressOf, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
-import { ModelAbout } from './models-page.tsx'
+import { aboutModel } from './models-page.tsx'
 import { type Offer, readOffers } from './offers.ts'
 import { TryIt } from './try-it.tsx'
 
@@ -26,13 +26,7 @@ export function ModelPage() {
   return (
     <Page
       title={id ?? owner}
-      about={
-        offer ? (
-          <ModelAbout model={offer.model} />
-        ) : (
-          <Link to={addressOf('models')}>All models</Link>
-        )
-      }
+      about={offer ? aboutModel(offer.model) : <Link to={addressOf('models')}>All models</Link>}
     >
       <Problem error={offers.error} />
       {offers.value && !offer && (

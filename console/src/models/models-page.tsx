@@ -1,11 +1,10 @@
-import { Badge, Group, Stack, Table, Text } from '@mantine/core'
 import type { Model, Subscription } from '../api.ts'
+import { type Column, DataTable } from '../parts/data-table.tsx'
 import { LimitList } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
 import { Problem } from '../parts/problem.tsx'
-import { Scrolls } from '../parts/scrolls.tsx'
 import { addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
@@ -27,71 +26,52 @@ export function ModelsPage() {
         </Nothing>
       )}
       {value && value.length > 0 && (
-        <Scrolls label="Models">
-          <Table verticalSpacing="sm" className="numbers" miw={640}>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>Model</Table.Th>
-                <Table.Th>Subscriptions and their limits</Table.Th>
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {value.map((offer) => (
-                <Row key={`${offer.model.owned_by} ${offer.model.id}`} {...offer} />
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Scrolls>
+        <DataTable
+          label="Models"
+          columns={columns}
+          rows={value}
+          keyOf={({ model }) => `${model.owned_by} ${model.id}`}
+        />
       )}
     </Page>
   )
 }
 
-function Row({ model, subscriptions }: Offer) {
-  return (
-    <Table.Tr>
-      <Table.Td valign="top">
-        <Group gap="xs">
-          <Text fw={500} className="breaks">
-            <Link to={addressOf(`models/${model.owned_by}`, { id: model.id })}>{model.id}</Link>
-          </Text>
-          {!model.ready && (
-            <Badge variant="outline" color="gray" tt="none">
-              not ready
-            </Badge>
-          )}
-        </Group>
-        <ModelAbout model={model} />
-      </Table.Td>
-      <Table.Td valign="top">
-        <Stack gap={2}>
-          {subscriptions.map((subscription) => (
-            <Subscribed key={subscription.subscription_id_header} {...{ model, subscription }} />
-          ))}
-        </Stack>
-      </Table.Td>
-    </Table.Tr>
-  )
-}
+const columns: readonly Column<Offer>[] = [
+  {
+    title: 'Model',
+    cell: ({ model }) => (
+      <>
+        <Link to={addressOf(`models/${model.owned_by}`, { id: model.id })}>{model.id}</Link>{' '}
+        {!model.ready && <span className="tag">not ready</span>}
+        <div className="note">{aboutModel(model)}</div>
+      </>
+    ),
+  },
+  {
+    title: 'Subscriptions and their limits',
+    kind: 'wide',
+    cell: ({ model, subscriptions }) =>
+      subscriptions.map((subscription) => (
+        <Subscribed key={subscription.subscription_id_header} {...{ model, subscription }} />
+      )),
+  },
+]
 
 function Subscribed({ model, subscription }: { model: Model; subscription: Subscription }) {
   const limits = limitsOf(subscription, model)
   return (
-    <Text size="sm" className="breaks">
+    <div>
       {subscription.display_name ?? subscription.subscription_id_header}
       {limits.length > 0 && ': '}
       <LimitList limits={limits} />
-    </Text>
+    </div>
   )
 }
 
 /** What its server or its operator says of a model. */
-export function ModelAbout({ model }: { readonly model: Model }) {
-  const { displayName, description, contextWindow } = model.modelDetails ?? {}
+export function aboutModel({ owned_by, modelDetails = {} }: Model): string {
+  const { displayName, description, contextWindow } = modelDetails
   const about = [displayName, description, contextWindow && `${contextWindow} tokens of context`]
-  return (
-    <Text size="xs" c="dimmed" className="breaks">
-      {[model.owned_by, ...about.filter((each) => each)].join(' · ')}
-    </Text>
-  )
+  return [owned_by, ...about.filter((each) => each)].join(' · ')
 }

@@ -1,4 +1,3 @@
-import { Anchor } from '@mantine/core'
 import type { MouseEvent, ReactNode } from 'react'
 import { go } from '../route.ts'
 
@@ -11,8 +10,8 @@ export function follow(event: MouseEvent<HTMLElement>, address: string): void {
 
 export function Link({ to, children }: { readonly to: string; readonly children: ReactNode }) {
   return (
-    <Anchor href={to} inherit underline="always" onClick={(event) => follow(event, to)}>
+    <a className="link mantine-focus-auto" href={to} onClick={(event) => follow(event, to)}>
       {children}
-    </Anchor>
+    </a>
   )
 }

@@ -1,5 +1,3 @@
-import { Code, Text } from '@mantine/core'
-
 interface WrittenAtProps {
   /** Left out where the column says it. */
   readonly kind?: string | undefined
@@ -13,14 +11,14 @@ interface WrittenAtProps {
 export function WrittenAt({ kind, namespace, name, file, line }: WrittenAtProps) {
   return (
     <>
-      <Code className="breaks">
+      <code className="code">
         {`${kind ? `${kind} ` : ''}${namespace ? `${namespace}/` : ''}${name}`}
-      </Code>
+      </code>
       {file && (
-        <Text span size="xs" c="dimmed" className="breaks">
+        <span className="note">
           {' '}
           {file}:{line}
-        </Text>
+        </span>
       )}
     </>
   )

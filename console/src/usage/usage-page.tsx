@@ -2,23 +2,21 @@ import {
   Alert,
   Button,
   Card,
-  ColorSwatch,
   Group,
   NativeSelect,
   SegmentedControl,
   Stack,
-  Table,
   Text,
 } from '@mantine/core'
 import { useMemo, useState } from 'react'
 import type { ApiError } from '../api.ts'
+import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Filter } from '../parts/filter.tsx'
 import { count } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
 import { Problem } from '../parts/problem.tsx'
-import { Scrolls } from '../parts/scrolls.tsx'
 import { Time } from '../parts/time.tsx'
 import { addressOf, refine, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
@@ -143,7 +141,20 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
   const { times, series } = useMemo(() => toSeries(found, field), [found, field])
   const ceiling = ceilingOf(asked, found)
   const hasCost = totals.some(({ cost }) => cost !== undefined)
-  const nameOf = (row: UsageRow) => names.get(row[field] ?? '') ?? (row[field] || 'identity token')
+  const named: Column<UsageRow> = {
+    title: label,
+    kind: 'wide',
+    cell: (row, at) => (
+      <>
+        <svg className="swatch" viewBox="0 0 1 1" aria-hidden="true">
+          <circle cx=".5" cy=".5" r=".5" fill={colors[Math.min(at, others)]} />
+        </svg>
+        <Narrowed field={field} value={row[field] ?? ''}>
+          {names.get(row[field] ?? '') ?? (row[field] || 'identity token')}
+        </Narrowed>
+      </>
+    ),
+  }
   return (
     <>
       {gaps.map(({ journal, from, to }) => (
@@ -171,47 +182,12 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
           </Text>
         )}
       </Card>
-      <Scrolls label="Sums">
-        <Table verticalSpacing="xs" className="numbers" miw={720}>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>{label}</Table.Th>
-              {columns.map(([name]) => (
-                <Table.Th key={name} ta="right">
-                  {name}
-                </Table.Th>
-              ))}
-              {hasCost && <Table.Th ta="right">Cost</Table.Th>}
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {totals.map((row, at) => (
-              <Table.Tr key={row[field] ?? ''}>
-                <Table.Td className="breaks" miw={160}>
-                  <Group gap="xs" wrap="nowrap">
-                    <ColorSwatch
-                      size={12}
-                      color={colors[Math.min(at, others)] ?? ''}
-                      withShadow={false}
-                    />
-                    <Text size="sm">
-                      <Narrowed field={field} value={row[field] ?? ''}>
-                        {nameOf(row)}
-                      </Narrowed>
-                    </Text>
-                  </Group>
-                </Table.Td>
-                {columns.map(([name, column]) => (
-                  <Table.Td key={name} ta="right">
-                    {count(row[column])}
-                  </Table.Td>
-                ))}
-                {hasCost && <Table.Td ta="right">{row.cost}</Table.Td>}
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </Scrolls>
+      <DataTable
+        label="Sums"
+        columns={[named, ...numbers, ...(hasCost ? [cost] : [])]}
+        rows={totals}
+        keyOf={(row) => row[field] ?? ''}
+      />
     </>
   )
 }
@@ -231,14 +207,24 @@ function Narrowed({ field, value, children }: NarrowedProps) {
   return <Link to={addressOf('usage', narrowed)}>{children}</Link>
 }
 
-const columns = [
-  ['Answers', 'answers'],
-  ['Refused, about', 'refusals_approximate'],
-  ['Input', 'input_tokens'],
-  ['Cached', 'cached_tokens'],
-  ['Output', 'output_tokens'],
-  ['Tokens', 'total_tokens'],
-] as const
+const numbers = (
+  [
+    ['Answers', 'answers'],
+    ['Refused, about', 'refusals_approximate'],
+    ['Input', 'input_tokens'],
+    ['Cached', 'cached_tokens'],
+    ['Output', 'output_tokens'],
+    ['Tokens', 'total_tokens'],
+  ] as const
+).map(
+  ([title, field]): Column<UsageRow> => ({
+    title,
+    kind: 'number',
+    cell: (row) => count(row[field]),
+  }),
+)
+
+const cost: Column<UsageRow> = { title: 'Cost', kind: 'number', cell: (row) => row.cost }
 
 /** The groups with the most tokens, and all others together, at each time of the span. */
 function toSeries({ starts, totals, times: rows }: FoundUsage, field: Asked['by']['field']) {
