@@ -49,6 +49,7 @@ function formOf(schema: Schema): string {
     return minItems === 0 && maxItems === undefined ? 'list' : `list of ${many}`
   }
   if (type === 'object') return 'object'
+  if (type === 'boolean') return '`true` or `false`'
   const length =
     maxLength === undefined || maxLength < 40 ? '' : `, at most ${maxLength} characters`
   return `${inCell(form ?? 'string')}${length}`
