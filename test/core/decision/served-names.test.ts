@@ -124,6 +124,34 @@ test('another namespace that declares a name does not take it', async (t) => {
   }
 })
 
+test('another namespace that declares a name serves it to callers of its own', async (t) => {
+  const snapshot = snapshotOf(
+    ...usual,
+    modelRef('taker', { modelIds: ['org/One'] }, 'east'),
+    accessPolicy('taker', ['east/taker'], { groups: ['team-b'] }),
+    subscription('takers', { groups: ['team-b'] }, { 'east/taker': rate }),
+  )
+  const { names, ask } = given({ one: ['org/One'], new: ['org/One'] }, {}, snapshot)
+  names.own(new Map([['org/One', { namespace: 'llm', server: 'one' }]]))
+  t.equal(ask('org/One'), 'llm/one')
+  const own: Caller = { ...eve, subscription: 'takers' }
+  t.equal(ask('org/One', own), 'east/taker', 'declared, so it is not looked up among lists')
+})
+
+test('the ModelRef of the owner that declares a name comes before its lists', async (t) => {
+  const taker = modelRef('taker', { modelIds: ['org/Named'] }, 'east')
+  const mixed = subscription('mixed', team, { 'llm/one': rate, 'east/taker': rate })
+  const snapshot = snapshotOf(...usual, taker, mixed)
+  const { names, ask } = given({ one: ['org/Named'] }, {}, snapshot)
+  names.own(new Map([['org/Named', { namespace: 'llm', server: 'one' }]]))
+  t.equal(ask('org/Named'), 'llm/named')
+  t.equal(
+    ask('org/Named', { ...ada, subscription: 'mixed' }),
+    'east/taker',
+    'the one that it covers',
+  )
+})
+
 test('an owner that lost a name for a while is not replaced', async (t) => {
   const { names, ask, set } = given({ one: ['org/One'], new: ['org/One'] })
   set('one', [])
