@@ -147,7 +147,15 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'core/decision/decide.ts',
     ['core/decision/served-names.test.ts'],
-    [['return isHeld ? undefined :', 'return']],
+    [
+      ['return isHeld ? undefined :', 'return'],
+      ['own.length > 0 ? own : served.owned', 'served.owned'],
+      [
+        'declared.length > 0 ? declared.filter((each) => !isOwn(each)) : served.others',
+        'served.others',
+      ],
+      ['    own.length === 0 &&\n', ''],
+    ],
   ),
   ...mutants(
     'core/decision/decide.ts',
