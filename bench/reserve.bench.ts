@@ -38,6 +38,7 @@ async function measureChecks(): Promise<readonly Figure[]> {
       return own.hold(asked, now)
     },
     release: own.release,
+    undo: own.undo,
     renew: own.renew,
   }
   const reserve = createReserve({

@@ -29,6 +29,10 @@ export interface ReserveDeps {
 
 type Windows = HoldAnswer['windows']
 
+/** Checks of this process, each with a name that no other Check has. */
+const ownName = randomUUID().slice(0, 13)
+let checks = 0
+
 /** The function that `decide` calls for subscriptions that reserve, and for limits that are taken from. */
 export function createReserve(deps: ReserveDeps): Reserve {
   const { holds, counters, estimators, onLoss, isDry = false } = deps
@@ -51,12 +55,12 @@ export function createReserve(deps: ReserveDeps): Reserve {
     const { overshoot, charge } = admission ?? uncharged
     const { honoursMaxTokens = true } = model.resource.output ?? {}
     const canCap = isReserving && honoursMaxTokens && capped.test(request.target.operation)
+    const asker = id === undefined || !request.call ? undefined : `${ownName}-${checks++}`
 
     /** `windows`: of the tokens, then of what is taken. */
-    function conclude({ outcome, cap, windows, isRepeated }: HoldAnswer): Decision {
-      // A repeated Check is answered by another process, which has the gateway's attention.
-      if (outcome === 'held' && id !== undefined && !isRepeated) {
-        request.call?.whenReset(() => holds.release([...tokens, ...taken], id))
+    function conclude({ outcome, cap, windows }: HoldAnswer): Decision {
+      if (outcome === 'held' && id !== undefined && asker !== undefined) {
+        request.call?.whenReset(() => holds.undo([...tokens, ...taken], id, asker))
       }
       const inOrder = takes ? toOrder(limits, windows) : windows
       const answer = { outcome, cap, windows: inOrder }
@@ -64,7 +68,7 @@ export function createReserve(deps: ReserveDeps): Reserve {
     }
 
     function ask(hold: Hold, asked: Partial<AskedHold>, then: (answer: HoldAnswer) => Decision) {
-      const known = { id, counters: tokens, taken, expected, overshoot, charge, canCap }
+      const known = { id, asker, counters: tokens, taken, expected, overshoot, charge, canCap }
       const answer = hold({ ...known, ...asked }, now)
       return answer instanceof Promise ? answer.then(then, decideAlone) : then(answer)
     }

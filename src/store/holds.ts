@@ -12,6 +12,8 @@ import type { Counter, CounterState } from '../core/decision/counter.ts'
 export interface AskedHold {
   /** The gateway's request id; undefined: only decide, hold nothing. */
   readonly id: string | undefined
+  /** Tells apart those that ask for the same request, for `undo`; no spaces and colons. */
+  readonly asker?: string | undefined
   /** Those of the token limits, all of which must have room, each with its limit. */
   readonly counters: readonly Required<Counter>[]
   /** Those that the request takes one of; without a window (0 ms) until it ends. */
@@ -30,8 +32,6 @@ export interface AskedHold {
 
 export interface HoldAnswer {
   readonly outcome: 'held' | 'busy' | 'spent'
-  /** Whether it was held before: the same request was asked for again. */
-  readonly isRepeated?: boolean
   /** If held: the output tokens that it may have; Infinity: no ceiling. */
   readonly cap: number
   /**
@@ -59,6 +59,11 @@ export interface HoldStore {
    * any process.
    */
   release(counters: readonly Counter[], id: string): void
+  /**
+   * Takes back what an asker was given, which has not been read. The hold ends if nobody else has asked for
+   * it: a gateway that waits for an answer asks again, and reads only one of both.
+   */
+  undo(counters: readonly Counter[], id: string, asker: string): void
   /**
    * Follows a request that still runs: its hold lasts `followedMs` from now, and grows to the output
    * that is now expected, at most to its ceiling. Nothing, if it holds nothing. Lost if the store does not

@@ -486,6 +486,7 @@ export const allMutants: readonly Mutant[] = [
       ['isRefused = full.length > 0', 'isRefused = full.length > 1'],
       ['member !== undefined && !isRepeated) take(', 'member !== undefined) take('],
       ['const only = isRefused ?', 'const only = !isRefused ?'],
+      ['if (askers.leave(member)) end(', 'end('],
     ],
   ),
   ...mutants(
@@ -493,7 +494,8 @@ export const allMutants: readonly Mutant[] = [
     ['store/holds/memory.test.ts'],
     [
       ['pool.endsAt >= window.resetsAt', 'pool.endsAt > 0'],
-      ['if (repeated >= 0) return', 'if (repeated > 1e9) return'],
+      ['if (repeated >= 0) {', 'if (repeated > 1e9) {'],
+      ['if (askers.leave(id)) end(', 'end('],
       ['if (!carries && states[i] === undefined)', 'if (carries && states[i] === undefined)'],
     ],
   ),

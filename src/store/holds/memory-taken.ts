@@ -7,6 +7,7 @@ import type { Counter, CounterState } from '../../core/decision/counter.ts'
 import { memberOf } from '../counters/reports.ts'
 import type { CounterStore } from '../counters.ts'
 import { type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import { createAskers } from './askers.ts'
 
 interface OpenRequest {
   /** Keys of the counters of open requests that it is in. */
@@ -28,6 +29,7 @@ export function withTaken(
   const counts = new Map<string, number>()
   /** By the member of the request id; the oldest lease first, as all are equally long. */
   const open = new Map<string, OpenRequest>()
+  const askers = createAskers()
 
   function end(member: string): void {
     const found = open.get(member)
@@ -81,13 +83,21 @@ export function withTaken(
       if (isRefused && outcome !== 'spent') {
         outcome = full.some(({ windowMs }) => windowMs > 0) ? 'spent' : 'busy'
       }
+      if (isRepeated) askers.again(member)
       if (outcome === 'held' && member !== undefined && !isRepeated) take(member, taken, now)
       const windows = taken.map((each) => stateOf(each, now))
-      return { ...held, outcome, isRepeated, windows: [...held.windows, ...windows] }
+      return { ...held, outcome, windows: [...held.windows, ...windows] }
     },
     release(counters, id) {
-      end(memberOf(id))
+      const member = memberOf(id)
+      askers.forget(member)
+      end(member)
       holds.release(counters, id)
+    },
+    undo(counters, id, asker) {
+      const member = memberOf(id)
+      if (askers.leave(member)) end(member)
+      holds.undo(counters, id, asker)
     },
     renew(counters, id, output, now) {
       const member = memberOf(id)

@@ -6,6 +6,7 @@ import type { Counter, CounterState } from '../../core/decision/counter.ts'
 import { wordsOf } from '../counters/reports.ts'
 import type { CounterStore } from '../counters.ts'
 import { type AskedHold, followedMs, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import { createAskers } from './askers.ts'
 import { HoldTable } from './hold-table.ts'
 
 /** The open holds of one counter in one window. */
@@ -33,6 +34,7 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
   const pools = new Map<string, Pool>()
   /** Each with the pools that it is in. */
   const open = new HoldTable<readonly Pool[]>()
+  const askers = createAskers()
   let sweptAt = Number.NEGATIVE_INFINITY
 
   function end(slot: number): void {
@@ -72,7 +74,10 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
     })
     const words = asked.id === undefined ? undefined : wordsOf(asked.id)
     const repeated = words === undefined ? -1 : open.find(words)
-    if (repeated >= 0) return answer('held', open.capAt(repeated))
+    if (repeated >= 0) {
+      askers.again(asked.id as string)
+      return answer('held', open.capAt(repeated))
+    }
     const admission = admit(rooms, asked.expected, asked.overshoot, asked.canCap)
     if (admission.outcome !== 'held') return answer(admission.outcome, 0)
     const { hold: own, cap } = admission
@@ -119,7 +124,13 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
     },
     sums: (key) => pools.get(key)?.sums ?? noHolds,
     hold,
-    release: (_, id) => end(open.find(wordsOf(id))),
+    release(_, id) {
+      askers.forget(id)
+      end(open.find(wordsOf(id)))
+    },
+    undo(_, id) {
+      if (askers.leave(id)) end(open.find(wordsOf(id)))
+    },
     renew(_, id, output, now) {
       const slot = open.find(wordsOf(id))
       if (slot < 0) return

@@ -108,7 +108,7 @@ export function createRedisHolds(
         )
       } catch (error) {
         // The answer may be lost rather than the call.
-        if (member !== '') queue(allOf(asked), member)
+        if (member !== '') queue(allOf(asked), asked.asker ? `${member} ${asked.asker}` : member)
         throw error
       }
     },
@@ -116,6 +116,10 @@ export function createRedisHolds(
     release(counters, id) {
       alone.release(counters, id)
       queue(counters, memberOf(id))
+    },
+    undo(counters, id, asker) {
+      alone.undo(counters, id, asker)
+      queue(counters, `${memberOf(id)} ${asker}`)
     },
     renew(counters, id, { mean, variance }) {
       const keys = keysOf(counters)
@@ -172,6 +176,7 @@ function argsOf(asked: AskedHold, member: string, lease: number): readonly (stri
     ...[input, inputVariance, output, outputVariance, floor, Number.isFinite(worst) ? worst : -1],
     ...[asked.overshoot, asked.canCap ? '1' : '0', counters.length],
     ...allOf(asked).flatMap((counter) => [counter.limit, counter.windowMs, partsOf(counter).name]),
+    asked.asker ?? '',
   ]
 }
 
@@ -182,7 +187,6 @@ function toAnswer(
 ): HoldAnswer {
   return {
     outcome: outcome === 'repeated' ? 'held' : (outcome as HoldAnswer['outcome']),
-    ...(outcome === 'repeated' && { isRepeated: true }),
     cap: cap < 0 ? Number.POSITIVE_INFINITY : cap,
     windows: allOf(asked).map(({ windowMs }, i) => {
       const [used = 0, leftMs = 0, held = 0] = figures.slice(3 * i, 3 * i + 3)

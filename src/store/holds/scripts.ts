@@ -1,7 +1,7 @@
 /**
  * Redis's operations on holds in Lua, each one call for all limits of a request. The sums of a
  * subscription's user are one hash, with a field for each counter: the end of the window, then count, mean, variance, output and ceiling of its open holds. A second hash has each
- * open hold by id, with the windows that it binds; a sorted set has the ends of their leases.
+ * open hold by id, with the windows that it binds and who has asked for it; a sorted set has the ends of their leases.
  */
 
 import { ceilingShare, deviations, sharedError } from '../../core/admission/admit.ts'
@@ -58,7 +58,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] '1' if it binds every window; ARGV[4] to
  * ARGV[9] expected input, its variance, output, its variance, floor, worst (-1: unknown); ARGV[10]
  * the overshoot; ARGV[11] '1' if it can have a ceiling; ARGV[12] how many of the counters are of tokens,
- * the first ones; then for each counter its limit, the length of its window (ms; 0: it is one of open requests), and its name in the sums. The arithmetic is that of core/admission/admit.ts.
+ * the first ones; then for each counter its limit, the length of its window (ms; 0: it is one of open requests), and its name in the sums; at last who asks, or nothing. The arithmetic is that of core/admission/admit.ts.
  */
 export const holdScript = `
 ${common}
@@ -111,7 +111,11 @@ if outcome == 'held' and not alone then
   end
 end
 local known = ARGV[1] ~= '' and redis.call('HGET', KEYS[2], ARGV[1])
+local asker = ARGV[3 * #KEYS + 4]
+-- In the form of a window that no sums have.
+local asking = asker ~= '' and ' ?' .. asker .. ':0' or ''
 if known then
+  if not string.find(known, asking, 1, true) then redis.call('HSET', KEYS[2], ARGV[1], known .. asking) end
   outcome, cap = 'repeated', tonumber(string.match(known, '^%d+ %d+ %d+ %d+ (%-?%d+)'))
   mean = 0
 elseif outcome == 'held' then
@@ -139,7 +143,7 @@ elseif outcome == 'held' then
       end
       each.used = each.used + 1
     end
-    redis.call('HSET', KEYS[2], ARGV[1], table.concat(parts, ' '))
+    redis.call('HSET', KEYS[2], ARGV[1], table.concat(parts, ' ') .. asking)
     redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
     for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], text(2 * ARGV[2])) end
   end
@@ -172,9 +176,24 @@ change_all(windows, 0, grown - output, spread - variance, grown - output, 0)
 return 1
 `
 
-/** The same three keys; ARGV[1…] the ids of holds that end. */
+/**
+ * The same three keys; ARGV[1…] the ids of holds that end; with a space and an asker behind it, only if
+ * nobody else has asked for it.
+ */
 export const releaseScript = `
 ${common}
-for _, id in ipairs(ARGV) do drop(id) end
+for _, each in ipairs(ARGV) do
+  local id, asker = string.match(each, '^(%S+) ?(%S*)$')
+  if asker == '' then
+    drop(id)
+  else
+    local known = redis.call('HGET', KEYS[2], id) or ''
+    local first, last = string.find(known, ' ?' .. asker .. ':0', 1, true)
+    if first then
+      known = string.sub(known, 1, first - 1) .. string.sub(known, last + 1)
+      if string.find(known, ' ?', 1, true) then redis.call('HSET', KEYS[2], id, known) else drop(id) end
+    end
+  end
+end
 return 0
 `

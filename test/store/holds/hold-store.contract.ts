@@ -226,6 +226,42 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     t.equal((await world.hold(take('d', taken))).outcome, 'busy')
   })
 
+  claim('what two have asked for ends when both have taken it back', async (t, world) => {
+    const user = nextUser()
+    const taken = taking([[1, 0]], user)
+    const own = counter(10_000, hour, user)
+    const both = [own, ...taken]
+    for (const [holding, counters] of [
+      [take, taken],
+      [(id: string) => ({ ...ask(id, own), taken }), both],
+      [(id: string) => ask(id, own), [own]],
+    ] as const) {
+      const heldBy = async (store: HoldStore, asker: string) => {
+        const asked = { ...holding('a', taken), asker }
+        t.equal((await store.hold(asked, world.now())).outcome, 'held', asker)
+      }
+      const isHeld = async () => {
+        await world.settled()
+        const { outcome, windows } = await world.hold({ ...ask(undefined, own), taken })
+        return outcome === 'busy' || (windows[0]?.held ?? 0) > 0
+      }
+      await heldBy(world.holds, 'one')
+      await heldBy(world.other, 'two')
+      world.holds.undo(counters, 'a', 'one')
+      t.ok(await isHeld(), 'the other has it')
+      world.other.undo(counters, 'a', 'two')
+      t.notOk(await isHeld())
+      await heldBy(world.holds, 'one')
+      await heldBy(world.other, 'two')
+      world.other.release(counters, 'a')
+      t.notOk(await isHeld(), 'a request that has ended')
+      world.other.undo(counters, 'a', 'two')
+      await heldBy(world.holds, 'three')
+      world.holds.undo(counters, 'a', 'three')
+      t.notOk(await isHeld())
+    }
+  })
+
   claim('an open request that is never released ends with its lease', async (t, world) => {
     const taken = taking([[1, 0]], nextUser())
     await world.hold(take('a', taken))
