@@ -1,5 +1,5 @@
 /**
- * The model servers behind the gateway: real ones of seven ecosystems, installed and started here.
+ * The model servers behind the gateway: real ones of eight ecosystems, installed and started here.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -71,15 +71,7 @@ const kinds: Readonly<Record<string, Kind>> = {
   },
   jackson: {
     read: readHeader,
-    prepare: async () => {
-      const java = need('java')
-      const jars = join(tools, 'fuzz-jackson-2.19.2')
-      if (!existsSync(jars)) {
-        const goal = ['-q', '-B', 'dependency:copy-dependencies', `-DoutputDirectory=${jars}`]
-        run(need('mvn'), goal, join(here, 'jackson'))
-      }
-      return { line: [java, '-cp', join(jars, '*'), join(here, 'jackson', 'Chat.java')] }
-    },
+    prepare: async () => java('jackson', 'fuzz-jackson-2.19.2'),
   },
   llama: {
     read: readTimings,
@@ -91,6 +83,10 @@ const kinds: Readonly<Record<string, Kind>> = {
         howElse: 'leave llama out of FUZZ_SERVERS',
         proof: join('xllamacpp', '__init__.py'),
       }),
+  },
+  spring: {
+    read: readHeader,
+    prepare: async () => java('spring', 'fuzz-spring-boot-3.5.6'),
   },
 }
 
@@ -134,6 +130,17 @@ async function python(file: string, wheel: Wheel): Promise<Command> {
   if (!existsSync(join(library, wheel.proof))) await fetchWheel(wheel, { env: process.env })
   const PYTHONPATH = [library, process.env.PYTHONPATH].filter(Boolean).join(delimiter)
   return { line: ['python3', join(here, file)], env: { PYTHONPATH, PYTHONDONTWRITEBYTECODE: '1' } }
+}
+
+/** `Chat.java` of a folder with the jars of its pom.xml, which are kept in `kept`. */
+function java(folder: string, kept: string): Command {
+  const program = need('java')
+  const jars = join(tools, kept)
+  if (!existsSync(jars)) {
+    const goal = ['-q', '-B', 'dependency:copy-dependencies', `-DoutputDirectory=${jars}`]
+    run(need('mvn'), goal, join(here, folder))
+  }
+  return { line: [program, '-cp', join(jars, '*'), join(here, folder, 'Chat.java')] }
 }
 
 function need(program: string): string {
