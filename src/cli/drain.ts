@@ -10,8 +10,9 @@ const usage = `Usage: tollgate drain
 
 Makes the service at INTERNAL_ADDRESS on this machine not ready, and drains its Envoy: every response
 closes its connection, and after DRAIN_MIN_SECONDS Envoy refuses new connections. The command ends when
-no request is left or after DRAIN_SECONDS, with status 0 or 1. If the service is gone, it drains Envoy
-directly, at ENVOY_ADMIN_ADDRESS. Use it as the preStop hook of Envoy's container. A drain cannot be
+no request is left, and no connection that was in use in the last five seconds, or after DRAIN_SECONDS;
+with status 0, or 1 if requests are left. If the service is gone, it drains Envoy directly, at
+ENVOY_ADMIN_ADDRESS. Use it as the preStop hook of Envoy's container. A drain cannot be
 undone: stop Envoy and start it again.`
 
 /** Only these: a container's other settings may name files that it lacks. */

@@ -26,15 +26,23 @@ export interface DrainOptions {
 export interface Drained {
   /** Requests still in progress at the end: 0, unless they took too long. */
   readonly requests: number
+  /** Open connections at the end, all of them idle unless `requests` says otherwise. */
+  readonly connections: number
   readonly tookMs: number
 }
 
 const pollMs = 500
 const silentMs = 15_000
+/**
+ * A connection that was in use may bring one more request, which would be lost with Envoy; its
+ * response ends the connection. One without a request for this long is given up.
+ */
+const quietMs = 5_000
 
 /**
- * Resolves when no request is in progress and no connection can arrive any more, or after `maxMs`.
- * Rejects if there is no Envoy, or its admin page does not respond for 15 seconds.
+ * Resolves when no request is in progress, no connection can arrive any more, and those that are
+ * open have brought no request for five seconds; or after `maxMs`. Rejects if there is no Envoy, or
+ * its admin page does not respond for 15 seconds.
  */
 export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
   const { admin, minMs, maxMs, onRunning, signal } = options
@@ -56,14 +64,23 @@ export async function drainEnvoy(options: DrainOptions): Promise<Drained> {
   }
 
   await ask('/healthcheck/fail', 'POST')
-  for (let isClosed = false; ; ) {
+  let isClosed = false
+  let last = -1
+  let quietFromMs = 0
+  for (;;) {
     if (!isClosed && tookMs() >= minMs) {
       await ask('/drain_listeners', 'POST')
       isClosed = true
+      quietFromMs = tookMs()
     }
-    const requests = readRunning(await ask(running, 'GET'))
+    const { requests, connections, total } = readUse(await ask(use, 'GET'))
     onRunning?.(requests)
-    if ((isClosed && requests === 0) || tookMs() >= maxMs) return { requests, tookMs: tookMs() }
+    if (requests > 0 || total !== last) quietFromMs = tookMs()
+    last = total
+    const isQuiet = connections === 0 || tookMs() - quietFromMs >= quietMs
+    if ((isClosed && requests === 0 && isQuiet) || tookMs() >= maxMs) {
+      return { requests, connections, tookMs: tookMs() }
+    }
     const restMs = isClosed ? pollMs : Math.min(pollMs, Math.max(0, minMs - tookMs()))
     await delay(restMs, undefined, { signal })
   }
@@ -74,10 +91,13 @@ export async function isServing(admin: Address): Promise<boolean> {
   return (await askAdmin(admin, '/ready')).startsWith('LIVE')
 }
 
-/** The statistic of the connection manager `gateway` in envoy/bootstrap.yaml. */
-const running = `/stats?type=Gauges&format=json&filter=${encodeURIComponent('^http\\.gateway\\.downstream_rq_active$')}`
+/** Statistics of the connection manager `gateway` in envoy/bootstrap.yaml. */
+const filter = '^http\\.gateway\\.downstream_(rq_active|cx_active|rq_total)$'
+const use = `/stats?format=json&filter=${encodeURIComponent(filter)}`
 
-function readRunning(text: string): number {
-  const { stats } = JSON.parse(text) as { stats: readonly { value?: number }[] }
-  return stats[0]?.value ?? 0
+function readUse(text: string) {
+  const { stats } = JSON.parse(text) as { stats: readonly { name?: string; value?: number }[] }
+  const read = (name: string): number =>
+    stats.find((each) => each.name === `http.gateway.downstream_${name}`)?.value ?? 0
+  return { requests: read('rq_active'), connections: read('cx_active'), total: read('rq_total') }
 }

@@ -31,9 +31,15 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
     }
     try {
       const { signal } = closing
-      const { requests, tookMs } = await drainEnvoy({ admin, minMs, maxMs, onRunning, signal })
+      const { requests, connections, tookMs } = await drainEnvoy({
+        admin,
+        minMs,
+        maxMs,
+        onRunning,
+        signal,
+      })
       state = { status: requests === 0 ? 'drained' : 'overdue', requests }
-      const about = { requests, ms: Math.round(tookMs) }
+      const about = { requests, connections, ms: Math.round(tookMs) }
       if (requests === 0) log.info(about, 'Envoy has no requests any more')
       else log.warn(about, 'Envoy still has requests; the drain stops waiting for them')
     } catch (error) {

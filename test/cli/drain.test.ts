@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { mkdirSync } from 'node:fs'
 import { Agent, createServer, get, type IncomingMessage, type ServerResponse } from 'node:http'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import { drain } from '../../src/cli/drain.ts'
 import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
@@ -94,9 +95,41 @@ test('Envoy finishes its requests and accepts no new ones', { skip }, async (t) 
   t.match(printed.join('\n'), /does not answer.*ECONNREFUSED.*No request is running/s)
 })
 
-async function isOver(asked: Promise<string>): Promise<boolean> {
+async function isOver(asked: Promise<unknown>): Promise<boolean> {
   return (await Promise.race([asked, undefined])) !== undefined
 }
+
+test('a connection in use brings its last request', { skip }, async (t) => {
+  const { envoy, held } = await startSlow(t)
+  const kept = new Agent({ keepAlive: true, maxSockets: 1 })
+  t.teardown(() => kept.destroy())
+  const answered = async () => {
+    const asked = ask(envoy.port, kept)
+    await poll(() => held.length === 1, 'the request has arrived')
+    held.pop()?.end()
+    return await asked
+  }
+  t.match(await answered(), /^200/)
+  const env = {
+    INTERNAL_ADDRESS: await serviceIsGone(),
+    ENVOY_ADMIN_ADDRESS: envoy.admin,
+    DRAIN_MIN_SECONDS: '0',
+    DRAIN_SECONDS: '60',
+  }
+  const drained = drain([], env, () => {})
+  const isRefused = async () => {
+    const asked = ask(envoy.port)
+    await poll(async () => held.length === 1 || (await isOver(asked)), 'it ended or arrived')
+    held.pop()?.end()
+    return (await asked) === 'ECONNREFUSED'
+  }
+  await poll(isRefused, 'new connections are refused')
+  // A drain that looks only at requests ends with its next look.
+  await delay(1_500)
+  t.notOk(await isOver(drained))
+  t.equal(await answered(), '200 close')
+  t.equal(await drained, 0)
+})
 
 test('stops waiting after DRAIN_SECONDS', { skip }, async (t) => {
   const { envoy, held } = await startSlow(t)
