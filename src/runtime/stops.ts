@@ -16,6 +16,7 @@ const shares = {
   'the last uses of keys': [1_000, 1_000, 'uses of the last seconds'],
   'the cleanup of keys': [100, 100, 'nothing: another run will do it'],
   'the counters': [4_000, 10_000, 'what was counted last'],
+  'what was learned': [200, 500, 'what was learned in the last seconds'],
   'the metrics': [100, 100, 'nothing'],
   'the export to the collector': [300, 1_000, 'spans and metrics of the last seconds'],
   'the usage journal': [

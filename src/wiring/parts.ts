@@ -11,6 +11,7 @@ import type { Context } from './context.ts'
 import { openCounters } from './counters.ts'
 import { openDatabase } from './database.ts'
 import { openKeys } from './keys.ts'
+import { startSharing } from './learned.ts'
 import { openLedger } from './ledger.ts'
 import { startNotices } from './notices.ts'
 import { openResources } from './resources.ts'
@@ -43,6 +44,7 @@ export async function openParts(context: Context, journal: () => Journal | undef
     token: tokens.verify,
   })
   const counterParts = await openCounters(context, database)
+  startSharing(context, database, counterParts, resources)
   const ledger = openLedger(context, database)
   const telemetry = openTelemetry(context, {
     ...keyParts,

@@ -196,9 +196,14 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'core/admission/log-histogram.ts',
     ['core/admission/estimator.test.ts'],
+    [['cut ? this.shape.shares : undefined', 'undefined']],
+  ),
+  ...mutants(
+    'core/admission/decaying-sums.ts',
+    ['core/admission/decaying-sums.test.ts'],
     [
-      ['this.#unit /= decay', 'this.#unit *= decay'],
-      ['cut ? this.shape.shares : undefined', 'undefined'],
+      ['this.#unit /= this.#decay', 'this.#unit *= this.#decay'],
+      ['this.#count -= count', 'this.#count = 0'],
     ],
   ),
   ...mutants(

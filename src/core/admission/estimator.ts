@@ -4,6 +4,7 @@
  * byte of the body. Before the first response an answer is expected to have about 400 tokens.
  */
 
+import { DecayingSums } from './decaying-sums.ts'
 import { LogHistogram } from './log-histogram.ts'
 import { middleOf, type Scale, Shape } from './shape.ts'
 
@@ -54,6 +55,10 @@ export interface Estimator {
   readonly defaultMs: number
   /** How many bytes a stream takes for each token of output. */
   readonly bytesPerToken: number
+  /** What it has learned, by a number that stands for the same in all processes and versions. */
+  parts(): Iterable<readonly [part: number, DecayingSums]>
+  /** Takes over what all processes know of a part; nothing if it is not of this form. */
+  replace(part: number, sums: Float64Array): void
 }
 
 /** Third parts of an octave from 1 to 165,000 tokens. */
@@ -68,11 +73,14 @@ const floorShare = 0.99
 /** How long a request runs before any is known, and the weight of each that follows. */
 const firstMs = 5_000
 const tookWeight = 0.05
+const firstTook = 1 / tookWeight
 /** The first stream that is known has as many tokens, each with as many bytes; and what is left of it after each. */
 const firstStream = { tokens: 50, bytesPerToken: 180 }
 const streamDecay = 0.997
 /** The highest size class: of maxima beyond the scale. */
 const highestClass = 17
+/** Parts besides the outputs by class, which have the numbers of their classes. */
+const partOf = { outputs: 18, ratio: 19, inputs: 20, took: 21, streams: 22 } as const
 
 const firstOutput = shapeOf(tokens, (middle) =>
   Math.exp(-0.5 * (Math.log2(middle / firstMedian) / firstWidth) ** 2),
@@ -86,12 +94,45 @@ export function createEstimator(): Estimator {
   const ratio = new LogHistogram(ratios, firstRatio)
   /** For requests whose length is unknown. */
   const inputs = new LogHistogram(tokens, firstOutput)
+  /** Milliseconds, and how many requests took them. */
+  const took = new DecayingSums(1 - tookWeight, Float64Array.of(firstTook * firstMs, firstTook))
+  /** Tokens and bytes. */
+  const streams = new DecayingSums(
+    streamDecay,
+    Float64Array.of(firstStream.tokens, firstStream.tokens * firstStream.bytesPerToken),
+  )
+  const rates = new Map<number, DecayingSums>([
+    [partOf.took, took],
+    [partOf.streams, streams],
+  ])
   let defaultMs = firstMs
-  let streamTokens = firstStream.tokens
-  let streamBytes = streamTokens * firstStream.bytesPerToken
+  let bytesPerToken = firstStream.bytesPerToken
 
   function outputsOf({ maxOutput }: Sized): LogHistogram {
     return byClass.get(classOf(maxOutput)) ?? all
+  }
+
+  function ofClass(size: number): LogHistogram {
+    let own = byClass.get(size)
+    if (own === undefined) {
+      own = new LogHistogram(tokens, all)
+      byClass.set(size, own)
+    }
+    return own
+  }
+
+  function readRates(): void {
+    const [ms = 0, requests = 0] = took.read()
+    const [streamTokens = 0, streamBytes = 0] = streams.read()
+    defaultMs = ms / requests
+    bytesPerToken = Math.max(1, streamBytes / streamTokens)
+  }
+
+  function histogramOf(part: number): LogHistogram | undefined {
+    if (part === partOf.outputs) return all
+    if (part === partOf.ratio) return ratio
+    if (part === partOf.inputs) return inputs
+    return part >= 0 && part <= highestClass ? ofClass(part) : undefined
   }
 
   return {
@@ -99,7 +140,24 @@ export function createEstimator(): Estimator {
       return defaultMs
     },
     get bytesPerToken() {
-      return Math.max(1, streamBytes / streamTokens)
+      return bytesPerToken
+    },
+    *parts() {
+      for (const [size, { weights }] of byClass) yield [size, weights]
+      yield [partOf.outputs, all.weights]
+      yield [partOf.ratio, ratio.weights]
+      yield [partOf.inputs, inputs.weights]
+      yield* rates
+    },
+    replace(part, sums) {
+      const histogram = histogramOf(part)
+      const known = histogram?.weights ?? rates.get(part)
+      if (known?.length !== sums.length) return
+      known.replace(sums)
+      histogram?.refresh()
+      // Those of a class are drawn to the shape of all.
+      if (histogram === all) for (const own of byClass.values()) own.refresh()
+      readRates()
     },
     expect(sized, modelMax = Number.POSITIVE_INFINITY, isHonoured = true) {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = sized
@@ -124,18 +182,18 @@ export function createEstimator(): Estimator {
     learn(observed) {
       const { bytes, maxOutput, choices = 1, input, output, isCut, tookMs } = observed
       if (observed.streamBytes !== undefined && output > 0) {
-        streamTokens = streamDecay * streamTokens + output
-        streamBytes = streamDecay * streamBytes + observed.streamBytes
+        streams.next()
+        streams.put(0, output)
+        streams.put(1, observed.streamBytes)
       }
       const each = output / choices
-      if (tookMs !== undefined) defaultMs += tookWeight * (tookMs - defaultMs)
-      const size = classOf(maxOutput)
-      let own = byClass.get(size)
-      if (own === undefined) {
-        own = new LogHistogram(tokens, all)
-        byClass.set(size, own)
+      if (tookMs !== undefined) {
+        took.next()
+        took.put(0, tookMs)
+        took.put(1, 1)
       }
-      own.add(each, isCut)
+      readRates()
+      ofClass(classOf(maxOutput)).add(each, isCut)
       all.add(each, isCut)
       if (input <= 0) return
       inputs.add(input)

@@ -5,6 +5,11 @@ import { createEstimator, type Estimator } from './estimator.ts'
 export interface Estimators {
   /** Creates it if there is none. `model` is `<namespace>/<name>`. */
   of(subscription: string, model: string): Estimator
+  all(): Iterable<{
+    readonly subscription: string
+    readonly model: string
+    readonly estimator: Estimator
+  }>
 }
 
 /** Some 20 KB each. */
@@ -27,6 +32,11 @@ export function createEstimators(most = defaultMost): Estimators {
   }
 
   return {
+    *all() {
+      for (const [subscription, models] of all) {
+        for (const [model, estimator] of models) yield { subscription, model, estimator }
+      }
+    },
     of(subscription, model) {
       const found = all.get(subscription)?.get(model)
       if (found !== undefined) return found

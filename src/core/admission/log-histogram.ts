@@ -4,6 +4,7 @@
  * the first one on. Its size is constant.
  */
 
+import { DecayingSums } from './decaying-sums.ts'
 import { bucketOf, type Scale, Shape } from './shape.ts'
 
 /** What is left of a value's weight after the next one: half of it after 230 values. */
@@ -12,8 +13,6 @@ const priorWeight = 20
 /** The shape follows after this many values; until so many are known, after each. */
 const refreshEvery = 16
 const alwaysRefreshed = 64
-/** Weights grow instead of being decayed one by one, up to this. */
-const maxUnit = 1e100
 
 /** A known distribution, or a histogram that is a superset of this one. */
 export type Prior = Shape | LogHistogram
@@ -21,9 +20,8 @@ export type Prior = Shape | LogHistogram
 export class LogHistogram {
   readonly #scale: Scale
   readonly #prior: Prior
-  readonly #weights: Float64Array
-  /** The weight of the next value. */
-  #unit = 1
+  /** By bucket. After others have changed them, call `refresh`. */
+  readonly weights: DecayingSums
   #added = 0
   #shapedAt = -1
   #shape: Shape | undefined
@@ -31,7 +29,7 @@ export class LogHistogram {
   constructor(scale: Scale, prior: Prior) {
     this.#scale = scale
     this.#prior = prior
-    this.#weights = new Float64Array(scale.buckets)
+    this.weights = new DecayingSums(decay, new Float64Array(scale.buckets))
   }
 
   get shape(): Shape {
@@ -48,16 +46,15 @@ export class LogHistogram {
   add(value: number, cut = false): void {
     const bucket = bucketOf(this.#scale, value)
     const known = cut ? this.shape.shares : undefined
-    this.#unit /= decay
+    this.weights.next()
     this.#added += 1
-    if (known === undefined) this.#put(bucket, 1)
+    if (known === undefined) this.weights.put(bucket, 1)
     else this.#spread(known, bucket)
-    if (this.#unit > maxUnit) {
-      for (let i = 0; i < this.#weights.length; i += 1) {
-        this.#weights[i] = (this.#weights[i] as number) / this.#unit
-      }
-      this.#unit = 1
-    }
+  }
+
+  /** Lets the shape follow the weights. */
+  refresh(): void {
+    this.#shape = undefined
   }
 
   /** Adds one value to all buckets from this one on, as the values known so far are spread. */
@@ -65,22 +62,18 @@ export class LogHistogram {
     let tail = 0
     for (let i = from; i < shares.length; i += 1) tail += shares[i] as number
     if (tail <= 1e-6) {
-      this.#put(Math.min(shares.length - 1, from + (this.#scale.perOctave >> 1)), 1)
+      this.weights.put(Math.min(shares.length - 1, from + (this.#scale.perOctave >> 1)), 1)
     } else {
-      for (let i = from; i < shares.length; i += 1) this.#put(i, (shares[i] as number) / tail)
+      for (let i = from; i < shares.length; i += 1) {
+        this.weights.put(i, (shares[i] as number) / tail)
+      }
     }
-  }
-
-  #put(bucket: number, share: number): void {
-    this.#weights[bucket] = (this.#weights[bucket] as number) + this.#unit * share
   }
 
   #shares(): Float64Array {
     const prior = this.#prior instanceof LogHistogram ? this.#prior.shape : this.#prior
-    let total = priorWeight
-    for (const weight of this.#weights) total += weight / this.#unit
-    return this.#weights.map(
-      (weight, i) => (weight / this.#unit + priorWeight * (prior.shares[i] as number)) / total,
-    )
+    const weights = this.weights.read()
+    const total = weights.reduce((sum, weight) => sum + weight, priorWeight)
+    return weights.map((weight, i) => (weight + priorWeight * (prior.shares[i] as number)) / total)
   }
 }

@@ -28,6 +28,7 @@ const all = [
   '0017-usage-archives.sql',
   '0018-idempotency.sql',
   '0019-caps.sql',
+  '0020-learned.sql',
   '0022-notices.sql',
 ]
 

@@ -1,0 +1,24 @@
+/** What requests were learned to use, kept in the database and shared by all processes. */
+
+import { part } from '../runtime/stops.ts'
+import { shareLearned } from '../store/learned/sharing.ts'
+import type { Context } from './context.ts'
+import type { Counters } from './counters.ts'
+import type { Database } from './database.ts'
+import type { Resources } from './resources.ts'
+
+/** Shares it until the service stops, while anything is estimated. */
+export function startSharing(
+  { config, onFault, stops }: Context,
+  { pool }: Database,
+  { estimators }: Pick<Counters, 'estimators'>,
+  { snapshot }: Pick<Resources, 'snapshot'>,
+): void {
+  function isNeeded(): boolean {
+    if (config.chargeUnreported) return true
+    for (const { admission } of snapshot().subscriptions.values()) if (admission) return true
+    return false
+  }
+  const sharing = shareLearned({ sql: pool, estimators, isNeeded, onFault })
+  stops.push(part('what was learned', sharing.stop))
+}
