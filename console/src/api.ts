@@ -19,6 +19,13 @@ export type Propagation = FromSchema<typeof propagation>
 export type Subscription = FromSchema<typeof subscriptionRecord>
 export type Explanation = FromSchema<(typeof responseSchema)[200]>
 
+export interface RefusalList {
+  readonly data: readonly Refusal[]
+  readonly complete: boolean
+  /** The processes that have not answered; undefined: it is not known which there are. */
+  readonly silent?: readonly string[]
+}
+
 export interface Me {
   readonly username: string
   readonly groups: readonly string[]

@@ -66,7 +66,7 @@ export const settings = {
   databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.url('postgres:', 'postgresql:'),
     'the database with the keys, Postgres 15 or newer; `sslmode` as in libpq, but `prefer` does not fall back'),
   databaseConnections: setting('DB_MAX_OPEN_CONNS', '25', form.integer(1, 1_000),
-    'maximum number of connections to it, plus two for revocations; searches use at most a fifth'),
+    'maximum number of connections to it, plus two for revocations and one for questions of other processes; searches use at most a fifth'),
   /** undefined: counters in memory. */
   redisUrl: optional('REDIS_URL', 'counters in memory', form.redisUrl,
     'counters shared by several processes: Redis 6.2 or newer, or Valkey'),

@@ -30,7 +30,7 @@ export function createExternalApi(
 ): FastifyInstance {
   const { config, log, audit, clock } = context
   const { tracing, keyParts, discovery, tokens, markers, authenticate, telemetry, refusals } = parts
-  const { counterParts, pastRefusals, resources } = parts
+  const { counterParts, pastRefusals, othersRefusals, resources } = parts
   const app = buildAdmin({
     onAnswered: telemetry.onApiAnswered,
     keys: withWaits(tracing, 'database', keyParts.keys),
@@ -59,6 +59,7 @@ export function createExternalApi(
     resetCounters: counterParts.counters.reset,
     paths: config.paths,
     pastRefusals,
+    othersRefusals,
     usage: parts.ledger?.reader,
     locate: resources.locate,
     ...describeResources(parts),

@@ -7,6 +7,7 @@ import { createVerifyKey } from '../identity/api-key.ts'
 import { createAuthenticate } from '../identity/authenticate.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
 import { createModelHealth } from '../ratelimit/model-health.ts'
+import { startOthersRefusals } from '../store/refusals/others-refusals.ts'
 import type { Context } from './context.ts'
 import { openCounters } from './counters.ts'
 import { openDatabase } from './database.ts'
@@ -60,9 +61,15 @@ export async function openParts(context: Context, journal: () => Journal | undef
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
   stops.push(refusals.flush)
   const pastRefusals = createRefusalMemory()
+  const othersRefusals = startOthersRefusals({
+    ...{ sql: database.pool, url: database.url, id: keyParts.follower.id },
+    ...{ own: pastRefusals, clock, onFault: context.onFault },
+  })
+  stops.push(othersRefusals.stop)
   const health = createModelHealth({ snapshot: discovery.snapshot, log, clock })
   return {
     ...{ tracing, database, keyParts, resources, discovery, tokens, markers, authenticate },
-    ...{ counterParts, telemetry, settle, held, ledger, refusals, pastRefusals, health },
+    ...{ counterParts, telemetry, settle, held, ledger, refusals, health },
+    ...{ pastRefusals, othersRefusals },
   }
 }

@@ -100,6 +100,14 @@ test('an administrator sees a refusal, and why', async (t, world) => {
   t.equal(await page.title(), 'Why? · Tollgate')
 })
 
+test('an administrator sees whose refusals are missing', async (t, { page, signIn }) => {
+  const answer = { object: 'list', data: [], complete: false, silent: ['replica-2', hostile] }
+  await page.route('**/v1/admin/refusals?*', (route) => route.fulfill({ json: answer }))
+  await signIn('admin', 'refusals')
+  await page.getByText(`did not answer: replica-2, ${hostile}.`).waitFor()
+  await isAccessible(t, page, 'missing refusals')
+})
+
 test('an administrator sees processes and stores', async (t, world) => {
   const { page, signIn } = world
   await signIn('admin', 'state')

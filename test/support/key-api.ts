@@ -7,7 +7,7 @@ import type { Rate } from '../../src/admin/http/request-limit.ts'
 import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/server.ts'
 import { createAuditTrail } from '../../src/audit/trail.ts'
 import { pathRules } from '../../src/core/decision/operations.ts'
-import type { PastRefusals } from '../../src/core/decision/past-refusal.ts'
+import type { OthersRefusals, PastRefusals } from '../../src/core/decision/past-refusal.ts'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
 import { hashOfKey } from '../../src/core/formats/api-key.ts'
 import { noPolicies } from '../../src/core/status/policies.ts'
@@ -26,6 +26,7 @@ import { createPropagationWatch } from '../../src/store/revocations/propagation.
 import { createUsageReader } from '../../src/store/usage/reader.ts'
 import { createDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
+import { noOtherProcess } from './no-other-process.ts'
 import { wholeState } from './service-state.ts'
 
 export interface KeyApiOptions {
@@ -42,6 +43,7 @@ export interface KeyApiOptions {
   readonly readCounters?: ResettableCounters['readFresh']
   readonly resetCounters?: ResettableCounters['reset']
   readonly pastRefusals?: PastRefusals
+  readonly othersRefusals?: OthersRefusals
   /** Whether there is a usage ledger; true by default. */
   readonly ledger?: boolean
   /** Of the resources. */
@@ -181,6 +183,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     paths: pathRules(),
     usage: options.ledger === false ? undefined : createUsageReader(sql),
     pastRefusals: options.pastRefusals ?? createRefusalMemory(),
+    othersRefusals: options.othersRefusals ?? noOtherProcess,
     locate: (resource) => ({ file: `${resource}.yaml`, line: 1 }),
   })
   const internal = buildInternal({

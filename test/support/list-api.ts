@@ -15,6 +15,7 @@ import type { Presented } from '../../src/identity/authenticate.ts'
 import type { ApiKeyStore } from '../../src/store/api-keys.ts'
 import { createMemoryCounters } from '../../src/store/counters/memory.ts'
 import { listenLocally } from './listening.ts'
+import { noOtherProcess } from './no-other-process.ts'
 import { wholeState } from './service-state.ts'
 
 /** The endpoints that need no key store, with resources and callers that the test sets. */
@@ -94,6 +95,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     readCounters: createMemoryCounters().readFresh,
     paths: pathRules(),
     pastRefusals: createRefusalMemory(),
+    othersRefusals: noOtherProcess,
     usage: undefined,
     resetCounters: async () => {},
     locate: () => ({ file: '', line: 0 }),

@@ -1,4 +1,5 @@
-import type { Refusal } from '../api.ts'
+import { Alert } from '@mantine/core'
+import type { Refusal, RefusalList } from '../api.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Filter } from '../parts/filter.tsx'
 import { Link } from '../parts/link.tsx'
@@ -13,14 +14,13 @@ import { useLoaded } from '../use-loaded.ts'
 const everyMs = 10_000
 const maxShown = 200
 
-/** The refusals that the process remembers which answers. */
+/** The refusals that all processes remember. */
 export function RefusalsPage() {
   const { call } = useSession()
   const { query } = usePlace()
   const { value, error } = useLoaded(
     '',
-    () =>
-      call<{ readonly data: readonly Refusal[] }>('GET', `/v1/admin/refusals?limit=${maxShown}`),
+    () => call<RefusalList>('GET', `/v1/admin/refusals?limit=${maxShown}`),
     everyMs,
   )
   const sought = (query.get('find') ?? '').toLowerCase()
@@ -30,10 +30,17 @@ export function RefusalsPage() {
   return (
     <Page
       title="Refusals"
-      about={`Model requests refused within the last hour, the newest ${maxShown}, read again every ${everyMs / 1_000} seconds. Each process remembers its own.`}
+      about={`Model requests refused within the last hour, the newest ${maxShown}, read again every ${everyMs / 1_000} seconds.`}
     >
       <Filter name="find" label="Find" placeholder="User, model, code or text" />
       <Problem error={error} />
+      {value && !value.complete && (
+        <Alert color="yellow" variant="outline" role="status">
+          {value.silent
+            ? `What these processes have refused is missing, because they did not answer: ${value.silent.join(', ')}.`
+            : 'What other processes have refused is missing, because the database did not answer.'}
+        </Alert>
+      )}
       {found?.length === 0 && (
         <Nothing title={sought ? 'No refusal fits' : 'Nothing was refused within the hour'} />
       )}

@@ -8,7 +8,7 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import { type Explanation, explain } from '../../core/decision/explain.ts'
 import { compileCaps } from '../../core/decision/key-caps.ts'
 import type { PathRules } from '../../core/decision/operations.ts'
-import type { PastRefusals } from '../../core/decision/past-refusal.ts'
+import type { OthersRefusals, PastRefusal, PastRefusals } from '../../core/decision/past-refusal.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
 import { readTarget } from '../../core/decision/target.ts'
 import { describeEnd } from '../../identity/api-key.ts'
@@ -37,6 +37,7 @@ export interface ExplainDeps {
   readonly paths: PathRules
   readonly clock: () => number
   readonly pastRefusals: PastRefusals
+  readonly othersRefusals: OthersRefusals
   /** Where a resource is written. */
   readonly locate: Locate
 }
@@ -62,12 +63,14 @@ const schema = {
 } as const
 
 const pastNotFound =
-  'No refusal with this request id is known. A process remembers its own of the last hour, 100 of each user.'
+  'No refusal with this request id is known. Those of the last hour are remembered, 100 of each user.'
+/** Not the names: whoever asks need not be an administrator. */
+const notAllAnswered = 'Not every process of the service has answered; ask again.'
 
 /** Adds the route. It calls the functions of Check itself; it counts nothing and opens no window. */
 export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
-  const { keys, isAdmin, snapshot, readCounters, reserve, paths, clock, pastRefusals, locate } =
-    deps
+  const { keys, isAdmin, snapshot, readCounters, reserve, paths, clock, locate } = deps
+  const { pastRefusals, othersRefusals } = deps
 
   async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
     const { caller, ended } = who
@@ -124,6 +127,22 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     throw new ServiceError('not_found', { message: keyNotFound })
   }
 
+  /** The refusal, of this process or another one. `user` undefined: whoever made the request. */
+  async function findPast(
+    requestId: string,
+    user: string | undefined,
+    now: number,
+  ): Promise<PastRefusal> {
+    const own = pastRefusals.find(requestId, user, now)
+    if (own !== undefined) return own
+    const { refusals, silent } = await othersRefusals.find(requestId, user)
+    const [newest] = [...refusals].sort((a, b) => b.at - a.at)
+    if (newest !== undefined) return newest
+    const isWhole = silent?.length === 0
+    const message = isWhole ? pastNotFound : `${pastNotFound} ${notAllAnswered}`
+    throw new ServiceError('not_found', { message })
+  }
+
   app.post<{ Body: ExplainBody }>(
     '/v1/explain',
     { schema, config: { audit: 'key.explain' } },
@@ -141,8 +160,7 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
       if (!('requestId' in question)) {
         return show(await readWho(question, request, whole), question, question.at)
       }
-      const past = pastRefusals.find(question.requestId, whole ? undefined : caller.user, now)
-      if (past === undefined) throw new ServiceError('not_found', { message: pastNotFound })
+      const past = await findPast(question.requestId, whole ? undefined : caller.user, now)
       if (past.caller) lookAt(request, past.caller)
       const key = past.caller?.by === 'key' ? await findKey(past.caller.keyId, now) : undefined
       return {

@@ -1,7 +1,7 @@
 /** `GET /v1/admin/refusals`: what the gateway has refused lately. */
 
 import type { FastifyInstance } from 'fastify'
-import type { PastRefusals } from '../../core/decision/past-refusal.ts'
+import type { OthersRefusals, PastRefusals } from '../../core/decision/past-refusal.ts'
 import { pastRefusal, showPast } from '../explain/explain-view.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { pageQuery, readPage, type Written } from '../http/page.ts'
@@ -10,13 +10,14 @@ import { refusals } from '../http/schemas.ts'
 export interface ListRefusalsDeps {
   readonly clock: () => number
   readonly pastRefusals: PastRefusals
+  readonly othersRefusals: OthersRefusals
 }
 
 const schema = {
   operationId: 'listRefusals',
   summary: 'List the last refusals',
   description:
-    'For administrators: model requests that were refused within the last hour by the process that answers, newest first; 100 of each user are remembered. `POST /v1/explain` with a `requestId` says why, step by step.',
+    'For administrators: model requests that were refused within the last hour, newest first. Each process remembers 100 of each user, and is asked. `POST /v1/explain` with a `requestId` says why, step by step.',
   tags: ['Administration'],
   security: [{ identityToken: [] }],
   querystring: { type: 'object', properties: { limit: pageQuery.limit } },
@@ -25,10 +26,17 @@ const schema = {
       title: 'RefusalList',
       description: 'The newest ones.',
       type: 'object',
-      required: ['object', 'data'],
+      required: ['object', 'data', 'complete'],
       properties: {
         object: { type: 'string', const: 'list' },
         data: { type: 'array', items: pastRefusal },
+        complete: { type: 'boolean', description: 'Whether all processes have answered.' },
+        silent: {
+          type: 'array',
+          description:
+            'The processes that have not; left out if the database did not say which there are.',
+          items: { type: 'string' },
+        },
       },
     },
     ...refusals(400, 401, 403, 429, 500, 503),
@@ -36,16 +44,25 @@ const schema = {
 } as const
 
 /** Adds the route. */
-export function listRefusals(app: FastifyInstance, { clock, pastRefusals }: ListRefusalsDeps) {
+export function listRefusals(app: FastifyInstance, deps: ListRefusalsDeps): void {
+  const { clock, pastRefusals, othersRefusals } = deps
   app.get<{ Querystring: Written }>(
     '/v1/admin/refusals',
     { schema, config: { audit: 'refusals.read' } },
     async (request) => {
       const { limit } = readPage({ limit: request.query.limit })
-      const found = pastRefusals.recent(limit, clock())
+      const { refusals: told, silent } = await othersRefusals.recent(limit)
+      const found = [...pastRefusals.recent(limit, clock()), ...told]
+        .sort((a, b) => b.at - a.at)
+        .slice(0, limit)
       lookAtOthers(request, {})
       await showOthers(request, found.length)
-      return { object: 'list', data: found.map((past) => showPast(past, true)) }
+      return {
+        object: 'list',
+        data: found.map((past) => showPast(past, true)),
+        complete: silent?.length === 0,
+        ...(silent !== undefined && silent.length > 0 && { silent }),
+      }
     },
   )
 }

@@ -37,3 +37,19 @@ export interface PastRefusals {
   /** The last ones, newest first. */
   recent(limit: number, now: number): readonly PastRefusal[]
 }
+
+/** What other processes remember. */
+export interface ToldRefusals {
+  readonly refusals: readonly PastRefusal[]
+  /**
+   * The names of processes that may remember more and did not answer; undefined: it is not known which
+   * processes there are.
+   */
+  readonly silent: readonly string[] | undefined
+}
+
+/** The refusals that the other processes of the service remember. Never rejects. */
+export interface OthersRefusals {
+  find(requestId: string, user: string | undefined): Promise<ToldRefusals>
+  recent(limit: number): Promise<ToldRefusals>
+}

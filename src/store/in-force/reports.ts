@@ -101,7 +101,11 @@ export function watchReports(options: WatchedReportsOptions): void {
   const { sql, url, onRead, onProblem, signal } = options
   const reader = followReports(sql)
   const alarm = createAlarm(signal)
-  const listener = startListener({ url, channel: inForceChannel, onNotification: alarm.ring })
+  const listener = startListener({
+    url,
+    channels: [inForceChannel],
+    onNotification: () => alarm.ring(),
+  })
   signal.addEventListener('abort', () => listener.stop(), { once: true })
   let answeredAt = Number.NEGATIVE_INFINITY
   const outage = createOutage(onProblem)

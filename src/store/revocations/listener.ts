@@ -4,9 +4,14 @@ import { type Connection, connectionClass, sqlOver } from '../postgres/connectio
 
 export interface ListenerOptions {
   readonly url: string | (() => string)
+  readonly channels: readonly string[]
+  /** A notification arrived; undefined: some may have been missed. */
+  readonly onNotification: (notification?: Notification) => void
+}
+
+export interface Notification {
   readonly channel: string
-  /** A notification arrived, or may have been missed. */
-  readonly onNotification: () => void
+  readonly payload?: string | undefined
 }
 
 export type Listener = ReturnType<typeof startListener>
@@ -18,12 +23,13 @@ const retryMs = 250
  * Listens until it is stopped. Notifications may be missed for a while, so nothing may depend on
  * them.
  */
-export function startListener({ url, channel, onNotification }: ListenerOptions) {
+export function startListener({ url, channels, onNotification }: ListenerOptions) {
   const TollgateListener = connectionClass({
     url,
     applicationName: 'tollgate listener',
     statementTimeoutMs: deadlineMs,
   })
+  const listen = channels.map((channel) => `listen "${channel}"`).join('; ')
   let current: Connection | undefined
   let retry: NodeJS.Timeout | undefined
   let isStopped = false
@@ -38,8 +44,11 @@ export function startListener({ url, channel, onNotification }: ListenerOptions)
     })
     connection
       .connect()
-      .then(() => sqlOver(connection).unsafe(`listen "${channel}"`).run(deadlineMs))
-      .then(onNotification, () => connection.abandon())
+      .then(() => sqlOver(connection).unsafe(listen).run(deadlineMs))
+      .then(
+        () => onNotification(),
+        () => connection.abandon(),
+      )
   }
 
   open()

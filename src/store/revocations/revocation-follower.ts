@@ -208,7 +208,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
       const { url } = options
       listener = startListener({
         url,
-        channel: revocationChannel,
+        channels: [revocationChannel],
         onNotification: () => void catchUp(),
       })
       const restMs = () => (state() === 'unavailable' ? Math.min(everyMs, outageEveryMs) : everyMs)

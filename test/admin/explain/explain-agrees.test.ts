@@ -17,6 +17,7 @@ import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { checkOf, checkResponse, readDenial } from '../../support/envoy-messages.ts'
 import { createMemoryApiKeys } from '../../support/memory-api-keys.ts'
+import { noOtherProcess } from '../../support/no-other-process.ts'
 import { createRandom, type Random } from '../../support/random.ts'
 
 const now = Date.UTC(2026, 0, 1)
@@ -122,6 +123,7 @@ test('explain agrees with Check in random worlds', async (t) => {
       paths,
       clock: () => now,
       pastRefusals,
+      othersRefusals: noOtherProcess,
       locate: (resource) => ({ file: `${resource}.yaml`, line: 7 }),
     })
     for (let asked = 0; asked < asksPerWorld; asked += 1) {

@@ -1,9 +1,11 @@
 import { type Test, test } from 'tap'
 import { counterOf } from '../../../src/core/decision/counter.ts'
+import type { OthersRefusals } from '../../../src/core/decision/past-refusal.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
 import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { type Asked, createKeyApi } from '../../support/key-api.ts'
+import { noOtherProcess } from '../../support/no-other-process.ts'
 import { refused } from '../../support/refusals.ts'
 
 const route = 'POST /v1/explain'
@@ -16,10 +18,13 @@ const snapshot = snapshotOf(
   subscription('b-only', { groups: ['team-b'] }, { 'llm/secret': [[50, '1m']] }),
 )
 
-async function createWorld(t: Test) {
+async function createWorld(t: Test, othersRefusals = noOtherProcess) {
   const counters = createMemoryCounters()
   const pastRefusals = createRefusalMemory()
-  const api = await createKeyApi(t, { snapshot, readCounters: counters.readFresh, pastRefusals })
+  const api = await createKeyApi(t, {
+    ...{ snapshot, pastRefusals, othersRefusals },
+    readCounters: counters.readFresh,
+  })
   const explain = async (as: string, body: object, status = 200) => {
     const answer = await api.ask(route, { as, body })
     t.equal(answer.statusCode, status, answer.body)
@@ -190,6 +195,42 @@ test("others' keys, users and refusals are refused to users", async (t) => {
   t.match(await explain('admin', { requestId: 'of-bob' }), {
     refusal: { user: 'bob', reason: 'no such model' },
   })
+})
+
+test('a refusal of another process is explained, or may be unknown for lack of its answer', async (t) => {
+  const other = createRefusalMemory()
+  let silent: readonly string[] | undefined = []
+  const othersRefusals: OthersRefusals = {
+    recent: async () => ({ refusals: [], silent }),
+    find: async (requestId, user) => {
+      const found = other.find(requestId, user, api.now)
+      return { refusals: found === undefined ? [] : [found], silent }
+    },
+  }
+  const { api, explain } = await createWorld(t, othersRefusals)
+  const { id } = await api.createKey('bob')
+  other.note({
+    ...{ code: 'model_not_allowed', denial: { allowed: false, code: 'model_not_allowed' } },
+    ...{ now: api.now, status: 403, reason: undefined, model: 'x', traceparent: undefined },
+    ...{ method: 'POST', path: '/v1/chat/completions', bodyModel: 'x', subscription: undefined },
+    caller: { by: 'key', user: 'bob', groups: ['team-b'], keyId: id, subscription: 'b-only' },
+    source: () => undefined,
+    requestId: () => 'of-bob',
+  })
+  for (const who of ['bob', 'admin']) {
+    t.match(await explain(who, { requestId: 'of-bob' }), { refusal: { status: 403, keyId: id } })
+  }
+  const ask = (requestId: string) => api.ask(route, { as: 'alice', body: { requestId } })
+  const foreign = await ask('of-bob')
+  refused(t, foreign, 404, 'not_found')
+  t.notMatch(foreign.body, /ask again/)
+  for (const each of [['replica-3'], undefined]) {
+    silent = each
+    const unknown = await ask('of-nobody')
+    refused(t, unknown, 404, 'not_found')
+    t.match(unknown.json().error.message, /Not every process .* has answered/)
+    t.notMatch(unknown.body, /replica-3/)
+  }
 })
 
 test('a bad question is refused with the name of the field', async (t) => {
