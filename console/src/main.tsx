@@ -1,3 +1,4 @@
+import './language.ts'
 import '@mantine/core/styles.css'
 import './page.css'
 import './data.css'

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root from 'tap'
+import { launch } from '../support/browser.ts'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { type Gateway, models, subscriptions } from '../support/gateway.ts'
 import { keepPicture } from '../support/pictures.ts'
@@ -105,6 +106,24 @@ const isPainted = (color = '4c6ef5') => `(() => {
   }
   return false
 })()`
+
+test('a browser without a language shows the page, and the plot', async (t, { gateway }) => {
+  const browser = await launch(t, { LANG: 'C', LC_ALL: 'C', LANGUAGE: '' })
+  if (browser === undefined) return
+  // No context of `openPage`: that has a language.
+  const page = await browser.newPage()
+  const complaints: string[] = []
+  page.on('pageerror', (error) => complaints.push(String(error)))
+  const user = gateway.newUser()
+  await use(gateway, user)
+  await page.goto(`${gateway.url}/console/usage`)
+  t.match(await page.evaluate('navigator.languages'), ['en-US@posix'])
+  await page.getByLabel('Identity token').fill(`token-${user}`)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('row', { name: 'llm/sim' }).getByRole('cell', { name: '1,234' }).waitFor()
+  await poll(() => page.evaluate(isPainted()) as Promise<boolean>, 'the plot has bars')
+  t.strictSame(complaints, [])
+})
 
 test('only an administrator sees the usage of others', async (t, world) => {
   const { page, gateway, expected, signIn } = world

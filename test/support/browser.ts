@@ -45,7 +45,11 @@ async function unpack(): Promise<string> {
   return join(folder, 'chromium')
 }
 
-async function launch(t: Test): Promise<Browser | undefined> {
+/** A browser of its own, such as one with another environment; undefined where none runs. */
+export async function launch(
+  t: Test,
+  env: Record<string, string> = {},
+): Promise<Browser | undefined> {
   try {
     const executablePath = process.env.CHROMIUM_PATH ?? (await unpack())
     // Not the package's own flags: one of them switches off the protection of origins.
@@ -53,6 +57,7 @@ async function launch(t: Test): Promise<Browser | undefined> {
       executablePath,
       args: ['--no-sandbox'],
       headless: true,
+      env: { ...process.env, ...env },
     })
     t.teardown(() => browser.close())
     return browser
