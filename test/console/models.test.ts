@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core'
 import { consoleTests, isAccessible } from '../support/console.ts'
-import { modelRef, type WrittenDocument } from '../support/documents.ts'
+import { modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
 import { meter, models, subscriptions } from '../support/gateway.ts'
 import { keepPicture } from '../support/pictures.ts'
 import { poll } from '../support/poll.ts'
@@ -12,11 +12,14 @@ function annotated(document: WrittenDocument): WrittenDocument {
   return { ...document, metadata: { ...document.metadata, annotations } }
 }
 
+const further = { requestRateLimits: [{ limit: 60, window: '1h' }], concurrency: 2 }
+
 const test = consoleTests({
   resources: (backendUrl) => [
     ...models(backendUrl).filter(({ metadata }) => metadata.name !== 'other'),
     annotated(modelRef('other', { backendUrl })),
     ...subscriptions({ plenty: 100_000, small: 30 }),
+    subscription('busy', { groups: ['team'] }, { 'llm/sim': [[500, '1h']] }, { ofModels: further }),
     meter,
   ],
 })
@@ -43,6 +46,29 @@ test('a model is tried, and what it uses is seen at once', async (t, world) => {
   await page.getByRole('cell', { name: 'x-ratelimit-remaining-tokens' }).waitFor()
   await isAccessible(t, page, 'the model')
   await keepPicture(page, 'model')
+})
+
+test('limits of requests stand beside those of tokens, with what is used', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  const { key } = await gateway.mint({ user, subscription: 'busy' })
+  await gateway.chat(key, { totalTokens: 40 })
+  await poll(async () => {
+    const { text } = await gateway.ask('/v1/limits?subscription=busy', `token-${user}`)
+    return JSON.parse(text).data[0].used === 40
+  }, 'the tokens are counted')
+  await signIn(user, 'models')
+  const row = page.getByRole('row', { name: 'llm/sim' }).first()
+  await row.getByText(/^500 tokens per 1h: 40 used, resets in /).waitFor()
+  await row.getByText(/^60 requests per 1h: 1 used, resets in /).waitFor()
+  await row.getByText('2 requests at a time', { exact: true }).waitFor()
+  await isAccessible(t, page, 'limits of requests')
+  await open(page, 'busy')
+  for (const left of ['460 left of 500 tokens', '59 left of 60 requests', '2 left of 2 requests']) {
+    await page.getByText(left).waitFor()
+  }
+  await signIn('admin', 'access?model=llm/sim&subject=team')
+  await page.getByText('500 tokens per 1h, 60 requests per 1h, 2 requests at a time').waitFor()
 })
 
 test('a refusal leads to its explanation', async (t, { page, gateway, expected, signIn }) => {

@@ -101,7 +101,7 @@ const columns: readonly Column<Subject>[] = [
           <div key={subscription.name}>
             <WrittenAt {...subscription} kind={undefined} />
             <div className="note">
-              <LimitList limits={limits} />
+              <LimitList token_rate_limits={limits} {...subscription} />
               {!pays && ' (not ready for the model)'}
             </div>
           </div>

@@ -111,7 +111,7 @@ export function CapList(caps: Caps) {
       {models && <Line>only {toLines(caps).models.join(', ') || 'no model'}</Line>}
       {tokenRateLimits && (
         <Line>
-          at most <LimitList limits={tokenRateLimits} />
+          at most <LimitList token_rate_limits={tokenRateLimits} />
         </Line>
       )}
       {allowedAddresses && <Line>from {allowedAddresses.join(', ')}</Line>}

@@ -1,24 +1,30 @@
-import type { Model, Subscription } from '../api.ts'
+import type { LimitList, Model, Subscription } from '../api.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
-import { LimitList } from '../parts/limits.tsx'
+import { count, type LimitState, whole } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
 import { Problem } from '../parts/problem.tsx'
+import { Time } from '../parts/time.tsx'
 import { addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { limitsOf, type Offer, readOffers } from './offers.ts'
 
+/** How often what is used is read, in milliseconds. */
+const everyMs = 10_000
+
 export function ModelsPage() {
   const { call } = useSession()
   const { value, error } = useLoaded('', () => readOffers(call))
+  const limits = useLoaded('', () => call<LimitList>('GET', '/v1/limits'), everyMs)
+  const states = new Map(limits.value?.data.map((each) => [keyOf(each), each]))
   return (
     <Page
       title="Models"
-      about="What you may call, and which subscription pays for it. Open a model to see what is left of its limits and to try it."
+      about="What you may call, and which subscription pays for it. Open a model to try it."
     >
-      <Problem error={error} />
+      <Problem error={error ?? limits.error} />
       {value?.length === 0 && (
         <Nothing title="No model is open to you">
           A model must be in a subscription of yours and open to you or one of your groups. Ask{' '}
@@ -28,7 +34,7 @@ export function ModelsPage() {
       {value && value.length > 0 && (
         <DataTable
           label="Models"
-          columns={columns}
+          columns={columnsOf(states)}
           rows={value}
           keyOf={({ model }) => `${model.owned_by} ${model.id}`}
         />
@@ -37,7 +43,7 @@ export function ModelsPage() {
   )
 }
 
-const columns: readonly Column<Offer>[] = [
+const columnsOf = (states: States): readonly Column<Offer>[] => [
   {
     title: 'Model',
     cell: ({ model }) => (
@@ -53,20 +59,59 @@ const columns: readonly Column<Offer>[] = [
     kind: 'wide',
     cell: ({ model, subscriptions }) =>
       subscriptions.map((subscription) => (
-        <Subscribed key={subscription.subscription_id_header} {...{ model, subscription }} />
+        <Subscribed
+          key={subscription.subscription_id_header}
+          {...{ model, subscription, states }}
+        />
       )),
   },
 ]
 
-function Subscribed({ model, subscription }: { model: Model; subscription: Subscription }) {
-  const limits = limitsOf(subscription, model)
+interface SubscribedProps {
+  readonly model: Model
+  readonly subscription: Subscription
+  readonly states: States
+}
+
+function Subscribed({ model, subscription, states }: SubscribedProps) {
+  const { subscription_id_header: name, display_name } = subscription
   return (
     <div>
-      {subscription.display_name ?? subscription.subscription_id_header}
-      {limits.length > 0 && ': '}
-      <LimitList limits={limits} />
+      {display_name ?? name}
+      {limitsOf(subscription, model).map((limit) => (
+        <div key={`${limit.kind} ${limit.window}`} className="note">
+          {whole(limit)}
+          <Used {...states.get(keyOf({ ...limit, subscription: name, model: model.owned_by }))} />
+        </div>
+      ))}
     </div>
   )
+}
+
+function Used({ used = 0, remaining, resetsAt }: Partial<LimitState>) {
+  if (used === 0) return null
+  return (
+    <>
+      : {remaining === 0 ? 'all' : count(used)} used
+      {resetsAt && (
+        <>
+          , resets <Time at={resetsAt} isDistance />
+        </>
+      )}
+    </>
+  )
+}
+
+type CallerLimit = LimitList['data'][number]
+type States = ReadonlyMap<string, CallerLimit>
+
+function keyOf({
+  subscription,
+  model,
+  kind,
+  window,
+}: Pick<CallerLimit, 'subscription' | 'model' | 'kind' | 'window'>): string {
+  return JSON.stringify([subscription, model, kind, window])
 }
 
 /** What its server or its operator says of a model. */

@@ -1,6 +1,7 @@
 /** The models that the caller may use, with the subscriptions that pay for each. */
 
 import type { Model, Subscription } from '../api.ts'
+import { type Limit, limitsIn } from '../parts/limits.tsx'
 import type { Session } from '../session.tsx'
 
 export interface Offer {
@@ -24,8 +25,9 @@ export async function readOffers(call: Session['call']): Promise<readonly Offer[
   })
 }
 
-/** The token limits of a model under a subscription. */
-export function limitsOf({ model_refs }: Subscription, { owned_by }: Model) {
-  const ref = model_refs.find(({ namespace, name }) => `${namespace}/${name}` === owned_by)
-  return ref?.token_rate_limits ?? []
+/** The limits of a model under a subscription. */
+export function limitsOf({ model_refs }: Subscription, { owned_by }: Model): readonly Limit[] {
+  return limitsIn(
+    model_refs.find(({ namespace, name }) => `${namespace}/${name}` === owned_by) ?? {},
+  )
 }

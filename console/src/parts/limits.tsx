@@ -1,13 +1,39 @@
 import { Progress, Stack, Table, Text } from '@mantine/core'
 import { Time } from './time.tsx'
 
-/** The limits of a model under a subscription, without what is used of them. */
-export function LimitList({
-  limits,
-}: {
-  readonly limits: readonly { readonly limit: number; readonly window: string }[]
-}) {
-  return <>{limits.map(({ limit, window }) => `${tokens(limit)} per ${window}`).join(', ')}</>
+interface Rate {
+  readonly limit: number
+  readonly window: string
+}
+
+/** Limits as a subscription states them for a model. */
+export interface StatedLimits {
+  readonly token_rate_limits?: readonly Rate[]
+  readonly request_rate_limits?: readonly Rate[]
+  readonly concurrency?: number
+}
+
+export interface Limit {
+  readonly kind: 'tokens' | 'requests' | 'concurrency'
+  /** null: of concurrency. */
+  readonly window: string | null
+  readonly limit: number
+}
+
+export function limitsIn(stated: StatedLimits): readonly Limit[] {
+  const { token_rate_limits = [], request_rate_limits = [], concurrency } = stated
+  return [
+    ...token_rate_limits.map((rate) => ({ kind: 'tokens', ...rate }) as const),
+    ...request_rate_limits.map((rate) => ({ kind: 'requests', ...rate }) as const),
+    ...(concurrency === undefined
+      ? []
+      : [{ kind: 'concurrency', window: null, limit: concurrency } as const]),
+  ]
+}
+
+/** Limits without what is used of them. */
+export function LimitList(stated: StatedLimits) {
+  return <>{limitsIn(stated).map(whole).join(', ')}</>
 }
 
 const numbers = new Intl.NumberFormat()
@@ -20,17 +46,14 @@ function tokens(value: number): string {
   return `${count(value)} ${value === 1 ? 'token' : 'tokens'}`
 }
 
-interface LimitState {
-  readonly kind: 'tokens' | 'requests' | 'concurrency'
-  /** null: of concurrency. */
-  readonly window: string | null
-  readonly limit: number
+export interface LimitState extends Limit {
   readonly used: number
   readonly remaining: number
   readonly resetsAt: string | null
 }
 
-function whole({ kind, limit, window }: LimitState): string {
+/** `100,000 tokens per 1h`. */
+export function whole({ kind, limit, window }: Limit): string {
   if (kind === 'tokens') return `${tokens(limit)} per ${window}`
   const requests = `${count(limit)} ${limit === 1 ? 'request' : 'requests'}`
   return window === null ? `${requests} at a time` : `${requests} per ${window}`
@@ -81,21 +104,18 @@ export function LimitBars({
 export function Gives({
   models,
 }: {
-  readonly models: readonly {
-    readonly name: string
-    readonly token_rate_limits?: readonly { readonly limit: number; readonly window: string }[]
-  }[]
+  readonly models: readonly (StatedLimits & { readonly name: string })[]
 }) {
   return (
     <Table withRowBorders={false} verticalSpacing={2} horizontalSpacing={0} fz="xs">
       <Table.Tbody>
-        {models.map(({ name, token_rate_limits = [] }) => (
+        {models.map(({ name, ...stated }) => (
           <Table.Tr key={name}>
             <Table.Td pr="md" className="breaks">
               {name}
             </Table.Td>
             <Table.Td>
-              <LimitList limits={token_rate_limits} />
+              <LimitList {...stated} />
             </Table.Td>
           </Table.Tr>
         ))}

@@ -3,11 +3,13 @@
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { type AccessRow, accessRows } from '../../core/decision/access-matrix.ts'
+import type { CountedLimit } from '../../core/decision/counter.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { type Locate, resourceFields, showResource } from '../explain/explain-view.ts'
 import { hasMore, pageOf, pageQuery, readPage, type Written } from '../http/page.ts'
 import { refusals } from '../http/schemas.ts'
+import { modelRefsSchema } from '../models/subscription-record.ts'
 
 export interface ListAccessDeps {
   readonly snapshot: () => Snapshot
@@ -21,6 +23,8 @@ const shownOfEach = 20
 const name = { type: 'string', maxLength: 1_024 } as const
 const more = { type: 'integer', minimum: 1, description: 'How many are left out, if any.' } as const
 const required = ['kind', 'namespace', 'name'] as const
+
+const { request_rate_limits, concurrency } = modelRefsSchema.items.properties
 
 const schema = {
   operationId: 'listAccess',
@@ -97,6 +101,8 @@ const schema = {
                         },
                       },
                     },
+                    request_rate_limits,
+                    concurrency,
                   },
                 },
               },
@@ -142,11 +148,20 @@ function showRow({ model, kind, name, policies, subscriptions }: AccessRow, loca
     subscriptions: subscriptions.slice(0, shownOfEach).map(({ subscription, pays }) => ({
       ...showResource(subscription.resource, locate),
       pays,
-      limits: (subscription.limits.get(model.key) ?? [])
-        .filter(({ kind }) => kind === 'tokens')
-        .map(({ limit, window }) => ({ limit, window })),
+      ...showLimits(subscription.limits.get(model.key) ?? []),
     })),
     ...leftOut('more_subscriptions', subscriptions),
+  }
+}
+
+function showLimits(all: readonly CountedLimit[]) {
+  const ratesOf = (wanted: CountedLimit['kind']) =>
+    all.filter(({ kind }) => kind === wanted).map(({ limit, window }) => ({ limit, window }))
+  const [requests, [most]] = [ratesOf('requests'), ratesOf('concurrency')]
+  return {
+    limits: ratesOf('tokens'),
+    ...(requests.length > 0 && { request_rate_limits: requests }),
+    ...(most && { concurrency: most.limit }),
   }
 }
 

@@ -8,13 +8,14 @@ const open = {
   ...{ kind: 'AccessPolicy', namespace: 'models-as-a-service', name: 'open' },
   ...{ file: 'AccessPolicy/models-as-a-service/open.yaml', line: 1 },
 }
+const ofModels = { requestRateLimits: [{ limit: 6, window: '1h' }], concurrency: 2 }
 const hostile = '<img src=x onerror=alert(1)>'
 
 test('who can use a model, and through what', async (t) => {
   const snapshot = snapshotOf(
     modelRef('small'),
     accessPolicy('open', ['llm/small'], { groups: ['team-a'], users: [hostile] }),
-    subscription('basic', { groups: ['team-a'] }, { 'llm/small': [[50, '1m']] }),
+    subscription('basic', { groups: ['team-a'] }, { 'llm/small': [[50, '1m']] }, { ofModels }),
   )
   const api = await createKeyApi(t, { snapshot })
   const read = async (query = '') => (await api.ask(`${route}${query}`, { as: 'admin' })).json()
@@ -29,6 +30,7 @@ test('who can use a model, and through what', async (t) => {
             ...{ kind: 'Subscription', namespace: 'models-as-a-service', name: 'basic' },
             ...{ file: 'Subscription/models-as-a-service/basic.yaml', line: 1 },
             ...{ pays: true, limits: [{ limit: 50, window: '1m' }] },
+            ...{ request_rate_limits: [{ limit: 6, window: '1h' }], concurrency: 2 },
           },
         ],
       },
