@@ -57,7 +57,7 @@ const schema = {
         propagation: {
           ...propagationSchema,
           description:
-            'If caps have changed, who knows of it after at most a second of waiting for all.',
+            'If caps are given, who knows of them after at most a second of waiting for all.',
         },
       },
     },
@@ -100,8 +100,9 @@ export function changeApiKey(app: FastifyInstance, deps: ChangeApiKeyDeps): void
       const changing = keys.change(id, user, { ...changes, caps }, now, from)
       const changed = await orUnsure(changing, unsure)
       if (changed === undefined) continue
-      const isOther = !isDeepStrictEqual(from, caps)
-      return { changed, ...(isOther && { propagation: await propagation([changed], 'capped') }) }
+      // The answer to a first request may be lost: a repeated one waits for all that was changed before.
+      const others = isDeepStrictEqual(from, caps) ? [] : [changed]
+      return { changed, propagation: await propagation(others, 'capped') }
     }
     throw new ServiceError('store_locked')
   }
