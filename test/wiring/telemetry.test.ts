@@ -4,6 +4,7 @@ import { sourcesOf } from '../../src/wiring/telemetry.ts'
 type Args = Parameters<typeof sourcesOf>
 
 const limits = new Map([['llm/sim', [{ kind: 'tokens', window: '1m', limit: 100 }]]])
+const models = new Map(['llm/sim', 'llm/other'].map((key) => [key, { resource: {} }]))
 const counting = ['counting', { limits }] as const
 const reserving = ['reserving', { admission: { overshoot: 0.25 }, limits }] as const
 
@@ -12,7 +13,7 @@ function read(config: object = {}, more: Record<string, unknown> = {}): Record<s
   const follower = { ageMs: 1_500, others: ['b', 'c'], silent: ['c'] }
   const cache = { entries: 3, hits: 4, misses: 5, unknownHits: 6 }
   const measured = {
-    snapshot: () => ({ models: { size: 2 }, subscriptions: new Map([counting, reserving]) }),
+    snapshot: () => ({ models, subscriptions: new Map([counting, reserving]) }),
     problems: () => ['one'],
     endingSoon: () => 12,
     modelsWaiting: () => 5,
