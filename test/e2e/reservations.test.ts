@@ -17,6 +17,15 @@ const test = gatewayTests({
     subscription('reserves', team, { 'llm/sim': [[limit, '1h']] }, reserving),
     subscription('large', team, { 'llm/sim': [[10_000_000, '1h']] }, reserving),
     subscription('counts', team, { 'llm/sim': [[limit, '1h']] }, counting),
+    subscription(
+      'taken',
+      team,
+      { 'llm/sim': [[limit, '1h']] },
+      {
+        ...reserving,
+        ofModels: { requestRateLimits: [{ limit: 10, window: '1h' }], concurrency: 1 },
+      },
+    ),
     subscription('short', team, { 'llm/sim': [[limit, '8s']] }, reserving),
     subscription('short-counts', team, { 'llm/sim': [[limit, '8s']] }, counting),
     meter,
@@ -197,6 +206,42 @@ test('more answers than a ceiling has tokens are refused', async (t, gateway) =>
     await gateway.settled()
   }
   t.equal((await complete('/llm/sim/v1/completions', { prompt: 'a', n: 3 })).status, 200)
+})
+
+test('asking about a later time changes nothing for anybody', async (t, gateway) => {
+  const user = gateway.newUser()
+  const { key } = await gateway.mint({ user, subscription: 'taken' })
+  const limits = async () => {
+    const { data } = JSON.parse((await gateway.ask('/v1/limits', key)).text)
+    return data.map(({ kind, used }: { kind: string; used: number }) => [kind, used])
+  }
+  await gateway.chat(key, { totalTokens: 40 })
+  await gateway.settled()
+  const abort = new AbortController()
+  const running = fetch(gateway.url + path, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}` },
+    body: JSON.stringify({ model: 'sim', messages: [], sim: { delayMs: 20_000 } }),
+    signal: abort.signal,
+  }).catch(() => {})
+  const before = [
+    ['tokens', 40],
+    ['requests', 2],
+    ['concurrency', 1],
+  ]
+  await poll(async () => (await limits()).join() === before.join(), 'one request runs')
+  const explain = async (inMs: number) => {
+    const at = `${new Date(Date.now() + inMs).toISOString().slice(0, 19)}Z`
+    const body = JSON.stringify({ model: 'llm/sim', subscription: 'taken', at })
+    const token = `token-${gateway.newUser()}`
+    return JSON.parse((await gateway.ask('/v1/explain', token, { method: 'POST', body })).text)
+  }
+  for (const hours of [1, 2, 24 * 365]) {
+    t.match(await explain(hours * 3_600_000), { allowed: true, limits: [{ used: 0 }] })
+    t.same(await limits(), before)
+  }
+  abort.abort()
+  await running
 })
 
 test('a Subscription that only counts changes no body', async (t, gateway) => {

@@ -6,6 +6,7 @@ import { createIsAdmin } from '../../src/admin/http/administrators.ts'
 import type { Rate } from '../../src/admin/http/request-limit.ts'
 import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/server.ts'
 import { createAuditTrail } from '../../src/audit/trail.ts'
+import type { Reserve } from '../../src/core/decision/decide.ts'
 import { pathRules } from '../../src/core/decision/operations.ts'
 import type { OthersRefusals, PastRefusals } from '../../src/core/decision/past-refusal.ts'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
@@ -42,6 +43,7 @@ export interface KeyApiOptions {
   readonly trustedProxies?: readonly string[]
   readonly readCounters?: ResettableCounters['readFresh']
   readonly resetCounters?: ResettableCounters['reset']
+  readonly reserve?: Reserve
   readonly pastRefusals?: PastRefusals
   readonly othersRefusals?: OthersRefusals
   /** Whether there is a usage ledger; true by default. */
@@ -180,6 +182,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     billingCurrency: 'EUR',
     readCounters: options.readCounters ?? memory.readFresh,
     resetCounters: options.resetCounters ?? memory.reset,
+    ...(options.reserve && { reserve: options.reserve }),
     paths: pathRules(),
     usage: options.ledger === false ? undefined : createUsageReader(sql),
     pastRefusals: options.pastRefusals ?? createRefusalMemory(),

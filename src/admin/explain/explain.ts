@@ -83,13 +83,15 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     if (target === undefined) {
       return refuse({ allowed: false, code: 'not_found' }, ['credential', 'path'])
     }
+    // Stores end what is over by their time, so they are asked only as of now. Later, what runs now has ended.
+    const isLater = at > clock()
+    async function read(asked: readonly Counter[]) {
+      const states = await readCounters(asked, clock())
+      return isLater ? states.map((state, i) => (asked[i]?.windowMs ? state : undefined)) : states
+    }
     const world = {
-      snapshot: snapshot(),
-      rules: paths,
-      now: at,
-      // The counters are as they are now, whatever instant is asked about.
-      read: (asked: readonly Counter[]) => readCounters(asked, clock()),
-      reserve,
+      ...{ snapshot: snapshot(), rules: paths, now: at, read },
+      reserve: isLater ? undefined : reserve,
     }
     // A person stands for a key of theirs.
     const source = address === undefined ? undefined : () => address

@@ -1,8 +1,13 @@
 import { type Test, test } from 'tap'
+import { createEstimators } from '../../../src/core/admission/estimators.ts'
 import { counterOf } from '../../../src/core/decision/counter.ts'
 import type { OthersRefusals } from '../../../src/core/decision/past-refusal.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
+import { createReserve } from '../../../src/extauthz/reserve.ts'
 import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
+import { createMemoryHolds } from '../../../src/store/holds/memory.ts'
+import { withTaken } from '../../../src/store/holds/memory-taken.ts'
+import { withOpenRequests } from '../../../src/store/holds/read-counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { type Asked, createKeyApi } from '../../support/key-api.ts'
 import { noOtherProcess } from '../../support/no-other-process.ts'
@@ -92,6 +97,46 @@ test('a spent limit: when it ends, and what is true afterwards', async (t) => {
     limits: [{ used: 0, remaining: 100 }],
   })
   t.match(await explain('alice', { model: 'small' }), { allowed: false }, 'the counter is kept')
+})
+
+test('what requests hold and take is neither ended nor asked about a later time', async (t) => {
+  const world = snapshotOf(
+    modelRef('small'),
+    accessPolicy('open', ['llm/small'], { groups: ['team-a'] }),
+    subscription(
+      'basic',
+      { groups: ['team-a'] },
+      { 'llm/small': [[100, '1m']] },
+      { admission: { mode: 'reserve' }, ofModels: { concurrency: 1 } },
+    ),
+  )
+  const counters = createMemoryCounters()
+  const holds = withTaken(createMemoryHolds(counters), counters)
+  const api = await createKeyApi(t, {
+    snapshot: world,
+    readCounters: withOpenRequests(counters.readFresh, holds),
+    reserve: createReserve({
+      ...{ holds, counters, estimators: createEstimators(), onLoss: 'allow', isDry: true },
+    }),
+  })
+  const [tokens, open] = world.subscriptions.get('basic')?.limits.get('llm/small') ?? []
+  if (tokens === undefined || open === undefined) throw new Error('no limits')
+  counters.add([counterOf(tokens, 'bob')], 30, api.now)
+  const expected = { input: 1, inputVariance: 0, output: 9, outputVariance: 0, floor: 9, worst: 9 }
+  const asked = { expected, overshoot: 0, canCap: true, charge: 'admission' } as const
+  for (const user of ['alice', 'bob']) {
+    const [own, taken] = [[counterOf(tokens, user)], [counterOf(open, user)]]
+    await holds.hold({ id: user, counters: own, taken, ...asked }, api.now)
+  }
+  const explain = async (at?: string) =>
+    (await api.ask(route, { as: 'alice', body: { model: 'small', ...(at && { at }) } })).json()
+  t.match(await explain(), { allowed: false, code: 'concurrency_limit_exceeded' })
+  for (const at of ['2026-03-01T12:01:00Z', '2026-03-01T13:00:00Z', '2027-03-01T00:00:00Z']) {
+    t.match(await explain(at), { allowed: true, limits: [{ used: 0 }, { used: 0 }] })
+  }
+  t.equal(holds.size, 2)
+  t.match(counters.read([counterOf(tokens, 'bob')], api.now), [{ used: 30 }])
+  t.match(await explain(), { allowed: false, code: 'concurrency_limit_exceeded' })
 })
 
 test('a key that has ended, or will have at that time', async (t) => {
