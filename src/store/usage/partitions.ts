@@ -21,15 +21,16 @@ export interface Tended {
 
 /**
  * Makes the partitions of this month and the next, and of months that the default partition has rows of;
- * drops those that ended before the retention, and forgets gaps and journals as old. `now` and
- * `retentionMs` in milliseconds. Of concurrent calls one does it.
+ * drops those that ended before the retention, by this clock and the database's, and forgets gaps and
+ * journals as old. `now` and `retentionMs` in milliseconds. Of concurrent calls one does it.
  */
 export async function tendPartitions(sql: Pool, now: number, retentionMs: number): Promise<Tended> {
   return await sql.begin(async (transaction) => {
     await transaction`set local statement_timeout = '60s'`
     await transaction`set local lock_timeout = '2s'`
-    const [lock] = await transaction<{ taken: boolean }[]>`
-      select pg_try_advisory_xact_lock(${lockNumber}) as taken`
+    const [lock] = await transaction<{ taken: boolean; at: number }[]>`
+      select pg_try_advisory_xact_lock(${lockNumber}) as taken,
+        (extract(epoch from now()) * 1000)::float8 as at`
     if (!lock?.taken) return { made: [], dropped: [] }
     const existing = await namesOf(transaction)
     const { year, month } = monthAt(now)
@@ -44,7 +45,8 @@ export async function tendPartitions(sql: Pool, now: number, retentionMs: number
       await make(transaction, name, each)
       made.push(name)
     }
-    const oldest = now - retentionMs
+    // What is dropped is lost, so the clock of one process does not decide alone.
+    const oldest = Math.min(now, lock.at) - retentionMs
     const dropped = [...existing, ...made].filter((name) => endOf(name) <= oldest)
     for (const name of dropped) await transaction`drop table ${transaction.identifier(name)}`
     await transaction`delete from tollgate_usage_gaps where to_time < ${new Date(oldest)}`

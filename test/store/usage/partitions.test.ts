@@ -42,6 +42,22 @@ test('rows of other months get a partition, and old ones are dropped as a whole'
   t.notOk(await ledger.feed({ ...step, rows: hours.map(rowAt) }), 'the position has moved')
 })
 
+test('a process whose clock is years ahead drops nothing', async (t) => {
+  const sql = await createMigrated(t)
+  const ledger = createUsageLedger(sql)
+  const { revision } = await ledger.open('journal')
+  const step = { journal: 'journal', revision, places: [], gaps: [], closes: false }
+  const present = Date.now()
+  await tendPartitions(sql, present, 400 * day)
+  t.ok(await ledger.feed({ ...step, rows: [rowAt(present), rowAt(present - 390 * day)] }))
+  const { dropped } = await tendPartitions(sql, present + 5 * 365 * day, 400 * day)
+  t.strictSame(dropped, [])
+  const [{ total } = {}] = await sql<{ total: number }[]>`
+    select count(*)::int as total from tollgate_usage_hours`
+  t.equal(total, 2)
+  t.match(await ledger.open('journal'), { revision: revision + 1 }, 'nor its place')
+})
+
 test('without the right to create tables the default partition serves', async (t) => {
   const sql = await createMigrated(t)
   const [database] = await sql<{ name: string }[]>`select current_database() as name`
