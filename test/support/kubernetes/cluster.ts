@@ -12,7 +12,8 @@ import { text } from 'node:stream/consumers'
 import type { Test } from 'tap'
 import { stringify } from 'yaml'
 import { temporaryFolder } from '../temporary-folder.ts'
-import { folderOf } from './manifests.ts'
+import { withFailureLog } from './failure-log.ts'
+import { folderOf, overlays, podsOf } from './manifests.ts'
 import { nodesKubeconfig, noNodes } from './nodes.ts'
 
 const { CLUSTER_KUBECONFIG, CLUSTER_REGISTRY = '' } = process.env
@@ -54,7 +55,19 @@ const fewProcessors = ['initContainers', 'containers'].map((list) => ({
   path: `/spec/template/spec/${list}/0/resources/requests/cpu`,
 }))
 
-/** An overlay of its own with these settings, for `kubectl apply -k`; returns its folder. */
+const envoy = podsOf(overlays.production)
+  .find(({ name }) => name.endsWith('/tollgate-gateway'))
+  ?.containers.find(({ name }) => name === 'envoy')
+
+const explained = {
+  ...{ op: 'replace', path: '/spec/template/spec/containers/0/command' },
+  value: withFailureLog(envoy?.command ?? []),
+}
+
+/**
+ * An overlay of its own with these settings, for `kubectl apply -k`; returns its folder. In
+ * production, Envoy says why a response failed.
+ */
 export function ownOverlay(t: Test, name: string, settings: Readonly<Record<string, string>>) {
   const folder = temporaryFolder(t)
   const configMap = {
@@ -67,9 +80,10 @@ export function ownOverlay(t: Test, name: string, settings: Readonly<Record<stri
     return { name: each, newName, newTag }
   })
   const patches: object[] = [{ patch: stringify(configMap) }]
-  if (!noOwnNodes && name === 'production') {
+  if (name === 'production') {
     const target = { kind: 'Deployment', name: 'tollgate-gateway' }
-    patches.push({ target, patch: stringify(fewProcessors) })
+    const changes = [explained, ...(noOwnNodes ? [] : fewProcessors)]
+    patches.push({ target, patch: stringify(changes) })
   }
   const kustomization = {
     resources: [relative(folder, folderOf(`overlays/${name}`))],
@@ -109,10 +123,20 @@ interface Found {
   }
 }
 
+export const gatewaySelector = 'app.kubernetes.io/name=tollgate,app.kubernetes.io/component=gateway'
+
 /** The pods of the gateway that are not ending. */
 export async function gatewayPods(): Promise<readonly GatewayPod[]> {
-  const selector = 'app.kubernetes.io/name=tollgate,app.kubernetes.io/component=gateway'
-  const found = await kubectl(['-n', 'tollgate', 'get', 'pods', '-l', selector, '-o', 'json'])
+  const found = await kubectl([
+    '-n',
+    'tollgate',
+    'get',
+    'pods',
+    '-l',
+    gatewaySelector,
+    '-o',
+    'json',
+  ])
   return (JSON.parse(found) as { items: readonly Found[] }).items
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
     .map(({ metadata, spec, status }) => {

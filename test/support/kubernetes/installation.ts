@@ -7,6 +7,7 @@ import root, { type Test } from 'tap'
 import { render } from '../../../k8s/render.ts'
 import { poll } from '../poll.ts'
 import { imageHere, kubectl, noCluster, noOwnNodes, ownOverlay, rolledOut } from './cluster.ts'
+import { watchGateway } from './gateway-watch.ts'
 import { folderOf } from './manifests.ts'
 import { type Nodes, startNodes } from './nodes.ts'
 import { ask, startLoad, startUser, url } from './user-pod.ts'
@@ -83,19 +84,25 @@ export async function makeKey(t: Test, limit = 100_000_000): Promise<string> {
   return key
 }
 
-/** What is answered, 40 requests a second, while `act` changes something. */
+/** What is answered, 40 requests a second, while `act` changes something, and why if it is not 200. */
 export async function loadDuring(
   t: Test,
   { key, what }: { key: string; what: string },
   act: () => Promise<unknown>,
 ) {
-  const load = await startLoad(key)
-  await act()
-  // Kept connections that are idle notice with their next request.
-  await delay(5_000)
-  const result = await load.stop()
-  t.comment(`${what}: ${JSON.stringify(result)}`)
-  return result
+  const watch = watchGateway()
+  try {
+    const load = await startLoad(key)
+    await act()
+    // Kept connections that are idle notice with their next request.
+    await delay(5_000)
+    const { failures, ...result } = await load.stop()
+    t.comment(`${what}: ${JSON.stringify(result)}`)
+    for (const line of watch.explain(failures)) t.comment(line)
+    return result
+  } finally {
+    watch.stop()
+  }
 }
 
 export async function waitForPhase(kind: string, name: string, namespace: string, phase: string) {

@@ -14,6 +14,11 @@ const headers = { authorization: 'Bearer ' + token, 'content-type': 'application
 const made = await fetch(url + '/v1/api-keys', { method: 'POST', headers, body: '{"name":"soak"}' })
 console.log(JSON.stringify({ status: made.status, ...await made.json() }))`
 
+const me = `
+const { URL: url, TOKEN: token } = process.env
+const answer = await fetch(url + '/v1/me', { headers: { authorization: 'Bearer ' + token } })
+console.log(JSON.stringify({ status: answer.status, ...await answer.json() }))`
+
 const chat = `
 const { URL: url, KEY: key, MODEL: model, TOKENS: tokens } = process.env
 const headers = { authorization: 'Bearer ' + key, 'content-type': 'application/json' }
@@ -26,7 +31,10 @@ const { URL: url, KEY: key } = process.env
 const answer = await fetch(url + '/v1/limits', { headers: { authorization: 'Bearer ' + key } })
 console.log(JSON.stringify((await answer.json()).data))`
 
-/** On kept connections, 48 requests at a time at most; says what was answered, how often, and how many tokens were reported. */
+/**
+ * On kept connections, 48 requests at a time at most; says what was answered, how often, how many tokens were reported,
+ * and what is known of the first 100 failures.
+ */
 const load = `
 import { existsSync } from 'node:fs'
 import { Agent, request } from 'node:http'
@@ -35,29 +43,32 @@ const agent = new Agent({ keepAlive: true, maxSockets: 24, scheduling: 'fifo' })
 const headers = { authorization: 'Bearer ' + key, 'content-type': 'application/json' }
 const body = JSON.stringify({ model: 'sim-small', max_tokens: 2, messages: [{ role: 'user', content: 'Hi' }] })
 const counts = {}
-const failedAt = []
+const failures = []
 let tokens = 0
 let open = 0
 const one = () => new Promise((done) => {
   open += 1
-  const end = (result) => {
+  const sentAt = Date.now()
+  const end = (result, about) => {
     counts[result] = (counts[result] ?? 0) + 1
     if (counts[200] === 200) console.log('under way')
-    if (result !== 200) failedAt.push(Date.now())
+    if (result !== 200) failures.push({ result, sentAt, endedAt: Date.now(), isReused: sent.reusedSocket, ...about })
     open -= 1
     done()
   }
-  request(url + '/v1/chat/completions', { method: 'POST', agent, headers, timeout: 20_000 }, (answer) => {
+  const sent = request(url + '/v1/chat/completions', { method: 'POST', agent, headers, timeout: 20_000 }, (answer) => {
     let text = ''
     answer.setEncoding('utf8').on('data', (more) => { text += more })
       .on('error', ({ code }) => end(code))
       .on('end', () => {
         const { usage, error } = text.startsWith('{') ? JSON.parse(text) : {}
         tokens += usage?.total_tokens ?? 0
-        end(error === undefined ? answer.statusCode : answer.statusCode + ' ' + error.code)
+        const { 'x-request-id': id, connection } = answer.headers
+        end(error === undefined ? answer.statusCode : answer.statusCode + ' ' + error.code, { id, connection, text: text.slice(0, 200) })
       })
-  }).on('timeout', function () { this.destroy(new Error('no answer')) })
-    .on('error', ({ code, message }) => end(code ?? message)).end(body)
+  }).on('timeout', () => sent.destroy(new Error('no answer')))
+    .on('error', ({ code, message }) => end(code ?? message, { text: message }))
+  sent.end(body)
 })
 const all = []
 const startedAt = Date.now()
@@ -67,8 +78,9 @@ for (let sent = 0; sent < 1_200 * rate && !existsSync('/tmp/stop'); sent += 1) {
   if (early > 0) await new Promise((next) => setTimeout(next, early))
 }
 await Promise.all(all)
+const failedAt = failures.map(({ endedAt }) => endedAt)
 const failedMs = failedAt.length > 0 ? Math.max(...failedAt) - Math.min(...failedAt) : 0
-console.log(JSON.stringify({ counts, tokens, failedMs }))`
+console.log(JSON.stringify({ counts, tokens, failedMs, failures: failures.slice(0, 100) }))`
 
 async function createPod(
   name: string,
@@ -99,9 +111,20 @@ export async function startUser() {
   await kubectl([...there, 'delete', 'serviceaccount/alice', ignore])
   await kubectl([...there, 'create', 'serviceaccount', 'alice'])
   await createPod('user', ['sleep', '86400'], {})
-  const token = await kubectl([...there, 'create', 'token', 'alice'])
-  return (await runThere(newKey, { TOKEN: token.trim() })) as { status: number; key: string }
+  return (await runThere(newKey, { TOKEN: await newToken() })) as { status: number; key: string }
 }
+
+async function newToken(): Promise<string> {
+  return (await kubectl([...there, 'create', 'token', 'alice'])).trim()
+}
+
+/** Whom the service takes the user for; `startUser` comes first. */
+export const askWho = async () =>
+  (await runThere(me, { TOKEN: await newToken() })) as {
+    readonly status: number
+    readonly username?: string
+    readonly administrator?: boolean
+  }
 
 /** The status of a chat completion. */
 export const ask = (key: string, model = 'sim-small', tokens = 2) =>
@@ -126,6 +149,22 @@ export interface LoadResult {
   readonly tokens: number
   /** From the first failure to the last. */
   readonly failedMs: number
+  readonly failures: readonly Failure[]
+}
+
+/** A request that was not answered with 200. */
+export interface Failure {
+  /** The status with the error's code, or the error of the connection. */
+  readonly result: string | number
+  /** By the clock of the user's node (milliseconds since 1970). */
+  readonly sentAt: number
+  readonly endedAt: number
+  /** Whether its connection had served another request. */
+  readonly isReused: boolean
+  /** The gateway's id of the request, if it answered. */
+  readonly id?: string
+  /** What was answered, or the error's message. */
+  readonly text: string
 }
 
 /**
