@@ -21,6 +21,8 @@ interface Begun {
 
 const keptUnder = 'tollgate-sign-in'
 const back = '/console/signed-in'
+/** Characters of a provider's text; a longer one would push everything else off the page. */
+const maxRefusalLength = 300
 
 /** The providers to choose from; none if they cannot be read. */
 export async function readProviders(): Promise<readonly Provider[]> {
@@ -71,7 +73,8 @@ export async function finish(): Promise<string | undefined> {
     throw new ApiError(0, 'unknown', 'This sign-in was not begun in this tab; begin again.')
   }
   if (refusal || code === null) {
-    throw new ApiError(0, 'refused', `The identity provider says: ${refusal}`)
+    const text = String(refusal).slice(0, maxRefusalLength)
+    throw new ApiError(0, 'refused', `The identity provider says: ${text}`)
   }
   const { issuer, verifier } = begun
   const response = await fetch('/console/sign-in', {
