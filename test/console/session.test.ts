@@ -1,0 +1,125 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import root from 'tap'
+import { consoleTests, isAccessible } from '../support/console.ts'
+import { startOidcIssuer } from '../support/oidc-issuer.ts'
+
+const issuer = await startOidcIssuer(root)
+const test = consoleTests({ env: { OIDC_ISSUER_URL: issuer.url, OIDC_CLIENT_ID: 'tollgate' } })
+
+test('whoever signs out is nobody, also by the way back', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  await gateway.mint({ user })
+  await signIn(user)
+  await page.getByRole('row', { name: 'test' }).waitFor()
+  await page.getByRole('link', { name: 'Models' }).click()
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await page.getByText('You have signed out.').waitFor()
+  await isAccessible(t, page, 'signed out')
+  await page.goBack()
+  await page.getByLabel('Identity token').waitFor()
+  const content = await page.content()
+  for (const each of [user, 'plenty', 'llm/sim']) t.notOk(content.includes(each), each)
+})
+
+test('a credential that is refused ends the session', async (t, { page, gateway, expected }) => {
+  expected.add(401)
+  const user = gateway.newUser()
+  const { key, id } = await gateway.mint({ user })
+  await page.goto(`${gateway.url}/console/models`)
+  await page.getByLabel('Identity token').fill('nobody')
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByText(/^401 /).waitFor()
+  await page.getByLabel('Identity token').fill(key)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('row', { name: 'llm/sim' }).first().waitFor()
+  t.equal(
+    (await gateway.ask(`/v1/api-keys/${id}`, `token-${user}`, { method: 'DELETE' })).status,
+    200,
+  )
+  await page.getByRole('link', { name: 'API keys' }).click()
+  await page.getByText('Your session has ended').waitFor()
+  t.equal(await page.getByRole('row').count(), 0)
+})
+
+test('a token that expires soon is told of', async (t, { page, gateway }) => {
+  const now = Math.floor(Date.now() / 1_000)
+  for (const [minutes, isTold] of [
+    [4, true],
+    [60, false],
+  ] as const) {
+    await page.goto(`${gateway.url}/console`)
+    const token = await issuer.sign({ sub: 'ada', exp: now + minutes * 60 })
+    await page.getByLabel('Identity token').fill(token)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('heading', { name: 'API keys' }).waitFor()
+    const told = page.getByText('Your token is about to expire')
+    if (isTold) await told.waitFor()
+    t.equal(await told.count(), isTold ? 1 : 0, `${minutes} minutes`)
+    if (isTold) await isAccessible(t, page, 'the warning')
+  }
+})
+
+test('a reload loses nothing but the token', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  for (let i = 0; i < 27; i += 1) await gateway.mint({ user })
+  await signIn(user)
+  await page.getByLabel('Find').fill('test')
+  await page.waitForURL(/find=test/)
+  await page.getByText('All', { exact: true }).click()
+  await page.getByRole('button', { name: 'Name', exact: true }).click()
+  await page.getByRole('button', { name: 'Next' }).click()
+  await page.getByText('Page 2').waitFor()
+  const address = page.url()
+  t.match(address, /find=test&status=all&sort=name&order=asc&page=2$/)
+  await page.reload()
+  await page.getByLabel('Identity token').fill(`token-${user}`)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByText('Page 2').waitFor()
+  t.equal(page.url(), address)
+  t.equal(await page.getByLabel('Find').inputValue(), 'test')
+  t.equal(await page.getByRole('row').count(), 3, 'the head and two keys')
+})
+
+test('no other page frames it, or reads the API for it', async (t, { page, gateway, signIn }) => {
+  await signIn(gateway.newUser())
+  const server = createServer((_request, response) => {
+    response.setHeader('content-type', 'text/html')
+    response.end(`<iframe src="${gateway.url}/console"></iframe>`)
+  })
+  t.teardown(() => server.close())
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  // Not the watched page: the browser complains, as it should.
+  const other = await page.context().newPage()
+  const { port } = server.address() as AddressInfo
+  await other.goto(`http://localhost:${port}`)
+  const [, frame] = other.frames()
+  t.notMatch(await frame?.content(), 'csp-nonce', 'the frame is empty')
+  const read = `fetch('${gateway.url}/v1/me', { headers: { authorization: 'Bearer token-admin' } })
+    .then(() => 'read', () => 'refused')`
+  t.equal(await other.evaluate(read), 'refused')
+  const opened = `(() => { const it = open('${gateway.url}/console'); return it === null || it.closed })()`
+  const popup = other.waitForEvent('popup')
+  await other.evaluate(opened)
+  await (await popup).waitForLoadState()
+  t.equal(await (await popup).evaluate('window.opener === null'), true, 'no opener')
+  const cookie = 'token=token-admin; authorization=Bearer token-admin'
+  t.equal((await gateway.ask('/v1/me', undefined, { headers: { cookie } })).status, 401)
+})
+
+test('the colours are chosen, and kept', async (t, { page, gateway, signIn }) => {
+  const user = gateway.newUser()
+  await page.emulateMedia({ colorScheme: 'light' })
+  const scheme = () => page.locator('html').getAttribute('data-mantine-color-scheme')
+  await signIn(user)
+  t.equal(await scheme(), 'light')
+  await page.emulateMedia({ colorScheme: 'dark' })
+  await page.locator('html[data-mantine-color-scheme=dark]').waitFor()
+  await page.getByRole('button', { name: 'Theme: system' }).click()
+  await page.getByRole('button', { name: 'Theme: light' }).waitFor()
+  t.equal(await scheme(), 'light')
+  await signIn(user)
+  await page.getByRole('button', { name: 'Theme: light' }).waitFor()
+  t.equal(await scheme(), 'light')
+})
