@@ -16,7 +16,7 @@ import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate export [<file>... | -]
 
-Converts resources of maas.opendatahub.io to those of tollgate.dev and prints them as YAML, for kubectl
+Converts resources of maas.opendatahub.io and inference.opendatahub.io to those of tollgate.dev and prints them as YAML, for kubectl
 apply or a folder. Reads them from files, or without arguments from the cluster of KUBECONFIG or else of
 the pod; - is standard input. Fields without a counterpart are named on standard error.
 
@@ -50,10 +50,9 @@ export async function exportCommand(
 
 async function readCluster(env: NodeJS.ProcessEnv): Promise<readonly unknown[]> {
   const client = createClient(accessOf(loadConfig(env)), { timeoutMs: 30_000 })
-  const group = 'maas.opendatahub.io'
   const objects: unknown[] = []
-  for (const { kind, plural } of collections[group]) {
-    const apiVersion = `${group}/v1alpha1`
+  for (const { apiGroup, kind, plural } of collections['maas.opendatahub.io']) {
+    const apiVersion = `${apiGroup}/v1alpha1`
     const listed = await listObjects(client, `/apis/${apiVersion}/${plural}`).catch(absent)
     // The items of a list have no kind.
     for (const object of listed?.objects.values() ?? [])

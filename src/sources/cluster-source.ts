@@ -9,7 +9,7 @@ import { resourceKey } from '../core/decision/snapshot.ts'
 import { isObject } from '../core/formats/fields.ts'
 import type { Schema } from '../core/formats/schema.ts'
 import { documents } from '../core/kinds/resource-schemas.ts'
-import { type Resource, subscriptionNamespace } from '../core/kinds/resources.ts'
+import type { Resource } from '../core/kinds/resources.ts'
 import { prune } from '../core/resources/prune.ts'
 import type { Refused } from '../core/resources/refused.ts'
 import type { Owner } from '../core/status/generated-policies.ts'
@@ -135,7 +135,9 @@ export function createClusterSource(options: ClusterSourceOptions) {
     },
     /** The object of a model (`<namespace>/<name>`). */
     ownerOf: (model: string): Owner | undefined =>
-      (kept.models.get(`ModelRef/${model}`) ?? kept.models.get(`ExternalModel/${model}`))?.(),
+      modelKinds
+        .map((kind) => kept.models.get(`${kind}/${model}`))
+        .find((found) => found !== undefined)?.(),
   }
 }
 
@@ -144,14 +146,14 @@ function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): reado
   // Ours take precedence over the original's, in whatever order they are given.
   for (const group of Object.keys(collections) as Group[]) {
     if (!groups.includes(group)) continue
-    const apiVersion = `${group}/v1alpha1`
-    for (const { kind, plural, isOneNamespace, readAs } of collections[group]) {
-      const inside = isOneNamespace ? `namespaces/${subscriptionNamespace}/` : ''
+    for (const { apiGroup, kind, plural, namespace, readAs } of collections[group]) {
+      const apiVersion = `${apiGroup}/v1alpha1`
+      const inside = namespace === undefined ? '' : `namespaces/${namespace}/`
       const path = `/apis/${apiVersion}/${inside}${plural}`
       const from = group === 'tollgate.dev' ? 'us' : 'the original'
       const isKept = keepsObjectsOf.includes(group) && !withoutStatus.has(kind)
       const kept = isKept ? { group, readAs } : undefined
-      const shown = `${plural}.${group}`
+      const shown = `${plural}.${apiGroup}`
       found.push({ apiVersion, kind, plural, from, kept, shown, path })
     }
   }
@@ -228,7 +230,7 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
         const earlier = found.get(key)
         if (earlier === undefined) {
           found.set(key, { shown, resource })
-          if (isModel(resource)) kept?.models.set(key, () => toOwner(each, name))
+          if (modelKinds.includes(resource.kind)) kept?.models.set(key, () => toOwner(each, name))
         } else wrong.push(shadowed(shown, key, earlier.shown))
       }
       for (const problem of wrong) problems.push(problem)
@@ -254,9 +256,12 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
   }
 }
 
-function isModel({ kind }: Resource): boolean {
-  return kind === 'ModelRef' || kind === 'ExternalModel'
-}
+/** Kinds that can be models; the first that has a name counts. */
+const modelKinds: readonly Resource['kind'][] = [
+  'ModelRef',
+  'ExternalModel.inference.opendatahub.io',
+  'ExternalModel',
+]
 
 /**
  * Whether an object reads the same as before: most changes are of a status, which is ignored here.

@@ -1,5 +1,6 @@
 /** The collections of a cluster that are read. */
 
+import { subscriptionNamespace, tenantsNamespace } from '../core/kinds/resources.ts'
 import { routerLabels } from '../core/resources/parse-routing.ts'
 
 export type Group = keyof typeof collections
@@ -10,40 +11,49 @@ export const originalGroup = 'maas.opendatahub.io' satisfies Group
 interface Collection {
   readonly kind: string
   readonly plural: string
-  /** Whether only one namespace is used, so that the others are not read. */
-  readonly isOneNamespace: boolean
+  /** The only namespace that is read; undefined: all. */
+  readonly namespace: string | undefined
   /** The kind that it is read as. */
   readonly readAs: string
+  /** Its API group. */
+  readonly apiGroup: string
 }
 
-const all = (kind: string, plural: string, readAs = kind): Collection => ({
-  ...{ kind, plural, readAs },
-  isOneNamespace: false,
+const ours = 'tollgate.dev'
+const originals = 'maas.opendatahub.io'
+const models = 'inference.opendatahub.io'
+
+const all = (apiGroup: string, kind: string, plural: string, readAs = kind): Collection => ({
+  ...{ apiGroup, kind, plural, readAs },
+  namespace: undefined,
 })
-const one = (kind: string, plural: string, readAs = kind): Collection => ({
-  ...{ kind, plural, readAs },
-  isOneNamespace: true,
+const one = (apiGroup: string, kind: string, plural: string, readAs = kind): Collection => ({
+  ...{ apiGroup, kind, plural, readAs },
+  namespace: subscriptionNamespace,
 })
 
 /**
- * The watched collections of each group. If both groups have an object of one name, the first group
+ * The watched collections of each group; with the original's come its models of another. If both groups have an object of one name, the first group
  * takes precedence.
  */
 export const collections = {
   'tollgate.dev': [
-    all('ModelRef', 'modelrefs'),
-    one('AccessPolicy', 'accesspolicies'),
-    one('Subscription', 'subscriptions'),
-    one('Tenant', 'tenants'),
+    all(ours, 'ModelRef', 'modelrefs'),
+    one(ours, 'AccessPolicy', 'accesspolicies'),
+    one(ours, 'Subscription', 'subscriptions'),
+    one(ours, 'Tenant', 'tenants'),
   ],
   'maas.opendatahub.io': [
-    all('MaaSModelRef', 'maasmodelrefs', 'ModelRef'),
-    one('MaaSAuthPolicy', 'maasauthpolicies', 'AccessPolicy'),
-    one('MaaSSubscription', 'maassubscriptions', 'Subscription'),
+    all(originals, 'MaaSModelRef', 'maasmodelrefs', 'ModelRef'),
+    one(originals, 'MaaSAuthPolicy', 'maasauthpolicies', 'AccessPolicy'),
+    one(originals, 'MaaSSubscription', 'maassubscriptions', 'Subscription'),
     // Newer than its Tenant, from which the original's controller fills it.
-    one('MaasTenantConfig', 'maastenantconfigs', 'Tenant'),
-    one('Tenant', 'tenants'),
-    all('ExternalModel', 'externalmodels'),
+    one(originals, 'MaasTenantConfig', 'maastenantconfigs', 'Tenant'),
+    one(originals, 'Tenant', 'tenants'),
+    { ...one(originals, 'AITenant', 'aitenants'), namespace: tenantsNamespace },
+    all(originals, 'ExternalModel', 'externalmodels'),
+    all(models, 'ExternalModel', 'externalmodels'),
+    all(models, 'ExternalProvider', 'externalproviders'),
   ],
 } as const satisfies Readonly<Record<string, readonly Collection[]>>
 
@@ -73,6 +83,11 @@ export const othersCollections = [
 ] as const
 
 /** Kinds whose objects have no status of ours. */
-export const withoutStatus: ReadonlySet<string> = new Set(['ExternalModel', 'MaasTenantConfig'])
+export const withoutStatus: ReadonlySet<string> = new Set([
+  'AITenant',
+  'ExternalModel',
+  'ExternalProvider',
+  'MaasTenantConfig',
+])
 
 export const tierMapping = 'tier-to-group-mapping'

@@ -1,6 +1,6 @@
 /** The loop: gather → compile → publish → report. */
 
-import type { Snapshot } from '../core/decision/snapshot.ts'
+import type { ResourceProblem, Snapshot } from '../core/decision/snapshot.ts'
 import { showPath } from '../core/formats/fields.ts'
 import type { AdmissionDefaults } from '../core/kinds/resources.ts'
 import { compileInSteps } from '../core/resources/compile.ts'
@@ -78,19 +78,21 @@ async function load(
   previous: Snapshot | undefined,
   { routing, judgeAddress = () => undefined, admission }: LoadOptions,
 ): Promise<Loaded> {
-  const joined = await inSlices(joinRoutes(joinExternalModels(gathered.resources), routing))
+  const unserved: ResourceProblem[] = []
+  const external = joinExternalModels(gathered.resources, (problem) => unserved.push(problem))
+  const joined = await inSlices(joinRoutes(external, routing))
   const resources = await inSlices(refuseAddresses(joined, judgeAddress))
   const snapshot = await inSlices(compileInSteps(resources, previous, admission))
-  const problems = await inSlices(problemsOf(gathered, snapshot))
+  const problems = await inSlices(problemsOf(gathered, [...unserved, ...snapshot.problems]))
   return { snapshot, resources, refused: gathered.refused, problems }
 }
 
 function* problemsOf(
   gathered: Gathered,
-  snapshot: Snapshot,
+  found: readonly ResourceProblem[],
 ): Generator<void, readonly FileProblem[]> {
   const problems = [...gathered.problems]
-  for (const { resource, path, message } of snapshot.problems) {
+  for (const { resource, path, message } of found) {
     problems.push(gathered.locate(resource, path, `${showPath(path)} ${message}`))
     yield
   }

@@ -147,7 +147,7 @@ test('the service has exactly the permissions that it needs', async (t) => {
   })
   t.teardown(() => pods.stop())
   pods.check([{ name: 'silent', uid: '1' }])
-  await poll(() => world.faults.watches === 15, 'all collections are watched')
+  await poll(() => world.faults.watches === 18, 'all collections are watched')
   const grants = grantsOf('tollgate-gateway')
   const isReview = ({ resource }: Grant): boolean => resource.endsWith('reviews')
   compare(
@@ -203,7 +203,7 @@ test('the controller has exactly the permissions that it needs', async (t) => {
     () => world.faults.requests.some((each) => each.startsWith('PUT')),
     'the Lease is renewed',
   )
-  await poll(() => world.faults.watches === 16, 'all collections are watched')
+  await poll(() => world.faults.watches === 19, 'all collections are watched')
   await controller.stop()
   compare(t, world, grantsOf('tollgate-controller'))
 })

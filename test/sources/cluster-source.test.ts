@@ -16,6 +16,7 @@ const model = modelRef('small')
 const policy = accessPolicy('open', ['llm/small'], { groups: ['team-a'] })
 const paid = subscription('team-a', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] })
 const original = { apiVersion: 'maas.opendatahub.io/v1alpha1' }
+const newer = { apiVersion: 'inference.opendatahub.io/v1alpha1' }
 
 interface Followed {
   readonly source: ClusterSource
@@ -75,6 +76,27 @@ inWorlds('a cluster gives the same snapshot as a folder', async (t, world) => {
       spec: { provider: 'openai', endpoint: 'api.example.com', credentialRef: { name: 'key' } },
     },
     {
+      ...{ ...newer, kind: 'ExternalModel' },
+      metadata: { name: 'claude', namespace: 'llm' },
+      spec: {
+        externalProviderRefs: [{ ref: { name: 'p' }, targetModel: 'large', apiFormat: 'messages' }],
+      },
+    },
+    {
+      ...{ ...newer, kind: 'ExternalProvider' },
+      metadata: { name: 'p', namespace: 'llm' },
+      spec: {
+        provider: 'anthropic',
+        endpoint: 'p.example.com',
+        auth: { type: 'simple', secretRef: { name: 'key' } },
+      },
+    },
+    {
+      ...{ ...original, kind: 'AITenant' },
+      metadata: { name: 'models-as-a-service', namespace: 'ai-tenants' },
+      spec: { oidc: { issuerUrl: 'https://idp.example', clientId: 'models' } },
+    },
+    {
       apiVersion: 'tollgate.dev/v1alpha1',
       kind: 'Tenant',
       metadata: { name: 'default-tenant' },
@@ -102,6 +124,8 @@ inWorlds('a cluster gives the same snapshot as a folder', async (t, world) => {
   }
   const { snapshot: fromFolder } = await loadSnapshot(folder)
   t.strictSame(comparable(snapshot()), comparable(fromFolder))
+  t.equal(snapshot().models.get('llm/claude')?.resource.backendUrl, 'https://p.example.com')
+  t.match(snapshot().tenant, { maxExpirationDays: 7, externalOidc: { clientId: 'models' } })
   t.match(
     ['routed', 'pooled', 'served', 'nowhere'].map(
       (name) => snapshot().models.get(`llm/${name}`)?.resource.backendUrl,

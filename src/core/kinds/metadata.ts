@@ -3,6 +3,9 @@
 /** The only namespace in which AccessPolicies, Subscriptions and the Tenant are read. */
 export const subscriptionNamespace = 'models-as-a-service'
 
+/** The only namespace in which AITenants are read. */
+export const tenantsNamespace = 'ai-tenants'
+
 export interface Metadata {
   readonly name: string
   readonly namespace: string

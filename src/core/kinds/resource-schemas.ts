@@ -20,7 +20,7 @@ import {
   type Schema,
   text,
 } from '../formats/schema.ts'
-import { subscriptionNamespace } from './metadata.ts'
+import { subscriptionNamespace, tenantsNamespace } from './metadata.ts'
 import { credential, credentialReference, output, server } from './model-server-schema.ts'
 import { routingDocuments } from './routing-schemas.ts'
 
@@ -367,6 +367,26 @@ export const subscriptionSpec = object(
   ['modelRefs'],
 )
 
+const externalOidc = object(
+  {
+    issuerUrl: text({
+      description: 'issuer of the provider, exactly as in its tokens',
+      pattern: '^https://[!-"$->@-~]+$',
+      form: 'an https URL',
+    }),
+    clientId: text({ description: 'audience that its tokens must name', minLength: 1 }),
+    ttl: filled(
+      integer(30, 2_147_483_647, {
+        description: 'seconds for which an accepted token is cached',
+        otherwise: '300',
+      }),
+      300,
+    ),
+  },
+  ['issuerUrl', 'clientId'],
+  { description: 'a further OIDC provider whose identity tokens are accepted' },
+)
+
 export const tenantSpec = object({
   apiKeys: object(
     {
@@ -378,25 +398,7 @@ export const tenantSpec = object({
     [],
     { description: 'rules for keys' },
   ),
-  externalOIDC: object(
-    {
-      issuerUrl: text({
-        description: 'issuer of the provider, exactly as in its tokens',
-        pattern: '^https://[!-"$->@-~]+$',
-        form: 'an https URL',
-      }),
-      clientId: text({ description: 'audience that its tokens must name', minLength: 1 }),
-      ttl: filled(
-        integer(30, 2_147_483_647, {
-          description: 'seconds for which an accepted token is cached',
-          otherwise: '300',
-        }),
-        300,
-      ),
-    },
-    ['issuerUrl', 'clientId'],
-    { description: 'a further OIDC provider whose identity tokens are accepted' },
-  ),
+  externalOIDC: externalOidc,
   telemetry: object(
     {
       enabled: boolean({
@@ -434,26 +436,76 @@ export const tenantSpec = object({
   ),
 })
 
+const provider = {
+  provider: text({ description: 'provider of the model', minLength: 1, maxLength: 63 }),
+  endpoint: text({
+    description: 'host of its API',
+    minLength: 1,
+    maxLength: 253,
+    pattern: '^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\.)+[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?$',
+    form: 'the domain name of a host, like api.example.com',
+    rules: [
+      {
+        message: 'has a port that is none',
+        holds: (endpoint: string) => URL.canParse(`https://${endpoint}`),
+      },
+    ],
+  }),
+}
+
 const externalModelSpec = object(
-  {
-    provider: text({ description: 'provider of the model', minLength: 1, maxLength: 63 }),
-    endpoint: text({
-      description: 'host of its API',
-      minLength: 1,
-      maxLength: 253,
-      pattern: '^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\.)+[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?$',
-      form: 'the domain name of a host, like api.example.com',
-      rules: [
-        {
-          message: 'has a port that is none',
-          holds: (endpoint: string) => URL.canParse(`https://${endpoint}`),
-        },
-      ],
-    }),
-    targetModel: server.upstreamModel,
-    credentialRef: credentialReference,
-  },
+  { ...provider, targetModel: server.upstreamModel, credentialRef: credentialReference },
   ['provider', 'endpoint', 'credentialRef'],
+)
+
+/** Older definitions of the kind have no `type`. */
+const providerAuth = object(
+  {
+    type: filled(text({ enum: ['simple', 'apikey', 'sigv4', 'oauth2'] }), 'simple'),
+    secretRef: credentialReference,
+  },
+  ['secretRef'],
+)
+
+const externalProviderSpec = object({ ...provider, auth: providerAuth, config: labels() }, [
+  'provider',
+  'endpoint',
+  'auth',
+])
+
+const providedModelSpec = object(
+  {
+    modelName: text({ ...plainName, maxLength: 253 }),
+    externalProviderRefs: list(
+      object(
+        {
+          ref: object(
+            { name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase }) },
+            ['name'],
+          ),
+          targetModel: server.upstreamModel,
+          apiFormat: text({
+            minLength: 1,
+            maxLength: 63,
+            pattern: '^[!-~]+$',
+            form: 'of visible ASCII',
+          }),
+          path: text({
+            maxLength: 512,
+            pattern: '^/[!-~]*$',
+            form: 'a path of visible ASCII, like /v1/messages',
+            refuses: [{ pattern: '[?#]', message: 'must have no query or fragment' }],
+          }),
+          weight: filled(integer(0, 100), 1),
+          config: labels(),
+          auth: providerAuth,
+        },
+        ['ref', 'targetModel', 'apiFormat'],
+      ),
+      { item: 'provider', minItems: 1, maxItems: 64 },
+    ),
+  },
+  ['externalProviderRefs'],
 )
 
 /** The specs of our kinds, in the order of the docs. */
@@ -527,6 +579,10 @@ const nameOfModel: Partial<Schema> = {
   refuses: [{ pattern: '^.{64}', message: 'must have at most 63 characters to be referred to' }],
 }
 const nameOfTenant = { pattern: '^default-tenant$', form: 'default-tenant; there is one Tenant' }
+const ofTenants: Partial<Schema> = {
+  pattern: `^${tenantsNamespace}$`,
+  form: `${tenantsNamespace}; others are not watched`,
+}
 const policyMetadata = metadata(subscriptionNamespace, {}, ofPolicy)
 
 /** Whole documents, by the kind that they are read as. */
@@ -538,6 +594,23 @@ export const documents = {
   ExternalModel: object(
     { ...head, metadata: metadata('default', {}, ofModel), spec: externalModelSpec },
     ['metadata', 'spec'],
+  ),
+  /** Of another group than the one above; it names its providers. */
+  'ExternalModel.inference.opendatahub.io': object(
+    { ...head, metadata: metadata('default', {}, ofModel), spec: providedModelSpec },
+    ['metadata', 'spec'],
+  ),
+  ExternalProvider: object(
+    { ...head, metadata: metadata('default', {}, ofModel), spec: externalProviderSpec },
+    ['metadata', 'spec'],
+  ),
+  AITenant: object(
+    {
+      ...head,
+      metadata: metadata(tenantsNamespace, {}, ofTenants),
+      spec: filled(object({ oidc: externalOidc }), {}),
+    },
+    ['metadata'],
   ),
   AccessPolicy: object({ ...head, metadata: policyMetadata, spec: accessPolicySpec }, [
     'metadata',

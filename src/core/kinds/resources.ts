@@ -9,11 +9,18 @@ import type { Metadata } from './metadata.ts'
 import type { documents } from './resource-schemas.ts'
 import type { Gateway, HttpRoute, InferenceService, Routing } from './routing.ts'
 
-export { subscriptionNamespace } from './metadata.ts'
+export { subscriptionNamespace, tenantsNamespace } from './metadata.ts'
 
 /** The `spec` of a document of this kind, as written, with defaults where the schema has them. */
 export type Spec<
-  Kind extends 'ModelRef' | 'ExternalModel' | 'AccessPolicy' | 'Subscription' | 'Tenant',
+  Kind extends
+    | 'ModelRef'
+    | 'ExternalModel'
+    | ProvidedModel['kind']
+    | 'ExternalProvider'
+    | 'AccessPolicy'
+    | 'Subscription'
+    | 'Tenant',
 > = ValueOf<(typeof documents)[Kind]>['spec']
 
 /** `<namespace>/<name>`. */
@@ -103,8 +110,26 @@ export interface ModelRef extends Omit<Spec<'ModelRef'>, Mapped> {
 export interface ExternalModel {
   readonly kind: 'ExternalModel'
   readonly metadata: Metadata
-  readonly backendUrl: string
+  readonly backendUrl: string | undefined
   readonly server: ModelServer
+  /** A further name that requests may use for the model. */
+  readonly modelName?: string | undefined
+  /** Why there is no `backendUrl`. */
+  readonly missing?: string
+}
+
+/** The original's newer ExternalModel, which choose-provider.ts turns into the one above. */
+export interface ProvidedModel extends ProvidedSpec {
+  readonly kind: 'ExternalModel.inference.opendatahub.io'
+  readonly metadata: Metadata
+}
+
+type ProvidedSpec = ValueOf<(typeof documents)['ExternalModel.inference.opendatahub.io']>['spec']
+
+/** Where a ProvidedModel may be, and our key there. */
+export interface ExternalProvider extends Spec<'ExternalProvider'> {
+  readonly kind: 'ExternalProvider'
+  readonly metadata: Metadata
 }
 
 export interface AccessPolicy {
@@ -151,6 +176,14 @@ export interface Tenant {
   readonly telemetry: WrittenTelemetry | undefined
 }
 
+/** The original's newer configuration of its default tenant. */
+export interface AiTenant {
+  readonly kind: 'AITenant'
+  readonly metadata: Metadata
+  /** `spec.oidc`: counts where the Tenant has none. */
+  readonly externalOidc: ExternalOidc | undefined
+}
+
 type Telemetry = NonNullable<Spec<'Tenant'>['telemetry']>
 
 /** `spec.telemetry`, as far as it is written: the labels of metrics. */
@@ -185,9 +218,12 @@ export interface TierMapping {
 export type Resource =
   | ModelRef
   | ExternalModel
+  | ProvidedModel
+  | ExternalProvider
   | AccessPolicy
   | Subscription
   | Tenant
+  | AiTenant
   | TierMapping
   | HttpRoute
   | Gateway

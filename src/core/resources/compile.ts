@@ -20,10 +20,12 @@ import { addTo } from '../formats/lists.ts'
 import {
   type AccessPolicy,
   type AdmissionDefaults,
+  type ExternalOidc,
   keyOf,
   type ModelRef,
   type Resource,
   type Subscription,
+  subscriptionNamespace,
   type Tenant,
   type TierMapping,
 } from '../kinds/resources.ts'
@@ -57,6 +59,7 @@ export function* compileInSteps(
   const written = { policies: [] as AccessPolicy[], subscriptions: [] as Subscription[] }
   const mappings: TierMapping[] = []
   let tenant: Tenant | undefined
+  let externalOidc: ExternalOidc | undefined
   for (const resource of resources) {
     if (resource.kind === 'Subscription') written.subscriptions.push(resource)
     else if (resource.metadata.deleting) continue
@@ -65,6 +68,7 @@ export function* compileInSteps(
     else if (resource.kind === 'ConfigMap') mappings.push(resource)
     // The other kinds have been merged into ModelRefs by now (external-models.ts, join-routes.ts).
     else if (resource.kind === 'Tenant') tenant ??= resource
+    else if (resource.kind === 'AITenant') externalOidc ??= resource.externalOidc
     yield
   }
   const moved = difference(previous.models, modelRefs)
@@ -105,11 +109,35 @@ export function* compileInSteps(
     subscriptions,
     owners,
     policies,
-    tenant,
+    tenant: withOidc(tenant, externalOidc),
     tiers: mappings[0]?.tiers,
     problems,
     admission,
   }
+}
+
+/** The Tenant with this provider, unless it names one itself. */
+function withOidc(
+  tenant: Tenant | undefined,
+  externalOidc: ExternalOidc | undefined,
+): Tenant | undefined {
+  if (externalOidc === undefined || tenant?.externalOidc !== undefined) return tenant
+  return { ...(tenant ?? defaultTenant), externalOidc }
+}
+
+/** For an installation that has written none. */
+export const defaultTenant: Tenant = {
+  kind: 'Tenant',
+  metadata: {
+    name: 'default-tenant',
+    namespace: subscriptionNamespace,
+    annotations: {},
+    createdAt: undefined,
+    deleting: false,
+  },
+  maxExpirationDays: undefined,
+  externalOidc: undefined,
+  telemetry: undefined,
 }
 
 export const noOwners: Owners = { users: new Map(), groups: new Map() }

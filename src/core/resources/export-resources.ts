@@ -2,8 +2,10 @@
 
 import { isObject, showPath } from '../formats/fields.ts'
 import { specs } from '../kinds/resource-schemas.ts'
-import type { ExternalModel, Resource } from '../kinds/resources.ts'
+import type { ModelRef, Resource } from '../kinds/resources.ts'
 import { keyOf } from '../kinds/resources.ts'
+import { defaultTenant } from './compile.ts'
+import { joinExternalModels } from './external-models.ts'
 import { parseResource } from './parse-resource.ts'
 import { prune } from './prune.ts'
 
@@ -43,34 +45,55 @@ interface Read {
 }
 
 /**
- * Converts objects of the original's group and ignores the rest. An ExternalModel becomes part of
+ * Converts objects of the original's groups and ignores the rest. An ExternalModel becomes part of
  * the ModelRef that names it, as when it is served (external-models.ts); otherwise it becomes a
- * ModelRef.
+ * ModelRef. The provider of an AITenant becomes part of the Tenant.
  */
 export function exportResources(objects: readonly unknown[]): Exported {
   const notes: Note[] = []
   const read = objects.flatMap((object) => readOriginal(object, notes))
-  const external = new Map<string, ExternalModel>()
-  for (const { resource } of read) {
-    if (resource.kind === 'ExternalModel') external.set(keyOf(resource), resource)
-  }
+  const models = new Map<string, ModelRef>()
+  const joined = joinExternalModels(
+    read.map(({ resource }) => resource),
+    ({ resource, path, message }) =>
+      notes.push({ severity: 'warning', message: `${resource}: ${showPath(path)} ${message}` }),
+  )
+  for (const each of joined) if (each.kind === 'ModelRef') models.set(keyOf(each), each)
+  const oidc = read.map(oidcOf).find((found) => found !== undefined)
   const documents = new Map<string, Document>()
   for (const each of inOrder(read)) {
     const { resource, shown } = each
-    const kind: Kind = resource.kind === 'ExternalModel' ? 'ModelRef' : (resource.kind as Kind)
-    const id = `${kind}/${keyOf(resource)}`
-    // The ModelRef of that name is served, and includes what it refers to.
+    const kind = exportedAs[resource.kind]
+    if (kind === undefined) continue
+    const named = resource.kind === 'AITenant' ? defaultTenant : resource
+    const id = `${kind}/${keyOf(named)}`
+    // The ModelRef or Tenant of that name is served, and includes what it refers to.
     if (documents.has(id)) continue
-    documents.set(id, toDocument(kind, resource, specOf(each, external), shown, notes))
+    documents.set(id, toDocument(kind, named, specOf(each, models, oidc), shown, notes))
   }
   const sorted = [...documents].sort(([a], [b]) => (a < b ? -1 : 1))
   return { documents: sorted.map(([, document]) => document), notes }
 }
 
-/** ExternalModels last. */
+function oidcOf({ resource, spec }: Read): unknown {
+  return resource.kind === 'AITenant' && isObject(spec) ? spec.oidc : undefined
+}
+
+/** What a resource becomes; the others are part of these. */
+const exportedAs: Partial<Readonly<Record<Resource['kind'], Kind>>> = {
+  ModelRef: 'ModelRef',
+  AccessPolicy: 'AccessPolicy',
+  Subscription: 'Subscription',
+  Tenant: 'Tenant',
+  ExternalModel: 'ModelRef',
+  'ExternalModel.inference.opendatahub.io': 'ModelRef',
+  AITenant: 'Tenant',
+}
+
+/** Those last that are only exported if another kind has no resource of the name. */
 function inOrder(read: readonly Read[]): readonly Read[] {
-  const isExternal = ({ resource }: Read): number => Number(resource.kind === 'ExternalModel')
-  return [...read].sort((a, b) => isExternal(a) - isExternal(b))
+  const isLast = ({ resource: { kind } }: Read): number => Number(exportedAs[kind] !== kind)
+  return [...read].sort((a, b) => isLast(a) - isLast(b))
 }
 
 const originals: ReadonlySet<unknown> = new Set([
@@ -97,21 +120,28 @@ function readOriginal(object: unknown, notes: Note[]): readonly Read[] {
   return [{ shown, resource: result.resource, spec: object.spec }]
 }
 
-function specOf({ resource, spec }: Read, external: ReadonlyMap<string, ExternalModel>): unknown {
-  if (resource.kind === 'ExternalModel') {
-    const { name } = resource.metadata
-    return { modelRef: { kind: 'ExternalModel', name }, ...serverOf(resource) }
+function specOf(
+  { resource, spec }: Read,
+  models: ReadonlyMap<string, ModelRef>,
+  oidc: unknown,
+): unknown {
+  if (exportedAs[resource.kind] === 'Tenant') {
+    const isWritten = resource.kind === 'Tenant' && resource.externalOidc !== undefined
+    const { oidc: _, ...rest } = isObject(spec) ? spec : {}
+    return isWritten || oidc === undefined ? rest : { ...rest, externalOIDC: oidc }
   }
-  if (resource.kind !== 'ModelRef' || resource.backend.kind !== 'ExternalModel') return spec
-  const named = external.get(`${resource.metadata.namespace}/${resource.backend.name}`)
-  return named === undefined ? spec : { ...(spec as object), ...serverOf(named) }
+  const ref = models.get(keyOf(resource))
+  if (ref === undefined || ref === resource || ref.backend.kind !== 'ExternalModel') return spec
+  return { ...(resource.kind === 'ModelRef' ? (spec as object) : {}), ...serverOf(ref) }
 }
 
-/** The corresponding fields of a ModelRef. */
-function serverOf({ backendUrl, server }: ExternalModel): object {
+/** The fields of a ModelRef that come from an ExternalModel. */
+function serverOf({ backend, backendUrl, modelIds, server }: ModelRef): object {
   const { credential, upstreamModel } = server
   return {
-    backendUrl,
+    modelRef: backend,
+    ...(backendUrl !== undefined && { backendUrl }),
+    ...(modelIds.length > 0 && { modelIds }),
     ...(upstreamModel !== undefined && { upstreamModel }),
     ...(credential && {
       credential: {

@@ -4,9 +4,9 @@
  */
 
 import { parseWindow } from '../formats/duration.ts'
-import { type FieldProblem, readFields } from '../formats/fields.ts'
+import { type FieldProblem, isObject, readFields } from '../formats/fields.ts'
 import type { Schema, ValueOf } from '../formats/schema.ts'
-import type { Metadata } from '../kinds/metadata.ts'
+import { type Metadata, subscriptionNamespace } from '../kinds/metadata.ts'
 import { documents, envelope } from '../kinds/resource-schemas.ts'
 import type {
   BilledModel,
@@ -46,23 +46,17 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
     ExternalModel: 'ExternalModel',
     MaasTenantConfig: 'Tenant',
     Tenant: 'Tenant',
+    AITenant: 'AITenant',
+  },
+  'inference.opendatahub.io/v1alpha1': {
+    ExternalModel: 'ExternalModel.inference.opendatahub.io',
+    ExternalProvider: 'ExternalProvider',
   },
   v1: { ConfigMap: 'ConfigMap' },
   'gateway.networking.k8s.io/v1': gatewayKinds,
   'gateway.networking.k8s.io/v1beta1': gatewayKinds,
   'serving.kserve.io/v1alpha1': servingKinds,
   'serving.kserve.io/v1alpha2': servingKinds,
-}
-
-const providerMend =
-  'write its host, model and key as spec.backendUrl, spec.upstreamModel and spec.credential of the ModelRef'
-
-/** Kinds of the original that have no counterpart, and what to write instead. */
-const unserved: Readonly<Record<string, string>> = {
-  'maas.opendatahub.io/v1alpha1 AITenant':
-    'write its spec.oidc as spec.externalOIDC of the Tenant; there is one Tenant',
-  'inference.opendatahub.io/v1alpha1 ExternalModel': providerMend,
-  'inference.opendatahub.io/v1alpha1 ExternalProvider': providerMend,
 }
 
 /** The groups in which an unknown kind is a mistake. */
@@ -77,9 +71,6 @@ export function parseResource(document: unknown): ParseResult {
     return { ignored: undefined }
   }
   const id = `${apiVersion} ${written}`
-  if (Object.hasOwn(unserved, id)) {
-    return { problems: [{ path: ['kind'], message: `is not read: ${unserved[id]}` }] }
-  }
   const kinds = Object.hasOwn(groups, apiVersion) ? groups[apiVersion] : undefined
   const kind = kinds && Object.hasOwn(kinds, written) ? kinds[written] : undefined
   if (kind === undefined) {
@@ -89,9 +80,19 @@ export function parseResource(document: unknown): ParseResult {
     const message = `must be one of ${Object.keys(kinds).join(', ')}`
     return { problems: [{ path: ['kind'], message }] }
   }
+  if (kind === 'AITenant' && isOtherTenant(document)) {
+    return { ignored: `${id} is of another tenant than ${subscriptionNamespace}` }
+  }
   if (kind === 'HTTPRoute' && !isModelRoute(document)) return { ignored: undefined }
   const resource = readers[kind](document, problems)
   return problems.length > 0 ? { problems } : { resource: resource() }
+}
+
+/** The default tenant has the name of its namespace. */
+function isOtherTenant(document: unknown): boolean {
+  const metadata = isObject(document) ? document.metadata : undefined
+  const name = isObject(metadata) ? metadata.name : undefined
+  return typeof name === 'string' && name !== subscriptionNamespace
 }
 
 /** What reads a document of a kind; its result may be called if there are no problems. */
@@ -111,6 +112,19 @@ const readers: Record<Resource['kind'], ReturnType<typeof reader>> = {
   ExternalModel: reader(documents.ExternalModel, ({ metadata, spec }) =>
     toExternalModel(toMetadata(metadata), spec),
   ),
+  'ExternalModel.inference.opendatahub.io': reader(
+    documents['ExternalModel.inference.opendatahub.io'],
+    ({ metadata, spec }) => ({
+      kind: 'ExternalModel.inference.opendatahub.io',
+      metadata: toMetadata(metadata),
+      ...spec,
+    }),
+  ),
+  ExternalProvider: reader(documents.ExternalProvider, ({ metadata, spec }) => ({
+    kind: 'ExternalProvider',
+    metadata: toMetadata(metadata),
+    ...spec,
+  })),
   AccessPolicy: reader(documents.AccessPolicy, ({ metadata, spec }) => ({
     kind: 'AccessPolicy',
     metadata: toMetadata(metadata),
@@ -134,6 +148,11 @@ const readers: Record<Resource['kind'], ReturnType<typeof reader>> = {
     maxExpirationDays: spec.apiKeys?.maxExpirationDays,
     externalOidc: spec.externalOIDC && toExternalOidc(spec.externalOIDC),
     telemetry: spec.telemetry && { enabled: spec.telemetry.enabled, ...spec.telemetry.metrics },
+  })),
+  AITenant: reader(documents.AITenant, ({ metadata, spec }) => ({
+    kind: 'AITenant',
+    metadata: toMetadata(metadata),
+    externalOidc: spec.oidc && toExternalOidc(spec.oidc),
   })),
   ConfigMap: reader(documents.ConfigMap, ({ metadata, data }) => ({
     kind: 'ConfigMap',

@@ -194,9 +194,8 @@ function readyCondition(
 function pendingOn({ routing, addressProblem, backend }: ModelRef): string {
   if (addressProblem !== undefined) return `spec.backendUrl ${addressProblem}`
   const missing =
-    backend.kind === 'ExternalModel'
-      ? `there is no ExternalModel ${backend.name} of maas.opendatahub.io; those of inference.opendatahub.io are not read`
-      : (routing?.missing ?? '')
+    routing?.missing ??
+    (backend.kind === 'ExternalModel' ? `there is no ExternalModel ${backend.name}` : '')
   return `spec.backendUrl is not set, ${missing === '' ? 'so nothing serves the model' : `and ${missing}`}`
 }
 

@@ -58,22 +58,23 @@ test('the kinds of one API group are refused in the other', async (t) => {
     'kind must be one of ModelRef, AccessPolicy, Subscription, Tenant',
   ])
   t.strictSame(problemsOf({ ...model, apiVersion: 'maas.opendatahub.io/v1alpha1' }), [
-    'kind must be one of MaaSModelRef, MaaSAuthPolicy, MaaSSubscription, ExternalModel, MaasTenantConfig, Tenant',
+    'kind must be one of MaaSModelRef, MaaSAuthPolicy, MaaSSubscription, ExternalModel, MaasTenantConfig, Tenant, AITenant',
   ])
   t.strictSame(problemsOf({ ...model, kind: 'constructor' }).length, 1)
 })
 
-test('kinds of the original without a counterpart are problems that name one', async (t) => {
-  for (const [id, mend] of [
-    ['maas.opendatahub.io AITenant', /^kind is not read: write its spec.oidc as spec.externalOIDC/],
-    ['inference.opendatahub.io ExternalModel', /^kind is not read: .*spec.backendUrl/],
-    ['inference.opendatahub.io ExternalProvider', /^kind is not read: .*spec.credential/],
-  ] as const) {
-    const [group, kind] = id.split(' ')
-    const [problem, ...more] = problemsOf({ ...model, apiVersion: `${group}/v1alpha1`, kind })
-    t.match(problem, mend)
-    t.equal(more.length, 0)
-  }
+test('an AITenant counts only if it is that of the default tenant', async (t) => {
+  const oidc = { issuerUrl: 'https://idp.example', clientId: 'models' }
+  const aiTenant = (metadata: object) => ({
+    apiVersion: 'maas.opendatahub.io/v1alpha1',
+    kind: 'AITenant',
+    metadata: { name: 'models-as-a-service', namespace: 'ai-tenants', ...metadata },
+    spec: { oidc, gateway: { name: 'own' } },
+  })
+  t.match(resourceOf(aiTenant({})), { externalOidc: { ...oidc, ttlSeconds: 300 } })
+  t.match(parseResource(aiTenant({ name: 'red' })), { ignored: /AITenant is of another tenant/ })
+  t.match(problemsOf(aiTenant({ namespace: 'llm' })), [/^metadata.namespace must be ai-tenants/])
+  t.match(problemsOf(aiTenant({ name: 7 })), [/^metadata.name must be a string/])
 })
 
 test('other kinds are ignored', async (t) => {

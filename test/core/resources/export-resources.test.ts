@@ -100,15 +100,25 @@ test('the configuration of the newest version becomes the Tenant', async (t) => 
     kind: 'MaasTenantConfig',
     spec: { apiKeys: { maxExpirationDays: 30 }, payloadProcessing: { replicas: 2 } },
   }
-  const provider = { ...external('p'), apiVersion: 'inference.opendatahub.io/v1alpha1' }
-  const { documents, notes } = exportResources([config, provider, { ...tenant, kind: 'AITenant' }])
-  t.match(documents, [{ kind: 'Tenant', spec: { apiKeys: { maxExpirationDays: 30 } } }])
+  const oidc = { issuerUrl: 'https://idp.example', clientId: 'models' }
+  const aiTenant = {
+    ...{ apiVersion, kind: 'AITenant' },
+    metadata: { name: 'models-as-a-service', namespace: 'ai-tenants' },
+    spec: { oidc },
+  }
+  const { documents, notes } = exportResources([aiTenant, config])
+  const expected = { apiKeys: { maxExpirationDays: 30 }, externalOIDC: oidc }
+  t.strictSame(documents[0]?.spec, expected)
   t.equal(documents.length, 1)
-  t.match(notes.map(({ severity, message }) => `${severity}: ${message}`).sort(), [
-    /^error: AITenant .*is not read/,
-    /^error: ExternalModel llm\/p: kind is not read/,
-    /replicas|payloadProcessing/,
+  t.match(notes, [{ severity: 'warning', message: /payloadProcessing/ }])
+  t.match(exportResources([aiTenant]).documents, [
+    { kind: 'Tenant', metadata: { name: 'default-tenant' }, spec: { externalOIDC: oidc } },
   ])
+  const own = { ...tenant, spec: { externalOIDC: { ...oidc, clientId: 'own' } } }
+  t.match(exportResources([own, aiTenant]).documents, [
+    { spec: { externalOIDC: { clientId: 'own' } } },
+  ])
+  t.strictSame(read([own, aiTenant]).filter(({ kind }) => kind === 'Tenant').length, 1)
 })
 
 test('exported documents mean the same as the originals', async (t) => {
@@ -147,6 +157,42 @@ test('the server of an ExternalModel moves into the ModelRef', async (t) => {
     backendUrl: 'https://api.example.com',
     credential: { secretRef: { name: 'provider', key: 'api-key' } },
   })
+})
+
+test('the server of a newer ExternalModel moves into the ModelRef with its name', async (t) => {
+  const newer = { apiVersion: 'inference.opendatahub.io/v1alpha1' }
+  const provider = {
+    ...{ ...newer, kind: 'ExternalProvider' },
+    metadata: { name: 'p', namespace: 'llm' },
+    spec: {
+      provider: 'openai',
+      endpoint: 'p.example.com',
+      auth: { secretRef: { name: 'provider' } },
+    },
+  }
+  const reference = { ref: { name: 'p' }, targetModel: 'large', apiFormat: 'openai-chat' }
+  const hosted = {
+    ...{ ...newer, kind: 'ExternalModel' },
+    metadata: { name: 'hosted', namespace: 'llm' },
+    spec: { modelName: 'gpt', externalProviderRefs: [reference, reference] },
+  }
+  const chat = model('chat', { kind: 'ExternalModel', name: 'hosted' })
+  const { documents, notes } = exportResources([hosted, provider, chat])
+  t.strictSame(
+    documents.map(({ metadata }) => metadata.name),
+    ['chat', 'hosted'],
+  )
+  t.strictSame(documents[0]?.spec, {
+    modelRef: { kind: 'ExternalModel', name: 'hosted' },
+    backendUrl: 'https://p.example.com',
+    modelIds: ['gpt'],
+    upstreamModel: 'large',
+    credential: { secretRef: { name: 'provider', key: 'api-key' } },
+  })
+  t.match(notes, [{ severity: 'warning', message: /shares no requests: all go to p/ }])
+  t.match(exportResources([hosted, chat]).notes, [
+    { message: /cannot be served: .*does not exist/ },
+  ])
 })
 
 test('a ModelRef takes precedence over an ExternalModel of the same name', async (t) => {

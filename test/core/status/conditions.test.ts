@@ -102,7 +102,7 @@ const rate = [[1, '1m']] as const
 test('a model of a provider that is not read says so', async (t) => {
   const spec = { modelRef: { kind: 'ExternalModel', name: 'gpt' }, backendUrl: undefined }
   const [status] = statusOf(snapshotOf(modelRef('gpt', spec)))
-  t.match(status?.conditions[0], { message: /no ExternalModel gpt of maas.opendatahub.io/ })
+  t.match(status?.conditions[0], { message: /there is no ExternalModel gpt$/ })
 })
 
 test('a model says whether it is governed and has a backend, as in the original', async (t) => {

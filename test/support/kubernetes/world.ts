@@ -23,12 +23,10 @@ export interface World {
   readonly faults: ApiServer | undefined
 }
 
-const groups = Object.entries(collections)
-
 const apiKinds: readonly ApiKind[] = [
-  ...groups.flatMap(([group, found]) =>
-    found.map(({ kind, plural }) => ({ group, version: 'v1alpha1', plural, kind })),
-  ),
+  ...Object.values(collections)
+    .flat()
+    .map(({ apiGroup, kind, plural }) => ({ group: apiGroup, version: 'v1alpha1', plural, kind })),
   ...kinds.slice(4).map(({ kind, plural }) => ({
     ...{ group: 'tollgate.dev', version: 'v1alpha1' },
     plural,
@@ -182,9 +180,8 @@ function others(): readonly object[] {
  * 7.2).
  */
 function originals(): readonly object[] {
-  const group = 'maas.opendatahub.io'
-  return collections[group].map(({ kind, plural, readAs }) =>
-    looseCrd(group, 'v1alpha1', kind, plural, {}, originalStatuses[readAs]),
+  return collections['maas.opendatahub.io'].map(({ apiGroup, kind, plural, readAs }) =>
+    looseCrd(apiGroup, 'v1alpha1', kind, plural, {}, originalStatuses[readAs]),
   )
 }
 
