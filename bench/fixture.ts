@@ -15,12 +15,12 @@ const apiVersion = 'tollgate.dev/v1alpha1'
 
 /**
  * A snapshot of models `llm/m<i>` from `first` on, open to everybody, and a subscription per team:
- * for all of them, or for `covered` models each, one team after another.
+ * for all of them, or for `covered` models each, one team after another, with `limits` beside those of tokens.
  */
 export function createSnapshot(
   models: number,
   teams: number,
-  { covered = models, first = 0 } = {},
+  { covered = models, first = 0, limits = {} } = {},
 ): Snapshot {
   const modelRefs = Array.from({ length: models }, (_, i) => ({
     namespace: 'llm',
@@ -49,6 +49,7 @@ export function createSnapshot(
           modelRefs: Array.from({ length: covered }, (_, k) => ({
             ...modelRefs[(team * covered + k) % models],
             tokenRateLimits,
+            ...limits,
           })),
         },
       ),

@@ -1,6 +1,6 @@
 /**
- * What a Check costs that holds room, beside the same Check that only counts, with counters in memory;
- * the hold is released in the same call. And the memory of an open hold. `node bench/reserve.bench.ts`.
+ * What a Check costs that holds room, or counts requests and those in progress, beside the same Check that
+ * only counts tokens, with counters in memory; the hold is released in the same call. And the memory of an open hold. `node bench/reserve.bench.ts`.
  */
 
 import { createEstimators } from '../src/core/admission/estimators.ts'
@@ -9,6 +9,7 @@ import type { Snapshot } from '../src/core/decision/snapshot.ts'
 import { createReserve } from '../src/extauthz/reserve.ts'
 import { createMemoryCounters } from '../src/store/counters/memory.ts'
 import { createMemoryHolds } from '../src/store/holds/memory.ts'
+import { withTaken } from '../src/store/holds/memory-taken.ts'
 import type { HoldStore } from '../src/store/holds.ts'
 import { noTracing } from '../src/telemetry/tracing.ts'
 import { createWarmCheck } from './check.bench.ts'
@@ -28,23 +29,27 @@ function reserving(): Snapshot {
   return snapshot
 }
 
-async function measureChecks(): Promise<readonly Figure[]> {
+/** The same, in which every Subscription counts requests and those in progress. */
+const counting = (): Snapshot =>
+  createSnapshot(models, teams, {
+    limits: { requestRateLimits: [{ limit: 1_000_000_000, window: '1m' }], concurrency: 1_000_000 },
+  })
+
+/** What `snapshot` adds to a Check; each releases what it holds. */
+async function measureCheck(name: string, snapshot: Snapshot): Promise<readonly Figure[]> {
   const counters = createMemoryCounters()
-  const own = createMemoryHolds(counters)
+  const own = withTaken(createMemoryHolds(counters), counters)
   let last: readonly [Parameters<HoldStore['release']>[0], string] | undefined
   const holds: HoldStore = {
+    ...own,
     hold(asked, now) {
       last = [asked.counters, asked.id as string]
       return own.hold(asked, now)
     },
-    release: own.release,
-    undo: own.undo,
-    renew: own.renew,
   }
   const reserve = createReserve({
     ...{ holds, counters, estimators: createEstimators(), onLoss: 'allow' },
   })
-  const snapshot = reserving()
   const deps = { reserve, snapshot: () => snapshot }
   const sent = { 'x-request-id': crypto.randomUUID(), 'content-length': '4000' }
   const held = await createWarmCheck(counters, deps, noTracing, {}, sent)
@@ -63,8 +68,8 @@ async function measureChecks(): Promise<readonly Figure[]> {
   const [plain, withHold] = [(plainFirst + plainSecond) / 2, (heldFirst + heldSecond) / 2]
   if (last === undefined) throw new Error('nothing was held')
   return [
-    { name: 'Check that counts', value: `${plain.toFixed(2)} µs` },
-    { name: 'Check that holds, with the release', value: `${withHold.toFixed(2)} µs` },
+    { name: 'Check that counts tokens', value: `${plain.toFixed(2)} µs` },
+    { name: `${name}, with the release`, value: `${withHold.toFixed(2)} µs` },
     { name: '  more', value: `${(withHold - plain).toFixed(2)} µs` },
   ]
 }
@@ -97,6 +102,10 @@ function used(): number {
   return heapUsed + arrayBuffers
 }
 
-for (const { name, value } of [...(await measureChecks()), measureMemory()]) {
+for (const { name, value } of [
+  ...(await measureCheck('Check that holds tokens', reserving())),
+  ...(await measureCheck('Check that counts requests and concurrency', counting())),
+  measureMemory(),
+]) {
   console.log(`| ${name} | ${value} |`)
 }
