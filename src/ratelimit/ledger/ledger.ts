@@ -1,0 +1,124 @@
+/** The usage ledger: its feed from the journal, the journal's archive, its refusals, its partitions. */
+
+import type { Logger } from 'pino'
+import type { Denial } from '../../core/decision/decide.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
+import { repeat } from '../../runtime/loop.ts'
+import { createOutage } from '../../runtime/outage.ts'
+import type { ArchiveHeads, UsageLedger } from '../../store/usage.ts'
+import type { ListedFile } from '../journal/folder.ts'
+import { nameJournal } from '../journal/name.ts'
+import { createArchive } from './archive.ts'
+import { createLedgerFeed, type LedgerFeedOptions } from './feed.ts'
+import { createRefusalSums } from './refusals.ts'
+
+export interface LedgerOptions extends Pick<LedgerFeedOptions, 'path' | 'clock' | 'unusableUsage'> {
+  readonly ledger: UsageLedger
+  readonly heads: ArchiveHeads
+  /** undefined: nothing is archived. */
+  readonly archiveFolder: string | undefined
+  /** Makes partitions and drops old ones; returns their names. */
+  readonly tend: (now: number) => Promise<Readonly<Record<'made' | 'dropped', readonly string[]>>>
+  readonly log: Logger
+}
+
+export interface Ledger {
+  /** Feeds it until it is stopped, while `isReader` says that this process reads the journal. */
+  start(isReader: () => boolean): void
+  /** Feeds what is left; the journal has been stopped before. */
+  stop(): Promise<void>
+  /** Whether it has everything in this file of the journal, and the archive too. */
+  readonly isDone: (file: ListedFile) => boolean
+  /** Whether it cannot be fed now, and the gaps that this process has found. */
+  readonly stats: { readonly failing: boolean; readonly gaps: number }
+  /** Counts a refusal, if it is one for a used-up limit. */
+  readonly onRefused: (denial: Denial, now: number) => void
+}
+
+const feedEveryMs = 1_000
+const refusalsEveryMs = 10_000
+const archiveEveryMs = 5_000
+const tendEveryMs = 3_600_000
+
+/** Not started yet. */
+export function createLedger(options: LedgerOptions): Ledger {
+  const { ledger, heads, path, clock, unusableUsage, archiveFolder: folder, log } = options
+  const journal = nameJournal(path)
+  let gaps = 0
+  const feed = createLedgerFeed({
+    ...{ path, journal, ledger, clock, unusableUsage },
+    monotonic: () => performance.now(),
+    onGap({ from, to }) {
+      gaps += 1
+      log.error(
+        { journal: path, from: new Date(from), to: new Date(to) },
+        'a part of the usage journal was lost before it was read',
+      )
+    },
+  })
+  const archive = folder && createArchive({ path, journal, folder, heads, isDone: feed.isDone })
+  const refusals = createRefusalSums(ledger)
+  const feeding = outageOf('the usage ledger is fed')
+  const ending = new AbortController()
+  const { signal } = ending
+  let loops: Promise<unknown> = Promise.resolve()
+
+  /** A persistent error is logged once. */
+  function outageOf(what: string) {
+    return createOutage<unknown>((cause) => {
+      if (cause === undefined) log.info(`${what} again`)
+      else log.error({ cause: errorMessage(cause) }, `${what} no longer`)
+    })
+  }
+
+  function keep(outage: ReturnType<typeof outageOf>, restMs: number, step: () => Promise<void>) {
+    return repeat({
+      restMs,
+      signal,
+      async step() {
+        await step()
+        outage.note(undefined)
+      },
+      onFault: outage.note,
+    })
+  }
+
+  async function tend(): Promise<void> {
+    const { made, dropped } = await options.tend(clock())
+    if (made.length + dropped.length > 0) log.info({ made, dropped }, 'partitions of the ledger')
+  }
+
+  return {
+    start(isReader) {
+      loops = Promise.all([
+        keep(feeding, feedEveryMs, () => (isReader() ? feed.step() : feed.reset())),
+        archive &&
+          keep(outageOf('the usage journal is archived'), archiveEveryMs, async () => {
+            if (isReader()) await archive.step()
+          }),
+        keep(outageOf('refusals are added to the usage ledger'), refusalsEveryMs, refusals.flush),
+        keep(outageOf('the partitions of the usage ledger are kept'), tendEveryMs, tend),
+      ])
+    },
+    async stop() {
+      ending.abort()
+      await loops
+      await refusals.flush().catch(() => {})
+      await feed.step(true).catch(() => {})
+      if (archive) await archive.step(true).catch(() => {})
+      await feed.reset()
+    },
+    isDone: (file) => feed.isDone(file) && (!archive || archive.isDone(file)),
+    stats: {
+      get failing() {
+        return feeding.isOpen
+      },
+      get gaps() {
+        return gaps
+      },
+    },
+    onRefused({ grant }, now) {
+      if (grant !== undefined) refusals.note(grant, now)
+    },
+  }
+}

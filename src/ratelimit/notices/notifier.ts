@@ -1,0 +1,56 @@
+/** Finds, records and sends notices beside the requests, until it is stopped. */
+
+import type { Logger } from 'pino'
+import { errorMessage } from '../../runtime/error-message.ts'
+import { createLineLimit } from '../../runtime/line-limit.ts'
+import { repeat } from '../../runtime/loop.ts'
+import type { NoticeStore } from '../../store/notices.ts'
+import { createNotices, type NoticesDeps } from './notices.ts'
+import { createSend } from './send.ts'
+
+export interface NotifierOptions extends Omit<NoticesDeps, 'store'> {
+  readonly store: NoticeStore
+  readonly url: string
+  readonly secret: Buffer
+  readonly log: Logger
+}
+
+const restMs = 1_000
+const keysEveryMs = 60_000
+/** Between two lines about a receiver that cannot be reached. */
+const quietMs = 30_000
+
+/** `note` notes a counted response; `stop` records what was noted last. */
+export function startNotifier(options: NotifierOptions) {
+  const { url, secret, store, clock, log } = options
+  const notices = createNotices(options)
+  const lines = createLineLimit(quietMs)
+  const send = createSend({
+    ...{ url, secret, store, clock },
+    onFailed({ id }, problem, isLast) {
+      if (isLast) log.error({ notice: id, problem }, 'a notice is given up: NOTIFY_URL')
+      else if (lines.pass('', clock()) !== undefined)
+        log.warn({ notice: id, problem }, 'a notice cannot be sent: NOTIFY_URL')
+    },
+  })
+  const ending = new AbortController()
+  const { signal } = ending
+  const onFault = (error: unknown): void => {
+    if (lines.pass('fault', clock()) === undefined) return
+    log.warn({ cause: errorMessage(error) }, 'notices cannot be recorded or sent')
+  }
+  const loops = Promise.all([
+    repeat({ restMs, signal, onFault, step: notices.step }),
+    repeat({ restMs, signal, onFault, step: send }),
+    repeat({ restMs: keysEveryMs, signal, onFault, step: notices.lookAtKeys }),
+    repeat({ restMs: keysEveryMs, signal, onFault, step: store.tidy }),
+  ])
+  return {
+    note: notices.note,
+    async stop(): Promise<void> {
+      ending.abort()
+      await loops
+      await notices.step().catch(() => {})
+    },
+  }
+}
