@@ -134,7 +134,7 @@ async function testWith(valkey: RunningValkey): Promise<void> {
     const keys = [store, ...marks, `seen ${named}`, `other ${named}`]
     const send = (number: number, ...ids: string[]) => {
       const ended = ids.includes('early') ? 99 : 100
-      const reports = ids.flatMap((id, i) => [i, id, 1, 2, 10, ended, 2, 1, hour, 2, minute])
+      const reports = ids.flatMap((id, i) => [i, id, 1, 2, 10, ended, 0, 2, 1, hour, 2, minute])
       return commands.add(keys, [
         ...[number, 0, 10_000, 0, '1', 'j', 2],
         ...[1, hour],
