@@ -153,7 +153,9 @@ export function createJournalReader(options: JournalReaderOptions) {
   }
 
   function tooOld({ response: { endedAt } }: JournaledUsage): string | undefined {
-    if (endedAt < forgottenBefore) return 'a line tells of a time that may have been counted before'
+    // A clock that is behind what was forgotten has stepped back; what has just ended is new then.
+    const since = Math.min(forgottenBefore, clock() - latenessMs)
+    if (endedAt < since) return 'a line tells of a time that may have been counted before'
     if (!lasting || clock() - endedAt < rememberedMs) return undefined
     return 'a line tells of a response that ended more than a day ago'
   }

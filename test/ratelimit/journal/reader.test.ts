@@ -246,6 +246,26 @@ test('a response whose id has been forgotten is not counted again', async (t) =>
   t.equal(forgotten.length, 1, 'nor without new lines')
 })
 
+test('after a clock is set back, what ends is read', async (t) => {
+  const { reader, settled, forgotten, clock, write, line, problems } = createWorld(t)
+  write(line('1'))
+  await reader.readAll()
+  clock.now += 5 * minute
+  write(line('2'))
+  await reader.readAll()
+  t.equal(forgotten.length, 1)
+  clock.now -= 60 * minute
+  write(line('3'), line('4', minute), line('5', 5 * minute))
+  await reader.readAll()
+  t.strictSame(settled, ['1', '2', '3', '4'])
+  t.match(problems, [/may have been counted before/])
+  clock.now += 5 * minute
+  write(line('6'))
+  await reader.readAll()
+  t.equal(settled.at(-1), '6')
+  t.equal(forgotten.length, 1, 'nothing is forgotten meanwhile')
+})
+
 test('if Envoy’s clock is behind, ids are forgotten later', async (t) => {
   const { reader, forgotten, clock, write, line } = createWorld(t)
   clock.now += 5 * minute
