@@ -224,13 +224,15 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
       return all
     },
     async deleteExpiredEphemeral(now) {
+      // And by the database's clock: that of one process may be ahead.
       const expiredBefore = new Date(now - ephemeralGraceMs)
       let deleted = 0
       for (;;) {
         const query = sql`
           delete from api_keys where id = any(array(
             select id from api_keys
-            where ephemeral and expires_at < ${expiredBefore}
+            where ephemeral and expires_at < least(${expiredBefore}::timestamptz,
+                now() - ${ephemeralGraceMs}::float8 * interval '1 millisecond')
               and (select pg_try_advisory_xact_lock(${cleanupLock}))
             limit ${batchRows}
             for update skip locked

@@ -152,6 +152,14 @@ test('concurrent bulk revocations share the keys', async (t) => {
   t.equal(new Set(hashes).size, total)
 })
 
+test('a process whose clock is ahead deletes no key that is valid', async (t) => {
+  const keys = createPostgresApiKeys(await createMigrated(t))
+  const record = createRecord({ ephemeral: true, expiresAt: Date.now() + 1_000 })
+  await keys.insert(record)
+  t.equal(await keys.deleteExpiredEphemeral(Date.now() + 86_400_000), 0)
+  t.ok(await keys.findById(record.id))
+})
+
 test('concurrent cleanups share the keys', async (t) => {
   const sql = await createMigrated(t)
   const keys = createPostgresApiKeys(sql)
