@@ -31,7 +31,7 @@ import {
 } from '../support/kubernetes/installation.ts'
 import { folderOf } from '../support/kubernetes/manifests.ts'
 import { findProgram } from '../support/kubernetes/programs.ts'
-import { ask, url } from '../support/kubernetes/user-pod.ts'
+import { ask, askWho, url } from '../support/kubernetes/user-pod.ts'
 import { poll } from '../support/poll.ts'
 
 const helm = findProgram('helm') ?? ''
@@ -42,6 +42,27 @@ const namesOfPods = async () => (await gatewayPods()).map(({ name }) => name)
 async function answersDuring(t: Test, key: string, what: string, act: () => Promise<unknown>) {
   const { counts } = await loadDuring(t, { key, what }, act)
   t.strictSame(Object.keys(counts), ['200'], what)
+}
+
+/** That a role of the cluster makes an administrator, until it is taken back. */
+async function administratorsByRole(t: Test): Promise<void> {
+  const there = ['-n', 'models-as-a-service']
+  const username = 'system:serviceaccount:llm:alice'
+  const role = ['role/soak-administrators', 'rolebinding/soak-administrators']
+  const remove = () => kubectl([...there, 'delete', '--ignore-not-found', ...role])
+  t.teardown(remove)
+  await remove()
+  t.match(await askWho(), { status: 200, username, administrator: false })
+  const resource = '--resource=accesspolicies.tollgate.dev'
+  await kubectl([...there, 'create', 'role', 'soak-administrators', '--verb=create', resource])
+  const whose = ['--role=soak-administrators', '--serviceaccount=llm:alice']
+  await kubectl([...there, 'create', 'rolebinding', 'soak-administrators', ...whose])
+  // A verdict is kept for 30 s.
+  const becomes = (expected: boolean) =>
+    poll(async () => (await askWho()).administrator === expected, `${expected}`, 60_000)
+  await becomes(true)
+  await remove()
+  await becomes(false)
 }
 
 test('the trial answers, limits, and all is in force', { skip: noCluster }, async (t) => {
@@ -61,6 +82,7 @@ test('the trial answers, limits, and all is in force', { skip: noCluster }, asyn
   await waitForPhase('subscriptions', 'everybody', 'models-as-a-service', 'Active')
   await waitForPhase('modelrefs', 'sim-small', 'llm', 'Ready')
   t.match(await askDoctor(), /^Nothing is wrong\.$|runbook\.md#tollgateeventlooplate/m)
+  await administratorsByRole(t)
 
   await kubectl(['delete', '-k', overlay])
   t.match(await kubectl(['-n', 'llm', 'get', 'modelrefs.tollgate.dev']), 'sim-small')
