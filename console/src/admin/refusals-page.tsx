@@ -61,6 +61,7 @@ const columns: readonly Column<Refusal>[] = [
   { title: 'User', cell: ({ user }) => user ?? 'nobody' },
   {
     title: 'Model',
+    kind: 'wide',
     cell: ({ model, method, path }) => (
       <>
         <div>{model}</div>
