@@ -4,7 +4,7 @@
  * embedded one. And what feeding it costs the process, for each response.
  */
 
-import { appendFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startEmbeddedPostgres } from '../src/local/postgres/embedded-postgres.ts'
@@ -56,12 +56,31 @@ async function measure(sql: Pool): Promise<readonly Figure[]> {
     const times: number[] = []
     for (let i = 0; i < rounds; i += 1) times.push((await explainUsage(sql, query)).ms)
     const [first = Number.NaN] = times
-    times.sort((a, b) => a - b)
-    const median = times[rounds / 2] ?? Number.NaN
-    const value = `first ${first.toFixed(1)} ms, p50 ${median.toFixed(1)} ms`
+    const cpu = await cpuOf(sql, async () => void (await explainUsage(sql, query)))
+    const value = `first ${first.toFixed(1)} ms, p50 ${median(times).toFixed(1)} ms, CPU ${cpu} ms`
     figures.push({ name: `${name} among ${rows.toLocaleString('en')} rows`, value })
   }
   return figures
+}
+
+/**
+ * Milliseconds of CPU that Postgres on this Linux takes for `work` in one process, the mean of ten. Other work
+ * of the machine adds to the other figures.
+ */
+async function cpuOf(sql: Pool, work: () => Promise<void>): Promise<string> {
+  const [backend] = await sql<{ pid: number }[]>`select pg_backend_pid() as pid`
+  const stat = `/proc/${backend?.pid}/stat`
+  if (process.env.DATABASE_URL !== undefined || !existsSync(stat)) return 'unknown'
+  // Of the fields after the name, in hundredths of a second: user and system time.
+  const read = () => {
+    const [user, system] = readFileSync(stat, 'utf8').split(') ')[1]?.split(' ').slice(11, 13) ?? []
+    return 10 * (Number(user) + Number(system))
+  }
+  await sql`set max_parallel_workers_per_gather = 0`
+  const begin = read()
+  for (let i = 0; i < 10; i += 1) await work()
+  await sql`reset max_parallel_workers_per_gather`
+  return ((read() - begin) / 10).toFixed(1)
 }
 
 /**
