@@ -1,0 +1,219 @@
+/**
+ * What resources would have decided about past usage. Answers are replayed in the order of their
+ * requests, by the counters' own arithmetic: a request is refused if a limit is reached when it
+ * starts, and its tokens are added when it ends. Windows start empty, as if the resources had come
+ * into force with the first request.
+ *
+ * Past usage has no groups, so access and ownership are not decided. Nor is room that requests hold.
+ */
+
+import {
+  addTo,
+  type CountedLimit,
+  type CounterState,
+  isTaken,
+  limitStates,
+  spentUntil,
+} from './counter.ts'
+import { findSubscription, unfitness } from './selection.ts'
+import type { Snapshot } from './snapshot.ts'
+
+/** Who used what; one object for all their usage, by which it is grouped. */
+export interface Spender {
+  readonly user: string
+  /** Bare name. */
+  readonly subscription: string
+  /** `<namespace>/<name>`. */
+  readonly model: string
+}
+
+/** Times in milliseconds since the epoch. */
+export interface PastUsage {
+  readonly spender: Spender
+  readonly startedAt: number
+  readonly endedAt: number
+  readonly tokens: number
+  /**
+   * Set for the sums of an hour: how many answers they are of. Only windows of a day or longer are judged
+   * by them, to the hour.
+   */
+  readonly answers?: number
+}
+
+/** Why a request would have been refused, if not for a limit. */
+export type Unpaid = 'not_found' | 'model_not_in_subscription' | 'model_unhealthy'
+
+export interface SimulatedRefusals extends Spender {
+  /** The limit that was reached, or why the subscription does not pay. */
+  readonly by: CountedLimit | Unpaid
+  requests: number
+  tokens: number
+  readonly firstAt: number
+  lastAt: number
+  /** Whether sums of hours are among them, of which the requests are estimated. */
+  isEstimate: boolean
+}
+
+export interface SimulatedLimit {
+  readonly subscription: string
+  readonly model: string
+  readonly limit: CountedLimit
+  /** The most that one user had used in a window, who that was and when; 0: nobody used anything. */
+  most: number
+  mostBy: string
+  mostAt: number
+}
+
+export interface Simulation {
+  /** Answers that were replayed. */
+  readonly answers: number
+  readonly refusals: readonly SimulatedRefusals[]
+  /** All limits of the resources. */
+  readonly limits: readonly SimulatedLimit[]
+}
+
+const dayMs = 86_400_000
+
+/** Whether sums of hours say anything about a limit. */
+export function judgesHours({ kind, windowMs }: CountedLimit): boolean {
+  return kind !== 'concurrency' && windowMs >= dayMs
+}
+
+/** A spender's limits and counters while usage is replayed. */
+interface Account {
+  readonly spender: Spender
+  readonly unpaid: Unpaid | undefined
+  readonly limits: readonly CountedLimit[]
+  readonly windows: (CounterState | undefined)[]
+  readonly figures: readonly SimulatedLimit[]
+}
+
+/** Replays usage. Takes some microseconds for each answer. */
+export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simulation {
+  const limits = new Map<CountedLimit, SimulatedLimit>()
+  for (const { name, limits: ofModels } of snapshot.subscriptions.values()) {
+    for (const [model, some] of ofModels) {
+      const none = { most: 0, mostBy: '', mostAt: 0 }
+      for (const limit of some) limits.set(limit, { subscription: name, model, limit, ...none })
+    }
+  }
+  const accounts = new Map<Spender, Account>()
+  const refusals = new Map<Spender, Map<SimulatedRefusals['by'], SimulatedRefusals>>()
+  const admitted = new Set<PastUsage>()
+  let answers = 0
+
+  function accountOf(spender: Spender): Account {
+    const known = accounts.get(spender)
+    if (known !== undefined) return known
+    const subscription = findSubscription(snapshot, spender.subscription)
+    const unpaid: Unpaid | undefined =
+      subscription === undefined ? 'not_found' : unfitness(subscription, spender.model)
+    const own = (unpaid === undefined && subscription?.limits.get(spender.model)) || []
+    const figures = own.map((limit) => limits.get(limit) as SimulatedLimit)
+    const account = { spender, unpaid, limits: own, windows: own.map(() => undefined), figures }
+    accounts.set(spender, account)
+    return account
+  }
+
+  function refuse(past: PastUsage, by: SimulatedRefusals['by'], share = 1): void {
+    const { spender, startedAt, tokens, answers = 1 } = past
+    const own = refusals.get(spender) ?? new Map<SimulatedRefusals['by'], SimulatedRefusals>()
+    refusals.set(spender, own)
+    const known = own.get(by) ?? {
+      ...{ user: spender.user, subscription: spender.subscription, model: spender.model },
+      ...{ by, requests: 0, tokens: 0, firstAt: startedAt, lastAt: startedAt, isEstimate: false },
+    }
+    own.set(by, known)
+    known.requests += Math.ceil(answers * share)
+    known.tokens += Math.ceil(tokens * share)
+    known.lastAt = startedAt
+    if (past.answers !== undefined) known.isEstimate = true
+  }
+
+  function add(
+    { windows, limits: own, figures, spender }: Account,
+    i: number,
+    amount: number,
+    at: number,
+  ): void {
+    const limit = own[i] as CountedLimit
+    const before = windows[i]
+    // Requests in progress have no window: it never ends.
+    const state =
+      limit.kind === 'concurrency'
+        ? { used: (before?.used ?? 0) + amount, resetsAt: Number.POSITIVE_INFINITY }
+        : addTo(before, amount, limit.windowMs, at)
+    windows[i] = state
+    const figure = figures[i] as SimulatedLimit
+    if (state.used > figure.most) {
+      Object.assign(figure, { most: state.used, mostBy: spender.user, mostAt: at })
+    }
+  }
+
+  function begin(past: PastUsage): void {
+    const account = accountOf(past.spender)
+    const { unpaid, limits: own, windows } = account
+    if (unpaid !== undefined) refuse(past, unpaid)
+    else if (past.answers !== undefined) addHour(account, past, past.answers)
+    else {
+      const states = limitStates(own, windows, past.startedAt)
+      const until = spentUntil(states)
+      const by = states.find(({ remaining, resetsAt }) => remaining === 0 && resetsAt === until)
+      if (by !== undefined) refuse(past, by.limit)
+      else {
+        admitted.add(past)
+        for (const [i, limit] of own.entries()) {
+          if (isTaken(limit)) add(account, i, 1, past.startedAt)
+        }
+      }
+    }
+  }
+
+  function end(past: PastUsage): void {
+    // Refused, or not begun yet: of a request that ends as it begins, `begin` comes first.
+    if (!admitted.delete(past)) return
+    const account = accountOf(past.spender)
+    for (const [i, { kind }] of account.limits.entries()) {
+      if (kind === 'tokens' && past.tokens > 0) add(account, i, past.tokens, past.endedAt)
+      if (kind === 'concurrency') add(account, i, -1, past.endedAt)
+    }
+  }
+
+  /** What of an hour's sums is beyond the limit that they exceed most is refused. */
+  function addHour(account: Account, past: PastUsage, count: number): void {
+    const { startedAt } = past
+    const states = limitStates(account.limits, account.windows, startedAt)
+    const amountOf = ({ kind }: CountedLimit) => (kind === 'tokens' ? past.tokens : count)
+    let refused = 0
+    let by: CountedLimit | undefined
+    for (const { limit, remaining } of states) {
+      const beyond = judgesHours(limit) ? 1 - remaining / Math.max(1, amountOf(limit)) : 0
+      if (beyond <= refused) continue
+      refused = beyond
+      by = limit
+    }
+    if (by !== undefined) refuse(past, by, refused)
+    for (const [i, limit] of account.limits.entries()) {
+      const amount = Math.round(amountOf(limit) * (1 - refused))
+      if (judgesHours(limit)) add(account, i, amount, startedAt)
+    }
+  }
+
+  const begins = usage.toSorted((a, b) => a.startedAt - b.startedAt)
+  const ends = usage.toSorted((a, b) => a.endedAt - b.endedAt)
+  let ended = 0
+  for (const past of begins) {
+    for (; (ends[ended]?.endedAt ?? Infinity) <= past.startedAt; ended += 1) {
+      end(ends[ended] as PastUsage)
+    }
+    answers += past.answers ?? 1
+    begin(past)
+    if (past.endedAt <= past.startedAt) end(past)
+  }
+  for (; ended < ends.length; ended += 1) end(ends[ended] as PastUsage)
+  return {
+    answers,
+    refusals: [...refusals.values()].flatMap((own) => [...own.values()]),
+    limits: [...limits.values()],
+  }
+}
