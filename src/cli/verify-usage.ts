@@ -1,13 +1,11 @@
 /** `tollgate usage verify`: compares the usage ledger with the journal that it was fed from. */
 
-import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { toTimestamp } from '../core/formats/timestamp.ts'
-import { nameJournal } from '../ratelimit/journal/name.ts'
-import { listArchives } from '../ratelimit/ledger/archive-file.ts'
-import { archivesOf, type ReadBytes, readArchives, readFiles } from '../ratelimit/ledger/kept.ts'
-import { type KeptJournal, type Verification, verifyUsage } from '../ratelimit/ledger/verify.ts'
-import { type Config, loadConfig } from '../settings/config.ts'
+import { findJournalName } from '../ratelimit/journal/name.ts'
+import { findKept } from '../ratelimit/ledger/kept.ts'
+import { type Verification, verifyUsage } from '../ratelimit/ledger/verify.ts'
+import { loadConfig } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { readLedgerState } from '../store/usage/state.ts'
 import type { LedgerState } from '../store/usage.ts'
@@ -45,44 +43,27 @@ export async function verifyUsageCommand(args: readonly string[], io: Io = termi
   if (config.usageJournal === undefined && config.usageArchiveDir === undefined) {
     throw new Error('Name the journal by USAGE_JOURNAL, or its archives by USAGE_ARCHIVE_DIR.')
   }
+  const { usageJournal: path } = config
+  if (path !== undefined && findJournalName(path) === undefined) {
+    throw new Error(`No service has read a journal at ${path}: USAGE_JOURNAL is another file.`)
+  }
   const { from, to } = call
   const sql = openPool({ url, connections: 1, applicationName: 'tollgate usage' })
   try {
     const state = await readLedgerState(sql, from, to)
     const problems: string[] = []
-    const kept = await findKept(config, state, call, (problem) => problems.push(problem))
+    const kept = await findKept(
+      { path: config.usageJournal, folder: config.usageArchiveDir },
+      state,
+      call,
+      (problem) => problems.push(problem),
+    )
     const result = await verifyUsage({ state, kept, unusableUsage, from, to })
     for (const problem of problems) io.out(problem)
     return Math.max(show(result, state, call, io), Math.min(1, problems.length))
   } finally {
     await sql.end()
   }
-}
-
-/** What is kept of each journal that the ledger knows. */
-async function findKept(
-  { usageJournal: path, usageArchiveDir: folder }: Config,
-  { journals, archives }: LedgerState,
-  { from, to }: Span,
-  onProblem: (problem: string) => void,
-): Promise<readonly KeptJournal[]> {
-  const own = path && nameJournal(path)
-  const kept: KeptJournal[] = []
-  for (const { journal, places } of journals) {
-    const all = folder === undefined ? [] : await listArchives(join(folder, journal))
-    const some = archivesOf(all, from, to)
-    const head = archives.find((each) => each.journal === journal)
-    // Not if the archives end before: later ones were not asked for.
-    const last = folder !== undefined && some.at(-1) === all.at(-1) ? head : undefined
-    if (some.length === 0 && journal !== own && !last?.piece) continue
-    async function* lines() {
-      const read: ReadBytes = new Map()
-      yield* readArchives(some, { journal, last }, read, onProblem)
-      if (path !== undefined && journal === own) yield* readFiles(path, places, read)
-    }
-    kept.push({ journal, lines: lines() })
-  }
-  return kept
 }
 
 function show(

@@ -1,4 +1,4 @@
-import { appendFileSync, renameSync, writeFileSync } from 'node:fs'
+import { appendFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { verifyUsageCommand } from '../../src/cli/verify-usage.ts'
@@ -113,6 +113,15 @@ test('says what it cannot compare', async (t) => {
   t.match(err, 'Nothing of the journal 0123456789abcdef is here.')
   t.match(err, 'between 2026-03-01T12:30:00Z and 2026-03-01T12:31:00Z was lost unread.')
   t.match(err, 'No hour is kept whole')
+})
+
+test('a journal that is not there is named, and stays away', async (t) => {
+  const url = await createDatabase(t)
+  const folder = temporaryFolder(t)
+  const env = { DATABASE_URL: url, USAGE_JOURNAL: join(folder, 'other', 'usage.jsonl') }
+  const verify = verifyUsageCommand([], { env, out() {}, err() {} })
+  await t.rejects(verify, { message: /No service has read a journal at .*USAGE_JOURNAL/ })
+  t.strictSame(readdirSync(folder), [])
 })
 
 test('invalid arguments print the usage', async (t) => {

@@ -12,7 +12,7 @@ const form = /^[0-9a-f]{16}$/
  * first caller creates it, with its folder if missing. Throws if it cannot be written.
  */
 export function nameJournal(path: string): string {
-  const file = `${path}.name`
+  const file = fileOf(path)
   const known = readName(file)
   if (known !== undefined) return known
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
@@ -30,6 +30,15 @@ export function nameJournal(path: string): string {
   if (name === undefined)
     throw new Error(`${file} does not contain the name of a journal; remove it`)
   return name
+}
+
+/** The name of the journal at this path, if a service has ever read it. Writes nothing. */
+export function findJournalName(path: string): string | undefined {
+  return readName(fileOf(path))
+}
+
+function fileOf(path: string): string {
+  return `${path}.name`
 }
 
 function readName(file: string): string | undefined {

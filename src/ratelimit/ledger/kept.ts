@@ -1,28 +1,66 @@
 /** The lines of a journal that a ledger has, from its archives and the files that are kept. */
 
 import { type FileHandle, open } from 'node:fs/promises'
-import { basename } from 'node:path'
+import { basename, join } from 'node:path'
 import { errorMessage } from '../../runtime/error-message.ts'
 import type { LedgerState } from '../../store/usage.ts'
 import { readHead } from '../journal/file.ts'
 import { listJournal } from '../journal/folder.ts'
 import { linesOf } from '../journal/lines.ts'
-import { type ListedArchive, openArchive } from './archive-file.ts'
+import { findJournalName } from '../journal/name.ts'
+import { type ListedArchive, listArchives, openArchive } from './archive-file.ts'
 
 type Places = LedgerState['journals'][number]['places']
 
 /** Bytes that were read already, by the head of their file. */
-export type ReadBytes = Map<string, number>
+type ReadBytes = Map<string, number>
+
+/** The lines of one journal that are in the ledger, in order, as far as they are kept. */
+export interface KeptJournal {
+  readonly journal: string
+  readonly lines: AsyncIterable<string>
+}
+
+/** Where lines are kept: the journal at a path, and the archives of all journals in a folder. */
+export interface KeptPlaces {
+  readonly path: string | undefined
+  readonly folder: string | undefined
+}
+
+/**
+ * What is kept of each journal that the ledger knows, of this time (milliseconds since the epoch). Problems of
+ * archives are named to `onProblem` as their lines are read.
+ */
+export async function findKept(
+  { path, folder }: KeptPlaces,
+  { journals, archives }: Pick<LedgerState, 'journals' | 'archives'>,
+  { from, to }: { readonly from: number; readonly to: number },
+  onProblem: (problem: string) => void,
+): Promise<readonly KeptJournal[]> {
+  const own = path && findJournalName(path)
+  const kept: KeptJournal[] = []
+  for (const { journal, places } of journals) {
+    const all = folder === undefined ? [] : await listArchives(join(folder, journal))
+    const some = archivesOf(all, from, to)
+    const head = archives.find((each) => each.journal === journal)
+    // Not if the archives end before: later ones were not asked for.
+    const last = folder !== undefined && some.at(-1) === all.at(-1) ? head : undefined
+    if (some.length === 0 && journal !== own && !last?.piece) continue
+    async function* lines() {
+      const read: ReadBytes = new Map()
+      yield* readArchives(some, { journal, last }, read, onProblem)
+      if (path !== undefined && journal === own) yield* readFiles(path, places, read)
+    }
+    kept.push({ journal, lines: lines() })
+  }
+  return kept
+}
 
 /**
  * Lines of the files beside the journal at this path, oldest first, as far as they were added to the
  * ledger; without those that were read already.
  */
-export async function* readFiles(
-  path: string,
-  places: Places,
-  read: ReadBytes,
-): AsyncGenerator<string> {
+async function* readFiles(path: string, places: Places, read: ReadBytes): AsyncGenerator<string> {
   for (const { path: file } of await listJournal(path)) {
     // Renamed or removed meanwhile.
     const handle = await open(file, 'r').catch(() => undefined)
@@ -48,7 +86,7 @@ async function* readAdded(
 }
 
 /** Archives that may have lines of this time (milliseconds since the epoch), in order. */
-export function archivesOf(
+function archivesOf(
   archives: readonly ListedArchive[],
   from: number,
   to: number,
@@ -62,7 +100,7 @@ export function archivesOf(
  * Lines of these archives of a journal. What was changed, reordered or taken away is named to `onProblem`;
  * the other lines are read. `last`: the one that the database names, undefined if it is not to be read.
  */
-export async function* readArchives(
+async function* readArchives(
   archives: readonly ListedArchive[],
   { journal, last }: { journal: string; last: { piece: number; hash: string } | undefined },
   read: ReadBytes,

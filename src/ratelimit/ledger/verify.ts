@@ -5,13 +5,8 @@ import { addTo } from '../../core/formats/lists.ts'
 import { cutName } from '../../core/formats/names.ts'
 import type { LedgerState, UsageSums, VerifiedSums } from '../../store/usage.ts'
 import { readLine } from '../journal/line.ts'
+import type { KeptJournal } from './kept.ts'
 import { createUsageSums } from './sums.ts'
-
-/** The lines of one journal that are in the ledger, in order, as far as they are kept. */
-export interface KeptJournal {
-  readonly journal: string
-  readonly lines: AsyncIterable<string>
-}
 
 export interface Difference {
   readonly group: Pick<VerifiedSums, 'hour' | 'user' | 'keyId' | 'model'>
