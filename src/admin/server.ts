@@ -53,6 +53,7 @@ import { type ProbeDeps, probes } from './operation/probes.ts'
 import { readState, type ServiceStateDeps } from './operation/service-state.ts'
 import { type CountersDeps, counterRoutes } from './usage/counters.ts'
 import { type CallerLimitsDeps, listLimitsOfCaller } from './usage/limits.ts'
+import { type SimulateDeps, simulateResources } from './usage/simulate.ts'
 import { getUsage, type UsageDeps } from './usage/usage.ts'
 
 interface ListenerDeps {
@@ -88,6 +89,7 @@ export interface AdminDeps
     LookupTierDeps,
     ExplainDeps,
     UsageDeps,
+    SimulateDeps,
     CallerLimitsDeps,
     CountersDeps,
     CallerDeps {}
@@ -154,6 +156,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
       listRefusals(inner, deps)
       readState(inner, deps)
       listAccess(inner, deps)
+      simulateResources(inner, deps)
     })
     listLimitsOfCaller(scope, deps)
     counterRoutes(scope, deps)

@@ -23,6 +23,7 @@ const usage = `Usage: tollgate <command>
   explain <model>  say whether a request would be let through, and why
   usage            show how many tokens were used; verify: compare the sums with the journal; forget <user>: remove a name
   limits           show what is left of your token limits
+  simulate <folder>  replay past usage with other resources: who would have been refused
   demo             make keys and traffic for the gateway of tollgate up
   counter          show or reset the token counters of a user
   help <command>   describe a command; the same as <command> --help
@@ -68,6 +69,7 @@ async function run(): Promise<number> {
           ? (await import('./verify-usage.ts')).verifyUsageCommand(args.slice(1))
           : (await import('./show-usage.ts')).showUsage(args),
     limits: async () => (await import('./show-limits.ts')).showLimits(args),
+    simulate: async () => (await import('./simulate.ts')).simulate(args),
     demo: async () => (await import('./demo.ts')).demo(args),
     counter: async () => (await import('./counter.ts')).counter(args),
     help: () => print(usage),

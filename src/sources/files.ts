@@ -80,7 +80,7 @@ export function createFolder(folder: string) {
         }
       }
       isFirst = false
-      return changed ? inSlices(gather(files)) : undefined
+      return changed ? inSlices(gather(inOrder(files))) : undefined
     },
     /** Whether the next check may find a change without another one on disk. */
     unsettled: (): boolean => [...files.values()].some(isUnsettled),
@@ -159,13 +159,16 @@ function unreadable(file: string): FileContent {
   return { ...nothing, problems: [{ file, line: 1, severity: 'error', message }] }
 }
 
-/** Of two resources with one key the first (by file name, then line) counts. */
-function* gather(files: ReadonlyMap<string, KnownFile>): Generator<void, Gathered> {
+function inOrder(files: ReadonlyMap<string, KnownFile>): readonly FileContent[] {
+  return [...files.keys()].sort().map((path) => (files.get(path) as KnownFile).inForce)
+}
+
+/** Of two resources with one key the first (by file, then line) counts. */
+export function* gather(contents: Iterable<FileContent>): Generator<void, Gathered> {
   const written = new Map<string, WrittenResource>()
   const problems: FileProblem[] = []
   const refused: Refused[] = []
-  for (const path of [...files.keys()].sort()) {
-    const { inForce } = files.get(path) as KnownFile
+  for (const inForce of contents) {
     for (const problem of inForce.problems) problems.push(problem)
     for (const each of inForce.refused) refused.push(each)
     for (const fresh of inForce.resources) {

@@ -10,8 +10,8 @@ import { joinRoutes } from '../core/resources/join-routes.ts'
 import { type JudgeAddress, refuseAddresses } from '../core/resources/refuse-addresses.ts'
 import { repeat } from '../runtime/loop.ts'
 import { inSlices } from '../runtime/slices.ts'
-import type { FileProblem } from './documents.ts'
-import { createFolder, showProblem } from './files.ts'
+import { type FileProblem, readInSteps } from './documents.ts'
+import { createFolder, gather, showProblem } from './files.ts'
 import type { Gathered, ResourceSource } from './source.ts'
 
 export interface ControllerDeps {
@@ -65,6 +65,12 @@ export async function loadSnapshot(
   const gathered = await createFolder(folder).poll(0)
   if (gathered === undefined) throw new Error('the first poll answers')
   return load(gathered, undefined, options)
+}
+
+/** The same for documents in one text, whose problems have no file's name. */
+export async function loadDocuments(text: string): Promise<Loaded> {
+  const content = await inSlices(readInSteps('', text))
+  return load(await inSlices(gather([content])), undefined, {})
 }
 
 interface LoadOptions {

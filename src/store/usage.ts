@@ -159,6 +159,12 @@ export interface LedgerState {
   readonly archives: readonly (Pick<ArchiveHead, 'piece' | 'hash'> & { readonly journal: string })[]
 }
 
+/** The same by hour, user, subscription and model, for a simulation. */
+export interface PastSums extends Omit<LedgerState, 'rows'> {
+  readonly rows: readonly (Pick<UsageGroup, 'hour' | 'user' | 'subscription' | 'model'> &
+    Pick<UsageSums, 'answers' | 'total'> & { readonly refusals: number })[]
+}
+
 /** The last archive of a journal; its number is 0 and its hash empty if there is none. */
 export interface ArchiveHead {
   readonly piece: number

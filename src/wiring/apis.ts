@@ -19,6 +19,7 @@ import { withWaits } from '../telemetry/tracing.ts'
 import type { ListenerTls, ServerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 import type { Parts } from './parts.ts'
+import { openSimulation } from './simulation.ts'
 import { type Condition, createServiceState, degradedParts, isReady } from './state.ts'
 
 /** The external API, not listening yet. */
@@ -61,6 +62,7 @@ export function createExternalApi(
     pastRefusals,
     othersRefusals,
     usage: parts.ledger?.reader,
+    simulate: openSimulation(config, parts.database),
     locate: resources.locate,
     ...describeResources(parts),
     serviceState: createServiceState(context, parts, condition),

@@ -25,6 +25,7 @@ import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createPropagationWatch } from '../../src/store/revocations/propagation.ts'
 import { createUsageReader } from '../../src/store/usage/reader.ts'
+import { openSimulation } from '../../src/wiring/simulation.ts'
 import { createDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
 import { noOtherProcess } from './no-other-process.ts'
@@ -48,6 +49,8 @@ export interface KeyApiOptions {
   readonly othersRefusals?: OthersRefusals
   /** Whether there is a usage ledger; true by default. */
   readonly ledger?: boolean
+  /** The usage journal, for simulations. */
+  readonly journal?: string
   /** Of the resources. */
   readonly problems?: readonly string[]
   /** Whether an action requires its line in the audit trail. */
@@ -185,6 +188,10 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     ...(options.reserve && { reserve: options.reserve }),
     paths: pathRules(),
     usage: options.ledger === false ? undefined : createUsageReader(sql),
+    simulate: openSimulation(
+      { usageJournal: options.journal, usageArchiveDir: undefined, unusableUsage: 'allow' },
+      { pool: sql },
+    ),
     pastRefusals: options.pastRefusals ?? createRefusalMemory(),
     othersRefusals: options.othersRefusals ?? noOtherProcess,
     locate: (resource) => ({ file: `${resource}.yaml`, line: 1 }),

@@ -97,6 +97,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     pastRefusals: createRefusalMemory(),
     othersRefusals: noOtherProcess,
     usage: undefined,
+    simulate: undefined,
     resetCounters: async () => {},
     locate: () => ({ file: '', line: 0 }),
     ...resources,

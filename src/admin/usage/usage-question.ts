@@ -143,7 +143,8 @@ function isOf<Word extends string>(words: readonly Word[], word: string): word i
 const day = /^\d{4}-\d\d-\d\d$/
 const instant = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/
 
-function readTime(field: 'from' | 'to', written: string | undefined): number | undefined {
+/** Milliseconds since the epoch; throws `invalid_request`, naming the field. */
+export function readTime(field: 'from' | 'to', written: string | undefined): number | undefined {
   if (written === undefined) return undefined
   const at = day.test(written) || instant.test(written) ? Date.parse(written) : Number.NaN
   if (isTime(at)) return at

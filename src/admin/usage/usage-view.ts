@@ -54,6 +54,17 @@ const usageRow = {
   },
 } as const
 
+export const usageGap = {
+  title: 'UsageGap',
+  type: 'object',
+  required: ['journal', 'from', 'to'],
+  properties: {
+    journal: { type: 'string', description: 'The name of the journal.' },
+    from: timestamp,
+    to: { ...timestamp, type: ['string', 'null'], description: 'null: not known.' },
+  },
+} as const
+
 export const usagePage = {
   title: 'UsagePage',
   type: 'object',
@@ -66,16 +77,7 @@ export const usagePage = {
     gaps: {
       type: 'array',
       description: 'Times of which some usage was lost before it was read; usually none.',
-      items: {
-        title: 'UsageGap',
-        type: 'object',
-        required: ['journal', 'from', 'to'],
-        properties: {
-          journal: { type: 'string', description: 'The name of the journal.' },
-          from: timestamp,
-          to: { ...timestamp, type: ['string', 'null'], description: 'null: not known.' },
-        },
-      },
+      items: usageGap,
     },
     has_more: { type: 'boolean', description: 'Whether a further page has rows.' },
     next_cursor: { type: 'string', description: 'The cursor of that page.' },

@@ -8,7 +8,11 @@ import { nothingReported, type Usage } from '../../core/decision/usage.ts'
 import { isObject } from '../../core/formats/fields.ts'
 
 /** A Usage with the identity of its response. */
-export type JournaledUsage = Usage & { readonly response: NonNullable<Usage['response']> }
+export type JournaledUsage = Usage & {
+  readonly response: NonNullable<Usage['response']>
+  /** When its request came, in milliseconds since the epoch. */
+  readonly startedAt: number
+}
 
 /**
  * Matches before the start of a line: `journal` starts with `id`; Envoy sorts the fields of JSON, and an
@@ -73,6 +77,7 @@ function toUsage(fields: Fields): JournaledUsage | undefined {
     bytes: typeof bytes === 'number' ? bytes : 0,
     reported: isObject(reported) ? new Map(Object.entries(reported)) : nothingReported,
     response: { id, endedAt: Number(start) + (ms ?? 0) },
+    startedAt: Number(start),
   }
   if (typeof group === 'string') usage.group = group
   // Envoy's text format writes `-` for a missing value.

@@ -144,8 +144,13 @@ export async function within<R extends readonly object[]>(
   query: Query<R>,
   deadlineMs = requestDeadlineMs,
 ): Promise<Rows<R>> {
+  return await orRefused(query.run(deadlineMs))
+}
+
+/** The result of work in the database, such as a transaction; rejects as `within` does. */
+export async function orRefused<T>(work: Promise<T>): Promise<T> {
   try {
-    return await query.run(deadlineMs)
+    return await work
   } catch (error) {
     if (isLocked(error)) throw new ServiceError('store_locked', { cause: error })
     if (isSlow(error)) throw new ServiceError('store_slow', { cause: error })

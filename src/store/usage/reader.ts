@@ -103,7 +103,7 @@ interface Row extends Omit<UsageTotal, 'start'> {
 }
 
 /** A slow query does not mean that the store is slow. */
-function toTimeout(error: unknown): never {
+export function toTimeout(error: unknown): never {
   if (!(error instanceof ServiceError) || error.code !== 'store_slow') throw error
   throw new ServiceError('usage_timeout', { cause: error.cause })
 }

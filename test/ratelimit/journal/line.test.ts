@@ -14,6 +14,7 @@ const usage = {
   bytes: 1234,
   reported: new Map([['total_tokens', 17]]),
   response: { id: '274679e7-7e02-4a9e-b3f9-d869ae3099da', endedAt: 1795264413084 },
+  startedAt: 1795264413046,
 }
 
 function lineWith(fields: Record<string, unknown>): string {

@@ -1,0 +1,300 @@
+/** `POST /v1/simulate`: what other resources would have refused of past usage, for administrators. */
+
+import type { FastifyInstance } from 'fastify'
+import { ServiceError } from '../../core/decision/errors.ts'
+import {
+  judgesHours,
+  type SimulatedRefusals,
+  type Simulation,
+} from '../../core/decision/simulate.ts'
+import { toTimestamp } from '../../core/formats/timestamp.ts'
+import type { NamedGap } from '../../store/usage.ts'
+import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import type { BodyOf } from '../http/body.ts'
+import { refusals, timestamp } from '../http/schemas.ts'
+import { createTurns } from '../http/turns.ts'
+import { kindSchema, windowSchema } from './limit-state.ts'
+import { noLedger } from './usage.ts'
+import { readTime } from './usage-question.ts'
+import { showGap, usageGap } from './usage-view.ts'
+
+/** Milliseconds since the epoch; `to` is excluded. */
+interface Span {
+  readonly from: number
+  readonly to: number
+}
+
+/** What came of it, or why the documents are not valid. Throws `usage_timeout` if it is too much. */
+export type Simulate = (text: string, span: Span) => Promise<Simulated | Refused>
+
+interface Refused {
+  readonly refused: readonly string[]
+}
+
+export interface Simulated {
+  readonly simulation: Simulation
+  /** Hours of which only sums were known. */
+  readonly summed: readonly Span[]
+  /** Of the documents, and the gaps of the ledger. */
+  readonly problems: readonly string[]
+  readonly gaps: readonly NamedGap[]
+  readonly refusedThen: number
+}
+
+export interface SimulateDeps {
+  /** undefined: there is no ledger. */
+  readonly simulate: Simulate | undefined
+  readonly clock: () => number
+}
+
+const hourMs = 3_600_000
+const defaultMs = 7 * 24 * hourMs
+const maxMs = 92 * 24 * hourMs
+/** Items of each list. */
+const most = 1_000
+const shownProblems = 20
+/** Characters of a problem in the message of a refusal. */
+const messageLength = 150
+/** A limit of which less was used in every window was never near. */
+const nearShare = 0.8
+
+const time = { type: 'string', maxLength: 64, examples: ['2026-03-01', '2026-03-01T12:00:00Z'] }
+const count = { type: 'integer', minimum: 0 } as const
+const text = { type: 'string' } as const
+
+const body = {
+  title: 'SimulationQuestion',
+  type: 'object',
+  additionalProperties: false,
+  required: ['resources'],
+  properties: {
+    resources: {
+      type: 'string',
+      minLength: 1,
+      description:
+        'All resources as they would be: YAML or JSON documents, separated by lines of `---`.',
+    },
+    from: {
+      ...time,
+      type: 'string',
+      description:
+        'A day or a time (RFC 3339), rounded down to the hour; by default 7 days before to.',
+    },
+    to: {
+      ...time,
+      type: 'string',
+      description: 'Its end, excluded, rounded up to the hour; by default now. At most 92 days.',
+    },
+  },
+} as const
+
+const limitFields = {
+  subscription: text,
+  model: text,
+  kind: kindSchema,
+  window: windowSchema,
+  limit: count,
+} as const
+
+const schema = {
+  operationId: 'simulate',
+  summary: 'Simulate resources over past usage',
+  description:
+    'For administrators. Replays the answers of a past time with other resources: who would have been refused, when, and which limits were never near. Windows begin empty. Nothing changes.',
+  tags: ['Usage'],
+  security: [{ identityToken: [] }],
+  body,
+  response: {
+    200: {
+      title: 'SimulationResult',
+      description: 'What the resources would have done.',
+      type: 'object',
+      required: [
+        ...['from', 'to', 'answers', 'refused', 'refused_then_approximate', 'refusals'],
+        ...['more_refusals', 'limits', 'more_limits', 'not_judged', 'gaps', 'problems'],
+      ],
+      properties: {
+        from: timestamp,
+        to: timestamp,
+        answers: { ...count, description: 'Answers that were replayed.' },
+        refused: { ...count, description: 'How many of them would have been refused.' },
+        refused_then_approximate: {
+          ...count,
+          description:
+            'Refusals for limits of that time. Their requests are not replayed: nobody knows what they would have used.',
+        },
+        refusals: {
+          type: 'array',
+          description: 'The most requests first.',
+          items: {
+            title: 'SimulatedRefusals',
+            type: 'object',
+            required: [
+              ...['user', 'subscription', 'model', 'reason', 'requests', 'tokens'],
+              ...['first_at', 'last_at', 'estimated'],
+            ],
+            properties: {
+              user: text,
+              ...limitFields,
+              reason: {
+                type: 'string',
+                enum: ['limit', 'not_found', 'model_not_in_subscription', 'model_unhealthy'],
+                description:
+                  'limit: kind, window and limit name it. Otherwise what is wrong with the subscription.',
+              },
+              requests: count,
+              tokens: { ...count, description: 'What they used.' },
+              first_at: timestamp,
+              last_at: timestamp,
+              estimated: { type: 'boolean', description: 'Whether sums of hours are among them.' },
+            },
+          },
+        },
+        more_refusals: { ...count, description: 'How many are left out.' },
+        limits: {
+          type: 'array',
+          description: 'Those of which the largest share was used first.',
+          items: {
+            title: 'SimulatedLimit',
+            type: 'object',
+            required: [...['subscription', 'model', 'kind', 'window', 'limit'], 'most', 'near'],
+            properties: {
+              ...limitFields,
+              most: { ...count, description: 'The most that one user used in a window.' },
+              most_by: { ...text, description: 'Who that was.' },
+              most_at: timestamp,
+              near: { type: 'boolean', description: 'Whether that was 80 % of the limit or more.' },
+            },
+          },
+        },
+        more_limits: { ...count, description: 'How many are left out.' },
+        not_judged: {
+          type: 'array',
+          description: 'Windows of which nothing is known in some time.',
+          items: {
+            title: 'NotJudged',
+            type: 'object',
+            required: ['kind', 'window', 'from', 'to', 'because'],
+            properties: {
+              kind: kindSchema,
+              window: windowSchema,
+              from: timestamp,
+              to: timestamp,
+              because: {
+                type: 'string',
+                enum: ['sums_of_hours', 'longer_than_the_time'],
+                description:
+                  'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day.',
+              },
+            },
+          },
+        },
+        gaps: { type: 'array', items: usageGap, description: 'Usage that was lost.' },
+        problems: { type: 'array', items: text, description: 'Of the resources, the first 20.' },
+      },
+    },
+    ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
+  },
+} as const
+
+/** How long a simulation waits for the one before. */
+const patienceMs = 5_000
+
+/** Adds the route, in a scope of administrators. One simulation runs at a time. */
+export function simulateResources(app: FastifyInstance, { simulate, clock }: SimulateDeps): void {
+  const turns = createTurns({
+    ...{ atOnce: 1, patienceMs },
+    onTooLong: () => new ServiceError('usage_timeout'),
+  })
+  app.post<{ Body: BodyOf<typeof body> }>(
+    '/v1/simulate',
+    { schema, config: { audit: 'usage.read' } },
+    async (request) => {
+      lookAtOthers(request, {})
+      if (simulate === undefined) throw new ServiceError('not_found', { message: noLedger })
+      const { resources } = request.body
+      const span = readSpan(request.body, clock())
+      const result = await turns.take(callerOf(request).user, () => simulate(resources, span))
+      if ('refused' in result) {
+        const message = `resources: ${showFirstProblem(result.refused)}.`
+        throw new ServiceError('invalid_request', { message })
+      }
+      await showOthers(request, result.simulation.refusals.length)
+      return show(result, span)
+    },
+  )
+}
+
+function showFirstProblem([first = '', ...more]: readonly string[]): string {
+  const short = first.length > messageLength ? `${first.slice(0, messageLength)}…` : first
+  return more.length > 0 ? `${short}, and ${more.length} more` : short
+}
+
+function readSpan(written: { from?: string; to?: string }, now: number): Span {
+  const end = readTime('to', written.to) ?? now
+  const begin = readTime('from', written.from) ?? end - defaultMs
+  const span = {
+    from: Math.floor(begin / hourMs) * hourMs,
+    to: Math.ceil(end / hourMs) * hourMs,
+  }
+  const wrong = (message: string) => new ServiceError('invalid_request', { message })
+  if (span.from >= span.to) throw wrong('from must be before to.')
+  if (span.to - span.from > maxMs) throw wrong('from must be at most 92 days before to.')
+  return span
+}
+
+function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, span: Span) {
+  const { answers, limits, refusals: found } = simulation
+  const inOrder = found.toSorted((a, b) => b.requests - a.requests)
+  const used = limits.toSorted((a, b) => b.most / b.limit.limit - a.most / a.limit.limit)
+  return {
+    from: toTimestamp(span.from),
+    to: toTimestamp(span.to),
+    answers,
+    refused: found.reduce((sum, { requests }) => sum + requests, 0),
+    refused_then_approximate: refusedThen,
+    refusals: inOrder.slice(0, most).map(showRefusals),
+    more_refusals: Math.max(0, found.length - most),
+    limits: used.slice(0, most).map(({ subscription, model, limit, ...figure }) => ({
+      ...{ subscription, model, ...showLimit(limit), most: figure.most },
+      ...(figure.most > 0 && { most_by: figure.mostBy, most_at: toTimestamp(figure.mostAt) }),
+      near: figure.most >= nearShare * limit.limit,
+    })),
+    more_limits: Math.max(0, limits.length - most),
+    not_judged: [...notJudged(simulation, summed, span)].slice(0, most),
+    gaps: gaps.map(showGap),
+    problems: problems.slice(0, shownProblems),
+  }
+}
+
+function showRefusals({ by, firstAt, lastAt, isEstimate, ...sums }: SimulatedRefusals) {
+  const { user, subscription, model, requests, tokens } = sums
+  return {
+    ...{ user, subscription, model },
+    ...(typeof by === 'string' ? { reason: by } : { reason: 'limit', ...showLimit(by) }),
+    ...{ requests, tokens, first_at: toTimestamp(firstAt), last_at: toTimestamp(lastAt) },
+    estimated: isEstimate,
+  }
+}
+
+function showLimit({ kind, window, limit }: Simulation['limits'][0]['limit']) {
+  return { kind, window: window || null, limit }
+}
+
+/** Each kind and length of a window once. */
+function* notJudged({ limits }: Simulation, summed: readonly Span[], span: Span) {
+  const seen = new Set<string>()
+  for (const { limit } of limits) {
+    const { kind, windowMs, window } = limit
+    const name = `${kind} ${windowMs}`
+    if (seen.has(name)) continue
+    seen.add(name)
+    const shown = ({ from, to }: Span, because: string) => {
+      const times = { from: toTimestamp(from), to: toTimestamp(to) }
+      return { kind, window: window || null, ...times, because }
+    }
+    if (windowMs > span.to - span.from) yield shown(span, 'longer_than_the_time')
+    else if (!judgesHours(limit)) for (const each of summed) yield shown(each, 'sums_of_hours')
+  }
+}

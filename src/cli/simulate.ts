@@ -1,0 +1,181 @@
+/** `tollgate simulate`: what the resources in a folder would have refused of past usage. */
+
+import { readFile } from 'node:fs/promises'
+import { parseArgs } from 'node:util'
+import { parseDuration } from '../core/formats/duration.ts'
+import { toTimestamp } from '../core/formats/timestamp.ts'
+import { showProblem } from '../sources/files.ts'
+import { listFiles } from '../sources/listing.ts'
+import { loadSnapshot } from '../sources/pipeline.ts'
+import { createApiClient } from './api-client.ts'
+import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
+import { renderBar } from './bar.ts'
+import { printable, renderTable } from './table.ts'
+import { type CommandIo, terminal } from './terminal.ts'
+import { readCall } from './usage.ts'
+
+const usage = `Usage: tollgate simulate <folder> [--since <duration> | --from <time> [--to <time>]]
+
+Replays past usage with the resources in a folder of YAML files, as if all of them were in force: who would have been
+refused, when, and which limits were never near. For administrators. Nothing changes.
+
+  --since      how far back, such as 7d or 36h; by default 7d
+  --from, --to a day (2026-03-01) or a time (RFC 3339), in whole hours of UTC
+
+Takes --json. The exit status is 1 if a request would have been refused. TOLLGATE_URL is the gateway (default
+http://127.0.0.1:8000); TOLLGATE_TOKEN, or the file named by TOLLGATE_TOKEN_FILE, is your identity token. Flags:
+--url <url>, --insecure-http (allows sending the token over plain http to another machine).`
+
+type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
+
+/** Runs the command; returns the exit status: 1 if anything would be refused, 2 for invalid arguments. */
+export async function simulate(args: readonly string[], io: Io = terminal): Promise<number> {
+  const call = readCall(args, usage, readArguments, io)
+  if (typeof call === 'number') return call
+  const { folder, span } = call
+  const resources = await readFolder(folder, io)
+  if (resources === undefined) return 1
+  const ask = createApiClient(findApiServer(io.env, call.server))
+  const answer = (await ask('POST', '/v1/simulate', { resources, ...span })) as Simulated
+  io.out(call.json ? JSON.stringify(answer, null, 2) : show(answer))
+  return answer.refused > 0 ? 1 : 0
+}
+
+function readArguments(args: string[]) {
+  const { values, positionals } = parseArgs({
+    args,
+    options: {
+      since: { type: 'string' },
+      from: { type: 'string' },
+      to: { type: 'string' },
+      json: { type: 'boolean', default: false },
+      ...apiServerFlags,
+    },
+    allowPositionals: true,
+  })
+  const { server, rest } = takeApiServer(values)
+  const { json, since, ...times } = rest
+  const [folder, ...more] = positionals
+  const sinceMs = since === undefined ? 0 : parseDuration(since)
+  const isTwice = since !== undefined && (times.from ?? times.to) !== undefined
+  if (folder === undefined || more.length > 0 || isTwice || sinceMs === undefined) return undefined
+  const span = since === undefined ? times : { from: toTimestamp(Date.now() - sinceMs) }
+  return { folder, json, server, span }
+}
+
+/** The text of all its files; undefined, and why on standard error, if they are not valid. */
+async function readFolder(folder: string, { err }: Io): Promise<string | undefined> {
+  const loaded = await loadSnapshot(folder).catch(() => undefined)
+  if (loaded === undefined)
+    throw new Error(`${folder} cannot be read; name a folder of YAML files.`)
+  const errors = loaded.problems.filter(({ severity }) => severity === 'error')
+  for (const problem of errors) err(showProblem(problem))
+  if (errors.length > 0) return undefined
+  const paths = [...(await listFiles(folder)).keys()].sort()
+  const texts = await Promise.all(paths.map((path) => readFile(path, 'utf8')))
+  return texts.join('\n---\n')
+}
+
+/** The fields of the response that are shown. */
+interface Simulated {
+  readonly from: string
+  readonly to: string
+  readonly answers: number
+  readonly refused: number
+  readonly refused_then_approximate: number
+  readonly refusals: readonly (Limit & {
+    readonly user: string
+    readonly reason: string
+    readonly requests: number
+    readonly first_at: string
+    readonly last_at: string
+    readonly estimated: boolean
+  })[]
+  readonly more_refusals: number
+  readonly limits: readonly (Limit & {
+    readonly most: number
+    readonly most_by?: string
+    readonly near: boolean
+  })[]
+  readonly more_limits: number
+  readonly not_judged: readonly {
+    readonly kind: string
+    readonly window: string | null
+    readonly from: string
+    readonly to: string
+    readonly because: string
+  }[]
+  readonly gaps: readonly { readonly from: string; readonly to: string | null }[]
+  readonly problems: readonly string[]
+}
+
+interface Limit {
+  readonly subscription: string
+  readonly model: string
+  /** Missing where no limit was the reason. */
+  readonly kind?: string
+  readonly window?: string | null
+  readonly limit?: number
+}
+
+function show(answer: Simulated): string {
+  const { from, to, answers, refused, refusals, limits } = answer
+  const isEstimate = refusals.some(({ estimated }) => estimated)
+  const sections = [
+    `Of ${count(answers)} answers from ${from} to ${to}, ${isEstimate ? 'about ' : ''}${count(refused)} would have been refused.`,
+    table(
+      ['USER', 'SUBSCRIPTION', 'MODEL', 'BY', 'REQUESTS', 'FIRST', 'LAST'],
+      refusals.map((each) => [
+        ...[printable(each.user), each.subscription, each.model, showLimit(each, each.reason)],
+        ...[count(each.requests), each.first_at, each.last_at],
+      ]),
+      answer.more_refusals,
+    ),
+    table(
+      ['SUBSCRIPTION', 'MODEL', 'LIMIT', 'MOST USED', 'BY', ''],
+      limits.map((each) => [
+        ...[each.subscription, each.model, showLimit(each), count(each.most)],
+        ...[printable(each.most_by ?? '-'), each.near ? renderBar(share(each)) : 'never near'],
+      ]),
+      answer.more_limits,
+    ),
+    lines(answer.not_judged, (each) => {
+      const why = each.because === 'sums_of_hours' ? 'only sums of hours are kept' : 'it is longer'
+      return `Not judged: ${each.kind} ${each.window ?? ''} from ${each.from} to ${each.to}: ${why}.`
+    }),
+    answer.refused_then_approximate > 0 &&
+      `About ${count(answer.refused_then_approximate)} requests that were refused then are not replayed.`,
+    lines(
+      answer.gaps,
+      (gap) => `Usage from ${gap.from} to ${gap.to ?? 'an unknown time'} was lost.`,
+    ),
+    lines(answer.problems, printable),
+  ]
+  return sections.filter(Boolean).join('\n\n')
+}
+
+function showLimit({ kind, window, limit = 0 }: Limit, otherwise = ''): string {
+  if (kind === undefined) return otherwise.replaceAll('_', ' ')
+  return `${count(limit)} ${kind}${window ? ` / ${window}` : ''}`
+}
+
+function share({ most, limit = 1 }: Simulated['limits'][0]): number {
+  return most / limit
+}
+
+function count(value: number): string {
+  return value.toLocaleString('en')
+}
+
+function table(
+  header: readonly string[],
+  rows: readonly (readonly string[])[],
+  more: number,
+): string | undefined {
+  if (rows.length === 0) return undefined
+  return `${renderTable(header, rows)}${more > 0 ? `\n… and ${count(more)} more` : ''}`
+}
+
+function lines<Item>(items: readonly Item[], showOne: (item: Item) => string): string {
+  return items.map(showOne).join('\n')
+}

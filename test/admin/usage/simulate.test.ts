@@ -1,0 +1,247 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { simulate as simulateCommand } from '../../../src/cli/simulate.ts'
+import { nameJournal } from '../../../src/ratelimit/journal/name.ts'
+import { createLedgerFeed } from '../../../src/ratelimit/ledger/feed.ts'
+import { createUsageLedger } from '../../../src/store/usage/ledger.ts'
+import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
+import { lineOf } from '../../support/journaled.ts'
+import { createKeyApi } from '../../support/key-api.ts'
+import { refused } from '../../support/refusals.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const route = 'POST /v1/simulate'
+const hour = 3_600_000
+/** The API's clock is at 12:00 of this day. */
+const today = Date.UTC(2026, 2, 1)
+const at = (time: number) => new Date(time).toISOString().replace('.000Z', 'Z')
+
+type Limits = readonly (readonly [number, string])[]
+
+/** Resources with these limits of the subscription `plenty`. */
+function bundle(limits: Limits, more: object = {}): string {
+  return [
+    modelRef('sim'),
+    accessPolicy('open', ['llm/sim'], { groups: ['team'] }),
+    subscription('plenty', { groups: ['team'] }, { 'llm/sim': limits }, { ofModels: more }),
+  ]
+    .map((document) => JSON.stringify(document))
+    .join('\n---\n')
+}
+
+/** A response of 100 tokens, this long after the start of the day. */
+interface Past {
+  readonly ms: number
+  readonly user?: string
+  readonly took?: number
+  readonly fields?: object
+}
+
+/** The API with a journal of these responses, which are in its ledger. */
+async function start(t: Test, responses: readonly Past[]) {
+  const path = join(temporaryFolder(t), 'usage.jsonl')
+  const lines = responses.map(({ ms, took = 1_000, user = 'ann', fields }) =>
+    lineOf({
+      ...{ start: `${today + ms - took}`, ms: took, user, reported: { total_tokens: 100 } },
+      ...fields,
+    }),
+  )
+  writeFileSync(path, `${lines.join('\n')}\n`)
+  const api = await createKeyApi(t, { journal: path })
+  const ledger = createUsageLedger(api.sql)
+  const feed = createLedgerFeed({
+    ...{ path, journal: nameJournal(path), ledger, unusableUsage: 'allow' },
+    ...{ clock: () => api.now, monotonic: () => 0, onGap() {} },
+  })
+  await feed.step()
+  await feed.reset()
+  const ask = (resources: string, more: object = {}, as = 'admin') =>
+    api.ask(route, { as, body: { resources, ...more } })
+  return { api, ledger, path, ask }
+}
+
+test('a lower limit would have refused (200)', async (t) => {
+  const minutes = Array.from({ length: 10 }, (_, i) => ({ ms: 10 * hour + i * 10_000 }))
+  const { ask, api } = await start(t, [...minutes, { ms: 10 * hour, user: 'bob' }])
+  await createUsageLedger(api.sql).addRefusals([
+    {
+      ...{ hour: today + 10 * hour, user: 'ann', subscription: 'plenty', model: 'llm/sim' },
+      ...{ keyId: '', payer: '', refusals: 3 },
+    },
+  ])
+  const limits: Limits = [
+    [300, '1m'],
+    [100_000, '1h'],
+    [1_000_000, '744h'],
+  ]
+  const answer = await ask(bundle(limits))
+  t.equal(answer.statusCode, 200, answer.body)
+  const limit = { subscription: 'plenty', model: 'llm/sim', kind: 'tokens' }
+  t.strictSame(answer.json(), {
+    from: '2026-02-22T12:00:00Z',
+    to: '2026-03-01T12:00:00Z',
+    answers: 11,
+    refused: 4,
+    refused_then_approximate: 3,
+    refusals: [
+      {
+        ...{ user: 'ann', ...limit, reason: 'limit', window: '1m', limit: 300, requests: 4 },
+        ...{ tokens: 400, first_at: at(today + 10 * hour + 29_000) },
+        ...{ last_at: at(today + 10 * hour + 59_000), estimated: false },
+      },
+    ],
+    more_refusals: 0,
+    limits: [
+      {
+        ...{ ...limit, window: '1m', limit: 300, most: 300, most_by: 'ann', near: true },
+        most_at: at(today + 10 * hour + 20_000),
+      },
+      {
+        ...{ ...limit, window: '1h', limit: 100_000, most: 600, most_by: 'ann', near: false },
+        most_at: at(today + 10 * hour + 90_000),
+      },
+      {
+        ...{ ...limit, window: '744h', limit: 1_000_000, most: 600, most_by: 'ann', near: false },
+        most_at: at(today + 10 * hour + 90_000),
+      },
+    ],
+    more_limits: 0,
+    not_judged: [
+      {
+        ...{ kind: 'tokens', window: '744h', from: '2026-02-22T12:00:00Z' },
+        ...{ to: '2026-03-01T12:00:00Z', because: 'longer_than_the_time' },
+      },
+    ],
+    gaps: [],
+    problems: [],
+  })
+  t.match(api.audited.at(-1), { action: 'usage.read', outcome: 'success' })
+})
+
+test('sums of hours judge days, and say what they do not judge', async (t) => {
+  const { ask, ledger, path } = await start(t, [{ ms: 10 * hour }])
+  const journal = nameJournal(path)
+  const { revision, places } = await ledger.open(journal)
+  const group = { user: 'ann', subscription: 'plenty', model: 'llm/sim', keyId: '', payer: '' }
+  const sums = { input: 0, output: 0, cached: 0, reasoning: 0, estimated: 0 }
+  const rows = [2, 3, 6].map((each) => ({
+    ...{ ...group, ...sums, hour: today + each * hour, answers: 10, total: 1_000 },
+  }))
+  await ledger.feed({ journal, revision, places, rows, gaps: [], closes: false })
+  const limits: Limits = [
+    [150, '1m'],
+    [1_500, '24h'],
+  ]
+  const found = (await ask(bundle(limits, { concurrency: 1 }))).json()
+  t.match(found, { answers: 31, refused: 16 })
+  t.match(found.refusals, [
+    { window: '24h', requests: 16, estimated: true, first_at: at(today + 3 * hour) },
+  ])
+  t.strictSame(
+    found.not_judged.map(({ kind, window, from, to, because }: Record<string, string>) =>
+      [kind, window, from?.slice(11, 13), to?.slice(11, 13), because].join(' '),
+    ),
+    [
+      'tokens 1m 02 04 sums_of_hours',
+      'tokens 1m 06 07 sums_of_hours',
+      'concurrency  02 04 sums_of_hours',
+      'concurrency  06 07 sums_of_hours',
+    ],
+  )
+})
+
+test('requests, concurrency and missing subscriptions refuse', async (t) => {
+  const { ask } = await start(t, [
+    { ms: 10 * hour, took: 60_000 },
+    { ms: 10 * hour + 1_000, took: 30_000 },
+    { ms: 10 * hour + 2_000, fields: { subscription: 'gone' } },
+    { ms: 10 * hour + 3_000, fields: { model: 'llm/other' } },
+    // No success: nothing was used.
+    { ms: 10 * hour + 3_000, took: 60_000, fields: { status: 500 } },
+  ])
+  const reasons = async (more: object) =>
+    (await ask(bundle([[1_000_000, '1h']], more)))
+      .json()
+      .refusals.map(({ reason, kind = '', requests }: Record<string, string>) =>
+        `${reason} ${kind} ${requests}`.replace('  ', ' '),
+      )
+      .sort()
+  const missing = ['model_not_in_subscription 1', 'not_found 1']
+  t.strictSame(await reasons({ concurrency: 1 }), ['limit concurrency 1', ...missing])
+  const once = { requestRateLimits: [{ limit: 1, window: '5m' }] }
+  t.strictSame(await reasons(once), ['limit requests 1', ...missing])
+})
+
+test('bad documents and times are named (400)', async (t) => {
+  const { ask, api } = await start(t, [{ ms: 10 * hour }])
+  for (const [resources, more, message] of [
+    ['kind: [', {}, /^resources: line \d+: not valid YAML/],
+    ['{"kind":"Subscription","apiVersion":"tollgate.dev/v1alpha1"}', {}, /^resources: line 1/],
+    [bundle([[0, '1m']]), {}, /limit/],
+    [bundle([[1, '1m']]), { from: 'now' }, /^from must be a day/],
+    [bundle([[1, '1m']]), { from: '2026-03-02' }, /^from must be before to/],
+    [bundle([[1, '1m']]), { from: '2025-03-02' }, /92 days/],
+  ] as const) {
+    const answer = await ask(resources, more)
+    refused(t, answer, 400)
+    t.match(answer.json().error.message, message)
+  }
+  refused(t, await api.ask(route, { as: 'admin', body: {} }), 400)
+  const large = await ask('x'.repeat(1_100_000))
+  refused(t, large, 413)
+})
+
+test('only administrators may (401, 403), and there must be a journal (404)', async (t) => {
+  const { ask } = await start(t, [{ ms: 10 * hour }])
+  refused(t, await ask('x', {}, 'alice'), 403)
+  refused(t, await ask('x', {}, 'nobody'), 401)
+  const none = await createKeyApi(t)
+  refused(t, await none.ask(route, { as: 'admin', body: { resources: 'x' } }), 404)
+})
+
+test('without a store nothing is simulated (503)', async (t) => {
+  const { ask, api } = await start(t, [{ ms: 10 * hour }])
+  await api.sql`alter table tollgate_usage_journals rename to elsewhere`
+  refused(t, await ask(bundle([[1, '1m']])), 503)
+})
+
+test('a folder is simulated at a terminal', async (t) => {
+  const { api } = await start(t, [{ ms: 10 * hour }, { ms: 10 * hour + 5_000 }])
+  const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
+  const folder = temporaryFolder(t)
+  writeFileSync(
+    join(folder, 'all.yaml'),
+    bundle([
+      [100, '1m'],
+      [10_000, '1h'],
+    ]),
+  )
+  const run = async (...args: string[]) => {
+    const [out, err]: [string[], string[]] = [[], []]
+    const status = await simulateCommand(args, {
+      env: { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'admin-token' },
+      out: (line) => void out.push(line),
+      err: (line) => void err.push(line),
+    })
+    return { status, out: out.join('\n'), err: err.join('\n') }
+  }
+  const found = await run(folder, '--from', '2026-03-01')
+  t.equal(found.status, 1, found.err)
+  t.strictSame(found.out.split('\n'), [
+    'Of 2 answers from 2026-03-01T00:00:00Z to 2026-03-01T12:00:00Z, 1 would have been refused.',
+    '',
+    'USER  SUBSCRIPTION  MODEL    BY               REQUESTS  FIRST                 LAST',
+    'ann   plenty        llm/sim  100 tokens / 1m  1         2026-03-01T10:00:04Z  2026-03-01T10:00:04Z',
+    '',
+    'SUBSCRIPTION  MODEL    LIMIT               MOST USED  BY',
+    'plenty        llm/sim  100 tokens / 1m     100        ann  ████████████████████',
+    'plenty        llm/sim  10,000 tokens / 1h  100        ann  never near',
+  ])
+  writeFileSync(join(folder, 'all.yaml'), bundle([[0, '1m']]))
+  const wrong = await run(folder)
+  t.equal(wrong.status, 1)
+  t.match(wrong.err, /all.yaml:\d+: error: Subscription plenty: /)
+  t.equal((await run()).status, 2)
+  t.equal((await run(folder, '--since', 'soon')).status, 2)
+})
