@@ -4,7 +4,7 @@ import { counterOf } from '../../../src/core/decision/counter.ts'
 import { createNotices } from '../../../src/ratelimit/notices/notices.ts'
 import { createSend } from '../../../src/ratelimit/notices/send.ts'
 import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
-import { createNoticeStore } from '../../../src/store/notices/postgres.ts'
+import { createNoticeStore, expiringKeys } from '../../../src/store/notices/postgres.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createMigrated } from '../../support/key-store.ts'
 import { secret, startReceiver } from '../../support/notice-receiver.ts'
@@ -180,4 +180,17 @@ test('a key that expires soon is named once, and again when it expires later', a
   await notices.lookAtKeys()
   await sender(receiver.url)()
   t.equal(ids().filter((id) => id === 'soon').length, 2)
+})
+
+test('keys that expire soon are found by index', async (t) => {
+  const sql = await createMigrated(t)
+  await sql`
+    insert into api_keys (id, username, name, key_hash, user_groups, subscription, created_at, expires_at)
+    select 'key-' || i, 'ann', 'k', 'hash-' || i, array['a'], 'premium', now() - interval '80 days',
+      now() + make_interval(hours => i)
+    from generate_series(1, 20000) i`
+  await sql`analyze api_keys`
+  const [row] = await sql<Record<'QUERY PLAN', string>[]>`
+    explain (format json) ${expiringKeys(sql, 500)}`
+  t.match(JSON.stringify(row), '"Index Name":"api_keys_active_expires_at"')
 })

@@ -29,6 +29,7 @@ const all = [
   '0018-idempotency.sql',
   '0019-caps.sql',
   '0020-learned.sql',
+  '0021-expiring-keys.sql',
   '0022-notices.sql',
 ]
 
@@ -42,6 +43,7 @@ test('each migration is applied once', async (t) => {
     indexes.map(({ name }) => name),
     [
       'api_keys_active_by_subscription',
+      'api_keys_active_expires_at',
       'api_keys_created_at_id',
       'api_keys_ephemeral_expires_at',
       'api_keys_key_hash',
