@@ -32,6 +32,7 @@ const gauges = {
   tollgate_journal_failing:
     '1 while the usage journal is missing, or does not grow although responses end.',
   tollgate_ledger_failing: '1 while the usage ledger cannot be fed from the journal.',
+  tollgate_archive_failing: '1 while the usage journal cannot be archived.',
   tollgate_controller_leader: 'Whether this process is the one that writes statuses.',
   tollgate_controller_waiting: 'Objects whose status is still to be checked.',
   tollgate_controller_held_back:

@@ -109,6 +109,7 @@ export function sourcesOf(
     }),
     ...(measured.ledger && {
       tollgate_ledger_failing: () => measured.ledger?.stats.failing,
+      tollgate_archive_failing: () => measured.ledger?.stats.archiveFailing,
       tollgate_ledger_gaps: () => measured.ledger?.stats.gaps,
     }),
   }

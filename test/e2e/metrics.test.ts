@@ -177,6 +177,7 @@ test('the documentation lists exactly the existing metrics', async (t, gateway) 
     'tollgate_journal_unread_bytes',
     'tollgate_journal_failing',
     'tollgate_ledger_failing',
+    'tollgate_archive_failing',
     'tollgate_ledger_gaps_total',
     'tollgate_controller_leader',
     'tollgate_controller_writes_total',

@@ -4,7 +4,15 @@
  * are; thresholds and faults are not scaled.
  */
 
-import { appendFileSync, cpSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  cpSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
@@ -19,6 +27,7 @@ import { checkOf } from '../support/envoy-messages.ts'
 import { freePorts } from '../support/free-ports.ts'
 import { chatPath } from '../support/gateway.ts'
 import { connect } from '../support/grpc-client.ts'
+import { lineOf } from '../support/journaled.ts'
 import { poll } from '../support/poll.ts'
 import { skipPrometheus, startPrometheus } from '../support/prometheus.ts'
 import { startReplicas } from '../support/replicas.ts'
@@ -88,6 +97,7 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
   const [adminPort = 0] = await freePorts(1)
   for (const each of ['journal', 'revocations', 'audit']) mkdirSync(join(disk.path, each))
   const journal = join(disk.path, 'journal', 'usage.jsonl')
+  const archives = join(temporaryFolder(t), 'archives')
   const documents = (url: string, names: readonly string[]) => [
     ...names.map((name) =>
       modelRef(name, { backendUrl: name === 'gone' ? 'http://127.0.0.1:1' : url }),
@@ -117,6 +127,7 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
       REDIS_URL: redis.through(valkey.url),
       ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}`,
       USAGE_JOURNAL: journal,
+      USAGE_ARCHIVE_DIR: archives,
       AUDIT_LOG: join(disk.path, 'audit', 'audit.jsonl'),
       REVOCATION_LOG_DIR: join(disk.path, 'revocations'),
       KEY_CACHE_OUTAGE_GRACE: '1m',
@@ -401,6 +412,14 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
     'TollgateLedgerGaps',
   )
   for (const each of bad) await each.stop()
+
+  say('the archives cannot be written')
+  rmSync(archives, { recursive: true, force: true })
+  writeFileSync(archives, 'no folder')
+  appendFileSync(`${journal}.1`, `${lineOf({ user: 'user-1' })}\n`)
+  await fires('TollgateArchiveFailing')
+  rmSync(archives)
+  await clear('TollgateArchiveFailing')
 
   say('a document is broken')
   put('broken.yaml', 'kind: ModelRef\n')

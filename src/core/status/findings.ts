@@ -90,6 +90,7 @@ export const conditions: Readonly<Record<string, Condition>> = {
     grows(new RegExp(`^${unread}`))(seen) && above(unread, 2 ** 20)(seen),
   TollgateJournalSkipped: grows(/^tollgate_journal_skipped_total/),
   TollgateLedgerFailing: above('tollgate_ledger_failing'),
+  TollgateArchiveFailing: above('tollgate_archive_failing'),
   TollgateLedgerGaps: grows(/^tollgate_ledger_gaps_total/),
   TollgateSeriesOverflow: grows(/^authorized_hits_total\{.*overflow="true"/),
   TollgateNoModels: ({ now }) => (now.get('tollgate_models') === 0 ? [] : undefined),

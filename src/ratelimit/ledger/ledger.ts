@@ -29,8 +29,14 @@ export interface Ledger {
   stop(): Promise<void>
   /** Whether it has everything in this file of the journal, and the archive too. */
   readonly isDone: (file: ListedFile) => boolean
-  /** Whether it cannot be fed now, and the gaps that this process has found. */
-  readonly stats: { readonly failing: boolean; readonly gaps: number }
+  readonly stats: {
+    /** Whether it cannot be fed now. */
+    readonly failing: boolean
+    /** Those that this process has found. */
+    readonly gaps: number
+    /** Whether the journal cannot be archived now; undefined: it is not to be. */
+    readonly archiveFailing: boolean | undefined
+  }
   /** Counts a refusal, if it is one for a used-up limit. */
   readonly onRefused: (denial: Denial, now: number) => void
 }
@@ -59,6 +65,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   const archive = folder && createArchive({ path, journal, folder, heads, isDone: feed.isDone })
   const refusals = createRefusalSums(ledger)
   const feeding = outageOf('the usage ledger is fed')
+  const archiving = outageOf('the usage journal is archived')
   const ending = new AbortController()
   const { signal } = ending
   let loops: Promise<unknown> = Promise.resolve()
@@ -93,7 +100,7 @@ export function createLedger(options: LedgerOptions): Ledger {
       loops = Promise.all([
         keep(feeding, feedEveryMs, () => (isReader() ? feed.step() : feed.reset())),
         archive &&
-          keep(outageOf('the usage journal is archived'), archiveEveryMs, async () => {
+          keep(archiving, archiveEveryMs, async () => {
             if (isReader()) await archive.step()
           }),
         keep(outageOf('refusals are added to the usage ledger'), refusalsEveryMs, refusals.flush),
@@ -115,6 +122,9 @@ export function createLedger(options: LedgerOptions): Ledger {
       },
       get gaps() {
         return gaps
+      },
+      get archiveFailing() {
+        return archive ? archiving.isOpen : undefined
       },
     },
     onRefused({ grant }, now) {
