@@ -1,6 +1,7 @@
 /** Holds room for a request, and takes one of each limit that counts requests, before it is allowed. */
 
 import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Expected } from '../core/admission/estimator.ts'
 import type { Estimators } from '../core/admission/estimators.ts'
 import { type CountedLimit, counterOf, isTaken } from '../core/decision/counter.ts'
@@ -25,6 +26,8 @@ export interface ReserveDeps {
   readonly onLoss: 'allow' | 'deny'
   /** Only decides, and holds nothing. */
   readonly isDry?: boolean
+  /** Resolves after this many milliseconds. */
+  readonly pause?: (ms: number) => Promise<unknown>
 }
 
 type Windows = HoldAnswer['windows']
@@ -35,7 +38,7 @@ let checks = 0
 
 /** The function that `decide` calls for subscriptions that reserve, and for limits that are taken from. */
 export function createReserve(deps: ReserveDeps): Reserve {
-  const { holds, counters, estimators, onLoss, isDry = false } = deps
+  const { holds, counters, estimators, onLoss, isDry = false, pause = delay } = deps
 
   return function reserve(grant, request, now) {
     const { admission, caller, limits, subscription, model, takes } = grant
@@ -68,9 +71,30 @@ export function createReserve(deps: ReserveDeps): Reserve {
     }
 
     function ask(hold: Hold, asked: Partial<AskedHold>, then: (answer: HoldAnswer) => Decision) {
-      const known = { id, asker, counters: tokens, taken, expected, overshoot, charge, canCap }
-      const answer = hold({ ...known, ...asked }, now)
-      return answer instanceof Promise ? answer.then(then, decideAlone) : then(answer)
+      const sized = { counters: tokens, taken, expected, overshoot, charge, canCap }
+      const known = { id, asker, ...sized, ...asked }
+      const once = () => hold(known, now)
+      const answer = once()
+      if (!(answer instanceof Promise) && !mayBeOver(answer)) return then(answer)
+      return askAgain(answer, once).then(then, decideAlone)
+    }
+
+    async function askAgain(first: Asked, once: () => Asked): Promise<HoldAnswer> {
+      let answer = await first
+      for (const ms of waitsMs) {
+        if (!mayBeOver(answer)) break
+        await pause(ms)
+        answer = await once()
+      }
+      return answer
+    }
+
+    /**
+     * Whether what is in the way may have ended, and only its report is under way: a client that sends
+     * one request after another would be refused by its own last one.
+     */
+    function mayBeOver({ outcome, open = 0 }: HoldAnswer): boolean {
+      return outcome === 'busy' && id !== undefined && open <= fewOpen
     }
 
     /** Tokens are compared with their counters, the rest is taken. */
@@ -97,7 +121,13 @@ export function createReserve(deps: ReserveDeps): Reserve {
   }
 }
 
+/** Milliseconds; reports usually take less than ten. */
+const waitsMs = [10, 20, 30, 40]
+/** With more requests in progress the client is not one that waits for each answer. */
+const fewOpen = 2
+
 type Hold = HoldStore['hold']
+type Asked = ReturnType<Hold>
 
 /** Windows of tokens and then of what is taken, in the order of the limits. */
 function toOrder(limits: readonly CountedLimit[], windows: Windows): Windows {

@@ -34,6 +34,8 @@ export interface HoldAnswer {
   readonly outcome: 'held' | 'busy' | 'spent'
   /** If held: the output tokens that it may have; Infinity: no ceiling. */
   readonly cap: number
+  /** If busy: the open requests of the counter that has most of them. */
+  readonly open?: number
   /**
    * The windows in the order of the counters, then of what is taken, with this hold; undefined if none
    * is open.

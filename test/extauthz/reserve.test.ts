@@ -36,6 +36,8 @@ interface Options {
   readonly ofModels?: object
   /** `spec.output` of the model. */
   readonly output?: object
+  /** Called when a refusal waits. */
+  readonly pause?: (ms: number) => void
   /** Whether what is not reported is charged (CHARGE_UNREPORTED). */
   readonly charges?: boolean
 }
@@ -61,7 +63,13 @@ function createWorld(options: Options = {}) {
     authenticate: () => ada,
     snapshot: () => snapshot,
     counters,
-    reserve: createReserve({ holds, counters, estimators, onLoss }),
+    reserve: createReserve({
+      holds,
+      counters,
+      estimators,
+      onLoss,
+      pause: async (ms) => options.pause?.(ms),
+    }),
     ...(options.charges && { appraise: createAppraise(estimators) }),
     paths: pathRules(),
     clock: () => clock.now,
@@ -217,6 +225,32 @@ test('room that is only held is refused for a short time', async (t) => {
   t.equal(spent.headers['x-should-retry'], undefined)
   clock.now += minute
   t.ok(isAllowed(await ask('next window', 400)))
+})
+
+test('a refusal waits for one or two requests whose report is under way', async (t) => {
+  for (const [open, concurrency] of [1, 2, 3].entries()) {
+    let waited = 0
+    const world = createWorld({
+      ...{ limits: [[1_000_000, '1m']], ofModels: { concurrency } },
+      pause(ms) {
+        waited += ms
+        if (waited >= 30) world.end('r0', first, usageOf(100, 50))
+      },
+    })
+    const first = await world.ask('r0', 400)
+    for (let i = 1; i <= open; i += 1) await world.ask(`r${i}`, 400)
+    const isFew = concurrency <= 2
+    t.equal(isAllowed(await world.ask('next', 400)), isFew, `${concurrency} in progress`)
+    t.equal(waited, isFew ? 30 : 0)
+  }
+  let waited = 0
+  const pause = (ms: number) => {
+    waited += ms
+  }
+  const world = createWorld({ limits: [[1_500, '1m']], pause })
+  await world.ask('a', 400)
+  t.notOk(isAllowed(await world.ask('b', 400)))
+  t.equal(waited, 100, 'then it is refused')
 })
 
 test('a response counts in the window that admitted it', async (t) => {

@@ -86,7 +86,10 @@ export function withTaken(
       if (isRepeated) askers.again(member)
       if (outcome === 'held' && member !== undefined && !isRepeated) take(member, taken, now)
       const windows = taken.map((each) => stateOf(each, now))
-      return { ...held, outcome, windows: [...held.windows, ...windows] }
+      const answer = { ...held, outcome, windows: [...held.windows, ...windows] }
+      if (!isRefused || outcome !== 'busy') return answer
+      const most = Math.max(held.open ?? 0, ...full.map(({ key }) => counts.get(key) ?? 0))
+      return { ...answer, open: most }
     },
     release(counters, id) {
       const member = memberOf(id)

@@ -100,7 +100,8 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
         const resetsAt = state?.resetsAt ?? now + (asked.counters[i]?.windowMs ?? 0)
         return { used: state?.used ?? 0, resetsAt, held }
       })
-      return { outcome, cap, windows }
+      if (outcome !== 'busy') return { outcome, cap, windows }
+      return { outcome, cap, windows, open: Math.max(...rooms.map(({ held }) => held.count)) }
     }
   }
 

@@ -8,7 +8,7 @@ import { memberOf } from '../counters/reports.ts'
 import { type AskedHold, followedMs, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
 import { createMemoryHolds } from './memory.ts'
 import { withTaken } from './memory-taken.ts'
-import type { HoldCommands } from './scripts.ts'
+import type { HeldAnswer, HoldCommands } from './scripts.ts'
 
 /** Between two attempts to release what Redis has not acknowledged. */
 const retryMs = 500
@@ -183,10 +183,11 @@ function argsOf(asked: AskedHold, member: string, lease: number): readonly (stri
 function toAnswer(
   asked: AskedHold,
   now: number,
-  [outcome, cap, ...figures]: readonly [string, number, ...number[]],
+  [outcome, cap, open, ...figures]: HeldAnswer,
 ): HoldAnswer {
   return {
     outcome: outcome === 'repeated' ? 'held' : (outcome as HoldAnswer['outcome']),
+    ...(outcome === 'busy' && { open }),
     cap: cap < 0 ? Number.POSITIVE_INFINITY : cap,
     windows: allOf(asked).map(({ windowMs }, i) => {
       const [used = 0, leftMs = 0, held = 0] = figures.slice(3 * i, 3 * i + 3)

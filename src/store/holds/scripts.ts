@@ -13,8 +13,8 @@ export interface HoldCommands {
   renew(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
 }
 
-/** `repeated`: held before. Then for each counter: tokens used, milliseconds left of its window (0: none), tokens held. */
-export type HeldAnswer = readonly [outcome: string, cap: number, ...figures: number[]]
+/** `repeated`: held before. `open`: requests of the counter that has most. Then for each counter: tokens used, milliseconds left of its window (0: none), tokens held. */
+export type HeldAnswer = readonly [outcome: string, cap: number, open: number, ...figures: number[]]
 
 const common = `
 local time = redis.call('TIME')
@@ -67,7 +67,7 @@ local input, input_variance, output, output_variance, floor, worst, overshoot =
   tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]),
   tonumber(ARGV[9]), tonumber(ARGV[10])
 if worst < 0 then worst = math.huge end
-local outcome, alone, room, rooms, taken = 'held', true, math.huge, {}, {}
+local outcome, open, room, rooms, taken = 'held', 0, math.huge, {}, {}
 local function read(i)
   local used, left = redis.pcall('GET', KEYS[i]), redis.call('PTTL', KEYS[i])
   -- What somebody else has put under a counter's name counts for nothing.
@@ -82,15 +82,17 @@ for i = 4, 3 + ARGV[12] do
   sums = sums or { ends = carries and 0 or now + left, count = 0, mean = 0, variance = 0, output = 0, ceiling = 0 }
   rooms[#rooms + 1] = { key = KEYS[i], counter = counter, limit = limit, span = span, used = used, left = left, sums = sums }
   if used >= limit then outcome = 'spent' end
-  if sums.count > 0 then alone = false end
+  open = math.max(open, sums.count)
   room = math.min(room, math.floor(limit * (1 + overshoot)) - used - sums.ceiling)
 end
+local most = open
 for i = 4 + ARGV[12], #KEYS do
   local limit, span, counter = tonumber(ARGV[3 * i + 1]), ARGV[3 * i + 2], ARGV[3 * i + 3]
   local each = { key = KEYS[i], counter = counter, span = span }
   if span == '0' then
     each.sums = sums_of(counter) or { ends = 0, count = 0, mean = 0, variance = 0, output = 0, ceiling = 0 }
     each.used, each.left = each.sums.count, 0
+    most = math.max(most, each.used)
     if each.used >= limit and outcome == 'held' then outcome = 'busy' end
   else
     each.used, each.left = read(i)
@@ -98,6 +100,7 @@ for i = 4 + ARGV[12], #KEYS do
   end
   taken[#taken + 1] = each
 end
+local alone = open == 0
 local share = can_cap and room * ${ceilingShare} or 0
 local cap = math.min(worst, math.max(math.ceil(floor), math.floor(share - input)))
 local expects = math.min(math.ceil(output), cap)
@@ -148,7 +151,7 @@ elseif outcome == 'held' then
     for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], text(2 * ARGV[2])) end
   end
 end
-local answer = { outcome, cap }
+local answer = { outcome, cap, most }
 for _, each in ipairs(rooms) do
   local own = outcome == 'held' and ARGV[1] ~= '' and mean or 0
   answer[#answer + 1] = each.used

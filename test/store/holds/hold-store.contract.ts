@@ -123,7 +123,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     const [wide, narrow] = [counter(1_000_000, hour, user), counter(500, 2 * hour, user)]
     t.strictSame(heldOf(await hold(ask('a', wide, narrow))), [200, 200])
     const refused = await hold(ask('b', wide, narrow))
-    t.equal(refused.outcome, 'busy')
+    t.same([refused.outcome, refused.open], ['busy', 1])
     t.strictSame(heldOf(refused), [200, 200])
     await use(narrow, 500)
     t.equal((await hold(ask('c', wide, narrow))).outcome, 'spent')
@@ -218,7 +218,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     t.equal((await world.hold(take('a', taken))).outcome, 'held')
     t.equal((await world.other.hold(take('b', taken), world.now())).outcome, 'held')
     const refused = await world.hold(take('c', taken))
-    t.same([refused.outcome, usedOf(refused)], ['busy', [2]])
+    t.same([refused.outcome, usedOf(refused), refused.open], ['busy', [2], 2])
     for (const store of [world.other, world.holds]) store.release(taken, 'b')
     await world.settled()
     t.same(usedOf(await world.hold(take('c', taken))), [2])
