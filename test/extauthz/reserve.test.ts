@@ -227,6 +227,27 @@ test('room that is only held is refused for a short time', async (t) => {
   t.ok(isAllowed(await ask('next window', 400)))
 })
 
+test('nor is it refused for room that is held, whichever window it is charged in', async (t) => {
+  const random = createRandom()
+  for (const charge of ['admission', 'end']) {
+    const limits = [[1 + random.below(20_000), '1m']] as const
+    const world = createWorld({ limits, admission: { mode: 'reserve', charge } })
+    let refused = 0
+    for (let i = 0; i < 200; i += 1) {
+      const answer = await world.ask(`${i}`, 900)
+      world.clock.now += random.below(20_000)
+      if (isAllowed(answer)) {
+        world.end(`${i}`, answer, usageOf(random.below(2_000), random.below(4_000)))
+        continue
+      }
+      refused += 1
+      const { headers } = readDenial(answer)
+      if (headers['x-should-retry'] === 'true') t.fail(`${charge}, seed ${random.seed}`)
+    }
+    t.ok(refused > 0, `${refused} refused`)
+  }
+})
+
 test('a refusal waits for one or two requests whose report is under way', async (t) => {
   for (const [open, concurrency] of [1, 2, 3].entries()) {
     let waited = 0
