@@ -112,7 +112,7 @@ export function watchGateway(): GatewayWatch {
         const names = found ? [found.pod] : [...new Set(changes.map(({ pod }) => pod))]
         const states = names.map((pod) => stateOf(pod, endedAt))
         const about = { ...failure, tookMs: endedAt - sentAt, ...found?.account }
-        return `${JSON.stringify(about)} ${states.join('; ')}`
+        return `failed: ${JSON.stringify(about)} ${states.join('; ')}`
       })
     },
     stop() {

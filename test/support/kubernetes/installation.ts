@@ -6,7 +6,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
 import { render } from '../../../k8s/render.ts'
 import { poll } from '../poll.ts'
-import { imageHere, kubectl, noCluster, noOwnNodes, ownOverlay, rolledOut } from './cluster.ts'
+import {
+  gatewayPods,
+  imageHere,
+  kubectl,
+  noCluster,
+  noOwnNodes,
+  ownOverlay,
+  rolledOut,
+} from './cluster.ts'
 import { watchGateway } from './gateway-watch.ts'
 import { folderOf } from './manifests.ts'
 import { type Nodes, startNodes } from './nodes.ts'
@@ -66,11 +74,20 @@ export async function prepareStores(): Promise<void> {
   await kubectl([...namespaced, ...setImage])
 }
 
+/** Of the autoscaler in k8s/overlays/production. */
+const leastReplicas = 3
+
 /** Installs production, or applies it again with these settings. */
 export async function applyProduction(t: Test, settings: Readonly<Record<string, string>> = {}) {
   const overlay = ownOverlay(t, 'production', { GATEWAY_URL: url, ...settings })
   await kubectl(['apply', '-k', overlay])
   await rolledOut('tollgate-gateway')
+  // The Deployment begins with one pod; what is done to a pod that gets no requests shows nothing.
+  const areAllReady = async () => {
+    const pods = await gatewayPods()
+    return pods.length >= leastReplicas && pods.every(({ isReady }) => isReady)
+  }
+  await poll(areAllReady, `${leastReplicas} pods are ready`, 180_000)
 }
 
 /** Applies the trial's resources with this limit an hour, and makes a key as a user would. */
