@@ -1,4 +1,5 @@
 import t from 'tap'
+import { everyProcessIsAsked } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { models, subscriptions } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
@@ -8,7 +9,7 @@ const skip = envoyPath() === undefined && 'no Envoy'
 const tokens = ['ann,ann,1,team', 'eve,eve,2,team', 'admin,admin,3,tollgate-admins']
 
 t.test('each of two processes explains what the other has refused', { skip }, async (t) => {
-  const { url, all } = await startReplicas(t, {
+  const { url, all, envoy } = await startReplicas(t, {
     count: 2,
     resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 1_000 })],
     tokens: tokens.map((line) => `token-${line}`),
@@ -26,6 +27,7 @@ t.test('each of two processes explains what the other has refused', { skip }, as
     }
   }
   const { body: minted } = await ask(url, '/v1/api-keys', 'token-ann', { name: 'laptop' })
+  await everyProcessIsAsked(envoy)
   const refused: string[] = []
   for (let i = 0; i < 20; i += 1) {
     const chat = { model: `unknown-${i}`, messages: [] }
