@@ -129,6 +129,12 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     throw new ServiceError('not_found', { message: keyNotFound })
   }
 
+  /** Whoever made a request, with the key as it is now. */
+  async function whoNow(caller: Caller | null, now: number): Promise<Who> {
+    if (caller?.by !== 'key') return { caller }
+    return (await findKey(caller.keyId, now)) ?? { caller, ended: keyGone }
+  }
+
   /** The refusal, of this process or another one. `user` undefined: whoever made the request. */
   async function findPast(
     requestId: string,
@@ -164,15 +170,15 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
       }
       const past = await findPast(question.requestId, whole ? undefined : caller.user, now)
       if (past.caller) lookAt(request, past.caller)
-      const key = past.caller?.by === 'key' ? await findKey(past.caller.keyId, now) : undefined
       return {
-        ...(await show(key ?? { caller: past.caller }, past, now)),
+        ...(await show(await whoNow(past.caller, now), past, now)),
         refusal: showPast(past, whole),
       }
     },
   )
 }
 
+const keyGone = 'The API key does not exist any more.'
 const notYours =
   'Only an administrator may ask what another user may call. With your own name, give only your own groups.'
 

@@ -240,6 +240,11 @@ test("others' keys, users and refusals are refused to users", async (t) => {
   t.match(await explain('admin', { requestId: 'of-bob' }), {
     refusal: { user: 'bob', reason: 'no such model' },
   })
+  await api.sql`delete from api_keys where id = ${id}`
+  t.match(await explain('bob', { requestId: 'of-bob' }), {
+    ...{ allowed: false, status: 401, message: 'The API key does not exist any more.' },
+    ...{ steps: [{ step: 'credential', passed: false }], refusal: { status: 403 } },
+  })
 })
 
 test('a refusal of another process is explained, or may be unknown for lack of its answer', async (t) => {
