@@ -5,7 +5,7 @@ import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { startAgentModel } from './agent-model.ts'
 import { agents } from './agents.ts'
-import { installPackages, runToEnd } from './libraries.ts'
+import { hasTool, installPackages, runToEnd } from './libraries.ts'
 
 const limit = 1_000_000
 const team = { groups: ['team'] }
@@ -33,6 +33,9 @@ async function chat(gateway: Gateway, key: string): Promise<Headers> {
 for (const agent of agents) {
   test(`${agent.name} uses a tool, is counted, and says why it is refused`, async (t, gateway) => {
     installPackages('agents')
+    if (!hasTool(join(programs, agent.program), '--version')) {
+      return t.plan(0, `${agent.program} does not start: a package for this machine is missing`)
+    }
     const [{ key }, day] = [await gateway.mint(), await gateway.mint({ subscription: 'day' })]
     const run = async (name: string, credential: string) => {
       const home = temporaryFolder(t, { 'word.txt': 'tangerine\n' })

@@ -12,6 +12,8 @@ interface Settings extends SnippetValues {
 
 export interface Agent {
   readonly name: string
+  /** Its command. */
+  readonly program: string
   /** Lines for a shell that let it do the task. */
   readonly script: (settings: Settings) => string
   /** What it says of a bad key, and of a model that is not open to the key's owner. */
@@ -43,6 +45,7 @@ const unasked = '--skip-git-repo-check --dangerously-bypass-approvals-and-sandbo
 export const agents: readonly Agent[] = [
   {
     name: 'Claude Code',
+    program: 'claude',
     script: asShown('claude-code', `-p '${task}' --allowedTools Bash`),
     bad: badKey,
     shut: /There's an issue with the selected model \(shut\)/,
@@ -50,6 +53,7 @@ export const agents: readonly Agent[] = [
   },
   {
     name: 'Codex',
+    program: 'codex',
     script: asShown('codex', `exec ${unasked} '${task}'`),
     bad: badKey,
     shut: shutModel,
@@ -57,18 +61,21 @@ export const agents: readonly Agent[] = [
   },
   {
     name: 'opencode',
+    program: 'opencode',
     script: asShown('opencode', `run '${task}'`),
     bad: badKey,
     shut: shutModel,
   },
   {
     name: 'qwen-code',
+    program: 'qwen',
     script: asShown('qwen-code', `--yolo -p '${task}'`),
     bad: badKey,
     shut: shutModel,
   },
   {
     name: 'cn',
+    program: 'cn',
     script: ({ gateway, key, model, home }) => {
       const name = 'tollgate'
       const server = { provider: 'openai', apiBase: `${gateway}/v1`, apiKey: key }
@@ -81,6 +88,7 @@ export const agents: readonly Agent[] = [
   },
   {
     name: 'pi',
+    program: 'pi',
     script: ({ gateway, key, model, home }) => {
       const server = { baseUrl: `${gateway}/v1`, api: 'openai-completions', apiKey: 'TOLLGATE_KEY' }
       const tollgate = { ...server, models: [{ id: model }] }

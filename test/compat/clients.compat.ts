@@ -5,7 +5,8 @@ import { poll } from '../support/poll.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 import {
   buildGoClients,
-  hasGo,
+  buildRustClients,
+  hasTool,
   here,
   installPackages,
   type PythonSet,
@@ -82,9 +83,27 @@ tries("Vercel's ai", async () => {
   installPackages()
   return [process.env, process.execPath, join(here, 'vercel.js')]
 })
-const goClients = 'openai-go and anthropic-sdk-go'
-if (hasGo) {
+
+/** Tries clients if their toolchain is there. */
+function compiled(
+  library: string,
+  tool: readonly [program: string, argument: string],
+  prepare: (folder: string) => Promise<readonly [string, ...string[]]>,
+): void {
+  if (!hasTool(...tool)) {
+    root.test(library, { skip: `${tool[0]} is not on PATH` }, async () => {})
+    return
+  }
   const { path, remove } = makeTemporaryFolder()
   process.once('exit', remove)
-  tries(goClients, async () => [process.env, await buildGoClients(path)])
-} else root.test(goClients, { skip: 'go is not on PATH' }, async () => {})
+  tries(library, async () => [process.env, ...(await prepare(path))])
+}
+
+compiled('openai-go and anthropic-sdk-go', ['go', 'version'], async (folder) => [
+  await buildGoClients(folder),
+])
+compiled('async-openai', ['cargo', '--version'], async (folder) => [await buildRustClients(folder)])
+compiled("Java's HttpClient", ['javac', '-version'], async () => [
+  'java',
+  join(here, 'Clients.java'),
+])

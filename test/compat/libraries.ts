@@ -48,26 +48,40 @@ export async function pythonWith(set: PythonSet): Promise<NodeJS.ProcessEnv> {
   }
 }
 
-/** Installs the npm packages of this folder, or of one in it, from its lockfile. */
+/**
+ * Installs the npm packages of this folder, or of one in it, from its lockfile. Where a registry lacks
+ * packages that are optional, they are left out: some programs then do not start.
+ */
 export function installPackages(folder = '.'): void {
   const cwd = join(here, folder)
   const isComplete = join(cwd, 'node_modules', '.package-lock.json')
   if (existsSync(isComplete)) return
-  const { status, stderr } = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], {
-    cwd,
-    encoding: 'utf8',
+  const lenient = ['install', '--no-save']
+  const complaints = [['ci'], lenient, [...lenient, '--omit=optional']].map((args) => {
+    if (existsSync(isComplete)) return ''
+    const line = [...args, '--no-audit', '--no-fund']
+    return spawnSync('npm', line, { cwd, encoding: 'utf8' }).stderr
   })
-  if (status !== 0) throw new Error(`npm ci in ${cwd}: ${stderr}`)
+  if (!existsSync(isComplete)) throw new Error(`npm in ${cwd}: ${complaints.join('\n')}`)
 }
 
-/** Whether Go is on PATH. */
-export const hasGo = spawnSync('go', ['version']).status === 0
+/** Whether a toolchain is on PATH: a program that answers this argument. */
+export function hasTool(program: string, argument: string): boolean {
+  return spawnSync(program, [argument]).status === 0
+}
 
 /** Builds the Go program of this folder; the first build downloads and compiles for minutes. */
 export async function buildGoClients(to: string): Promise<string> {
   const program = join(to, 'clients')
   await promisify(execFile)('go', ['build', '-o', program, '.'], { cwd: join(here, 'go') })
   return program
+}
+
+/** The same for the Rust program. */
+export async function buildRustClients(to: string): Promise<string> {
+  const args = ['build', '--locked', '--quiet', '--target-dir', to]
+  await promisify(execFile)('cargo', args, { cwd: join(here, 'rust') })
+  return join(to, 'debug', 'clients')
 }
 
 /** The longest run of an agent. */
