@@ -12,10 +12,10 @@ import type { SimulationResult, SimulationTask } from './simulation-worker.ts'
 const worker = new URL('./simulation-worker.ts', import.meta.url)
 /** The gateway waits for 35 seconds. */
 const deadlineMs = 20_000
-/** About 200 bytes each. */
-const maxAnswers = 1_000_000
+/** About 200 bytes each; a pod has memory for them beside a million keys. */
+const maxAnswers = 500_000
 const maxRows = 200_000
-const resourceLimits = { maxOldGenerationSizeMb: 512 }
+const resourceLimits = { maxOldGenerationSizeMb: 192 }
 
 /** undefined: there is no journal, and so no past usage. */
 export function openSimulation(
