@@ -14,8 +14,8 @@ export interface StreamLoad {
   readonly takesMs: readonly [number, number]
   /** Of a hundred streams, how many their client hangs up on. */
   readonly hangUps: number
-  /** Whether each chunk of the model reports its usage so far. */
-  readonly reportsAlways?: boolean
+  /** Messages by default, of whose windows the client learns. */
+  readonly operation?: 'messages' | 'chat'
   readonly random: Random
 }
 
@@ -31,10 +31,11 @@ export interface Loaded {
 }
 
 /** Each event of an answer with text is one token. */
-const textEvent = /"type":"text_delta"/g
+const textEvents = { messages: /"type":"text_delta"/g, chat: /"delta":\{"content":/g }
+const paths = { messages: '/v1/messages', chat: '/v1/chat/completions' }
 
 export async function runStreams(load: StreamLoad): Promise<Loaded> {
-  const { keys, forMs, atOnce, random } = load
+  const { keys, forMs, atOnce, random, operation = 'messages' } = load
   const found = { allowed: 0, refused: 0, hungUp: 0, broken: 0 }
   /** Tokens by key and end of the window. */
   const windows = new Map<string, number>()
@@ -45,15 +46,14 @@ export async function runStreams(load: StreamLoad): Promise<Loaded> {
     const words = between(load.words)
     const chunkDelayMs = Math.max(1, Math.round(between(load.takesMs) / words))
     const hangsUpAfter = random.below(100) < load.hangUps ? random.below(words) : undefined
-    const usageEveryChunk = load.reportsAlways === true
     const controller = new AbortController()
-    const response = await fetch(`${load.url}/v1/messages`, {
+    const response = await fetch(load.url + paths[operation], {
       method: 'POST',
       headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
       body: JSON.stringify({
         ...{ model: 'sim', stream: true, max_tokens: load.words[1] },
         messages: [{ role: 'user', content: 'Hi' }],
-        sim: { words, chunkDelayMs, ...(usageEveryChunk && { usageEveryChunk }) },
+        sim: { words, chunkDelayMs },
       }),
       signal: controller.signal,
     })
@@ -69,7 +69,7 @@ export async function runStreams(load: StreamLoad): Promise<Loaded> {
     let tokens = 1
     try {
       for await (const chunk of response.body ?? []) {
-        tokens += Buffer.from(chunk).toString().match(textEvent)?.length ?? 0
+        tokens += Buffer.from(chunk).toString().match(textEvents[operation])?.length ?? 0
         if (hangsUpAfter === undefined || tokens <= hangsUpAfter) continue
         found.hungUp += 1
         controller.abort()
