@@ -92,9 +92,8 @@ function readEntry(
     })
   }
   const held = check.held !== undefined && id !== '' ? toHeld(check.held, id, common) : undefined
-  if (!check.metered) {
-    if (held !== undefined && !common.isRunning)
-      onUnmetered?.({ user, subscription, model: String(model), held })
+  if (!check.metered && !common.isRunning) {
+    if (held !== undefined) onUnmetered?.({ user, subscription, model: String(model), held })
     return undefined
   }
   const response: EndedResponse | undefined =

@@ -4,7 +4,7 @@ import type { Estimators } from '../core/admission/estimators.ts'
 import { anyCounterOf, type Counter, isTaken } from '../core/decision/counter.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { estimateOutput } from '../core/decision/unreported.ts'
-import { countersOf, tokensByType, type Usage } from '../core/decision/usage.ts'
+import { tokensByType, type Usage } from '../core/decision/usage.ts'
 import type { CounterStore } from '../store/counters.ts'
 import type { HoldStore } from '../store/holds.ts'
 
@@ -32,6 +32,9 @@ export interface Held {
 /** More than clocks differ, and than the answer of a shared store takes. */
 const slackMs = 1_000
 
+/** What a request without an estimate is expected to use: it holds none. */
+const noTokens = { mean: 0, variance: 0 }
+
 export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps): Held {
   const rulesOf = ({ subscription }: EndedRequest) =>
     snapshot().subscriptions.get(subscription)?.admission
@@ -56,14 +59,16 @@ export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps):
       })
     },
     follow(usage, now) {
-      const { held, estimate, reported, bytes, subscription, model } = usage
-      if (!held?.admittedAt || estimate === undefined) return
+      const { held, estimate, reported, bytes, user, subscription, model } = usage
+      if (!held?.admittedAt) return
+      const counters = [anyCounterOf(subscription, model, user)]
+      if (estimate === undefined) return holds.renew(counters, held.id, noTokens, now)
       const { cap = Number.POSITIVE_INFINITY, choices = 1 } = held
       const sent = estimateOutput(estimate, bytes, reported.get('streamed') === true)
       const seen = Math.max(tokensByType(reported).output, sent) / choices
       const each = estimators.of(subscription, model).expectMore(held, seen, cap / choices)
       const output = { mean: choices * each.mean, variance: choices * choices * each.variance }
-      holds.renew(countersOf(usage, snapshot()), held.id, output, now)
+      holds.renew(counters, held.id, output, now)
     },
     release(ended) {
       const { user, subscription, model, held, response } = ended

@@ -80,5 +80,9 @@ export interface HoldStore {
  */
 export const leaseMs = 15 * 60_000
 
-/** How long a hold lives after the gateway has last reported that its request runs; it does every 10 s. */
+/**
+ * How long a hold lives after the gateway has last reported that its request runs, and what is taken of a
+ * limit on concurrency from its start. The gateway reports every 10 s, and some reports may be lost: with
+ * a process, or while a shared store does not respond.
+ */
 export const followedMs = 60_000

@@ -169,10 +169,15 @@ function keysWith(asked: AskedHold): readonly string[] {
 }
 
 function argsOf(asked: AskedHold, member: string, lease: number): readonly (string | number)[] {
-  const { expected, counters } = asked
+  const { expected, counters, taken } = asked
+  const isFollowed = taken?.some(({ windowMs }) => windowMs === 0) === true
   const { input, inputVariance, output, outputVariance, floor, worst } = expected
   return [
-    ...[member, lease, asked.charge === 'end' ? '1' : '0'],
+    ...[
+      member,
+      isFollowed ? Math.min(lease, followedMs) : lease,
+      asked.charge === 'end' ? '1' : '0',
+    ],
     ...[input, inputVariance, output, outputVariance, floor, Number.isFinite(worst) ? worst : -1],
     ...[asked.overshoot, asked.canCap ? '1' : '0', counters.length],
     ...allOf(asked).flatMap((counter) => [counter.limit, counter.windowMs, partsOf(counter).name]),

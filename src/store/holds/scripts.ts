@@ -5,6 +5,7 @@
  */
 
 import { ceilingShare, deviations, sharedError } from '../../core/admission/admit.ts'
+import { leaseMs } from '../holds.ts'
 
 /** Keys, then arguments. */
 export interface HoldCommands {
@@ -49,6 +50,10 @@ local function drop(id)
   redis.call('HDEL', KEYS[2], id)
   redis.call('ZREM', KEYS[3], id)
   change_all(windows, -1, -mean, -variance, -output, -ceiling)
+end
+-- Longer than any lease, which may differ.
+local function keep()
+  for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ${2 * leaseMs}) end
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIMIT', 0, 64)) do drop(id) end
 `
@@ -148,7 +153,7 @@ elseif outcome == 'held' then
     end
     redis.call('HSET', KEYS[2], ARGV[1], table.concat(parts, ' ') .. asking)
     redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
-    for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], text(2 * ARGV[2])) end
+    keep()
   end
 end
 local answer = { outcome, cap, most }
@@ -175,6 +180,7 @@ local grown = math.max(tonumber(output), math.min(math.ceil(tonumber(ARGV[3])), 
 local spread = math.ceil(tonumber(ARGV[4]))
 redis.call('HSET', KEYS[2], ARGV[1], table.concat({ text(mean - output + grown), text(spread), text(grown), ceiling, cap }, ' ') .. windows)
 redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
+keep()
 change_all(windows, 0, grown - output, spread - variance, grown - output, 0)
 return 1
 `

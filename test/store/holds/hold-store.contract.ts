@@ -265,11 +265,24 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
   claim('an open request that is never released ends with its lease', async (t, world) => {
     const taken = taking([[1, 0]], nextUser())
     await world.hold(take('a', taken))
-    await world.advance(world.leaseMs + 20)
+    await world.advance(Math.min(world.leaseMs, followedMs) + 20)
     t.equal((await world.hold(take('b', taken))).outcome, 'held')
     world.holds.release(taken, 'a')
     await world.settled()
     t.equal((await world.hold(take('c', taken))).outcome, 'busy')
+  })
+
+  claim('an open request that is followed keeps its place', async (t, world) => {
+    const taken = taking([[1, 0]], nextUser())
+    await world.hold(take('a', taken))
+    const step = Math.min(world.leaseMs, followedMs) / 2
+    for (let i = 0; i < 3; i += 1) {
+      await world.advance(step)
+      world.other.renew(taken, 'a', { mean: 0, variance: 0 }, world.now())
+    }
+    t.equal((await world.hold(take('b', taken))).outcome, 'busy')
+    await world.advance(2 * step + 20)
+    t.equal((await world.hold(take('b', taken))).outcome, 'held')
   })
 
   claim('a request takes everything or nothing', async (t, world) => {
