@@ -24,6 +24,8 @@ const chunkBytes = 65_536
  * it follows names of up to 300 characters.
  */
 const headBytes = 4_096
+/** Too few: in JSON the request id comes later, so that two files may begin with the same. */
+const earlierBytes = 44
 const lineEnd = 10
 
 /** Opens a file and continues at its position, if one of these places belongs to it. */
@@ -43,11 +45,18 @@ export async function openJournalFile(
   }
 }
 
-/** What identifies a file, wherever it is moved; empty until its first line is there. */
-export async function readHead(handle: FileHandle): Promise<string> {
+/**
+ * What identifies a file, wherever it is moved; empty until its first line is there. Positions that an
+ * earlier version has stored have the first bytes instead: a file that `isKnown` by these keeps them.
+ */
+export async function readHead(
+  handle: FileHandle,
+  isKnown: (head: string) => boolean = () => false,
+): Promise<string> {
   const bytes = Buffer.allocUnsafe(headBytes)
   const { bytesRead } = await handle.read(bytes, 0, headBytes, 0)
-  return headIn(bytes.subarray(0, bytesRead))
+  const first = bytes.toString('latin1', 0, Math.min(bytesRead, earlierBytes))
+  return isKnown(first) ? first : headIn(bytes.subarray(0, bytesRead))
 }
 
 /** Of the bytes at the start of a file; never changes once it is not empty. */
@@ -101,7 +110,7 @@ function follow(handle: FileHandle, begin: Place, sizeAtFirst: number) {
       if (isUnchanged) return
       if (size < offset) restart()
       atEnd = false
-      const found = await readHead(handle)
+      const found = await readHead(handle, (first) => first === head)
       if (head !== '' && found !== head) restart()
       head = found
     },

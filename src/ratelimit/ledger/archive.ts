@@ -34,9 +34,10 @@ export function createArchive({ path, journal, folder, heads, isDone }: ArchiveO
   const archived = new Map<string, number>()
 
   async function add(file: ListedFile, handle: FileHandle): Promise<void> {
-    const head = await readHead(handle)
     for (;;) {
       const last = await heads.open(journal)
+      const isKnown = (first: string) => last.places.some((place) => place.head === first)
+      const head = await readHead(handle, isKnown)
       const from = last.places.find((place) => place.head === head)?.offset ?? 0
       // A file that is too short for a head has no line.
       if (head === '' || from >= file.size) break

@@ -4,9 +4,10 @@
  * the database fails. What was lost before it was read is recorded as a gap.
  */
 
+import { open as openFile } from 'node:fs/promises'
 import type { UnusableUsage } from '../../core/decision/usage.ts'
 import type { LedgerPlace, UsageGap, UsageLedger } from '../../store/usage.ts'
-import { type JournalFile, openJournalFile } from '../journal/file.ts'
+import { type JournalFile, openJournalFile, readHead } from '../journal/file.ts'
 import { type ListedFile, listJournal } from '../journal/folder.ts'
 import { readLine } from '../journal/line.ts'
 import { createUsageSums } from './sums.ts'
@@ -118,8 +119,9 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
 
   /** Opens a file at its place; undefined: it has no line yet, is gone, or is a copy. */
   async function follow({ path: at, inode, size }: ListedFile): Promise<Followed | undefined> {
-    const head = await headOf(at)
-    if (head === '' || followed.some((each) => each.head === head)) return undefined
+    const isOpen = (head: string) => followed.some((each) => each.head === head)
+    const head = await headOf(at, (first) => places.has(first) && !isOpen(first))
+    if (head === '' || isOpen(head)) return undefined
     let place = places.get(head)
     if (place === undefined) {
       place = { head, offset: 0, endedAt: null, done: false }
@@ -256,13 +258,12 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
 /** Another reader has moved the position. */
 class OtherReader extends Error {}
 
-/** Empty if there are not enough bytes yet, or no file. */
-async function headOf(path: string): Promise<string> {
-  const file = await openJournalFile(path).catch(() => undefined)
+/** Empty if its first line is not there yet, or no file. */
+async function headOf(path: string, isKnown: (head: string) => boolean): Promise<string> {
+  const handle = await openFile(path).catch(() => undefined)
   try {
-    await file?.refresh()
-    return file?.place.head ?? ''
+    return handle === undefined ? '' : await readHead(handle, isKnown)
   } finally {
-    await file?.close()
+    await handle?.close()
   }
 }

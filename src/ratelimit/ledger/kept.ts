@@ -77,7 +77,7 @@ async function* readAdded(
   places: Places,
   read: ReadBytes,
 ): AsyncGenerator<string> {
-  const head = await readHead(handle)
+  const head = await readHead(handle, (first) => places.some((place) => place.head === first))
   const start = read.get(head) ?? 0
   const end = places.find((place) => place.head === head)?.offset ?? 0
   if (end > start) {

@@ -321,3 +321,30 @@ test('files are told apart by the id of their first response', async (t) => {
   t.strictSame(await totals(world), { ann: 6 })
   t.strictSame(await gapsOf(world), [])
 })
+
+test('a place that an earlier version has stored is found again', async (t) => {
+  const world = await createWorld(t)
+  const old = JSON.stringify({ ...JSON.parse(line(0)), group: 'g'.repeat(300) })
+  const sorted = (id: string) => {
+    const { group, ...rest } = JSON.parse(old)
+    return `${JSON.stringify({ group, ...rest, id })}\n`
+  }
+  writeFileSync(world.path, sorted('first') + line(1))
+  const before = createReader(t, world)
+  await before.settle()
+  t.strictSame(await totals(world), { ann: 2 })
+  await before.reset()
+  // The first bytes in place of a digest.
+  const head = sorted('first').slice(0, 44)
+  await world.sql`
+    update tollgate_usage_journals set places = jsonb_set(places, '{0,head}', to_jsonb(${head}::text))`
+  renameSync(world.path, `${world.path}.1`)
+  appendFileSync(`${world.path}.1`, line(2))
+  // Another file that begins with the same bytes.
+  writeFileSync(world.path, sorted('second') + line(3))
+  const { settle } = createReader(t, world)
+  await settle()
+  await settle()
+  t.strictSame(await totals(world), { ann: 5 })
+  t.strictSame(await gapsOf(world), [])
+})
