@@ -1,9 +1,13 @@
+/** A hold that ends with its lease leaves its entry here. */
+const maxEntries = 10_000
+
 /** Who has asked for a hold again; for most nobody has. */
 export function createAskers() {
   /** By id. */
   const others = new Map<string, number>()
   return {
     again(id: string): void {
+      if (others.size >= maxEntries) others.clear()
       others.set(id, (others.get(id) ?? 0) + 1)
     },
     /** Whether it was the last one. */
