@@ -35,7 +35,7 @@ function read(config: object = {}, more: Record<string, unknown> = {}): Record<s
 test('every part has metrics', async (t) => {
   const redis = { unavailable: true, unflushed: 4, losses: 2 }
   const config = { usageJournal: '/journal', keyCacheOutageGraceMs: 900_000 }
-  const ledger = { stats: { failing: true, gaps: 3 } }
+  const ledger = { stats: { failing: true, gaps: 3, archiveFailing: true } }
   t.strictSame(read(config, { redis, ledger }), {
     tollgate_models: 2,
     tollgate_models_waiting: 5,
@@ -75,6 +75,7 @@ test('every part has metrics', async (t) => {
     tollgate_journal_unread_bytes: 300,
     tollgate_journal_failing: true,
     tollgate_ledger_failing: true,
+    tollgate_archive_failing: true,
     tollgate_ledger_gaps: 3,
   })
 })
