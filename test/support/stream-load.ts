@@ -2,6 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from './random.ts'
+import { createWindowNames } from './window-names.ts'
 
 export interface StreamLoad {
   readonly url: string
@@ -30,6 +31,8 @@ export interface Loaded {
   readonly windows: number
 }
 
+/** Windows of these loads last seconds. */
+const windowsApartMs = 3_000
 /** Each event of an answer with text is one token. */
 const textEvents = { messages: /"type":"text_delta"/g, chat: /"delta":\{"content":/g }
 const paths = { messages: '/v1/messages', chat: '/v1/chat/completions' }
@@ -39,6 +42,7 @@ export async function runStreams(load: StreamLoad): Promise<Loaded> {
   const found = { allowed: 0, refused: 0, hungUp: 0, broken: 0 }
   /** Tokens by key and end of the window. */
   const windows = new Map<string, number>()
+  const nameWindow = createWindowNames(windowsApartMs)
   const endAt = performance.now() + forMs
   const between = ([low, high]: readonly [number, number]) => low + random.below(high - low + 1)
 
@@ -63,7 +67,7 @@ export async function runStreams(load: StreamLoad): Promise<Loaded> {
       found.refused += 1
       return void (await delay(200))
     }
-    const window = `${key} ${response.headers.get('anthropic-ratelimit-tokens-reset')}`
+    const window = nameWindow(key, response.headers.get('anthropic-ratelimit-tokens-reset'))
     found.allowed += 1
     // The prompt is one token.
     let tokens = 1

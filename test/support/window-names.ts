@@ -1,0 +1,15 @@
+/**
+ * Names windows by their owner and the time at which they reset, as responses tell it. It is rounded, and
+ * processes may differ by a second: times that are nearer than `apartMs` are one window's.
+ */
+export function createWindowNames(apartMs: number) {
+  const known = new Map<string, number[]>()
+  return (owner: string, reset: string | null): string => {
+    const at = Date.parse(reset ?? '')
+    const resets = known.get(owner) ?? []
+    known.set(owner, resets)
+    const same = resets.find((each) => Math.abs(each - at) < apartMs)
+    if (same === undefined) resets.push(at)
+    return `${owner} ${same ?? at}`
+  }
+}
