@@ -45,6 +45,8 @@ export function ownNodes(): Promise<Nodes> {
 /** What comes before every installation; whatever an earlier one left is removed. */
 export async function prepare(): Promise<void> {
   if (!noOwnNodes) await ownNodes()
+  // A soak that was ended leaves its load, which goes on for twenty minutes.
+  await kubectl(['-n', 'llm', 'delete', 'pod/load', '--ignore-not-found', '--grace-period=0'])
   for (const name of ['trial', 'production']) {
     await kubectl(['delete', '--ignore-not-found', '-k', folderOf(`overlays/${name}`)])
   }
