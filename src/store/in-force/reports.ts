@@ -5,8 +5,8 @@ import { isSilent } from '../../core/status/enforcement.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
+import { startListener } from '../postgres/listener.ts'
 import type { Sql } from '../postgres/sql.ts'
-import { startListener } from '../revocations/listener.ts'
 import { type Edition, inForceChannel, readReports } from './table.ts'
 
 interface Known {

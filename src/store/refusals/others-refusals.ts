@@ -13,9 +13,9 @@ import type {
   PastRefusals,
   ToldRefusals,
 } from '../../core/decision/past-refusal.ts'
+import { type Notification, startListener } from '../postgres/listener.ts'
 import { within } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
-import { type Notification, startListener } from '../revocations/listener.ts'
 
 export interface OthersRefusalsOptions {
   readonly sql: Sql

@@ -10,10 +10,10 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import type { Freshness } from '../../runtime/freshness.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
+import { type Listener, startListener } from '../postgres/listener.ts'
 import type { Sql } from '../postgres/sql.ts'
 import type { EndedKey } from './ended-keys.ts'
 import { createLease } from './lease.ts'
-import { type Listener, startListener } from './listener.ts'
 import {
   everyKey,
   followLog,

@@ -1,6 +1,6 @@
 /** A separate connection that receives notifications, and reconnects when it ends. */
 
-import { type Connection, connectionClass, sqlOver } from '../postgres/connection.ts'
+import { type Connection, connectionClass, sqlOver } from './connection.ts'
 
 export interface ListenerOptions {
   readonly url: string | (() => string)
