@@ -1,9 +1,8 @@
 /** Simulates resources over past usage, in a thread of its own: Checks wait for none of it. */
 
-import { once } from 'node:events'
-import { Worker } from 'node:worker_threads'
 import type { Simulate } from '../admin/usage/simulate.ts'
 import { ServiceError } from '../core/decision/errors.ts'
+import { askThread } from '../runtime/ask-thread.ts'
 import type { Config } from '../settings/config.ts'
 import { readPastSums } from '../store/usage/state.ts'
 import type { Database } from './database.ts'
@@ -37,16 +36,12 @@ export function openSimulation(
 
 /** Rejects with `usage_timeout` if it takes too long or too much memory. */
 async function runElsewhere(task: SimulationTask): Promise<SimulationResult> {
-  const thread = new Worker(worker, { workerData: task, resourceLimits })
-  const deadline = AbortSignal.timeout(deadlineMs)
+  const signal = AbortSignal.timeout(deadlineMs)
   try {
-    const [result] = (await once(thread, 'message', { signal: deadline })) as [SimulationResult]
-    return result
+    return await askThread(worker, task, { resourceLimits, signal })
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    const isTooMuch = deadline.aborted || code === 'ERR_WORKER_OUT_OF_MEMORY'
+    const isTooMuch = signal.aborted || code === 'ERR_WORKER_OUT_OF_MEMORY'
     throw isTooMuch ? new ServiceError('usage_timeout', { cause: error }) : error
-  } finally {
-    await thread.terminate()
   }
 }
