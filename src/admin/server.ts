@@ -15,6 +15,7 @@ import { auditRoutes } from './http/audit.ts'
 import { type CallerDeps, requireCaller } from './http/authenticate.ts'
 import { bodyLimit, readBodies } from './http/body.ts'
 import { endHandshakes, requireCertificate } from './http/client-certificate.ts'
+import { compileLater } from './http/compile-later.ts'
 import { answerErrors, sendError } from './http/errors.ts'
 import { followMethods } from './http/methods.ts'
 import { typeInDocument } from './http/named-schemas.ts'
@@ -214,6 +215,7 @@ function createListener({
     return503OnClosing: false,
     routerOptions: { maxParamLength: 512, querystringParser: readQuery },
     rewriteUrl: ({ url = '/' }) => boundPath(url),
+    schemaController: { compilersFactory: compileLater },
     // Node's types do not express that a TLS server has everything used here.
     ...((tls ? { https: { ...http, ...tls.options } } : { http }) as { http: typeof http }),
     // Strict types: "5" is not a number, and nothing is dropped or filled in.
