@@ -69,7 +69,8 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
   const counters = createMemoryCounters()
   const holds = withTaken(createMemoryHolds(counters), counters)
   const estimators = createEstimators()
-  const reserve = createReserve({ holds, counters, estimators, onLoss: 'deny' })
+  const pause = async () => {}
+  const reserve = createReserve({ holds, counters, estimators, onLoss: 'deny', pause })
   const held = createHeld({ snapshot: () => snapshot, counters, holds, estimators })
   let now = begin
   const settle = createSettle({
