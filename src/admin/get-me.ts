@@ -3,6 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { IsAdmin } from './http/administrators.ts'
 import { callerOf } from './http/authenticate.ts'
+import { object, optional } from './http/object-schema.ts'
 import { refusals } from './http/schemas.ts'
 
 export interface GetMeDeps {
@@ -16,11 +17,8 @@ const schema = {
   tags: ['Service'],
   response: {
     200: {
-      title: 'Me',
       description: 'The caller.',
-      type: 'object',
-      required: ['username', 'groups', 'credential', 'administrator'],
-      properties: {
+      ...object('Me', {
         username: { type: 'string', examples: ['alice'] },
         groups: {
           type: 'array',
@@ -37,8 +35,8 @@ const schema = {
           type: 'boolean',
           description: 'Whether you may see the keys of others; never with a key.',
         },
-        subscription: { type: 'string', description: 'The one of the key.' },
-      },
+        subscription: optional({ type: 'string', description: 'The one of the key.' }),
+      }),
     },
     ...refusals(401, 429, 500, 503),
   },

@@ -27,7 +27,7 @@ export function isReady({ ready, gatewayDrain }: Condition): boolean {
 export async function degradedParts(
   { database, keyParts, resources, tokens, counterParts }: Parts,
   { journal }: Condition,
-): Promise<readonly string[]> {
+): Promise<string[]> {
   return [
     // A database whose triggers are off answers, and is not used.
     ...((await ping(database.pool)) && keyParts.follower.state() !== 'unavailable'

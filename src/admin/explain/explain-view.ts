@@ -14,6 +14,7 @@ import { readTarget } from '../../core/decision/target.ts'
 import { redact } from '../../core/formats/redact.ts'
 import { toEndTimestamp, toTimestamp } from '../../core/formats/timestamp.ts'
 import type { Resource } from '../../core/kinds/resources.ts'
+import { object, objects, optional } from '../http/object-schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { endOf, kindSchema, windowSchema } from '../usage/limit-state.ts'
 
@@ -159,148 +160,126 @@ export function showPast(past: PastRefusal, whole: boolean): Json {
 /** What `showResource` shows. */
 export const resourceFields = {
   kind: { type: 'string', examples: ['Subscription'] },
-  namespace: { type: 'string', description: 'Left out where it is not known.' },
+  namespace: optional({ type: 'string', description: 'Left out where it is not known.' }),
   name: { type: 'string' },
-  file: { type: 'string', description: 'For administrators, of resources in files.' },
-  line: { type: 'integer', minimum: 1 },
+  file: optional({ type: 'string', description: 'For administrators, of resources in files.' }),
+  line: optional({ type: 'integer', minimum: 1 }),
 } as const
 
+const status = {
+  type: 'integer',
+  description: 'The HTTP status of the refusal.',
+  examples: [429],
+} as const
+const code = { type: 'string', examples: ['rate_limit_exceeded'] } as const
+const message = { type: 'string', description: 'The message of the refusal.' } as const
+
 const outcome = {
-  status: { type: 'integer', description: 'The HTTP status of the refusal.', examples: [429] },
-  code: { type: 'string', examples: ['rate_limit_exceeded'] },
-  message: { type: 'string', description: 'The message of the refusal.' },
-  reason: { type: 'string', description: 'For administrators: more than the message says.' },
+  reason: optional({
+    type: 'string',
+    description: 'For administrators: more than the message says.',
+  }),
   at: timestamp,
-  user: { type: 'string' },
-  keyId: { type: 'string', description: 'Only of a key.' },
-  model: { type: 'string', examples: ['llm/sim-small'] },
+  user: optional({ type: 'string' }),
+  keyId: optional({ type: 'string', description: 'Only of a key.' }),
+  model: optional({ type: 'string', examples: ['llm/sim-small'] }),
   limits: {
-    type: 'array',
     description: 'Empty if the decision ended before them.',
-    items: {
-      title: 'LimitState',
-      type: 'object',
-      required: ['kind', 'scope', 'window', 'limit', 'used', 'remaining', 'resetsAt'],
-      properties: {
-        kind: kindSchema,
-        scope: {
-          type: 'string',
-          enum: ['user', 'key'],
-          description: "Whose use counts: the user's of this model, or the key's of all models.",
-        },
-        window: windowSchema,
-        limit: { type: 'integer' },
-        used: { type: 'integer' },
-        held: {
-          type: 'integer',
-          description: 'What requests in progress are expected to use, if they hold any.',
-        },
-        remaining: { type: 'integer', minimum: 0 },
-        resetsAt: { ...timestamp, type: ['string', 'null'], description: 'null: of concurrency.' },
+    ...objects('LimitState', {
+      kind: kindSchema,
+      scope: {
+        type: 'string',
+        enum: ['user', 'key'],
+        description: "Whose use counts: the user's of this model, or the key's of all models.",
       },
-    },
+      window: windowSchema,
+      limit: { type: 'integer' },
+      used: { type: 'integer' },
+      held: optional({
+        type: 'integer',
+        description: 'What requests in progress are expected to use, if they hold any.',
+      }),
+      remaining: { type: 'integer', minimum: 0 },
+      resetsAt: { ...timestamp, type: ['string', 'null'], description: 'null: of concurrency.' },
+    }),
   },
 } as const
 
 /** What `showPast` shows. */
-export const pastRefusal = {
-  title: 'PastRefusal',
-  type: 'object',
-  required: ['requestId', 'at', 'status', 'code', 'message', 'limits'],
-  properties: {
-    requestId: { type: 'string' },
-    ...outcome,
-    method: { type: 'string' },
-    path: { type: 'string' },
-  },
-} as const
+export const pastRefusal = object('PastRefusal', {
+  requestId: { type: 'string' },
+  ...{ status, code, message },
+  ...outcome,
+  method: optional({ type: 'string' }),
+  path: optional({ type: 'string' }),
+})
 
 export const responseSchema = {
   200: {
-    title: 'Explanation',
     description: 'The decision, as it would be made at that time.',
-    type: 'object',
-    required: ['allowed', 'at', 'steps', 'policies', 'subscriptions', 'limits'],
-    properties: {
+    ...object('Explanation', {
       allowed: { type: 'boolean' },
+      ...{ status: optional(status), code: optional(code), message: optional(message) },
       ...outcome,
       steps: {
-        type: 'array',
         description: 'In order, as far as the decision went; the last one decided.',
-        items: {
-          title: 'DecisionStep',
-          type: 'object',
-          required: ['step', 'passed'],
-          properties: {
-            step: {
-              type: 'string',
-              enum: [
-                'credential',
-                'address',
-                'path',
-                'model',
-                'access',
-                'cap',
-                'operation',
-                'subscription',
-                'backend',
-                'limits',
-              ],
-              description: 'Only administrators see access; for others it is part of model.',
-            },
-            passed: { type: 'boolean' },
-            resource: {
-              title: 'ResourcePlace',
-              description: 'What it was decided by.',
-              type: 'object',
-              required: ['kind', 'name'],
-              properties: resourceFields,
-            },
+        ...objects('DecisionStep', {
+          step: {
+            type: 'string',
+            enum: [
+              'credential',
+              'address',
+              'path',
+              'model',
+              'access',
+              'cap',
+              'operation',
+              'subscription',
+              'backend',
+              'limits',
+            ],
+            description: 'Only administrators see access; for others it is part of model.',
           },
-        },
+          passed: { type: 'boolean' },
+          resource: optional({
+            description: 'What it was decided by.',
+            ...object('ResourcePlace', resourceFields),
+          }),
+        }),
       },
       policies: {
-        type: 'array',
         description: 'Those that name the model; for a user only those that open it to the user.',
-        items: {
-          title: 'ConsideredPolicy',
-          type: 'object',
-          required: ['kind', 'name', 'opens'],
-          properties: { ...resourceFields, opens: { type: 'boolean' } },
-        },
+        ...objects('ConsideredPolicy', { ...resourceFields, opens: { type: 'boolean' } }),
       },
       subscriptions: {
-        type: 'array',
         description:
           "The user's, and the one that is named; empty if the decision ended before them.",
-        items: {
-          title: 'ConsideredSubscription',
-          type: 'object',
-          required: ['kind', 'name', 'pays'],
-          properties: {
-            ...resourceFields,
-            pays: { type: 'boolean' },
-            passedOver: {
-              type: 'string',
-              enum: [
-                'not_named',
-                'not_found',
-                'access_denied',
-                'model_not_in_subscription',
-                'model_unhealthy',
-                'multiple_subscriptions',
-              ],
-              description: 'not_named: the key or the request names another one.',
-            },
-          },
-        },
+        ...objects('ConsideredSubscription', {
+          ...resourceFields,
+          pays: { type: 'boolean' },
+          passedOver: optional({
+            type: 'string',
+            enum: [
+              'not_named',
+              'not_found',
+              'access_denied',
+              'model_not_in_subscription',
+              'model_unhealthy',
+              'multiple_subscriptions',
+            ],
+            description: 'not_named: the key or the request names another one.',
+          }),
+        }),
       },
-      changesAt: {
+      changesAt: optional({
         ...timestamp,
         description: 'When the limit resets or the key expires, if the answer changes then.',
-      },
-      refusal: { ...pastRefusal, description: 'Only with requestId: what was answered then.' },
-    },
+      }),
+      refusal: optional({
+        ...pastRefusal,
+        description: 'Only with requestId: what was answered then.',
+      }),
+    }),
   },
   ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
 } as const

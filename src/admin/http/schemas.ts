@@ -1,25 +1,16 @@
 /** JSON schemas that several endpoints share, also used for the OpenAPI document. */
 
 import { capSchemas } from '../keys/key-caps.ts'
+import { object, optional } from './object-schema.ts'
 
 /** The envelope of every refusal (contract, 1.3). */
-export const errorEnvelope = {
-  title: 'Refusal',
-  type: 'object',
-  required: ['error'],
-  properties: {
-    error: {
-      title: 'RefusalReason',
-      type: 'object',
-      required: ['message', 'type'],
-      properties: {
-        message: { type: 'string', description: 'For people; may change.' },
-        type: { type: 'string', description: 'The class of the error.' },
-        code: { type: 'string', description: 'For programs; stable.' },
-      },
-    },
-  },
-} as const
+export const errorEnvelope = object('Refusal', {
+  error: object('RefusalReason', {
+    message: { type: 'string', description: 'For people; may change.' },
+    type: { type: 'string', description: 'The class of the error.' },
+    code: optional({ type: 'string', description: 'For programs; stable.' }),
+  }),
+})
 
 const meanings = {
   400: 'The request is malformed; the message names the field and the mend.',
@@ -62,78 +53,56 @@ export const labelsSchema = {
 
 /** The secret that a rotation has replaced. */
 export const previousSecret = {
-  title: 'PreviousSecret',
-  type: 'object',
   description: 'The replaced secret, while it still works.',
-  required: ['endsAt'],
-  properties: {
-    keyPrefix: { type: 'string', description: 'Left out where it is not known.' },
+  ...object('PreviousSecret', {
+    keyPrefix: optional({ type: 'string', description: 'Left out where it is not known.' }),
     endsAt: timestamp,
-    lastUsedAt: { ...timestamp, description: 'Left out if it was never used.' },
-  },
+    lastUsedAt: optional({ ...timestamp, description: 'Left out if it was never used.' }),
+  }),
 } as const
 
 /** A key's record (contract, 3.4); dates in both spellings. */
-export const apiKeyRecord = {
-  title: 'ApiKey',
-  type: 'object',
-  required: [
-    'id',
-    'name',
-    'username',
-    'subscription',
-    'creationDate',
-    'createdAt',
-    'expirationDate',
-    'expiresAt',
-    'status',
-    'ephemeral',
-  ],
-  properties: {
-    id: { type: 'string', format: 'uuid' },
-    keyPrefix: {
-      type: 'string',
-      description:
-        'The beginning of the key, fit for logs and to find it again. Left out where it is not known, as of keys taken over.',
-      examples: ['sk-tg-4fTr0b'],
-    },
-    name: { type: 'string' },
-    description: { type: 'string', description: 'Left out when empty.' },
-    labels: labelsSchema,
-    ...capSchemas,
-    username: { type: 'string', description: 'The owner.' },
-    subscription: { type: 'string', description: 'Name of the subscription that pays.' },
-    creationDate: timestamp,
-    createdAt: timestamp,
-    expirationDate: nullableTimestamp,
-    expiresAt: nullableTimestamp,
-    expiresSoon: {
-      type: 'boolean',
-      description:
-        'Left out unless true: the key ends within a tenth of its lifetime, and within 7 days.',
-    },
-    status: {
-      title: 'ApiKeyStatus',
-      type: 'string',
-      enum: ['active', 'revoked', 'expired'],
-      description: 'The effective status: an active key past its expiry is expired.',
-    },
-    ephemeral: { type: 'boolean' },
-    lastUsedAt: {
-      ...timestamp,
-      description: 'Left out until the key is used; after a rotation, until the new secret is.',
-    },
-    previous: previousSecret,
+export const apiKeyRecord = object('ApiKey', {
+  id: { type: 'string', format: 'uuid' },
+  keyPrefix: optional({
+    type: 'string',
+    description:
+      'The beginning of the key, fit for logs and to find it again. Left out where it is not known, as of keys taken over.',
+    examples: ['sk-tg-4fTr0b'],
+  }),
+  name: { type: 'string' },
+  description: optional({ type: 'string', description: 'Left out when empty.' }),
+  labels: optional(labelsSchema),
+  ...capSchemas,
+  username: { type: 'string', description: 'The owner.' },
+  subscription: { type: 'string', description: 'Name of the subscription that pays.' },
+  creationDate: timestamp,
+  createdAt: timestamp,
+  expirationDate: nullableTimestamp,
+  expiresAt: nullableTimestamp,
+  expiresSoon: optional({
+    type: 'boolean',
+    description:
+      'Left out unless true: the key ends within a tenth of its lifetime, and within 7 days.',
+  }),
+  status: {
+    title: 'ApiKeyStatus',
+    type: 'string',
+    enum: ['active', 'revoked', 'expired'],
+    description: 'The effective status: an active key past its expiry is expired.',
   },
-} as const
+  ephemeral: { type: 'boolean' },
+  lastUsedAt: optional({
+    ...timestamp,
+    description: 'Left out until the key is used; after a rotation, until the new secret is.',
+  }),
+  previous: optional(previousSecret),
+})
 
 /** Whether every replica has applied a revocation; our addition to the contract. */
 export const propagation = {
-  title: 'Propagation',
-  type: 'object',
-  required: ['state', 'replicas', 'acknowledged'],
   description: 'Who knows of it, after at most a second of waiting for all.',
-  properties: {
+  ...object('Propagation', {
     state: {
       type: 'string',
       enum: ['confirmed', 'pending'],
@@ -147,13 +116,13 @@ export const propagation = {
       examples: [2],
     },
     acknowledged: { type: 'integer', minimum: 1, examples: [2] },
-    waitingFor: {
+    waitingFor: optional({
       type: 'array',
       items: { type: 'string' },
       description:
         'Names of the replicas that have not said that they know, and of a revocation log that cannot be written; only when pending.',
-    },
-  },
+    }),
+  }),
 } as const
 
 export const keyIdParams = {

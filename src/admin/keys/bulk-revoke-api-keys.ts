@@ -6,6 +6,7 @@ import type { KeyScope } from '../../store/api-keys.ts'
 import { addToOutcome, intend, recordAs } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
+import { object, optional } from '../http/object-schema.ts'
 import { propagation as propagationSchema, refusals } from '../http/schemas.ts'
 import { orUnsure, type RevokeDeps } from './propagation.ts'
 
@@ -40,16 +41,16 @@ const schema = {
   },
   response: {
     200: {
-      title: 'BulkRevoked',
       description: 'Done, even if there was nothing to revoke.',
-      type: 'object',
-      required: ['revokedCount', 'message'],
-      properties: {
+      ...object('BulkRevoked', {
         revokedCount: { type: 'integer', minimum: 0, examples: [3] },
         message: { type: 'string', examples: ['Revoked 3 API keys of user alice.'] },
-        dryRun: { type: 'boolean', description: 'Only after a dry run, which revokes nothing.' },
-        propagation: propagationSchema,
-      },
+        dryRun: optional({
+          type: 'boolean',
+          description: 'Only after a dry run, which revokes nothing.',
+        }),
+        propagation: optional(propagationSchema),
+      }),
     },
     ...refusals(400, 401, 403, 413, 429, 500, 503),
   },

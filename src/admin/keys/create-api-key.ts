@@ -19,6 +19,7 @@ import { intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
+import { object, optional } from '../http/object-schema.ts'
 import {
   labelsSchema,
   propagation as propagationSchema,
@@ -83,20 +84,8 @@ const schema = {
   },
   response: {
     201: {
-      title: 'CreatedApiKey',
       description: 'The key was made.',
-      type: 'object',
-      required: [
-        'key',
-        'keyPrefix',
-        'id',
-        'name',
-        'subscription',
-        'createdAt',
-        'expiresAt',
-        'ephemeral',
-      ],
-      properties: {
+      ...object('CreatedApiKey', {
         key: { type: 'string', description: 'The plaintext, only here.' },
         keyPrefix: {
           type: 'string',
@@ -109,14 +98,14 @@ const schema = {
         createdAt: timestamp,
         expiresAt: timestamp,
         ephemeral: { type: 'boolean' },
-        labels: labelsSchema,
+        labels: optional(labelsSchema),
         ...capSchemas,
-        propagation: {
+        propagation: optional({
           ...propagationSchema,
           description:
             'Only if this request was repeated: who knows that its first secret has ended.',
-        },
-      },
+        }),
+      }),
     },
     ...idempotencyRefusals,
     ...refusals(400, 401, 403, 413, 429, 500, 503),

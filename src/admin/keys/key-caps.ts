@@ -10,19 +10,17 @@ import {
   problemOfCaps,
 } from '../../core/formats/key-caps.ts'
 import { toQuoted } from '../../core/formats/quoted.ts'
+import { object, optional } from '../http/object-schema.ts'
 
 const longest = 253
 
 const models = {
   items: {
-    title: 'KeyModel',
-    type: 'object',
-    required: ['namespace', 'name'],
     additionalProperties: false,
-    properties: {
+    ...object('KeyModel', {
       namespace: { type: 'string', maxLength: longest },
       name: { type: 'string', maxLength: longest },
-    },
+    }),
   },
   description: 'The only models of its subscription that the key may call.',
   examples: [[{ namespace: 'llm', name: 'sim-small' }]],
@@ -30,11 +28,8 @@ const models = {
 
 const tokenRateLimits = {
   items: {
-    title: 'KeyLimit',
-    type: 'object',
-    required: ['limit', 'window'],
     additionalProperties: false,
-    properties: {
+    ...object('KeyLimit', {
       limit: { type: 'integer', description: 'Tokens.', examples: [1_000] },
       window: {
         type: 'string',
@@ -42,7 +37,7 @@ const tokenRateLimits = {
         description: 'As in a Subscription.',
         examples: ['1m'],
       },
-    },
+    }),
   },
   description:
     "Limits on the key's own tokens, of all its models together, beside those of its subscription.",
@@ -71,9 +66,9 @@ export const capFields = {
 
 /** In a record; left out if nothing is capped. */
 export const capSchemas = {
-  models: { ...models, type: 'array' },
-  tokenRateLimits: { ...tokenRateLimits, type: 'array' },
-  allowedAddresses: { ...allowedAddresses, type: 'array' },
+  models: optional({ ...models, type: 'array' }),
+  tokenRateLimits: optional({ ...tokenRateLimits, type: 'array' }),
+  allowedAddresses: optional({ ...allowedAddresses, type: 'array' }),
 } as const
 
 /** As written in a request. */

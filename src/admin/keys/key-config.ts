@@ -3,6 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import { ephemeralMaximum, maximumDaysOf } from '../../core/decision/lifetime.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { object } from '../http/object-schema.ts'
 import { refusals } from '../http/schemas.ts'
 
 export interface KeyConfigDeps {
@@ -17,18 +18,15 @@ const schema = {
   tags: ['API keys'],
   response: {
     200: {
-      title: 'ApiKeyConfig',
       description: 'The limits.',
-      type: 'object',
-      required: ['max_expiration_days', 'ephemeral_max_expiration'],
-      properties: {
+      ...object('ApiKeyConfig', {
         max_expiration_days: { type: 'integer', minimum: 1, examples: [90] },
         ephemeral_max_expiration: {
           type: 'string',
           description: 'A duration, as in `expiresIn`.',
           examples: ['1h'],
         },
-      },
+      }),
     },
     ...refusals(401, 429, 500, 503),
   },

@@ -2,23 +2,21 @@
 
 import { ServiceError } from '../../core/decision/errors.ts'
 import type { UsageReader, UsageTotal } from '../../store/usage.ts'
+import { object } from '../http/object-schema.ts'
 
 const count = { type: 'integer', minimum: 0 } as const
 
-const used = {
-  title: 'KeyUse',
-  type: 'object',
-  required: ['answers', 'inputTokens', 'outputTokens', 'totalTokens'],
-  properties: { answers: count, inputTokens: count, outputTokens: count, totalTokens: count },
-} as const
+const used = object('KeyUse', {
+  answers: count,
+  inputTokens: count,
+  outputTokens: count,
+  totalTokens: count,
+})
 
 export const keyUsage = {
-  title: 'KeyUsage',
-  type: 'object',
   description:
     "What the key has used, in UTC. Left out without USAGE_JOURNAL, and for the owner's other keys.",
-  required: ['today', 'month'],
-  properties: { today: used, month: used },
+  ...object('KeyUsage', { today: used, month: used }),
 } as const
 
 const hourMs = 3_600_000

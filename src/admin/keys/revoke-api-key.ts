@@ -5,6 +5,7 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { ignoreBodies } from '../http/body.ts'
+import { object } from '../http/object-schema.ts'
 import {
   apiKeyRecord,
   keyIdParams,
@@ -17,10 +18,7 @@ import { orUnsure, type RevokeDeps } from './propagation.ts'
 
 export const revokedRecord = {
   description: 'The record, now revoked.',
-  ...apiKeyRecord,
-  title: 'RevokedApiKey',
-  required: [...apiKeyRecord.required, 'propagation'],
-  properties: { ...apiKeyRecord.properties, propagation: propagationSchema },
+  ...object('RevokedApiKey', { ...apiKeyRecord.properties, propagation: propagationSchema }),
 } as const
 
 const schema = {

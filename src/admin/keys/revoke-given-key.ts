@@ -5,6 +5,7 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import { hashOfKey, type KeyMarkers } from '../../core/formats/api-key.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import type { BodyOf } from '../http/body.ts'
+import { object } from '../http/object-schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { showRecord } from './api-key-record.ts'
 import { keyNotFound } from './get-api-key.ts'
@@ -21,12 +22,9 @@ const schema = {
   description:
     'Any caller may: whoever holds a key in full can use it, so they may end it. At once and for good; a key that is unknown, expired or revoked already is 404. Of a key that was rotated, the replaced secret ends alone. The key is neither logged nor kept.',
   tags: ['API keys'],
-  body: {
-    title: 'RevokeApiKeyRequest',
-    type: 'object',
-    required: ['key'],
-    properties: { key: { type: 'string', minLength: 1, description: 'The plaintext.' } },
-  },
+  body: object('RevokeApiKeyRequest', {
+    key: { type: 'string', minLength: 1, description: 'The plaintext.' },
+  }),
   response: { 200: revokedRecord, ...refusals(400, 401, 404, 413, 429, 500, 503) },
 } as const
 

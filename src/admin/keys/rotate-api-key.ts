@@ -9,6 +9,7 @@ import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
+import { object } from '../http/object-schema.ts'
 import {
   apiKeyRecord,
   keyIdParams,
@@ -59,15 +60,12 @@ const schema = {
   },
   response: {
     200: {
-      ...apiKeyRecord,
-      title: 'RotatedApiKey',
       description: 'The record with the new key.',
-      required: ['key', ...apiKeyRecord.required, 'propagation'],
-      properties: {
+      ...object('RotatedApiKey', {
         key: { type: 'string', description: 'The plaintext, only here.' },
         ...apiKeyRecord.properties,
         propagation: propagationSchema,
-      },
+      }),
     },
     ...idempotencyRefusals,
     ...refusals(400, 401, 403, 404, 413, 429, 500, 503),

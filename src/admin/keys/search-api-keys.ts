@@ -7,6 +7,7 @@ import type { ApiKeySearch } from '../../store/api-keys.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
+import { object } from '../http/object-schema.ts'
 import { apiKeyRecord, refusals } from '../http/schemas.ts'
 import { createTurns } from '../http/turns.ts'
 import { showRecord } from './api-key-record.ts'
@@ -136,15 +137,12 @@ an older form, which counts only where filters, sort and pagination are all abse
   },
   response: {
     200: {
-      title: 'ApiKeyPage',
       description: 'A page of records.',
-      type: 'object',
-      required: ['object', 'data', 'has_more'],
-      properties: {
+      ...object('ApiKeyPage', {
         object: { type: 'string', const: 'list' },
         data: { type: 'array', items: apiKeyRecord },
         has_more: { type: 'boolean', description: 'Whether a further page has records.' },
-      },
+      }),
     },
     ...refusals(400, 401, 403, 413, 429, 500, 503),
   },

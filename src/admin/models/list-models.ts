@@ -24,6 +24,7 @@ import { lastValue } from '../../core/formats/header-value.ts'
 import { toTimestamp } from '../../core/formats/timestamp.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import { callerOf } from '../http/authenticate.ts'
+import { object } from '../http/object-schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
 import type { ProbeModel } from './model-probe.ts'
@@ -71,7 +72,6 @@ Requests with the header anthropic-version are answered in Anthropic's format.`,
   },
   response: {
     200: {
-      title: 'ModelList',
       description: 'Ordered by id, url and owner.',
       headers: {
         'cache-control': { type: 'string', enum: ['no-store'] },
@@ -81,12 +81,10 @@ Requests with the header anthropic-version are answered in Anthropic's format.`,
           description: 'When the models were asked.',
         },
       },
-      type: 'object',
-      required: ['object', 'data'],
-      properties: {
+      ...object('ModelList', {
         object: { type: 'string', const: 'list' },
         data: { type: 'array', items: modelRecord },
-      },
+      }),
     },
     ...refusals(401, 403, 429, 500, 503),
   },

@@ -6,6 +6,7 @@ import type { Snapshot } from '../../core/decision/snapshot.ts'
 import { lookupTier } from '../../core/resources/tiers.ts'
 import type { BodyOf } from '../http/body.ts'
 import { sendError } from '../http/errors.ts'
+import { object } from '../http/object-schema.ts'
 import { refusals } from '../http/schemas.ts'
 
 export interface LookupTierDeps {
@@ -19,34 +20,26 @@ const schema = {
   summary: 'Find the tier of some groups',
   description: 'Legacy. The highest tier that holds any of the groups; limits do not depend on it.',
   tags: ['Subscriptions'],
-  body: {
-    title: 'TierLookup',
-    type: 'object',
-    required: ['groups'],
-    properties: {
-      groups: {
-        type: 'array',
-        minItems: 1,
-        items: { type: 'string' },
-        description: 'Names, compared exactly.',
-        examples: [['premium-group', 'system:authenticated']],
-      },
+  body: object('TierLookup', {
+    groups: {
+      type: 'array',
+      minItems: 1,
+      items: { type: 'string' },
+      description: 'Names, compared exactly.',
+      examples: [['premium-group', 'system:authenticated']],
     },
-  },
+  }),
   response: {
     200: {
-      title: 'Tier',
       description: 'The tier.',
-      type: 'object',
-      required: ['tier', 'displayName'],
-      properties: {
+      ...object('Tier', {
         tier: { type: 'string', examples: ['premium'] },
         displayName: {
           type: 'string',
           description: 'For people; the name when there is no other.',
           examples: ['Premium'],
         },
-      },
+      }),
     },
     ...refusals(400, 401, 404, 413, 429, 500, 503),
   },

@@ -1,72 +1,62 @@
 /** A model in responses (contract, 3.7). */
 
 import type { ListedModel } from '../../core/decision/model-list.ts'
+import { object, objects, optional } from '../http/object-schema.ts'
 import { billingRate } from './subscription-record.ts'
 
-export const modelRecord = {
-  title: 'Model',
-  type: 'object',
-  required: ['id', 'object', 'created', 'owned_by', 'kind', 'ready', 'subscriptions'],
-  properties: {
-    id: {
-      type: 'string',
-      description: "As the model's server calls it.",
-      examples: ['sim-small'],
-    },
-    object: { type: 'string', const: 'model' },
-    created: { type: 'integer', description: 'Unix seconds.', examples: [1_704_067_200] },
-    owned_by: {
-      type: 'string',
-      description: '<namespace>/<name> of the ModelRef.',
-      examples: ['llm/sim-small'],
-    },
-    kind: { type: 'string', description: 'What serves it.', examples: ['LLMInferenceService'] },
-    url: {
-      type: 'string',
-      description: 'Base URL for clients, to which /v1/… is added. Left out when there is none.',
-      examples: ['http://127.0.0.1:8000/llm/sim-small'],
-    },
-    context_length: {
-      type: 'integer',
-      minimum: 1,
-      description:
-        'Tokens; left out unless the annotation opendatahub.io/context-window is a number.',
-      examples: [131_072],
-    },
-    ready: { type: 'boolean', description: 'Whether it is in the phase Ready.' },
-    modelDetails: {
-      title: 'ModelDetails',
-      type: 'object',
-      description: 'For people; what is empty is left out.',
-      properties: {
-        displayName: { type: 'string', examples: ['Sim Small'] },
-        description: { type: 'string' },
-        genaiUseCase: { type: 'string' },
-        contextWindow: { type: 'string' },
-        modelCapabilities: {
-          type: 'array',
-          items: { type: 'string', examples: ['tool-calling'] },
-          description: 'The annotation opendatahub.io/model-capabilities.',
-        },
-      },
-    },
-    subscriptions: {
-      type: 'array',
-      description: 'Those of yours that open it.',
-      items: {
-        title: 'ModelSubscription',
-        type: 'object',
-        required: ['name'],
-        properties: {
-          name: { type: 'string', examples: ['team-a-premium'] },
-          displayName: { type: 'string', examples: ['Team A premium'] },
-          description: { type: 'string' },
-          billing_rate: billingRate,
-        },
-      },
-    },
+export const modelRecord = object('Model', {
+  id: {
+    type: 'string',
+    description: "As the model's server calls it.",
+    examples: ['sim-small'],
   },
-} as const
+  object: { type: 'string', const: 'model' },
+  created: { type: 'integer', description: 'Unix seconds.', examples: [1_704_067_200] },
+  owned_by: {
+    type: 'string',
+    description: '<namespace>/<name> of the ModelRef.',
+    examples: ['llm/sim-small'],
+  },
+  kind: { type: 'string', description: 'What serves it.', examples: ['LLMInferenceService'] },
+  url: optional({
+    type: 'string',
+    description: 'Base URL for clients, to which /v1/… is added. Left out when there is none.',
+    examples: ['http://127.0.0.1:8000/llm/sim-small'],
+  }),
+  context_length: optional({
+    type: 'integer',
+    minimum: 1,
+    description:
+      'Tokens; left out unless the annotation opendatahub.io/context-window is a number.',
+    examples: [131_072],
+  }),
+  ready: { type: 'boolean', description: 'Whether it is in the phase Ready.' },
+  modelDetails: optional({
+    title: 'ModelDetails',
+    type: 'object',
+    description: 'For people; what is empty is left out.',
+    properties: {
+      displayName: { type: 'string', examples: ['Sim Small'] },
+      description: { type: 'string' },
+      genaiUseCase: { type: 'string' },
+      contextWindow: { type: 'string' },
+      modelCapabilities: {
+        type: 'array',
+        items: { type: 'string', examples: ['tool-calling'] },
+        description: 'The annotation opendatahub.io/model-capabilities.',
+      },
+    },
+  }),
+  subscriptions: {
+    description: 'Those of yours that open it.',
+    ...objects('ModelSubscription', {
+      name: { type: 'string', examples: ['team-a-premium'] },
+      displayName: optional({ type: 'string', examples: ['Team A premium'] }),
+      description: optional({ type: 'string' }),
+      billing_rate: optional(billingRate),
+    }),
+  },
+})
 
 export function showModel(listed: ListedModel): Record<string, unknown> {
   const { modelCapabilities, ...texts } = listed.details

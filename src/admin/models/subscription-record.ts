@@ -5,99 +5,72 @@ import type { Person } from '../../core/decision/caller.ts'
 import { displayOf } from '../../core/decision/display.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../../core/decision/snapshot.ts'
 import type { BilledModel, Limit } from '../../core/kinds/resources.ts'
+import { object, objects, optional } from '../http/object-schema.ts'
 import { labelsSchema } from '../http/schemas.ts'
 
-export const billingRate = {
-  title: 'BillingRate',
-  type: 'object',
-  required: ['per_token'],
-  properties: { per_token: { type: 'string', examples: ['0.00002'] } },
-} as const
+export const billingRate = object('BillingRate', {
+  per_token: { type: 'string', examples: ['0.00002'] },
+})
 
 /** The models that a subscription pays for, with their limits. */
-export const modelRefsSchema = {
-  type: 'array',
-  items: {
-    title: 'SubscriptionModel',
-    type: 'object',
-    required: ['name'],
-    properties: {
-      name: { type: 'string', examples: ['sim-small'] },
-      namespace: { type: 'string', examples: ['llm'] },
-      token_rate_limits: {
-        type: 'array',
-        description: 'All of them hold, for each user alone.',
-        items: {
-          title: 'TokenRateLimit',
-          type: 'object',
-          required: ['limit', 'window'],
-          properties: {
-            limit: { type: 'integer', description: 'Tokens.', examples: [100_000] },
-            window: { type: 'string', description: 'Seconds, minutes or hours.', examples: ['1m'] },
-          },
-        },
-      },
-      request_rate_limits: {
-        type: 'array',
-        description: 'The same for the number of requests; left out if there are none.',
-        items: {
-          title: 'RequestRateLimit',
-          type: 'object',
-          required: ['limit', 'window'],
-          properties: {
-            limit: { type: 'integer', description: 'Requests.', examples: [60] },
-            window: { type: 'string', description: 'Seconds, minutes or hours.', examples: ['1m'] },
-          },
-        },
-      },
-      concurrency: {
-        type: 'integer',
-        description: 'The most requests of a user in progress; left out if there is no limit.',
-      },
-      billing_rate: billingRate,
-      display_name: { type: 'string', description: 'Left out when empty.' },
-      description: { type: 'string', description: 'Left out when empty.' },
-      source: {
-        type: 'string',
-        enum: ['internal', 'external'],
-        description: 'Whether the model runs here or at a provider; left out if there is no model.',
-      },
-      accessible: {
-        type: 'boolean',
-        description: 'Whether an AccessPolicy opens the model to you; only in lists.',
-      },
-    },
-  },
-} as const
+export const modelRefsSchema = objects('SubscriptionModel', {
+  name: { type: 'string', examples: ['sim-small'] },
+  namespace: optional({ type: 'string', examples: ['llm'] }),
+  token_rate_limits: optional({
+    description: 'All of them hold, for each user alone.',
+    ...objects('TokenRateLimit', {
+      limit: { type: 'integer', description: 'Tokens.', examples: [100_000] },
+      window: { type: 'string', description: 'Seconds, minutes or hours.', examples: ['1m'] },
+    }),
+  }),
+  request_rate_limits: optional({
+    description: 'The same for the number of requests; left out if there are none.',
+    ...objects('RequestRateLimit', {
+      limit: { type: 'integer', description: 'Requests.', examples: [60] },
+      window: { type: 'string', description: 'Seconds, minutes or hours.', examples: ['1m'] },
+    }),
+  }),
+  concurrency: optional({
+    type: 'integer',
+    description: 'The most requests of a user in progress; left out if there is no limit.',
+  }),
+  billing_rate: optional(billingRate),
+  display_name: optional({ type: 'string', description: 'Left out when empty.' }),
+  description: optional({ type: 'string', description: 'Left out when empty.' }),
+  source: optional({
+    type: 'string',
+    enum: ['internal', 'external'],
+    description: 'Whether the model runs here or at a provider; left out if there is no model.',
+  }),
+  accessible: optional({
+    type: 'boolean',
+    description: 'Whether an AccessPolicy opens the model to you; only in lists.',
+  }),
+})
 
-export const subscriptionRecord = {
-  title: 'Subscription',
-  type: 'object',
-  required: ['subscription_id_header', 'subscription_description', 'priority', 'model_refs'],
-  properties: {
-    subscription_id_header: {
-      type: 'string',
-      description: 'The name; what X-MaaS-Subscription takes.',
-      examples: ['team-a-premium'],
-    },
-    subscription_description: {
-      type: 'string',
-      description: 'The description, else the display name, else the name.',
-      examples: ['Team A premium'],
-    },
-    display_name: { type: 'string', examples: ['Team A premium'] },
-    priority: {
-      type: 'integer',
-      minimum: 0,
-      description: 'A new key that names no subscription gets the one with the highest.',
-      examples: [20],
-    },
-    model_refs: modelRefsSchema,
-    organization_id: { type: 'string', description: 'Left out when empty.' },
-    cost_center: { type: 'string', description: 'Left out when empty.' },
-    labels: labelsSchema,
+export const subscriptionRecord = object('Subscription', {
+  subscription_id_header: {
+    type: 'string',
+    description: 'The name; what X-MaaS-Subscription takes.',
+    examples: ['team-a-premium'],
   },
-} as const
+  subscription_description: {
+    type: 'string',
+    description: 'The description, else the display name, else the name.',
+    examples: ['Team A premium'],
+  },
+  display_name: optional({ type: 'string', examples: ['Team A premium'] }),
+  priority: {
+    type: 'integer',
+    minimum: 0,
+    description: 'A new key that names no subscription gets the one with the highest.',
+    examples: [20],
+  },
+  model_refs: modelRefsSchema,
+  organization_id: optional({ type: 'string', description: 'Left out when empty.' }),
+  cost_center: optional({ type: 'string', description: 'Left out when empty.' }),
+  labels: optional(labelsSchema),
+})
 
 /** As the caller sees it. */
 export function showSubscription(

@@ -1,6 +1,7 @@
 /** `GET /health` (contract, 3.1): shows only that the process responds. */
 
 import type { FastifyInstance } from 'fastify'
+import { object } from '../http/object-schema.ts'
 
 const schema = {
   operationId: 'health',
@@ -9,11 +10,8 @@ const schema = {
   security: [],
   response: {
     200: {
-      title: 'Health',
       description: 'It does.',
-      type: 'object',
-      required: ['status'],
-      properties: { status: { type: 'string', const: 'healthy' } },
+      ...object('Health', { status: { type: 'string', const: 'healthy' } }),
     },
   },
 } as const

@@ -7,6 +7,7 @@ import type { CountedLimit } from '../../core/decision/counter.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { type Locate, resourceFields, showResource } from '../explain/explain-view.ts'
+import { object, objects, optional } from '../http/object-schema.ts'
 import { hasMore, pageOf, pageQuery, readPage, type Written } from '../http/page.ts'
 import { refusals } from '../http/schemas.ts'
 import { modelRefsSchema } from '../models/subscription-record.ts'
@@ -22,7 +23,8 @@ const shownOfEach = 20
 
 const name = { type: 'string', maxLength: 1_024 } as const
 const more = { type: 'integer', minimum: 1, description: 'How many are left out, if any.' } as const
-const required = ['kind', 'namespace', 'name'] as const
+/** Policies and subscriptions are always known. */
+const placed = { ...resourceFields, namespace: { type: 'string' } } as const
 
 const { request_rate_limits, concurrency } = modelRefsSchema.items.properties
 
@@ -47,71 +49,39 @@ const schema = {
   },
   response: {
     200: {
-      title: 'AccessList',
       description: 'A page of them, ordered by model, groups before users, and name.',
-      type: 'object',
-      required: ['object', 'data', 'has_more'],
-      properties: {
+      ...object('AccessList', {
         object: { type: 'string', const: 'list' },
-        data: {
-          type: 'array',
-          items: {
-            title: 'Access',
-            type: 'object',
-            required: ['model', 'subject_kind', 'subject', 'usable', 'policies', 'subscriptions'],
-            properties: {
-              model: { type: 'string', examples: ['llm/sim-small'] },
-              subject_kind: { type: 'string', enum: ['group', 'user'] },
-              subject: { type: 'string', examples: ['team-a'] },
-              usable: {
-                type: 'boolean',
-                description:
-                  'Whether this alone is enough: the model is ready, a policy opens it, and a subscription pays.',
-              },
-              policies: {
-                type: 'array',
-                description: 'Those that open the model.',
-                items: {
-                  title: 'OpeningPolicy',
-                  type: 'object',
-                  required,
-                  properties: resourceFields,
-                },
-              },
-              more_policies: more,
-              subscriptions: {
-                type: 'array',
-                description: 'Those that include the model.',
-                items: {
-                  title: 'IncludingSubscription',
-                  type: 'object',
-                  required: [...required, 'pays', 'limits'],
-                  properties: {
-                    ...resourceFields,
-                    pays: { type: 'boolean', description: 'Whether it is ready for the model.' },
-                    limits: {
-                      type: 'array',
-                      items: {
-                        title: 'Limit',
-                        type: 'object',
-                        required: ['limit', 'window'],
-                        properties: {
-                          limit: { type: 'integer', description: 'Tokens.' },
-                          window: { type: 'string', examples: ['1m'] },
-                        },
-                      },
-                    },
-                    request_rate_limits,
-                    concurrency,
-                  },
-                },
-              },
-              more_subscriptions: more,
-            },
+        data: objects('Access', {
+          model: { type: 'string', examples: ['llm/sim-small'] },
+          subject_kind: { type: 'string', enum: ['group', 'user'] },
+          subject: { type: 'string', examples: ['team-a'] },
+          usable: {
+            type: 'boolean',
+            description:
+              'Whether this alone is enough: the model is ready, a policy opens it, and a subscription pays.',
           },
-        },
+          policies: {
+            description: 'Those that open the model.',
+            ...objects('OpeningPolicy', placed),
+          },
+          more_policies: optional(more),
+          subscriptions: {
+            description: 'Those that include the model.',
+            ...objects('IncludingSubscription', {
+              ...placed,
+              pays: { type: 'boolean', description: 'Whether it is ready for the model.' },
+              limits: objects('Limit', {
+                limit: { type: 'integer', description: 'Tokens.' },
+                window: { type: 'string', examples: ['1m'] },
+              }),
+              ...{ request_rate_limits, concurrency },
+            }),
+          },
+          more_subscriptions: optional(more),
+        }),
         has_more: hasMore,
-      },
+      }),
     },
     ...refusals(400, 401, 403, 429, 500, 503),
   },

@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import type { OthersRefusals, PastRefusals } from '../../core/decision/past-refusal.ts'
 import { pastRefusal, showPast } from '../explain/explain-view.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { object, optional } from '../http/object-schema.ts'
 import { pageQuery, readPage, type Written } from '../http/page.ts'
 import { refusals } from '../http/schemas.ts'
 
@@ -23,21 +24,18 @@ const schema = {
   querystring: { type: 'object', properties: { limit: pageQuery.limit } },
   response: {
     200: {
-      title: 'RefusalList',
       description: 'The newest ones.',
-      type: 'object',
-      required: ['object', 'data', 'complete'],
-      properties: {
+      ...object('RefusalList', {
         object: { type: 'string', const: 'list' },
         data: { type: 'array', items: pastRefusal },
         complete: { type: 'boolean', description: 'Whether all processes have answered.' },
-        silent: {
+        silent: optional({
           type: 'array',
           description:
             'The processes that have not; left out if the database did not say which there are.',
           items: { type: 'string' },
-        },
-      },
+        }),
+      }),
     },
     ...refusals(400, 401, 403, 429, 500, 503),
   },

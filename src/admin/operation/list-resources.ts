@@ -12,6 +12,7 @@ import { policyStatuses } from '../../core/status/generated-policies.ts'
 import { identityCondition } from '../../core/status/name-conflicts.ts'
 import { boundsOf } from '../../core/status/overshoot.ts'
 import { type Locate, placeOf } from '../explain/explain-view.ts'
+import { object, objects, optional } from '../http/object-schema.ts'
 import { hasMore, pageOf, pageQuery, readPage, type Written } from '../http/page.ts'
 import { refusals } from '../http/schemas.ts'
 
@@ -69,42 +70,27 @@ const schema = {
   },
   response: {
     200: {
-      title: 'ResourceList',
       description: 'A page of them, ordered by kind, namespace and name.',
-      type: 'object',
-      required: ['object', 'data', 'has_more', 'problems', 'more_problems'],
-      properties: {
+      ...object('ResourceList', {
         object: { type: 'string', const: 'list' },
-        data: {
-          type: 'array',
-          items: {
-            title: 'ResourceStatus',
-            type: 'object',
-            required: ['kind', 'namespace', 'name', 'conditions'],
-            properties: {
-              kind: { ...text, examples: ['ModelRef'] },
-              namespace: text,
-              name: text,
-              phase: { ...text, description: 'Not of generated policies.', examples: ['Ready'] },
-              conditions: {
-                type: 'array',
-                items: {
-                  title: 'Condition',
-                  type: 'object',
-                  required: ['type', 'status', 'reason', 'message'],
-                  properties: {
-                    type: { ...text, examples: ['Ready'] },
-                    status: { type: 'string', enum: ['True', 'False', 'Unknown'] },
-                    reason: text,
-                    message: text,
-                  },
-                },
-              },
-              file: { ...text, description: 'Of resources in files.' },
-              line: { type: 'integer', minimum: 1 },
-            },
-          },
-        },
+        data: objects('ResourceStatus', {
+          kind: { ...text, examples: ['ModelRef'] },
+          namespace: text,
+          name: text,
+          phase: optional({
+            ...text,
+            description: 'Not of generated policies.',
+            examples: ['Ready'],
+          }),
+          conditions: objects('Condition', {
+            type: { ...text, examples: ['Ready'] },
+            status: { type: 'string', enum: ['True', 'False', 'Unknown'] },
+            reason: text,
+            message: text,
+          }),
+          file: optional({ ...text, description: 'Of resources in files.' }),
+          line: optional({ type: 'integer', minimum: 1 }),
+        }),
         has_more: hasMore,
         problems: {
           type: 'array',
@@ -113,7 +99,7 @@ const schema = {
           examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
         },
         more_problems: { type: 'integer', minimum: 0, description: 'How many are left out.' },
-      },
+      }),
     },
     ...refusals(400, 401, 403, 429, 500, 503),
   },

@@ -14,6 +14,7 @@ import type { IsAdmin } from '../http/administrators.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
+import { object, optional } from '../http/object-schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { isKeyId, keyNotFound } from '../keys/get-api-key.ts'
 import { byKindAndWindow, endOf, kindSchema, windowSchema } from './limit-state.ts'
@@ -48,29 +49,24 @@ const selection = {
   properties,
 } as const
 
-const counter = {
-  title: 'Counter',
-  type: 'object',
-  required: ['subscription', 'model', 'kind', 'scope', 'window', 'limit', 'used', 'resetsAt'],
-  properties: {
-    subscription: { type: 'string' },
-    model: { type: ['string', 'null'], description: 'null: all models together.' },
-    kind: kindSchema,
-    scope: { type: 'string', enum: ['user', 'key'], description: 'Whose use is counted.' },
-    window: windowSchema,
-    limit: count,
-    used: count,
-    resetsAt: {
-      ...timestamp,
-      type: ['string', 'null'],
-      description: 'When its window ends; null: of concurrency.',
-    },
+const counter = object('Counter', {
+  subscription: { type: 'string' },
+  model: { type: ['string', 'null'], description: 'null: all models together.' },
+  kind: kindSchema,
+  scope: { type: 'string', enum: ['user', 'key'], description: 'Whose use is counted.' },
+  window: windowSchema,
+  limit: count,
+  used: count,
+  resetsAt: {
+    ...timestamp,
+    type: ['string', 'null'],
+    description: 'When its window ends; null: of concurrency.',
   },
-} as const
+})
 
 const subject = {
   user: { type: 'string', description: 'With key_id the owner of the key.' },
-  key_id: { type: 'string', description: 'If it was asked for.' },
+  key_id: optional({ type: 'string', description: 'If it was asked for.' }),
 } as const
 
 const listSchema = {
@@ -82,15 +78,12 @@ const listSchema = {
   querystring: selection,
   response: {
     200: {
-      title: 'CounterList',
       description: 'Ordered by subscription, model, kind and length of the window.',
-      type: 'object',
-      required: ['object', 'user', 'data'],
-      properties: {
+      ...object('CounterList', {
         object: { type: 'string', const: 'list' },
         ...subject,
         data: { type: 'array', items: counter },
-      },
+      }),
     },
     ...refusals(400, 401, 403, 404, 429, 500, 503),
   },
@@ -105,15 +98,12 @@ before are not added again. The usage ledger does not change.`,
   body: selection,
   response: {
     200: {
-      title: 'CountersReset',
       description: 'The counters as they were.',
-      type: 'object',
-      required: ['user', 'at', 'reset'],
-      properties: {
+      ...object('CountersReset', {
         ...subject,
         at: timestamp,
         reset: { type: 'array', items: counter },
-      },
+      }),
     },
     ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
   },

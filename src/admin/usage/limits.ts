@@ -10,6 +10,7 @@ import { accessibleSubscriptions } from '../../core/decision/selection.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
 import type { ResettableCounters } from '../../store/counters.ts'
 import { callerOf } from '../http/authenticate.ts'
+import { object, objects } from '../http/object-schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { byKindAndWindow, endOf, kindSchema, windowSchema } from './limit-state.ts'
 
@@ -43,53 +44,39 @@ const schema = {
   querystring: parameters,
   response: {
     200: {
-      title: 'LimitList',
       description:
         'Ordered by subscription, model, kind and length of the window; limits of the key itself come last.',
-      type: 'object',
-      required: ['object', 'data', 'has_more'],
-      properties: {
+      ...object('LimitList', {
         object: { type: 'string', const: 'list' },
-        data: {
-          type: 'array',
-          items: {
-            title: 'CallerLimit',
-            type: 'object',
-            required: [
-              ...['subscription', 'model', 'kind', 'scope', 'window', 'limit', 'used', 'remaining'],
-              'resetsAt',
-            ],
-            properties: {
-              subscription: { type: 'string' },
-              model: {
-                type: ['string', 'null'],
-                description: 'null: all models together.',
-                examples: ['llm/sim-small'],
-              },
-              kind: kindSchema,
-              scope: {
-                type: 'string',
-                enum: ['user', 'key'],
-                description: 'Whose use is counted: yours with all keys, or that of this key.',
-              },
-              window: windowSchema,
-              limit: { ...count, description: 'Tokens or requests in a window, or at a time.' },
-              used: count,
-              remaining: count,
-              resetsAt: {
-                ...timestamp,
-                type: ['string', 'null'],
-                description:
-                  'When the window ends; null: none is open, the next response or request opens one.',
-              },
-            },
+        data: objects('CallerLimit', {
+          subscription: { type: 'string' },
+          model: {
+            type: ['string', 'null'],
+            description: 'null: all models together.',
+            examples: ['llm/sim-small'],
           },
-        },
+          kind: kindSchema,
+          scope: {
+            type: 'string',
+            enum: ['user', 'key'],
+            description: 'Whose use is counted: yours with all keys, or that of this key.',
+          },
+          window: windowSchema,
+          limit: { ...count, description: 'Tokens or requests in a window, or at a time.' },
+          used: count,
+          remaining: count,
+          resetsAt: {
+            ...timestamp,
+            type: ['string', 'null'],
+            description:
+              'When the window ends; null: none is open, the next response or request opens one.',
+          },
+        }),
         has_more: {
           type: 'boolean',
           description: `Whether there are more than these ${maxLimits.toLocaleString('en')}: name a subscription or a model.`,
         },
-      },
+      }),
     },
     ...refusals(400, 401, 429, 500, 503),
   },

@@ -12,6 +12,7 @@ import type { NamedGap } from '../../store/usage.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
+import { object, objects, optional } from '../http/object-schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { createTurns } from '../http/turns.ts'
 import { kindSchema, windowSchema } from './limit-state.ts'
@@ -64,37 +65,26 @@ const count = { type: 'integer', minimum: 0 } as const
 const text = { type: 'string' } as const
 
 const body = {
-  title: 'SimulationQuestion',
-  type: 'object',
   additionalProperties: false,
-  required: ['resources'],
-  properties: {
+  ...object('SimulationQuestion', {
     resources: {
       type: 'string',
       minLength: 1,
       description:
         'All resources as they would be: YAML or JSON documents, separated by lines of `---`.',
     },
-    from: {
+    from: optional({
       ...time,
       type: 'string',
       description:
         'A day or a time (RFC 3339), rounded down to the hour; by default 7 days before to.',
-    },
-    to: {
+    }),
+    to: optional({
       ...time,
       type: 'string',
       description: 'Its end, excluded, rounded up to the hour; by default now. At most 92 days.',
-    },
-  },
-} as const
-
-const limitFields = {
-  subscription: text,
-  model: text,
-  kind: kindSchema,
-  window: windowSchema,
-  limit: count,
+    }),
+  }),
 } as const
 
 const schema = {
@@ -107,14 +97,8 @@ const schema = {
   body,
   response: {
     200: {
-      title: 'SimulationResult',
       description: 'What the resources would have done.',
-      type: 'object',
-      required: [
-        ...['from', 'to', 'answers', 'refused', 'refused_then_approximate', 'refusals'],
-        ...['more_refusals', 'limits', 'more_limits', 'not_judged', 'gaps', 'problems'],
-      ],
-      properties: {
+      ...object('SimulationResult', {
         from: timestamp,
         to: timestamp,
         answers: { ...count, description: 'Answers that were replayed.' },
@@ -125,74 +109,56 @@ const schema = {
             'Refusals for limits of that time. Their requests are not replayed: nobody knows what they would have used.',
         },
         refusals: {
-          type: 'array',
           description: 'The most requests first.',
-          items: {
-            title: 'SimulatedRefusals',
-            type: 'object',
-            required: [
-              ...['user', 'subscription', 'model', 'reason', 'requests', 'tokens'],
-              ...['first_at', 'last_at', 'estimated'],
-            ],
-            properties: {
-              user: text,
-              ...limitFields,
-              reason: {
-                type: 'string',
-                enum: ['limit', 'not_found', 'model_not_in_subscription', 'model_unhealthy'],
-                description:
-                  'limit: kind, window and limit name it. Otherwise what is wrong with the subscription.',
-              },
-              requests: count,
-              tokens: { ...count, description: 'What they used.' },
-              first_at: timestamp,
-              last_at: timestamp,
-              estimated: { type: 'boolean', description: 'Whether sums of hours are among them.' },
+          ...objects('SimulatedRefusals', {
+            ...{ user: text, subscription: text, model: text },
+            kind: optional(kindSchema),
+            window: optional(windowSchema),
+            limit: optional(count),
+            reason: {
+              type: 'string',
+              enum: ['limit', 'not_found', 'model_not_in_subscription', 'model_unhealthy'],
+              description:
+                'limit: kind, window and limit name it. Otherwise what is wrong with the subscription.',
             },
-          },
+            requests: count,
+            tokens: { ...count, description: 'What they used.' },
+            first_at: timestamp,
+            last_at: timestamp,
+            estimated: { type: 'boolean', description: 'Whether sums of hours are among them.' },
+          }),
         },
         more_refusals: { ...count, description: 'How many are left out.' },
         limits: {
-          type: 'array',
           description: 'Those of which the largest share was used first.',
-          items: {
-            title: 'SimulatedLimit',
-            type: 'object',
-            required: [...['subscription', 'model', 'kind', 'window', 'limit'], 'most', 'near'],
-            properties: {
-              ...limitFields,
-              most: { ...count, description: 'The most that one user used in a window.' },
-              most_by: { ...text, description: 'Who that was.' },
-              most_at: timestamp,
-              near: { type: 'boolean', description: 'Whether that was 80 % of the limit or more.' },
-            },
-          },
+          ...objects('SimulatedLimit', {
+            ...{ subscription: text, model: text },
+            ...{ kind: kindSchema, window: windowSchema, limit: count },
+            most: { ...count, description: 'The most that one user used in a window.' },
+            most_by: optional({ ...text, description: 'Who that was.' }),
+            most_at: optional(timestamp),
+            near: { type: 'boolean', description: 'Whether that was 80 % of the limit or more.' },
+          }),
         },
         more_limits: { ...count, description: 'How many are left out.' },
         not_judged: {
-          type: 'array',
           description: 'Windows of which nothing is known in some time.',
-          items: {
-            title: 'NotJudged',
-            type: 'object',
-            required: ['kind', 'window', 'from', 'to', 'because'],
-            properties: {
-              kind: kindSchema,
-              window: windowSchema,
-              from: timestamp,
-              to: timestamp,
-              because: {
-                type: 'string',
-                enum: ['sums_of_hours', 'longer_than_the_time'],
-                description:
-                  'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day.',
-              },
+          ...objects('NotJudged', {
+            kind: kindSchema,
+            window: windowSchema,
+            from: timestamp,
+            to: timestamp,
+            because: {
+              type: 'string',
+              enum: ['sums_of_hours', 'longer_than_the_time'],
+              description:
+                'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day.',
             },
-          },
+          }),
         },
         gaps: { type: 'array', items: usageGap, description: 'Usage that was lost.' },
         problems: { type: 'array', items: text, description: 'Of the resources, the first 20.' },
-      },
+      }),
     },
     ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
   },

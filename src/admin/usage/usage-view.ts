@@ -3,6 +3,7 @@
 import type { CsvRow } from '../../core/formats/csv.ts'
 import { toTimestamp } from '../../core/formats/timestamp.ts'
 import type { NamedGap, UsageColumn, UsageQuery, UsageTotal } from '../../store/usage.ts'
+import { object, optional } from '../http/object-schema.ts'
 import { timestamp } from '../http/schemas.ts'
 
 const tokens = { type: 'integer', minimum: 0 } as const
@@ -18,71 +19,53 @@ const names: Readonly<Record<UsageColumn, string>> = {
   rate: 'rate',
 }
 
-const usageRow = {
-  title: 'Usage',
-  type: 'object',
-  required: [
-    ...['answers', 'refusals_approximate', 'input_tokens', 'output_tokens', 'cached_tokens'],
-    ...['reasoning_tokens', 'total_tokens', 'estimated_tokens'],
-  ],
-  properties: {
-    start: { ...timestamp, description: 'Of the hour, day or month, if grouped by one.' },
-    subscription: { type: 'string' },
-    model: { type: 'string', examples: ['llm/sim-small'] },
-    user: { type: 'string' },
-    key_id: { type: 'string', description: 'Empty: an identity token, or not known.' },
-    organization_id: { type: 'string', description: 'Empty: none, like the cost center.' },
-    cost_center: { type: 'string' },
-    answers: { ...tokens, description: 'Successful responses.' },
-    refusals_approximate: {
-      ...tokens,
-      description:
-        'Requests refused because a limit was used up; a process that is killed loses some.',
-    },
-    input_tokens: tokens,
-    output_tokens: tokens,
-    cached_tokens: { ...tokens, description: 'Part of the input.' },
-    reasoning_tokens: { ...tokens, description: 'Part of the output.' },
-    total_tokens: { ...tokens, description: 'What was counted.' },
-    estimated_tokens: { ...tokens, description: 'Part of the total that is an estimate.' },
-    cost: {
-      type: 'string',
-      description:
-        'Tokens times the rate per token that was in force, a decimal number. Left out where there was none.',
-      examples: ['0.000034'],
-    },
+const usageRow = object('Usage', {
+  start: optional({ ...timestamp, description: 'Of the hour, day or month, if grouped by one.' }),
+  subscription: optional({ type: 'string' }),
+  model: optional({ type: 'string', examples: ['llm/sim-small'] }),
+  user: optional({ type: 'string' }),
+  key_id: optional({ type: 'string', description: 'Empty: an identity token, or not known.' }),
+  organization_id: optional({ type: 'string', description: 'Empty: none, like the cost center.' }),
+  cost_center: optional({ type: 'string' }),
+  answers: { ...tokens, description: 'Successful responses.' },
+  refusals_approximate: {
+    ...tokens,
+    description:
+      'Requests refused because a limit was used up; a process that is killed loses some.',
   },
-} as const
+  input_tokens: tokens,
+  output_tokens: tokens,
+  cached_tokens: { ...tokens, description: 'Part of the input.' },
+  reasoning_tokens: { ...tokens, description: 'Part of the output.' },
+  total_tokens: { ...tokens, description: 'What was counted.' },
+  estimated_tokens: { ...tokens, description: 'Part of the total that is an estimate.' },
+  cost: optional({
+    type: 'string',
+    description:
+      'Tokens times the rate per token that was in force, a decimal number. Left out where there was none.',
+    examples: ['0.000034'],
+  }),
+})
 
-export const usageGap = {
-  title: 'UsageGap',
-  type: 'object',
-  required: ['journal', 'from', 'to'],
-  properties: {
-    journal: { type: 'string', description: 'The name of the journal.' },
-    from: timestamp,
-    to: { ...timestamp, type: ['string', 'null'], description: 'null: not known.' },
-  },
-} as const
+export const usageGap = object('UsageGap', {
+  journal: { type: 'string', description: 'The name of the journal.' },
+  from: timestamp,
+  to: { ...timestamp, type: ['string', 'null'], description: 'null: not known.' },
+})
 
-export const usagePage = {
-  title: 'UsagePage',
-  type: 'object',
-  required: ['object', 'from', 'to', 'data', 'gaps', 'has_more'],
-  properties: {
-    object: { type: 'string', const: 'list' },
-    from: timestamp,
-    to: { ...timestamp, description: 'Excluded.' },
-    data: { type: 'array', items: usageRow },
-    gaps: {
-      type: 'array',
-      description: 'Times of which some usage was lost before it was read; usually none.',
-      items: usageGap,
-    },
-    has_more: { type: 'boolean', description: 'Whether a further page has rows.' },
-    next_cursor: { type: 'string', description: 'The cursor of that page.' },
+export const usagePage = object('UsagePage', {
+  object: { type: 'string', const: 'list' },
+  from: timestamp,
+  to: { ...timestamp, description: 'Excluded.' },
+  data: { type: 'array', items: usageRow },
+  gaps: {
+    type: 'array',
+    description: 'Times of which some usage was lost before it was read; usually none.',
+    items: usageGap,
   },
-} as const
+  has_more: { type: 'boolean', description: 'Whether a further page has rows.' },
+  next_cursor: optional({ type: 'string', description: 'The cursor of that page.' }),
+})
 
 export function showRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
   const { start, group, answers, refusals, cost } = total
