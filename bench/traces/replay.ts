@@ -1,6 +1,7 @@
 /**
  * Replays a trace against a policy with a clock of its own: windows that open with the first admission,
- * holds until the response ends, usage in the window that admitted the request.
+ * holds until the response ends, usage in the window that admitted the request. As the gateway reports
+ * what each stream has sent, so holds of estimates grow here.
  */
 
 import { type Admission, admit, fits } from '../../src/core/admission/admit.ts'
@@ -9,7 +10,7 @@ import {
   type Estimator,
   type Expected,
 } from '../../src/core/admission/estimator.ts'
-import { type Hold, noHolds, type Sums, withHold } from '../../src/core/admission/hold.ts'
+import { grown, type Hold, noHolds, type Sums, withHold } from '../../src/core/admission/hold.ts'
 import { modelMax, type Trace, type TracedRequest, users } from './trace.ts'
 
 /** Decides by the same figures as the service. */
@@ -35,6 +36,9 @@ export interface Outcome {
   readonly beyondBound: number
 }
 
+/** Between two reports of what a stream has sent. */
+const followEveryS = 10
+
 interface Window {
   readonly endsAt: number
   used: number
@@ -43,6 +47,7 @@ interface Window {
 }
 
 interface Refusal {
+  readonly at: number
   readonly window: Window | undefined
   readonly need: number
 }
@@ -73,11 +78,12 @@ function plain(room: Parameters<Policy>[0], mean: number): Admission {
   return room.held.count === 0 || fits([room], asked.hold, 0) ? asked : { outcome: 'busy' }
 }
 
-export function replay(trace: Trace, policy: Policy, overshoot = 0): Outcome {
+/** Only refusals from `judgedFromS` on, and requests since then, are in the percentages of refusals. */
+export function replay(trace: Trace, policy: Policy, overshoot = 0, judgedFromS = 0): Outcome {
   const { limit, windowS, requests } = trace
   const estimator = createEstimator()
   const windows: Window[][] = Array.from({ length: users }, () => [])
-  const ends: { readonly at: number; readonly end: () => void }[] = []
+  const events: { readonly at: number; readonly run: () => void }[] = []
   const refusals: Refusal[] = []
   let admitted = 0
   let cuts = 0
@@ -96,7 +102,7 @@ export function replay(trace: Trace, policy: Policy, overshoot = 0): Outcome {
     const decided = policy({ limit, used, held }, expected, request)
     if (decided.outcome !== 'held') {
       const need = fate === 'failed' ? 0 : input + request.output * request.part
-      refusals.push({ window: open, need })
+      refusals.push({ at, window: open, need })
       return
     }
     admitted += 1
@@ -106,23 +112,36 @@ export function replay(trace: Trace, policy: Policy, overshoot = 0): Outcome {
     window.held = withHold(held, decided.hold, 1)
     const promised = Math.floor(limit * (1 + overshoot))
     if (!isAlone) beyondBound = Math.max(beyondBound, used + window.held.ceiling - promised)
-    const isCut = request.output > decided.cap
+    const { cap } = decided
+    const isCut = request.output > cap
     if (isCut) cuts += 1
-    const whole = Math.min(request.output, decided.cap)
+    const whole = Math.min(request.output, cap)
     const output = fate === 'failed' ? 0 : Math.max(1, Math.round(whole * request.part))
-    const end = () => {
-      window.held = withHold(window.held, decided.hold, -1)
+    const tookS = request.firstTokenS + output / request.tokensPerS
+    let own = decided.hold
+    // Constants expect no output that could grow.
+    for (let afterS = followEveryS; own.output > 0 && afterS < tookS; afterS += followEveryS) {
+      insert(events, { at: at + afterS, run: () => follow(afterS) })
+    }
+    function follow(afterS: number): void {
+      const seen = Math.max(0, (afterS - request.firstTokenS) * request.tokensPerS)
+      const after = grown(own, estimator.expectMore({ bytes, maxOutput }, seen, cap))
+      window.held = withHold(withHold(window.held, own, -1), after, 1)
+      own = after
+    }
+    const run = () => {
+      window.held = withHold(window.held, own, -1)
       settle(window, request, output, { isCut, estimator, expected })
     }
-    insert(ends, { at: at + request.firstTokenS + output / request.tokensPerS, end })
+    insert(events, { at: at + tookS, run })
   }
 
   for (const request of requests) {
-    while (ends.length > 0 && (ends.at(-1) as { at: number }).at <= request.at) ends.pop()?.end()
+    while ((events.at(-1)?.at ?? Number.POSITIVE_INFINITY) <= request.at) events.pop()?.run()
     start(request)
   }
-  while (ends.length > 0) ends.pop()?.end()
-  return score({ trace, windows, refusals, admitted, cuts, beyondBound })
+  while (events.length > 0) events.pop()?.run()
+  return score({ trace, judgedFromS, windows, refusals, admitted, cuts, beyondBound })
 }
 
 /** A response without usage is charged by its bytes: here by its true output and the estimated input. */
@@ -153,14 +172,17 @@ function insert<T extends { readonly at: number }>(list: T[], item: T): void {
 
 function score(of: {
   readonly trace: Trace
+  readonly judgedFromS: number
   readonly windows: readonly (readonly Window[])[]
   readonly refusals: readonly Refusal[]
   readonly admitted: number
   readonly cuts: number
   readonly beyondBound: number
 }): Outcome {
-  const { trace, refusals, admitted } = of
-  const { limit, requests } = trace
+  const { trace, judgedFromS, admitted } = of
+  const { limit } = trace
+  const requests = trace.requests.filter(({ at }) => at >= judgedFromS)
+  const refusals = of.refusals.filter(({ at }) => at >= judgedFromS)
   const over = of.windows
     .flat()
     .map((window) => Math.max(0, (100 * window.true) / limit - 100))

@@ -2,7 +2,7 @@
  * Whether a request fits into what its limits have left, counting what open requests hold.
  *
  * Two conditions. The pooled estimate keeps the window full: what is used, plus the expected tokens of
- * all open requests and this one, plus two standard deviations, is within the limit. The ceilings are
+ * all open requests and this one, plus one and a half standard deviations, is within the limit. The ceilings are
  * the promise: what is used, plus the most that all of these can use, is within the limit and its
  * overshoot. A request alone is admitted while anything is left, whatever its estimate.
  */
@@ -24,8 +24,8 @@ export type Admission =
   /** `busy`: what is left is held by open requests; `spent`: nothing is left. */
   | { readonly outcome: 'busy' | 'spent' }
 
-/** Standard deviations that are kept free. */
-export const deviations = 2
+/** Standard deviations that are kept free: fewer fill windows better, and pass the limit more often. */
+export const deviations = 1.5
 /** How far the estimates of one subscription's requests are wrong together. */
 export const sharedError = 0.25
 /** The share of the room that one request's ceiling may take, so that others can join it. */

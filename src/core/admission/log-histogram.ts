@@ -1,7 +1,6 @@
 /**
  * A histogram of positive values on a logarithmic scale, in which older values count less and less. A
- * prior, a shape or another histogram, counts as much as twenty values, so that it has a shape from
- * the first one on. Its size is constant.
+ * prior counts as much as some values, so that it has a shape from the first one on. Its size is constant.
  */
 
 import { DecayingSums } from './decaying-sums.ts'
@@ -9,7 +8,9 @@ import { bucketOf, type Scale, Shape } from './shape.ts'
 
 /** What is left of a value's weight after the next one: half of it after 230 values. */
 const decay = 0.997
-const priorWeight = 20
+/** As many values as a histogram of more of the same counts as, and a shape that nobody has measured. */
+const supersetWeight = 20
+const guessWeight = 3
 /** The shape follows after this many values; until so many are known, after each. */
 const refreshEvery = 16
 const alwaysRefreshed = 64
@@ -71,9 +72,11 @@ export class LogHistogram {
   }
 
   #shares(): Float64Array {
-    const prior = this.#prior instanceof LogHistogram ? this.#prior.shape : this.#prior
+    const isMeasured = this.#prior instanceof LogHistogram
+    const { shares } = isMeasured ? this.#prior.shape : this.#prior
+    const own = isMeasured ? supersetWeight : guessWeight
     const weights = this.weights.read()
-    const total = weights.reduce((sum, weight) => sum + weight, priorWeight)
-    return weights.map((weight, i) => (weight + priorWeight * (prior.shares[i] as number)) / total)
+    const total = weights.reduce((sum, weight) => sum + weight, own)
+    return weights.map((weight, i) => (weight + own * (shares[i] as number)) / total)
   }
 }
