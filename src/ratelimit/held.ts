@@ -1,7 +1,7 @@
 /** What follows for holds when a response has ended: its window, its release, and what it teaches. */
 
 import type { Estimators } from '../core/admission/estimators.ts'
-import { anyCounterOf, type Counter, isTaken } from '../core/decision/counter.ts'
+import { anyCounterOf, type Counter, type CounterState, isTaken } from '../core/decision/counter.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { estimateOutput } from '../core/decision/unreported.ts'
 import { tokensByType, type Usage } from '../core/decision/usage.ts'
@@ -44,17 +44,31 @@ export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps):
     return rulesOf(ended) !== undefined || limits?.some(isTaken) === true
   }
 
+  /** Those that need not be fetched: usage must be counted while a shared store is out of reach, too. */
+  function knownWindows(
+    all: readonly Counter[],
+    now: number,
+  ): readonly (CounterState | undefined)[] {
+    try {
+      const windows = counters.read(all, now)
+      if (!(windows instanceof Promise)) return windows
+      windows.catch(() => {})
+    } catch {
+      // Denied while their store is out of reach.
+    }
+    return []
+  }
+
   return {
     charged(usage, all, now) {
       const { held } = usage
       if (!held?.admittedAt || rulesOf(usage)?.charge !== 'admission') return all
-      const windows = counters.read(all, now)
-      if (windows instanceof Promise) return all
+      const windows = knownWindows(all, now)
       const { admittedAt } = held
       return all.filter(({ windowMs }, i) => {
         const open = windows[i]
         // A window that is not known may have been opened elsewhere, or be lost.
-        if (open === undefined) return admittedAt + windowMs > now
+        if (open === undefined || open.isAssumed) return admittedAt + windowMs > now
         return admittedAt >= open.resetsAt - windowMs - slackMs
       })
     },

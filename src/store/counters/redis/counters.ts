@@ -208,7 +208,8 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
 
   function toState(counter: SharedCounter, instant: number, now: number): CounterState | undefined {
     if (!isOpen(counter, instant)) return undefined
-    return { used: usedIn(counter), resetsAt: Math.ceil(now + counter.endsAt - instant) }
+    const state = { used: usedIn(counter), resetsAt: Math.ceil(now + counter.endsAt - instant) }
+    return counter.isAssumed ? { ...state, isAssumed: true } : state
   }
 
   function isUnavailable({ sender }: SharedCounter): boolean {
