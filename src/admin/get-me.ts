@@ -1,14 +1,10 @@
 /** `GET /v1/me`: whom the service takes the caller for. */
 
 import type { FastifyInstance } from 'fastify'
-import type { IsAdmin } from './http/administrators.ts'
+import type { ExternalDeps } from './deps.ts'
 import { callerOf } from './http/authenticate.ts'
 import { object, optional } from './http/object-schema.ts'
 import { refusals } from './http/schemas.ts'
-
-export interface GetMeDeps {
-  readonly isAdmin: IsAdmin
-}
 
 const schema = {
   operationId: 'getMe',
@@ -43,7 +39,7 @@ const schema = {
 } as const
 
 /** Adds the route. */
-export function getMe(app: FastifyInstance, { isAdmin }: GetMeDeps): void {
+export function getMe(app: FastifyInstance, { isAdmin }: ExternalDeps): void {
   app.get('/v1/me', { schema }, async (request) => {
     const caller = callerOf(request)
     return {

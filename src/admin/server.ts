@@ -9,7 +9,8 @@ import type { RefusedRequest } from '../core/decision/refused-request.ts'
 import { hopHeader, isOwnHop } from '../core/formats/hop.ts'
 import { redact } from '../core/formats/redact.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
-import { type ExplainDeps, explainRequests } from './explain/explain.ts'
+import type { ExternalDeps, OperatorDeps } from './deps.ts'
+import { explainRequests } from './explain/explain.ts'
 import { getMe } from './get-me.ts'
 import { auditRoutes } from './http/audit.ts'
 import { type CallerDeps, requireCaller } from './http/authenticate.ts'
@@ -27,35 +28,31 @@ import { type OpenRequestSpan, traceRequests } from './http/trace-requests.ts'
 import { trustPeers } from './http/trusted-proxies.ts'
 import { bulkRevokeApiKeys } from './keys/bulk-revoke-api-keys.ts'
 import { changeApiKey } from './keys/change-api-key.ts'
-import { type CleanupApiKeysDeps, cleanupApiKeys } from './keys/cleanup-api-keys.ts'
-import { type CreateApiKeyDeps, createApiKey } from './keys/create-api-key.ts'
+import { cleanupApiKeys } from './keys/cleanup-api-keys.ts'
+import { createApiKey } from './keys/create-api-key.ts'
 import { getApiKey } from './keys/get-api-key.ts'
 import { keyConfig } from './keys/key-config.ts'
 import { revokeApiKey } from './keys/revoke-api-key.ts'
-import { type RevokeGivenKeyDeps, revokeGivenKey } from './keys/revoke-given-key.ts'
+import { revokeGivenKey } from './keys/revoke-given-key.ts'
 import { rotateApiKey } from './keys/rotate-api-key.ts'
-import { type SearchApiKeysDeps, searchApiKeys } from './keys/search-api-keys.ts'
-import { type ValidateApiKeyDeps, validateApiKey } from './keys/validate-api-key.ts'
-import { type ListModelsDeps, listModels } from './models/list-models.ts'
-import { type ListSubscriptionsDeps, listSubscriptions } from './models/list-subscriptions.ts'
-import { type LookupTierDeps, lookUpTier } from './models/lookup-tier.ts'
-import { type SelectSubscriptionDeps, selectSubscription } from './models/select-subscription.ts'
-import { type DrainGatewayDeps, drainGateway } from './operation/drain-gateway.ts'
+import { searchApiKeys } from './keys/search-api-keys.ts'
+import { validateApiKey } from './keys/validate-api-key.ts'
+import { listModels } from './models/list-models.ts'
+import { listSubscriptions } from './models/list-subscriptions.ts'
+import { lookUpTier } from './models/lookup-tier.ts'
+import { selectSubscription } from './models/select-subscription.ts'
+import { drainGateway } from './operation/drain-gateway.ts'
 import { health } from './operation/health.ts'
-import { type ListAccessDeps, listAccess } from './operation/list-access.ts'
-import { type ListRefusalsDeps, listRefusals } from './operation/list-refusals.ts'
-import {
-  type ListResourcesDeps,
-  listResources,
-  listResourcesToAdmins,
-} from './operation/list-resources.ts'
+import { listAccess } from './operation/list-access.ts'
+import { listRefusals } from './operation/list-refusals.ts'
+import { listResources, listResourcesToAdmins } from './operation/list-resources.ts'
 import { logLevel } from './operation/log-level.ts'
-import { type ProbeDeps, probes } from './operation/probes.ts'
+import { probes } from './operation/probes.ts'
 import { readState, type ServiceStateDeps } from './operation/service-state.ts'
-import { type CountersDeps, counterRoutes } from './usage/counters.ts'
-import { type CallerLimitsDeps, listLimitsOfCaller } from './usage/limits.ts'
+import { counterRoutes } from './usage/counters.ts'
+import { listLimitsOfCaller } from './usage/limits.ts'
 import { type SimulateDeps, simulateResources } from './usage/simulate.ts'
-import { getUsage, type UsageDeps } from './usage/usage.ts'
+import { getUsage } from './usage/usage.ts'
 
 interface ListenerDeps {
   /** Called for each response; the route's pattern, empty if there is none. */
@@ -78,31 +75,12 @@ interface ListenerDeps {
 
 export interface AdminDeps
   extends ListenerDeps,
-    CreateApiKeyDeps,
-    RevokeGivenKeyDeps,
-    SearchApiKeysDeps,
-    ListModelsDeps,
-    ListSubscriptionsDeps,
-    ListResourcesDeps,
-    ListRefusalsDeps,
-    ListAccessDeps,
+    ExternalDeps,
     ServiceStateDeps,
-    LookupTierDeps,
-    ExplainDeps,
-    UsageDeps,
     SimulateDeps,
-    CallerLimitsDeps,
-    CountersDeps,
     CallerDeps {}
 
-export interface InternalDeps
-  extends ListenerDeps,
-    ProbeDeps,
-    ListResourcesDeps,
-    ValidateApiKeyDeps,
-    CleanupApiKeysDeps,
-    SelectSubscriptionDeps,
-    DrainGatewayDeps {
+export interface InternalDeps extends ListenerDeps, OperatorDeps {
   /** Whether callers must have a certificate; probes and drain requests need none. */
   readonly asksCallers?: boolean
 }

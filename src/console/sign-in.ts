@@ -1,7 +1,7 @@
 /** `/console/sign-in`: the providers to choose from, and the exchange of a code for a token. */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { ServiceError } from '../core/decision/errors.ts'
+import { invalidRequest, ServiceError } from '../core/decision/errors.ts'
 import type { CodeFlow } from '../identity/oidc/code-flow.ts'
 
 export interface SignInDeps {
@@ -54,7 +54,7 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
     const { issuer, code, verifier } = request.body
     const flow = codeFlows().find((each) => each.issuer === issuer)
     if (flow === undefined) {
-      throw new ServiceError('invalid_request', { message: 'issuer is not one of the providers.' })
+      throw invalidRequest('issuer is not one of the providers.')
     }
     const waitMs = exchanges >= maxExchanges ? 1_000 : waitOf(request)
     if (waitMs > 0) {

@@ -1,7 +1,7 @@
 /** The body of `POST /v1/explain`: who would ask for what, or which refusal is meant. */
 
 import type { Caller, TokenCaller } from '../../core/decision/caller.ts'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest } from '../../core/decision/errors.ts'
 import { meterable } from '../../core/decision/operations.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
@@ -91,13 +91,14 @@ export function readQuestion(
   for (const [field, value] of given) if (typeof value === 'string') requirePlainText(field, value)
   const { requestId, keyId, user, groups, subscription, model, path } = body
   if (requestId) {
-    if (given.length > 1) throw wrong('requestId stands alone; leave the other fields out.')
+    if (given.length > 1)
+      throw invalidRequest('requestId stands alone; leave the other fields out.')
     return { requestId }
   }
-  if (keyId && (user || groups)) throw wrong('Give either keyId, or user and groups.')
-  if (Boolean(user) !== Boolean(groups)) throw wrong('user and groups belong together.')
-  if (!model && !path) throw wrong('Name the model or the path.')
-  if (path && !path.startsWith('/')) throw wrong('path must begin with a slash.')
+  if (keyId && (user || groups)) throw invalidRequest('Give either keyId, or user and groups.')
+  if (Boolean(user) !== Boolean(groups)) throw invalidRequest('user and groups belong together.')
+  if (!model && !path) throw invalidRequest('Name the model or the path.')
+  if (path && !path.startsWith('/')) throw invalidRequest('path must begin with a slash.')
   const isKey = model ? models.has(model) : false
   return {
     keyId: keyId ?? undefined,
@@ -118,13 +119,10 @@ function personOf(user: string, groups: readonly string[]): TokenCaller {
 function readInstant(written: string | undefined, now: number): number {
   if (written === undefined) return now
   const at = Date.parse(written)
-  if (Number.isNaN(at)) throw wrong('at must be a time in RFC 3339.')
+  if (Number.isNaN(at)) throw invalidRequest('at must be a time in RFC 3339.')
   // Times are written in whole seconds, so that this one may be the present second.
-  if (at < now - 1_000) throw wrong('at is over; a refusal of the last hour has a requestId.')
-  if (at > now + maxAheadMs) throw wrong('at must be within a year.')
+  if (at < now - 1_000)
+    throw invalidRequest('at is over; a refusal of the last hour has a requestId.')
+  if (at > now + maxAheadMs) throw invalidRequest('at must be within a year.')
   return Math.max(at, now)
-}
-
-function wrong(message: string): ServiceError {
-  return new ServiceError('invalid_request', { message })
 }

@@ -3,18 +3,14 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Caller } from '../../core/decision/caller.ts'
 import type { Counter } from '../../core/decision/counter.ts'
-import type { Denial, Reserve, Step } from '../../core/decision/decide.ts'
+import type { Denial, Step } from '../../core/decision/decide.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
 import { type Explanation, explain } from '../../core/decision/explain.ts'
 import { compileCaps } from '../../core/decision/key-caps.ts'
-import type { PathRules } from '../../core/decision/operations.ts'
-import type { OthersRefusals, PastRefusal, PastRefusals } from '../../core/decision/past-refusal.ts'
-import type { Snapshot } from '../../core/decision/snapshot.ts'
+import type { PastRefusal } from '../../core/decision/past-refusal.ts'
 import { readTarget } from '../../core/decision/target.ts'
 import { describeEnd } from '../../identity/api-key.ts'
-import type { ApiKeyStore } from '../../store/api-keys.ts'
-import type { ResettableCounters } from '../../store/counters.ts'
-import type { IsAdmin } from '../http/administrators.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { isKeyId, keyNotFound } from '../keys/get-api-key.ts'
@@ -25,22 +21,13 @@ import {
   questionSchema,
   readQuestion,
 } from './explain-question.ts'
-import { type Locate, responseSchema, showExplanation, showPast } from './explain-view.ts'
+import { responseSchema, showExplanation, showPast } from './explain-view.ts'
 
-export interface ExplainDeps {
-  readonly keys: ApiKeyStore
-  readonly isAdmin: IsAdmin
-  readonly snapshot: () => Snapshot
-  readonly readCounters: ResettableCounters['readFresh']
-  /** As for Check, but it holds nothing. */
-  readonly reserve?: Reserve
-  readonly paths: PathRules
-  readonly clock: () => number
-  readonly pastRefusals: PastRefusals
-  readonly othersRefusals: OthersRefusals
-  /** Where a resource is written. */
-  readonly locate: Locate
-}
+type ExplainDeps = Pick<
+  ExternalDeps,
+  | ('keys' | 'isAdmin' | 'snapshot' | 'readCounters' | 'reserve' | 'paths' | 'clock')
+  | ('pastRefusals' | 'othersRefusals' | 'locate')
+>
 
 /** Who would ask. */
 interface Who {

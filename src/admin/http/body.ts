@@ -2,7 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema, JSONSchema } from 'json-schema-to-ts'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
 
 /** The type of a body that its schema has accepted; undefined if the body is optional. */
 export type BodyOf<Schema extends JSONSchema> =
@@ -92,7 +92,5 @@ function excessIn(bytes: Buffer): string | undefined {
 /** Refuses text that Postgres cannot store or UTF-8 cannot encode: NUL and lone surrogates. */
 export function requirePlainText(field: string, text: string | undefined): void {
   if (text === undefined || (text.isWellFormed() && !text.includes('\0'))) return
-  throw new ServiceError('invalid_request', {
-    message: `${field} must not hold NUL characters or lone surrogates.`,
-  })
+  throw invalidRequest(`${field} must not hold NUL characters or lone surrogates.`)
 }

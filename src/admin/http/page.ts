@@ -1,6 +1,6 @@
 /** `limit` and `offset` in the query of a list, and the page that they select. */
 
-import { ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest } from '../../core/decision/errors.ts'
 import { typeInDocument } from './named-schemas.ts'
 
 /** Numbers in a query are text: `readPage` reads them. */
@@ -47,7 +47,7 @@ function readNumber(name: keyof Page, written: unknown): number {
   const number = /^\d{1,10}$/.test(String(written)) ? Number(written) : Number.NaN
   if (number >= minimum && number <= maximum) return number
   const range = `${minimum} to ${maximum.toLocaleString('en')}`
-  throw new ServiceError('invalid_request', { message: `${name} must be a number, ${range}.` })
+  throw invalidRequest(`${name} must be a number, ${range}.`)
 }
 
 /** The page of entries that are all there. */

@@ -2,15 +2,11 @@
 
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../../core/decision/errors.ts'
-import type { IsAdmin } from './administrators.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from './authenticate.ts'
 
-export interface AdministratorDeps {
-  readonly isAdmin: IsAdmin
-}
-
 /** For a scope behind `requireCaller`: 403 for everybody else, before anything is read. */
-export function requireAdministrator(app: FastifyInstance, { isAdmin }: AdministratorDeps): void {
+export function requireAdministrator(app: FastifyInstance, { isAdmin }: ExternalDeps): void {
   app.addHook('onRequest', async (request) => {
     const caller = callerOf(request)
     if (await isAdmin(caller)) return

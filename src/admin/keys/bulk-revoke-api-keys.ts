@@ -3,12 +3,13 @@
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../../core/decision/errors.ts'
 import type { KeyScope } from '../../store/api-keys.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend, recordAs } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { object, optional } from '../http/object-schema.ts'
 import { propagation as propagationSchema, refusals } from '../http/schemas.ts'
-import { orUnsure, type RevokeDeps } from './propagation.ts'
+import { orUnsure } from './propagation.ts'
 
 const schema = {
   operationId: 'bulkRevokeApiKeys',
@@ -57,7 +58,7 @@ const schema = {
 } as const
 
 /** Adds the route. Of concurrent calls, one counts each key. */
-export function bulkRevokeApiKeys(app: FastifyInstance, deps: RevokeDeps): void {
+export function bulkRevokeApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, propagation } = deps
   app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/v1/api-keys/bulk-revoke',

@@ -3,11 +3,11 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { FastifyInstance } from 'fastify'
 import type { Caller } from '../../core/decision/caller.ts'
-import { ServiceError } from '../../core/decision/errors.ts'
-import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
 import { type ApiKeyRecord, statusAt } from '../../core/formats/api-key.ts'
 import { wideningOf } from '../../core/formats/key-caps.ts'
 import type { KeyChanges } from '../../store/api-keys.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
@@ -21,11 +21,7 @@ import { showRecord } from './api-key-record.ts'
 import { isKeyId, keyNotFound } from './get-api-key.ts'
 import { capFields, namesCaps, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
-import { orUnsure, type RevokeDeps } from './propagation.ts'
-
-export interface ChangeApiKeyDeps extends RevokeDeps {
-  readonly snapshot: () => Snapshot
-}
+import { orUnsure } from './propagation.ts'
 
 const schema = {
   operationId: 'changeApiKey',
@@ -74,7 +70,7 @@ const unsure =
 const maxTurns = 3
 
 /** Adds the route. An ended key, another user's and an unknown one get the same response. */
-export function changeApiKey(app: FastifyInstance, deps: ChangeApiKeyDeps): void {
+export function changeApiKey(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, propagation, snapshot } = deps
   const config = { audit: 'key.change' } as const
 
@@ -140,7 +136,7 @@ function readChanges({ name, description, labels }: Body): KeyChanges {
   requirePlainText('description', description ?? undefined)
   const named = readName(name)
   if (name !== undefined && named === undefined) {
-    throw new ServiceError('invalid_request', { message: 'name must not be empty.' })
+    throw invalidRequest('name must not be empty.')
   }
   return {
     ...(named !== undefined && { name: named }),

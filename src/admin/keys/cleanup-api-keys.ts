@@ -1,15 +1,10 @@
 /** `POST /internal/v1/api-keys/cleanup` (contract, 3.13). */
 
 import type { FastifyInstance } from 'fastify'
-import type { ApiKeyStore } from '../../store/api-keys.ts'
+import type { OperatorDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { ignoreBodies } from '../http/body.ts'
 import { refusals } from '../http/schemas.ts'
-
-export interface CleanupApiKeysDeps {
-  readonly keys: ApiKeyStore
-  readonly clock: () => number
-}
 
 const schema = {
   operationId: 'cleanupApiKeys',
@@ -32,7 +27,7 @@ const schema = {
 /**
  * Adds the route. The body is ignored. Safe to run concurrently with the schedule and with itself.
  */
-export function cleanupApiKeys(app: FastifyInstance, { keys, clock }: CleanupApiKeysDeps): void {
+export function cleanupApiKeys(app: FastifyInstance, { keys, clock }: OperatorDeps): void {
   app.register(async (scope) => {
     ignoreBodies(scope)
     const config = { audit: 'key.cleanup' } as const

@@ -3,7 +3,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
 import type { Caller } from '../../core/decision/caller.ts'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
 import { expiryOf, maximumDaysOf } from '../../core/decision/lifetime.ts'
 import { selectForKey } from '../../core/decision/selection.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
@@ -15,6 +15,7 @@ import {
   prefixOf,
 } from '../../core/formats/api-key.ts'
 import { toTimestamp } from '../../core/formats/timestamp.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
@@ -27,23 +28,10 @@ import {
   timestamp,
 } from '../http/schemas.ts'
 import { showLabels } from './api-key-record.ts'
-import {
-  type IdempotencyDeps,
-  idempotencyHeaders,
-  idempotencyRefusals,
-  once,
-  refuseDone,
-} from './idempotency.ts'
+import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency.ts'
 import { capFields, capSchemas, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
-import { orUnsure, type RevokeDeps } from './propagation.ts'
-
-export interface CreateApiKeyDeps extends RevokeDeps, IdempotencyDeps {
-  readonly snapshot: () => Snapshot
-  readonly keyMarker: string
-  /** The setting; the Tenant's own maximum takes precedence. */
-  readonly maxExpirationDays: number
-}
+import { orUnsure } from './propagation.ts'
 
 /** `lifetime` validates `expiresIn`, with better messages than a schema. */
 const schema = {
@@ -116,7 +104,7 @@ const noSubscription =
   'No subscription is open to you: ask an administrator to add you or one of your groups to one.'
 
 /** Adds the route. Only its response ever contains the plaintext. */
-export function createApiKey(app: FastifyInstance, deps: CreateApiKeyDeps): void {
+export function createApiKey(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, snapshot, clock } = deps
   const config = { audit: 'key.create' } as const
   app.post<{ Body: BodyOf<typeof schema.body> }>(
@@ -206,7 +194,7 @@ function showCreated({ id, name, subscription, ephemeral, labels, caps, ...recor
 function nameOf({ name }: BodyOf<typeof schema.body>, ephemeral: boolean): string {
   const given = readName(name)
   if (given !== undefined) return given
-  if (!ephemeral) throw new ServiceError('invalid_request', { message: 'name is required.' })
+  if (!ephemeral) throw invalidRequest('name is required.')
   return `ephemeral-${process.hrtime.bigint() + epochOffsetNs}`
 }
 

@@ -2,23 +2,12 @@
 
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../../core/decision/errors.ts'
-import type { ApiKeyStore } from '../../store/api-keys.ts'
-import type { IsAdmin } from '../http/administrators.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { apiKeyRecord, keyIdParams, refusals } from '../http/schemas.ts'
-import type { UsageDeps } from '../usage/usage.ts'
 import { showRecord } from './api-key-record.ts'
 import { keyUsage, readKeyUsage } from './key-usage.ts'
-
-export interface GetApiKeyDeps {
-  readonly keys: ApiKeyStore
-  readonly isAdmin: IsAdmin
-  readonly clock: () => number
-}
-
-/** The ledger, if there is one, shows the key's use. */
-export type ReadKeyDeps = GetApiKeyDeps & Pick<UsageDeps, 'usage'>
 
 const schema = {
   operationId: 'getApiKey',
@@ -43,7 +32,7 @@ export const keyNotFound = 'There is no such API key.'
 /** Adds the route. Another user's key and an unknown id get the same response. */
 export function getApiKey(
   app: FastifyInstance,
-  { keys, isAdmin, clock, usage }: ReadKeyDeps,
+  { keys, isAdmin, clock, usage }: ExternalDeps,
 ): void {
   const config = { audit: 'key.read' } as const
   app.get<{ Params: { id: string } }>('/v1/api-keys/:id', { schema, config }, async (request) => {

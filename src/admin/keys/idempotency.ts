@@ -2,17 +2,13 @@
 
 import { hash, randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { ServiceError, toEnvelope } from '../../core/decision/errors.ts'
+import { invalidRequest, ServiceError, toEnvelope } from '../../core/decision/errors.ts'
 import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
-import type { Attempt, Idempotency, MadeSecret } from '../../store/idempotency.ts'
+import type { Attempt, MadeSecret } from '../../store/idempotency.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { apiKeyRecord, errorEnvelope, refusals } from '../http/schemas.ts'
 import { showRecord } from './api-key-record.ts'
-
-export interface IdempotencyDeps {
-  readonly idempotency: Pick<Idempotency, 'claim' | 'release'>
-  readonly clock: () => number
-}
 
 /** How to do a request; both are undefined without an idempotency key. */
 export interface Once {
@@ -56,14 +52,14 @@ export const idempotencyRefusals = {
  */
 export async function once<T>(
   request: FastifyRequest,
-  { idempotency, clock }: IdempotencyDeps,
+  { idempotency, clock }: ExternalDeps,
   act: (how: Once) => Promise<T>,
 ): Promise<T> {
   const written = request.headers[header]
   if (written === undefined) return await act({})
   if (typeof written !== 'string' || !/^[!-~]{1,255}$/.test(written)) {
     const message = 'Idempotency-Key must be one text of 1 to 255 visible ASCII characters.'
-    throw new ServiceError('invalid_request', { message })
+    throw invalidRequest(message)
   }
   const { method, url } = request
   const scope = digest([callerOf(request).user, method, url.replace(/\?.*$/s, ''), written])

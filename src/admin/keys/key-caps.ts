@@ -1,6 +1,6 @@
 /** Caps of a key in requests and records (contract, 3.2.3): their schemas, and which may be set. */
 
-import { ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest } from '../../core/decision/errors.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
 import {
   capNames,
@@ -96,19 +96,15 @@ export function readCaps(
     }),
   )
   const problem = problemOfCaps(caps)
-  if (problem !== undefined) throw wrong(problem)
+  if (problem !== undefined) throw invalidRequest(problem)
   const known = new Set(from.models?.map(modelKeyOf))
   const covered = subscriptions.get(subscription)?.limits
   for (const [i, model] of (caps.models ?? []).entries()) {
     const key = modelKeyOf(model)
     if (known.has(key) || covered?.has(key)) continue
-    throw wrong(
+    throw invalidRequest(
       `models[${i}]: the subscription ${toQuoted(subscription)} does not cover ${toQuoted(key)}.`,
     )
   }
   return caps
-}
-
-function wrong(message: string): ServiceError {
-  return new ServiceError('invalid_request', { message })
 }

@@ -2,15 +2,9 @@
 
 import type { FastifyInstance } from 'fastify'
 import { ephemeralMaximum, maximumDaysOf } from '../../core/decision/lifetime.ts'
-import type { Snapshot } from '../../core/decision/snapshot.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { object } from '../http/object-schema.ts'
 import { refusals } from '../http/schemas.ts'
-
-export interface KeyConfigDeps {
-  readonly snapshot: () => Snapshot
-  /** API_KEY_MAX_EXPIRATION_DAYS; the Tenant's takes precedence. */
-  readonly maxExpirationDays: number
-}
 
 const schema = {
   operationId: 'getApiKeyConfig',
@@ -33,7 +27,7 @@ const schema = {
 } as const
 
 /** Adds the route. */
-export function keyConfig(app: FastifyInstance, deps: KeyConfigDeps): void {
+export function keyConfig(app: FastifyInstance, deps: ExternalDeps): void {
   app.get('/v1/api-keys/config', { schema }, async () => ({
     max_expiration_days: maximumDaysOf(deps.snapshot().tenant, deps.maxExpirationDays),
     ephemeral_max_expiration: ephemeralMaximum,

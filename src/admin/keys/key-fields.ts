@@ -1,6 +1,6 @@
 /** The fields of a key that its holder chooses: their schemas, and the rules beyond them. */
 
-import { ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest } from '../../core/decision/errors.ts'
 import { hasControls, type Labels, problemOfLabels } from '../../core/formats/labels.ts'
 import { requirePlainText } from '../http/body.ts'
 
@@ -35,19 +35,15 @@ export function readName(written: string | null | undefined): string | undefined
   if (!name) return undefined
   requirePlainText('name', name)
   if ([...name].length > maxNameLength) {
-    throw wrong(`name must have at most ${maxNameLength} characters.`)
+    throw invalidRequest(`name must have at most ${maxNameLength} characters.`)
   }
-  if (hasControls(name)) throw wrong('name must not hold control characters.')
+  if (hasControls(name)) throw invalidRequest('name must not hold control characters.')
   return name
 }
 
 /** The labels; throws `invalid_request`, naming the field. */
 export function readLabels(field: string, labels: Labels | null | undefined): Labels {
   const problem = problemOfLabels(labels ?? {})
-  if (problem !== undefined) throw wrong(`${field} ${problem}`)
+  if (problem !== undefined) throw invalidRequest(`${field} ${problem}`)
   return labels ?? {}
-}
-
-function wrong(message: string): ServiceError {
-  return new ServiceError('invalid_request', { message })
 }

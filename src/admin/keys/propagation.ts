@@ -1,13 +1,6 @@
 /** What the revoking endpoints have in common. */
 
 import { type ErrorCode, ServiceError } from '../../core/decision/errors.ts'
-import type { PropagationWatch } from '../../store/revocations/propagation.ts'
-import type { GetApiKeyDeps } from './get-api-key.ts'
-
-export interface RevokeDeps extends GetApiKeyDeps {
-  /** Waits, for a limited time, until every replica has applied a revocation; never rejects. */
-  readonly propagation: PropagationWatch['wait']
-}
 
 const unsure =
   'The key store did not answer: the revocation may or may not have been done. Repeat it until it is answered.'

@@ -2,6 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../../core/decision/errors.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { ignoreBodies } from '../http/body.ts'
@@ -14,7 +15,7 @@ import {
 } from '../http/schemas.ts'
 import { showRecord } from './api-key-record.ts'
 import { isKeyId, keyNotFound } from './get-api-key.ts'
-import { orUnsure, type RevokeDeps } from './propagation.ts'
+import { orUnsure } from './propagation.ts'
 
 export const revokedRecord = {
   description: 'The record, now revoked.',
@@ -41,7 +42,7 @@ const unsure =
  * Adds the route. A revoked key stays revoked: a second call, an expired key, an unknown id and
  * another user's key get the same response. The body is ignored.
  */
-export function revokeApiKey(app: FastifyInstance, deps: RevokeDeps): void {
+export function revokeApiKey(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, propagation } = deps
   app.register(async (scope) => {
     ignoreBodies(scope)

@@ -2,19 +2,16 @@
 
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../../core/decision/errors.ts'
-import { hashOfKey, type KeyMarkers } from '../../core/formats/api-key.ts'
+import { hashOfKey } from '../../core/formats/api-key.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import type { BodyOf } from '../http/body.ts'
 import { object } from '../http/object-schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { showRecord } from './api-key-record.ts'
 import { keyNotFound } from './get-api-key.ts'
-import { orUnsure, type RevokeDeps } from './propagation.ts'
+import { orUnsure } from './propagation.ts'
 import { revokedRecord } from './revoke-api-key.ts'
-
-export interface RevokeGivenKeyDeps extends RevokeDeps {
-  readonly markers: KeyMarkers
-}
 
 const schema = {
   operationId: 'revokeGivenApiKey',
@@ -32,7 +29,7 @@ const schema = {
  * Adds the route. Text that is not a key of ours is not looked up, and gets the response for an
  * unknown key.
  */
-export function revokeGivenKey(app: FastifyInstance, deps: RevokeGivenKeyDeps): void {
+export function revokeGivenKey(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, clock, propagation, markers } = deps
   const config = { audit: 'key.revoke' } as const
   app.post<{ Body: BodyOf<typeof schema.body> }>(

@@ -2,9 +2,10 @@
 
 import { randomBytes } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
 import { overlapOf } from '../../core/decision/lifetime.ts'
 import { keyIdBytes, keySecretBytes, mintKey, prefixOf } from '../../core/formats/api-key.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
@@ -18,18 +19,8 @@ import {
 } from '../http/schemas.ts'
 import { showRecord } from './api-key-record.ts'
 import { isKeyId, keyNotFound } from './get-api-key.ts'
-import {
-  type IdempotencyDeps,
-  idempotencyHeaders,
-  idempotencyRefusals,
-  once,
-  refuseDone,
-} from './idempotency.ts'
-import { orUnsure, type RevokeDeps } from './propagation.ts'
-
-export interface RotateApiKeyDeps extends RevokeDeps, IdempotencyDeps {
-  readonly keyMarker: string
-}
+import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency.ts'
+import { orUnsure } from './propagation.ts'
 
 const schema = {
   operationId: 'rotateApiKey',
@@ -76,7 +67,7 @@ const unsure =
   'The key store did not answer: the key may or may not have a new secret. Rotate it again, with the same Idempotency-Key if there is one.'
 
 /** Adds the route. An ended key, another user's and an unknown one get the same response. */
-export function rotateApiKey(app: FastifyInstance, deps: RotateApiKeyDeps): void {
+export function rotateApiKey(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, propagation, keyMarker } = deps
   const config = { audit: 'key.rotate' } as const
   app.post<{ Params: { id: string }; Body: BodyOf<typeof schema.body> }>(
@@ -131,7 +122,7 @@ function readTimes({ overlap, endOldAfterFirstUse }: NonNullable<BodyOf<typeof s
   const endAfterFirstUseMs = overlapOf('endOldAfterFirstUse', endOldAfterFirstUse)
   if (overlapMs === 0 && endAfterFirstUseMs !== undefined) {
     const message = 'endOldAfterFirstUse needs an overlap, which it can only shorten.'
-    throw new ServiceError('invalid_request', { message })
+    throw invalidRequest(message)
   }
   return { overlapMs, endAfterFirstUseMs }
 }

@@ -1,9 +1,10 @@
 /** `POST /v1/api-keys/search` (contract, 3.5). */
 
 import type { FastifyInstance } from 'fastify'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
 import { type ApiKeyStatus, prefixOf } from '../../core/formats/api-key.ts'
 import type { ApiKeySearch } from '../../store/api-keys.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
@@ -11,13 +12,7 @@ import { object } from '../http/object-schema.ts'
 import { apiKeyRecord, refusals } from '../http/schemas.ts'
 import { createTurns } from '../http/turns.ts'
 import { showRecord } from './api-key-record.ts'
-import type { GetApiKeyDeps } from './get-api-key.ts'
 import { labelsField, readLabels } from './key-fields.ts'
-
-export interface SearchApiKeysDeps extends GetApiKeyDeps {
-  /** Searches of all callers together; the store's other connections are for everything else. */
-  readonly searchesAtOnce: number
-}
 
 const maxPage = 100
 const defaultLimit = 50
@@ -152,7 +147,7 @@ an older form, which counts only where filters, sort and pagination are all abse
  * Adds the route. Reads one record more than the page, to know whether there are more. A caller's
  * searches run one after the other, because they are the most expensive queries.
  */
-export function searchApiKeys(app: FastifyInstance, deps: SearchApiKeysDeps): void {
+export function searchApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, searchesAtOnce } = deps
   const turns = createTurns({
     atOnce: searchesAtOnce,
@@ -243,7 +238,7 @@ function readPrefix(written: string | null | undefined): string | undefined {
   const prefix = prefixOf(written.trim())
   if (prefix !== undefined) return prefix
   const message = 'filters.keyPrefix must be the beginning of a key, like sk-tg-4fTr0b.'
-  throw new ServiceError('invalid_request', { message })
+  throw invalidRequest(message)
 }
 
 /** Beyond 2^53 an offset exceeds every table, and is not a number that Postgres accepts. */

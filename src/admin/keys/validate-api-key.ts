@@ -1,18 +1,11 @@
 /** `POST /internal/v1/api-keys/validate` (contract, 3.10): for gateways that use HTTP. */
 
 import type { FastifyInstance } from 'fastify'
-import { hashOfKey, type KeyMarkers, statusAt } from '../../core/formats/api-key.ts'
-import type { ApiKeyStore, KeyAnswer } from '../../store/api-keys.ts'
+import { hashOfKey, statusAt } from '../../core/formats/api-key.ts'
+import type { KeyAnswer } from '../../store/api-keys.ts'
+import type { OperatorDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
 import { refusals } from '../http/schemas.ts'
-
-export interface ValidateApiKeyDeps {
-  readonly keys: ApiKeyStore
-  readonly markers: KeyMarkers
-  readonly clock: () => number
-  /** Records that the secret with this hash was found valid (contract, 3.10). */
-  readonly noteUse?: (hash: string, now: number) => void
-}
 
 const schema = {
   operationId: 'validateApiKey',
@@ -62,7 +55,7 @@ const schema = {
 /**
  * Adds the route. An expired row is not updated: its date already makes it `expired` everywhere.
  */
-export function validateApiKey(app: FastifyInstance, deps: ValidateApiKeyDeps): void {
+export function validateApiKey(app: FastifyInstance, deps: OperatorDeps): void {
   /** The cache does not hold names; a key that it answers for in an outage stays valid without. */
   async function nameOf({ id, ageMs }: KeyAnswer): Promise<{ readonly keyName?: string }> {
     if (ageMs !== undefined) return {}

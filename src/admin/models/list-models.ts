@@ -8,12 +8,7 @@ import { mayUse } from '../../core/decision/access.ts'
 import type { Caller } from '../../core/decision/caller.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
 import { leavesOut } from '../../core/decision/key-caps.ts'
-import {
-  endpointOf,
-  type FoundModel,
-  mergeModels,
-  type ServedModel,
-} from '../../core/decision/model-list.ts'
+import { endpointOf, type FoundModel, mergeModels } from '../../core/decision/model-list.ts'
 import {
   accessibleSubscriptions,
   findSubscription,
@@ -23,24 +18,12 @@ import type { CompiledSubscription, Model, Snapshot } from '../../core/decision/
 import { lastValue } from '../../core/formats/header-value.ts'
 import { toTimestamp } from '../../core/formats/timestamp.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { object } from '../http/object-schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
-import type { ProbeModel } from './model-probe.ts'
 import { modelRecord, showModel } from './model-record.ts'
-
-export interface ListModelsDeps {
-  readonly snapshot: () => Snapshot
-  readonly clock: () => number
-  readonly probeModel: ProbeModel
-  /** Public base URL of the gateway, without a trailing slash. */
-  readonly gatewayUrl: string
-  /** Called with the list of a model's server; waits until the names can be used. */
-  readonly onServed?: (model: Model, served: readonly ServedModel[]) => Promise<void>
-  /** Timeout of the whole response; models that have not responded by then are left out. */
-  readonly accessCheckTimeoutMs: number
-}
 
 /** Models queried concurrently, and how long one may block those behind it. */
 const concurrency = 100
@@ -112,7 +95,7 @@ const oneSchema = {
 } as const
 
 /** Adds the routes. */
-export function listModels(app: FastifyInstance, deps: ListModelsDeps): void {
+export function listModels(app: FastifyInstance, deps: ExternalDeps): void {
   async function list(request: FastifyRequest, reply: FastifyReply) {
     const caller = callerOf(request)
     const snapshot = deps.snapshot()
@@ -174,7 +157,7 @@ interface Search {
  * Queries each model once, however many subscriptions open it: through the first of them, since
  * each allows this caller to list. Returns what is known at the timeout.
  */
-async function findModels(deps: ListModelsDeps, search: Search): Promise<readonly FoundModel[]> {
+async function findModels(deps: ExternalDeps, search: Search): Promise<readonly FoundModel[]> {
   const { snapshot, caller, authorization, subscriptions } = search
   const found: FoundModel[] = []
   const asked = new Map<Model, { endpoint: string; subscriptions: CompiledSubscription[] }>()

@@ -2,14 +2,11 @@
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { accessibleSubscriptions } from '../../core/decision/selection.ts'
-import type { CompiledSubscription, Snapshot } from '../../core/decision/snapshot.ts'
+import type { CompiledSubscription } from '../../core/decision/snapshot.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { refusals } from '../http/schemas.ts'
 import { showSubscription, subscriptionRecord } from './subscription-record.ts'
-
-export interface ListSubscriptionsDeps {
-  readonly snapshot: () => Snapshot
-}
 
 const listed = {
   description: 'Ordered by name; empty when there is none.',
@@ -45,7 +42,7 @@ const modelSchema = {
 } as const
 
 /** Adds both routes. The responses are bare arrays. */
-export function listSubscriptions(app: FastifyInstance, { snapshot }: ListSubscriptionsDeps): void {
+export function listSubscriptions(app: FastifyInstance, { snapshot }: ExternalDeps): void {
   function list(request: FastifyRequest, matches: (each: CompiledSubscription) => boolean) {
     const [current, caller] = [snapshot(), callerOf(request)]
     return accessibleSubscriptions(current, caller)

@@ -2,18 +2,12 @@
 
 import type { FastifyError, FastifyInstance } from 'fastify'
 import { ServiceError } from '../../core/decision/errors.ts'
-import type { Snapshot } from '../../core/decision/snapshot.ts'
 import { lookupTier } from '../../core/resources/tiers.ts'
+import type { ExternalDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
 import { sendError } from '../http/errors.ts'
 import { object } from '../http/object-schema.ts'
 import { refusals } from '../http/schemas.ts'
-
-export interface LookupTierDeps {
-  readonly snapshot: () => Snapshot
-  /** Part of the names of service-account groups. */
-  readonly instanceName: string
-}
 
 const schema = {
   operationId: 'lookupTier',
@@ -46,7 +40,7 @@ const schema = {
 } as const
 
 /** Adds the route. Its codes are the original's, in our envelope. */
-export function lookUpTier(app: FastifyInstance, { snapshot, instanceName }: LookupTierDeps): void {
+export function lookUpTier(app: FastifyInstance, { snapshot, instanceName }: ExternalDeps): void {
   app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/v1/tiers/lookup',
     {

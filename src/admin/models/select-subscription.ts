@@ -4,14 +4,11 @@ import type { FastifyError, FastifyInstance } from 'fastify'
 import { displayOf } from '../../core/decision/display.ts'
 import { describe, ServiceError } from '../../core/decision/errors.ts'
 import { type SelectionRefusal, select } from '../../core/decision/selection.ts'
-import type { CompiledSubscription, Snapshot } from '../../core/decision/snapshot.ts'
+import type { CompiledSubscription } from '../../core/decision/snapshot.ts'
+import type { SharedDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
 import { labelsSchema } from '../http/schemas.ts'
 import { modelRefsSchema, showModelRefs } from './subscription-record.ts'
-
-export interface SelectSubscriptionDeps {
-  readonly snapshot: () => Snapshot
-}
 
 const schema = {
   operationId: 'selectSubscription',
@@ -73,10 +70,7 @@ const schema = {
 } as const
 
 /** Adds the route. Always returns 200: gateways read `error`, not the status. */
-export function selectSubscription(
-  app: FastifyInstance,
-  { snapshot }: SelectSubscriptionDeps,
-): void {
+export function selectSubscription(app: FastifyInstance, { snapshot }: SharedDeps): void {
   app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/internal/v1/subscriptions/select',
     {

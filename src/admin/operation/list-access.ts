@@ -4,19 +4,13 @@ import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { type AccessRow, accessRows } from '../../core/decision/access-matrix.ts'
 import type { CountedLimit } from '../../core/decision/counter.ts'
-import type { Snapshot } from '../../core/decision/snapshot.ts'
 import { inSlices } from '../../runtime/slices.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { type Locate, resourceFields, showResource } from '../explain/explain-view.ts'
 import { object, objects, optional } from '../http/object-schema.ts'
 import { hasMore, pageOf, pageQuery, readPage, type Written } from '../http/page.ts'
 import { refusals } from '../http/schemas.ts'
 import { modelRefsSchema } from '../models/subscription-record.ts'
-
-export interface ListAccessDeps {
-  readonly snapshot: () => Snapshot
-  /** Where a resource is written. */
-  readonly locate: Locate
-}
 
 /** Policies, and subscriptions, of one entry. */
 const shownOfEach = 20
@@ -96,7 +90,7 @@ export interface AccessQuery extends Written {
 }
 
 /** Adds the route. */
-export function listAccess(app: FastifyInstance, { snapshot, locate }: ListAccessDeps): void {
+export function listAccess(app: FastifyInstance, { snapshot, locate }: ExternalDeps): void {
   app.get<{ Querystring: AccessQuery }>('/v1/admin/access', { schema }, async (request) => {
     const { limit, offset } = readPage(request.query)
     // Written empty, a filter is none.

@@ -1,18 +1,12 @@
 /** `GET /v1/admin/refusals`: what the gateway has refused lately. */
 
 import type { FastifyInstance } from 'fastify'
-import type { OthersRefusals, PastRefusals } from '../../core/decision/past-refusal.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { pastRefusal, showPast } from '../explain/explain-view.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { object, optional } from '../http/object-schema.ts'
 import { pageQuery, readPage, type Written } from '../http/page.ts'
 import { refusals } from '../http/schemas.ts'
-
-export interface ListRefusalsDeps {
-  readonly clock: () => number
-  readonly pastRefusals: PastRefusals
-  readonly othersRefusals: OthersRefusals
-}
 
 const schema = {
   operationId: 'listRefusals',
@@ -42,7 +36,7 @@ const schema = {
 } as const
 
 /** Adds the route. */
-export function listRefusals(app: FastifyInstance, deps: ListRefusalsDeps): void {
+export function listRefusals(app: FastifyInstance, deps: ExternalDeps): void {
   const { clock, pastRefusals, othersRefusals } = deps
   app.get<{ Querystring: Written }>(
     '/v1/admin/refusals',

@@ -5,28 +5,19 @@
 
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
-import type { Model, Snapshot } from '../../core/decision/snapshot.ts'
-import { type BackendState, statusOf } from '../../core/status/conditions.ts'
-import { type Enforcement, viewOf } from '../../core/status/enforcement.ts'
+import type { Model } from '../../core/decision/snapshot.ts'
+import { statusOf } from '../../core/status/conditions.ts'
+import { viewOf } from '../../core/status/enforcement.ts'
 import { policyStatuses } from '../../core/status/generated-policies.ts'
 import { identityCondition } from '../../core/status/name-conflicts.ts'
 import { boundsOf } from '../../core/status/overshoot.ts'
-import { type Locate, placeOf } from '../explain/explain-view.ts'
+import type { ExternalDeps, SharedDeps } from '../deps.ts'
+import { placeOf } from '../explain/explain-view.ts'
 import { object, objects, optional } from '../http/object-schema.ts'
 import { hasMore, pageOf, pageQuery, readPage, type Written } from '../http/page.ts'
 import { refusals } from '../http/schemas.ts'
 
-export interface ListResourcesDeps {
-  readonly snapshot: () => Snapshot
-  /** How the last request to a model's server ended. */
-  readonly backendOf?: (model: string) => BackendState | undefined
-  /** Problems that the source of the resources has found, one sentence each. */
-  readonly resourceProblems: () => readonly string[]
-  /** The state of each model, here and in all processes that may be serving. */
-  readonly enforcement: () => Promise<Enforcement>
-}
-
-export function listResources(app: FastifyInstance, deps: ListResourcesDeps): void {
+export function listResources(app: FastifyInstance, deps: SharedDeps): void {
   app.get('/internal/v1/resources', async () => ({
     object: 'list',
     data: await readResources(deps),
@@ -36,7 +27,7 @@ export function listResources(app: FastifyInstance, deps: ListResourcesDeps): vo
 }
 
 /** Ordered by kind, namespace and name; generated policies come last. */
-async function readResources(deps: ListResourcesDeps) {
+async function readResources(deps: SharedDeps) {
   const enforcement = await deps.enforcement()
   const view = viewOf(enforcement)
   const snapshot = deps.snapshot()
@@ -116,7 +107,7 @@ export interface ResourcesQuery extends Written {
 /** Adds the route for administrators. */
 export function listResourcesToAdmins(
   app: FastifyInstance,
-  { locate, ...deps }: ListResourcesDeps & { readonly locate: Locate },
+  { locate, ...deps }: ExternalDeps,
 ): void {
   app.get<{ Querystring: ResourcesQuery }>('/v1/admin/resources', { schema }, async (request) => {
     const { kind, contains = '' } = request.query

@@ -1,16 +1,12 @@
 /** `GET` and `PUT /internal/v1/log-level`: the log level of a running process. */
 
 import type { FastifyInstance } from 'fastify'
+import type { OperatorDeps } from '../deps.ts'
 import { addToOutcome } from '../http/audit.ts'
 import type { BodyOf } from '../http/body.ts'
 import { refusals } from '../http/schemas.ts'
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
-
-/** The log of this process. */
-export interface LogLevelDeps {
-  readonly log: { level: string }
-}
 
 const body = {
   type: 'object',
@@ -26,7 +22,7 @@ const schema = {
   response: { 200: { description: 'The level in force.', ...body }, ...refusals(400, 413, 500) },
 } as const
 
-export function logLevel(app: FastifyInstance, { log }: LogLevelDeps): void {
+export function logLevel(app: FastifyInstance, { log }: OperatorDeps): void {
   app.get('/internal/v1/log-level', () => ({ level: log.level }))
   const options = { schema, config: { audit: 'log.level' } } as const
   app.put<{ Body: BodyOf<typeof body> }>('/internal/v1/log-level', options, async (request) => {

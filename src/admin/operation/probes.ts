@@ -1,15 +1,9 @@
 /** `/livez` and `/readyz` of the internal listener (docs/settings.md). */
 
 import type { FastifyInstance } from 'fastify'
+import type { OperatorDeps } from '../deps.ts'
 
-export interface ProbeDeps {
-  /** Whether requests may be sent here: resources loaded, not draining. */
-  readonly ready: () => boolean
-  /** Names of unavailable parts; a degraded process should still get requests. */
-  readonly degraded: () => Promise<readonly string[]>
-}
-
-export function probes(app: FastifyInstance, { ready, degraded }: ProbeDeps): void {
+export function probes(app: FastifyInstance, { ready, degraded }: OperatorDeps): void {
   app.get('/livez', () => ({ status: 'alive' }))
   app.get('/readyz', async (_request, reply) => {
     if (!ready()) return reply.code(503).send({ status: 'not ready' })

@@ -3,14 +3,13 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { type CountedLimit, counterOf, limitStates } from '../../core/decision/counter.ts'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
 import { compileCaps } from '../../core/decision/key-caps.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
 import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
 import { toTimestamp } from '../../core/formats/timestamp.ts'
-import type { ApiKeyStore } from '../../store/api-keys.ts'
-import { maxResets, type ResettableCounters } from '../../store/counters.ts'
-import type { IsAdmin } from '../http/administrators.ts'
+import { maxResets } from '../../store/counters.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
@@ -18,15 +17,6 @@ import { object, optional } from '../http/object-schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { isKeyId, keyNotFound } from '../keys/get-api-key.ts'
 import { byKindAndWindow, endOf, kindSchema, windowSchema } from './limit-state.ts'
-
-export interface CountersDeps {
-  readonly keys: ApiKeyStore
-  readonly snapshot: () => Snapshot
-  readonly readCounters: ResettableCounters['readFresh']
-  readonly resetCounters: ResettableCounters['reset']
-  readonly isAdmin: IsAdmin
-  readonly clock: () => number
-}
 
 const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
 const count = { type: 'integer', minimum: 0 } as const
@@ -115,7 +105,7 @@ type Selected = FromSchema<typeof selection>
 const maxLimits = 1_000
 
 /** Adds both routes. */
-export function counterRoutes(app: FastifyInstance, deps: CountersDeps): void {
+export function counterRoutes(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, snapshot, readCounters, resetCounters, isAdmin, clock } = deps
 
   /** Refuses whoever may not; returns whose counters are meant. */
@@ -132,8 +122,10 @@ export function counterRoutes(app: FastifyInstance, deps: CountersDeps): void {
       throw new ServiceError('admin_required', { message })
     }
     if (user !== undefined && keyId === undefined) return { user }
-    if (user !== undefined || keyId === undefined) throw wrong('Name either user or key_id.')
-    if (selected.model !== undefined) throw wrong('model: the counters of a key are of all models.')
+    if (user !== undefined || keyId === undefined)
+      throw invalidRequest('Name either user or key_id.')
+    if (selected.model !== undefined)
+      throw invalidRequest('model: the counters of a key are of all models.')
     const key = isKeyId(keyId) ? await keys.findById(keyId) : undefined
     if (key === undefined) throw new ServiceError('not_found', { message: keyNotFound })
     addToOutcome(request, { user: key.user })
@@ -247,9 +239,5 @@ function limitsOfKey(selected: Selected, key: ApiKeyRecord): readonly Selection[
 }
 
 function tooMany(problem: string): ServiceError {
-  return wrong(`user ${problem}: name a subscription or a model.`)
-}
-
-function wrong(message: string): ServiceError {
-  return new ServiceError('invalid_request', { message })
+  return invalidRequest(`user ${problem}: name a subscription or a model.`)
 }

@@ -8,17 +8,11 @@ import { type CountedLimit, counterOf, limitStates } from '../../core/decision/c
 import { capsOf } from '../../core/decision/key-caps.ts'
 import { accessibleSubscriptions } from '../../core/decision/selection.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
-import type { ResettableCounters } from '../../store/counters.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { object, objects } from '../http/object-schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { byKindAndWindow, endOf, kindSchema, windowSchema } from './limit-state.ts'
-
-export interface CallerLimitsDeps {
-  readonly snapshot: () => Snapshot
-  readonly readCounters: ResettableCounters['readFresh']
-  readonly clock: () => number
-}
 
 /** The most limits in a response: reading a counter costs a shared store a key each. */
 const maxLimits = 1_000
@@ -96,7 +90,7 @@ interface Own {
 }
 
 /** Adds the route. */
-export function listLimitsOfCaller(app: FastifyInstance, deps: CallerLimitsDeps): void {
+export function listLimitsOfCaller(app: FastifyInstance, deps: ExternalDeps): void {
   const { snapshot, readCounters, clock } = deps
   app.get<{ Querystring: Parameters }>('/v1/limits', { schema }, async (request) => {
     const caller = callerOf(request)

@@ -1,7 +1,7 @@
 /** `POST /v1/simulate`: what other resources would have refused of past usage, for administrators. */
 
 import type { FastifyInstance } from 'fastify'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
 import {
   judgesHours,
   type SimulatedRefusals,
@@ -184,7 +184,7 @@ export function simulateResources(app: FastifyInstance, { simulate, clock }: Sim
       const result = await turns.take(callerOf(request).user, () => simulate(resources, span))
       if ('refused' in result) {
         const message = `resources: ${showFirstProblem(result.refused)}.`
-        throw new ServiceError('invalid_request', { message })
+        throw invalidRequest(message)
       }
       await showOthers(request, result.simulation.refusals.length)
       return show(result, span)
@@ -204,9 +204,8 @@ function readSpan(written: { from?: string; to?: string }, now: number): Span {
     from: Math.floor(begin / hourMs) * hourMs,
     to: Math.ceil(end / hourMs) * hourMs,
   }
-  const wrong = (message: string) => new ServiceError('invalid_request', { message })
-  if (span.from >= span.to) throw wrong('from must be before to.')
-  if (span.to - span.from > maxMs) throw wrong('from must be at most 92 days before to.')
+  if (span.from >= span.to) throw invalidRequest('from must be before to.')
+  if (span.to - span.from > maxMs) throw invalidRequest('from must be at most 92 days before to.')
   return span
 }
 

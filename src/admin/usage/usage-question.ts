@@ -3,7 +3,7 @@
 import { hash } from 'node:crypto'
 import type { FromSchema } from 'json-schema-to-ts'
 import type { Caller } from '../../core/decision/caller.ts'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest } from '../../core/decision/errors.ts'
 import { type UsageQuery, type UsageUnit, usageDimensions, usageUnits } from '../../store/usage.ts'
 import { requirePlainText } from '../http/body.ts'
 
@@ -91,8 +91,8 @@ export function readUsageQuestion(written: Parameters, scope: Scope, now: number
     from: Math.floor(begin / wholeMs) * wholeMs,
     to: Math.ceil(end / wholeMs) * wholeMs,
   }
-  if (span.from >= span.to) throw wrong('from must be before to.')
-  if (span.to - span.from > maxMs) throw wrong('from must be at most 366 days before to.')
+  if (span.from >= span.to) throw invalidRequest('from must be before to.')
+  if (span.to - span.from > maxMs) throw invalidRequest('from must be at most 366 days before to.')
   return {
     query: { ...span, unit, by, only, after: page?.after, limit: isForeign ? 0 : pageSize + 1 },
     cursorAfter: (group) =>
@@ -120,7 +120,7 @@ function readFilters(written: Parameters): UsageQuery['only'] {
 
 /** A row of FOCUS is a price times a quantity: it has one subscription, model and rate. */
 function readFocus({ group_by: written }: Parameters): Pick<UsageQuery, 'unit' | 'by'> {
-  if (written !== undefined) throw wrong('group_by has no meaning with format=focus.')
+  if (written !== undefined) throw invalidRequest('group_by has no meaning with format=focus.')
   return { unit: 'day', by: [...usageDimensions, 'rate'] }
 }
 
@@ -128,11 +128,12 @@ function readGroups({ group_by: written = 'day' }: Parameters): Pick<UsageQuery,
   const words = written.split(',')
   for (const word of words) {
     if (isOf(usageUnits, word) || isOf(usageDimensions, word)) continue
-    throw wrong(`group_by may name ${[...usageUnits, ...usageDimensions].join(', ')}.`)
+    throw invalidRequest(`group_by may name ${[...usageUnits, ...usageDimensions].join(', ')}.`)
   }
-  if (new Set(words).size < words.length) throw wrong('group_by names something twice.')
+  if (new Set(words).size < words.length) throw invalidRequest('group_by names something twice.')
   const [unit, another] = words.filter((word) => isOf(usageUnits, word))
-  if (another !== undefined) throw wrong('group_by may name only one of hour, day and month.')
+  if (another !== undefined)
+    throw invalidRequest('group_by may name only one of hour, day and month.')
   return { unit, by: usageDimensions.filter((dimension) => words.includes(dimension)) }
 }
 
@@ -148,7 +149,9 @@ export function readTime(field: 'from' | 'to', written: string | undefined): num
   if (written === undefined) return undefined
   const at = day.test(written) || instant.test(written) ? Date.parse(written) : Number.NaN
   if (isTime(at)) return at
-  throw wrong(`${field} must be a day like 2026-03-01, or a time like 2026-03-01T12:00:00Z.`)
+  throw invalidRequest(
+    `${field} must be a day like 2026-03-01, or a time like 2026-03-01T12:00:00Z.`,
+  )
 }
 
 function startOfMonth(now: number): number {
@@ -168,7 +171,8 @@ function readCursor(
     [from, to, ...(unit === undefined ? [] : after.slice(0, 1))].every(isTime) &&
     after.length === length &&
     after.slice(unit === undefined ? 0 : 1).every((value) => typeof value === 'string')
-  if (!isOurs) throw wrong('cursor is not one of this query: use it with the same parameters.')
+  if (!isOurs)
+    throw invalidRequest('cursor is not one of this query: use it with the same parameters.')
   return { from: Number(from), to: Number(to), after: after as (string | number)[] }
 }
 
@@ -186,8 +190,4 @@ const lastTime = Date.UTC(9999, 11, 31)
 
 function isTime(value: unknown): boolean {
   return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= lastTime
-}
-
-function wrong(message: string): ServiceError {
-  return new ServiceError('invalid_request', { message })
 }

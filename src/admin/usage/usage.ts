@@ -4,8 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../../core/decision/errors.ts'
 import { toCsv } from '../../core/formats/csv.ts'
 import { toTimestamp } from '../../core/formats/timestamp.ts'
-import type { UsageReader } from '../../store/usage.ts'
-import type { IsAdmin } from '../http/administrators.ts'
+import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { refusals } from '../http/schemas.ts'
@@ -19,18 +18,6 @@ import {
   scopeOf,
 } from './usage-question.ts'
 import { csvColumns, showGap, showRow, usagePage } from './usage-view.ts'
-
-export interface UsageDeps {
-  /** undefined: there is no ledger. */
-  readonly usage: UsageReader | undefined
-  readonly isAdmin: IsAdmin
-  readonly clock: () => number
-  /** Queries of all callers together; the store's other connections are for everything else. */
-  readonly searchesAtOnce: number
-  /** Of rates per token, and so of costs; ISO 4217. */
-  readonly billingCurrency: string
-  readonly instanceName: string
-}
 
 const schema = {
   operationId: 'getUsage',
@@ -58,7 +45,7 @@ const patienceMs = 5_000
 export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is not set.'
 
 /** Adds the route. A caller's queries run one after the other. */
-export function getUsage(app: FastifyInstance, deps: UsageDeps): void {
+export function getUsage(app: FastifyInstance, deps: ExternalDeps): void {
   const { usage, isAdmin, clock, searchesAtOnce } = deps
   const bill = { currency: deps.billingCurrency, issuer: deps.instanceName }
   const turns = createTurns({

@@ -162,3 +162,8 @@ export class ServiceError extends Error {
     this.code = code
   }
 }
+
+/** The refusal of a request that is malformed; the message names the field. */
+export function invalidRequest(message: string): ServiceError {
+  return new ServiceError('invalid_request', { message })
+}

@@ -1,0 +1,82 @@
+/** What the routes need of the rest of the service; each takes what it uses. */
+
+import type { FastifyBaseLogger } from 'fastify'
+import type { Reserve } from '../core/decision/decide.ts'
+import type { ServedModel } from '../core/decision/model-list.ts'
+import type { PathRules } from '../core/decision/operations.ts'
+import type { OthersRefusals, PastRefusals } from '../core/decision/past-refusal.ts'
+import type { Model, Snapshot } from '../core/decision/snapshot.ts'
+import type { KeyMarkers } from '../core/formats/api-key.ts'
+import type { BackendState } from '../core/status/conditions.ts'
+import type { Enforcement } from '../core/status/enforcement.ts'
+import type { GatewayDrain } from '../core/status/gateway-drain.ts'
+import type { ApiKeyStore } from '../store/api-keys.ts'
+import type { ResettableCounters } from '../store/counters.ts'
+import type { Idempotency } from '../store/idempotency.ts'
+import type { PropagationWatch } from '../store/revocations/propagation.ts'
+import type { UsageReader } from '../store/usage.ts'
+import type { Locate } from './explain/explain-view.ts'
+import type { IsAdmin } from './http/administrators.ts'
+import type { ProbeModel } from './models/model-probe.ts'
+
+/** Of both listeners. */
+export interface SharedDeps {
+  readonly keys: ApiKeyStore
+  readonly markers: KeyMarkers
+  readonly snapshot: () => Snapshot
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  /** How the last request to a model's server ended. */
+  readonly backendOf?: (model: string) => BackendState | undefined
+  /** Problems that the source of the resources has found, one sentence each. */
+  readonly resourceProblems: () => readonly string[]
+  /** The state of each model, here and in all processes that may be serving. */
+  readonly enforcement: () => Promise<Enforcement>
+}
+
+/** Of the external API. */
+export interface ExternalDeps extends SharedDeps {
+  readonly isAdmin: IsAdmin
+  readonly keyMarker: string
+  /** API_KEY_MAX_EXPIRATION_DAYS; the Tenant's takes precedence. */
+  readonly maxExpirationDays: number
+  readonly idempotency: Pick<Idempotency, 'claim' | 'release'>
+  /** Waits, for a limited time, until every replica has applied a revocation; never rejects. */
+  readonly propagation: PropagationWatch['wait']
+  /** Searches and queries of all callers together; the store's other connections are for everything else. */
+  readonly searchesAtOnce: number
+  /** undefined: there is no ledger. */
+  readonly usage: UsageReader | undefined
+  /** Of rates per token, and so of costs; ISO 4217. */
+  readonly billingCurrency: string
+  /** Who charges, and part of the names of service-account groups. */
+  readonly instanceName: string
+  readonly readCounters: ResettableCounters['readFresh']
+  readonly resetCounters: ResettableCounters['reset']
+  /** As for Check, but it holds nothing. */
+  readonly reserve?: Reserve
+  readonly paths: PathRules
+  readonly pastRefusals: PastRefusals
+  readonly othersRefusals: OthersRefusals
+  /** Where a resource is written. */
+  readonly locate: Locate
+  readonly probeModel: ProbeModel
+  /** Public base URL of the gateway, without a trailing slash. */
+  readonly gatewayUrl: string
+  /** Called with the list of a model's server; waits until the names can be used. */
+  readonly onServed?: (model: Model, served: readonly ServedModel[]) => Promise<void>
+  /** Timeout of a whole list of models; those that have not responded by then are left out. */
+  readonly accessCheckTimeoutMs: number
+}
+
+/** Of the internal listener. */
+export interface OperatorDeps extends SharedDeps {
+  readonly log: FastifyBaseLogger
+  readonly gatewayDrain: GatewayDrain
+  /** Whether requests may be sent here: resources loaded, not draining. */
+  readonly ready: () => boolean
+  /** Names of unavailable parts; a degraded process should still get requests. */
+  readonly degraded: () => Promise<readonly string[]>
+  /** Records that the secret with this hash was found valid (contract, 3.10). */
+  readonly noteUse?: (hash: string, now: number) => void
+}
