@@ -68,7 +68,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   'main.ts': ['runtime', 'settings', 'gateway', 'admin', 'telemetry', 'wiring'],
   cli: [
     ...['core/formats', 'core/resources', 'core/status', 'runtime', 'settings', 'kubernetes'],
-    ...['store', 'audit', 'sources', 'gateway', 'ratelimit', 'local', 'wiring', 'main.ts'],
+    ...['store', 'audit', 'admin', 'sources', 'gateway', 'ratelimit', 'local', 'wiring', 'main.ts'],
   ],
 }
 

@@ -1,23 +1,23 @@
 /** The REST API at this origin. The types are those of the service's own schemas. */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import type { pastRefusal, responseSchema } from '../../src/admin/explain/explain-view.ts'
-import type { apiKeyRecord, propagation } from '../../src/admin/http/schemas.ts'
+import type { pastRefusal } from '../../src/admin/explain/explain-view.ts'
+import type { ApiKeyAnswer, propagation } from '../../src/admin/http/schemas.ts'
 import type { keyUsage } from '../../src/admin/keys/key-usage.ts'
 import type { subscriptionRecord } from '../../src/admin/models/subscription-record.ts'
 import type { usagePage } from '../../src/admin/usage/usage-view.ts'
 
+export type { ExplainAnswer as Explanation } from '../../src/admin/explain/explain-view.ts'
 export type { AccessList } from '../../src/admin/operation/list-access.ts'
 export type { ResourceList } from '../../src/admin/operation/list-resources.ts'
 export type { ReplicaState, ServiceState } from '../../src/admin/operation/service-state.ts'
 export type { LimitList } from '../../src/admin/usage/limits.ts'
+export type ApiKey = ApiKeyAnswer
 export type Refusal = FromSchema<typeof pastRefusal>
 export type UsagePage = FromSchema<typeof usagePage>
-export type ApiKey = FromSchema<typeof apiKeyRecord>
 export type KeyUsage = FromSchema<typeof keyUsage>
 export type Propagation = FromSchema<typeof propagation>
 export type Subscription = FromSchema<typeof subscriptionRecord>
-export type Explanation = FromSchema<(typeof responseSchema)[200]>
 
 export interface RefusalList {
   readonly data: readonly Refusal[]

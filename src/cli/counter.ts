@@ -1,6 +1,7 @@
 /** `tollgate counter`: counters of a user or a key, for administrators. */
 
 import { parseArgs } from 'node:util'
+import type { CounterList, CountersReset } from '../admin/usage/counters.ts'
 import { createApiClient } from './api-client.ts'
 import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { renderTable } from './table.ts'
@@ -27,7 +28,7 @@ export async function counter(args: readonly string[], io: Io = terminal): Promi
   const { command, selected, json } = call
   const ask = createApiClient(findApiServer(io.env, call.server))
   const list = async () =>
-    (await ask('GET', `/v1/counters?${new URLSearchParams(selected)}`)) as { data: Counters }
+    (await ask('GET', `/v1/counters?${new URLSearchParams(selected)}`)) as CounterList
   if (command === 'show') {
     const found = await list()
     print(found, found.data, json, io)
@@ -40,7 +41,7 @@ export async function counter(args: readonly string[], io: Io = terminal): Promi
     io.err(show(data))
     if (!(await agrees(io, `Reset ${data.length === 1 ? 'it' : `these ${data.length}`}?`))) return 1
   }
-  const answer = (await ask('POST', '/v1/counters/reset', selected)) as { reset: Counters }
+  const answer = (await ask('POST', '/v1/counters/reset', selected)) as CountersReset
   print(answer, answer.reset, json, io)
   if (answer.reset.length > 0) io.err('These were reset.')
   return 0
@@ -70,28 +71,21 @@ function readArguments(args: string[]) {
   return { command, selected: selected as Record<string, string>, yes, json, server }
 }
 
-type Counters = readonly {
-  readonly subscription: string
-  /** null: all together, of a key. */
-  readonly model: string | null
-  /** Absent in responses of older servers. */
-  readonly kind?: string
-  /** null: of concurrency. */
-  readonly window: string | null
-  readonly limit: number
-  readonly used: number
-  readonly resetsAt: string | null
-}[]
-
-function print(answer: object, counters: Counters, json: boolean, { out, err }: Io): void {
+function print(
+  answer: object,
+  counters: CounterList['data'],
+  json: boolean,
+  { out, err }: Io,
+): void {
   if (json) out(JSON.stringify(answer, null, 2))
   else if (counters.length === 0) err('There are no such counters.')
   else out(show(counters))
 }
 
-function show(counters: Counters): string {
+function show(counters: CounterList['data']): string {
   return renderTable(
     ['SUBSCRIPTION', 'MODEL', 'OF', 'WINDOW', 'USED', 'LIMIT', 'RESETS'],
+    // Older servers leave out the kind.
     counters.map(({ subscription, model, kind = 'tokens', window, used, limit, resetsAt }) => [
       ...[subscription, model ?? 'this key', kind, window ?? '-'],
       ...[used.toLocaleString('en'), limit.toLocaleString('en'), resetsAt ?? '-'],

@@ -1,6 +1,7 @@
 /** `tollgate explain`: whether a request would be let through, and why. */
 
 import { parseArgs } from 'node:util'
+import type { ExplainAnswer } from '../admin/explain/explain-view.ts'
 import { createApiClient } from './api-client.ts'
 import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { printable, renderTable } from './table.ts'
@@ -32,7 +33,7 @@ export async function explain(args: readonly string[], io: Io = terminal): Promi
   const call = readCall(args, usage, readArguments, io)
   if (typeof call === 'number') return call
   const ask = createApiClient(findApiServer(io.env, call.server))
-  const answer = (await ask('POST', '/v1/explain', call.question)) as Explained
+  const answer = (await ask('POST', '/v1/explain', call.question)) as ExplainAnswer
   io.out(call.json ? JSON.stringify(answer, null, 2) : show(answer))
   return answer.allowed ? 0 : 1
 }
@@ -65,53 +66,7 @@ function readArguments(args: string[]) {
   return { json, server, question }
 }
 
-/** The fields of the response that are shown. */
-interface Explained extends Outcome {
-  readonly allowed: boolean
-  readonly steps: readonly (Place & { readonly step: string; readonly passed: boolean })[]
-  readonly policies: readonly (Resource & { readonly opens: boolean })[]
-  readonly subscriptions: readonly (Resource & {
-    readonly pays: boolean
-    readonly passedOver?: string
-  })[]
-  readonly changesAt?: string
-  readonly refusal?: Outcome
-}
-
-interface Outcome {
-  readonly at: string
-  readonly user?: string
-  readonly model?: string
-  readonly status?: number
-  readonly code?: string
-  readonly message?: string
-  readonly reason?: string
-  readonly limits: readonly {
-    /** Absent in responses of older servers. */
-    readonly scope?: string
-    readonly kind?: string
-    /** null: of concurrency. */
-    readonly window: string | null
-    readonly limit: number
-    readonly used: number
-    readonly held?: number
-    readonly resetsAt: string | null
-  }[]
-}
-
-interface Place {
-  readonly resource?: Resource
-}
-
-interface Resource {
-  readonly kind: string
-  readonly namespace?: string
-  readonly name: string
-  readonly file?: string
-  readonly line?: number
-}
-
-function show(answer: Explained): string {
+function show(answer: ExplainAnswer): string {
   const { steps, policies, subscriptions, limits, changesAt, refusal } = answer
   const isCounted = limits.some(({ kind = 'tokens' }) => kind !== 'tokens')
   const isHeld = limits.some(({ held }) => held !== undefined)
@@ -157,13 +112,15 @@ function show(answer: Explained): string {
   return sections.filter(Boolean).join('\n\n')
 }
 
-function showOutcome({ status, code, message, reason }: Outcome): string {
+function showOutcome({ status, code, message, reason }: Omit<ExplainAnswer, 'allowed'>): string {
   const detail = reason === undefined ? '' : ` (${reason})`
   return printable(`refused with ${status} ${code}: ${message}${detail}`)
 }
 
 /** The resource, and where it is written. */
-function showResource(resource: Resource | undefined): readonly [string, string] {
+function showResource(
+  resource: ExplainAnswer['steps'][number]['resource'],
+): readonly [string, string] {
   if (resource === undefined) return ['', '']
   const { kind, namespace, name, file, line } = resource
   const key = namespace === undefined ? name : `${namespace}/${name}`

@@ -1,27 +1,10 @@
 /** The key endpoints as functions. Every failure is thrown as a readable error. */
+import type { ApiKeyAnswer } from '../admin/http/schemas.ts'
 import { createApiClient } from './api-client.ts'
 import type { ApiServer } from './api-server.ts'
 
-/** The fields of a record that the commands show; others are passed through unchanged. */
-export interface KeyRecord {
-  readonly id: string
-  /** Absent in responses of older servers. */
-  readonly keyPrefix?: string
-  readonly name: string
-  readonly username: string
-  readonly subscription: string
-  readonly status: string
-  readonly ephemeral: boolean
-  readonly createdAt: string
-  readonly expiresAt: string | null
-  readonly lastUsedAt?: string
-  readonly expiresSoon?: boolean
-  readonly description?: string
-  readonly labels?: Readonly<Record<string, string>>
-  readonly models?: readonly { readonly namespace: string; readonly name: string }[]
-  readonly tokenRateLimits?: readonly { readonly limit: number; readonly window: string }[]
-  readonly allowedAddresses?: readonly string[]
-}
+/** The record of a key. */
+export type KeyRecord = ApiKeyAnswer
 
 /** What a revocation's response says about its propagation. */
 export interface Revoked {

@@ -1,6 +1,7 @@
 /** `tollgate limits`: what is left of the caller's limits. */
 
 import { parseArgs } from 'node:util'
+import type { LimitList } from '../admin/usage/limits.ts'
 import { createApiClient } from './api-client.ts'
 import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
@@ -23,7 +24,7 @@ export async function showLimits(args: readonly string[], io: Io = terminal): Pr
   const call = readCall(args, usage, readArguments, io)
   if (typeof call === 'number') return call
   const ask = createApiClient(findApiServer(io.env, call.server))
-  const list = (await ask('GET', `/v1/limits?${new URLSearchParams(call.only)}`)) as List
+  const list = (await ask('GET', `/v1/limits?${new URLSearchParams(call.only)}`)) as LimitList
   if (call.json) io.out(JSON.stringify(list, null, 2))
   else if (list.data.length === 0) io.err('You have no limits.')
   else io.out(show(list))
@@ -48,27 +49,11 @@ function readArguments(args: string[]) {
   return { json, only: only as Record<string, string>, server }
 }
 
-interface List {
-  readonly data: readonly {
-    readonly subscription: string
-    /** null: all together, with this key. */
-    readonly model: string | null
-    /** Absent in responses of older servers. */
-    readonly kind?: string
-    /** null: of concurrency. */
-    readonly window: string | null
-    readonly limit: number
-    readonly used: number
-    readonly remaining: number
-    readonly resetsAt: string | null
-  }[]
-  readonly has_more: boolean
-}
-
-function show({ data }: List): string {
+function show({ data }: LimitList): string {
   const number = (value: number): string => value.toLocaleString('en')
   return renderTable(
     ['SUBSCRIPTION', 'MODEL', 'OF', 'WINDOW', 'LEFT', 'LIMIT', 'RESETS', ''],
+    // Older servers leave out the kind.
     data.map(({ subscription, model, kind, window, limit, remaining, resetsAt }) => [
       ...[subscription, model ?? 'this key', kind ?? 'tokens', window ?? '-'],
       ...[number(remaining), number(limit)],

@@ -2,6 +2,7 @@
 
 import { readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
+import type { SimulationAnswer } from '../admin/usage/simulate.ts'
 import { parseDuration } from '../core/formats/duration.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import { showProblem } from '../sources/files.ts'
@@ -36,7 +37,7 @@ export async function simulate(args: readonly string[], io: Io = terminal): Prom
   const resources = await readFolder(folder, io)
   if (resources === undefined) return 1
   const ask = createApiClient(findApiServer(io.env, call.server))
-  const answer = (await ask('POST', '/v1/simulate', { resources, ...span })) as Simulated
+  const answer = (await ask('POST', '/v1/simulate', { resources, ...span })) as SimulationAnswer
   io.out(call.json ? JSON.stringify(answer, null, 2) : show(answer))
   return answer.refused > 0 ? 1 : 0
 }
@@ -76,49 +77,7 @@ async function readFolder(folder: string, { err }: Io): Promise<string | undefin
   return texts.join('\n---\n')
 }
 
-/** The fields of the response that are shown. */
-interface Simulated {
-  readonly from: string
-  readonly to: string
-  readonly answers: number
-  readonly refused: number
-  readonly refused_then_approximate: number
-  readonly refusals: readonly (Limit & {
-    readonly user: string
-    readonly reason: string
-    readonly requests: number
-    readonly first_at: string
-    readonly last_at: string
-    readonly estimated: boolean
-  })[]
-  readonly more_refusals: number
-  readonly limits: readonly (Limit & {
-    readonly most: number
-    readonly most_by?: string
-    readonly near: boolean
-  })[]
-  readonly more_limits: number
-  readonly not_judged: readonly {
-    readonly kind: string
-    readonly window: string | null
-    readonly from: string
-    readonly to: string
-    readonly because: string
-  }[]
-  readonly gaps: readonly { readonly from: string; readonly to: string | null }[]
-  readonly problems: readonly string[]
-}
-
-interface Limit {
-  readonly subscription: string
-  readonly model: string
-  /** Missing where no limit was the reason. */
-  readonly kind?: string
-  readonly window?: string | null
-  readonly limit?: number
-}
-
-function show(answer: Simulated): string {
+function show(answer: SimulationAnswer): string {
   const { from, to, answers, refused, refusals, limits } = answer
   const isEstimate = refusals.some(({ estimated }) => estimated)
   const sections = [
@@ -154,12 +113,15 @@ function show(answer: Simulated): string {
   return sections.filter(Boolean).join('\n\n')
 }
 
-function showLimit({ kind, window, limit = 0 }: Limit, otherwise = ''): string {
+function showLimit(
+  { kind, window, limit = 0 }: Partial<SimulationAnswer['limits'][number]>,
+  otherwise = '',
+): string {
   if (kind === undefined) return otherwise.replaceAll('_', ' ')
   return `${count(limit)} ${kind}${window ? ` / ${window}` : ''}`
 }
 
-function share({ most, limit = 1 }: Simulated['limits'][0]): number {
+function share({ most, limit }: SimulationAnswer['limits'][number]): number {
   return most / limit
 }
 

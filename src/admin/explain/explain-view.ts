@@ -1,5 +1,6 @@
 /** An explanation in the response of `POST /v1/explain`. */
 
+import type { FromSchema } from 'json-schema-to-ts'
 import type { Caller } from '../../core/decision/caller.ts'
 import type { LimitState } from '../../core/decision/counter.ts'
 import type { Step } from '../../core/decision/decide.ts'
@@ -283,3 +284,6 @@ export const responseSchema = {
   },
   ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
 } as const
+
+/** The answer. */
+export type ExplainAnswer = FromSchema<(typeof responseSchema)[200]>

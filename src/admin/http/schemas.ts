@@ -1,5 +1,6 @@
 /** JSON schemas that several endpoints share, also used for the OpenAPI document. */
 
+import type { FromSchema } from 'json-schema-to-ts'
 import { capSchemas } from '../keys/key-caps.ts'
 import { object, optional } from './object-schema.ts'
 
@@ -98,6 +99,8 @@ export const apiKeyRecord = object('ApiKey', {
   }),
   previous: optional(previousSecret),
 })
+
+export type ApiKeyAnswer = FromSchema<typeof apiKeyRecord>
 
 /** Whether every replica has applied a revocation; our addition to the contract. */
 export const propagation = {

@@ -99,6 +99,10 @@ before are not added again. The usage ledger does not change.`,
   },
 } as const
 
+/** The answers. */
+export type CounterList = FromSchema<(typeof listSchema.response)[200]>
+export type CountersReset = FromSchema<(typeof resetSchema.response)[200]>
+
 type Selected = FromSchema<typeof selection>
 
 /** The most limits that one request looks at. */

@@ -1,6 +1,7 @@
 /** `POST /v1/simulate`: what other resources would have refused of past usage, for administrators. */
 
 import type { FastifyInstance } from 'fastify'
+import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
 import {
   judgesHours,
@@ -163,6 +164,9 @@ const schema = {
     ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
   },
 } as const
+
+/** The answer. */
+export type SimulationAnswer = FromSchema<(typeof schema.response)[200]>
 
 /** How long a simulation waits for the one before. */
 const patienceMs = 5_000
