@@ -383,33 +383,15 @@ local function note_name(level, p, length)
   if insert(names, hash_1, hash_2) then refuse("a name stands twice in one object") end
 end
 
--- Names that some server reads as one of these fields: Go's encoding/json folds case, and readers of
--- protobuf's JSON accept camelCase.
-local LENIENT = {
-  model = "model",
-  stream = "stream",
-  stream_options = "stream_options",
-  streamoptions = "stream_options",
-  include_usage = "include_usage",
-  includeusage = "include_usage",
-  continuous_usage_stats = "continuous_usage_stats",
-  continuoususagestats = "continuous_usage_stats",
-  background = "background",
-  max_tokens = "max_tokens",
-  maxtokens = "max_tokens",
-  max_completion_tokens = "max_completion_tokens",
-  maxcompletiontokens = "max_completion_tokens",
-  max_output_tokens = "max_output_tokens",
-  maxoutputtokens = "max_output_tokens",
-  n_predict = "n_predict",
-  npredict = "n_predict",
-  n = "n",
-  n_cmpl = "n_cmpl",
-  ncmpl = "n_cmpl",
-  best_of = "best_of",
-  bestof = "best_of",
-  prompt = "prompt",
-}
+-- The fields by what is left of a name that some server reads as one of them: Go's encoding/json folds case, readers
+-- of protobuf's JSON accept camelCase, and version 2 of Go's passes over dashes and underscores.
+local LENIENT = {}
+for _, name in ipairs({
+  "model", "stream", "stream_options", "include_usage", "continuous_usage_stats", "background", "max_tokens",
+  "max_completion_tokens", "max_output_tokens", "n_predict", "n", "n_cmpl", "best_of", "prompt", "prompt_embeds",
+}) do
+  LENIENT[name:gsub("_", "")] = name
+end
 -- Their lengths, and their first and last eight bytes with the bit set that makes a letter small. A name is
 -- compared with these first, without a Lua string.
 local LENGTHS, FOLDED, FOLDED_NAMES = ffi.new("bool[?]", 32), ffi.new("struct { uint64_t first, last; int length; }[32]"), 0
@@ -426,14 +408,29 @@ for name in pairs(LENIENT) do
   entry.first, entry.last = folded(text, #name)
 end
 
--- Whether some names of LENIENT may be equal to this one in other case; few other names are taken for them.
-local function resembles_field(p, length)
-  if length > 31 or not LENGTHS[length] then return false end
-  local first, last = folded(p, length)
-  for i = 0, FOLDED_NAMES - 1 do
-    if FOLDED[i].length == length and FOLDED[i].first == first and FOLDED[i].last == last then return true end
+-- The name that was looked at last, without dashes and underscores.
+local MOST_LETTERS, DASH, UNDERSCORE = 31, 0x2d, 0x5f
+local letters = ffi.new("uint8_t[?]", MOST_LETTERS + 8)
+
+-- The field of which this name may be a spelling, without looking at letters beyond ASCII; few other names are
+-- compared as a Lua string.
+local function resembled_field(p, length)
+  local count = 0
+  for at = 0, length - 1 do
+    local code = p[at]
+    if code ~= DASH and code ~= UNDERSCORE then
+      if count == MOST_LETTERS then return nil end
+      letters[count], count = code, count + 1
+    end
   end
-  return false
+  if not LENGTHS[count] then return nil end
+  local first, last = folded(letters, count)
+  for i = 0, FOLDED_NAMES - 1 do
+    if FOLDED[i].length == count and FOLDED[i].first == first and FOLDED[i].last == last then
+      return LENIENT[ffi.string(letters, count):lower()]
+    end
+  end
+  return nil
 end
 
 -- Refuses characters that no field of a model request has. For servers in C, a NUL ends a name. The others fold
@@ -452,12 +449,12 @@ end
 -- that one is only measured, it is "odd".
 local function field_named(p, length, names, literal)
   if not literal then check_fold(p, length) end
-  if not resembles_field(p, length) then return nil end
-  local name = ffi.string(p, length)
-  if literal and names[name] then return name end
-  local meant = LENIENT[name:lower()]
-  if meant and names[meant] == true then refuse("a field must be spelled exactly " .. meant) end
-  return meant and names[meant] and "odd"
+  local meant = resembled_field(p, length)
+  local asked = meant and names[meant]
+  if not asked then return nil end
+  if literal and ffi.string(p, length) == meant then return meant end
+  if asked == true then refuse("a field must be spelled exactly " .. meant) end
+  return "odd"
 end
 
 -- No legitimate body has this many names with escapes or beyond ASCII.
@@ -604,8 +601,8 @@ end
 local is_object = ffi.new("bool[?]", MOST_LEVELS + 1)
 
 -- Reads `source`, which must be one object. Returns the values of its members in `names`, as { first, last,
--- text } with positions from 0, and the position of its closing brace. Of `prompt` only the texts, lists and objects
--- in its list are counted, since it may be most of the body.
+-- text } with positions from 0, and the position of its closing brace. Of prompts only the texts, lists and objects
+-- in their lists are counted, since they may be most of the body; a prompt that is no such list counts as one.
 local function read_object(source, names)
   local size = source:length()
   buffer[MARGIN] = 0
@@ -614,6 +611,7 @@ local function read_object(source, names)
   if p[at] ~= OPEN_BRACE then refuse("it is not a JSON object") end
   -- The values found, the field of `names` whose value is being read, where its name ended, and what a prompt has.
   local found, field, field_at, prompts = {}, nil, 0, 0
+  local in_prompts = false
   local level = 1
   local escaped_names = 0
   -- The place of the last brace, bracket, comma or end of a name; the number of bytes after it from which a value
@@ -648,11 +646,12 @@ local function read_object(source, names)
         if is_digit(p[value_at]) then check_number(p, mark, value_at) end
         longest = LONG_NUMBER
       end
-      if level == 2 and field == "prompt" and not is_object[2] then
+      if level == 2 and in_prompts and not is_object[2] then
         local ended = p[before_space(p, at - 1)]
         if ended == QUOTE or ended == 0x5d or ended == 0x7d then prompts = prompts + 1 end
-      elseif level == 1 and field == "prompt" then
-        found.prompts, field = prompts, nil
+      elseif level == 1 and in_prompts then
+        found.prompts = (found.prompts or 0) + math.max(1, prompts)
+        field, in_prompts, prompts = nil, false, 0
       elseif level == 1 and field then
         local first, length = base + field_at + 1, at - field_at - 1
         local text = field_at >= 0 and ffi.string(p + field_at + 1, length) or source:getBytes(first, length)
@@ -695,7 +694,10 @@ local function read_object(source, names)
         if escaped_names > MOST_ESCAPED_NAMES then refuse("too many names have escapes") end
         name, length = decode(name, length)
       end
-      if level == 1 then field = field_named(name, length, names, next == NAME_ENDS) end
+      if level == 1 then
+        field = field_named(name, length, names, next == NAME_ENDS)
+        in_prompts = field == "prompt" or field == "prompt_embeds"
+      end
       note_name(level, name, length)
       mark, current = at, BEFORE_COLON
       if level == 1 then field_at = at end
@@ -757,29 +759,34 @@ end
 local STREAMED, NAMING = { model = true, stream = true, stream_options = true }, { model = true }
 local ANSWERING = { model = true, background = true }
 
--- The fields with the most output tokens, by operation; the first is added if none is there.
+-- The fields with the most output tokens of an answer, by operation. The first is added if none of them is there.
 local MAXIMA = {
   { "/chat/completions$", { "max_completion_tokens", "max_tokens" } },
   { "/completions$", { "max_tokens" } },
   { "/responses$", { "max_output_tokens" } },
   { "/messages$", { "max_tokens" } },
 }
+-- llama.cpp reads the first two of these before any other, whatever the operation is. So where one is, it is lowered,
+-- but only a field of the operation is relied upon.
+local ALL_MAXIMA = { "n_predict", "max_completion_tokens", "max_tokens", "max_output_tokens" }
+-- For models whose server reads no other (`spec.output.maxTokensField`).
+local ONLY = { max_tokens = { "max_tokens" } }
 
-local function maxima_of(path)
-  for _, each in ipairs(MAXIMA) do
-    if find(path, each[1]) then return each[2] end
+local function maxima_of(path, only)
+  for i, each in ipairs(MAXIMA) do
+    if find(path, each[1]) then return i == 1 and ONLY[only] or each[2] end
   end
 end
 
 -- These fields, and those that determine how much output there is. With the mark true, names that only some
 -- servers take for these are refused; else they are passed over.
 local extended = {}
-local function with_maxima(names, maxima, mark)
-  local key = tostring(names) .. tostring(maxima) .. tostring(mark)
+local function with_maxima(names, mark)
+  local key = tostring(names) .. tostring(mark)
   local all = extended[key]
   if not all then
-    all = { n = mark, best_of = mark, prompt = mark, n_cmpl = mark, n_predict = mark }
-    for _, name in ipairs(maxima) do all[name] = mark end
+    all = { n = mark, best_of = mark, prompt = mark, prompt_embeds = mark, n_cmpl = mark }
+    for _, name in ipairs(ALL_MAXIMA) do all[name] = mark end
     for name in pairs(names) do all[name] = true end
     extended[key] = all
   end
@@ -809,53 +816,57 @@ local function is_given(field)
   return field and field.text ~= "null"
 end
 
--- llama.cpp reads this field before the others.
-local FIRST_READ = "n_predict"
-
 -- The bytes of the body, the most output tokens of an answer (empty if not known) and the number of answers.
 local function size_of(length, found, maxima)
   local choices, unclear = choices_in(found)
   -- Such a body gets a ceiling, with which it is refused.
   if found.odd or unclear then return ("%d;;1"):format(length) end
-  local most = 0
-  local function note(field)
-    if not is_given(field) then return end
-    local own = number_in(field) or math.huge
-    most = math.max(most, own >= 1 and own or math.huge)
-  end
-  note(found[FIRST_READ])
-  for _, name in ipairs(maxima) do note(found[name]) end
-  local known = most > 0 and most <= MOST_TOKENS
-  return ("%d;%s;%d"):format(length, known and ("%d"):format(math.ceil(most)) or "", choices)
-end
-
--- Adds the changes with which the answers together have at most `ceiling` tokens of output.
-local function cap_output(changes, found, close, maxima, ceiling, is_empty)
-  local choices, unclear = choices_in(found)
-  if unclear then refuse(unclear .. " must be a number") end
-  -- Each would have one token at least. Only if the path names the model, Check has not known the number.
-  if choices > ceiling then
-    refuse(("its %d answers are more than the %d tokens that they may have together"):format(choices, ceiling))
-  end
-  local value = ("%d"):format(math.max(1, math.floor(ceiling / choices)))
-  local is_named, empty = false, nil
-  local function lower(field)
-    local own = number_in(field)
-    if not own or own < 1 or own > tonumber(value) then changes[#changes + 1] = { field.first, field.last, value } end
-  end
-  if is_given(found[FIRST_READ]) then lower(found[FIRST_READ]) end
-  for _, name in ipairs(maxima) do
-    local field = found[name]
-    if is_given(field) then
-      is_named = true
-      lower(field)
-    else
-      empty = empty or field
+  local most, is_known = 0, false
+  for _, name in ipairs(maxima) do is_known = is_known or is_given(found[name]) end
+  for _, name in ipairs(ALL_MAXIMA) do
+    if is_given(found[name]) then
+      local own = number_in(found[name]) or math.huge
+      most = math.max(most, own >= 1 and own or math.huge)
     end
   end
-  if is_named then return end
-  if empty then return lower(empty) end
-  changes[#changes + 1] = { close, close - 1, (is_empty and "" or ",") .. '"' .. maxima[1] .. '":' .. value }
+  return ("%d;%s;%d"):format(length, is_known and most <= MOST_TOKENS and ("%d"):format(math.ceil(most)) or "", choices)
+end
+
+-- Adds the changes with which the answers together have at most `ceiling` tokens of output, if there is one, and with
+-- which the maximum is in the first of `maxima`, or in another of these.
+local function cap_output(changes, found, close, maxima, ceiling, is_empty)
+  local choices, unclear = choices_in(found)
+  if ceiling and unclear then refuse(unclear .. " must be a number") end
+  -- Each would have one token at least. Only if the path names the model, Check has not known the number.
+  if ceiling and choices > ceiling then
+    refuse(("its %d answers are more than the %d tokens that they may have together"):format(choices, ceiling))
+  end
+  local most = ceiling and math.floor(ceiling / choices) or math.huge
+  local value = most
+  for _, name in ipairs(ALL_MAXIMA) do
+    local field = found[name]
+    if is_given(field) then
+      local own = number_in(field)
+      if own and own >= 1 and own <= most then
+        -- The server does not read the client's own maximum there.
+        if maxima == ONLY.max_tokens and name == "max_completion_tokens" then value = math.floor(own) end
+      elseif ceiling then
+        changes[#changes + 1] = { field.first, field.last, ("%d"):format(most) }
+      end
+    end
+  end
+  local empty = nil
+  for _, name in ipairs(maxima) do
+    if is_given(found[name]) then return end
+    empty = empty or found[name]
+  end
+  if value == math.huge then return end
+  value = ("%d"):format(value)
+  if empty then
+    changes[#changes + 1] = { empty.first, empty.last, value }
+  else
+    changes[#changes + 1] = { close, close - 1, (is_empty and "" or ",") .. '"' .. maxima[1] .. '":' .. value }
+  end
 end
 
 -- Stands for a model that is not a string. No model has this name.
@@ -991,9 +1002,9 @@ local function judge(handle, path, before_check)
   if headers:get("content-encoding") then refuse("a content-encoding is not accepted") end
   local label = headers:get("content-type")
   if label ~= JSON then check_label(label or "") end
-  local ceiling, maxima = tonumber(headers:get("x-tollgate-ceiling") or ""), maxima_of(path)
-  local names = names_for(handle, path)
-  if maxima and (before_check or ceiling) then names = with_maxima(names, maxima, ceiling and true or "size") end
+  local ceiling, only = tonumber(headers:get("x-tollgate-ceiling") or ""), headers:get("x-tollgate-maximum")
+  local maxima, names = maxima_of(path, only), names_for(handle, path)
+  if maxima and (before_check or ceiling or only) then names = with_maxima(names, ceiling and true or "size") end
   local changes = {}
   local members = headers:get("x-tollgate-chunk-usage") and IN_EACH or AT_END
   local model, added, found, close = examine(body, names, changes, members)
@@ -1014,7 +1025,7 @@ local function judge(handle, path, before_check)
   local name = headers:get("x-tollgate-upstream-model")
   local is_empty = find(body:getBytes(0, math.min(length, 64)), "^%s*{%s*}")
   if name then changes[#changes + 1] = naming_of(found.model, name) end
-  if ceiling and maxima then cap_output(changes, found, close, maxima, ceiling, is_empty) end
+  if maxima and (ceiling or only) then cap_output(changes, found, close, maxima, ceiling, is_empty) end
   if #changes > 0 then body:setBytes(changed(body:getBytes(0, length), changes)) end
   local metadata = handle:streamInfo():dynamicMetadata()
   if added.include_usage then metadata:set("tollgate.body", "usage_added", true) end
@@ -1052,7 +1063,7 @@ function envoy_on_request(handle)
   local before_check = stage == "before"
   local path = match(handle:headers():get(":path"), "^[^?]*")
   if stage == "after" and path ~= "/v1/completions" and not handle:headers():get("x-tollgate-upstream-model")
-    and not handle:headers():get("x-tollgate-ceiling")
+    and not handle:headers():get("x-tollgate-ceiling") and not handle:headers():get("x-tollgate-maximum")
     and not (path == "/v1/chat/completions" and handle:headers():get("x-tollgate-chunk-usage")) then
     return
   end

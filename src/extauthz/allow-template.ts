@@ -57,6 +57,9 @@ export class AllowTemplate {
       if (metered && model.resource.output?.usageInEveryChunk) {
         writeHeader(writer, 'x-tollgate-chunk-usage', 'true')
       }
+      if (model.resource.output?.maxTokensField === 'max_tokens') {
+        writeHeader(writer, 'x-tollgate-maximum', 'max_tokens')
+      }
       writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
     })
     this.policyText = toPolicies(this.#limits)

@@ -43,6 +43,7 @@ const members: readonly string[] = [
   '"x":"\\ud83d\\ude00","m":"\u00e9\u20ac\ud83d\ude00"',
   '"x":"\\\\","y":"\\\\\\"","z":"}","w":"\\",\\"stream\\":true"',
   '"x":{"Stream":true,"Model":1,"stream":true}," stream":true,"":1',
+  '"-":1,"_":1,"stream-model":true,"max-tokens":1,"model_streamed_by_somebody_whose_name_is_long":1',
   `"x":${'['.repeat(99)}${']'.repeat(99)}`,
   `"x":"${'y'.repeat(200_000)}"`,
 ]

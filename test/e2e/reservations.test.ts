@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import { subscription } from '../support/documents.ts'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { type Answer, type Gateway, gatewayTests, meter, models } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
 import { createRandom } from '../support/random.ts'
@@ -12,6 +12,10 @@ const counting = { admission: { mode: 'count' } }
 const test = gatewayTests({
   resources: (backendUrl) => [
     ...models(backendUrl),
+    modelRef('older', { backendUrl, output: { maxTokensField: 'max_tokens' } }),
+    accessPolicy('older', ['llm/older'], team),
+    subscription('older', team, { 'llm/older': [[20_000, '1h']] }, reserving),
+    subscription('older-counts', team, { 'llm/older': [[20_000, '1h']] }, counting),
     // By the settings.
     subscription('wide', team, { 'llm/sim': [[20_000, '1h']] }),
     subscription('reserves', team, { 'llm/sim': [[limit, '1h']] }, reserving),
@@ -121,6 +125,8 @@ test('no spelling hides a higher maximum', async (t, gateway) => {
   for (const fields of [
     { max_tokens: 5, Max_Tokens: 9_000_000 },
     { max_tokens: 5, maxCompletionTokens: 9_000_000 },
+    { max_tokens: 5, 'max-tokens': 9_000_000 },
+    { max_tokens: 5, n_: 9_000 },
     { max_tokens: 5, N: 9_000 },
     { max_tokens: 5, n: ' 9 ' },
     { max_tokens: 5, n: '1_0' },
@@ -143,6 +149,63 @@ test('no spelling hides a higher maximum', async (t, gateway) => {
     t.equal(body.n_predict, body.max_completion_tokens, at)
     t.ok((body.n_predict as number) < 5_000, at)
     await gateway.settled()
+  }
+})
+
+test('a maximum that is read before the one of the operation is lowered', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  // As by llama.cpp.
+  for (const operation of ['/v1/completions', '/v1/responses']) {
+    for (const at of [`/llm/sim${operation}`, operation]) {
+      const body = { model: 'sim', prompt: 'a', input: 'a', max_completion_tokens: 9_000_000 }
+      const sim = { words: 5, echo: true }
+      const init = { method: 'POST', body: JSON.stringify({ ...body, sim }) }
+      const answer = await gateway.ask(at, key, init)
+      const ceiling = Number(answer.headers.get('x-tollgate-max-output-tokens'))
+      const own = operation === '/v1/responses' ? 'max_output_tokens' : 'max_tokens'
+      t.match(received(answer), { max_completion_tokens: ceiling, [own]: ceiling }, at)
+      await gateway.settled()
+    }
+  }
+})
+
+test('a maximum that not all servers read is not relied upon', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  for (const at of [path, shared]) {
+    const answer = await ask(gateway, key, { n_predict: 1, max_output_tokens: 1 }, at)
+    const ceiling = Number(answer.headers.get('x-tollgate-max-output-tokens'))
+    t.ok(ceiling > 1, `${at}: ${ceiling}`)
+    t.equal(received(answer).max_completion_tokens, ceiling, at)
+    await gateway.settled()
+  }
+})
+
+test('a server that reads only max_tokens is sent it', async (t, gateway) => {
+  const [{ key }, counted] = await Promise.all([
+    gateway.mint({ subscription: 'older' }),
+    gateway.mint({ subscription: 'older-counts' }),
+  ])
+  for (const at of ['/llm/older/v1/chat/completions', shared]) {
+    const send = async (fields: object, by = key) => {
+      const answer = await ask(gateway, by, { model: 'older', ...fields }, at)
+      t.equal(answer.status, 200, answer.text)
+      const { max_tokens, max_completion_tokens } = received(answer)
+      await gateway.settled()
+      const ceiling = Number(answer.headers.get('x-tollgate-max-output-tokens'))
+      return [ceiling, max_tokens, max_completion_tokens]
+    }
+    for (const fields of [{}, { max_tokens: 9_000_000 }, { max_tokens: null }]) {
+      const [ceiling, own, other] = await send(fields)
+      t.ok(Number(ceiling) >= 1_000, `${at}: ${ceiling}`)
+      t.same([own, other], [ceiling, undefined], at)
+    }
+    const [ceiling, ...both] = await send({ max_completion_tokens: 9_000_000 })
+    t.same(both, [ceiling, ceiling], at)
+    t.same((await send({ max_completion_tokens: 5 })).slice(1), [5, 5], at)
+    t.same((await send({ max_completion_tokens: 5, max_tokens: 7 })).slice(1), [7, 5], at)
+    t.same(await send({ max_completion_tokens: 5 }, counted.key), [0, 5, 5], at)
+    t.same(await send({ max_completion_tokens: 'x' }, counted.key), [0, undefined, 'x'], at)
+    t.same(await send({}, counted.key), [0, undefined, undefined], at)
   }
 })
 
@@ -181,6 +244,11 @@ test('the answers to several prompts share a ceiling', async (t, gateway) => {
     const { headers } = await complete('/v1/completions', { max_tokens: 100, prompt })
     return Number(headers.get('x-ratelimit-remaining-tokens'))
   }
+  // vLLM answers each of these, too.
+  const embeds = { prompt: 'a', prompt_embeds: fifty('a'), max_tokens: 9_000_000 }
+  const many = await complete(pinned, embeds)
+  const ceiling = Number(many.headers.get('x-tollgate-max-output-tokens'))
+  t.equal(received(many).max_tokens, Math.floor(ceiling / 51))
   for (const prompt of lists.slice(0, 4)) {
     const one = await leftOf('a')
     const many = await leftOf(prompt)

@@ -184,6 +184,12 @@ export const output = object(
       }),
       true,
     ),
+    maxTokensField: text({
+      description:
+        "the field in which the server reads the maximum of a chat call. With `max_tokens`, for servers that pass over the other one as Ollama does, a request's `max_completion_tokens` is sent as `max_tokens` too",
+      otherwise: '`max_completion_tokens`',
+      enum: ['max_completion_tokens', 'max_tokens'],
+    }),
     usageInEveryChunk: filled(
       boolean({
         description:

@@ -12,7 +12,12 @@ const whole: readonly WrittenDocument[] = [
     timeouts: { connect: '500ms', idle: '60s', answer: '10m' },
     retries: 1,
     paths: 'all',
-    output: { maxTokens: 4_096, honoursMaxTokens: false, usageInEveryChunk: true },
+    output: {
+      maxTokens: 4_096,
+      honoursMaxTokens: false,
+      maxTokensField: 'max_tokens',
+      usageInEveryChunk: true,
+    },
   }),
   modelRef('large', { credential: { secretRef: { name: 'provider', key: 'api-key' } } }),
   modelRef('bare', { backendUrl: undefined }),
