@@ -7,7 +7,8 @@
 -- the four figures of a message; those at the start of a stream have the prefix `start_`.
 --
 -- The first byte of a response decides what it is, whatever its content-type: with a brace or bracket it is
--- JSON, or lines of JSON, of which the last usage counts; otherwise it is a stream of events
+-- JSON, or lines of JSON, of which the last usage counts; in a list of answers all of them count, because llama.cpp
+-- answers each of `n` on its own. Otherwise it is a stream of events
 -- (https://html.spec.whatwg.org/multipage/server-sent-events.html). Only the structure of JSON is followed, so
 -- a NaN beside the usage does no harm.
 --
@@ -150,6 +151,8 @@ local function new_reader(root, told, is_event)
   return {
     root = root,
     told = told,
+    -- Whether the text is a list, so that the figures of its objects add up.
+    adds = false,
     is_event = is_event,
     -- The place in the line, and whether the last byte was the CR of a line end, which an LF may follow.
     line = is_event and LINE or DATA,
@@ -251,6 +254,13 @@ local function keep_value(reader, text, first, last, joint)
   end
 end
 
+-- A figure of the next object in a list with that of those before it. One that is no count makes the sum none.
+local function sum_of(before, figure)
+  if not (before and figure) then return before or figure end
+  if type(before) ~= "number" or type(figure) ~= "number" or before < 0 or figure < 0 then return -1 end
+  return before + figure
+end
+
 -- Handles the end of the value that is read, of which the text from `first` to `last` was not kept.
 local function end_value(reader, p, text, first, last)
   local member = reader.member
@@ -258,7 +268,9 @@ local function end_value(reader, p, text, first, last)
   if member == COMPLETE then
     reader.has_usage = true
     local figures, told = reader.figures, reader.told
-    for label = 1, #told do told[label] = figures[label] or told[label] end
+    for label = 1, #told do
+      told[label] = reader.adds and sum_of(told[label], figures[label]) or figures[label] or told[label]
+    end
     return
   end
   local label = member.figure
@@ -402,7 +414,9 @@ local function read(reader, text, at, last)
         in_string, first, stop, begun = true, at + 1, at + 1, ""
       elseif code == OPEN_BRACE or code == OPEN_BRACKET then
         local member = reader.member
-        if below > 0 or code == OPEN_BRACKET then
+        if code == OPEN_BRACKET and not (looked or is_event) and below == 0 then
+          reader.adds = true
+        elseif below > 0 or code == OPEN_BRACKET then
           below = below + 1
         elseif not looked then
           descend(reader, reader.root, at)

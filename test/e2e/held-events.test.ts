@@ -19,7 +19,7 @@ const test = gatewayTests({
     modelRef('other', { backendUrl: scripted.url }),
     modelRef('unfinished', { backendUrl: unfinished.url }),
     accessPolicy('open', ['llm/sim', 'llm/other', 'llm/unfinished'], { groups: ['team'] }),
-    ...scales(40),
+    ...scales(0, 40),
     subscription(
       'plenty',
       { groups: ['team'] },
@@ -171,6 +171,33 @@ for (const [title, pieces] of Object.entries(events)) {
     }
   })
 }
+
+test('adds up the usage of the answers in a list', async (t, gateway) => {
+  const answer = (tokens: number | string) =>
+    `{"object":"response","output":[{"usage":{"total_tokens":7}}],"usage":{"total_tokens":${tokens}}}`
+  for (const [list, tokens] of [
+    [`[${answer(11)},${answer(9)},${answer(20)}]`, 40],
+    [` [\n${answer(40)}\n]\n`, 40],
+    [`[[${answer(40)}]]`, 40],
+    [`[{},${answer(40)},{"usage":null}]`, 40],
+    [`[${answer(40)},${answer('"x"')}]`, 0],
+    ['[]', 0],
+  ] as const) {
+    for (const pieces of [[list], [...list]]) {
+      scripted.answer({ headers: { 'content-type': 'application/json' }, pieces })
+      await counts(
+        t,
+        gateway,
+        tokens,
+        async (key) => {
+          const { text } = await gateway.chat(key, {}, {}, path)
+          t.ok(text === list, 'the response is unchanged')
+        },
+        'other',
+      )
+    }
+  }
+})
 
 test('removes an extra event of at most 64 KiB', async (t, gateway) => {
   const extra = (size: number) => {
