@@ -39,16 +39,36 @@ const keptFor = '30 days'
 const givenUpFor = '1 hour'
 const maxAwayMs = 1_800_000
 
+const noChange: Omit<OwnerRow, 'namespace' | 'server'> = {
+  name: '',
+  change: '',
+  at: '-infinity',
+  ms: 0,
+}
+
 /** `clock`: the time by which names are missing, milliseconds since the epoch; by default the database's. */
 export function createServedNamesStore(sql: Sql, clock?: () => number) {
   /** As text: a Date would lose the microseconds. */
   let latest = '-infinity'
   const seen = new Map<string, string>()
   let asked: ReadonlyMap<string, unknown> | undefined
-  let latestChange = { at: '-infinity', ms: 0 }
+  /** Of the rows that have been read, the one that changed last. */
+  let latestChange = noChange
   /** The statements whose rows have been read, with their times in milliseconds. */
   const seenChanges = new Map<string, number>()
   let readAt = Number.NEGATIVE_INFINITY
+
+  /** The rows of statements that have not been read yet, and always the one that had changed last. */
+  async function readRows(): Promise<readonly OwnerRow[]> {
+    return await within(sql<OwnerRow[]>`
+      select name, namespace, server, change, changed_at::text as at,
+        (extract(epoch from changed_at) * 1000)::float8 as ms
+      from tollgate_name_owners
+      where changed_at > ${latestChange.at}::timestamptz - ${overlap}::interval
+        and (change <> all(${[...seenChanges.keys()]}::uuid[]) or name = ${latestChange.name})
+      order by changed_at`)
+  }
+
   return {
     /**
      * The changes of these servers since the previous call; everything if they are another object.
@@ -87,22 +107,25 @@ export function createServedNamesStore(sql: Sql, clock?: () => number) {
         statementDeadlineMs,
       )
     },
-    /** The owners that have changed since the previous call; all after a long time without one. */
+    /**
+     * The owners that have changed since the previous call. All after a long time without one, and if
+     * the row that had changed last is there no longer: the database may then be an older one, as after a restore.
+     */
     async readOwners(): Promise<OwnerChanges> {
-      const areAll = performance.now() - readAt > maxAwayMs
-      const since = areAll ? '-infinity' : latestChange.at
-      const known = areAll ? [] : [...seenChanges.keys()]
-      const rows = await within(sql<OwnerRow[]>`
-        select name, namespace, server, change, changed_at::text as at,
-          (extract(epoch from changed_at) * 1000)::float8 as ms
-        from tollgate_name_owners
-        where changed_at > ${since}::timestamptz - ${overlap}::interval
-          and change <> all(${known}::uuid[])
-        order by changed_at`)
+      const isAway = performance.now() - readAt > maxAwayMs
+      const changed = isAway ? [] : await readRows()
+      const { name: last, change: lastChange } = latestChange
+      const isThere = changed.some(({ name, change }) => name === last && change === lastChange)
+      const areAll = isAway || (latestChange !== noChange && !isThere)
+      if (areAll) {
+        readAt = Number.NEGATIVE_INFINITY
+        latestChange = noChange
+        seenChanges.clear()
+      }
+      const rows = areAll ? await readRows() : changed
       readAt = performance.now()
-      if (areAll) seenChanges.clear()
       for (const { change, ms } of rows) seenChanges.set(change, ms)
-      latestChange = rows.at(-1) ?? latestChange
+      latestChange = rows.at(-1) ?? noChange
       for (const [change, ms] of seenChanges) {
         if (ms < latestChange.ms - 2 * overlapMs) seenChanges.delete(change)
       }

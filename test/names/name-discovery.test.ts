@@ -304,3 +304,26 @@ test('a name that a ModelRef declared until recently is claimed by no other name
   await delay(200)
   t.equal(ownerOf(discovery, 'secret'), undefined, 'while it is deleted and created again')
 })
+
+test('owners are those of the database again after an older one is restored', async (t) => {
+  const sql = await createMigrated(t)
+  const asking = start(t, sql, { ask: async (ref) => (one(ref) ? listOf('a') : unavailable()) })
+  await poll(() => ownerOf(asking, 'a') === 'llm', 'it is claimed')
+  asking.close()
+  await sql`create table backup as table tollgate_name_owners`
+  await sql`
+    insert into tollgate_name_owners (name, namespace, server, change) values
+      ('b', 'llm', 'of-b', gen_random_uuid())`
+  await sql`
+    update tollgate_name_owners set namespace = 'east', changed_at = now(), change = gen_random_uuid()
+    where name = 'a'`
+  const running = start(t, sql)
+  await poll(() => ownerOf(running, 'b') === 'llm', 'a later claim is known')
+  t.equal(ownerOf(running, 'a'), 'east')
+  await sql`truncate tollgate_name_owners`
+  await sql`insert into tollgate_name_owners table backup`
+  await poll(() => ownerOf(running, 'b') === undefined, 'what the backup lacks is forgotten')
+  t.equal(ownerOf(running, 'a'), 'llm', 'what has changed since is as in the backup')
+  await sql`truncate tollgate_name_owners`
+  await poll(() => ownerOf(running, 'a') === undefined, 'an empty one counts too')
+})
