@@ -9,6 +9,7 @@ import { openEarlyProbes } from './admin/operation/early-probes.ts'
 import { writeEnvoyFiles } from './gateway/envoy-files.ts'
 import { createGatewayDrain } from './gateway/service-drain.ts'
 import { listenGrpc, listenHttp, listenServer } from './runtime/listen.ts'
+import { readVersion } from './runtime/package-root.ts'
 import { type Stop, stopInOrder } from './runtime/shutdown.ts'
 import { part } from './runtime/stops.ts'
 import { type Address, loadConfig, type SocketAddress, showAddress } from './settings/config.ts'
@@ -21,7 +22,7 @@ import type { Context } from './wiring/context.ts'
 import { createGatewayServer } from './wiring/gateway-server.ts'
 import { openTls } from './wiring/listener-tls.ts'
 import { openParts } from './wiring/parts.ts'
-import { readVersion } from './wiring/telemetry.ts'
+import { openState } from './wiring/state.ts'
 import { openJournal } from './wiring/usage.ts'
 
 export interface Service {
@@ -107,7 +108,8 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const grpc = createGatewayServer(context, parts, { tls, onReported })
   let ready = false
   const gatewayDrain = createGatewayDrain(context)
-  const condition = { ready: () => ready, gatewayDrain, journal }
+  const state = openState(context, parts, journal, () => ready && !gatewayDrain.isAsked)
+  const condition = { state, gatewayDrain }
   const external = createExternalApi(context, parts, tls, condition)
   const internal = createInternalApi(context, parts, tls, condition)
   const metrics = createMetricsServer(parts.telemetry, onFault, tls?.plain, config.hopMark)

@@ -37,7 +37,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   admin: [...core, 'runtime', 'tls', 'store', 'audit', 'identity'],
   console: ['core/decision', 'runtime', 'identity'],
   extauthz: [...core, 'grpc', 'store', 'identity'],
-  ratelimit: [...core, 'runtime', 'grpc', 'store'],
+  ratelimit: [...core, 'runtime', 'grpc', 'store', 'sources'],
   telemetry: [...core, 'tls'],
   local: ['core/formats', 'core/resources', 'runtime', 'settings', 'store', 'sources', 'gateway'],
   wiring: [

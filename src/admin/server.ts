@@ -68,7 +68,7 @@ interface ListenerDeps {
   readonly onRefused?: (refused: RefusedRequest) => void
   readonly times?: ListenerTimes
   /** Addresses and networks whose `x-forwarded-for` is trusted; none by default. */
-  readonly trustedProxies?: readonly string[]
+  readonly trustedProxies?: readonly string[] | undefined
   /** undefined: plaintext. */
   readonly tls?: ServerTls | undefined
 }

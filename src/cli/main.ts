@@ -1,9 +1,7 @@
 /** The commands of `tollgate`. Each is loaded on demand. */
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { cacheCompiled } from '../runtime/compile-cache.ts'
 import { boundHeap } from '../runtime/heap.ts'
-import { packageRoot } from '../runtime/package-root.ts'
+import { readVersion } from '../runtime/package-root.ts'
 
 const usage = `Usage: tollgate <command>
 
@@ -73,8 +71,7 @@ async function run(): Promise<number> {
     demo: async () => (await import('./demo.ts')).demo(args),
     counter: async () => (await import('./counter.ts')).counter(args),
     help: () => print(usage),
-    version: () =>
-      print(JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')).version),
+    version: () => print(readVersion()),
   }
   const name = { '--help': 'help', '-h': 'help', '--version': 'version' }[`${command}`] ?? command
   if (name !== undefined && Object.hasOwn(commands, name)) return (await commands[name]?.()) ?? 2

@@ -43,6 +43,16 @@ export function histogramData(
   }
 }
 
+/** A histogram without labels. */
+export function soleHistogram(
+  name: string,
+  help: string,
+  figures: { read(): Histogram },
+  unit?: string,
+): HistogramMetricData {
+  return histogramData(name, help, [{ attributes: {}, value: figures.read() }], unit)
+}
+
 /** Sets the times of new data: the start of the figures and the time of reading. */
 export function stamp(data: readonly MetricData[], startTime: HrTime, endTime: HrTime): void {
   for (const { dataPoints } of data) {

@@ -15,7 +15,7 @@ import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
 import { createExposition, type Exposition } from './exposition.ts'
 import type { IdentityFigures } from './identity-counts.ts'
-import { counterData, histogramData, stamp } from './metric-data.ts'
+import { counterData, soleHistogram, stamp } from './metric-data.ts'
 import { createModelMetrics } from './models.ts'
 import { watchProcess } from './process.ts'
 import type { Sources } from './readings.ts'
@@ -125,10 +125,10 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
         'Identity tokens shown, by what had to prove them and what became of them.',
         options.proofs?.() ?? [],
       ),
-      histogramData(
+      soleHistogram(
         'tollgate_check_duration_seconds',
         'How long Check took, from bytes to bytes.',
-        [{ attributes: {}, value: durations.read() }],
+        durations,
       ),
     ]
     return data.filter(({ dataPoints }) => dataPoints.length > 0)

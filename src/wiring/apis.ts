@@ -10,42 +10,46 @@ import { buildAdmin, buildInternal } from '../admin/server.ts'
 import { serveConsole } from '../console/console.ts'
 import { localHost, showAddress } from '../core/formats/address.ts'
 import { networkOf } from '../core/formats/network.ts'
+import type { GatewayDrain } from '../core/status/gateway-drain.ts'
 import { createReserve } from '../extauthz/reserve.ts'
+import { createSimulate } from '../ratelimit/ledger/simulation.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createLineLimit } from '../runtime/line-limit.ts'
 import type { Config } from '../settings/config.ts'
 import { withOpenRequests } from '../store/holds/read-counters.ts'
+import { readPastSums } from '../store/usage/state.ts'
 import { withWaits } from '../telemetry/tracing.ts'
 import type { ListenerTls, ServerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 import type { Parts } from './parts.ts'
-import { openSimulation } from './simulation.ts'
-import { type Condition, createServiceState, degradedParts, isReady } from './state.ts'
+import type { State } from './state.ts'
+
+/** What the APIs say and ask besides the parts. */
+export interface Condition {
+  readonly state: State
+  readonly gatewayDrain: GatewayDrain
+}
 
 /** The external API, not listening yet. */
 export function createExternalApi(
   context: Context,
   parts: Parts,
   tls: ListenerTls | undefined,
-  condition: Condition,
+  { state }: Condition,
 ): FastifyInstance {
-  const { config, log, audit, clock } = context
-  const { tracing, keyParts, discovery, tokens, markers, authenticate, telemetry, refusals } = parts
+  const { config, clock } = context
+  const { tracing, keyParts, discovery, tokens, markers, authenticate } = parts
   const { counterParts, pastRefusals, othersRefusals, resources } = parts
+  const kept = { path: config.usageJournal, folder: config.usageArchiveDir }
   const app = buildAdmin({
-    onAnswered: telemetry.onApiAnswered,
-    keys: withWaits(tracing, 'database', keyParts.keys),
+    ...context,
+    ...config,
+    ...{ markers, authenticate, pastRefusals, othersRefusals },
+    ...sharedDeps(context, parts),
     openSpan: tracing.open,
+    keys: withWaits(tracing, 'database', keyParts.keys),
     propagation: keyParts.propagation.wait,
     idempotency: keyParts.idempotency,
-    snapshot: discovery.snapshot,
-    clock,
-    log,
-    audit,
-    hopMark: config.hopMark,
-    onRefused: refusals.request,
-    authenticate,
-    trustedProxies: config.trustedProxies ?? [],
     rate: config.apiRateLimit,
     addressRate: config.apiAddressRateLimit,
     // Access to a Unix socket depends on its mode.
@@ -58,26 +62,18 @@ export function createExternalApi(
       isDry: true,
     }),
     resetCounters: counterParts.counters.reset,
-    paths: config.paths,
-    pastRefusals,
-    othersRefusals,
     usage: parts.ledger?.reader,
-    simulate: openSimulation(config, parts.database),
+    simulate: createSimulate(kept, config.unusableUsage, (...span) =>
+      readPastSums(parts.database.pool, ...span),
+    ),
     locate: resources.locate,
-    ...describeResources(parts),
-    serviceState: createServiceState(context, parts, condition),
+    serviceState: state.read,
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
-    keyMarker: config.keyMarker,
-    markers,
-    maxExpirationDays: config.maxExpirationDays,
     // Leaves connections for look-ups and revocations, which never wait for searches.
     searchesAtOnce: Math.max(1, Math.floor(config.databaseConnections / 5)),
     probeModel: openProbes(context),
     onServed: discovery.note,
-    gatewayUrl: config.gatewayUrl,
     accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
-    instanceName: config.instanceName,
-    billingCurrency: config.billingCurrency,
   })
   const { codeFlows } = tokens
   const { gatewayUrl, apiAddressRateLimit } = config
@@ -108,15 +104,6 @@ function openProbes({ config, log, clock }: Context): ProbeModel {
   })
 }
 
-/** What both APIs say about resources besides what is in force. */
-function describeResources({ health, resources, discovery }: Parts) {
-  return {
-    backendOf: health.stateOf,
-    resourceProblems: () => [...resources.problems(), ...discovery.problems()],
-    enforcement: resources.enforcement,
-  }
-}
-
 /** Access to a Unix socket depends on its mode. */
 export function internalTls(
   { internalAddress }: Config,
@@ -127,29 +114,32 @@ export function internalTls(
 
 /** The internal API, not listening yet. */
 export function createInternalApi(
-  { config, log, audit, clock }: Context,
+  context: Context,
   parts: Parts,
   tls: ListenerTls | undefined,
-  condition: Condition,
+  { state, gatewayDrain }: Condition,
 ): FastifyInstance {
-  const { keyParts, discovery, markers } = parts
-  const asking = internalTls(config, tls)
+  const { keyParts, markers } = parts
+  const asking = internalTls(context.config, tls)
   return buildInternal({
-    onAnswered: parts.telemetry.onApiAnswered,
-    keys: keyParts.keys,
-    markers,
-    clock,
-    log,
-    audit,
-    hopMark: config.hopMark,
-    onRefused: parts.refusals.request,
-    snapshot: discovery.snapshot,
-    ready: () => isReady(condition),
-    gatewayDrain: condition.gatewayDrain,
-    degraded: () => degradedParts(parts, condition),
+    ...context,
+    ...sharedDeps(context, parts),
+    ...{ markers, gatewayDrain, keys: keyParts.keys, noteUse: keyParts.noteUse },
+    ...{ ready: state.isReady, degraded: state.degraded },
     tls: asking,
     asksCallers: asking !== undefined && tls?.asksCallers === true,
-    ...describeResources(parts),
-    noteUse: keyParts.noteUse,
   })
+}
+
+/** What both APIs need. */
+function sharedDeps({ config }: Context, parts: Parts) {
+  return {
+    hopMark: config.hopMark,
+    onAnswered: parts.telemetry.onApiAnswered,
+    onRefused: parts.refusals.request,
+    snapshot: parts.discovery.snapshot,
+    backendOf: parts.health.stateOf,
+    resourceProblems: parts.resourceProblems,
+    enforcement: parts.resources.enforcement,
+  }
 }

@@ -10,9 +10,10 @@ import {
 } from '../controller/cluster-controller.ts'
 import { findEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
 import { listenServer } from '../runtime/listen.ts'
+import { readVersion } from '../runtime/package-root.ts'
 import { type Stop, stopInOrder } from '../runtime/shutdown.ts'
 import { part } from '../runtime/stops.ts'
-import type { Address, Config, SocketAddress } from '../settings/config.ts'
+import type { Config } from '../settings/config.ts'
 import { createExposition } from '../telemetry/exposition.ts'
 import { createMetricsServer } from '../telemetry/metrics-server.ts'
 import { watchProcess } from '../telemetry/process.ts'
@@ -20,20 +21,14 @@ import type { Sources } from '../telemetry/readings.ts'
 import type { Context } from './context.ts'
 import { openControllerDatabase } from './controller-database.ts'
 import { openTls } from './listener-tls.ts'
-import { readVersion } from './telemetry.ts'
 
 type Opening = Pick<Context, 'config' | 'log' | 'stops'>
 
-export interface ControllerProcess {
-  readonly internal: Address
-  /** undefined: metrics are off. */
-  readonly metrics: SocketAddress | undefined
-  /** Releases the Lease and ends; returns whether everything ended in time. */
-  stop(): Promise<boolean>
-}
-
-/** Alive at once, and ready once the cluster has been read, whether or not it is the leader. */
-export async function serveController(config: Config, log: Logger): Promise<ControllerProcess> {
+/**
+ * Alive at once, and ready once the cluster has been read, whether or not it is the leader. `stop` releases the Lease,
+ * and resolves to whether everything ended in time.
+ */
+export async function serveController(config: Config, log: Logger) {
   const stops: Stop[] = []
   let isReady = false
   const stop = (): Promise<boolean> => {

@@ -2,12 +2,11 @@
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
 import { createEstimators, type Estimators } from '../core/admission/estimators.ts'
-import type { Counter } from '../core/decision/counter.ts'
 import { nameJournal } from '../ratelimit/journal/name.ts'
 import { orAborted } from '../runtime/or-aborted.ts'
 import { part } from '../runtime/stops.ts'
-import { createKeptResets } from '../store/counters/kept-resets.ts'
-import { createMemoryCounters, type MemoryCounters } from '../store/counters/memory.ts'
+import { openMemoryCounters } from '../store/counters/kept-resets.ts'
+import type { MemoryCounters } from '../store/counters/memory.ts'
 import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
 import { createMemoryHolds } from '../store/holds/memory.ts'
 import { withTaken } from '../store/holds/memory-taken.ts'
@@ -18,14 +17,14 @@ import {
   createDurations,
   sizeBounds,
 } from '../telemetry/durations.ts'
-import { histogramData } from '../telemetry/metric-data.ts'
+import { soleHistogram } from '../telemetry/metric-data.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 
 export interface Counters {
   /** Histograms of the batches sent to Redis, if there is one. */
   readonly histograms: () => readonly MetricData[]
-  readonly counters: RedisCounters | ReturnType<typeof createMemoryCounters>
+  readonly counters: RedisCounters | MemoryCounters
   /** The counters, if Redis stores them. */
   readonly redis: RedisCounters | undefined
   readonly holds: HoldStore
@@ -44,7 +43,7 @@ export async function openCounters(context: Context, { pool }: Database): Promis
   const { config, log, stops, signal } = context
   const estimators = createEstimators()
   if (config.redisUrl === undefined) {
-    const counters = await openMemory(pool)
+    const counters = await openMemoryCounters(pool)
     const holds = withTaken(createMemoryHolds(counters), counters)
     return { counters, redis: undefined, holds, estimators, histograms: () => [] }
   }
@@ -94,33 +93,14 @@ export async function openCounters(context: Context, { pool }: Database): Promis
     log.warn({ setting: 'REDIS_URL', cause }, 'started without Redis')
   }
   const histograms = () => [
-    histogramData(
+    soleHistogram(
       'tollgate_redis_flush_seconds',
       'How long Redis took to answer a batch of counters.',
-      [{ attributes: {}, value: tookMs.read() }],
+      tookMs,
     ),
-    histogramData(
-      'tollgate_redis_flush_counters',
-      'Counters in a batch sent to Redis.',
-      [{ attributes: {}, value: sizes.read() }],
-      '',
-    ),
+    soleHistogram('tollgate_redis_flush_counters', 'Counters in a batch sent to Redis.', sizes, ''),
   ]
   return { counters, redis: counters, holds, estimators, histograms }
-}
-
-/** Resets are kept in the database, because the journal is read again at the next start. */
-async function openMemory(pool: Database['pool']): Promise<MemoryCounters> {
-  const kept = createKeptResets(pool)
-  const counters = createMemoryCounters(await kept.read())
-  const end = counters.reset
-  // Not spread: its sizes are read when they are asked for.
-  return Object.assign(counters, {
-    reset: async (reset: readonly Counter[], at: number): Promise<void> => {
-      await kept.write(reset, at)
-      await end(reset, at)
-    },
-  })
 }
 
 function readName(path: string): string {

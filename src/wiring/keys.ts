@@ -3,50 +3,27 @@
 import { auditCleanup } from '../audit/service-events.ts'
 import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
-import {
-  type CachedApiKeys,
-  createCachedApiKeys,
-  minGraceMs,
-} from '../store/api-keys/cached-api-keys.ts'
+import { createCachedApiKeys, minGraceMs } from '../store/api-keys/cached-api-keys.ts'
 import { startCleanupSchedule } from '../store/api-keys/cleanup-schedule.ts'
-import { type LastUsed, startLastUsed } from '../store/api-keys/last-used.ts'
+import { startLastUsed } from '../store/api-keys/last-used.ts'
 import { createPostgresApiKeys } from '../store/api-keys/postgres-api-keys.ts'
 import type { ApiKeyTable } from '../store/api-keys.ts'
-import { createIdempotency, type Idempotency } from '../store/idempotency.ts'
+import { createIdempotency } from '../store/idempotency.ts'
 import { noteStart } from '../store/in-force/table.ts'
 import { openPool } from '../store/postgres/postgres.ts'
-import type { Sql } from '../store/postgres/sql.ts'
 import { untilAnswered } from '../store/postgres/until-answered.ts'
-import { createPropagationWatch, type PropagationWatch } from '../store/revocations/propagation.ts'
-import {
-  createRevocationFollower,
-  type RevocationFollower,
-} from '../store/revocations/revocation-follower.ts'
-import {
-  createRevocationKeeper,
-  type RevocationKeeper,
-} from '../store/revocations/revocation-keeper.ts'
+import { logFollower, logKeeper } from '../store/revocations/log-lines.ts'
+import { createPropagationWatch } from '../store/revocations/propagation.ts'
+import { createRevocationFollower } from '../store/revocations/revocation-follower.ts'
+import { createRevocationKeeper } from '../store/revocations/revocation-keeper.ts'
 import { purgeRevocations, secretsOf } from '../store/revocations/revocation-log.ts'
-import { callBounds, createDurations, type Durations } from '../telemetry/durations.ts'
+import { callBounds, createDurations } from '../telemetry/durations.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import { openPods } from './pods.ts'
 
-export interface Keys {
-  readonly keys: CachedApiKeys
-  readonly follower: RevocationFollower
-  readonly propagation: PropagationWatch
-  readonly keeper: RevocationKeeper
-  readonly idempotency: Idempotency
-  readonly noteUse: LastUsed['note']
-  /** Keys whose end is near, as last counted; undefined: not yet. */
-  readonly endingSoon: () => number | undefined
-  /** Durations of key look-ups. */
-  readonly queries: Durations
-}
+export type Keys = Awaited<ReturnType<typeof openKeys>>
 
-/** The most ids in one log line. */
-const idsShown = 20
 /** Between two polls of revocations, milliseconds: the cache is trusted for one second. */
 const revalidateMs = 250
 /** The keys used last that are cached before readiness. */
@@ -58,7 +35,7 @@ export function outageGraceMs({ keyCacheOutageGraceMs }: Config): number {
 }
 
 /** Starts to follow revocations before anything is cached. */
-export async function openKeys(context: Context, { pool, url }: Database): Promise<Keys> {
+export async function openKeys(context: Context, { pool, url }: Database) {
   const { config, log, audit, clock, onFault, stops } = context
   const graceMs = outageGraceMs(config)
   // A separate connection, so that no other query delays the follower.
@@ -82,27 +59,16 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
       keys.forgetAll()
       keeper.replay()
     },
-    onUnavailable: (cause) =>
-      cause === undefined
-        ? log.info('Postgres is back')
-        : log.error({ cause: String(cause) }, 'Postgres is out of reach: cached keys stay valid'),
-    onTriggersOff: (names) =>
-      names.length === 0
-        ? log.info('the triggers on api_keys are on again: revocations are logged')
-        : log.error(
-            { triggers: names },
-            'triggers on api_keys are off or missing, so no revocation is logged: until they are enabled, cached keys stay valid as in an outage of the database, and all others get 503',
-          ),
-    onSilent: (names) =>
-      names.length === 0
-        ? log.info('no process is silent any more')
-        : log.warn(
-            { silent: names },
-            'processes have not reported for 5 s: they hang, are cut off from the database, or were killed; revocations wait for them',
-          ),
+    ...logFollower(log),
     onFault,
   })
-  const keeper = createKeeper(context, pool, (hashes) => keys.evict(hashes))
+  const keeper = createRevocationKeeper({
+    ...{ pool, clock, onFault },
+    folder: config.revocationLogDir,
+    name: config.replicaName,
+    evict: (hashes) => keys.evict(hashes),
+    ...logKeeper(log),
+  })
   const postgres = createPostgresApiKeys(pool)
   const queries = createDurations(callBounds)
   const table: ApiKeyTable = {
@@ -168,36 +134,7 @@ export async function openKeys(context: Context, { pool, url }: Database): Promi
   return {
     ...{ keys, follower, propagation, keeper, idempotency, queries },
     noteUse: lastUsed.note,
-    endingSoon: () => endingSoon,
+    /** Keys whose end is near, as last counted; undefined: not yet. */
+    endingSoon: (): number | undefined => endingSoon,
   }
-}
-
-/** Keeps revocations outside of the database. */
-function createKeeper(
-  { config, log, clock, onFault }: Context,
-  pool: Sql,
-  evict: (hashes: readonly string[]) => void,
-): RevocationKeeper {
-  return createRevocationKeeper({
-    pool,
-    folder: config.revocationLogDir,
-    name: config.replicaName,
-    clock,
-    evict,
-    onReplayed: (ids) =>
-      log.warn(
-        { keys: ids.length, first: ids.slice(0, idsShown) },
-        'the database is older than its revocations, as after a restore: keys that it had as active again are revoked again; keys made after its backup stay refused',
-      ),
-    onBroken: (file, lines) =>
-      log.warn({ file, lines }, 'lines of a revocation log cannot be read'),
-    onWriting: (error) =>
-      error === undefined
-        ? log.info('the revocation log is written again')
-        : log.error(
-            { cause: String(error) },
-            'REVOCATION_LOG_DIR cannot be written: revocations hold, and are pending',
-          ),
-    onFault,
-  })
 }

@@ -7,20 +7,13 @@ import { createClient } from '../kubernetes/client.ts'
 import { createReadSecretEntry } from '../kubernetes/secrets.ts'
 import { createClusterSource } from '../sources/cluster-source.ts'
 import { createFolderSource } from '../sources/folder-source.ts'
-import type { ResourceSource } from '../sources/source.ts'
 import type { Context } from './context.ts'
 
-export interface Origin {
-  readonly source: ResourceSource
-  readonly readSecret: (secret: Secret) => Promise<Reading>
-  /** `kubernetes` while the cluster cannot be read. */
-  readonly degraded: () => readonly string[]
-  /** A description for the log. */
-  readonly shown: string
-}
-
-/** Throws an error that names the setting to check. */
-export function openOrigin({ config, log }: Context): Origin {
+/**
+ * The source, what reads a secret, the source's name in `/readyz` while it cannot be read, and a description for the log.
+ * Throws an error that names the setting to check.
+ */
+export function openOrigin({ config, log }: Context) {
   const { resourceFolder, secretsDir, watchGroups } = config
   const fromFolder = (secret: Secret): Promise<Reading> => readSecret(secretsDir, secret)
   if (resourceFolder !== undefined) {
@@ -43,7 +36,7 @@ export function openOrigin({ config, log }: Context): Origin {
   })
   return {
     source,
-    async readSecret(secret) {
+    async readSecret(secret: Secret): Promise<Reading> {
       const { namespace, secretRef, prefix } = secret
       if (secretRef === undefined) return fromFolder(secret)
       const { name, key } = secretRef
@@ -51,7 +44,7 @@ export function openOrigin({ config, log }: Context): Origin {
       if ('problem' in entry) return entry
       return toCredential(`the Secret ${namespace}/${name}`, entry.text, prefix)
     },
-    degraded: () => (source.isUnavailable ? ['kubernetes'] : []),
+    degraded: (): readonly string[] => (source.isUnavailable ? ['kubernetes'] : []),
     shown: 'the cluster',
   }
 }

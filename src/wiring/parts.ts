@@ -71,5 +71,6 @@ export async function openParts(context: Context, journal: () => Journal | undef
     ...{ tracing, database, keyParts, resources, discovery, tokens, markers, authenticate },
     ...{ counterParts, telemetry, settle, held, ledger, refusals, health },
     ...{ pastRefusals, othersRefusals },
+    resourceProblems: () => [...resources.problems(), ...discovery.problems()],
   }
 }

@@ -1,15 +1,13 @@
 /** The process's metrics, read from its parts. */
 
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { bypassedModels } from '../core/status/bypass.ts'
 import { maxBound } from '../core/status/overshoot.ts'
 import type { Journal } from '../ratelimit/journal/journal.ts'
 import type { Ledger } from '../ratelimit/ledger/ledger.ts'
-import { packageRoot } from '../runtime/package-root.ts'
+import { readVersion } from '../runtime/package-root.ts'
 import { part } from '../runtime/stops.ts'
 import type { IdentityFigures } from '../telemetry/identity-counts.ts'
-import { histogramData } from '../telemetry/metric-data.ts'
+import { soleHistogram } from '../telemetry/metric-data.ts'
 import type { Sources } from '../telemetry/readings.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'
@@ -22,11 +20,6 @@ export interface Measured extends Keys, Counters, Resources {
   readonly ledger?: Pick<Ledger, 'stats'> | undefined
   /** Called only after everything is built. */
   readonly journal: () => Journal | undefined
-}
-
-/** The program's version. */
-export function readVersion(): string {
-  return JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')).version
 }
 
 export function openTelemetry(context: Context, measured: Measured): Telemetry {
@@ -42,10 +35,10 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
     sources: sourcesOf(context, measured),
     histograms: () => [
       ...histograms(),
-      histogramData(
+      soleHistogram(
         'tollgate_key_store_query_seconds',
         'How long the key store took to answer a look-up.',
-        [{ attributes: {}, value: queries.read() }],
+        queries,
       ),
     ],
     proofs: identity.proofs,

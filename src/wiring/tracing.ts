@@ -2,13 +2,13 @@
 
 import { trace } from '@opentelemetry/api'
 import { toShown } from '../core/formats/redact.ts'
+import { readVersion } from '../runtime/package-root.ts'
 import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
 import type { Otlp } from '../telemetry/otlp.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
 import { createTracing, noTracing, type Tracing } from '../telemetry/tracing.ts'
 import type { Context } from './context.ts'
-import { readVersion } from './telemetry.ts'
 
 /** Creates spans; they are not sent before `startExport`. */
 export function openTracing({ otel }: Config): Tracing {

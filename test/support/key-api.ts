@@ -15,6 +15,7 @@ import { noPolicies } from '../../src/core/status/policies.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
 import { createAuthenticate, type Verify } from '../../src/identity/authenticate.ts'
+import { createSimulate } from '../../src/ratelimit/ledger/simulation.ts'
 import { createCachedApiKeys } from '../../src/store/api-keys/cached-api-keys.ts'
 import { createPostgresApiKeys } from '../../src/store/api-keys/postgres-api-keys.ts'
 import type { ApiKeyStore, ApiKeyTable } from '../../src/store/api-keys.ts'
@@ -25,7 +26,7 @@ import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createPropagationWatch } from '../../src/store/revocations/propagation.ts'
 import { createUsageReader } from '../../src/store/usage/reader.ts'
-import { openSimulation } from '../../src/wiring/simulation.ts'
+import { readPastSums } from '../../src/store/usage/state.ts'
 import { createDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
 import { noOtherProcess } from './no-other-process.ts'
@@ -188,9 +189,8 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     ...(options.reserve && { reserve: options.reserve }),
     paths: pathRules(),
     usage: options.ledger === false ? undefined : createUsageReader(sql),
-    simulate: openSimulation(
-      { usageJournal: options.journal, usageArchiveDir: undefined, unusableUsage: 'allow' },
-      { pool: sql },
+    simulate: createSimulate({ path: options.journal, folder: undefined }, 'allow', (...span) =>
+      readPastSums(sql, ...span),
     ),
     pastRefusals: options.pastRefusals ?? createRefusalMemory(),
     othersRefusals: options.othersRefusals ?? noOtherProcess,

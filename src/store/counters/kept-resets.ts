@@ -4,7 +4,7 @@ import type { Counter } from '../../core/decision/counter.ts'
 import { digestOf } from '../postgres/digest.ts'
 import { statementDeadlineMs, within } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
-import type { Resets } from './memory.ts'
+import { createMemoryCounters, type MemoryCounters, type Resets } from './memory.ts'
 
 /** Longer than the longest window (366 days). */
 const keptFor = '367 days'
@@ -37,4 +37,18 @@ export function createKeptResets(sql: Sql) {
       )
     },
   }
+}
+
+/** Counters whose resets outlive this process, because the journal is read again at the next start. */
+export async function openMemoryCounters(sql: Sql): Promise<MemoryCounters> {
+  const kept = createKeptResets(sql)
+  const counters = createMemoryCounters(await kept.read())
+  const end = counters.reset
+  // Not spread: its sizes are read when they are asked for.
+  return Object.assign(counters, {
+    async reset(reset: readonly Counter[], at: number): Promise<void> {
+      await kept.write(reset, at)
+      await end(reset, at)
+    },
+  })
 }

@@ -1,11 +1,11 @@
 /** Simulates resources over past usage, in a thread of its own: Checks wait for none of it. */
 
-import type { Simulate } from '../admin/usage/simulate.ts'
-import { ServiceError } from '../core/decision/errors.ts'
-import { askThread } from '../runtime/ask-thread.ts'
-import type { Config } from '../settings/config.ts'
-import { readPastSums } from '../store/usage/state.ts'
-import type { Database } from './database.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import type { UnusableUsage } from '../../core/decision/usage.ts'
+import { askThread } from '../../runtime/ask-thread.ts'
+import type { PastSums } from '../../store/usage.ts'
+import type { KeptPlaces } from './kept.ts'
+import type { Span } from './past.ts'
 import type { SimulationResult, SimulationTask } from './simulation-worker.ts'
 
 const worker = new URL('./simulation-worker.ts', import.meta.url)
@@ -16,17 +16,19 @@ const maxAnswers = 500_000
 const maxRows = 200_000
 const resourceLimits = { maxOldGenerationSizeMb: 192 }
 
-/** undefined: there is no journal, and so no past usage. */
-export function openSimulation(
-  config: Pick<Config, 'usageJournal' | 'usageArchiveDir' | 'unusableUsage'>,
-  { pool }: Pick<Database, 'pool'>,
-): Simulate | undefined {
-  const { usageJournal: path, usageArchiveDir: folder, unusableUsage } = config
-  if (path === undefined) return undefined
-  return async (text, span) => {
-    const sums = await readPastSums(pool, span.from, span.to, maxRows)
-    const task = { text, span, sums, path, folder, unusableUsage, maxAnswers }
-    const result = await runElsewhere(task)
+/**
+ * What came of the documents of a text, or why they are not valid. undefined: there is no journal, and so no past
+ * usage. Rejects with `usage_timeout` if it takes too long or too much memory.
+ */
+export function createSimulate(
+  kept: KeptPlaces,
+  unusableUsage: UnusableUsage,
+  readSums: (from: number, to: number, maxRows: number) => Promise<PastSums>,
+) {
+  if (kept.path === undefined) return undefined
+  return async (text: string, span: Span) => {
+    const sums = await readSums(span.from, span.to, maxRows)
+    const result = await run({ ...kept, text, span, sums, unusableUsage, maxAnswers })
     if ('isTooMuch' in result) throw new ServiceError('usage_timeout')
     if ('refused' in result) return result
     const refusedThen = sums.rows.reduce((sum, { refusals }) => sum + refusals, 0)
@@ -34,8 +36,7 @@ export function openSimulation(
   }
 }
 
-/** Rejects with `usage_timeout` if it takes too long or too much memory. */
-async function runElsewhere(task: SimulationTask): Promise<SimulationResult> {
+async function run(task: SimulationTask): Promise<SimulationResult> {
   const signal = AbortSignal.timeout(deadlineMs)
   try {
     return await askThread(worker, task, { resourceLimits, signal })

@@ -1,13 +1,13 @@
 /** Runs in a thread of its own: replays past usage with the resources of a text, and returns what came of it. */
 
 import { parentPort, workerData } from 'node:worker_threads'
-import { type Simulation, simulate } from '../core/decision/simulate.ts'
-import type { UnusableUsage } from '../core/decision/usage.ts'
-import { findKept, type KeptPlaces } from '../ratelimit/ledger/kept.ts'
-import { readPast, type Span, TooManyAnswers } from '../ratelimit/ledger/past.ts'
-import { showProblem } from '../sources/files.ts'
-import { loadDocuments } from '../sources/pipeline.ts'
-import type { PastSums } from '../store/usage.ts'
+import { type Simulation, simulate } from '../../core/decision/simulate.ts'
+import type { UnusableUsage } from '../../core/decision/usage.ts'
+import { showProblem } from '../../sources/files.ts'
+import { loadDocuments } from '../../sources/pipeline.ts'
+import type { PastSums } from '../../store/usage.ts'
+import { findKept, type KeptPlaces } from './kept.ts'
+import { readPast, type Span, TooManyAnswers } from './past.ts'
 
 export interface SimulationTask extends KeptPlaces {
   /** Documents of resources. */

@@ -1,0 +1,114 @@
+/** The state of a process and of what it depends on: for probes, and for administrators. */
+
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import type { RedisCounters } from '../../store/counters/redis/counters.ts'
+import type { PropagationWatch } from '../../store/revocations/propagation.ts'
+import type { Replica } from '../../store/revocations/replicas.ts'
+import type { RevocationFollower } from '../../store/revocations/revocation-follower.ts'
+import type { RevocationKeeper } from '../../store/revocations/revocation-keeper.ts'
+import type { ServiceState } from './service-state.ts'
+
+export interface ProcessParts {
+  readonly replica: string
+  readonly version: string
+  /** How long keys are trusted without the database, in milliseconds. */
+  readonly graceMs: number
+  /** Whether requests may be sent here. */
+  readonly isReady: () => boolean
+  /** Whether the database answers. */
+  readonly ping: () => Promise<boolean>
+  /** The processes that a revocation waits for. */
+  readonly listReplicas: () => Promise<readonly Replica[]>
+  readonly follower: RevocationFollower
+  readonly propagation: PropagationWatch
+  readonly keeper: RevocationKeeper
+  readonly redis: Pick<RedisCounters, 'unavailable' | 'unflushed' | 'losses'> | undefined
+  /** undefined: there is no journal. */
+  readonly journal: { readonly stats: JournalStats } | undefined
+  readonly snapshot: () => Snapshot
+  readonly resources: {
+    readonly problems: () => readonly string[]
+    readonly modelsWaiting: () => number
+    readonly published: () => { readonly ageS: number }
+  }
+  /** The other parts that are unavailable, by name; one may be there twice. */
+  readonly unavailable: () => readonly string[]
+}
+
+interface JournalStats {
+  readonly failing: boolean
+  readonly lines: number
+  readonly skipped: number
+  readonly unreadBytes: number
+}
+
+export function createProcessState(parts: ProcessParts) {
+  const { isReady, follower, propagation, keeper, redis, journal, resources } = parts
+
+  /** Names of the unavailable parts. */
+  async function degraded(): Promise<string[]> {
+    return [
+      // A database whose triggers are off answers, and is not used.
+      ...((await parts.ping()) && follower.state() !== 'unavailable' ? [] : ['database']),
+      ...(redis?.unavailable ? ['redis'] : []),
+      ...(follower.stats().silent.length > 0 ? ['replicas'] : []),
+      ...(keeper.stats().failing ? ['revocation-log'] : []),
+      ...new Set(parts.unavailable()),
+      ...(journal?.stats.failing ? ['journal'] : []),
+    ]
+  }
+
+  async function replicas(): Promise<Pick<ServiceState, 'replicas'>> {
+    const found = await parts.listReplicas().catch(() => undefined)
+    if (found === undefined) return {}
+    return {
+      replicas: found.map(({ id, name, place, unseenMs, servesMs, unread }) => ({
+        ...{ name, place, answers: id === follower.id },
+        ...{ unseen_seconds: unseenMs / 1_000, serves_seconds: servesMs / 1_000 },
+        ...(unread !== null && { unread_revocations: unread }),
+      })),
+    }
+  }
+
+  return {
+    isReady,
+    degraded,
+    async read(): Promise<ServiceState> {
+      const [unavailable, listed] = await Promise.all([degraded(), replicas()])
+      const { models, policies, subscriptions } = parts.snapshot()
+      const { confirmed, pending, lastMs } = propagation.stats()
+      const { ageMs } = follower.stats()
+      return {
+        ...{ replica: parts.replica, version: parts.version },
+        ...{ ready: isReady(), degraded: unavailable },
+        resources: {
+          ...{ models: models.size, policies: policies.size, subscriptions: subscriptions.size },
+          problems: resources.problems().length,
+          waiting_models: resources.modelsWaiting(),
+          age_seconds: resources.published().ageS,
+        },
+        ...listed,
+        revocations: {
+          ...{ confirmed, pending, log_failing: keeper.stats().failing },
+          ...(lastMs !== undefined && { last_confirmation_seconds: lastMs / 1_000 }),
+        },
+        database: {
+          available: !unavailable.includes('database'),
+          ...(Number.isFinite(ageMs) && { key_age_seconds: ageMs / 1_000 }),
+          grace_seconds: parts.graceMs / 1_000,
+        },
+        ...(redis && {
+          redis: {
+            ...{ available: !redis.unavailable, unflushed: redis.unflushed, losses: redis.losses },
+          },
+        }),
+        ...(journal && {
+          journal: {
+            ...{ failing: journal.stats.failing, lines: journal.stats.lines },
+            ...{ skipped: journal.stats.skipped, unread_bytes: journal.stats.unreadBytes },
+          },
+        }),
+      }
+    },
+  }
+}
