@@ -113,6 +113,11 @@ export type Refusal =
       readonly code: 'invalid_request'
       readonly detail: { readonly about: 'long'; readonly part: LongPart; readonly most: number }
     }
+  /** `field`: the one that the query must leave to the body. */
+  | {
+      readonly code: 'invalid_request'
+      readonly detail: { readonly about: 'field'; readonly field: string }
+    }
   /** `path`: the correct spelling. */
   | {
       readonly code: 'not_found'
@@ -131,8 +136,8 @@ export type Refusal =
 
 /**
  * Refuses a path that some server may take for a metered operation although it is spelled
- * differently, a query in which some server reads another method than the one that was judged, and a
- * path or query that is too long to tell. `query` is empty or begins with `?`. Returns undefined if
+ * differently, a query in which some server reads another method or field than those that were judged, and
+ * a path or query that is too long to tell. `query` is empty or begins with `?`. Returns undefined if
  * no server does.
  */
 export function refuseSpelling(
@@ -145,7 +150,7 @@ export function refuseSpelling(
   if (mayHoldPath.test(query) && holdsMetered(read, metered)) {
     return { code: 'not_found', detail: { about: 'query' } }
   }
-  return refusePath(operation, metered) ?? refuseOverride(read)
+  return refusePath(operation, metered) ?? refuseOverride(read) ?? refuseField(operation, read)
 }
 
 function refusePath(operation: string, metered: PathRules['metered']): Refusal | undefined {
@@ -155,12 +160,16 @@ function refusePath(operation: string, metered: PathRules['metered']): Refusal |
   // Some servers take an escaped `?` or `#` for the end of the path.
   const path = loosely(decode(operation).replace(/[?#].*$/s, ''))
   for (const meant of metered) {
-    if (path.endsWith(meant.slice('/v1'.length))) {
+    const end = meant.slice('/v1'.length)
+    if (path.endsWith(end) || path.replace(extension, '').endsWith(end)) {
       return { code: 'not_found', detail: { about: 'spelling', path: meant } }
     }
   }
   return undefined
 }
+
+/** Rails and older versions of Spring ignore it: `/v1/messages.json`. */
+const extension = /\.[a-z]+$/
 
 /** Parameters from which servers take the method: Rails, Laravel, Express, Google's gateways. */
 const overridesMethod =
@@ -170,6 +179,29 @@ const overridesMethod =
 function refuseOverride(query: string): Refusal | undefined {
   if (!overridesMethod.test(query)) return undefined
   return { code: 'not_found', detail: { about: 'override' } }
+}
+
+/**
+ * What the gateway reads in a body, or writes into it, by names in lower case without dashes and
+ * underscores.
+ */
+const bodyFields: ReadonlyMap<string, string> = new Map(
+  [
+    ...['model', 'stream', 'stream_options', 'background', 'prompt', 'prompt_embeds'],
+    ...['n', 'n_cmpl', 'best_of'],
+    ...['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'],
+  ].map((name) => [name.replaceAll('_', ''), name]),
+)
+
+/** Rails, Laravel and many handlers of Express read a field that the body leaves out in the query. */
+function refuseField(operation: string, query: string): Refusal | undefined {
+  if (query === '' || !namedByBody.has(operation)) return undefined
+  for (const part of query.split(/[?&;]/)) {
+    const name = part.replace(/[=[.].*$/s, '').replace(/[-_+\s]/g, '')
+    const field = bodyFields.get(name.toLowerCase())
+    if (field !== undefined) return { code: 'invalid_request', detail: { about: 'field', field } }
+  }
+  return undefined
 }
 
 function tooLong(part: LongPart, most: number): Refusal {

@@ -32,6 +32,8 @@ function describeDetail(detail: DenialDetail): string {
       return 'The query must not hold the path of another operation.'
     case 'override':
       return 'The query must not name another method; send the request with that method.'
+    case 'field':
+      return `The query must not have "${detail.field}"; write it into the body.`
     case 'path':
       return 'The path is malformed.'
     case 'long': {

@@ -264,6 +264,38 @@ test('a query must not name another method', async (t) => {
   }
 })
 
+test('a query has no field of the body', async (t) => {
+  for (const [query, field] of [
+    ['?model=large', 'model'],
+    ['?a=b&MODEL', 'model'],
+    ['?a;stream=true', 'stream'],
+    ['?stream_options[include_usage]=false', 'stream_options'],
+    ['?stream.options=1', 'stream'],
+    ['?+%73tream=true', 'stream'],
+    ['?%2573tream=true', 'stream'],
+    ['?streamOptions=x', 'stream_options'],
+    ['?n=9', 'n'],
+    ['?max-tokens=9', 'max_tokens'],
+    ['?background=true', 'background'],
+  ] as const) {
+    for (const operation of [meterable.chat, meterable.responses, '/v1/rerank']) {
+      const expected = { code: 'invalid_request', detail: { about: 'field', field } } as const
+      t.strictSame(refuseSpelling(operation, query, chat), expected, query)
+    }
+    t.equal(refuseSpelling('/v1/realtime', query, chat), undefined, query)
+  }
+  for (const query of [
+    '?beta=true',
+    '?api-version=1',
+    '?x=model',
+    '?models=1',
+    '?=model',
+    '?a[n]=1',
+  ]) {
+    t.equal(refuseSpelling(meterable.chat, query, chat), undefined, query)
+  }
+})
+
 test('listing is GET or HEAD of one path', async (t) => {
   t.ok(isListing('/v1/models', 'GET'))
   t.ok(isListing('/v1/models', 'HEAD'))

@@ -37,6 +37,10 @@ test('each detail has its message', async (t) => {
       'The query must not name another method; send the request with that method.',
     ],
     [
+      { about: 'field', field: 'model' },
+      'The query must not have "model"; write it into the body.',
+    ],
+    [
       { about: 'path_needed', operation: '/v1/files' },
       'Name the model in the path: /<namespace>/<model>/v1/files.',
     ],
