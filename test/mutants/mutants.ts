@@ -404,7 +404,7 @@ export const allMutants: readonly Mutant[] = [
       ['if (seen.has(issuer.url))', 'if (false)'],
       ['others.length > 0 ? undefined : readFields(jwt, provider', 'readFields(jwt, provider'],
       ['isTrustworthy(written) && !/[?#]/.test(written)', 'isTrustworthy(written)'],
-      ["['claim', 'prefix']", "['claim']"],
+      ['prefix: required(text())', 'prefix: text()'],
     ],
   ),
   ...mutants(

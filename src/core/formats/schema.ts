@@ -67,21 +67,31 @@ interface Filled {
   readonly missing: unknown
 }
 
-type Present<Of, Required> = {
-  readonly [Name in keyof Of]: Name extends Required ? Name : Of[Name] extends Filled ? Name : never
+const mark = Symbol('must be there')
+
+interface Required {
+  readonly [mark]: true
+}
+
+type Present<Of> = {
+  readonly [Name in keyof Of]: Of[Name] extends Required | Filled ? Name : never
 }[keyof Of]
 
 /** The fields of an object; one that may be missing is undefined then. */
-type Fields<Of, Required> = {
-  readonly [Name in Present<Of, Required>]: ValueOf<Of[Name]>
-} & { readonly [Name in Exclude<keyof Of, Present<Of, Required>>]?: ValueOf<Of[Name]> | undefined }
+type Fields<Of> = { readonly [Name in Present<Of>]: ValueOf<Of[Name]> } & {
+  readonly [Name in Exclude<keyof Of, Present<Of>>]?: ValueOf<Of[Name]> | undefined
+}
 
-/** An object whose fields must be present if they are in `required`. */
-export function object<Of extends Properties, Required extends keyof Of & string = never>(
+/** The same field, which must be there. */
+export function required<Value>(field: Schema<Value>): Schema<Value> & Required {
+  return { ...field, [mark]: true }
+}
+
+export function object<Of extends Properties>(
   properties: Of,
-  required: readonly Required[] = [],
   more: Partial<Schema> = {},
-): Schema<Fields<Of, Required>> {
+): Schema<Fields<Of>> {
+  const required = Object.keys(properties).filter((name) => mark in (properties[name] as Schema))
   return schema('object', { properties, ...(required.length > 0 && { required }), ...more })
 }
 

@@ -1,7 +1,16 @@
 /** Fields of a ModelRef for the connection to its server. */
 
 import { parseDuration } from '../formats/duration.ts'
-import { boolean, dnsName, filled, integer, object, type Schema, text } from '../formats/schema.ts'
+import {
+  boolean,
+  dnsName,
+  filled,
+  integer,
+  object,
+  required,
+  type Schema,
+  text,
+} from '../formats/schema.ts'
 
 /** A file name within a folder, never a path out of it. */
 const file: Partial<Schema> = {
@@ -50,16 +59,17 @@ export const credential = object(
     }),
     secretRef: object(
       {
-        name: secretName,
-        key: text({
-          description: 'entry of its `data` with the credential',
-          minLength: 1,
-          maxLength: 253,
-          pattern: '^[-._a-zA-Z0-9]+$',
-          form: 'a key of letters, digits, ".", "-" and "_"',
-        }),
+        name: required(secretName),
+        key: required(
+          text({
+            description: 'entry of its `data` with the credential',
+            minLength: 1,
+            maxLength: 253,
+            pattern: '^[-._a-zA-Z0-9]+$',
+            form: 'a key of letters, digits, ".", "-" and "_"',
+          }),
+        ),
       },
-      ['name', 'key'],
       { description: 'a Secret in the namespace of the ModelRef (`RESOURCES=kubernetes` only)' },
     ),
     header: text({
@@ -79,7 +89,6 @@ export const credential = object(
       form: 'of visible ASCII',
     }),
   },
-  [],
   { description: 'credential of the gateway for the server', rules: [credentialRule] },
 )
 
@@ -155,7 +164,6 @@ export const server = {
       }),
       answer: duration('how long an answer may take, to its end', '24h', 'none'),
     },
-    [],
     { description: 'time limits for the server' },
   ),
   retries: integer(0, 5, {
@@ -199,7 +207,6 @@ export const output = object(
       false,
     ),
   },
-  [],
   {
     description:
       "the answers of the model's server, for estimates ([reservation.md](reservation.md))",
@@ -207,4 +214,4 @@ export const output = object(
 )
 
 /** The original's: its Secret contains `api-key`. */
-export const credentialReference = object({ name: text(file) }, ['name'])
+export const credentialReference = object({ name: required(text(file)) })

@@ -17,6 +17,7 @@ import {
   object,
   oneOf,
   type Rule,
+  required,
   type Schema,
   text,
 } from '../formats/schema.ts'
@@ -35,25 +36,24 @@ function metadata(
   ofName: Partial<Schema> = {},
   ofNamespace: Partial<Schema> = {},
 ) {
-  return object(
-    {
-      name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase, ...ofName }),
-      namespace: filled(
-        text({
-          minLength: 1,
-          maxLength: 63,
-          pattern: dnsLabel,
-          form: 'a DNS label in lower case',
-          ...ofNamespace,
-        }),
-        namespace,
-      ),
-      annotations: labels(),
-      creationTimestamp: text(),
-      deletionTimestamp: text(),
-    },
-    ['name'],
-  )
+  return object({
+    name: required(
+      text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase, ...ofName }),
+    ),
+    namespace: filled(
+      text({
+        minLength: 1,
+        maxLength: 63,
+        pattern: dnsLabel,
+        form: 'a DNS label in lower case',
+        ...ofNamespace,
+      }),
+      namespace,
+    ),
+    annotations: labels(),
+    creationTimestamp: text(),
+    deletionTimestamp: text(),
+  })
 }
 
 const ofModel: Partial<Schema> = {
@@ -68,21 +68,10 @@ const ofPolicy: Partial<Schema> = {
   form: `${subscriptionNamespace}; others are not watched`,
 }
 
+const ofReference = { minLength: 1, maxLength: 63, pattern: dnsName, form: inLowerCase }
 const reference = {
-  namespace: text({
-    description: 'the namespace of the ModelRef',
-    minLength: 1,
-    maxLength: 63,
-    pattern: dnsName,
-    form: inLowerCase,
-  }),
-  name: text({
-    description: 'its name',
-    minLength: 1,
-    maxLength: 63,
-    pattern: dnsName,
-    form: inLowerCase,
-  }),
+  namespace: required(text({ description: 'the namespace of the ModelRef', ...ofReference })),
+  name: required(text({ description: 'its name', ...ofReference })),
 }
 
 /** Quotes and backslashes are refused as in the original. Control characters are refused too. */
@@ -98,11 +87,10 @@ function subjects(more: Partial<Schema>) {
     object(
       {
         users: list(text(plainName), { description: 'names of users' }),
-        groups: list(object({ name: text({ ...plainName, description: 'its name' }) }, ['name']), {
+        groups: list(object({ name: required(text({ ...plainName, description: 'its name' })) }), {
           description: 'groups; every member counts',
         }),
       },
-      [],
       more,
     ),
     {},
@@ -117,7 +105,6 @@ function attribution(description: string) {
         costCenter: filled(text({ description: 'the cost center that is charged' }), ''),
         labels: labels({ description: 'further labels' }),
       },
-      [],
       { description },
     ),
     {},
@@ -143,25 +130,16 @@ const window = text({
   ],
 })
 
-const limit = object(
-  {
-    limit: integer(1, 1_000_000_000, {
-      description: 'tokens per user and window, for this model under this Subscription',
-    }),
-    window,
-  },
-  ['limit', 'window'],
-)
-
-const requestLimit = object(
-  {
-    limit: integer(1, 1_000_000_000, {
-      description: 'requests per user and window, for this model under this Subscription',
-    }),
-    window,
-  },
-  ['limit', 'window'],
-)
+/** How much of something in a window. */
+const limitOn = (unit: string) =>
+  object({
+    limit: required(
+      integer(1, 1_000_000_000, {
+        description: `${unit} per user and window, for this model under this Subscription`,
+      }),
+    ),
+    window: required(window),
+  })
 
 const urlForm = 'a URL like http://host:port/path'
 
@@ -197,49 +175,53 @@ function urlPattern(): string {
   return `^https?://([!-"$-.0->A-~]*@)?${host}(:(${port})?)?([/?#][!-~]*)?$`
 }
 
-export const modelRefSpec = object(
-  {
-    modelRef: object(
+export const modelRefSpec = object({
+  modelRef: required(
+    object(
       {
-        kind: text({
-          description: 'kind of the object',
-          enum: ['LLMInferenceService', 'ExternalModel'],
-        }),
-        name: text({ description: 'its name in this namespace', minLength: 1, maxLength: 253 }),
+        kind: required(
+          text({
+            description: 'kind of the object',
+            enum: ['LLMInferenceService', 'ExternalModel'],
+          }),
+        ),
+        name: required(
+          text({ description: 'its name in this namespace', minLength: 1, maxLength: 253 }),
+        ),
       },
-      ['kind', 'name'],
       { description: 'the object that serves the model' },
     ),
-    backendUrl: text({
-      ...url,
-      description: 'where the gateway sends requests for the model',
-      otherwise:
-        'found by its HTTPRoute or LLMInferenceService ([kubernetes.md](kubernetes.md#where-requests-go)); else nothing serves the model',
-    }),
-    endpointOverride: text({
-      ...url,
-      description: 'the address shown to clients',
-      otherwise: '`GATEWAY_URL`/namespace/name',
-    }),
-    modelIds: list(text({ ...plainName, maxLength: 256 }), {
-      description: 'further names that requests may use for the model',
-    }),
-    credential,
-    ...server,
-    output,
-  },
-  ['modelRef'],
-)
+  ),
+  backendUrl: text({
+    ...url,
+    description: 'where the gateway sends requests for the model',
+    otherwise:
+      'found by its HTTPRoute or LLMInferenceService ([kubernetes.md](kubernetes.md#where-requests-go)); else nothing serves the model',
+  }),
+  endpointOverride: text({
+    ...url,
+    description: 'the address shown to clients',
+    otherwise: '`GATEWAY_URL`/namespace/name',
+  }),
+  modelIds: list(text({ ...plainName, maxLength: 256 }), {
+    description: 'further names that requests may use for the model',
+  }),
+  credential,
+  ...server,
+  output,
+})
 
-export const accessPolicySpec = object(
-  {
-    modelRefs: list(object(reference, ['namespace', 'name']), {
+export const accessPolicySpec = object({
+  modelRefs: required(
+    list(object(reference), {
       description: 'the models that this policy opens',
       item: 'model',
       minItems: 1,
       maxItems: maxModels,
     }),
-    subjects: subjects({
+  ),
+  subjects: required(
+    subjects({
       description: 'who may use them: any of these users or groups',
       rules: [
         {
@@ -250,10 +232,9 @@ export const accessPolicySpec = object(
         },
       ],
     }),
-    meteringMetadata: attribution('whom use is attributed to'),
-  },
-  ['modelRefs', 'subjects'],
-)
+  ),
+  meteringMetadata: attribution('whom use is attributed to'),
+})
 
 const admission = object(
   {
@@ -273,7 +254,6 @@ const admission = object(
       otherwise: 'with `reserve` `ADMISSION_CHARGE`: `admission`; else `end`',
     }),
   },
-  [],
   {
     description: 'how requests are admitted',
     rules: [
@@ -289,62 +269,61 @@ const admission = object(
 
 const notify = object(
   {
-    at: list(integer(1, 100, {}), {
-      description: 'percents of a limit',
-      item: 'percent',
-      minItems: 1,
-      maxItems: 10,
-    }),
+    at: required(
+      list(integer(1, 100, {}), {
+        description: 'percents of a limit',
+        item: 'percent',
+        minItems: 1,
+        maxItems: 10,
+      }),
+    ),
   },
-  ['at'],
   {
     description:
       'at which use of a limit a notice is sent to `NOTIFY_URL` ([notices.md](notices.md))',
   },
 )
 
-export const subscriptionSpec = object(
-  {
-    owner: subjects({
-      description: 'who may use the Subscription: any of these users or groups',
-      otherwise: 'nobody',
-    }),
-    modelRefs: list(
-      object(
-        {
-          ...reference,
-          tokenRateLimits: list(limit, {
+export const subscriptionSpec = object({
+  owner: subjects({
+    description: 'who may use the Subscription: any of these users or groups',
+    otherwise: 'nobody',
+  }),
+  modelRefs: required(
+    list(
+      object({
+        ...reference,
+        tokenRateLimits: required(
+          list(limitOn('tokens'), {
             description: 'limits, all of which apply',
             item: 'limit',
             minItems: 1,
             maxItems: 20,
           }),
-          requestRateLimits: list(requestLimit, {
-            description:
-              'limits on the number of requests, all of which apply; each is counted before it is sent to the model ([reservation.md](reservation.md#requests-and-concurrency))',
-            item: 'limit',
-            maxItems: 20,
-          }),
-          concurrency: integer(1, 1_000_000, {
-            description:
-              'the most requests of one user that are in progress at a time ([reservation.md](reservation.md#requests-and-concurrency))',
-            otherwise: 'any number',
-          }),
-          billingRate: object(
-            {
-              perToken: text({
-                description:
-                  'a decimal number; shown in lists, and recorded with the usage of each response',
-              }),
-            },
-            [],
-            {
-              description: 'price of a token',
-            },
-          ),
-        },
-        ['namespace', 'name', 'tokenRateLimits'],
-      ),
+        ),
+        requestRateLimits: list(limitOn('requests'), {
+          description:
+            'limits on the number of requests, all of which apply; each is counted before it is sent to the model ([reservation.md](reservation.md#requests-and-concurrency))',
+          item: 'limit',
+          maxItems: 20,
+        }),
+        concurrency: integer(1, 1_000_000, {
+          description:
+            'the most requests of one user that are in progress at a time ([reservation.md](reservation.md#requests-and-concurrency))',
+          otherwise: 'any number',
+        }),
+        billingRate: object(
+          {
+            perToken: text({
+              description:
+                'a decimal number; shown in lists, and recorded with the usage of each response',
+            }),
+          },
+          {
+            description: 'price of a token',
+          },
+        ),
+      }),
       {
         description:
           'the models that it pays for; of one that is named twice the first entry counts',
@@ -353,28 +332,29 @@ export const subscriptionSpec = object(
         maxItems: maxModels,
       },
     ),
-    tokenMetadata: attribution('whom use is attributed to'),
-    admission,
-    notify,
-    priority: filled(
-      integer(-2_147_483_648, 2_147_483_647, {
-        description: "a new key belongs to the caller's Subscription with the highest priority",
-        otherwise: '0',
-      }),
-      0,
-    ),
-  },
-  ['modelRefs'],
-)
+  ),
+  tokenMetadata: attribution('whom use is attributed to'),
+  admission,
+  notify,
+  priority: filled(
+    integer(-2_147_483_648, 2_147_483_647, {
+      description: "a new key belongs to the caller's Subscription with the highest priority",
+      otherwise: '0',
+    }),
+    0,
+  ),
+})
 
 const externalOidc = object(
   {
-    issuerUrl: text({
-      description: 'issuer of the provider, exactly as in its tokens',
-      pattern: '^https://[!-"$->@-~]+$',
-      form: 'an https URL',
-    }),
-    clientId: text({ description: 'audience that its tokens must name', minLength: 1 }),
+    issuerUrl: required(
+      text({
+        description: 'issuer of the provider, exactly as in its tokens',
+        pattern: '^https://[!-"$->@-~]+$',
+        form: 'an https URL',
+      }),
+    ),
+    clientId: required(text({ description: 'audience that its tokens must name', minLength: 1 })),
     ttl: filled(
       integer(30, 2_147_483_647, {
         description: 'seconds for which an accepted token is cached',
@@ -383,7 +363,6 @@ const externalOidc = object(
       300,
     ),
   },
-  ['issuerUrl', 'clientId'],
   { description: 'a further OIDC provider whose identity tokens are accepted' },
 )
 
@@ -395,7 +374,6 @@ export const tenantSpec = object({
         otherwise: '`API_KEY_MAX_EXPIRATION_DAYS`',
       }),
     },
-    [],
     { description: 'rules for keys' },
   ),
   externalOIDC: externalOidc,
@@ -425,88 +403,83 @@ export const tenantSpec = object({
               otherwise: '`true`',
             }),
           },
-          [],
           { description: 'labels of these metrics' },
         ),
         {},
       ),
     },
-    [],
     { description: 'metrics of usage by user and subscription' },
   ),
 })
 
 const provider = {
-  provider: text({ description: 'provider of the model', minLength: 1, maxLength: 63 }),
-  endpoint: text({
-    description: 'host of its API',
-    minLength: 1,
-    maxLength: 253,
-    pattern: '^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\.)+[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?$',
-    form: 'the domain name of a host, like api.example.com',
-    rules: [
-      {
-        message: 'has a port that is none',
-        holds: (endpoint: string) => URL.canParse(`https://${endpoint}`),
-      },
-    ],
-  }),
+  provider: required(text({ description: 'provider of the model', minLength: 1, maxLength: 63 })),
+  endpoint: required(
+    text({
+      description: 'host of its API',
+      minLength: 1,
+      maxLength: 253,
+      pattern: '^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\.)+[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?$',
+      form: 'the domain name of a host, like api.example.com',
+      rules: [
+        {
+          message: 'has a port that is none',
+          holds: (endpoint: string) => URL.canParse(`https://${endpoint}`),
+        },
+      ],
+    }),
+  ),
 }
 
-const externalModelSpec = object(
-  { ...provider, targetModel: server.upstreamModel, credentialRef: credentialReference },
-  ['provider', 'endpoint', 'credentialRef'],
-)
+const externalModelSpec = object({
+  ...provider,
+  targetModel: server.upstreamModel,
+  credentialRef: required(credentialReference),
+})
 
 /** Older definitions of the kind have no `type`. */
-const providerAuth = object(
-  {
-    type: filled(text({ enum: ['simple', 'apikey', 'sigv4', 'oauth2'] }), 'simple'),
-    secretRef: credentialReference,
-  },
-  ['secretRef'],
-)
+const providerAuth = object({
+  type: filled(text({ enum: ['simple', 'apikey', 'sigv4', 'oauth2'] }), 'simple'),
+  secretRef: required(credentialReference),
+})
 
-const externalProviderSpec = object({ ...provider, auth: providerAuth, config: labels() }, [
-  'provider',
-  'endpoint',
-  'auth',
-])
+const externalProviderSpec = object({ ...provider, auth: required(providerAuth), config: labels() })
 
-const providedModelSpec = object(
-  {
-    modelName: text({ ...plainName, maxLength: 253 }),
-    externalProviderRefs: list(
-      object(
-        {
-          ref: object(
-            { name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase }) },
-            ['name'],
-          ),
-          targetModel: server.upstreamModel,
-          apiFormat: text({
+const providedModelSpec = object({
+  modelName: text({ ...plainName, maxLength: 253 }),
+  externalProviderRefs: required(
+    list(
+      object({
+        ref: required(
+          object({
+            name: required(
+              text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase }),
+            ),
+          }),
+        ),
+        targetModel: required(server.upstreamModel),
+        apiFormat: required(
+          text({
             minLength: 1,
             maxLength: 63,
             pattern: '^[!-~]+$',
             form: 'of visible ASCII',
           }),
-          path: text({
-            maxLength: 512,
-            pattern: '^/[!-~]*$',
-            form: 'a path of visible ASCII, like /v1/messages',
-            refuses: [{ pattern: '[?#]', message: 'must have no query or fragment' }],
-          }),
-          weight: filled(integer(0, 100), 1),
-          config: labels(),
-          auth: providerAuth,
-        },
-        ['ref', 'targetModel', 'apiFormat'],
-      ),
+        ),
+        path: text({
+          maxLength: 512,
+          pattern: '^/[!-~]*$',
+          form: 'a path of visible ASCII, like /v1/messages',
+          refuses: [{ pattern: '[?#]', message: 'must have no query or fragment' }],
+        }),
+        weight: filled(integer(0, 100), 1),
+        config: labels(),
+        auth: providerAuth,
+      }),
       { item: 'provider', minItems: 1, maxItems: 64 },
     ),
-  },
-  ['externalProviderRefs'],
-)
+  ),
+})
 
 /** The specs of our kinds, in the order of the docs. */
 export const specs = {
@@ -557,23 +530,20 @@ interface KindSchema {
 
 /** The legacy tiers: `data.tiers` of their ConfigMap, after parsing. */
 const tiers = list(
-  object(
-    {
-      name: text({ minLength: 1 }),
-      displayName: text({ pattern: '[^ \\t\\r\\n\\f\\v]', form: 'more than blanks' }),
-      description: filled(text(), ''),
-      level: filled(integer(-2_147_483_648, 2_147_483_647), 0),
-      groups: list(text({ minLength: 1 })),
-    },
-    ['name'],
-  ),
+  object({
+    name: required(text({ minLength: 1 })),
+    displayName: text({ pattern: '[^ \\t\\r\\n\\f\\v]', form: 'more than blanks' }),
+    description: filled(text(), ''),
+    level: filled(integer(-2_147_483_648, 2_147_483_647), 0),
+    groups: list(text({ minLength: 1 })),
+  }),
   { unique: 'name' },
 )
 
 const head = { apiVersion: text(), kind: text() }
 
 /** The fields that identify a document's kind. */
-export const envelope = object(head, ['apiVersion', 'kind'])
+export const envelope = object({ apiVersion: required(text()), kind: required(text()) })
 
 const nameOfModel: Partial<Schema> = {
   refuses: [{ pattern: '^.{64}', message: 'must have at most 63 characters to be referred to' }],
@@ -587,55 +557,52 @@ const policyMetadata = metadata(subscriptionNamespace, {}, ofPolicy)
 
 /** Whole documents, by the kind that they are read as. */
 export const documents = {
-  ModelRef: object(
-    { ...head, metadata: metadata('default', nameOfModel, ofModel), spec: modelRefSpec },
-    ['metadata', 'spec'],
-  ),
-  ExternalModel: object(
-    { ...head, metadata: metadata('default', {}, ofModel), spec: externalModelSpec },
-    ['metadata', 'spec'],
-  ),
+  ModelRef: object({
+    ...head,
+    metadata: required(metadata('default', nameOfModel, ofModel)),
+    spec: required(modelRefSpec),
+  }),
+  ExternalModel: object({
+    ...head,
+    metadata: required(metadata('default', {}, ofModel)),
+    spec: required(externalModelSpec),
+  }),
   /** Of another group than the one above; it names its providers. */
-  'ExternalModel.inference.opendatahub.io': object(
-    { ...head, metadata: metadata('default', {}, ofModel), spec: providedModelSpec },
-    ['metadata', 'spec'],
-  ),
-  ExternalProvider: object(
-    { ...head, metadata: metadata('default', {}, ofModel), spec: externalProviderSpec },
-    ['metadata', 'spec'],
-  ),
-  AITenant: object(
-    {
-      ...head,
-      metadata: metadata(tenantsNamespace, {}, ofTenants),
-      spec: filled(object({ oidc: externalOidc }), {}),
-    },
-    ['metadata'],
-  ),
-  AccessPolicy: object({ ...head, metadata: policyMetadata, spec: accessPolicySpec }, [
-    'metadata',
-    'spec',
-  ]),
-  Subscription: object({ ...head, metadata: policyMetadata, spec: subscriptionSpec }, [
-    'metadata',
-    'spec',
-  ]),
-  Tenant: object(
-    {
-      ...head,
-      metadata: metadata(subscriptionNamespace, nameOfTenant, ofPolicy),
-      spec: filled(tenantSpec, {}),
-    },
-    ['metadata'],
-  ),
-  ConfigMap: object(
-    {
-      ...head,
-      metadata: metadata(subscriptionNamespace),
-      // Unlike other lists it may not be missing.
-      data: object({ tiers: { ...tiers, missing: undefined } }, ['tiers']),
-    },
-    ['metadata', 'data'],
-  ),
+  'ExternalModel.inference.opendatahub.io': object({
+    ...head,
+    metadata: required(metadata('default', {}, ofModel)),
+    spec: required(providedModelSpec),
+  }),
+  ExternalProvider: object({
+    ...head,
+    metadata: required(metadata('default', {}, ofModel)),
+    spec: required(externalProviderSpec),
+  }),
+  AITenant: object({
+    ...head,
+    metadata: required(metadata(tenantsNamespace, {}, ofTenants)),
+    spec: filled(object({ oidc: externalOidc }), {}),
+  }),
+  AccessPolicy: object({
+    ...head,
+    metadata: required(policyMetadata),
+    spec: required(accessPolicySpec),
+  }),
+  Subscription: object({
+    ...head,
+    metadata: required(policyMetadata),
+    spec: required(subscriptionSpec),
+  }),
+  Tenant: object({
+    ...head,
+    metadata: required(metadata(subscriptionNamespace, nameOfTenant, ofPolicy)),
+    spec: filled(tenantSpec, {}),
+  }),
+  ConfigMap: object({
+    ...head,
+    metadata: required(metadata(subscriptionNamespace)),
+    // Unlike other lists it may not be missing.
+    data: required(object({ tiers: required({ ...tiers, missing: undefined }) })),
+  }),
   ...routingDocuments,
 } as const

@@ -12,6 +12,7 @@ import {
   labels,
   list,
   object,
+  required,
   text,
 } from '../formats/schema.ts'
 
@@ -28,17 +29,14 @@ const hostname = text({
   form: 'a host name, with *. before it or without',
 })
 
-const parentRef = object(
-  {
-    group: filled(text(), gatewayGroup),
-    kind: filled(text(), 'Gateway'),
-    namespace,
-    name,
-    sectionName: text(),
-    port,
-  },
-  ['name'],
-)
+const parentRef = object({
+  group: filled(text(), gatewayGroup),
+  kind: filled(text(), 'Gateway'),
+  namespace,
+  name: required(name),
+  sectionName: text(),
+  port,
+})
 
 const conditions = list(object({ type: text(), status: text(), message: text() }))
 
@@ -67,73 +65,66 @@ const match = object({
   method: text(),
 })
 
-const backendRef = object(
-  {
-    group: filled(text(), ''),
-    kind: filled(text(), 'Service'),
-    namespace,
-    name,
-    port,
-    weight: integer(0, 1_000_000),
-    filters: some,
-  },
-  ['name'],
-)
+const backendRef = object({
+  group: filled(text(), ''),
+  kind: filled(text(), 'Service'),
+  namespace,
+  name: required(name),
+  port,
+  weight: integer(0, 1_000_000),
+  filters: some,
+})
 
 const rule = object({ matches: list(match), filters: some, backendRefs: list(backendRef) })
-const listener = object({ name: text(), hostname, port, protocol: text() }, ['name', 'port'])
+const listener = object({
+  name: required(text()),
+  hostname,
+  port: required(port),
+  protocol: text(),
+})
 const url = text({ maxLength: 2_048 })
 
 const head = { apiVersion: text(), kind: text() }
 const ofObject = {
-  name,
+  name: required(name),
   namespace: filled(namespace, 'default'),
   deletionTimestamp: text(),
 }
 
 /** Whole documents, by the kind that they are read as. */
 export const routingDocuments = {
-  HTTPRoute: object(
-    {
-      ...head,
-      metadata: object({ ...ofObject, labels: labels() }, ['name']),
-      spec: filled(
-        object({ parentRefs: list(parentRef), hostnames: list(hostname), rules: list(rule) }),
-        {},
-      ),
-      status: filled(
-        object({ parents: list(object({ parentRef, conditions }, ['parentRef'])) }),
-        {},
-      ),
-    },
-    ['metadata'],
-  ),
-  Gateway: object(
-    {
-      ...head,
-      metadata: object(ofObject, ['name']),
-      spec: filled(object({ listeners: list(listener) }), {}),
-      status: filled(
-        object({
-          addresses: list(object({ type: text(), value: filled(text({ maxLength: 253 }), '') })),
-        }),
-        {},
-      ),
-    },
-    ['metadata'],
-  ),
-  LLMInferenceService: object(
-    {
-      ...head,
-      metadata: object(ofObject, ['name']),
-      status: filled(
-        object({
-          url,
-          addresses: list(object({ name: filled(text(), ''), url: filled(url, '') })),
-        }),
-        {},
-      ),
-    },
-    ['metadata'],
-  ),
+  HTTPRoute: object({
+    ...head,
+    metadata: required(object({ ...ofObject, labels: labels() })),
+    spec: filled(
+      object({ parentRefs: list(parentRef), hostnames: list(hostname), rules: list(rule) }),
+      {},
+    ),
+    status: filled(
+      object({ parents: list(object({ parentRef: required(parentRef), conditions })) }),
+      {},
+    ),
+  }),
+  Gateway: object({
+    ...head,
+    metadata: required(object(ofObject)),
+    spec: filled(object({ listeners: list(listener) }), {}),
+    status: filled(
+      object({
+        addresses: list(object({ type: text(), value: filled(text({ maxLength: 253 }), '') })),
+      }),
+      {},
+    ),
+  }),
+  LLMInferenceService: object({
+    ...head,
+    metadata: required(object(ofObject)),
+    status: filled(
+      object({
+        url,
+        addresses: list(object({ name: filled(text(), ''), url: filled(url, '') })),
+      }),
+      {},
+    ),
+  }),
 } as const

@@ -3,22 +3,19 @@
  * kinds.
  */
 
-import { integer, list, object, type Schema, text } from '../formats/schema.ts'
+import { integer, list, object, required, type Schema, text } from '../formats/schema.ts'
 
 const count = (description: string): Schema => integer(0, 2_147_483_647, { description })
 
 const conditions: Schema = list(
-  object(
-    {
-      type: text(),
-      status: text({ enum: ['True', 'False', 'Unknown'] }),
-      reason: text(),
-      message: text(),
-      observedGeneration: integer(0, Number.MAX_SAFE_INTEGER),
-      lastTransitionTime: text({ format: 'date-time' }),
-    },
-    ['type', 'status', 'reason', 'message', 'lastTransitionTime'],
-  ),
+  object({
+    type: required(text()),
+    status: required(text({ enum: ['True', 'False', 'Unknown'] })),
+    reason: required(text()),
+    message: required(text()),
+    observedGeneration: integer(0, Number.MAX_SAFE_INTEGER),
+    lastTransitionTime: required(text({ format: 'date-time' })),
+  }),
   { description: 'conditions, one entry per type' },
 )
 
@@ -36,17 +33,14 @@ function phase(...phases: readonly string[]): Schema {
 /** The state of a reference, or of what was generated for it. */
 function references(description: string, more: Readonly<Record<string, Schema>> = {}): Schema {
   return list(
-    object(
-      {
-        name: text(),
-        namespace: text(),
-        ready: { type: 'boolean' },
-        reason: text(),
-        message: text(),
-        ...more,
-      },
-      ['name', 'namespace', 'ready'],
-    ),
+    object({
+      name: required(text()),
+      namespace: required(text()),
+      ready: required({ type: 'boolean' }),
+      reason: text(),
+      message: text(),
+      ...more,
+    }),
     { description },
   )
 }
@@ -87,38 +81,32 @@ const names = list(text(), { description: 'the first ones in order', maxItems: 1
 const digest = text({
   description: 'digest of all its sources; equal content has an equal digest',
 })
-const modelRef = object({ name: text({ description: 'the ModelRef, in this namespace' }) }, [
-  'name',
-])
+const modelRef = object({
+  name: required(text({ description: 'the ModelRef, in this namespace' })),
+})
 
 /** Generated for each model that is named: counts, never the rules themselves. */
 export const generated = {
   ModelAuthPolicy: {
     description: 'Who may use one model, generated from all AccessPolicies that name it.',
-    spec: object(
-      {
-        modelRef,
-        accessPolicies: names,
-        accessPolicyCount: count('how many AccessPolicies name the model'),
-        users: count('users that may use it by name'),
-        groups: count('groups whose members may use it'),
-        digest,
-      },
-      ['modelRef', 'digest'],
-    ),
+    spec: object({
+      modelRef: required(modelRef),
+      accessPolicies: names,
+      accessPolicyCount: count('how many AccessPolicies name the model'),
+      users: count('users that may use it by name'),
+      groups: count('groups whose members may use it'),
+      digest: required(digest),
+    }),
   },
   TokenRateLimitPolicy: {
     description: 'The limits for one model, generated from all Subscriptions that name it.',
-    spec: object(
-      {
-        modelRef,
-        subscriptions: names,
-        subscriptionCount: count('how many Subscriptions name the model'),
-        limits: count('limits in all of them'),
-        digest,
-      },
-      ['modelRef', 'digest'],
-    ),
+    spec: object({
+      modelRef: required(modelRef),
+      subscriptions: names,
+      subscriptionCount: count('how many Subscriptions name the model'),
+      limits: count('limits in all of them'),
+      digest: required(digest),
+    }),
   },
 } as const satisfies Readonly<Record<string, { description: string; spec: Schema }>>
 

@@ -11,7 +11,15 @@ import {
   readFields,
   showPath,
 } from '../../core/formats/fields.ts'
-import { filled, list, object, type Schema, text, type ValueOf } from '../../core/formats/schema.ts'
+import {
+  filled,
+  list,
+  object,
+  required,
+  type Schema,
+  text,
+  type ValueOf,
+} from '../../core/formats/schema.ts'
 import { isTrustworthy } from '../../core/formats/trustworthy.ts'
 import { prune } from '../../core/resources/prune.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
@@ -42,7 +50,7 @@ export interface AuthenticationConfiguration {
 
 const some = text({ minLength: 1 })
 /** The prefix is required, even if empty, so that nobody omits it by accident. */
-const mapping = object({ claim: some, prefix: text() }, ['claim', 'prefix'])
+const mapping = object({ claim: required(some), prefix: required(text()) })
 const url = text({
   rules: [
     {
@@ -56,33 +64,27 @@ const certificate = text({
 })
 const provider = object({
   issuer: filled(
-    object(
-      {
-        url,
-        discoveryURL: some,
-        certificateAuthority: certificate,
-        audiences: list(some, { minItems: 1, item: 'audience' }),
-        audienceMatchPolicy: text({ enum: ['', 'MatchAny'] }),
-      },
-      ['url'],
-    ),
+    object({
+      url: required(url),
+      discoveryURL: some,
+      certificateAuthority: certificate,
+      audiences: list(some, { minItems: 1, item: 'audience' }),
+      audienceMatchPolicy: text({ enum: ['', 'MatchAny'] }),
+    }),
     {},
   ),
-  claimValidationRules: list(object({ claim: some, requiredValue: filled(text(), '') }, ['claim'])),
+  claimValidationRules: list(object({ claim: required(some), requiredValue: filled(text(), '') })),
   claimMappings: filled(object({ username: filled(mapping, {}), groups: mapping }), {}),
 })
 /** Of a provider with other fields, which is left out. */
-const foreign = object({ issuer: filled(object({ url }, ['url']), {}) })
+const foreign = object({ issuer: filled(object({ url: required(url) }), {}) })
 const versions = ['v1', 'v1beta1'].map((each) => `apiserver.config.k8s.io/${each}`)
 /** The supported fields, without those of the providers. */
-const head = object(
-  {
-    apiVersion: text({ enum: versions }),
-    kind: text({ enum: ['AuthenticationConfiguration'] }),
-    jwt: list({ type: 'object' }),
-  },
-  ['apiVersion', 'kind'],
-)
+const head = object({
+  apiVersion: required(text({ enum: versions })),
+  kind: required(text({ enum: ['AuthenticationConfiguration'] })),
+  jwt: list({ type: 'object' }),
+})
 
 /** Parses the file's text. `issuers` are those already in use. Never throws. */
 export function parseAuthenticationConfiguration(

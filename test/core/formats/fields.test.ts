@@ -7,6 +7,7 @@ import {
   labels,
   list,
   object,
+  required,
   type Schema,
   text,
 } from '../../../src/core/formats/schema.ts'
@@ -16,7 +17,7 @@ function read(value: unknown, schema: Schema, isRequired = false): [unknown, str
   const problems: FieldProblem[] = []
   const { it } = readFields(
     { it: value },
-    object({ it: schema }, isRequired ? ['it'] : []),
+    object({ it: isRequired ? required(schema) : schema }),
     problems,
   )
   return [it, problems.map(({ path, message }) => `${showPath(path)} ${message}`)]
@@ -58,7 +59,7 @@ test('the rules for strings are checked', async (t) => {
 })
 
 test('a missing required field is reported once', async (t) => {
-  const inner = object({ a: text() }, ['a'])
+  const inner = object({ a: required(text()) })
   for (const schema of [text({ minLength: 1 }), integer(1, 9), inner, boolean()]) {
     for (const value of [undefined, null]) {
       t.strictSame(read(value, schema, true), [undefined, ['it is required']])
@@ -90,9 +91,12 @@ test('rules apply to valid texts and to whole objects', async (t) => {
   t.strictSame(read('aa', even), ['aa', []])
   t.strictSame(read('a', even), [undefined, ['it is odd']])
   t.strictSame(read('b', even), [undefined, ['it must be of a']])
-  const either = object({ a: text(), b: text() }, [], {
-    rules: [{ message: 'needs a', holds: (it: object) => 'a' in it }],
-  })
+  const either = object(
+    { a: text(), b: text() },
+    {
+      rules: [{ message: 'needs a', holds: (it: object) => 'a' in it }],
+    },
+  )
   t.strictSame(read({ b: 1 }, either)[1], ['it.b must be a string, is a number', 'it needs a'])
 })
 
