@@ -1,9 +1,11 @@
 import root from 'tap'
 import { showAddress } from '../../src/settings/config.ts'
+import { startDnsServer } from '../support/dns-server.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { freePorts } from '../support/free-ports.ts'
 import { type Gateway, gatewayTests, type MintedKey, startGateway } from '../support/gateway.ts'
+import { startModelServer } from '../support/model-server.ts'
 import { poll } from '../support/poll.ts'
 import { sendRaw, toBytes } from '../support/raw-http.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
@@ -160,6 +162,58 @@ root.test('addresses of ours are problems', { skip: noEnvoy }, async (t) => {
   const clusters = await dump.text()
   t.match(clusters, 'model/llm/sim', 'other models have a cluster')
   for (const name of Object.keys(urls)) t.notMatch(clusters, `model/llm/${name}`)
+})
+
+root.test('names that come to lead to listeners of ours', { skip: noEnvoy }, async (t) => {
+  const reached: Readonly<Record<string, string>> = {
+    internal: '127.0.0.2',
+    metrics: '127.0.0.3',
+    api: '127.0.0.4',
+    grpc: '127.0.0.5',
+  }
+  let isRebound = false
+  const dns = await startDnsServer(t, (name) =>
+    isRebound ? reached[name.split('.')[0] ?? ''] : '127.0.0.1',
+  )
+  // All at one port, so that only the name decides which of them Envoy reaches.
+  const { port } = new URL((await startModelServer(t)).url)
+  const gateway = await startGateway(t, {
+    env: {
+      INTERNAL_ADDRESS: `${reached.internal}:${port}`,
+      METRICS_ADDRESS: `${reached.metrics}:${port}`,
+      API_ADDRESS: `${reached.api}:${port}`,
+      GRPC_ADDRESS: `${reached.grpc}:${port}`,
+    },
+    // The service, which asks the name servers of this machine, does not learn of it.
+    adjustEnvoy(bootstrap) {
+      const parsed = JSON.parse(bootstrap)
+      parsed.typed_dns_resolver_config.typed_config.resolvers = [
+        { socket_address: { address: '127.0.0.1', port_value: dns, protocol: 'UDP' } },
+      ]
+      return JSON.stringify(parsed)
+    },
+  })
+  const urls = Object.keys(reached).map(
+    (name) => [name, `http://${name}.rebinding.example:${port}`] as const,
+  )
+  const { key } = await addModels(gateway, Object.fromEntries(urls))
+  for (const [name] of urls) {
+    const { status } = await gateway.ask(`/llm/${name}/v1/models`, key)
+    t.equal(status, 200, `${name} leads to the model server`)
+  }
+  isRebound = true
+  for (const [name] of urls) {
+    const refused = await poll(
+      async () => {
+        const { status } = await gateway.ask(`/llm/${name}/v1/models`, key)
+        return status !== 200 && status
+      },
+      `${name} leads elsewhere`,
+      30_000,
+    )
+    // The gRPC listener answers nothing but HTTP/2.
+    t.equal(refused, name === 'grpc' ? 502 : 508, name)
+  }
 })
 
 interface Shown {
