@@ -1,16 +1,20 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
+/** In milliseconds: at first, and at most. The longer it takes, the less often it is asked, since asking costs others processor time. */
+const [minDelay, maxDelay] = [20, 100]
+
 /** Calls `ask` until it returns something truthy; throws after `withinMs`. */
 export async function poll<T>(
   ask: () => T | Promise<T>,
   what: string,
   withinMs = 10_000,
 ): Promise<T> {
-  const giveUpAt = performance.now() + withinMs
+  const begunAt = performance.now()
   for (;;) {
     const answer = await ask()
     if (answer) return answer
-    if (performance.now() > giveUpAt) throw new Error(`${what}: not within ${withinMs} ms`)
-    await delay(20)
+    const tookMs = performance.now() - begunAt
+    if (tookMs > withinMs) throw new Error(`${what}: not within ${withinMs} ms`)
+    await delay(Math.min(maxDelay, minDelay + tookMs / 20))
   }
 }

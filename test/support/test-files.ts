@@ -23,13 +23,15 @@ export interface TestRun {
  * left at the end.
  */
 const SLOW = [
-  'test/wiring/generated-policies',
   'test/e2e/',
-  'test/cli/',
-  'test/fuzz/',
-  'test/store/',
-  'test/grpc/',
   'test/wiring/',
+  'test/controller/',
+  'test/cli/',
+  'test/console/',
+  'test/sources/',
+  'test/store/',
+  'test/fuzz/',
+  'test/grpc/',
   'test/walk-through',
 ]
 
@@ -83,9 +85,9 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
  * Beyond one file per processor, one more file begins at a time if this share of all processors is
  * idle.
  */
-const enoughIdle = 0.15
+const enoughIdle = 0.1
 /** About how long it takes to see whether a file needs a processor, in milliseconds. */
-const pollMs = 500
+const pollMs = 300
 
 /**
  * Returns a function that gives the idle share of the processors since its last call, from 0 to 1.
