@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import { isLoopback } from '../core/formats/trustworthy.ts'
+import { switches, texts } from './flags.ts'
 
 /** A base URL without a trailing slash, and the credential. */
 export interface ApiServer {
@@ -17,22 +18,20 @@ export interface ApiServerOptions {
 }
 
 /** The flags of these commands, for parseArgs. */
-export const apiServerFlags = {
-  url: { type: 'string' },
-  'insecure-http': { type: 'boolean' },
-} as const
+export const apiServerFlags = { ...texts('url'), ...switches('json', 'insecure-http') }
 
 /** Their values. */
 export interface ApiServerFlags {
   readonly url?: string | undefined
+  readonly json?: boolean | undefined
   readonly 'insecure-http'?: boolean | undefined
 }
 
 /** Takes them out of the values; the rest belongs to the command. */
 export function takeApiServer<Values extends ApiServerFlags>(values: Values) {
-  const { url, 'insecure-http': insecureHttp, ...rest } = values
+  const { url, 'insecure-http': insecureHttp, json = false, ...rest } = values
   const server: ApiServerOptions = { url, insecureHttp }
-  return { server, rest }
+  return { server, json, rest }
 }
 
 /** The gateway of `tollgate up`. */

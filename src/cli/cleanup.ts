@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
+import { texts } from './flags.ts'
 import { printable } from './table.ts'
 import { type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -59,9 +60,7 @@ function readArguments(args: string[]): Call | undefined {
     args,
     options: {
       wait: { type: 'string', default: '0' },
-      ca: { type: 'string' },
-      cert: { type: 'string' },
-      key: { type: 'string' },
+      ...texts('ca', 'cert', 'key'),
     },
     allowPositionals: true,
   })

@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util'
 import type { CounterList, CountersReset } from '../admin/usage/counters.ts'
 import { createApiClient } from './api-client.ts'
 import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
+import { switches, texts } from './flags.ts'
 import { renderTable } from './table.ts'
 import { agrees, type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -51,20 +52,15 @@ function readArguments(args: string[]) {
   const { values, positionals } = parseArgs({
     args,
     options: {
-      user: { type: 'string' },
-      key: { type: 'string' },
-      subscription: { type: 'string' },
-      model: { type: 'string' },
-      window: { type: 'string' },
-      yes: { type: 'boolean', default: false },
-      json: { type: 'boolean', default: false },
+      ...texts('user', 'key', 'subscription', 'model', 'window'),
+      ...switches('yes'),
       ...apiServerFlags,
     },
     allowPositionals: true,
   })
   const [command, ...rest] = positionals
-  const { server, rest: flags } = takeApiServer(values)
-  const { yes, json, key, ...others } = flags
+  const { server, json, rest: flags } = takeApiServer(values)
+  const { yes, key, ...others } = flags
   const selected = { ...others, ...(key !== undefined && { key_id: key }) }
   if ((command !== 'show' && command !== 'reset') || rest.length > 0) return undefined
   if ((selected.user === undefined) === (key === undefined)) return undefined

@@ -9,6 +9,7 @@ import { checkEnvoyFiles, renderEnvoyFiles, writeEnvoyFiles } from '../gateway/e
 import { findEnvoy } from '../local/envoy-binary.ts'
 import { StartError } from '../runtime/start-error.ts'
 import { type Config, loadConfig } from '../settings/config.ts'
+import { switches } from './flags.ts'
 import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate envoy-config [--write | --validate]
@@ -49,10 +50,7 @@ export async function envoyConfig(
 function readArguments(args: string[]) {
   const { values } = parseArgs({
     args,
-    options: {
-      write: { type: 'boolean', default: false },
-      validate: { type: 'boolean', default: false },
-    },
+    options: switches('write', 'validate'),
   })
   return values.write && values.validate ? undefined : values
 }

@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util'
 import type { ExplainAnswer } from '../admin/explain/explain-view.ts'
 import { createApiClient } from './api-client.ts'
 import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
+import { texts } from './flags.ts'
 import { printable, renderTable } from './table.ts'
 import { type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -42,22 +43,14 @@ function readArguments(args: string[]) {
   const { values, positionals } = parseArgs({
     args,
     options: {
-      key: { type: 'string' },
-      user: { type: 'string' },
       group: { type: 'string', multiple: true },
-      path: { type: 'string' },
-      address: { type: 'string' },
-      method: { type: 'string' },
-      subscription: { type: 'string' },
-      at: { type: 'string' },
-      request: { type: 'string' },
-      json: { type: 'boolean', default: false },
+      ...texts('key', 'user', 'path', 'address', 'method', 'subscription', 'at', 'request'),
       ...apiServerFlags,
     },
     allowPositionals: true,
   })
-  const { server, rest: flags } = takeApiServer(values)
-  const { json, key, group, request, ...others } = flags
+  const { server, json, rest: flags } = takeApiServer(values)
+  const { key, group, request, ...others } = flags
   const [model, ...rest] = positionals
   const asks = model !== undefined || others.path !== undefined || request !== undefined
   if (!asks || rest.length > 0) return undefined

@@ -1,22 +1,11 @@
 /** What the commands of `tollgate key` share. */
 
-import { type ApiServerFlags, apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
+import { type ApiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { createKeyClient, type KeyClient, type Revoked } from './key-client.ts'
 import { printable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
 export type KeyIo = Omit<CommandIo, 'input'>
-
-/** Flags of every command. */
-export const everywhere = {
-  ...apiServerFlags,
-  json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
-} as const
-
-export interface CommonFlags extends ApiServerFlags {
-  readonly json?: boolean | undefined
-}
 
 /** The key endpoints of the server that the flags or the environment name. */
 export function clientOf(values: ApiServerFlags, io: KeyIo): KeyClient {

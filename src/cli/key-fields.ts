@@ -1,5 +1,6 @@
 /** What the flags of `tollgate key` say about a key, and how a key is shown. */
 
+import { switches } from './flags.ts'
 import type { KeyRecord } from './key-client.ts'
 import { renderTable } from './table.ts'
 
@@ -18,12 +19,7 @@ export const keyFlags = {
 } as const
 
 /** Flags that drop what a key has. */
-export const dropFlags = {
-  'no-labels': { type: 'boolean' },
-  'no-models': { type: 'boolean' },
-  'no-token-limits': { type: 'boolean' },
-  'no-addresses': { type: 'boolean' },
-} as const
+export const dropFlags = switches('no-labels', 'no-models', 'no-token-limits', 'no-addresses')
 
 type Given = {
   readonly [Name in keyof typeof keyFlags]?: Name extends 'description'

@@ -2,7 +2,9 @@
 
 import { parseArgs } from 'node:util'
 import { errorMessage } from '../runtime/error-message.ts'
-import { clientOf, everywhere, type KeyIo, toJson, warnOfPending } from './key-call.ts'
+import { apiServerFlags } from './api-server.ts'
+import { texts } from './flags.ts'
+import { clientOf, type KeyIo, toJson, warnOfPending } from './key-call.ts'
 import { dropFlags, keyFlags, readFields, showKey, WrongCall } from './key-fields.ts'
 import { listKeys } from './list-keys.ts'
 import { revokeKeys } from './revoke-keys.ts'
@@ -36,18 +38,14 @@ the file named by TOLLGATE_TOKEN_FILE, is your identity token.
 Flags: --url <url>, --insecure-http (allows sending the token over plain http to another machine).`
 
 const forNew = {
-  ...everywhere,
-  subscription: { type: 'string' },
-  expires: { type: 'string' },
+  ...apiServerFlags,
+  ...texts('subscription', 'expires'),
   ephemeral: { type: 'boolean' },
   ...keyFlags,
 } as const
-const forEdit = { ...everywhere, name: { type: 'string' }, ...keyFlags, ...dropFlags } as const
-const forRotate = {
-  ...everywhere,
-  overlap: { type: 'string' },
-  'end-old-after-first-use': { type: 'string' },
-} as const
+const forEdit = { ...apiServerFlags, ...texts('name'), ...keyFlags, ...dropFlags }
+const forRotate = { ...apiServerFlags, ...texts('overlap', 'end-old-after-first-use') }
+
 /** Runs the command; returns the exit status: 1 if it failed, 2 for invalid arguments. */
 export async function key(args: string[], io: KeyIo = terminal): Promise<number> {
   const [command, ...rest] = args
@@ -98,7 +96,11 @@ async function newKey(args: string[], io: KeyIo): Promise<number> {
 }
 
 async function readKey(args: string[], io: KeyIo): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: everywhere, allowPositionals: true })
+  const { values, positionals } = parseArgs({
+    args,
+    options: apiServerFlags,
+    allowPositionals: true,
+  })
   const record = await clientOf(values, io).read(onlyId(positionals))
   io.out(values.json ? toJson(record) : showKey(record))
   return 0

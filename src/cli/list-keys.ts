@@ -1,19 +1,18 @@
 /** `tollgate key list`. */
 
 import { parseArgs } from 'node:util'
-import { clientOf, everywhere, type KeyIo, toJson } from './key-call.ts'
+import { apiServerFlags } from './api-server.ts'
+import { switches, texts } from './flags.ts'
+import { clientOf, type KeyIo, toJson } from './key-call.ts'
 import type { KeyRecord } from './key-client.ts'
 import { readLabels, WrongCall } from './key-fields.ts'
 import { renderTable } from './table.ts'
 
 const flags = {
-  ...everywhere,
+  ...apiServerFlags,
   status: { type: 'string', multiple: true },
-  all: { type: 'boolean' },
-  sort: { type: 'string' },
-  limit: { type: 'string' },
-  user: { type: 'string' },
-  prefix: { type: 'string' },
+  ...switches('all'),
+  ...texts('sort', 'limit', 'user', 'prefix'),
   label: { type: 'string', multiple: true },
 } as const
 
@@ -23,7 +22,7 @@ export async function listKeys(args: string[], io: KeyIo): Promise<number> {
   const statuses = (values.status ?? []).flatMap((status) => status.split(','))
   const records = await clientOf(values, io).search({
     statuses: statuses.length > 0 ? statuses : values.all ? [] : ['active'],
-    includeEphemeral: values.all ?? false,
+    includeEphemeral: values.all,
     user: values.user,
     prefix: values.prefix,
     labels: readLabels(values.label),

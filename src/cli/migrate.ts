@@ -14,6 +14,7 @@ import { migrate as applyMigrations, planMigrations } from '../store/postgres/mi
 import type { Pool } from '../store/postgres/postgres.ts'
 import { auditTakeOver } from './audit-take-over.ts'
 import { withPool } from './database.ts'
+import { switches, texts } from './flags.ts'
 import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
@@ -66,13 +67,7 @@ interface Arguments {
 function readArguments(args: string[]): Arguments | undefined {
   const { values } = parseArgs({
     args,
-    options: {
-      from: { type: 'string' },
-      tenant: { type: 'string' },
-      'in-place': { type: 'boolean', default: false },
-      'dry-run': { type: 'boolean', default: false },
-      plan: { type: 'boolean', default: false },
-    },
+    options: { ...texts('from', 'tenant'), ...switches('in-place', 'dry-run', 'plan') },
   })
   const { from, tenant, plan } = values
   if (plan && (args.length > 1 || tenant !== undefined)) return undefined

@@ -3,6 +3,7 @@
 import { parseArgs } from 'node:util'
 import { forgetReplicas, listReplicas, type Replica } from '../store/revocations/replicas.ts'
 import { withDatabase } from './database.ts'
+import { switches } from './flags.ts'
 import { printable, renderTable } from './table.ts'
 import { agrees, type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -47,10 +48,7 @@ interface Call {
 function readArguments(args: string[]): Call | undefined {
   const { values, positionals } = parseArgs({
     args,
-    options: {
-      yes: { type: 'boolean', default: false },
-      json: { type: 'boolean', default: false },
-    },
+    options: switches('yes', 'json'),
     allowPositionals: true,
   })
   const [command, name, ...rest] = positionals

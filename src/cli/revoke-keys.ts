@@ -2,33 +2,19 @@
 
 import { parseArgs } from 'node:util'
 import { errorMessage } from '../runtime/error-message.ts'
-import {
-  type CommonFlags,
-  clientOf,
-  everywhere,
-  type KeyIo,
-  toJson,
-  warnOfPending,
-} from './key-call.ts'
+import { type ApiServerFlags, apiServerFlags } from './api-server.ts'
+import { switches, texts } from './flags.ts'
+import { clientOf, type KeyIo, toJson, warnOfPending } from './key-call.ts'
 import type { KeyRecord } from './key-client.ts'
 import { WrongCall } from './key-fields.ts'
 import { printable } from './table.ts'
 import { agrees } from './terminal.ts'
 
-const flags = {
-  ...everywhere,
-  all: { type: 'boolean' },
-  user: { type: 'string' },
-  yes: { type: 'boolean' },
-} as const
+const flags = { ...apiServerFlags, ...texts('user'), ...switches('all', 'yes') }
 
 /** Revokes keys; returns the exit status: 1 if not all were revoked. */
 export async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
-  const { values, positionals: ids } = parseArgs({
-    args,
-    options: flags,
-    allowPositionals: true,
-  })
+  const { values, positionals: ids } = parseArgs({ args, options: flags, allowPositionals: true })
   if (values.all) {
     if (ids.length > 0) throw new WrongCall('Either --all or ids, not both.')
     const result = await clientOf(values, io).revokeAll(values.user)
@@ -62,7 +48,7 @@ export async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
 }
 
 /** The key is only read from standard input, because all users of the machine can see arguments. */
-async function revokeGiven(values: CommonFlags, io: KeyIo): Promise<number> {
+async function revokeGiven(values: ApiServerFlags, io: KeyIo): Promise<number> {
   const client = clientOf(values, io)
   const key = (await io.read()).trim()
   if (!key.startsWith('sk-') || /\s/.test(key)) {
@@ -78,7 +64,7 @@ async function revokeGiven(values: CommonFlags, io: KeyIo): Promise<number> {
 
 async function revokeOfUser(
   user: string,
-  values: CommonFlags & { readonly yes?: boolean | undefined },
+  values: ApiServerFlags & { readonly yes?: boolean | undefined },
   io: KeyIo,
 ): Promise<number> {
   const client = clientOf(values, io)

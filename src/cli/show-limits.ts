@@ -5,6 +5,7 @@ import type { LimitList } from '../admin/usage/limits.ts'
 import { createApiClient } from './api-client.ts'
 import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
+import { texts } from './flags.ts'
 import { renderTable } from './table.ts'
 import { type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -35,17 +36,11 @@ export async function showLimits(args: readonly string[], io: Io = terminal): Pr
 function readArguments(args: string[]) {
   const { values, positionals } = parseArgs({
     args,
-    options: {
-      subscription: { type: 'string' },
-      model: { type: 'string' },
-      json: { type: 'boolean', default: false },
-      ...apiServerFlags,
-    },
+    options: { ...texts('subscription', 'model'), ...apiServerFlags },
     allowPositionals: true,
   })
   if (positionals.length > 0) return undefined
-  const { server, rest } = takeApiServer(values)
-  const { json, ...only } = rest
+  const { server, json, rest: only } = takeApiServer(values)
   return { json, only: only as Record<string, string>, server }
 }
 

@@ -5,6 +5,7 @@ import { type CsvRow, toCsv } from '../core/formats/csv.ts'
 import { type ApiClient, type CsvPage, createApiClient } from './api-client.ts'
 import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
+import { switches, texts } from './flags.ts'
 import { renderTable } from './table.ts'
 import { type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -55,34 +56,19 @@ function readArguments(args: string[]) {
   const { values, positionals } = parseArgs({
     args,
     options: {
-      from: { type: 'string' },
-      to: { type: 'string' },
-      by: { type: 'string' },
-      user: { type: 'string' },
-      key: { type: 'string' },
-      model: { type: 'string' },
-      subscription: { type: 'string' },
-      organization: { type: 'string' },
-      'cost-center': { type: 'string' },
-      json: { type: 'boolean', default: false },
-      csv: { type: 'boolean', default: false },
-      focus: { type: 'boolean', default: false },
+      ...texts('from', 'to', 'by', 'user', 'key', 'model', 'subscription'),
+      ...texts('organization', 'cost-center'),
+      ...switches('csv', 'focus'),
       ...apiServerFlags,
     },
     allowPositionals: true,
   })
-  const { server, rest } = takeApiServer(values)
-  const { json, csv, focus, by, 'cost-center': center, ...same } = rest
+  const { server, json, rest } = takeApiServer(values)
+  const { csv, focus, by, 'cost-center': center, ...same } = rest
   if (positionals.length > 0 || [json, csv, focus].filter(Boolean).length > 1) return undefined
   const written = { ...same, group_by: by, cost_center: center }
   const parameters = Object.entries(written).filter(([, value]) => value !== undefined)
-  return {
-    json,
-    csv,
-    focus,
-    server,
-    parameters: parameters as [string, string][],
-  }
+  return { json, csv, focus, server, parameters: parameters as [string, string][] }
 }
 
 /** Page by page, with the header of the first. */

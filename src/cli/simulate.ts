@@ -11,6 +11,7 @@ import { loadSnapshot } from '../sources/pipeline.ts'
 import { createApiClient } from './api-client.ts'
 import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
+import { texts } from './flags.ts'
 import { printable, renderTable } from './table.ts'
 import { type CommandIo, terminal } from './terminal.ts'
 import { readCall } from './usage.ts'
@@ -45,17 +46,11 @@ export async function simulate(args: readonly string[], io: Io = terminal): Prom
 function readArguments(args: string[]) {
   const { values, positionals } = parseArgs({
     args,
-    options: {
-      since: { type: 'string' },
-      from: { type: 'string' },
-      to: { type: 'string' },
-      json: { type: 'boolean', default: false },
-      ...apiServerFlags,
-    },
+    options: { ...texts('since', 'from', 'to'), ...apiServerFlags },
     allowPositionals: true,
   })
-  const { server, rest } = takeApiServer(values)
-  const { json, since, ...times } = rest
+  const { server, json, rest } = takeApiServer(values)
+  const { since, ...times } = rest
   const [folder, ...more] = positionals
   const sinceMs = since === undefined ? 0 : parseDuration(since)
   const isTwice = since !== undefined && (times.from ?? times.to) !== undefined
