@@ -22,7 +22,10 @@ export interface ReserveDeps {
   readonly holds: HoldStore
   readonly counters: Pick<CounterStore, 'read'>
   readonly estimators: Estimators
-  /** When the store of holds does not respond: this process decides alone, or nobody is admitted. */
+  /**
+   * When the store of holds does not respond: this process decides alone, or nobody is admitted. Nobody who
+   * reserves is for the first `briefMs` either.
+   */
   readonly onLoss: 'allow' | 'deny'
   /** Only decides, and holds nothing. */
   readonly isDry?: boolean
@@ -32,6 +35,12 @@ export interface ReserveDeps {
 
 type Windows = HoldAnswer['windows']
 
+/**
+ * The outages in which the bound of requests that reserve holds, whatever the setting: pauses, and usual
+ * failovers. Milliseconds.
+ */
+export const briefMs = 10_000
+
 /** Checks of this process, each with a name that no other Check has. */
 const ownName = randomUUID().slice(0, 13)
 let checks = 0
@@ -39,6 +48,8 @@ let checks = 0
 /** The function that `decide` calls for subscriptions that reserve, and for limits that are taken from. */
 export function createReserve(deps: ReserveDeps): Reserve {
   const { holds, counters, estimators, onLoss, isDry = false, pause = delay } = deps
+  /** When the store of holds first did not respond; undefined: it has since. */
+  let awaySince: number | undefined
 
   return function reserve(grant, request, now) {
     const { admission, caller, limits, subscription, model, takes } = grant
@@ -81,6 +92,8 @@ export function createReserve(deps: ReserveDeps): Reserve {
 
     async function askAgain(first: Asked, once: () => Asked): Promise<HoldAnswer> {
       let answer = await first
+      // Only a shared store answers late.
+      if (first instanceof Promise) awaySince = undefined
       for (const ms of waitsMs) {
         if (!mayBeOver(answer)) break
         await pause(ms)
@@ -109,8 +122,13 @@ export function createReserve(deps: ReserveDeps): Reserve {
     }
 
     async function decideAlone(): Promise<Decision> {
-      if (onLoss === 'deny') throw new ServiceError('counters_unavailable')
-      return decideCounted(holds.holdAlone ?? holds.hold, await counters.read(tokens, now))
+      awaySince ??= now
+      const isBrief = isReserving && now - awaySince < briefMs
+      if (onLoss === 'deny' || isBrief) throw new ServiceError('counters_unavailable')
+      const used = await counters.read(tokens, now)
+      const { holdAlone } = holds
+      if (isReserving && holdAlone !== undefined) return ask(holdAlone, {}, conclude)
+      return decideCounted(holdAlone ?? holds.hold, used)
     }
 
     if (isReserving) return ask(holds.hold, {}, conclude)

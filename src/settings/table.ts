@@ -72,7 +72,7 @@ export const settings = {
     'counters shared by several processes: Redis 6.2 or newer, or Valkey'),
   /** The result for an unknown counter while Redis is unavailable. */
   onCounterLoss: setting('ON_COUNTER_LOSS', 'allow', form.oneOf('allow', 'deny'),
-    'while Redis is unavailable, whether a counter that the process has not seen allows, or denies with 503; limits on requests and concurrency are kept by each process alone, or deny'),
+    'while Redis is unavailable, whether a counter that the process has not seen allows, or denies with 503; limits on requests and concurrency, and after ten seconds those that reserve, are kept by each process alone, or deny'),
   counterFlushMs: setting('COUNTER_FLUSH_MS', '5', form.integer(1, 1_000),
     'milliseconds between two flushes of counters'),
   meterPaths: setting('METER_PATHS', 'chat', form.meters,

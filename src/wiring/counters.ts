@@ -76,7 +76,7 @@ export async function openCounters(context: Context, { pool }: Database): Promis
     },
     onOther: () => log.error('Redis has lost its counters: the highest known sums are restored'),
   })
-  const holds = createRedisHolds(connection.commands, { kept: counters.kept })
+  const holds = createRedisHolds(connection.commands, { kept: counters.kept, counters })
   stops.push(
     part('the counters', async (graceMs) => {
       const lost = await counters.stop(graceMs)

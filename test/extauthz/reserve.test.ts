@@ -3,7 +3,7 @@ import { createEstimators } from '../../src/core/admission/estimators.ts'
 import { counterOf } from '../../src/core/decision/counter.ts'
 import { pathRules } from '../../src/core/decision/operations.ts'
 import type { Usage } from '../../src/core/decision/usage.ts'
-import { createAppraise, createReserve } from '../../src/extauthz/reserve.ts'
+import { briefMs, createAppraise, createReserve } from '../../src/extauthz/reserve.ts'
 import { type CheckDeps, createCheck } from '../../src/extauthz/service.ts'
 import type { FlatValue } from '../../src/grpc/struct.ts'
 import { type Listeners, readUsages } from '../../src/ratelimit/access-log.ts'
@@ -384,10 +384,44 @@ test('if holds are out of reach, the setting decides', async (t) => {
     renew: () => {},
   }
   const allowing = createWorld({ holds })
+  // Pauses and failovers are shorter than that.
+  for (const waitMs of [0, briefMs - 1]) {
+    allowing.clock.now = start + waitMs
+    t.equal(readDenial(await allowing.ask('a', 400)).http, 503)
+  }
+  allowing.clock.now = start + briefMs
   readAllow(await allowing.ask('a', 400))
   const denying = createWorld({ holds, onLoss: 'deny' })
   t.equal(readDenial(await denying.ask('a', 400)).http, 503)
   t.strictSame(denying.faults, [])
+})
+
+test('a store of holds that has answered may be away for as long again', async (t) => {
+  let isAway = true
+  const world = createWorld({ limits: [[1_000_000, '1m']] })
+  const { taking, deps } = world
+  const reserve = createReserve({
+    ...{ counters: world.counters, estimators: createEstimators(), onLoss: 'allow' },
+    holds: {
+      ...taking,
+      hold: async (asked, now) => {
+        if (isAway) throw new Error('Redis is away')
+        return taking.hold(asked, now)
+      },
+      holdAlone: taking.hold,
+    },
+  })
+  const check = createCheck({ ...deps, reserve })
+  const ask = async (id: string, at: number) => {
+    world.clock.now = start + at
+    return isAllowed(await check(checkOf(chat, { 'x-request-id': id })))
+  }
+  t.notOk(await ask('a', 0))
+  t.ok(await ask('b', briefMs))
+  isAway = false
+  t.ok(await ask('c', briefMs + 1))
+  isAway = true
+  t.notOk(await ask('d', briefMs + 2))
 })
 
 test('a client of one request at a time is refused as without holds', async (t) => {
@@ -590,6 +624,10 @@ test('while holds are out of reach, each process keeps the limits itself', async
   }
   for (const admission of [{ mode: 'count' }, { mode: 'reserve' }]) {
     const world = createWorld({ admission, holds, ofModels: { concurrency: 1 } })
+    const isReserving = admission.mode === 'reserve'
+    t.equal(isAllowed(await world.ask('first', 400)), !isReserving)
+    if (!isReserving) alone.release([], 'first')
+    world.clock.now += briefMs
     const open = await world.ask('a', 400)
     readAllow(open)
     t.match(readDenial(await world.ask('b', 400)).body.error, {

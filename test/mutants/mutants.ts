@@ -498,7 +498,7 @@ export const allMutants: readonly Mutant[] = [
     'store/holds/memory.ts',
     ['store/holds/memory.test.ts'],
     [
-      ['pool.endsAt >= window.resetsAt', 'pool.endsAt > 0'],
+      ['window.resetsAt > pool.endsAt + counter.windowMs / 2', 'window.resetsAt < 0'],
       ['if (repeated >= 0) {', 'if (repeated > 1e9) {'],
       ['if (askers.leave(id)) end(', 'end('],
       ['if (!carries && states[i] === undefined)', 'if (carries && states[i] === undefined)'],

@@ -55,11 +55,12 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
   }
 
   /** The pool of the window that is open, or of all windows. */
-  function poolOf(key: string, window: CounterState | undefined, carries: boolean) {
-    const pool = pools.get(key)
+  function poolOf(counter: Counter, window: CounterState | undefined, carries: boolean) {
+    const pool = pools.get(counter.key)
     if (pool === undefined || carries) return pool
-    // A later window ends later. One that ends earlier was shortened, after a clock had stepped back.
-    return window !== undefined && pool.endsAt >= window.resetsAt ? pool : undefined
+    // A later window ends a whole one later; this one's end is known to the millisecond at best.
+    const isLater = window === undefined || window.resetsAt > pool.endsAt + counter.windowMs / 2
+    return isLater ? undefined : pool
   }
 
   function hold(asked: AskedHold, now: number): HoldAnswer {
@@ -67,10 +68,10 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
     const carries = asked.charge === 'end'
     const states = counters.read(asked.counters, now) as (CounterState | undefined)[]
     const joined: (Pool | undefined)[] = []
-    const rooms = asked.counters.map(({ key, limit }, i) => {
-      const pool = poolOf(key, states[i], carries)
+    const rooms = asked.counters.map((counter, i) => {
+      const pool = poolOf(counter, states[i], carries)
       joined.push(pool)
-      return { limit, used: states[i]?.used ?? 0, held: pool?.sums ?? noHolds }
+      return { limit: counter.limit, used: states[i]?.used ?? 0, held: pool?.sums ?? noHolds }
     })
     const words = asked.id === undefined ? undefined : wordsOf(asked.id)
     const repeated = words === undefined ? -1 : open.find(words)

@@ -5,6 +5,7 @@ import type { Counter } from '../../core/decision/counter.ts'
 import { createMemoryCounters } from '../counters/memory.ts'
 import { keyPrefixOf, tagOf } from '../counters/redis/keys.ts'
 import { memberOf } from '../counters/reports.ts'
+import type { CounterStore } from '../counters.ts'
 import { type AskedHold, followedMs, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
 import { createMemoryHolds } from './memory.ts'
 import { withTaken } from './memory-taken.ts'
@@ -32,19 +33,25 @@ export interface RedisHoldsOptions {
   readonly kept?: () => Promise<void>
   /** In milliseconds. */
   readonly lease?: number
+  /** What this process knows to be used, beside which it holds alone. */
+  readonly counters?: Pick<CounterStore, 'read' | 'add'>
 }
 
 export function createRedisHolds(
   commands: HoldCommands,
-  { kept = async () => {}, lease = leaseMs }: RedisHoldsOptions = {},
+  options: RedisHoldsOptions = {},
 ): RedisHolds {
+  const { kept = async () => {}, lease = leaseMs } = options
   /** By the key of the sums; those of one call at most. */
   let due = new Map<string, Release>()
   let waiting = 0
   let timer: NodeJS.Timeout | undefined
   let isStopped = false
   const aloneCounters = createMemoryCounters()
-  const alone = withTaken(createMemoryHolds(aloneCounters), aloneCounters)
+  const alone = withTaken(
+    createMemoryHolds(atOnce(options.counters ?? aloneCounters)),
+    aloneCounters,
+  )
 
   function queue(counters: readonly Counter[], member: string): void {
     const keys = keysOf(counters)
@@ -121,7 +128,9 @@ export function createRedisHolds(
       alone.undo(counters, id, asker)
       queue(counters, `${memberOf(id)} ${asker}`)
     },
-    renew(counters, id, { mean, variance }) {
+    renew(counters, id, output, now) {
+      alone.renew(counters, id, output, now)
+      const { mean, variance } = output
       const keys = keysOf(counters)
       if (keys.length === 0) return
       const args = [memberOf(id), Math.min(lease, followedMs), mean, variance]
@@ -133,6 +142,19 @@ export function createRedisHolds(
       while (waiting > 0 && performance.now() < giveUpAt) await delay(5)
       isStopped = true
       clearTimeout(timer)
+    },
+  }
+}
+
+/** What would have to be fetched counts as unused. */
+function atOnce(counters: Pick<CounterStore, 'read' | 'add'>): Pick<CounterStore, 'read' | 'add'> {
+  return {
+    add: counters.add,
+    read(asked, now) {
+      const states = counters.read(asked, now)
+      if (!(states instanceof Promise)) return states
+      states.catch(() => {})
+      return asked.map(() => undefined)
     },
   }
 }

@@ -150,3 +150,28 @@ root.test('a process alone keeps limits itself', { skip: skipValkey }, async (t)
   paused.thaw()
   await poll(() => holds.waiting === 0, 'they are released', 10_000)
 })
+
+root.test('a process alone holds beside what it knows is used', { skip: skipValkey }, async (t) => {
+  const paused = await startValkey(t)
+  const { counters, connection, ...replica } = await createReplica({
+    ...{ url: paused.url, timeoutMs: 200 },
+  })
+  t.teardown(replica.close)
+  const holds = createRedisHolds(connection.commands, { counters })
+  t.teardown(() => holds.stop(0))
+  const each = (id: string) => asked(id, 10_000, 'alone')
+  t.strictSame(await replica.used(...each('a').counters), [undefined])
+  counters.add(each('a').counters, 8_000, Date.now())
+  await replica.flushed()
+  paused.freeze()
+  await poll(() => counters.unavailable, 'Redis is away')
+  const outcomes: (string | undefined)[] = []
+  for (let i = 0; i < 20; i += 1) {
+    outcomes.push((await holds.holdAlone?.(each(`${i}`), Date.now()))?.outcome)
+  }
+  const held = outcomes.filter((outcome) => outcome === 'held').length
+  t.ok(held >= 4 && held <= 10, `${held} of 200 tokens each fit into 2,000`)
+  t.equal(outcomes.at(-1), 'busy')
+  counters.add(each('a').counters, 2_000, Date.now())
+  t.match(await holds.holdAlone?.(each('spent'), Date.now()), { outcome: 'spent' })
+})
