@@ -15,12 +15,15 @@ interface Begun {
   readonly issuer: string
   readonly state: string
   readonly verifier: string
+  /** The path to which this provider sends the browser back; each has another one. */
+  readonly back: string
   /** The address that was open, to which to return. */
   readonly address: string
 }
 
 const keptUnder = 'tollgate-sign-in'
-const back = '/console/signed-in'
+/** Where providers send the browser to. */
+const backs = /^\/console\/signed-in(?:\/|$)/
 /** Characters of a provider's text; a longer one would push everything else off the page. */
 const maxRefusalLength = 300
 
@@ -44,9 +47,11 @@ export async function begin({ issuer, page }: Provider): Promise<undefined> {
   }
   const [state, verifier] = [random(), random()]
   const address = location.pathname + location.search
-  sessionStorage.setItem(keptUnder, JSON.stringify({ issuer, state, verifier, address }))
-  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))
   const url = new URL(page)
+  const back = new URL(url.searchParams.get('redirect_uri') ?? '').pathname
+  const begun: Begun = { issuer, state, verifier, back, address }
+  sessionStorage.setItem(keptUnder, JSON.stringify(begun))
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))
   url.searchParams.set('state', state)
   url.searchParams.set('code_challenge', toBase64Url(new Uint8Array(digest)))
   location.assign(url)
@@ -58,7 +63,8 @@ export async function begin({ issuer, page }: Provider): Promise<undefined> {
  * Returns to the address that was open before. Rejects with an ApiError.
  */
 export async function finish(): Promise<string | undefined> {
-  if (location.pathname !== back) return undefined
+  const { pathname } = location
+  if (!backs.test(pathname)) return undefined
   const query = new URLSearchParams(location.search)
   const begun = takeBegun()
   // Before anything else: the code must not stay in the address.
@@ -67,9 +73,9 @@ export async function finish(): Promise<string | undefined> {
   const code = query.get('code')
   const refusal = query.get('error_description') ?? query.get('error')
   const from = query.get('iss')
-  const isOurs = begun !== undefined && query.get('state') === begun.state
+  const isOurs = query.get('state') === begun?.state && pathname === begun?.back
   // Also before a refusal is shown: anybody can make a link with a text in it.
-  if (!isOurs || !(code || refusal) || (from !== null && from !== begun.issuer)) {
+  if (!begun || !isOurs || !(code || refusal) || (from !== null && from !== begun.issuer)) {
     throw new ApiError(0, 'unknown', 'This sign-in was not begun in this tab; begin again.')
   }
   if (refusal || code === null) {

@@ -1,5 +1,6 @@
 /** `/console/sign-in`: the providers to choose from, and the exchange of a code for a token. */
 
+import { hash } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { invalidRequest, ServiceError } from '../core/decision/errors.ts'
 import type { CodeFlow } from '../identity/oidc/code-flow.ts'
@@ -9,6 +10,8 @@ export interface SignInDeps {
   readonly codeFlows: () => readonly CodeFlow[]
   /** The gateway's public address, without a slash at the end. */
   readonly gatewayUrl: string
+  /** The provider of the settings; undefined: they name none. */
+  readonly ownIssuer: string | undefined
   /** Counts an exchange for the address of the request; returns milliseconds until it may be made. */
   readonly waitOf: (request: FastifyRequest) => number
 }
@@ -37,15 +40,23 @@ interface SignInBody {
 
 /** Adds the routes. The page puts state and challenge into the address of a provider. */
 export function signIn(app: FastifyInstance, deps: SignInDeps): void {
-  const { codeFlows, gatewayUrl, waitOf } = deps
-  const redirectUri = `${gatewayUrl}/console/signed-in`
+  const { codeFlows, gatewayUrl, ownIssuer, waitOf } = deps
   let exchanges = 0
+
+  /**
+   * Each provider has its own, by which the page knows who has sent the browser back. Otherwise one
+   * could begin a sign-in at another one, and be given its code (RFC 9700, 4.4).
+   */
+  function redirectUriOf(issuer: string): string {
+    const own = `${gatewayUrl}/console/signed-in`
+    return issuer === ownIssuer ? own : `${own}/${hash('sha256', issuer, 'hex').slice(0, 32)}`
+  }
 
   app.get('/console/sign-in', { schema: { hide: true } }, async (_request, reply) => {
     reply.header('cache-control', 'no-store')
     return {
       providers: codeFlows().flatMap((flow) => {
-        const page = flow.pageFor(redirectUri)
+        const page = flow.pageFor(redirectUriOf(flow.issuer))
         return page === undefined ? [] : { issuer: flow.issuer, page }
       }),
     }
@@ -64,7 +75,7 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
     exchanges += 1
     try {
       reply.header('cache-control', 'no-store')
-      return { token: await flow.exchange(code, verifier, redirectUri) }
+      return { token: await flow.exchange(code, verifier, redirectUriOf(issuer)) }
     } finally {
       exchanges -= 1
     }

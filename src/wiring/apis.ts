@@ -80,7 +80,9 @@ export function createExternalApi(
   const exchanges = apiAddressRateLimit && createRequestLimit(apiAddressRateLimit)
   const waitOf = (request: FastifyRequest): number =>
     exchanges?.take(networkOf(addressOf(request)), clock()) ?? 0
-  app.register(async (scope) => serveConsole(scope, { codeFlows, gatewayUrl, waitOf }))
+  app.register(async (scope) =>
+    serveConsole(scope, { codeFlows, gatewayUrl, ownIssuer: config.oidcIssuerUrl, waitOf }),
+  )
   return app
 }
 

@@ -8,6 +8,7 @@ async function build(t: Test) {
   serveConsole(app, {
     codeFlows: () => [],
     gatewayUrl: 'http://gateway.example',
+    ownIssuer: undefined,
     waitOf: () => 0,
   })
   t.teardown(() => app.close())

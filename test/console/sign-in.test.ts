@@ -50,7 +50,8 @@ test('an answer to another sign-in is not accepted', async (t, { page, gateway, 
   await page.goto(`${gateway.url}/console/signed-in?${refusal}`)
   await page.getByText('This sign-in was not begun in this tab; begin again.').waitFor()
   await page.evaluate(
-    `sessionStorage.setItem('tollgate-sign-in', '{"state":"s","issuer":"i","address":"/console"}')`,
+    `sessionStorage.setItem('tollgate-sign-in',
+      '{"state":"s","issuer":"i","back":"/console/signed-in","address":"/console"}')`,
   )
   await page.goto(`${gateway.url}/console/signed-in?${refusal}&state=s`)
   await page.getByText('The identity provider says: <b>no</b>').waitFor()
