@@ -885,19 +885,19 @@ local function examine(body, names, changes, members)
   return model, {}, found, close
 end
 
--- The text with the change made.
-local function replaced(text, change)
-  return sub(text, 1, change[1]) .. change[3] .. sub(text, change[2] + 2)
-end
+local function earlier(one, other) return one[1] < other[1] end
 
-local function later(one, other) return one[1] > other[1] end
-
--- The text with all changes made.
-local function changed(text, changes)
-  -- The later places first, so that the earlier ones stay valid.
-  table.sort(changes, later)
-  for _, change in ipairs(changes) do text = replaced(text, change) end
-  return text
+-- The text of a body with all changes made. Each part is copied once, because a body may be long and Envoy does not see
+-- Lua's memory.
+local function changed(body, length, changes)
+  table.sort(changes, earlier)
+  local parts, from = {}, 0
+  for _, change in ipairs(changes) do
+    if change[1] > from then parts[#parts + 1] = body:getBytes(from, change[1] - from) end
+    parts[#parts + 1], from = change[3], change[2] + 1
+  end
+  if length > from then parts[#parts + 1] = body:getBytes(from, length - from) end
+  return table.concat(parts)
 end
 
 -- The change to the model's name on its server, which Check sends.
@@ -1026,7 +1026,7 @@ local function judge(handle, path, before_check)
   local is_empty = find(body:getBytes(0, math.min(length, 64)), "^%s*{%s*}")
   if name then changes[#changes + 1] = naming_of(found.model, name) end
   if maxima and (ceiling or only) then cap_output(changes, found, close, maxima, ceiling, is_empty) end
-  if #changes > 0 then body:setBytes(changed(body:getBytes(0, length), changes)) end
+  if #changes > 0 then body:setBytes(changed(body, length, changes)) end
   local metadata = handle:streamInfo():dynamicMetadata()
   if added.include_usage then metadata:set("tollgate.body", "usage_added", true) end
   if added.continuous_usage_stats then metadata:set("tollgate.body", "usage_in_each", true) end

@@ -1,5 +1,6 @@
 import type { Test } from 'tap'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { highestResidentMiB } from '../support/envoy-load.ts'
 import { type Answer, type Gateway, gatewayTests, meter, models } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
 import { createRandom } from '../support/random.ts'
@@ -207,6 +208,24 @@ test('a server that reads only max_tokens is sent it', async (t, gateway) => {
     t.same(await send({ max_completion_tokens: 'x' }, counted.key), [0, undefined, 'x'], at)
     t.same(await send({}, counted.key), [0, undefined, undefined], at)
   }
+})
+
+test('a long body with many changes takes no more memory than with one', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'large' })
+  const x = 'x'.repeat(30 * 2 ** 20)
+  const most = async (fields: object) => {
+    const { status, text } = await gateway.chat(key, { words: 1 }, { ...fields, x })
+    t.equal(status, 200, text.slice(0, 200))
+    await gateway.settled()
+    return highestResidentMiB(gateway.envoy.pid)
+  }
+  const max = 1e12
+  const one = await most({ max_tokens: max })
+  const many = await most({
+    ...{ stream: true, stream_options: { include_usage: false } },
+    ...{ max_tokens: max, max_completion_tokens: max, max_output_tokens: max, n_predict: max },
+  })
+  t.ok(many - one < 100, `${one.toFixed(0)} MiB with one, ${many.toFixed(0)} with five`)
 })
 
 test('a field of null stays if another has the maximum', async (t, gateway) => {

@@ -15,6 +15,12 @@ export function residentMiB(pid: number): number {
   return (Number(pages) * 4_096) / 2 ** 20
 }
 
+/** The most memory of a process that has been in RAM, in MiB. */
+export function highestResidentMiB(pid: number): number {
+  const status = readFileSync(`/proc/${pid}/status`, 'latin1')
+  return Number(/^VmHWM:\s*(\d+) kB/m.exec(status)?.[1]) / 2 ** 10
+}
+
 /**
  * How many times the CPU of `plain` each of the others takes, by name. They run in turn, one at a time; the median
  * of the rounds counts, after one that does not.
