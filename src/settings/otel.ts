@@ -1,7 +1,8 @@
 /**
  * OpenTelemetry's settings, under the names of its specification ("Environment Variable
  * Specification", "OTLP Exporter Configuration"). They are read here so that an invalid one stops
- * the start; the SDK itself would ignore it.
+ * the start; the SDK itself would ignore it. Others of the specification, such as those of the span
+ * processor (OTEL_BSP_…), are only passed on to it.
  */
 
 import * as form from './readers.ts'
@@ -66,14 +67,4 @@ export const otelSettings = {
     'further resource attributes'),
   otelMetricIntervalMs: setting('OTEL_METRIC_EXPORT_INTERVAL', '60000', milliseconds,
     'interval between exports of metrics, in milliseconds'),
-  otelMetricTimeoutMs: setting('OTEL_METRIC_EXPORT_TIMEOUT', '30000', milliseconds,
-    'timeout of an export of metrics, in milliseconds'),
-  otelSpanDelayMs: setting('OTEL_BSP_SCHEDULE_DELAY', '5000', milliseconds,
-    'longest delay before spans are exported, in milliseconds'),
-  otelSpanTimeoutMs: setting('OTEL_BSP_EXPORT_TIMEOUT', '30000', milliseconds,
-    'timeout of an export of spans, in milliseconds'),
-  otelSpanQueue: setting('OTEL_BSP_MAX_QUEUE_SIZE', '2048', form.integer(1, 1_000_000),
-    'spans queued while the collector is unavailable; further ones are dropped'),
-  otelSpanBatch: setting('OTEL_BSP_MAX_EXPORT_BATCH_SIZE', '512', form.integer(1, 1_000_000),
-    'maximum number of spans in an export'),
 } as const

@@ -8,5 +8,7 @@ export const removedSettings: Readonly<Record<string, string>> = {
   METER_MESSAGES: 'add messages to METER_PATHS',
   OIDC_SIGNING_ALGS:
     "every public-key signature is accepted; the provider's key set says which it uses",
+  OTEL_METRIC_EXPORT_TIMEOUT:
+    'an export of metrics may take 30 s, or OTEL_METRIC_EXPORT_INTERVAL if that is shorter',
   WORKERS: 'run several processes that share REDIS_URL (docs/run.md, "Several cores")',
 }

@@ -21,7 +21,6 @@ export interface OtlpOptions {
   readonly metrics: Protocol | undefined
   readonly producer: MetricProducer
   readonly metricIntervalMs: number
-  readonly metricTimeoutMs: number
   /** The SDK's own variables; resource attributes that they do not set are those of `resource`. */
   readonly env: Readonly<Record<string, string>>
   readonly resource: Readonly<Record<string, string>>
@@ -30,6 +29,9 @@ export interface OtlpOptions {
 }
 
 export type Otlp = Awaited<ReturnType<typeof startOtlp>>
+
+/** How long an export of metrics may take; milliseconds. */
+const maxMetricExportMs = 30_000
 
 type TraceExporter = NonNullable<NodeSDKConfiguration['traceExporter']>
 
@@ -51,7 +53,7 @@ export async function startOtlp(options: OtlpOptions) {
       new PeriodicExportingMetricReader({
         exporter: watch(new sums(), 'metrics', onChange),
         exportIntervalMillis: options.metricIntervalMs,
-        exportTimeoutMillis: Math.min(options.metricTimeoutMs, options.metricIntervalMs),
+        exportTimeoutMillis: Math.min(maxMetricExportMs, options.metricIntervalMs),
         metricProducers: [producer],
       })
     const sdk = new NodeSDK({

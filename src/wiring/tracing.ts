@@ -25,7 +25,6 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
     ...otel,
     producer,
     metricIntervalMs: config.otelMetricIntervalMs,
-    metricTimeoutMs: config.otelMetricTimeoutMs,
     resource: {
       'service.name': 'tollgate',
       'service.version': readVersion(),
