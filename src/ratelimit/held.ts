@@ -77,12 +77,11 @@ export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps):
       if (!held?.admittedAt) return
       const counters = [anyCounterOf(subscription, model, user)]
       if (estimate === undefined) return holds.renew(counters, held.id, noTokens, now)
-      const { cap = Number.POSITIVE_INFINITY, choices = 1 } = held
       const sent = estimateOutput(estimate, bytes, reported.get('streamed') === true)
-      const seen = Math.max(tokensByType(reported).output, sent) / choices
-      const each = estimators.of(subscription, model).expectMore(held, seen, cap / choices)
-      const output = { mean: choices * each.mean, variance: choices * choices * each.variance }
-      holds.renew(counters, held.id, output, now)
+      const seen = Math.max(tokensByType(reported).output, sent)
+      const { cap = Number.POSITIVE_INFINITY } = held
+      const more = estimators.of(subscription, model).expectMore(held, seen, cap)
+      holds.renew(counters, held.id, more, now)
     },
     release(ended) {
       const { user, subscription, model, held, response } = ended

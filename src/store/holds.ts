@@ -68,8 +68,8 @@ export interface HoldStore {
   undo(counters: readonly Counter[], id: string, asker: string): void
   /**
    * Follows a request that still runs: its hold lasts `followedMs` from now, and grows to the output
-   * that is now expected, at most to its ceiling. Nothing, if it holds nothing. Lost if the store does not
-   * respond.
+   * that is now expected, at most to its ceiling; the variance is that of input and output. Nothing, if it
+   * holds nothing. Lost if the store does not respond.
    */
   renew(counters: readonly Counter[], id: string, output: Moments, now: number): void
 }

@@ -6,7 +6,7 @@
 
 import { DecayingSums } from './decaying-sums.ts'
 import { LogHistogram } from './log-histogram.ts'
-import { middleOf, type Scale, Shape } from './shape.ts'
+import { type Moments, middleOf, type Scale, Shape } from './shape.ts'
 
 /** A request, as far as its size is known before it is answered. */
 export interface Sized {
@@ -48,8 +48,11 @@ export interface Estimator {
    * whether an answer ends at the client's own maximum; true by default.
    */
   expect(sized: Sized, modelMax: number | undefined, isHonoured?: boolean): Expected
-  /** The output of one answer, given that it has `seen` tokens already and ends at `cap`. */
-  expectMore(sized: Sized, seen: number, cap: number): { mean: number; variance: number }
+  /**
+   * The output of a request that has `seen` tokens of it already and ends at `cap`, and the variance of all
+   * its tokens.
+   */
+  expectMore(sized: Sized, seen: number, cap: number): Moments
   learn(observed: Observed): void
   /** How long a request usually runs, in milliseconds. */
   readonly defaultMs: number
@@ -108,6 +111,12 @@ export function createEstimator(): Estimator {
   let defaultMs = firstMs
   let bytesPerToken = firstStream.bytesPerToken
 
+  function inputOf(bytes: number | undefined): Moments {
+    const usual = bytes === undefined ? 1 : bytes * defaultTokensPerByte
+    const { mean, variance } = (bytes === undefined ? inputs : ratio).shape.whole
+    return { mean: usual * mean, variance: usual * usual * variance }
+  }
+
   function outputsOf({ maxOutput }: Sized): LogHistogram {
     return byClass.get(classOf(maxOutput)) ?? all
   }
@@ -162,13 +171,12 @@ export function createEstimator(): Estimator {
     expect(sized, modelMax = Number.POSITIVE_INFINITY, isHonoured = true) {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = sized
       const most = isHonoured ? Math.min(maxOutput, modelMax) : modelMax
-      const usual = bytes === undefined ? 1 : bytes * defaultTokensPerByte
-      const input = (bytes === undefined ? inputs : ratio).shape.whole
+      const input = inputOf(bytes)
       const { shape } = outputsOf(sized)
       const output = shape.capped(most)
       return {
-        input: usual * input.mean,
-        inputVariance: usual * usual * input.variance,
+        input: input.mean,
+        inputVariance: input.variance,
         output: choices * output.mean,
         // Answers to one prompt resemble each other.
         outputVariance: choices * choices * output.variance,
@@ -177,7 +185,11 @@ export function createEstimator(): Estimator {
       }
     },
     expectMore(sized, seen, cap) {
-      return outputsOf(sized).shape.beyond(seen, cap)
+      const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = sized
+      const most = Math.max(seen, Math.min(cap, choices * maxOutput))
+      const each = outputsOf(sized).shape.beyond(seen / choices, most / choices)
+      const variance = inputOf(bytes).variance + choices * choices * each.variance
+      return { mean: choices * each.mean, variance }
     },
     learn(observed) {
       const { bytes, maxOutput, choices = 1, input, output, isCut, tookMs } = observed

@@ -20,7 +20,10 @@ export interface Sums extends Hold {
 
 export const noHolds: Sums = { count: 0, mean: 0, variance: 0, output: 0, ceiling: 0 }
 
-/** The hold of a request of which this much output is now expected: never less than before. */
+/**
+ * The hold of a request of which this much output is now expected, never less than before, and all tokens of
+ * which have this variance.
+ */
 export function grown(hold: Hold, { mean, variance }: Moments): Hold {
   const most = hold.ceiling - (hold.mean - hold.output)
   const output = Math.max(hold.output, Math.min(Math.ceil(mean), most))

@@ -49,6 +49,16 @@ test('an answer that has got far is expected to be long', async (t) => {
   }
   const capped = estimator.expectMore({ bytes: 1, maxOutput: undefined }, 900, 1_000)
   t.ok(capped.mean >= 900 && capped.mean <= 1_000)
+  const own = estimator.expectMore({ bytes: 1, maxOutput: 1_000, choices: 2 }, 1_800, 1e7)
+  t.ok(own.mean >= 1_800 && own.mean <= 2_000, 'by its own maximum')
+})
+
+test('what an answer has sent says nothing about its input', async (t) => {
+  const sized = { bytes: 400_000, maxOutput: 100 }
+  const estimator = createEstimator()
+  const { inputVariance } = estimator.expect(sized, undefined)
+  t.ok(inputVariance > 1e8)
+  t.ok(estimator.expectMore(sized, 99, 100).variance >= inputVariance)
 })
 
 test('the first request has an estimate', async (t) => {
