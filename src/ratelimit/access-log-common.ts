@@ -138,6 +138,12 @@ function readCheck(reader: WireReader): Checked {
     estimate: undefined,
     held: undefined,
   }
+  // A struct's fields come in any order.
+  let admittedAt: number | undefined
+  let bytes: number | undefined
+  let maxOutput: number | undefined
+  let choices: number | undefined
+  let ceiling: number | undefined
   const fields = new StructReader(reader, checkNames)
   while (fields.next()) {
     const { value } = fields
@@ -164,26 +170,24 @@ function readCheck(reader: WireReader): Checked {
         check.estimate = parseEstimate(value)
         break
       case 'admitted':
-        check.held = {
-          admittedAt: Number(value),
-          bytes: undefined,
-          maxOutput: undefined,
-          cap: undefined,
-        }
+        admittedAt = Number(value)
         break
       case 'body_bytes':
-        if (check.held) check.held.bytes = Number(value)
+        bytes = Number(value)
         break
       case 'max_output':
-        if (check.held) check.held.maxOutput = Number(value)
+        maxOutput = Number(value)
         break
       case 'choices':
-        if (check.held) check.held.choices = Number(value)
+        choices = Number(value)
         break
       case 'ceiling':
-        if (check.held) check.held.cap = Number(value)
+        ceiling = Number(value)
         break
     }
+  }
+  if (admittedAt !== undefined) {
+    check.held = { admittedAt, bytes, maxOutput, choices, cap: ceiling }
   }
   return check
 }

@@ -74,6 +74,19 @@ test('an entry gives who used what', async (t) => {
   t.strictSame(readUsages(message(entry())), [usage])
 })
 
+test('what a request holds is read in any order of its fields', async (t) => {
+  const fields = [
+    ...[['admitted', 1_795_264_487_000] as const, ['body_bytes', 400] as const],
+    ...[['max_output', 2_048] as const, ['choices', 2] as const, ['ceiling', 900] as const],
+  ]
+  const held = { admittedAt: 1_795_264_487_000, bytes: 400, maxOutput: 2_048, choices: 2, cap: 900 }
+  for (let first = 0; first < fields.length; first += 1) {
+    const turned = [...fields.slice(first), ...fields.slice(0, first)]
+    const logged = entry({ check: { ...Object.fromEntries(turned), ...check } })
+    t.match(readUsages(message(logged)), [{ held }], `${turned[0]} comes first`)
+  }
+})
+
 test('with a journal, an entry identifies its response', async (t) => {
   const id = '274679e7-7e02-4a9e-b3f9-d869ae3099da'
   // As in the journal, where start and duration are whole milliseconds.
