@@ -369,7 +369,8 @@ test('a stream that breaks off is charged for what was sent', async (t, gateway)
 
 test('with usage in every chunk it is charged exactly', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'large' })
-  for (const dropAfterChunks of [2, 31, 70]) {
+  for (let tenth = 0; tenth < 10; tenth += 1) {
+    const dropAfterChunks = 10 * tenth + 2
     const [before, sent] = [await usedBy(gateway, key), await gateway.model.tally()]
     const sim = { words: 100, usageEveryChunk: true, dropAfterChunks }
     await gateway.chat(key, sim, { stream: true }, shared).catch(() => {})
@@ -377,6 +378,58 @@ test('with usage in every chunk it is charged exactly', async (t, gateway) => {
     const { totalTokens } = await gateway.model.tally()
     // One more is that of the meter which waits for the others.
     t.equal(charged, totalTokens - sent.totalTokens - 1)
+  }
+})
+
+test('a client that hangs up is charged for what was produced until then', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'large' })
+  const words = 100
+  const messages = [{ role: 'user', content: 'Hi '.repeat(100) }]
+  /** Returns what the client has received, in tokens of the answer. */
+  const hangUp = async (after: number, label: string, sim: object) => {
+    const controller = new AbortController()
+    const response = await fetch(gateway.url + shared, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        authorization: `Bearer ${key}`,
+        'x-sim-label': label,
+      },
+      body: JSON.stringify({
+        ...{ model: 'sim', stream: true, messages },
+        sim: { words, chunkDelayMs: 10, ...sim },
+      }),
+      signal: controller.signal,
+    })
+    let received = 0
+    try {
+      for await (const chunk of response.body ?? []) {
+        received +=
+          Buffer.from(chunk)
+            .toString()
+            .match(/"delta":\{"content"/g)?.length ?? 0
+        if (received >= after) controller.abort()
+      }
+    } catch (error) {
+      if (!controller.signal.aborted) throw error
+    }
+    await poll(async () => (await gateway.model.tally()).open === 0, 'the model has noticed')
+    return received
+  }
+  for (let i = 0; i < 20; i += 1) await hangUp(words, 'whole', { chunkDelayMs: 0 })
+  for (let tenth = 1; tenth < 10; tenth += 1) {
+    for (const usageEveryChunk of [false, true]) {
+      const label = `${tenth} ${usageEveryChunk}`
+      const before = await usedBy(gateway, key)
+      const received = await hangUp((words * tenth) / 10, label, { usageEveryChunk })
+      const charged = (await usedBy(gateway, key)) - before
+      const produced = (await gateway.model.tally()).produced?.[label] ?? 0
+      t.ok(produced < 100 + words, `${produced} tokens produced`)
+      const title = `${charged} for ${produced} tokens, of which ${received} were received`
+      // What the model had produced last may not have left it.
+      if (usageEveryChunk) t.ok(charged >= 100 + received && charged <= produced, title)
+      else t.ok(Math.abs(charged - produced) <= 0.15 * produced, title)
+    }
   }
 })
 

@@ -2,50 +2,67 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { makeTrace, modelMax, type TracedRequest, users } from '../../bench/traces/trace.ts'
+import { policies, replay as replayAlone } from '../../bench/traces/replay.ts'
+import {
+  makeTrace,
+  modelMax,
+  type Trace,
+  type TracedRequest,
+  users,
+} from '../../bench/traces/trace.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { meter } from '../support/gateway.ts'
 import { type Replicas, startReplicas } from '../support/replicas.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
+import {
+  type AdmittedRequest,
+  accountWindows,
+  type WindowAccount,
+} from '../support/window-accounts.ts'
 import { createWindowNames } from '../support/window-names.ts'
 
 const skip = skipValkey || (envoyPath() === undefined && 'no Envoy')
-const minutes = 4
+const minutes = Number(process.env.TRACE_MINUTES ?? 8)
+/** What is refused before that is printed and not judged: nothing has been learned at first. */
+const learnS = Number(process.env.TRACE_LEARN_S ?? 180)
 const overshootPercent = 25
-const traces = (['chat', 'agent'] as const).map((kind) => {
-  return { kind, trace: makeTrace(kind, 1, 1.5, minutes) }
+/** Percent of the requests. */
+const mostFalse = 8
+const kinds = ['chat', 'agent'] as const
+const traces = kinds.map((kind) => {
+  return { kind, trace: makeTrace(kind, Number(process.env.TRACE_SEED ?? 1), 1.5, minutes) }
 })
-const modes = ['reserve', 'count'] as const
-/**
- * Percent. Nothing has been learned at the start of so short a trace: without Envoy, the decision alone refuses
- * 8 to 10 of a hundred chats falsely, and 5 to 6 of a hundred requests of agents (bench/traces/replay.ts).
- */
-const mostFalse = { chat: 20, agent: 8 }
 
-async function start(t: Test): Promise<Replicas> {
+interface Run {
+  readonly replicas: Replicas
+  readonly journal: string
+}
+
+async function start(t: Test): Promise<Run> {
   const valkey = await startValkey(t)
   const owner = { groups: ['team'] }
-  return startReplicas(t, {
+  const journal = `${temporaryFolder(t)}/usage.jsonl`
+  const replicas = await startReplicas(t, {
     count: 2,
     resources: (backendUrl) => [
       modelRef('sim', { backendUrl, output: { maxTokens: modelMax } }),
       accessPolicy('open', ['llm/sim'], owner),
-      ...traces.flatMap(({ kind, trace }) =>
-        modes.map((mode) =>
-          subscription(
-            `${kind}-${mode}`,
-            owner,
-            { 'llm/sim': [[trace.limit, `${trace.windowS}s`]] },
-            { admission: { mode, overshootPercent } },
-          ),
+      ...traces.map(({ kind, trace }) =>
+        subscription(
+          kind,
+          owner,
+          { 'llm/sim': [[trace.limit, `${trace.windowS}s`]] },
+          { admission: { mode: 'reserve', overshootPercent } },
         ),
       ),
       meter,
     ],
     tokens: Array.from({ length: users }, (_, i) => `token-u${i},u${i},${i},team`),
-    env: { REDIS_URL: valkey.url, METER_PATHS: 'messages' },
+    env: { REDIS_URL: valkey.url, METER_PATHS: 'messages', USAGE_JOURNAL: journal },
   })
+  return { replicas, journal }
 }
 
 function post(
@@ -53,119 +70,169 @@ function post(
   path: string,
   credential: string,
   body: object,
-  signal?: AbortSignal,
+  { label, signal }: { label?: string; signal?: AbortSignal } = {},
 ) {
   return fetch(url + path, {
     method: 'POST',
-    headers: { 'content-type': 'application/json', authorization: `Bearer ${credential}` },
+    headers: {
+      'content-type': 'application/json',
+      authorization: `Bearer ${credential}`,
+      ...(label && { 'x-sim-label': label }),
+    },
     body: JSON.stringify(body),
     ...(signal && { signal }),
   })
 }
 
 interface Refusal {
+  readonly at: number
   readonly window: string
   readonly need: number
 }
 
+/** Seconds of whole answers: as the trace has them, and as they were. */
+interface Pace {
+  traced: number
+  took: number
+  /** The latest request. */
+  late: number
+}
+
 /** Replays a trace in real time with one key for each user. */
-async function replay(replicas: Replicas, name: string, requests: readonly TracedRequest[]) {
+async function replay({ replicas }: Run, kind: string, requests: readonly TracedRequest[]) {
   const keys = await Promise.all(
     Array.from({ length: users }, async (_, i) => {
-      const minted = await post(replicas, '/v1/api-keys', `token-u${i}`, {
-        name,
-        subscription: name,
-      })
+      const asked = { name: kind, subscription: kind }
+      const minted = await post(replicas, '/v1/api-keys', `token-u${i}`, asked)
       return ((await minted.json()) as { key: string }).key
     }),
   )
-  /** Tokens by user and end of the window. */
-  const windows = new Map<string, number>()
+  const admitted: AdmittedRequest[] = []
   const refusals: Refusal[] = []
+  const pace: Pace = { traced: 0, took: 0, late: 0 }
   const nameWindow = createWindowNames(10_000)
   let broken = 0
 
-  async function send({ user, bytes, input, output, part, maxOutput, ...of }: TracedRequest) {
+  async function send(request: TracedRequest, label: string): Promise<void> {
+    const { at, user, bytes, input, output, part, fate, maxOutput = modelMax } = request
+    const isFailed = fate === 'failed'
     const wanted = Math.max(1, Math.round(output * part))
     const hangUp = new AbortController()
+    const { signal } = hangUp
     const sim = {
-      ...{ words: output, totalTokens: input + output },
-      delayMs: Math.round(1_000 * of.firstTokenS),
-      chunkDelayMs: Math.round(1_000 / of.tokensPerS),
+      ...{ words: output, promptTokens: input },
+      delayMs: Math.round(1_000 * request.firstTokenS),
+      chunkDelayMs: 1_000 / request.tokensPerS,
+      ...(fate === 'no_usage' && { usage: 'none' }),
+      ...(isFailed && { status: 500 }),
     }
     const body = {
-      ...{ model: 'sim', stream: true, max_tokens: maxOutput ?? modelMax, sim },
+      ...{ model: 'sim', stream: true, max_tokens: maxOutput, sim },
       messages: [{ role: 'user', content: 'x'.repeat(Math.max(1, bytes - 200)) }],
     }
-    const answer = await post(replicas, '/v1/messages', keys[user] as string, body, hangUp.signal)
-    const window = nameWindow(`${user}`, answer.headers.get('anthropic-ratelimit-tokens-reset'))
-    if (answer.status !== 200) {
+    const begin = performance.now()
+    const key = keys[user] as string
+    const answer = await post(replicas, '/v1/messages', key, body, { label, signal })
+    const { headers, status } = answer
+    const window = nameWindow(`${user}`, headers.get('anthropic-ratelimit-tokens-reset'))
+    if (status !== 200) {
       await answer.text()
-      if (answer.status !== 429) throw new Error(`${answer.status}`)
-      return void refusals.push({ window, need: input + wanted })
+      if (status === 429) refusals.push({ at, window, need: isFailed ? 0 : input + wanted })
+      else if (!isFailed) throw new Error(`${status}`)
+      return
     }
+    const most = Number(headers.get('x-tollgate-max-output-tokens') ?? maxOutput)
+    admitted.push({ label, id: headers.get('x-request-id') ?? '', window, most })
     let received = 0
     try {
       for await (const chunk of answer.body ?? []) {
-        received +=
-          Buffer.from(chunk)
-            .toString()
-            .match(/"type":"text_delta"/g)?.length ?? 0
+        const text = Buffer.from(chunk).toString()
+        received += text.match(/"type":"text_delta"/g)?.length ?? 0
         if (received >= wanted && part < 1) hangUp.abort()
       }
     } catch (error) {
-      if (!hangUp.signal.aborted) throw error
-    } finally {
-      windows.set(window, input + received + (windows.get(window) ?? 0))
+      if (!signal.aborted) throw error
     }
+    if (part < 1 || most < output) return
+    pace.traced += request.firstTokenS + output / request.tokensPerS
+    pace.took += (performance.now() - begin) / 1_000
   }
 
   const startedAt = performance.now()
   const sent: Promise<void>[] = []
-  for (const request of requests) {
-    await delay(Math.max(0, startedAt + 1_000 * request.at - performance.now()))
+  for (const [i, request] of requests.entries()) {
+    const waitMs = startedAt + 1_000 * request.at - performance.now()
+    if (waitMs > 0) await delay(waitMs)
+    pace.late = Math.max(pace.late, -waitMs / 1_000)
     sent.push(
-      send(request).catch(() => {
+      send(request, `${kind} ${i}`).catch(() => {
         broken += 1
       }),
     )
   }
   await Promise.all(sent)
-  return { windows, refusals, broken }
+  return { admitted, refusals, broken, pace }
 }
 
-/** How many refused requests would have fitted into what their windows had left in the end. */
+/** Of the requests between two times, how many percent were refused though their windows had room in the end. */
 function falseOf(
-  windows: ReadonlyMap<string, number>,
+  windows: ReadonlyMap<string, WindowAccount>,
   refusals: readonly Refusal[],
-  limit: number,
+  { limit, requests }: Trace,
+  [from, to]: readonly [number, number],
 ) {
-  const left = new Map([...windows].map(([window, used]) => [window, limit - used]))
-  return refusals.filter(({ window, need }) => {
+  const isJudged = ({ at }: { readonly at: number }) => at >= from && at < to
+  const left = new Map([...windows].map(([window, { produced }]) => [window, limit - produced]))
+  const fitting = refusals.filter(isJudged).filter(({ window, need }) => {
     const room = left.get(window) ?? limit
     if (need <= room) left.set(window, room - need)
     return need <= room
-  }).length
+  })
+  return (100 * fitting.length) / requests.filter(isJudged).length
 }
 
 t.test('few requests of a trace are refused falsely', { skip }, async (t) => {
-  const replicas = await start(t)
+  const run = await start(t)
+  const replayed = await Promise.all(
+    traces.map(({ kind, trace }) => replay(run, kind, trace.requests)),
+  )
   await Promise.all(
-    traces.flatMap(({ kind, trace: { limit, requests } }) =>
-      modes.map(async (mode) => {
-        const { windows, refusals, broken } = await replay(replicas, `${kind}-${mode}`, requests)
-        const fullest = Math.max(...windows.values())
-        const percent = (100 * falseOf(windows, refusals, limit)) / requests.length
-        t.comment(
-          `${kind}, ${mode}: ${requests.length} requests, ${refusals.length} refused, ` +
-            `${percent.toFixed(1)} % falsely; fullest of ${windows.size} windows ` +
-            `${((100 * fullest) / limit).toFixed(0)} % of ${limit}`,
-        )
-        t.ok(broken <= requests.length / 100, `${broken} broken`)
-        if (mode === 'count') return
-        t.ok(percent <= mostFalse[kind], `${kind}: ${percent} % refused falsely`)
-        t.ok(fullest <= limit * (1 + overshootPercent / 100), `${kind}: ${fullest} of ${limit}`)
-      }),
-    ),
+    traces.map(async ({ kind, trace }, i) => {
+      const { limit, requests } = trace
+      const { admitted, refusals, broken, pace } = replayed[i] as (typeof replayed)[number]
+      const windows = await accountWindows(admitted, run.journal, run.replicas.model)
+      const percents = [
+        [0, 240],
+        [0, 60 * minutes],
+        [learnS, 60 * minutes],
+      ].map((span) => falseOf(windows, refusals, trace, span as [number, number]))
+      const [cold, whole, learned] = percents as [number, number, number]
+      const shown = percents.map((each) => each.toFixed(1)).join(', ')
+      const alone = [0, learnS].map((fromS) =>
+        replayAlone(trace, policies.ours(overshootPercent / 100), 0, fromS).falsePercent.toFixed(1),
+      )
+      t.comment(
+        `${kind}: ${requests.length} requests, ${refusals.length} refused; refused falsely of the first four ` +
+          `minutes, of all, of those after ${learnS} s: ${shown} %; ` +
+          `by the decision alone: of all, and after ${learnS} s: ${alone.join(', ')} %`,
+      )
+      const fullest = [...windows.values()].sort((a, b) => b.charged - a.charged)[0]
+      t.comment(
+        `${kind}: of ${windows.size} windows the fullest: ${JSON.stringify(fullest)} of ${limit}; whole ` +
+          `answers took ${(pace.took / pace.traced).toFixed(2)} of their times, the latest request was ` +
+          `${pace.late.toFixed(2)} s late, ${broken} broken`,
+      )
+      t.ok(broken <= requests.length / 100, `${broken} broken`)
+      t.ok(
+        learned <= mostFalse,
+        `${kind}: ${learned} % refused falsely, ${cold} at first, ${whole}`,
+      )
+      const bound = Math.floor(limit * (1 + overshootPercent / 100))
+      for (const [window, { charged, produced, unreported, exceeded }] of windows) {
+        t.ok(charged <= bound, `${kind}, ${window}: ${charged} charged, ${bound} promised`)
+        const most = bound + unreported + exceeded
+        t.ok(produced <= most, `${kind}, ${window}: ${produced} produced, ${most} at most`)
+      }
+    }),
   )
 })

@@ -438,6 +438,32 @@ t.test('a client that disconnects stops the work', async (t) => {
   }
 })
 
+t.test('the tally has what was produced, reported or not', async (t) => {
+  const { call, tally } = await startServer(t)
+  const ask = (label: string, path: string, body: object, sim: object) =>
+    call(path, {
+      ...{ body: { messages: hello, input: 'hello', ...body }, headers: { 'x-sim-label': label } },
+      sim: { words: 10, promptTokens: 5, ...sim },
+    })
+  const cut = { dropAfterChunks: 7 }
+  await ask('whole', '/v1/chat/completions', {}, { usage: 'none' })
+  await ask('stream', '/v1/messages', { stream: true }, {})
+  // Events without text come first: one, three and four.
+  for (const path of ['/v1/chat/completions', '/v1/messages', '/v1/responses']) {
+    await ask(path, path, { stream: true }, cut).catch(() => {})
+  }
+  await until(async () => (await tally()).open === 0)
+  t.match(await tally(), {
+    labels: { stream: 15 },
+    produced: {
+      ...{ whole: 15, stream: 15 },
+      '/v1/chat/completions': 11,
+      '/v1/messages': 9,
+      '/v1/responses': 8,
+    },
+  })
+})
+
 t.test('the tally has the usage that was reported', async (t) => {
   const { call, tally } = await startServer(t)
   const body = { messages: hello }

@@ -17,6 +17,8 @@ export interface Tally {
   readonly requests: Readonly<Record<string, number>>
   /** Total tokens by the header `x-sim-label`. */
   readonly labels?: Readonly<Record<string, number>>
+  /** Tokens that were sent, reported or not, by the same header. */
+  readonly produced?: Readonly<Record<string, number>>
   readonly open: number
   readonly abandoned: number
   readonly completionTokens: number

@@ -2,6 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from './random.ts'
+import type { AdmittedRequest } from './window-accounts.ts'
 import { createWindowNames } from './window-names.ts'
 
 export interface StreamLoad {
@@ -18,6 +19,8 @@ export interface StreamLoad {
   /** Messages by default, of whose windows the client learns. */
   readonly operation?: 'messages' | 'chat'
   readonly random: Random
+  /** Told of each stream that is admitted. */
+  readonly onAdmitted?: (request: AdmittedRequest) => void
 }
 
 export interface Loaded {
@@ -36,6 +39,7 @@ const windowsApartMs = 3_000
 /** Each event of an answer with text is one token. */
 const textEvents = { messages: /"type":"text_delta"/g, chat: /"delta":\{"content":/g }
 const paths = { messages: '/v1/messages', chat: '/v1/chat/completions' }
+let streams = 0
 
 export async function runStreams(load: StreamLoad): Promise<Loaded> {
   const { keys, forMs, atOnce, random, operation = 'messages' } = load
@@ -51,9 +55,15 @@ export async function runStreams(load: StreamLoad): Promise<Loaded> {
     const chunkDelayMs = Math.max(1, Math.round(between(load.takesMs) / words))
     const hangsUpAfter = random.below(100) < load.hangUps ? random.below(words) : undefined
     const controller = new AbortController()
+    streams += 1
+    const label = `stream ${streams}`
     const response = await fetch(load.url + paths[operation], {
       method: 'POST',
-      headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
+      headers: {
+        'content-type': 'application/json',
+        authorization: `Bearer ${key}`,
+        ...(load.onAdmitted && { 'x-sim-label': label }),
+      },
       body: JSON.stringify({
         ...{ model: 'sim', stream: true, max_tokens: load.words[1] },
         messages: [{ role: 'user', content: 'Hi' }],
@@ -67,8 +77,11 @@ export async function runStreams(load: StreamLoad): Promise<Loaded> {
       found.refused += 1
       return void (await delay(200))
     }
-    const window = nameWindow(key, response.headers.get('anthropic-ratelimit-tokens-reset'))
+    const { headers } = response
+    const window = nameWindow(key, headers.get('anthropic-ratelimit-tokens-reset'))
     found.allowed += 1
+    const most = Number(headers.get('x-tollgate-max-output-tokens') ?? load.words[1])
+    load.onAdmitted?.({ label, id: headers.get('x-request-id') ?? '', window, most })
     // The prompt is one token.
     let tokens = 1
     try {

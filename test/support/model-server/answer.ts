@@ -95,7 +95,9 @@ function writePieces(words: number, bytes: number): readonly string[] {
  * Tokens are words, unless a total was requested; then the completion keeps its words if possible.
  */
 function spend(ask: Ask, promptWords: number, answerWords: number): Tokens {
-  if (ask.totalTokens === undefined) return { prompt: promptWords, completion: answerWords }
+  if (ask.totalTokens === undefined) {
+    return { prompt: ask.promptTokens ?? promptWords, completion: answerWords }
+  }
   const completion = Math.min(answerWords, ask.totalTokens)
   return { prompt: ask.totalTokens - completion, completion }
 }

@@ -8,6 +8,7 @@ import { Refusal } from './refusal.ts'
 export interface Ask {
   readonly words?: number
   readonly totalTokens?: number
+  readonly promptTokens?: number
   readonly delayMs?: number
   readonly chunkDelayMs?: number
   readonly answerBytes?: number
@@ -39,8 +40,9 @@ const isWhole = (least: number, most: number) => (value: unknown) =>
 const fields: Readonly<Record<keyof Ask, (value: unknown) => boolean>> = {
   words: isWhole(0, 1_000_000),
   totalTokens: isWhole(0, Number.MAX_SAFE_INTEGER),
+  promptTokens: isWhole(0, Number.MAX_SAFE_INTEGER),
   delayMs: isWhole(0, LONGEST_WAIT_MS),
-  chunkDelayMs: isWhole(0, LONGEST_WAIT_MS),
+  chunkDelayMs: (value) => typeof value === 'number' && value >= 0 && value <= LONGEST_WAIT_MS,
   answerBytes: isWhole(0, LARGEST_ANSWER_BYTES),
   splitBytes: isWhole(1, LARGEST_ANSWER_BYTES),
   splitUsageBytes: (value) => isFlag(value) || isWhole(1, LARGEST_ANSWER_BYTES)(value),

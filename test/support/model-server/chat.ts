@@ -88,7 +88,7 @@ function* chunks(answer: Answer, base: Json, form: ChoiceForm): Iterable<StreamE
   let sent = 0
   for (const piece of answer.pieces) {
     sent = Math.min(sent + 1, tokens.completion)
-    yield chunk(form.piece(piece), null, sent)
+    yield { ...chunk(form.piece(piece), null, sent), isPiece: true }
   }
   yield chunk(form.closing, finishReason(answer), tokens.completion)
   if (answer.includesUsage && ask.usage !== 'none') {

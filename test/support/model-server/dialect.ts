@@ -8,6 +8,8 @@ export type Json = Record<string, unknown>
 /** One server-sent event; `event` is the optional event line, `data` the data line. */
 export interface StreamEvent {
   readonly event?: string
+  /** Whether it has a piece of the answer's text: one token. */
+  readonly isPiece?: boolean
   readonly data: Json | '[DONE]'
 }
 

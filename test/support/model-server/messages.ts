@@ -22,7 +22,8 @@ export const messages: Dialect = {
     yield event('content_block_start', { index: 0, content_block: { type: 'text', text: '' } })
     yield event('ping', {})
     for (const text of answer.pieces) {
-      yield event('content_block_delta', { index: 0, delta: { type: 'text_delta', text } })
+      const delta = event('content_block_delta', { index: 0, delta: { type: 'text_delta', text } })
+      yield { ...delta, isPiece: true }
     }
     yield event('content_block_stop', { index: 0 })
     yield event('message_delta', {

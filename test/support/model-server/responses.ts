@@ -24,7 +24,8 @@ export const responses: Dialect = {
     yield event('response.output_item.added', { output_index: 0, item: opened })
     yield event('response.content_part.added', { ...place, part: part('') })
     for (const delta of answer.pieces) {
-      yield event('response.output_text.delta', { ...place, delta, logprobs: [] })
+      const piece = event('response.output_text.delta', { ...place, delta, logprobs: [] })
+      yield { ...piece, isPiece: true }
     }
     yield event('response.output_text.done', { ...place, text, logprobs: [] })
     yield event('response.content_part.done', { ...place, part: part(text) })

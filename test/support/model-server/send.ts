@@ -20,6 +20,8 @@ export interface Outlet {
   readonly extra: Json
   /** Called with each usage before it is written. */
   report(usage: unknown): void
+  /** Called with tokens before they are written, reported or not. */
+  produce(tokens: number): void
   /** Ends the connection without completing the answer. */
   cut(): void
 }
@@ -52,7 +54,10 @@ export async function sendWhole(outlet: Outlet, status: number, payload: Json): 
   response.end()
 }
 
-/** Writes a stream, each event separately and after the previous one has been sent. */
+/**
+ * Writes a stream, each event separately and after the previous one has been sent. An event that is late does
+ * not delay those after it.
+ */
 export async function sendEvents(outlet: Outlet, events: Iterable<StreamEvent>): Promise<void> {
   const { response, ask, signal } = outlet
   const zipper = wantsGzip(outlet) ? createZipper() : undefined
@@ -62,18 +67,23 @@ export async function sendEvents(outlet: Outlet, events: Iterable<StreamEvent>):
   if (zipper !== undefined) response.setHeader('content-encoding', 'gzip')
   response.flushHeaders()
   let sent = 0
+  const startedAt = performance.now()
   for (const event of events) {
     if (sent === ask.dropAfterChunks) {
       outlet.cut()
       return
     }
-    if (sent > 0 && ask.chunkDelayMs) await wait(ask.chunkDelayMs, undefined, { signal })
+    if (ask.chunkDelayMs) {
+      const waitMs = startedAt + sent * ask.chunkDelayMs - performance.now()
+      if (waitMs > 0) await wait(waitMs, undefined, { signal })
+    }
     const payload = event.data === '[DONE]' ? undefined : event.data
     const usage = payload === undefined ? undefined : reported(payload, ask)
     const extra = sent === 0 ? outlet.extra : {}
     const data = payload === undefined ? '[DONE]' : toText({ ...payload, ...extra }, ask)
     const bytes = Buffer.from(toFrame(event.event, data, ask.crlf ? '\r\n' : '\n'))
     outlet.report(usage)
+    if (event.isPiece) outlet.produce(1)
     const sliceBytes =
       (usage === undefined ? 0 : Number(ask.splitUsageBytes ?? 0)) || ask.splitBytes
     const encoded = zipper === undefined ? bytes : await zipper.add(bytes)

@@ -80,6 +80,9 @@ async function serve(
     report(next) {
       usage = tally.report(next, usage, label)
     },
+    produce(tokens) {
+      if (label !== undefined) tally.produce(tokens, label)
+    },
     cut() {
       isCut = true
       response.destroy()
@@ -119,8 +122,14 @@ async function answer(
   const made = createAnswer(dialect, body, ask, ids)
   const prepared = await prepare(request, bytes, ask, outlet)
   if (prepared === undefined) return
-  if (isStreamed && dialect.events) await sendEvents(prepared, dialect.events(made))
-  else await sendWhole(prepared, 200, dialect.whole(made))
+  const { prompt, completion } = made.tokens
+  if (isStreamed && dialect.events) {
+    prepared.produce(prompt)
+    await sendEvents(prepared, dialect.events(made))
+  } else {
+    prepared.produce(prompt + completion)
+    await sendWhole(prepared, 200, dialect.whole(made))
+  }
 }
 
 /**

@@ -13,6 +13,8 @@ export interface Tally {
    * counted under the label, if it has one.
    */
   report(usage: unknown, earlier: Json, label?: string): Json
+  /** Counts tokens under a label before they are sent, whether their usage is reported or not. */
+  produce(tokens: number, label: string): void
   /** The tally as `GET /sim/requests` shows it. */
   read(): Json
   /** Sets all counts to 0, except the number of open requests. */
@@ -20,12 +22,18 @@ export interface Tally {
 }
 
 /** Callers choose paths and labels; beyond this number new ones share the name "other". */
-const MOST_NAMES = 1000
+const MOST_NAMES = 10_000
+
+function add(sums: Map<string, number>, label: string, more: number): void {
+  const name = sums.has(label) || sums.size < MOST_NAMES ? label : 'other'
+  sums.set(name, (sums.get(name) ?? 0) + more)
+}
 
 /** A tally that starts at 0. */
 export function createTally(): Tally {
   let requests = new Map<string, number>()
   let labels = new Map<string, number>()
+  let produced = new Map<string, number>()
   let abandoned = 0
   let completionTokens = 0
   let totalTokens = 0
@@ -48,15 +56,14 @@ export function createTally(): Tally {
       completionTokens += after.completionTokens - before.completionTokens
       const more = after.totalTokens - before.totalTokens
       totalTokens += more
-      if (label !== undefined) {
-        const name = labels.has(label) || labels.size < MOST_NAMES ? label : 'other'
-        labels.set(name, (labels.get(name) ?? 0) + more)
-      }
+      if (label !== undefined) add(labels, label, more)
       return merged
     },
+    produce: (tokens, label) => add(produced, label, tokens),
     read: () => ({
       requests: Object.fromEntries(requests),
       ...(labels.size > 0 && { labels: Object.fromEntries(labels) }),
+      ...(produced.size > 0 && { produced: Object.fromEntries(produced) }),
       open,
       abandoned,
       completionTokens,
@@ -65,6 +72,7 @@ export function createTally(): Tally {
     reset() {
       requests = new Map()
       labels = new Map()
+      produced = new Map()
       abandoned = 0
       completionTokens = 0
       totalTokens = 0
