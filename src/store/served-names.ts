@@ -5,7 +5,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { keptMs, type Missing, type NameOwner } from '../core/decision/name-owners.ts'
-import { statementDeadlineMs, within } from './postgres/postgres.ts'
+import { patiently, within } from './postgres/postgres.ts'
 import type { Sql } from './postgres/sql.ts'
 
 /**
@@ -93,19 +93,16 @@ export function createServedNamesStore(sql: Sql, clock?: () => number) {
     },
     /** Stores the list of a server. */
     async write(server: string, names: readonly string[]): Promise<void> {
-      await within(
-        sql`
-          with gone as (
-            delete from tollgate_served_names
-            where seen_at < now() - ${keptFor}::interval and server <> ${server}
-          )
-          insert into tollgate_served_names as kept (server, names) values (${server}, ${names})
-          on conflict (server) do update set
-            seen_at = now(),
-            names = excluded.names,
-            changed_at = case when kept.names = excluded.names then kept.changed_at else now() end`,
-        statementDeadlineMs,
-      )
+      await patiently(sql`
+        with gone as (
+          delete from tollgate_served_names
+          where seen_at < now() - ${keptFor}::interval and server <> ${server}
+        )
+        insert into tollgate_served_names as kept (server, names) values (${server}, ${names})
+        on conflict (server) do update set
+          seen_at = now(),
+          names = excluded.names,
+          changed_at = case when kept.names = excluded.names then kept.changed_at else now() end`)
     },
     /**
      * The owners that have changed since the previous call. All after a long time without one, and if
@@ -137,26 +134,23 @@ export function createServedNamesStore(sql: Sql, clock?: () => number) {
     ): Promise<ReadonlyMap<string, NameOwner | undefined>> {
       const all = [...claims]
       const names = all.map(([name]) => name)
-      const rows = await within(
-        sql<ClaimRow[]>`
-        with claimed as (
-          insert into tollgate_name_owners as kept (name, namespace, server, change)
-          select name, namespace, server, ${randomUUID()}::uuid
-          from unnest(${names}::text[], ${all.map(([, { namespace }]) => namespace)}::text[],
-            ${all.map(([, { server }]) => server)}::text[]) as claim (name, namespace, server)
-          order by name
-          on conflict (name) do update set namespace = excluded.namespace, server = excluded.server,
-            missing_ms = 0, missing_at = null, changed_at = now(), change = excluded.change
-          where kept.namespace is null
-          returning name, namespace, server
-        )
-        select name, namespace, server from claimed
-        union all
-        select name, namespace, server from tollgate_name_owners
-        where name = any(${names}::text[]) and namespace is not null
-          and name not in (select name from claimed)`,
-        statementDeadlineMs,
+      const rows = await patiently(sql<ClaimRow[]>`
+      with claimed as (
+        insert into tollgate_name_owners as kept (name, namespace, server, change)
+        select name, namespace, server, ${randomUUID()}::uuid
+        from unnest(${names}::text[], ${all.map(([, { namespace }]) => namespace)}::text[],
+          ${all.map(([, { server }]) => server)}::text[]) as claim (name, namespace, server)
+        order by name
+        on conflict (name) do update set namespace = excluded.namespace, server = excluded.server,
+          missing_ms = 0, missing_at = null, changed_at = now(), change = excluded.change
+        where kept.namespace is null
+        returning name, namespace, server
       )
+      select name, namespace, server from claimed
+      union all
+      select name, namespace, server from tollgate_name_owners
+      where name = any(${names}::text[]) and namespace is not null
+        and name not in (select name from claimed)`)
       return new Map(rows.map((row) => [row.name, ownerOf(row)]))
     },
     /** The owned names that are missing, and the time. */
@@ -183,36 +177,33 @@ export function createServedNamesStore(sql: Sql, clock?: () => number) {
      */
     async update(updates: readonly OwnerUpdate[]): Promise<void> {
       const column = <Value>(read: (update: OwnerUpdate) => Value) => updates.map(read)
-      await within(
-        sql`
-          with deleted as (
-            delete from tollgate_name_owners
-            where namespace is null and changed_at < now() - ${givenUpFor}::interval
-          ), observed as (
-            select *, (missing_ms >= ${keptMs} or to_server <> server) as is_change
-            from unnest(${column(({ name }) => name)}::text[],
-              ${column(({ owner }) => owner.namespace)}::text[],
-              ${column(({ owner }) => owner.server)}::text[],
-              ${column(({ server }) => server)}::text[],
-              ${column(({ before }) => before?.at ?? null)}::float8[],
-              ${column(({ after }) => after?.at ?? null)}::float8[],
-              ${column(({ after }) => after?.ms ?? 0)}::float8[])
-            as observed (name, namespace, server, to_server, before_at, missing_at, missing_ms)
-          )
-          update tollgate_name_owners as kept set
-            namespace = case when observed.missing_ms >= ${keptMs} then null else kept.namespace end,
-            server = observed.to_server,
-            missing_ms = observed.missing_ms,
-            missing_at = to_timestamp(observed.missing_at / 1000),
-            changed_at = case when is_change then now() else kept.changed_at end,
-            change = case when is_change then ${randomUUID()}::uuid else kept.change end
-          from observed
-          where kept.name = observed.name and kept.namespace = observed.namespace
-            and kept.server = observed.server
-            and (extract(epoch from kept.missing_at) * 1000)::float8
-              is not distinct from observed.before_at`,
-        statementDeadlineMs,
-      )
+      await patiently(sql`
+        with deleted as (
+          delete from tollgate_name_owners
+          where namespace is null and changed_at < now() - ${givenUpFor}::interval
+        ), observed as (
+          select *, (missing_ms >= ${keptMs} or to_server <> server) as is_change
+          from unnest(${column(({ name }) => name)}::text[],
+            ${column(({ owner }) => owner.namespace)}::text[],
+            ${column(({ owner }) => owner.server)}::text[],
+            ${column(({ server }) => server)}::text[],
+            ${column(({ before }) => before?.at ?? null)}::float8[],
+            ${column(({ after }) => after?.at ?? null)}::float8[],
+            ${column(({ after }) => after?.ms ?? 0)}::float8[])
+          as observed (name, namespace, server, to_server, before_at, missing_at, missing_ms)
+        )
+        update tollgate_name_owners as kept set
+          namespace = case when observed.missing_ms >= ${keptMs} then null else kept.namespace end,
+          server = observed.to_server,
+          missing_ms = observed.missing_ms,
+          missing_at = to_timestamp(observed.missing_at / 1000),
+          changed_at = case when is_change then now() else kept.changed_at end,
+          change = case when is_change then ${randomUUID()}::uuid else kept.change end
+        from observed
+        where kept.name = observed.name and kept.namespace = observed.namespace
+          and kept.server = observed.server
+          and (extract(epoch from kept.missing_at) * 1000)::float8
+            is not distinct from observed.before_at`)
     },
   }
 }

@@ -2,7 +2,7 @@
 
 import type { Counter } from '../../core/decision/counter.ts'
 import { digestOf } from '../postgres/digest.ts'
-import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+import { patiently } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 import { createMemoryCounters, type MemoryCounters, type Resets } from './memory.ts'
 
@@ -13,28 +13,22 @@ const keptFor = '367 days'
 export function createKeptResets(sql: Sql) {
   return {
     async read(): Promise<Resets> {
-      const rows = await within(
-        sql<{ counter: string; at: number }[]>`
-          select counter, (extract(epoch from reset_at) * 1000)::float8 as at
-          from tollgate_counter_resets where reset_at > now() - ${keptFor}::interval`,
-        statementDeadlineMs,
-      )
+      const rows = await patiently(sql<{ counter: string; at: number }[]>`
+        select counter, (extract(epoch from reset_at) * 1000)::float8 as at
+        from tollgate_counter_resets where reset_at > now() - ${keptFor}::interval`)
       return new Map(rows.map(({ counter, at }) => [counter, at]))
     },
     async write(counters: readonly Counter[], at: number): Promise<void> {
       const keys = counters.map(({ key }) => key)
       const ids = keys.map(digestOf)
-      await within(
-        sql`
-          with old as (
-            delete from tollgate_counter_resets where reset_at < now() - ${keptFor}::interval
-          )
-          insert into tollgate_counter_resets as kept (id, counter, reset_at)
-          select id, counter, ${new Date(at)}::timestamptz
-          from unnest(${ids}::uuid[], ${keys}::text[]) as reset (id, counter)
-          on conflict (id) do update set reset_at = greatest(kept.reset_at, excluded.reset_at)`,
-        statementDeadlineMs,
-      )
+      await patiently(sql`
+        with old as (
+          delete from tollgate_counter_resets where reset_at < now() - ${keptFor}::interval
+        )
+        insert into tollgate_counter_resets as kept (id, counter, reset_at)
+        select id, counter, ${new Date(at)}::timestamptz
+        from unnest(${ids}::uuid[], ${keys}::text[]) as reset (id, counter)
+        on conflict (id) do update set reset_at = greatest(kept.reset_at, excluded.reset_at)`)
     },
   }
 }

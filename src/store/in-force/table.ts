@@ -4,7 +4,7 @@
  */
 
 import type { EnvoyState, InForce } from '../../core/status/enforcement.ts'
-import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+import { patiently, within } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 
 /** Postgres notifies this channel whenever a process has reported a change. */
@@ -24,9 +24,8 @@ export type Changes = ReadonlyMap<string, InForce | undefined>
  * before the process is listed as serving.
  */
 export async function noteStart(sql: Sql, replica: string): Promise<void> {
-  await within(
+  await patiently(
     sql`insert into tollgate_reports (replica) values (${replica}) on conflict do nothing`,
-    statementDeadlineMs,
   )
 }
 
@@ -56,7 +55,7 @@ export async function reportAll(
         envoy = excluded.envoy
     )
     select pg_notify(${inForceChannel}, '')`
-  await within(query, statementDeadlineMs)
+  await patiently(query)
 }
 
 /**
@@ -71,11 +70,8 @@ export async function reportChanges(
 ): Promise<boolean> {
   const { edition, revision } = last
   if (changes.size === 0) {
-    const { count } = await within(
-      sql`update tollgate_reports set reported_at = now()
-        where replica = ${replica} and edition = ${edition} and revision = ${revision}::bigint`,
-      statementDeadlineMs,
-    )
+    const { count } = await patiently(sql`update tollgate_reports set reported_at = now()
+      where replica = ${replica} and edition = ${edition} and revision = ${revision}::bigint`)
     return count === 1
   }
   const query = sql`
@@ -93,7 +89,7 @@ export async function reportChanges(
         envoy = excluded.envoy
     )
     select pg_notify(${inForceChannel}, '') from report`
-  return (await within(query, statementDeadlineMs)).length === 1
+  return (await patiently(query)).length === 1
 }
 
 function rowsOf(sql: Sql, changes: Changes) {
@@ -106,11 +102,8 @@ function rowsOf(sql: Sql, changes: Changes) {
 
 /** Deletes reports of processes that are no longer waited for. */
 export async function purgeReports(sql: Sql): Promise<void> {
-  await within(
-    sql`delete from tollgate_reports where reported_at < now() - interval '1 hour'
-      and replica not in (select id from tollgate_replicas)`,
-    statementDeadlineMs,
-  )
+  await patiently(sql`delete from tollgate_reports where reported_at < now() - interval '1 hour'
+    and replica not in (select id from tollgate_replicas)`)
 }
 
 /** New data of a process that may be serving. */

@@ -1,8 +1,8 @@
 /** The sums that estimators have learned, in Postgres. */
 
 import type { Delta } from '../../core/admission/decaying-sums.ts'
-import { statementDeadlineMs, within } from '../postgres/postgres.ts'
-import type { Query, Sql } from '../postgres/sql.ts'
+import { patiently } from '../postgres/postgres.ts'
+import type { Sql } from '../postgres/sql.ts'
 
 /** A part of an estimator; `model` is `<namespace>/<name>`. */
 export interface LearnedPart {
@@ -22,8 +22,6 @@ export const pageRows = 500
 const mostRows = 20_000
 const keptFor = '30 days'
 
-const run = <Row extends object>(query: Query<Row[]>) => within(query, statementDeadlineMs)
-
 /** Adds to what all processes have learned. If its answer is lost, it may have been added all the same. */
 export async function addLearned(
   sql: Sql,
@@ -32,7 +30,7 @@ export async function addLearned(
   const rows = deltas.map(({ delta, ...part }) => {
     return { ...part, kept: delta.kept, sums: short(delta.sums), whole: short(delta.whole) }
   })
-  await run(sql`
+  await patiently(sql`
     with added as (
       select * from json_to_recordset(${JSON.stringify(rows)}::json) as row (
         subscription text, model text, part smallint, kept float8, sums float8[], whole float8[]))
@@ -61,7 +59,7 @@ export async function readLearned(
   overlapMs: number,
 ): Promise<readonly LearnedRow[]> {
   const { subscription = '', model = '', part = 0, at = '-infinity' } = after ?? {}
-  return run(sql<LearnedRow[]>`
+  return patiently(sql<LearnedRow[]>`
     select subscription, model, part, sums, updated_at::text as at from tollgate_learned
     where (updated_at, subscription, model, part)
       > (${at}::timestamptz - make_interval(secs => ${overlapMs / 1_000}::float8),
@@ -71,7 +69,7 @@ export async function readLearned(
 
 /** Deletes what nobody has added to for a month, and the oldest rows of a table that is too large. */
 export async function purgeLearned(sql: Sql, most = mostRows): Promise<void> {
-  await run(sql`
+  await patiently(sql`
     delete from tollgate_learned where updated_at < now() - ${keptFor}::interval
       or (subscription, model, part) in (
         select subscription, model, part from tollgate_learned

@@ -147,6 +147,11 @@ export async function within<R extends readonly object[]>(
   return await orRefused(query.run(deadlineMs))
 }
 
+/** As `within`, with the deadline of statements that no request waits for. */
+export function patiently<R extends readonly object[]>(query: Query<R>): Promise<Rows<R>> {
+  return within(query, statementDeadlineMs)
+}
+
 /** The result of work in the database, such as a transaction; rejects as `within` does. */
 export async function orRefused<T>(work: Promise<T>): Promise<T> {
   try {

@@ -1,6 +1,6 @@
 /** The processes that a revocation waits for, for operators. */
 
-import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+import { patiently } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 
 export interface Replica {
@@ -22,29 +22,23 @@ const maxUnread = 1_000
 /** All that revocations wait for, the one unseen longest first. */
 export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
   // now() is the start of the statement: rows that it reads may have been written since.
-  const rows = await within(
-    sql<Replica[]>`
-      select id, name, place,
-        greatest(0, extract(epoch from clock_timestamp() - seen_at) * 1000)::float8 as "unseenMs",
-        greatest(0, extract(epoch from serves_until - clock_timestamp()) * 1000)::float8 as "servesMs",
-        case when snapshot is null then null else (
-          select count(*)::int from (
-            select from tollgate_revocations
-            where transaction >= pg_snapshot_xmin(snapshot)
-              and not pg_visible_in_snapshot(transaction, snapshot)
-            limit ${maxUnread}
-          ) as behind
-        ) end as unread
-      from tollgate_replicas where serves_until > now() order by seen_at, id`,
-    statementDeadlineMs,
-  )
+  const rows = await patiently(sql<Replica[]>`
+    select id, name, place,
+      greatest(0, extract(epoch from clock_timestamp() - seen_at) * 1000)::float8 as "unseenMs",
+      greatest(0, extract(epoch from serves_until - clock_timestamp()) * 1000)::float8 as "servesMs",
+      case when snapshot is null then null else (
+        select count(*)::int from (
+          select from tollgate_revocations
+          where transaction >= pg_snapshot_xmin(snapshot)
+            and not pg_visible_in_snapshot(transaction, snapshot)
+          limit ${maxUnread}
+        ) as behind
+      ) end as unread
+    from tollgate_replicas where serves_until > now() order by seen_at, id`)
   return [...rows]
 }
 
 /** Revocations no longer wait for these. A process that is running returns with its next poll. */
 export async function forgetReplicas(sql: Sql, ids: readonly string[]): Promise<void> {
-  await within(
-    sql`delete from tollgate_replicas where id = any(${ids}::uuid[])`,
-    statementDeadlineMs,
-  )
+  await patiently(sql`delete from tollgate_replicas where id = any(${ids}::uuid[])`)
 }

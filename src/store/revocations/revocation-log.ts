@@ -3,7 +3,7 @@
  * log are committed in any order; a follower remembers the snapshot in which it has read.
  */
 
-import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+import { patiently, within } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 import { type EndedKey, msOf } from './ended-keys.ts'
 
@@ -264,14 +264,11 @@ export async function removeEnded(
   pods: readonly ReplicaPod[],
   unseenMs: number,
 ): Promise<readonly string[]> {
-  const rows = await within(
-    sql<{ name: string }[]>`
-      delete from tollgate_replicas
-      where pod = any(${pods.map((pod) => JSON.stringify(pod))}::text[]::jsonb[])
-        and seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond'
-      returning name`,
-    statementDeadlineMs,
-  )
+  const rows = await patiently(sql<{ name: string }[]>`
+    delete from tollgate_replicas
+    where pod = any(${pods.map((pod) => JSON.stringify(pod))}::text[]::jsonb[])
+      and seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond'
+    returning name`)
   return rows.map(({ name }) => name)
 }
 
@@ -283,18 +280,15 @@ export async function purgeRevocations(sql: Sql): Promise<number> {
   const batchRows = 20_000
   let deleted = 0
   for (;;) {
-    const { count } = await within(
-      sql`
-        delete from tollgate_revocations where sequence = any(array(
-          select sequence from tollgate_revocations
-          where sequence < (select sequence from tollgate_revocations
-            where at < now() - interval '2 days' order by sequence desc limit 1)
-          order by sequence
-          limit ${batchRows}
-          for update skip locked
-        ))`,
-      statementDeadlineMs,
-    )
+    const { count } = await patiently(sql`
+      delete from tollgate_revocations where sequence = any(array(
+        select sequence from tollgate_revocations
+        where sequence < (select sequence from tollgate_revocations
+          where at < now() - interval '2 days' order by sequence desc limit 1)
+        order by sequence
+        limit ${batchRows}
+        for update skip locked
+      ))`)
     deleted += count
     if (count < batchRows) return deleted
   }

@@ -1,6 +1,6 @@
 /** Up to where each usage journal is archived, in Postgres. */
 
-import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+import { patiently } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 import type { ArchiveHead, ArchiveHeads } from '../usage.ts'
 
@@ -8,24 +8,18 @@ import type { ArchiveHead, ArchiveHeads } from '../usage.ts'
 export function createArchiveHeads(sql: Sql): ArchiveHeads {
   return {
     async open(journal) {
-      const [found] = await within(
-        sql<ArchiveHead[]>`
-          insert into tollgate_usage_archives as kept (journal) values (${journal})
-          on conflict (journal) do update set journal = kept.journal
-          returning piece::float8 as piece, hash, places`,
-        statementDeadlineMs,
-      )
+      const [found] = await patiently(sql<ArchiveHead[]>`
+        insert into tollgate_usage_archives as kept (journal) values (${journal})
+        on conflict (journal) do update set journal = kept.journal
+        returning piece::float8 as piece, hash, places`)
       return found as ArchiveHead
     },
     async move(journal, { piece, hash, places }) {
-      const moved = await within(
-        sql`
-          update tollgate_usage_archives set piece = ${piece}::bigint, hash = ${hash},
-            places = ${JSON.stringify(places)}::jsonb, archived_at = now()
-          where journal = ${journal} and piece = ${piece - 1}::bigint
-          returning 1`,
-        statementDeadlineMs,
-      )
+      const moved = await patiently(sql`
+        update tollgate_usage_archives set piece = ${piece}::bigint, hash = ${hash},
+          places = ${JSON.stringify(places)}::jsonb, archived_at = now()
+        where journal = ${journal} and piece = ${piece - 1}::bigint
+        returning 1`)
       return moved.length === 1
     },
   }

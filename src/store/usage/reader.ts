@@ -2,7 +2,7 @@
 
 import { ServiceError } from '../../core/decision/errors.ts'
 import { cutName } from '../../core/formats/names.ts'
-import { statementDeadlineMs, within } from '../postgres/postgres.ts'
+import { patiently } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 import type {
   NamedGap,
@@ -72,7 +72,7 @@ export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
 export function createUsageReader(sql: Sql): UsageReader {
   return {
     async read(query) {
-      const rows = await within(usageQuery(sql, query), statementDeadlineMs).catch(toTimeout)
+      const rows = await patiently(usageQuery(sql, query)).catch(toTimeout)
       return rows.map(({ start, group, answers, refusals, cost, ...tokens }) => {
         const { input, output, cached, reasoning, total, estimated } = tokens
         const sums = { answers, refusals, input, output, cached, reasoning, total, estimated }
@@ -80,20 +80,17 @@ export function createUsageReader(sql: Sql): UsageReader {
       })
     },
     async gaps(from, to) {
-      return await within(
-        sql<NamedGap[]>`
-          select journal, (extract(epoch from from_time) * 1000)::float8 as "from",
-            (extract(epoch from to_time) * 1000)::float8 as "to"
-          from tollgate_usage_gaps
-          where from_time < ${new Date(to)} and to_time >= ${new Date(from)}
-          union all
-          select journal, (extract(epoch from seen_at) * 1000)::float8, null
-          from tollgate_usage_journals
-          where closed_at is null and seen_at < now() - ${silentFor}::interval
-            and seen_at >= ${new Date(from)} and seen_at < ${new Date(to)}
-          order by 2, 1 limit ${maxGaps}`,
-        statementDeadlineMs,
-      )
+      return await patiently(sql<NamedGap[]>`
+        select journal, (extract(epoch from from_time) * 1000)::float8 as "from",
+          (extract(epoch from to_time) * 1000)::float8 as "to"
+        from tollgate_usage_gaps
+        where from_time < ${new Date(to)} and to_time >= ${new Date(from)}
+        union all
+        select journal, (extract(epoch from seen_at) * 1000)::float8, null
+        from tollgate_usage_journals
+        where closed_at is null and seen_at < now() - ${silentFor}::interval
+          and seen_at >= ${new Date(from)} and seen_at < ${new Date(to)}
+        order by 2, 1 limit ${maxGaps}`)
     },
   }
 }
