@@ -14,20 +14,23 @@ export interface UsageGroup {
   readonly payer: string
 }
 
-/** Sums of responses; tokens are whole numbers up to 2^53 - 1. */
-export interface UsageSums {
-  answers: number
-  input: number
-  output: number
+/** What is summed, with its column in the ledger. */
+export const usageFigures = {
+  answers: 'answers',
+  input: 'input_tokens',
+  output: 'output_tokens',
   /** Part of the input. */
-  cached: number
+  cached: 'cached_tokens',
   /** Part of the output. */
-  reasoning: number
+  reasoning: 'reasoning_tokens',
   /** What was charged. */
-  total: number
+  total: 'total_tokens',
   /** Part of the total that is an estimate. */
-  estimated: number
-}
+  estimated: 'estimated_tokens',
+} as const
+
+/** Sums of responses; tokens are whole numbers up to 2^53 - 1. */
+export type UsageSums = Record<keyof typeof usageFigures, number>
 
 export interface UsageRow extends UsageGroup, UsageSums {}
 

@@ -32,16 +32,10 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
         row.payer === payer,
     )
     if (same !== undefined) return same
-    const sums = {
-      answers: 0,
-      input: 0,
-      output: 0,
-      cached: 0,
-      reasoning: 0,
-      total: 0,
-      estimated: 0,
+    const row = {
+      ...{ hour, user, subscription, model, keyId, payer, answers: 0 },
+      ...{ input: 0, output: 0, cached: 0, reasoning: 0, total: 0, estimated: 0 },
     }
-    const row = { hour, user, subscription, model, keyId, payer, ...sums }
     rows.push(row)
     addTo(byName, name, row)
     return row

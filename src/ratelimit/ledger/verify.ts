@@ -3,7 +3,12 @@
 import type { UnusableUsage } from '../../core/decision/usage.ts'
 import { addTo } from '../../core/formats/lists.ts'
 import { cutName } from '../../core/formats/names.ts'
-import type { LedgerState, UsageSums, VerifiedSums } from '../../store/usage.ts'
+import {
+  type LedgerState,
+  type UsageSums,
+  usageFigures,
+  type VerifiedSums,
+} from '../../store/usage.ts'
 import { readLine } from '../journal/line.ts'
 import type { KeptJournal } from './kept.ts'
 import { createUsageSums } from './sums.ts'
@@ -44,7 +49,7 @@ const latenessMs = 60_000
 /** Rows that are summed before they are merged, by names that may be cut. */
 const maxRows = 10_000
 
-const figures = ['answers', 'input', 'output', 'cached', 'reasoning', 'total', 'estimated'] as const
+const figures = Object.keys(usageFigures) as (keyof UsageSums)[]
 
 export async function verifyUsage(options: VerifyOptions): Promise<Verification> {
   const { state, kept, from, to } = options

@@ -4,8 +4,8 @@ import { readPayer } from '../../core/decision/payer.ts'
 import { cutName } from '../../core/formats/names.ts'
 import { digestOf } from '../postgres/digest.ts'
 import { patiently } from '../postgres/postgres.ts'
-import type { Sql } from '../postgres/sql.ts'
-import type { LedgerPosition, UsageGroup, UsageLedger } from '../usage.ts'
+import type { Fragment, Sql } from '../postgres/sql.ts'
+import { type LedgerPosition, type UsageGroup, type UsageLedger, usageFigures } from '../usage.ts'
 
 /** Every method throws `store_unavailable` if the database is unavailable. */
 export function createUsageLedger(sql: Sql): UsageLedger {
@@ -34,55 +34,47 @@ export function createUsageLedger(sql: Sql): UsageLedger {
             as gap ("from" float8, "to" float8)
           on conflict do nothing
         ), added as (
-          insert into tollgate_usage_hours as kept (hour, id, username, subscription, model, key_id,
-            organization, cost_center, rate, answers, input_tokens, output_tokens, cached_tokens,
-            reasoning_tokens, total_tokens, estimated_tokens)
-          select to_timestamp(hour / 1000), id, "user", subscription, model, "keyId", organization,
-            "costCenter", rate, answers, input, output, cached, reasoning, total, estimated
-          from moved, json_to_recordset(${JSON.stringify(toColumns(rows))}::json) as row (
-            hour float8, id uuid, "user" text, subscription text, model text, "keyId" text,
-            organization text, "costCenter" text, rate numeric, answers bigint, input bigint,
-            output bigint, cached bigint, reasoning bigint, total bigint, estimated bigint)
-          -- Readers that add to the same rows then never wait for one another in a circle.
-          order by hour, id
-          on conflict (hour, id) do update set
-            answers = least(${largest}::bigint, kept.answers + excluded.answers),
-            input_tokens = least(${largest}::bigint, kept.input_tokens + excluded.input_tokens),
-            output_tokens = least(${largest}::bigint, kept.output_tokens + excluded.output_tokens),
-            cached_tokens = least(${largest}::bigint, kept.cached_tokens + excluded.cached_tokens),
-            reasoning_tokens =
-              least(${largest}::bigint, kept.reasoning_tokens + excluded.reasoning_tokens),
-            total_tokens = least(${largest}::bigint, kept.total_tokens + excluded.total_tokens),
-            estimated_tokens =
-              least(${largest}::bigint, kept.estimated_tokens + excluded.estimated_tokens)
+          ${addRows(sql, rows, Object.values(usageFigures), sql`exists (select from moved)`)}
         )
         select 1 from moved`)
       return moved.length === 1
     },
     async addRefusals(refusals) {
       if (refusals.length === 0) return
-      await patiently(sql`
-        insert into tollgate_usage_hours as kept (hour, id, username, subscription, model, key_id,
-          organization, cost_center, rate, refusals)
-        select to_timestamp(hour / 1000), id, "user", subscription, model, "keyId", organization,
-          "costCenter", rate, refusals
-        from json_to_recordset(${JSON.stringify(toColumns(refusals))}::json) as row (
-          hour float8, id uuid, "user" text, subscription text, model text, "keyId" text,
-          organization text, "costCenter" text, rate numeric, refusals bigint)
-        order by hour, id
-        on conflict (hour, id) do update set
-          refusals = least(${largest}::bigint, kept.refusals + excluded.refusals)`)
+      await patiently(addRows(sql, refusals, ['refusals'], sql`true`))
     },
   }
 }
 
 const largest = Number.MAX_SAFE_INTEGER
 
+/** Adds these figures of the rows to the sums of their hours, on a condition. */
+function addRows(
+  sql: Sql,
+  rows: readonly UsageGroup[],
+  figures: readonly string[],
+  condition: Fragment,
+): Fragment {
+  const columns = sql.unsafe(`hour, id, ${groupColumns}, ${figures.join(', ')}`)
+  const sums = figures.map((each) => `${each} = least(${largest}, kept.${each} + excluded.${each})`)
+  return sql`
+    insert into tollgate_usage_hours as kept (${columns})
+    select ${columns}
+    from json_populate_recordset(null::tollgate_usage_hours, ${JSON.stringify(toRows(rows))}::json)
+    where ${condition}
+    -- Writers that add to the same rows then never wait for one another in a circle.
+    order by hour, id
+    on conflict (hour, id) do update set ${sql.unsafe(sums.join(', '))}`
+}
+
+const groupColumns = 'username, subscription, model, key_id, organization, cost_center, rate'
+const figureColumns: Readonly<Record<string, string>> = { ...usageFigures, refusals: 'refusals' }
+
 /**
- * The columns of each row: names in bounded form, the payer in its parts. Names that become the same are
+ * Rows of the table: names in bounded form, the payer in its parts. Names that become the same are
  * one row, because a statement cannot add to a row twice.
  */
-function toColumns<Row extends UsageGroup>(rows: readonly Row[]) {
+function toRows(rows: readonly UsageGroup[]) {
   const merged = new Map<string, Record<string, unknown>>()
   // Thousands of rows have few payers.
   const payers = new Map<string, ReturnType<typeof toPayerColumns>>()
@@ -90,16 +82,17 @@ function toColumns<Row extends UsageGroup>(rows: readonly Row[]) {
     const columns = payers.get(payer) ?? toPayerColumns(payer)
     payers.set(payer, columns)
     const group = {
-      user: cutName(user),
+      username: cutName(user),
       subscription: cutName(subscription),
       model: cutName(model),
-      keyId: cutName(keyId),
+      key_id: cutName(keyId),
       ...columns,
     }
     const id = digestOf(JSON.stringify(Object.values(group)))
-    const row: Record<string, unknown> = merged.get(`${hour} ${id}`) ?? { hour, id, ...group }
+    const row = merged.get(`${hour} ${id}`) ?? { hour: new Date(hour), id, ...group }
     for (const [name, sum] of Object.entries(sums)) {
-      row[name] = Math.min(largest, Number(row[name] ?? 0) + Number(sum))
+      const column = figureColumns[name] as string
+      row[column] = Math.min(largest, Number(row[column] ?? 0) + Number(sum))
     }
     merged.set(`${hour} ${id}`, row)
   }
@@ -110,7 +103,7 @@ function toPayerColumns(payer: string) {
   const { organization, costCenter, rate } = readPayer(payer)
   return {
     organization: cutName(organization),
-    costCenter: cutName(costCenter),
+    cost_center: cutName(costCenter),
     rate: isDecimal.test(rate) ? rate : null,
   }
 }

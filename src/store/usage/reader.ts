@@ -4,22 +4,24 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import { cutName } from '../../core/formats/names.ts'
 import { patiently } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
-import type {
-  NamedGap,
-  UsageColumn,
-  UsageDimension,
-  UsageQuery,
-  UsageReader,
-  UsageTotal,
+import {
+  type NamedGap,
+  type UsageColumn,
+  type UsageDimension,
+  type UsageQuery,
+  type UsageReader,
+  type UsageTotal,
+  usageFigures,
 } from '../usage.ts'
 
-const columns: Readonly<Record<UsageDimension, string>> = {
+const columns: Readonly<Record<UsageColumn, string>> = {
   subscription: 'subscription',
   model: 'model',
   user: 'username',
   key: 'key_id',
   organization: 'organization',
   cost_center: 'cost_center',
+  rate: "coalesce(trim_scale(rate)::text, '')",
 }
 
 /** A journal that nobody has read for this long was lost with its volume, as far as is known. */
@@ -29,21 +31,13 @@ const maxGaps = 100
 /** The statement of a query; `bench/ledger.bench.ts` explains it. */
 export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
   const { from, to, unit, by, only, after, limit } = query
-  const sum = (name: string): Fragment =>
-    sql`least(sum(${sql.identifier(name)}), ${largest})::float8`
-  const largest = sql.unsafe(String(Number.MAX_SAFE_INTEGER))
-  const columnOf = (name: UsageColumn): Fragment =>
-    name === 'rate' ? sql`coalesce(trim_scale(rate)::text, '')` : sql.identifier(columns[name])
-  const all = (parts: readonly Fragment[]): Fragment =>
-    parts.reduce((some, part) => sql`${some}, ${part}`)
-  const start = sql.unsafe(`date_trunc('${unit}', hour, 'UTC')`)
+  const start = `date_trunc('${unit}', hour, 'UTC')`
   // By bytes, whatever the collation of the database.
-  const names = by.map((each) => sql`${columnOf(each)} collate "C"`)
-  const groups = unit === undefined ? names : [start, ...names]
-  const places = all(groups.map((_, i) => sql.unsafe(String(i + 1))))
+  const names = by.map((each) => `${columns[each]} collate "C"`)
+  const groups = sql.unsafe([...(unit === undefined ? [] : [start]), ...names].join(', '))
   let conditions = sql``
   for (const [name, value] of Object.entries(only)) {
-    const column = sql.identifier(columns[name as UsageDimension])
+    const column = sql.unsafe(columns[name as UsageDimension])
     conditions = sql`${conditions} and ${column} = ${cutName(value)}`
   }
   const values = after?.map((value) =>
@@ -52,19 +46,15 @@ export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
   // Rows before the page need not be summed.
   const since = unit !== undefined && after ? Math.max(from, Number(after[0])) : from
   return sql<Row[]>`
-    select ${all(groups)},
-      ${unit === undefined ? sql`null` : sql`(extract(epoch from ${start}) * 1000)::float8`} as start,
-      array[${names.length === 0 ? sql`` : all(names)}]::text[] as "group",
-      ${sum('answers')} as answers, ${sum('refusals')} as refusals,
-      ${sum('input_tokens')} as input, ${sum('output_tokens')} as output,
-      ${sum('cached_tokens')} as cached, ${sum('reasoning_tokens')} as reasoning,
-      ${sum('total_tokens')} as total, ${sum('estimated_tokens')} as estimated,
+    select (extract(epoch from ${sql.unsafe(unit === undefined ? 'null::timestamptz' : start)}) * 1000)::float8 as start,
+      array[${sql.unsafe(names.join(', '))}]::text[] as "group",
+      ${sumsOf(sql, { ...usageFigures, refusals: 'refusals' })},
       trim_scale(sum(total_tokens * rate))::text as cost
     from tollgate_usage_hours
     where hour >= ${new Date(since)} and hour < ${new Date(to)} ${conditions}
-    group by ${places}
-    ${values === undefined ? sql`` : sql`having (${all(groups)}) > (${all(values)})`}
-    order by ${places}
+    group by ${groups}
+    ${values === undefined ? sql`` : sql`having (${groups}) > (${values.reduce((some, value) => sql`${some}, ${value}`)})`}
+    order by ${groups}
     limit ${limit}`
 }
 
@@ -73,11 +63,7 @@ export function createUsageReader(sql: Sql): UsageReader {
   return {
     async read(query) {
       const rows = await patiently(usageQuery(sql, query)).catch(toTimeout)
-      return rows.map(({ start, group, answers, refusals, cost, ...tokens }) => {
-        const { input, output, cached, reasoning, total, estimated } = tokens
-        const sums = { answers, refusals, input, output, cached, reasoning, total, estimated }
-        return { ...sums, start: start ?? undefined, group, cost }
-      })
+      return rows.map(({ start, ...row }) => ({ ...row, start: start ?? undefined }))
     },
     async gaps(from, to) {
       return await patiently(sql<NamedGap[]>`
@@ -93,6 +79,14 @@ export function createUsageReader(sql: Sql): UsageReader {
         order by 2, 1 limit ${maxGaps}`)
     },
   }
+}
+
+/** The sums of these figures, by their names. */
+export function sumsOf(sql: Sql, figures: Readonly<Record<string, string>>): Fragment {
+  const sums = Object.entries(figures).map(
+    ([name, column]) => `least(sum(${column}), ${Number.MAX_SAFE_INTEGER})::float8 as ${name}`,
+  )
+  return sql.unsafe(sums.join(', '))
 }
 
 interface Row extends Omit<UsageTotal, 'start'> {

@@ -3,8 +3,8 @@
 import { ServiceError } from '../../core/decision/errors.ts'
 import { orRefused, type Pool } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
-import type { LedgerState, PastSums, VerifiedSums } from '../usage.ts'
-import { createUsageReader, toTimeout } from './reader.ts'
+import { type LedgerState, type PastSums, usageFigures, type VerifiedSums } from '../usage.ts'
+import { createUsageReader, sumsOf, toTimeout } from './reader.ts'
 
 /** The state with the sums of these whole hours, in milliseconds since the epoch. */
 export async function readLedgerState(sql: Pool, from: number, to: number): Promise<LedgerState> {
@@ -12,10 +12,7 @@ export async function readLedgerState(sql: Pool, from: number, to: number): Prom
     await snapshot`set local statement_timeout = 0`
     const rows = await snapshot<VerifiedSums[]>`
       select (extract(epoch from hour) * 1000)::float8 as hour, username as user, key_id as "keyId",
-        model, sum(answers)::float8 as answers, sum(input_tokens)::float8 as input,
-        sum(output_tokens)::float8 as output, sum(cached_tokens)::float8 as cached,
-        sum(reasoning_tokens)::float8 as reasoning, sum(total_tokens)::float8 as total,
-        sum(estimated_tokens)::float8 as estimated
+        model, ${sumsOf(snapshot, usageFigures)}
       from tollgate_usage_hours
       where hour >= ${new Date(from)} and hour < ${new Date(to)}
       group by hour, username, key_id, model`
