@@ -21,7 +21,8 @@ test('the built console is that of its sources', async (t) => {
   execFileSync(process.execPath, [vite, ...args], { cwd: packageRoot, stdio: 'inherit' })
   const [built, committed] = [read(folder), read(consoleFolder)]
   t.strictSame(Object.keys(committed), Object.keys(built), 'run: npm run console')
-  for (const [name, text] of Object.entries(built)) t.ok(committed[name] === text, name)
+  for (const [name, text] of Object.entries(built))
+    t.ok(committed[name] === text, `${name}, or run: npm run console`)
 })
 
 test('the console is smaller than 250 KB compressed', async (t) => {

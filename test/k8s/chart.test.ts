@@ -42,9 +42,9 @@ test('the chart in the repository matches the overlay', async (t) => {
   const kept = readdirSync(chart, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map(({ parentPath, name }) => join(parentPath, name).slice(chart.length + 1))
-  t.strictSame(kept.sort(), [...rendered.keys()].sort(), 'otherwise run npm run chart')
+  t.strictSame([...rendered.keys()].sort(), kept.sort(), 'run: npm run chart')
   for (const [name, text] of rendered) {
-    t.equal(readFileSync(join(chart, name), 'utf8'), text, `${name}: otherwise run npm run chart`)
+    t.equal(text, readFileSync(join(chart, name), 'utf8'), `${name}, or run: npm run chart`)
   }
 })
 

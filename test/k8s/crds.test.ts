@@ -4,11 +4,13 @@ import root, { type Test, test } from 'tap'
 import { renderResources } from '../../docs/render-resources.ts'
 import { kinds, renderCrds, toCrd } from '../../k8s/write-crds.ts'
 import { parseDuration, parseWindow } from '../../src/core/formats/duration.ts'
+import type { Schema } from '../../src/core/formats/schema.ts'
+import { specs } from '../../src/core/kinds/resource-schemas.ts'
 import { parseResource } from '../../src/core/resources/parse-resource.ts'
 import { createClient, KubeError } from '../../src/kubernetes/client.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
 import { installCrds, noCrdServer, startCrdServer } from '../support/kubernetes/crd-server.ts'
-import { generateDocument } from '../support/kubernetes/generated-documents.ts'
+import { generateDocument, originals } from '../support/kubernetes/generated-documents.ts'
 import { createRandom } from '../support/random.ts'
 
 const documents = 2_000
@@ -35,20 +37,12 @@ function isAccepted(document: unknown): boolean {
 test('the CRDs and docs/resources.md match the schemas', async (t) => {
   const folder = new URL('../../k8s/crds/', import.meta.url)
   const rendered = renderCrds()
-  t.strictSame(
-    readdirSync(folder).sort(),
-    [...rendered.keys()].sort(),
-    'otherwise run npm run crds',
-  )
+  t.strictSame([...rendered.keys()].sort(), readdirSync(folder).sort(), 'run: npm run crds')
   for (const [name, text] of rendered) {
-    t.equal(
-      readFileSync(new URL(name, folder), 'utf8'),
-      text,
-      `${name}: otherwise run npm run crds`,
-    )
+    t.equal(text, readFileSync(new URL(name, folder), 'utf8'), `${name}, or run: npm run crds`)
   }
   const page = readFileSync(new URL('../../docs/resources.md', import.meta.url), 'utf8')
-  t.equal(renderResources(), page, 'otherwise run npm run crds')
+  t.equal(renderResources(), page, 'docs/resources.md, or run: npm run crds')
 })
 
 /**
@@ -114,7 +108,7 @@ function createValidators(): ReadonlyMap<string, (document: unknown) => boolean>
     validate: (rules: readonly { rule: string }[], self: unknown) =>
       rules.every(({ rule }) => {
         const [, holds] = ruleInCode.find(([cel]) => cel.test(rule)) ?? []
-        if (holds === undefined) throw new Error(`no code for the rule ${rule}`)
+        if (holds === undefined) throw new Error(`add the rule ${rule} to ruleInCode`)
         try {
           return holds(self as never, rule)
         } catch {
@@ -139,6 +133,34 @@ function withoutNulls(value: unknown): unknown {
   const fields = Object.entries(value).filter(([, inside]) => inside !== null)
   return Object.fromEntries(fields.map(([name, inside]) => [name, withoutNulls(inside)]))
 }
+
+/** The fields of a schema that have none below them, as paths. */
+function leavesOf({ properties, items }: Schema, path: string): readonly string[] {
+  if (items !== undefined) return leavesOf(items, `${path}[]`)
+  if (properties === undefined) return [path]
+  return Object.entries(properties).flatMap(([name, field]) => leavesOf(field, `${path}.${name}`))
+}
+
+/** The paths of all values below a value, with `[]` for each item of a list. */
+function pathsIn(value: unknown, path: string): readonly string[] {
+  if (typeof value !== 'object' || value === null) return [path]
+  if (Array.isArray(value)) return value.flatMap((item) => pathsIn(item, `${path}[]`))
+  const below = Object.entries(value).flatMap(([name, field]) => pathsIn(field, `${path}.${name}`))
+  return [path, ...below]
+}
+
+test('the originals of generated documents have every field', async (t) => {
+  for (const [kind, { spec }] of Object.entries(specs)) {
+    const ofKind = originals.filter((document) => document.kind === kind)
+    const written = new Set(ofKind.flatMap((document) => pathsIn(document.spec, 'spec')))
+    for (const leaf of leavesOf(spec, 'spec')) {
+      t.ok(
+        written.has(leaf),
+        `${kind} ${leaf} is in test/support/kubernetes/generated-documents.ts`,
+      )
+    }
+  }
+})
 
 /** Compares the reader with another validator on generated documents. */
 async function compare(

@@ -5,6 +5,10 @@ import { allMutants } from './mutants.ts'
 test('every mutant fits the sources', async (t) => {
   for (const { file, find } of allMutants) {
     const source = readFileSync(new URL(`../../src/${file}`, import.meta.url), 'utf8')
-    t.equal(source.split(find).length, 2, `${file}: ${find.slice(0, 60)}`)
+    t.equal(
+      source.split(find).length,
+      2,
+      `test/mutants/mutants.ts quotes ${file}: ${find.slice(0, 60)}`,
+    )
   }
 })

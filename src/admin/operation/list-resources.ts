@@ -121,10 +121,10 @@ export function listResourcesToAdmins(
     const problems = deps.resourceProblems()
     return {
       object: 'list',
-      data: data.map(({ kind, namespace, name, conditions, ...more }) => ({
-        ...{ kind, namespace, name, conditions },
-        ...('phase' in more && { phase: more.phase }),
-        ...placeOf(locate, `${kind}/${namespace}/${name}`),
+      // What the schema does not name is left out: the `spec` of generated policies.
+      data: data.map((each) => ({
+        ...each,
+        ...placeOf(locate, `${each.kind}/${each.namespace}/${each.name}`),
       })),
       has_more,
       problems: problems.slice(0, problemsShown),

@@ -46,5 +46,7 @@ test('every operation describes its answers', async (t) => {
 
 test('the guide lists every operation', async (t) => {
   const guide = read('docs/use.md')
-  for (const { row } of await operations()) t.ok(guide.includes(row), row)
+  for (const { row } of await operations()) {
+    t.ok(guide.includes(row), `a row of the table in docs/use.md: ${row}`)
+  }
 })

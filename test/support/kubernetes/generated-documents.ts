@@ -1,8 +1,8 @@
 import { modelRef, type WrittenDocument } from '../documents.ts'
 import type { Random } from '../random.ts'
 
-/** Documents with every field; each generated document is one of these with a few changes. */
-const whole: readonly WrittenDocument[] = [
+/** Together they have every field; each generated document is one of these with a few changes. */
+export const originals: readonly WrittenDocument[] = [
   modelRef('small', {
     endpointOverride: 'https://small.example/x',
     modelIds: ['Small-7B', 'small:latest'],
@@ -53,6 +53,15 @@ const whole: readonly WrittenDocument[] = [
   document('Tenant', 'default-tenant', {
     apiKeys: { maxExpirationDays: 30 },
     externalOIDC: { issuerUrl: 'https://issuer.example/realm', clientId: 'tollgate', ttl: 60 },
+    telemetry: {
+      enabled: true,
+      metrics: {
+        captureOrganization: true,
+        captureUser: false,
+        captureGroup: true,
+        captureModelUsage: false,
+      },
+    },
   }),
 ]
 
@@ -162,7 +171,7 @@ function placesIn(container: object, keys: readonly (string | number)[]): Place[
  */
 export function generateDocument(random: Random): WrittenDocument {
   const pick = <T>(from: readonly T[]): T => from[random.below(from.length)] as T
-  const made = structuredClone(pick(whole))
+  const made = structuredClone(pick(originals))
   for (let left = random.below(4); left > 0; left -= 1) {
     const [container, key] = pick(placesIn(made, ['spec']))
     const inside = container[key]
