@@ -1,5 +1,5 @@
 /**
- * What a Check costs with large numbers of something, compared with the usual numbers, and at what
+ * What a Check costs with large numbers of something, compared with those of the baseline, and at what
  * point memory stops growing while keys, users and models come and go: `node
  * bench/growth.bench.ts`, a minute or two. Arguments: keys, and requests of the second part.
  */
@@ -24,9 +24,9 @@ import { type Figure, median, microsInTurn } from './measure.ts'
 
 const manyKeys = Number(process.argv[2] ?? 1_000_000)
 const requests = Number(process.argv[3] ?? 1_000_000)
-/** The number of keys in use, of all keys; as many as in the usual bench. */
+/** The number of keys in use, of all keys; as many as in check.bench.ts. */
 const used = 1_024
-const usual: Shape = { keys: used, models: 100, subscriptions: 16, owned: 1, headers: 3 }
+const baseline: Shape = { keys: used, models: 100, subscriptions: 16, owned: 1, headers: 3 }
 
 /** The numbers of a gateway. */
 interface Shape {
@@ -117,7 +117,7 @@ function isAllowed(answer: Buffer): boolean {
   return answer[0] === 0x0a && answer[1] === 0
 }
 
-/** Each case compared with the usual one, in alternating slices. */
+/** Each case compared with the baseline, in alternating slices. */
 export async function* benchGrowth(): AsyncGenerator<Figure> {
   const shapes: readonly (readonly [string, Partial<Shape>])[] = [
     [`${manyKeys.toLocaleString('en')} keys`, { keys: manyKeys }],
@@ -126,9 +126,9 @@ export async function* benchGrowth(): AsyncGenerator<Figure> {
     ['4,000 models', { models: 4_000 }],
     ['60 headers', { headers: 60 }],
   ]
-  const plain = await createWorld(usual)
+  const plain = await createWorld(baseline)
   for (const [name, shape] of shapes) {
-    const grown = await createWorld({ ...usual, ...shape })
+    const grown = await createWorld({ ...baseline, ...shape })
     const [before = 0, after = 0] = microsInTurn(
       [plain, grown].map(
         ({ check, messages }) =>
@@ -136,7 +136,7 @@ export async function* benchGrowth(): AsyncGenerator<Figure> {
             check(messages[i % used] as Buffer),
       ),
     )
-    yield { name: `Check with ${name}, beside the usual`, value: beside(before, after) }
+    yield { name: `Check with ${name}, beside the baseline`, value: beside(before, after) }
   }
   yield await benchOpenStreams()
 }
