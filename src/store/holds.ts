@@ -67,7 +67,7 @@ export interface HoldStore {
    */
   undo(counters: readonly Counter[], id: string, asker: string): void
   /**
-   * Follows a request that still runs: its hold lasts `followedMs` from now, and grows to the output
+   * Follows a request that still runs: its hold lasts `leaseMs` from now, and grows to the output
    * that is now expected, at most to its ceiling; the variance is that of input and output. Nothing, if it
    * holds nothing. Lost if the store does not respond.
    */
@@ -75,14 +75,8 @@ export interface HoldStore {
 }
 
 /**
- * How long a hold lives that is never released: its process, or the gateway, was lost. A stream that
- * lasts longer is still counted in full, but holds nothing from then on.
+ * How long a hold lives, and a place in a limit on concurrency, after the gateway has last reported that its
+ * request runs, or has asked for it. The gateway reports every 10 s, also before the first byte of a
+ * response, and some reports may be lost: with a process, or while a shared store does not respond.
  */
-export const leaseMs = 15 * 60_000
-
-/**
- * How long a hold lives after the gateway has last reported that its request runs, and what is taken of a
- * limit on concurrency from its start. The gateway reports every 10 s, and some reports may be lost: with
- * a process, or while a shared store does not respond.
- */
-export const followedMs = 60_000
+export const leaseMs = 60_000

@@ -2,6 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
+import { leaseMs } from '../../src/store/holds.ts'
 import { type Burst, promised, startBurstWorld } from '../support/bursts.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { poll } from '../support/poll.ts'
@@ -11,7 +12,7 @@ const skip = skipValkey || (envoyPath() === undefined && 'no Envoy')
 const calls = 250
 
 root.test('a burst over four processes', { skip, timeout: 300_000 }, async (t) => {
-  const { valkey, model, mint, burst } = await startBurstWorld(t as Test, 4)
+  const { valkey, model, envoy, mint, burst, leaseEnds } = await startBurstWorld(t as Test, 4)
 
   function claim(t: Test, { allowed, byStatus, produced, charged }: Burst): void {
     t.comment(`${produced} of ${promised} tokens, answers: ${JSON.stringify(byStatus)}`)
@@ -43,5 +44,26 @@ root.test('a burst over four processes', { skip, timeout: 300_000 }, async (t) =
   await t.test('does not if requests are only counted', async (t) => {
     const counted = await burst({ key: await mint('counts'), calls, takesMs: 3_000 })
     t.ok(counted.produced > promised, `${counted.produced} tokens`)
+  })
+
+  await t.test('leaves nothing held for longer than a minute if Envoy is killed', async (t) => {
+    await poll(async () => (await leaseEnds()).length === 0, 'nothing is held')
+    const doom = async () =>
+      burst({ key: await mint('reserves'), calls, takesMs: 30_000 }).catch(() => {})
+    const doomed = [doom()]
+    await poll(async () => (await leaseEnds()).length > 20, 'room is held')
+    const first = Math.max(...(await leaseEnds()))
+    const isFollowed = async () => Math.min(...(await leaseEnds())) > first
+    await poll(isFollowed, 'each is followed before its response begins', 20_000)
+    const followed = (await leaseEnds()).length
+    doomed.push(doom())
+    await poll(async () => (await leaseEnds()).length > followed + 10, 'others are admitted')
+    process.kill(envoy.pid, 'SIGKILL')
+    await Promise.all(doomed)
+    const [seconds, micros] = (await valkey.client.time()).map(Number) as [number, number]
+    const now = 1_000 * seconds + micros / 1_000
+    const ends = await leaseEnds()
+    t.ok(ends.length > followed, `${ends.length} are held`)
+    t.ok(Math.max(...ends) <= now + leaseMs, `${Math.max(...ends) - now} ms are left`)
   })
 })

@@ -21,6 +21,8 @@ export interface BurstWorld extends Replicas {
   /** A new user's key. */
   mint(subscription: 'reserves' | 'counts'): Promise<string>
   burst(wishes: BurstWishes): Promise<Burst>
+  /** When each hold ends if nothing more is heard of its request, in milliseconds since the epoch. */
+  leaseEnds(): Promise<readonly number[]>
 }
 
 export interface BurstWishes {
@@ -61,6 +63,8 @@ export async function startBurstWorld(
     ],
     tokens: Array.from({ length: 30 }, (_, i) => `token-${i},user-${i},${i},team`),
     env: { REDIS_URL: valkey.url, ...env },
+    adjustEnvoy: (bootstrap) =>
+      bootstrap.replace(/("access_log_flush_interval":\s*)"10s"/, '$1"1s"'),
   })
   const { url, model } = replicas
   const call = (path: string, credential: string, body?: object) =>
@@ -83,6 +87,14 @@ export async function startBurstWorld(
     async mint(name) {
       const minted = await call('/v1/api-keys', `token-${users++}`, { name, subscription: name })
       return ((await minted.json()) as { key: string }).key
+    },
+    async leaseEnds() {
+      const ends: number[] = []
+      for (const name of await valkey.client.keys('*leases*')) {
+        const members = await valkey.client.zrange(name, '0', '-1', 'WITHSCORES')
+        ends.push(...members.filter((_, i) => i % 2 === 1).map(Number))
+      }
+      return ends
     },
     async burst({ key, calls, takesMs, triesForMs = 0, meanwhile }) {
       const byStatus: Record<number, number> = {}

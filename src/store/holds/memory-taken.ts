@@ -6,7 +6,7 @@
 import type { Counter, CounterState } from '../../core/decision/counter.ts'
 import { memberOf } from '../counters/reports.ts'
 import type { CounterStore } from '../counters.ts'
-import { followedMs, type HoldAnswer, type HoldStore } from '../holds.ts'
+import { type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
 import { createAskers } from './askers.ts'
 
 interface OpenRequest {
@@ -45,7 +45,7 @@ export function withTaken(
   function expire(now: number): void {
     for (const [member, { endsAt }] of open) {
       // A lease that ends so late is of a clock that has since stepped back.
-      if (now < endsAt && endsAt <= now + 2 * followedMs) return
+      if (now < endsAt && endsAt <= now + 2 * leaseMs) return
       end(member)
     }
   }
@@ -62,7 +62,7 @@ export function withTaken(
     if (requests.length > 0) counters.add(requests, 1, now)
     const keys = taken.filter(({ windowMs }) => windowMs === 0).map(({ key }) => key)
     for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1)
-    open.set(member, { keys, endsAt: now + followedMs })
+    open.set(member, { keys, endsAt: now + leaseMs })
   }
 
   return {
@@ -107,7 +107,7 @@ export function withTaken(
       const found = open.get(member)
       // Behind the others, whose leases end earlier.
       if (found !== undefined && open.delete(member)) {
-        open.set(member, { ...found, endsAt: now + followedMs })
+        open.set(member, { ...found, endsAt: now + leaseMs })
       }
       holds.renew(counters, id, output, now)
     },

@@ -5,7 +5,7 @@ import { grown, noHolds, type Sums, withHold } from '../../core/admission/hold.t
 import type { Counter, CounterState } from '../../core/decision/counter.ts'
 import { wordsOf } from '../counters/reports.ts'
 import type { CounterStore } from '../counters.ts'
-import { type AskedHold, followedMs, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
 import { createAskers } from './askers.ts'
 import { HoldTable } from './hold-table.ts'
 
@@ -140,7 +140,7 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
       for (const pool of open.ownerAt(slot)) {
         pool.sums = withHold(withHold(pool.sums, before, -1), after, 1)
       }
-      open.change(slot, after, now + followedMs)
+      open.change(slot, after, now + leaseMs)
     },
   }
 }

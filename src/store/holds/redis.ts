@@ -6,7 +6,7 @@ import { createMemoryCounters } from '../counters/memory.ts'
 import { keyPrefixOf, tagOf } from '../counters/redis/keys.ts'
 import { memberOf } from '../counters/reports.ts'
 import type { CounterStore } from '../counters.ts'
-import { type AskedHold, followedMs, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
 import { createMemoryHolds } from './memory.ts'
 import { withTaken } from './memory-taken.ts'
 import type { HeldAnswer, HoldCommands } from './scripts.ts'
@@ -133,7 +133,7 @@ export function createRedisHolds(
       const { mean, variance } = output
       const keys = keysOf(counters)
       if (keys.length === 0) return
-      const args = [memberOf(id), Math.min(lease, followedMs), mean, variance]
+      const args = [memberOf(id), lease, mean, variance]
       // The next one comes soon.
       void commands.renew(keys, args).catch(() => {})
     },
@@ -191,15 +191,10 @@ function keysWith(asked: AskedHold): readonly string[] {
 }
 
 function argsOf(asked: AskedHold, member: string, lease: number): readonly (string | number)[] {
-  const { expected, counters, taken } = asked
-  const isFollowed = taken?.some(({ windowMs }) => windowMs === 0) === true
+  const { expected, counters } = asked
   const { input, inputVariance, output, outputVariance, floor, worst } = expected
   return [
-    ...[
-      member,
-      isFollowed ? Math.min(lease, followedMs) : lease,
-      asked.charge === 'end' ? '1' : '0',
-    ],
+    ...[member, lease, asked.charge === 'end' ? '1' : '0'],
     ...[input, inputVariance, output, outputVariance, floor, Number.isFinite(worst) ? worst : -1],
     ...[asked.overshoot, asked.canCap ? '1' : '0', counters.length],
     ...allOf(asked).flatMap((counter) => [counter.limit, counter.windowMs, partsOf(counter).name]),

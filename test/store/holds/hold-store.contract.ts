@@ -3,12 +3,7 @@ import { admit } from '../../../src/core/admission/admit.ts'
 import type { Expected } from '../../../src/core/admission/estimator.ts'
 import { type Hold, noHolds, type Sums, withHold } from '../../../src/core/admission/hold.ts'
 import type { Counter } from '../../../src/core/decision/counter.ts'
-import {
-  type AskedHold,
-  followedMs,
-  type HoldAnswer,
-  type HoldStore,
-} from '../../../src/store/holds.ts'
+import type { AskedHold, HoldAnswer, HoldStore } from '../../../src/store/holds.ts'
 import { createRandom } from '../../support/random.ts'
 
 /** A store of holds, the counters beside it, and its time. */
@@ -265,7 +260,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
   claim('an open request that is never released ends with its lease', async (t, world) => {
     const taken = taking([[1, 0]], nextUser())
     await world.hold(take('a', taken))
-    await world.advance(Math.min(world.leaseMs, followedMs) + 20)
+    await world.advance(world.leaseMs + 20)
     t.equal((await world.hold(take('b', taken))).outcome, 'held')
     world.holds.release(taken, 'a')
     await world.settled()
@@ -275,7 +270,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
   claim('an open request that is followed keeps its place', async (t, world) => {
     const taken = taking([[1, 0]], nextUser())
     await world.hold(take('a', taken))
-    const step = Math.min(world.leaseMs, followedMs) / 2
+    const step = world.leaseMs / 2
     for (let i = 0; i < 3; i += 1) {
       await world.advance(step)
       world.other.renew(taken, 'a', { mean: 0, variance: 0 }, world.now())
@@ -375,7 +370,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     const own = counter(10_000)
     await world.hold(ask('a', own))
     const renew = () => world.holds.renew([own], 'a', { mean: 1, variance: 1 }, world.now())
-    const step = Math.min(world.leaseMs, followedMs) / 2
+    const step = world.leaseMs / 2
     for (let at = 0; at <= world.leaseMs; at += step) {
       renew()
       await world.advance(step)

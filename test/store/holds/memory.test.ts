@@ -10,7 +10,7 @@ async function createWorld(): Promise<HoldWorld> {
   const counters = createMemoryCounters()
   const holds = withTaken(createMemoryHolds(counters), counters)
   return {
-    ...{ holds, other: holds, leaseMs, shortMs: 60_000 },
+    ...{ holds, other: holds, leaseMs, shortMs: 20_000 },
     now: () => now,
     use: async (counter, tokens) => counters.add([counter], tokens, now),
     async settled() {},
