@@ -24,7 +24,7 @@ const wide = subscription(
   'wide',
   team,
   Object.fromEntries(
-    ['sim', ...names].map((name) => [`llm/${name}`, [[1_000_000, '1h']] as const]),
+    ['sim', 'beside', ...names].map((name) => [`llm/${name}`, [[1_000_000, '1h']] as const]),
   ),
 )
 const test = gatewayTests({
@@ -54,6 +54,19 @@ test('a new model among thousands works as soon as it is known', async (t, gatew
     for (let more = 0; more < 20; more += 1) statuses.push(await ask(gateway, key, name))
     t.strictSame([...new Set(statuses)], [403, 200], name)
   }
+})
+
+test('a name that no TLS server can have delays no other model', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const host = Array.from({ length: 5 }, () => 'a'.repeat(60)).join('.')
+  gateway.put('beside.yaml', [
+    modelRef('long', { backendUrl: `https://${host}.example` }, 'east'),
+    ...opened('beside', gateway.model.url),
+  ])
+  await poll(async () => (await ask(gateway, key, 'beside')) === 200, 'it is served')
+  const { admin } = gateway.envoy
+  const stats = await fetch(`http://${admin}/stats?filter=cds.update_rejected`)
+  t.match(await stats.text(), /: 0$/m)
 })
 
 root.test(

@@ -155,6 +155,8 @@ const url: Partial<Schema> = {
       pattern: '^https?://[^/?#]*@|[?#]',
       message: 'must have no user, password, query or fragment',
     },
+    // Envoy refuses a TLS server name of more than 255, and with it all that changes at the same time.
+    { pattern: '^https?://[^/:]{254}', message: 'must have a host of at most 253 characters' },
   ],
 }
 

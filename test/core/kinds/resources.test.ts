@@ -259,6 +259,12 @@ const validations = [
   ),
   [
     model,
+    ['spec', 'backendUrl'],
+    `https://${'a.'.repeat(126)}io:80/`,
+    'spec.backendUrl must have a host of at most 253 characters',
+  ],
+  [
+    model,
     ['spec', 'endpointOverride'],
     'small',
     'spec.endpointOverride must be a URL like http://host:port/path',
@@ -472,6 +478,7 @@ test('the limits of each rule are valid', async (t) => {
     [model, ['spec', 'backendUrl'], undefined],
     [model, ['spec', 'backendUrl'], 'https://small.example/base/'],
     [model, ['spec', 'backendUrl'], 'http://[::1]:8000'],
+    [model, ['spec', 'backendUrl'], `https://${'a.'.repeat(126)}a`],
     [model, ['spec', 'modelIds'], ['org/Model-7B:latest']],
     [policy, ['spec', 'subjects'], { users: ['system:serviceaccount:a:b'] }],
     [paid, ['spec', 'owner'], { users: [], groups: [] }],
