@@ -748,11 +748,11 @@ function envoy_on_response(handle)
   local metadata = handle:streamInfo():dynamicMetadata()
   local check = metadata:get("envoy.filters.http.ext_authz")
   if not check then return leave_if_unserved(handle) end
-  if check.credential then
+  local body = metadata:get("tollgate.body")
+  if check.credential and not (body and body.refused) then
     local refusal = handle:headers():get(":status")
     if refusal == "401" or refusal == "403" then return hide_refusal(handle, check.dialect == "anthropic") end
   end
-  local body = metadata:get("tollgate.body")
   local removes = body ~= nil and body.usage_added == true
   local blanks = body ~= nil and body.usage_in_each == true
   if not check.metered and not removes then return end

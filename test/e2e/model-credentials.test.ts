@@ -26,6 +26,7 @@ const refs: Record<string, object> = {
   stolen: { credential: { file: 'stolen' } },
   missing: { credential: { file: 'missing' } },
   broken: { credential: { file: 'broken' } },
+  renamed: { credential: { file: 'azure' }, upstreamModel: 'gpt-4o', modelIds: ['gpt-ours'] },
   open: {},
 }
 const keys = Object.keys(refs).map((name) => `llm/${name}`)
@@ -139,6 +140,15 @@ test("a refused credential is not reported as the caller's", async (t, gateway) 
     t.equal(open.status, status, 'without a credential the response is passed on')
     t.match(open.text, 'Incorrect API key')
   }
+})
+
+test('a refused body is not reported as a refused credential', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const { status, text } = await gateway.chat(key, {}, { model: 'another' }, chat('renamed'))
+  t.equal(status, 403)
+  t.match(JSON.parse(text).error, { message: /another/, code: 'model_not_allowed' })
+  const renamed = await gateway.chat(key, {}, { model: 'renamed' }, chat('renamed'))
+  t.equal(renamed.status, 200, renamed.text)
 })
 
 test('the credential is only in its file and in requests to the server', async (t, gateway) => {
