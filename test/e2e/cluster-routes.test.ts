@@ -12,6 +12,7 @@ import { envoyPath } from '../support/envoy-binary.ts'
 import { type Gateway, startGateway } from '../support/gateway.ts'
 import { writeKubeconfig } from '../support/kubernetes/kubeconfig.ts'
 import { startDouble } from '../support/kubernetes/world.ts'
+import { likeAPod } from '../support/like-a-pod.ts'
 import { readScrape } from '../support/metrics.ts'
 import { poll } from '../support/poll.ts'
 import {
@@ -80,7 +81,7 @@ root.test('requests follow the HTTPRoute of the model', { skip }, async (t) => {
       MODEL_ADDRESSES_ALLOWED: 'loopback',
       GATEWAY_INTERNAL: 'gateways/models',
     },
-    adjustEnvoy: (text) => adjust(text, dns, certificate.path),
+    adjustEnvoy: (text) => likeAPod(text, dns, certificate.path),
   })
   const { key } = await gateway.mint()
 
@@ -232,18 +233,4 @@ async function ask(gateway: Gateway, key: string, model: string): Promise<Told> 
   if (status === 200) return JSON.parse(text)
   const { error } = JSON.parse(text) as { error?: { code?: string } }
   return { status, ...(error?.code && { code: error.code }) }
-}
-
-/** As in a pod: names of Services are resolved, and TLS trusts these authorities. */
-function adjust(bootstrap: string, dnsPort: number, authorities: string): string {
-  const parsed = JSON.parse(bootstrap)
-  const [secret] = parsed.static_resources.secrets
-  secret.validation_context.trusted_ca.filename = authorities
-  const address = { socket_address: { address: '127.0.0.1', port_value: dnsPort, protocol: 'UDP' } }
-  const type = 'type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3'
-  parsed.typed_dns_resolver_config = {
-    name: 'envoy.network.dns_resolver.cares',
-    typed_config: { '@type': `${type}.CaresDnsResolverConfig`, resolvers: [address] },
-  }
-  return JSON.stringify(parsed)
 }
