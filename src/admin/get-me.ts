@@ -3,7 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { ExternalDeps } from './deps.ts'
 import { callerOf } from './http/authenticate.ts'
-import { object, optional } from './http/object-schema.ts'
+import { boolean, object, optional, string } from './http/schema.ts'
 import { refusals } from './http/schemas.ts'
 
 const schema = {
@@ -22,16 +22,11 @@ const schema = {
           description: 'With a key, those of its creation.',
           examples: [['team-a']],
         },
-        credential: {
-          type: 'string',
+        credential: string('Only an identity token may create keys.', {
           enum: ['identity-token', 'api-key'],
-          description: 'Only an identity token may create keys.',
-        },
-        administrator: {
-          type: 'boolean',
-          description: 'Whether you may see the keys of others; never with a key.',
-        },
-        subscription: optional({ type: 'string', description: 'The one of the key.' }),
+        }),
+        administrator: boolean('Whether you may see the keys of others; never with a key.'),
+        subscription: optional(string('The one of the key.')),
       }),
     },
     ...refusals(401, 429, 500, 503),

@@ -15,7 +15,7 @@ import { readTarget } from '../../core/decision/target.ts'
 import { redact } from '../../core/formats/redact.ts'
 import { toEndTimestamp, toTimestamp } from '../../core/formats/timestamp.ts'
 import type { Resource } from '../../core/kinds/resources.ts'
-import { object, objects, optional } from '../http/object-schema.ts'
+import { integer, object, objects, optional, string } from '../http/schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { endOf, kindSchema, windowSchema } from '../usage/limit-state.ts'
 
@@ -161,45 +161,33 @@ export function showPast(past: PastRefusal, whole: boolean): Json {
 /** What `showResource` shows. */
 export const resourceFields = {
   kind: { type: 'string', examples: ['Subscription'] },
-  namespace: optional({ type: 'string', description: 'Left out where it is not known.' }),
+  namespace: optional(string('Left out where it is not known.')),
   name: { type: 'string' },
-  file: optional({ type: 'string', description: 'For administrators, of resources in files.' }),
+  file: optional(string('For administrators, of resources in files.')),
   line: optional({ type: 'integer', minimum: 1 }),
 } as const
 
-const status = {
-  type: 'integer',
-  description: 'The HTTP status of the refusal.',
-  examples: [429],
-} as const
+const status = integer('The HTTP status of the refusal.', { examples: [429] })
 const code = { type: 'string', examples: ['rate_limit_exceeded'] } as const
-const message = { type: 'string', description: 'The message of the refusal.' } as const
+const message = string('The message of the refusal.')
 
 const outcome = {
-  reason: optional({
-    type: 'string',
-    description: 'For administrators: more than the message says.',
-  }),
+  reason: optional(string('For administrators: more than the message says.')),
   at: timestamp,
   user: optional({ type: 'string' }),
-  keyId: optional({ type: 'string', description: 'Only of a key.' }),
+  keyId: optional(string('Only of a key.')),
   model: optional({ type: 'string', examples: ['llm/sim-small'] }),
   limits: {
     description: 'Empty if the decision ended before them.',
     ...objects('LimitState', {
       kind: kindSchema,
-      scope: {
-        type: 'string',
+      scope: string("Whose use counts: the user's of this model, or the key's of all models.", {
         enum: ['user', 'key'],
-        description: "Whose use counts: the user's of this model, or the key's of all models.",
-      },
+      }),
       window: windowSchema,
       limit: { type: 'integer' },
       used: { type: 'integer' },
-      held: optional({
-        type: 'integer',
-        description: 'What requests in progress are expected to use, if they hold any.',
-      }),
+      held: optional(integer('What requests in progress are expected to use, if they hold any.')),
       remaining: { type: 'integer', minimum: 0 },
       resetsAt: { ...timestamp, type: ['string', 'null'], description: 'null: of concurrency.' },
     }),
@@ -225,8 +213,7 @@ export const responseSchema = {
       steps: {
         description: 'In order, as far as the decision went; the last one decided.',
         ...objects('DecisionStep', {
-          step: {
-            type: 'string',
+          step: string('Only administrators see access; for others it is part of model.', {
             enum: [
               'credential',
               'address',
@@ -239,8 +226,7 @@ export const responseSchema = {
               'backend',
               'limits',
             ],
-            description: 'Only administrators see access; for others it is part of model.',
-          },
+          }),
           passed: { type: 'boolean' },
           resource: optional({
             description: 'What it was decided by.',
@@ -258,18 +244,18 @@ export const responseSchema = {
         ...objects('ConsideredSubscription', {
           ...resourceFields,
           pays: { type: 'boolean' },
-          passedOver: optional({
-            type: 'string',
-            enum: [
-              'not_named',
-              'not_found',
-              'access_denied',
-              'model_not_in_subscription',
-              'model_unhealthy',
-              'multiple_subscriptions',
-            ],
-            description: 'not_named: the key or the request names another one.',
-          }),
+          passedOver: optional(
+            string('not_named: the key or the request names another one.', {
+              enum: [
+                'not_named',
+                'not_found',
+                'access_denied',
+                'model_not_in_subscription',
+                'model_unhealthy',
+                'multiple_subscriptions',
+              ],
+            }),
+          ),
         }),
       },
       changesAt: optional({

@@ -2,14 +2,14 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { capSchemas } from '../keys/key-caps.ts'
-import { object, optional } from './object-schema.ts'
+import { boolean, integer, object, optional, string } from './schema.ts'
 
 /** The envelope of every refusal (contract, 1.3). */
 export const errorEnvelope = object('Refusal', {
   error: object('RefusalReason', {
-    message: { type: 'string', description: 'For people; may change.' },
-    type: { type: 'string', description: 'The class of the error.' },
-    code: optional({ type: 'string', description: 'For programs; stable.' }),
+    message: string('For people; may change.'),
+    type: string('The class of the error.'),
+    code: optional(string('For programs; stable.')),
   }),
 })
 
@@ -36,12 +36,10 @@ export function refusals(
   )
 }
 
-export const timestamp = {
-  type: 'string',
+export const timestamp = string('RFC 3339, UTC, whole seconds.', {
   format: 'date-time',
-  description: 'RFC 3339, UTC, whole seconds.',
   examples: ['2026-03-01T12:00:00Z'],
-} as const
+})
 
 export const nullableTimestamp = { ...timestamp, type: ['string', 'null'] } as const
 
@@ -56,7 +54,7 @@ export const labelsSchema = {
 export const previousSecret = {
   description: 'The replaced secret, while it still works.',
   ...object('PreviousSecret', {
-    keyPrefix: optional({ type: 'string', description: 'Left out where it is not known.' }),
+    keyPrefix: optional(string('Left out where it is not known.')),
     endsAt: timestamp,
     lastUsedAt: optional({ ...timestamp, description: 'Left out if it was never used.' }),
   }),
@@ -65,27 +63,27 @@ export const previousSecret = {
 /** A key's record (contract, 3.4); dates in both spellings. */
 export const apiKeyRecord = object('ApiKey', {
   id: { type: 'string', format: 'uuid' },
-  keyPrefix: optional({
-    type: 'string',
-    description:
+  keyPrefix: optional(
+    string(
       'The beginning of the key, fit for logs and to find it again. Left out where it is not known, as of keys taken over.',
-    examples: ['sk-tg-4fTr0b'],
-  }),
+      { examples: ['sk-tg-4fTr0b'] },
+    ),
+  ),
   name: { type: 'string' },
-  description: optional({ type: 'string', description: 'Left out when empty.' }),
+  description: optional(string('Left out when empty.')),
   labels: optional(labelsSchema),
   ...capSchemas,
-  username: { type: 'string', description: 'The owner.' },
-  subscription: { type: 'string', description: 'Name of the subscription that pays.' },
+  username: string('The owner.'),
+  subscription: string('Name of the subscription that pays.'),
   creationDate: timestamp,
   createdAt: timestamp,
   expirationDate: nullableTimestamp,
   expiresAt: nullableTimestamp,
-  expiresSoon: optional({
-    type: 'boolean',
-    description:
+  expiresSoon: optional(
+    boolean(
       'Left out unless true: the key ends within a tenth of its lifetime, and within 7 days.',
-  }),
+    ),
+  ),
   status: {
     title: 'ApiKeyStatus',
     type: 'string',
@@ -106,18 +104,14 @@ export type ApiKeyAnswer = FromSchema<typeof apiKeyRecord>
 export const propagation = {
   description: 'Who knows of it, after at most a second of waiting for all.',
   ...object('Propagation', {
-    state: {
-      type: 'string',
-      enum: ['confirmed', 'pending'],
-      description:
-        'confirmed: no replica lets such a key pass any more, not even after a restored backup. pending: the other replicas learn of it, or stop serving, on their own.',
-    },
-    replicas: {
-      type: 'integer',
+    state: string(
+      'confirmed: no replica lets such a key pass any more, not even after a restored backup. pending: the other replicas learn of it, or stop serving, on their own.',
+      { enum: ['confirmed', 'pending'] },
+    ),
+    replicas: integer('How many may be serving, the one that answers included.', {
       minimum: 1,
-      description: 'How many may be serving, the one that answers included.',
       examples: [2],
-    },
+    }),
     acknowledged: { type: 'integer', minimum: 1, examples: [2] },
     waitingFor: optional({
       type: 'array',
@@ -131,5 +125,5 @@ export const propagation = {
 export const keyIdParams = {
   type: 'object',
   required: ['id'],
-  properties: { id: { type: 'string', description: "The key's id." } },
+  properties: { id: string("The key's id.") },
 } as const

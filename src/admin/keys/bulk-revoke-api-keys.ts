@@ -7,7 +7,7 @@ import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend, recordAs } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { object, optional } from '../http/object-schema.ts'
+import { boolean, object, optional } from '../http/schema.ts'
 import { propagation as propagationSchema, refusals } from '../http/schemas.ts'
 import { orUnsure } from './propagation.ts'
 
@@ -46,10 +46,7 @@ const schema = {
       ...object('BulkRevoked', {
         revokedCount: { type: 'integer', minimum: 0, examples: [3] },
         message: { type: 'string', examples: ['Revoked 3 API keys of user alice.'] },
-        dryRun: optional({
-          type: 'boolean',
-          description: 'Only after a dry run, which revokes nothing.',
-        }),
+        dryRun: optional(boolean('Only after a dry run, which revokes nothing.')),
         propagation: optional(propagationSchema),
       }),
     },

@@ -20,7 +20,7 @@ import { intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
-import { object, optional } from '../http/object-schema.ts'
+import { object, optional, string } from '../http/schema.ts'
 import {
   labelsSchema,
   propagation as propagationSchema,
@@ -74,15 +74,13 @@ const schema = {
     201: {
       description: 'The key was made.',
       ...object('CreatedApiKey', {
-        key: { type: 'string', description: 'The plaintext, only here.' },
-        keyPrefix: {
-          type: 'string',
-          description:
-            'To recognise the key by; its record has the first six characters after the marker.',
-        },
+        key: string('The plaintext, only here.'),
+        keyPrefix: string(
+          'To recognise the key by; its record has the first six characters after the marker.',
+        ),
         id: { type: 'string', format: 'uuid' },
         name: { type: 'string' },
-        subscription: { type: 'string', description: 'Bare name.' },
+        subscription: string('Bare name.'),
         createdAt: timestamp,
         expiresAt: timestamp,
         ephemeral: { type: 'boolean' },

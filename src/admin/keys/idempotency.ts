@@ -7,6 +7,7 @@ import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
 import type { Attempt, MadeSecret } from '../../store/idempotency.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
+import { string } from '../http/schema.ts'
 import { apiKeyRecord, errorEnvelope, refusals } from '../http/schemas.ts'
 import { showRecord } from './api-key-record.ts'
 
@@ -22,11 +23,9 @@ const header = 'idempotency-key'
 export const idempotencyHeaders = {
   type: 'object',
   properties: {
-    [header]: {
-      type: 'string',
-      description:
-        'A random text of 1 to 255 visible ASCII characters for each request, remembered for a day. If the answer is lost, repeat the request with it: nothing is done twice, and a secret that was not used yet is replaced by a fresh one.',
-    },
+    [header]: string(
+      'A random text of 1 to 255 visible ASCII characters for each request, remembered for a day. If the answer is lost, repeat the request with it: nothing is done twice, and a secret that was not used yet is replaced by a fresh one.',
+    ),
   },
 } as const
 

@@ -10,7 +10,7 @@ import {
   problemOfCaps,
 } from '../../core/formats/key-caps.ts'
 import { toQuoted } from '../../core/formats/quoted.ts'
-import { object, optional } from '../http/object-schema.ts'
+import { integer, object, optional, string } from '../http/schema.ts'
 
 const longest = 253
 
@@ -30,13 +30,8 @@ const tokenRateLimits = {
   items: {
     additionalProperties: false,
     ...object('KeyLimit', {
-      limit: { type: 'integer', description: 'Tokens.', examples: [1_000] },
-      window: {
-        type: 'string',
-        maxLength: 16,
-        description: 'As in a Subscription.',
-        examples: ['1m'],
-      },
+      limit: integer('Tokens.', { examples: [1_000] }),
+      window: string('As in a Subscription.', { maxLength: 16, examples: ['1m'] }),
     }),
   },
   description:

@@ -3,7 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import { ephemeralMaximum, maximumDaysOf } from '../../core/decision/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
-import { object } from '../http/object-schema.ts'
+import { object, string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 
 const schema = {
@@ -15,11 +15,7 @@ const schema = {
       description: 'The limits.',
       ...object('ApiKeyConfig', {
         max_expiration_days: { type: 'integer', minimum: 1, examples: [90] },
-        ephemeral_max_expiration: {
-          type: 'string',
-          description: 'A duration, as in `expiresIn`.',
-          examples: ['1h'],
-        },
+        ephemeral_max_expiration: string('A duration, as in `expiresIn`.', { examples: ['1h'] }),
       }),
     },
     ...refusals(401, 429, 500, 503),

@@ -2,7 +2,7 @@
 
 import { ServiceError } from '../../core/decision/errors.ts'
 import type { UsageReader, UsageTotal } from '../../store/usage.ts'
-import { object } from '../http/object-schema.ts'
+import { object } from '../http/schema.ts'
 
 const count = { type: 'integer', minimum: 0 } as const
 

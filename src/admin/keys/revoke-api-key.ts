@@ -6,7 +6,7 @@ import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { ignoreBodies } from '../http/body.ts'
-import { object } from '../http/object-schema.ts'
+import { object } from '../http/schema.ts'
 import {
   apiKeyRecord,
   keyIdParams,

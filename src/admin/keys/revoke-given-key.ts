@@ -6,7 +6,7 @@ import { hashOfKey } from '../../core/formats/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import type { BodyOf } from '../http/body.ts'
-import { object } from '../http/object-schema.ts'
+import { object, string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { showRecord } from './api-key-record.ts'
 import { keyNotFound } from './get-api-key.ts'
@@ -20,7 +20,7 @@ const schema = {
     'Any caller may: whoever holds a key in full can use it, so they may end it. At once and for good; a key that is unknown, expired or revoked already is 404. Of a key that was rotated, the replaced secret ends alone. The key is neither logged nor kept.',
   tags: ['API keys'],
   body: object('RevokeApiKeyRequest', {
-    key: { type: 'string', minLength: 1, description: 'The plaintext.' },
+    key: string('The plaintext.', { minLength: 1 }),
   }),
   response: { 200: revokedRecord, ...refusals(400, 401, 404, 413, 429, 500, 503) },
 } as const

@@ -10,7 +10,7 @@ import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
-import { object } from '../http/object-schema.ts'
+import { object, string } from '../http/schema.ts'
 import {
   apiKeyRecord,
   keyIdParams,
@@ -53,7 +53,7 @@ const schema = {
     200: {
       description: 'The record with the new key.',
       ...object('RotatedApiKey', {
-        key: { type: 'string', description: 'The plaintext, only here.' },
+        key: string('The plaintext, only here.'),
         ...apiKeyRecord.properties,
         propagation: propagationSchema,
       }),

@@ -8,7 +8,7 @@ import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { object } from '../http/object-schema.ts'
+import { boolean, object, string } from '../http/schema.ts'
 import { apiKeyRecord, refusals } from '../http/schemas.ts'
 import { createTurns } from '../http/turns.ts'
 import { showRecord } from './api-key-record.ts'
@@ -20,12 +20,10 @@ const defaultFlatLimit = 10
 /** How long a search waits for its turn. */
 const patienceMs = 5_000
 
-const status = {
-  type: 'string',
+const status = string('Acts on the effective status: an active key past its expiry is expired.', {
   pattern: '^[ \\t\\r\\n]*(active|revoked|expired)[ \\t\\r\\n]*$',
-  description: 'Acts on the effective status: an active key past its expiry is expired.',
   examples: ['active', 'revoked', 'expired'],
-} as const
+})
 const includeEphemeral = { type: ['boolean', 'null'], default: false } as const
 const limit = {
   type: ['integer', 'null'],
@@ -136,7 +134,7 @@ an older form, which counts only where filters, sort and pagination are all abse
       ...object('ApiKeyPage', {
         object: { type: 'string', const: 'list' },
         data: { type: 'array', items: apiKeyRecord },
-        has_more: { type: 'boolean', description: 'Whether a further page has records.' },
+        has_more: boolean('Whether a further page has records.'),
       }),
     },
     ...refusals(400, 401, 403, 413, 429, 500, 503),

@@ -5,6 +5,7 @@ import { hashOfKey, statusAt } from '../../core/formats/api-key.ts'
 import type { KeyAnswer } from '../../store/api-keys.ts'
 import type { OperatorDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
+import { string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 
 const schema = {
@@ -14,7 +15,7 @@ const schema = {
   body: {
     type: 'object',
     required: ['key'],
-    properties: { key: { type: 'string', minLength: 1, description: 'The plaintext.' } },
+    properties: { key: string('The plaintext.', { minLength: 1 }) },
   },
   response: {
     200: {
@@ -23,29 +24,24 @@ const schema = {
       required: ['valid'],
       properties: {
         valid: { type: 'boolean' },
-        reason: {
-          type: 'string',
+        reason: string('Only when not valid.', {
           enum: [
             'invalid key format',
             'key not found',
             'key revoked or expired',
             'key has no subscription bound',
           ],
-          description: 'Only when not valid.',
-        },
-        userId: { type: 'string', description: "The key's id." },
-        keyId: { type: 'string', description: 'The same.' },
-        keyName: {
-          type: 'string',
-          description: 'The name of the key; left out while the key store is unavailable.',
-        },
+        }),
+        userId: string("The key's id."),
+        keyId: string('The same.'),
+        keyName: string('The name of the key; left out while the key store is unavailable.'),
         username: { type: 'string' },
         groups: {
           type: 'array',
           items: { type: 'string' },
           description: "The owner's when the key was made; left out when empty.",
         },
-        subscription: { type: 'string', description: 'Bare name.' },
+        subscription: string('Bare name.'),
       },
     },
     ...refusals(400, 413, 500, 503),

@@ -20,7 +20,7 @@ import { toTimestamp } from '../../core/formats/timestamp.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { object } from '../http/object-schema.ts'
+import { object, string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
 import { modelRecord, showModel } from './model-record.ts'
@@ -46,11 +46,9 @@ Requests with the header anthropic-version are answered in Anthropic's format.`,
   headers: {
     type: 'object',
     properties: {
-      'x-maas-subscription': {
-        type: 'string',
-        description: 'With an identity token: only models of this subscription.',
+      'x-maas-subscription': string('With an identity token: only models of this subscription.', {
         examples: ['team-a-premium'],
-      },
+      }),
     },
   },
   response: {
@@ -58,11 +56,7 @@ Requests with the header anthropic-version are answered in Anthropic's format.`,
       description: 'Ordered by id, url and owner.',
       headers: {
         'cache-control': { type: 'string', enum: ['no-store'] },
-        'x-access-checked-at': {
-          type: 'string',
-          format: 'date-time',
-          description: 'When the models were asked.',
-        },
+        'x-access-checked-at': string('When the models were asked.', { format: 'date-time' }),
       },
       ...object('ModelList', {
         object: { type: 'string', const: 'list' },
@@ -85,7 +79,7 @@ const oneSchema = {
     type: 'object',
     required: ['id'],
     properties: {
-      id: { type: 'string', description: 'Slashes stay as they are; the gateway refuses `%2F`.' },
+      id: string('Slashes stay as they are; the gateway refuses `%2F`.'),
     },
   },
   response: {

@@ -5,6 +5,7 @@ import { accessibleSubscriptions } from '../../core/decision/selection.ts'
 import type { CompiledSubscription } from '../../core/decision/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
+import { string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { showSubscription, subscriptionRecord } from './subscription-record.ts'
 
@@ -31,11 +32,7 @@ const modelSchema = {
     type: 'object',
     required: ['modelId'],
     properties: {
-      modelId: {
-        type: 'string',
-        description: 'Name of the ModelRef, in whichever namespace.',
-        examples: ['sim-small'],
-      },
+      modelId: string('Name of the ModelRef, in whichever namespace.', { examples: ['sim-small'] }),
     },
   },
   response: { 200: listed, ...refusals(400, 401, 404, 429, 500, 503) },

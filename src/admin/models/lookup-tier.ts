@@ -6,7 +6,7 @@ import { lookupTier } from '../../core/resources/tiers.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
 import { sendError } from '../http/errors.ts'
-import { object } from '../http/object-schema.ts'
+import { object, string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 
 const schema = {
@@ -28,11 +28,9 @@ const schema = {
       description: 'The tier.',
       ...object('Tier', {
         tier: { type: 'string', examples: ['premium'] },
-        displayName: {
-          type: 'string',
-          description: 'For people; the name when there is no other.',
+        displayName: string('For people; the name when there is no other.', {
           examples: ['Premium'],
-        },
+        }),
       }),
     },
     ...refusals(400, 401, 404, 413, 429, 500, 503),

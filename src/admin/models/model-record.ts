@@ -1,36 +1,27 @@
 /** A model in responses (contract, 3.7). */
 
 import type { ListedModel } from '../../core/decision/model-list.ts'
-import { object, objects, optional } from '../http/object-schema.ts'
+import { boolean, integer, object, objects, optional, string } from '../http/schema.ts'
 import { billingRate } from './subscription-record.ts'
 
 export const modelRecord = object('Model', {
-  id: {
-    type: 'string',
-    description: "As the model's server calls it.",
-    examples: ['sim-small'],
-  },
+  id: string("As the model's server calls it.", { examples: ['sim-small'] }),
   object: { type: 'string', const: 'model' },
-  created: { type: 'integer', description: 'Unix seconds.', examples: [1_704_067_200] },
-  owned_by: {
-    type: 'string',
-    description: '<namespace>/<name> of the ModelRef.',
-    examples: ['llm/sim-small'],
-  },
-  kind: { type: 'string', description: 'What serves it.', examples: ['LLMInferenceService'] },
-  url: optional({
-    type: 'string',
-    description: 'Base URL for clients, to which /v1/… is added. Left out when there is none.',
-    examples: ['http://127.0.0.1:8000/llm/sim-small'],
-  }),
-  context_length: optional({
-    type: 'integer',
-    minimum: 1,
-    description:
-      'Tokens; left out unless the annotation opendatahub.io/context-window is a number.',
-    examples: [131_072],
-  }),
-  ready: { type: 'boolean', description: 'Whether it is in the phase Ready.' },
+  created: integer('Unix seconds.', { examples: [1_704_067_200] }),
+  owned_by: string('<namespace>/<name> of the ModelRef.', { examples: ['llm/sim-small'] }),
+  kind: string('What serves it.', { examples: ['LLMInferenceService'] }),
+  url: optional(
+    string('Base URL for clients, to which /v1/… is added. Left out when there is none.', {
+      examples: ['http://127.0.0.1:8000/llm/sim-small'],
+    }),
+  ),
+  context_length: optional(
+    integer('Tokens; left out unless the annotation opendatahub.io/context-window is a number.', {
+      minimum: 1,
+      examples: [131_072],
+    }),
+  ),
+  ready: boolean('Whether it is in the phase Ready.'),
   modelDetails: optional({
     title: 'ModelDetails',
     type: 'object',

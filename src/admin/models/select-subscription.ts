@@ -7,6 +7,7 @@ import { type SelectionRefusal, select } from '../../core/decision/selection.ts'
 import type { CompiledSubscription } from '../../core/decision/snapshot.ts'
 import type { SharedDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
+import { boolean, integer, string } from '../http/schema.ts'
 import { labelsSchema } from '../http/schemas.ts'
 import { modelRefsSchema, showModelRefs } from './subscription-record.ts'
 
@@ -40,18 +41,17 @@ const schema = {
       properties: {
         name: { type: 'string' },
         namespace: { type: 'string' },
-        displayName: { type: 'string', description: 'Left out when empty, as the others.' },
+        displayName: string('Left out when empty, as the others.'),
         description: { type: 'string' },
-        priority: { type: 'integer', description: 'Left out when 0.' },
+        priority: integer('Left out when 0.'),
         modelRefs: modelRefsSchema,
         organizationId: { type: 'string' },
         costCenter: { type: 'string' },
         labels: labelsSchema,
-        deletionTimestamp: { type: 'string', description: 'Only while it is being deleted.' },
-        phase: { type: 'string', description: 'Empty where there is no subscription.' },
-        ready: { type: 'boolean', description: 'Whether all that it names is there.' },
-        error: {
-          type: 'string',
+        deletionTimestamp: string('Only while it is being deleted.'),
+        phase: string('Empty where there is no subscription.'),
+        ready: boolean('Whether all that it names is there.'),
+        error: string('Only with a refusal.', {
           enum: [
             'bad_request',
             'not_found',
@@ -61,9 +61,8 @@ const schema = {
             'model_unhealthy',
             'internal_error',
           ],
-          description: 'Only with a refusal.',
-        },
-        message: { type: 'string', description: 'Only with a refusal; for people.' },
+        }),
+        message: string('Only with a refusal; for people.'),
       },
     },
   },

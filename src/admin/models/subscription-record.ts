@@ -5,7 +5,7 @@ import type { Person } from '../../core/decision/caller.ts'
 import { displayOf } from '../../core/decision/display.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../../core/decision/snapshot.ts'
 import type { BilledModel, Limit } from '../../core/kinds/resources.ts'
-import { object, objects, optional } from '../http/object-schema.ts'
+import { boolean, integer, object, objects, optional, string } from '../http/schema.ts'
 import { labelsSchema } from '../http/schemas.ts'
 
 export const billingRate = object('BillingRate', {
@@ -19,56 +19,46 @@ export const modelRefsSchema = objects('SubscriptionModel', {
   token_rate_limits: optional({
     description: 'All of them hold, for each user alone.',
     ...objects('TokenRateLimit', {
-      limit: { type: 'integer', description: 'Tokens.', examples: [100_000] },
-      window: { type: 'string', description: 'Seconds, minutes or hours.', examples: ['1m'] },
+      limit: integer('Tokens.', { examples: [100_000] }),
+      window: string('Seconds, minutes or hours.', { examples: ['1m'] }),
     }),
   }),
   request_rate_limits: optional({
     description: 'The same for the number of requests; left out if there are none.',
     ...objects('RequestRateLimit', {
-      limit: { type: 'integer', description: 'Requests.', examples: [60] },
-      window: { type: 'string', description: 'Seconds, minutes or hours.', examples: ['1m'] },
+      limit: integer('Requests.', { examples: [60] }),
+      window: string('Seconds, minutes or hours.', { examples: ['1m'] }),
     }),
   }),
-  concurrency: optional({
-    type: 'integer',
-    description: 'The most requests of a user in progress; left out if there is no limit.',
-  }),
+  concurrency: optional(
+    integer('The most requests of a user in progress; left out if there is no limit.'),
+  ),
   billing_rate: optional(billingRate),
-  display_name: optional({ type: 'string', description: 'Left out when empty.' }),
-  description: optional({ type: 'string', description: 'Left out when empty.' }),
-  source: optional({
-    type: 'string',
-    enum: ['internal', 'external'],
-    description: 'Whether the model runs here or at a provider; left out if there is no model.',
-  }),
-  accessible: optional({
-    type: 'boolean',
-    description: 'Whether an AccessPolicy opens the model to you; only in lists.',
-  }),
+  display_name: optional(string('Left out when empty.')),
+  description: optional(string('Left out when empty.')),
+  source: optional(
+    string('Whether the model runs here or at a provider; left out if there is no model.', {
+      enum: ['internal', 'external'],
+    }),
+  ),
+  accessible: optional(boolean('Whether an AccessPolicy opens the model to you; only in lists.')),
 })
 
 export const subscriptionRecord = object('Subscription', {
-  subscription_id_header: {
-    type: 'string',
-    description: 'The name; what X-MaaS-Subscription takes.',
+  subscription_id_header: string('The name; what X-MaaS-Subscription takes.', {
     examples: ['team-a-premium'],
-  },
-  subscription_description: {
-    type: 'string',
-    description: 'The description, else the display name, else the name.',
+  }),
+  subscription_description: string('The description, else the display name, else the name.', {
     examples: ['Team A premium'],
-  },
+  }),
   display_name: optional({ type: 'string', examples: ['Team A premium'] }),
-  priority: {
-    type: 'integer',
+  priority: integer('A new key that names no subscription gets the one with the highest.', {
     minimum: 0,
-    description: 'A new key that names no subscription gets the one with the highest.',
     examples: [20],
-  },
+  }),
   model_refs: modelRefsSchema,
-  organization_id: optional({ type: 'string', description: 'Left out when empty.' }),
-  cost_center: optional({ type: 'string', description: 'Left out when empty.' }),
+  organization_id: optional(string('Left out when empty.')),
+  cost_center: optional(string('Left out when empty.')),
   labels: optional(labelsSchema),
 })
 

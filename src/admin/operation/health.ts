@@ -1,7 +1,7 @@
 /** `GET /health` (contract, 3.1): shows only that the process responds. */
 
 import type { FastifyInstance } from 'fastify'
-import { object } from '../http/object-schema.ts'
+import { object } from '../http/schema.ts'
 
 const schema = {
   operationId: 'health',

@@ -7,8 +7,8 @@ import type { CountedLimit } from '../../core/decision/counter.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { type Locate, resourceFields, showResource } from '../explain/explain-view.ts'
-import { object, objects, optional } from '../http/object-schema.ts'
 import { hasMore, pageOf, pageQuery, readPage, type Written } from '../http/page.ts'
+import { boolean, integer, object, objects, optional } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { modelRefsSchema } from '../models/subscription-record.ts'
 
@@ -16,7 +16,7 @@ import { modelRefsSchema } from '../models/subscription-record.ts'
 const shownOfEach = 20
 
 const name = { type: 'string', maxLength: 1_024 } as const
-const more = { type: 'integer', minimum: 1, description: 'How many are left out, if any.' } as const
+const more = integer('How many are left out, if any.', { minimum: 1 })
 /** Policies and subscriptions are always known. */
 const placed = { ...resourceFields, namespace: { type: 'string' } } as const
 
@@ -50,11 +50,9 @@ const schema = {
           model: { type: 'string', examples: ['llm/sim-small'] },
           subject_kind: { type: 'string', enum: ['group', 'user'] },
           subject: { type: 'string', examples: ['team-a'] },
-          usable: {
-            type: 'boolean',
-            description:
-              'Whether this alone is enough: the model is ready, a policy opens it, and a subscription pays.',
-          },
+          usable: boolean(
+            'Whether this alone is enough: the model is ready, a policy opens it, and a subscription pays.',
+          ),
           policies: {
             description: 'Those that open the model.',
             ...objects('OpeningPolicy', placed),
@@ -64,9 +62,9 @@ const schema = {
             description: 'Those that include the model.',
             ...objects('IncludingSubscription', {
               ...placed,
-              pays: { type: 'boolean', description: 'Whether it is ready for the model.' },
+              pays: boolean('Whether it is ready for the model.'),
               limits: objects('Limit', {
-                limit: { type: 'integer', description: 'Tokens.' },
+                limit: integer('Tokens.'),
                 window: { type: 'string', examples: ['1m'] },
               }),
               ...{ request_rate_limits, concurrency },

@@ -4,8 +4,8 @@ import type { FastifyInstance } from 'fastify'
 import type { ExternalDeps } from '../deps.ts'
 import { pastRefusal, showPast } from '../explain/explain-view.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
-import { object, optional } from '../http/object-schema.ts'
 import { pageQuery, readPage, type Written } from '../http/page.ts'
+import { boolean, object, optional } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 
 const schema = {
@@ -22,7 +22,7 @@ const schema = {
       ...object('RefusalList', {
         object: { type: 'string', const: 'list' },
         data: { type: 'array', items: pastRefusal },
-        complete: { type: 'boolean', description: 'Whether all processes have answered.' },
+        complete: boolean('Whether all processes have answered.'),
         silent: optional({
           type: 'array',
           description:

@@ -13,8 +13,8 @@ import { identityCondition } from '../../core/status/name-conflicts.ts'
 import { boundsOf } from '../../core/status/overshoot.ts'
 import type { ExternalDeps, SharedDeps } from '../deps.ts'
 import { placeOf } from '../explain/explain-view.ts'
-import { object, objects, optional } from '../http/object-schema.ts'
 import { hasMore, pageOf, pageQuery, readPage, type Written } from '../http/page.ts'
+import { integer, object, objects, optional } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 
 export function listResources(app: FastifyInstance, deps: SharedDeps): void {
@@ -89,7 +89,7 @@ const schema = {
           description: 'One sentence each, with file and line where there are any.',
           examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
         },
-        more_problems: { type: 'integer', minimum: 0, description: 'How many are left out.' },
+        more_problems: integer('How many are left out.', { minimum: 0 }),
       }),
     },
     ...refusals(400, 401, 403, 429, 500, 503),

@@ -2,7 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
-import { object, optional } from '../http/object-schema.ts'
+import { object, optional } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 
 export interface ServiceStateDeps {

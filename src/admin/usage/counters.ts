@@ -13,7 +13,7 @@ import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { object, optional } from '../http/object-schema.ts'
+import { object, optional, string } from '../http/schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { isKeyId, keyNotFound } from '../keys/get-api-key.ts'
 import { byKindAndWindow, endOf, kindSchema, windowSchema } from './limit-state.ts'
@@ -43,7 +43,7 @@ const counter = object('Counter', {
   subscription: { type: 'string' },
   model: { type: ['string', 'null'], description: 'null: all models together.' },
   kind: kindSchema,
-  scope: { type: 'string', enum: ['user', 'key'], description: 'Whose use is counted.' },
+  scope: string('Whose use is counted.', { enum: ['user', 'key'] }),
   window: windowSchema,
   limit: count,
   used: count,
@@ -55,8 +55,8 @@ const counter = object('Counter', {
 })
 
 const subject = {
-  user: { type: 'string', description: 'With key_id the owner of the key.' },
-  key_id: optional({ type: 'string', description: 'If it was asked for.' }),
+  user: string('With key_id the owner of the key.'),
+  key_id: optional(string('If it was asked for.')),
 } as const
 
 const listSchema = {

@@ -2,12 +2,11 @@
 
 import type { CountedLimit } from '../../core/decision/counter.ts'
 import { toEndTimestamp } from '../../core/formats/timestamp.ts'
+import { string } from '../http/schema.ts'
 
-export const kindSchema = {
-  type: 'string',
+export const kindSchema = string('What it counts; concurrency: requests in progress.', {
   enum: ['tokens', 'requests', 'concurrency'],
-  description: 'What it counts; concurrency: requests in progress.',
-} as const
+})
 
 export const windowSchema = {
   type: ['string', 'null'],

@@ -10,7 +10,7 @@ import { accessibleSubscriptions } from '../../core/decision/selection.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { object, objects } from '../http/object-schema.ts'
+import { boolean, object, objects, string } from '../http/schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { byKindAndWindow, endOf, kindSchema, windowSchema } from './limit-state.ts'
 
@@ -50,11 +50,9 @@ const schema = {
             examples: ['llm/sim-small'],
           },
           kind: kindSchema,
-          scope: {
-            type: 'string',
+          scope: string('Whose use is counted: yours with all keys, or that of this key.', {
             enum: ['user', 'key'],
-            description: 'Whose use is counted: yours with all keys, or that of this key.',
-          },
+          }),
           window: windowSchema,
           limit: { ...count, description: 'Tokens or requests in a window, or at a time.' },
           used: count,
@@ -66,10 +64,9 @@ const schema = {
               'When the window ends; null: none is open, the next response or request opens one.',
           },
         }),
-        has_more: {
-          type: 'boolean',
-          description: `Whether there are more than these ${maxLimits.toLocaleString('en')}: name a subscription or a model.`,
-        },
+        has_more: boolean(
+          `Whether there are more than these ${maxLimits.toLocaleString('en')}: name a subscription or a model.`,
+        ),
       }),
     },
     ...refusals(400, 401, 429, 500, 503),

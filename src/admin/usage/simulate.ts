@@ -13,7 +13,7 @@ import type { NamedGap } from '../../store/usage.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
-import { object, objects, optional } from '../http/object-schema.ts'
+import { boolean, object, objects, optional, string } from '../http/schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { createTurns } from '../http/turns.ts'
 import { kindSchema, windowSchema } from './limit-state.ts'
@@ -68,12 +68,10 @@ const text = { type: 'string' } as const
 const body = {
   additionalProperties: false,
   ...object('SimulationQuestion', {
-    resources: {
-      type: 'string',
-      minLength: 1,
-      description:
-        'All resources as they would be: YAML or JSON documents, separated by lines of `---`.',
-    },
+    resources: string(
+      'All resources as they would be: YAML or JSON documents, separated by lines of `---`.',
+      { minLength: 1 },
+    ),
     from: optional({
       ...time,
       type: 'string',
@@ -116,17 +114,15 @@ const schema = {
             kind: optional(kindSchema),
             window: optional(windowSchema),
             limit: optional(count),
-            reason: {
-              type: 'string',
-              enum: ['limit', 'not_found', 'model_not_in_subscription', 'model_unhealthy'],
-              description:
-                'limit: kind, window and limit name it. Otherwise what is wrong with the subscription.',
-            },
+            reason: string(
+              'limit: kind, window and limit name it. Otherwise what is wrong with the subscription.',
+              { enum: ['limit', 'not_found', 'model_not_in_subscription', 'model_unhealthy'] },
+            ),
             requests: count,
             tokens: { ...count, description: 'What they used.' },
             first_at: timestamp,
             last_at: timestamp,
-            estimated: { type: 'boolean', description: 'Whether sums of hours are among them.' },
+            estimated: boolean('Whether sums of hours are among them.'),
           }),
         },
         more_refusals: { ...count, description: 'How many are left out.' },
@@ -138,7 +134,7 @@ const schema = {
             most: { ...count, description: 'The most that one user used in a window.' },
             most_by: optional({ ...text, description: 'Who that was.' }),
             most_at: optional(timestamp),
-            near: { type: 'boolean', description: 'Whether that was 80 % of the limit or more.' },
+            near: boolean('Whether that was 80 % of the limit or more.'),
           }),
         },
         more_limits: { ...count, description: 'How many are left out.' },
@@ -149,12 +145,10 @@ const schema = {
             window: windowSchema,
             from: timestamp,
             to: timestamp,
-            because: {
-              type: 'string',
-              enum: ['sums_of_hours', 'longer_than_the_time'],
-              description:
-                'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day.',
-            },
+            because: string(
+              'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day.',
+              { enum: ['sums_of_hours', 'longer_than_the_time'] },
+            ),
           }),
         },
         gaps: { type: 'array', items: usageGap, description: 'Usage that was lost.' },

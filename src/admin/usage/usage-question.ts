@@ -6,6 +6,7 @@ import type { Caller } from '../../core/decision/caller.ts'
 import { invalidRequest } from '../../core/decision/errors.ts'
 import { type UsageQuery, type UsageUnit, usageDimensions, usageUnits } from '../../store/usage.ts'
 import { requirePlainText } from '../http/body.ts'
+import { string } from '../http/schema.ts'
 
 const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
 const time = {
@@ -27,26 +28,20 @@ export const parameters = {
       ...time,
       description: 'Its end, excluded, rounded up to the hour; by default now. At most 366 days.',
     },
-    group_by: {
-      type: 'string',
-      maxLength: 256,
-      description:
-        'At most one of hour, day and month, and any of subscription, model, user, key, organization and cost_center, with commas; by default day.',
-      examples: ['month,model,key'],
-    },
+    group_by: string(
+      'At most one of hour, day and month, and any of subscription, model, user, key, organization and cost_center, with commas; by default day.',
+      { maxLength: 256, examples: ['month,model,key'] },
+    ),
     user: { ...name, description: 'Only of this user; any for an administrator.' },
     key: { ...name, description: 'Only of the key with this id.' },
     model: { ...name, description: 'Only of this model.', examples: ['llm/sim-small'] },
     subscription: { ...name, description: 'Only of this subscription.' },
     organization: { ...name, description: 'Only of this organization.' },
     cost_center: { ...name, description: 'Only of this cost center.' },
-    format: {
-      type: 'string',
-      enum: ['json', 'csv', 'focus'],
-      default: 'json',
-      description:
-        'focus, for administrators: FOCUS 1.2 as CSV, whole days, by everything that usage is summed by.',
-    },
+    format: string(
+      'focus, for administrators: FOCUS 1.2 as CSV, whole days, by everything that usage is summed by.',
+      { enum: ['json', 'csv', 'focus'], default: 'json' },
+    ),
     cursor: {
       ...name,
       maxLength: 8_192,

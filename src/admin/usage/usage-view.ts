@@ -3,7 +3,7 @@
 import type { CsvRow } from '../../core/formats/csv.ts'
 import { toTimestamp } from '../../core/formats/timestamp.ts'
 import type { NamedGap, UsageColumn, UsageQuery, UsageTotal } from '../../store/usage.ts'
-import { object, optional } from '../http/object-schema.ts'
+import { boolean, object, optional, string } from '../http/schema.ts'
 import { timestamp } from '../http/schemas.ts'
 
 const tokens = { type: 'integer', minimum: 0 } as const
@@ -24,8 +24,8 @@ const usageRow = object('Usage', {
   subscription: optional({ type: 'string' }),
   model: optional({ type: 'string', examples: ['llm/sim-small'] }),
   user: optional({ type: 'string' }),
-  key_id: optional({ type: 'string', description: 'Empty: an identity token, or not known.' }),
-  organization_id: optional({ type: 'string', description: 'Empty: none, like the cost center.' }),
+  key_id: optional(string('Empty: an identity token, or not known.')),
+  organization_id: optional(string('Empty: none, like the cost center.')),
   cost_center: optional({ type: 'string' }),
   answers: { ...tokens, description: 'Successful responses.' },
   refusals_approximate: {
@@ -39,16 +39,16 @@ const usageRow = object('Usage', {
   reasoning_tokens: { ...tokens, description: 'Part of the output.' },
   total_tokens: { ...tokens, description: 'What was counted.' },
   estimated_tokens: { ...tokens, description: 'Part of the total that is an estimate.' },
-  cost: optional({
-    type: 'string',
-    description:
+  cost: optional(
+    string(
       'Tokens times the rate per token that was in force, a decimal number. Left out where there was none.',
-    examples: ['0.000034'],
-  }),
+      { examples: ['0.000034'] },
+    ),
+  ),
 })
 
 export const usageGap = object('UsageGap', {
-  journal: { type: 'string', description: 'The name of the journal.' },
+  journal: string('The name of the journal.'),
   from: timestamp,
   to: { ...timestamp, type: ['string', 'null'], description: 'null: not known.' },
 })
@@ -63,8 +63,8 @@ export const usagePage = object('UsagePage', {
     description: 'Times of which some usage was lost before it was read; usually none.',
     items: usageGap,
   },
-  has_more: { type: 'boolean', description: 'Whether a further page has rows.' },
-  next_cursor: optional({ type: 'string', description: 'The cursor of that page.' }),
+  has_more: boolean('Whether a further page has rows.'),
+  next_cursor: optional(string('The cursor of that page.')),
 })
 
 export function showRow(total: UsageTotal, { by }: UsageQuery): CsvRow {

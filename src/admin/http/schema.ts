@@ -1,4 +1,4 @@
-/** Schemas of objects whose fields are all there, but for those that are marked. */
+/** The parts of the API's schemas. Fields of an object are all there, but for those that are marked. */
 
 const mark = Symbol('may be left out')
 
@@ -32,4 +32,14 @@ export function objects<const Fields extends Readonly<Record<string, object>>>(
   properties: Fields,
 ) {
   return { type: 'array', items: object(title, properties) } as const
+}
+
+/** Schemas of single values that say what they are; `More`: what else holds for them. */
+export const string = describing('string')
+export const boolean = describing('boolean')
+export const integer = describing('integer')
+
+function describing<const Type extends string>(type: Type) {
+  return <const More extends object = object>(description: string, more = {} as More) =>
+    ({ type, description, ...more }) as const
 }
