@@ -16,14 +16,18 @@ export type BodyOf<Schema extends JSONSchema> =
 export const bodyLimit = 1_048_576
 
 /**
- * Names in a body, those of unknown fields included. A name that the process has not seen costs ten
- * times as much as other text of its length.
+ * Names in a body, those of unknown fields included; 50 labels are the most that any body has. A name
+ * that the process has not seen costs as much as a thousand characters of text.
  */
-const maxNames = 1_000
+const maxNames = 300
 /** Lists and objects in a body, of which none has many; each costs a hundred times as much as text. */
-const maxNested = 1_000
+const maxNested = 300
+/** Digits of all numbers, which take longer to read than other text of their length. */
+const maxDigits = 2_000
 const quote = 0x22
 const backslash = 0x5c
+const zero = 0x30
+const nine = 0x39
 const colon = 0x3a
 const bracket = 0x5b
 const brace = 0x7b
@@ -75,16 +79,19 @@ function excessIn(bytes: Buffer): string | undefined {
   if (bytes.length <= Math.min(maxNames, maxNested)) return undefined
   let names = 0
   let nested = 0
+  let digits = 0
   let isInString = false
   for (let at = 0; at < bytes.length; at += 1) {
-    const byte = bytes[at]
+    const byte = bytes[at] as number
     if (byte === quote) isInString = !isInString
     else if (isInString && byte === backslash) at += 1
     else if (isInString) continue
+    if (byte >= zero && byte <= nine) digits += 1
     else if (byte === colon) names += 1
     else if (byte === bracket || byte === brace) nested += 1
-    if (names > maxNames) return `${maxNames.toLocaleString('en')} fields`
-    if (nested > maxNested) return `${maxNested.toLocaleString('en')} lists and objects`
+    if (digits > maxDigits) return `${maxDigits.toLocaleString('en')} digits`
+    if (names > maxNames) return `${maxNames} fields`
+    if (nested > maxNested) return `${maxNested} lists and objects`
   }
   return undefined
 }

@@ -1,6 +1,6 @@
 /**
  * Clients and a model server in a process of their own, so that their CPU is not measured. The
- * parent loads one exchange, and then says how often it takes place.
+ * parent loads exchanges, and then says how often one of them takes place.
  */
 import http from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
@@ -13,7 +13,7 @@ export interface Exchange {
 }
 
 export type Order =
-  | { readonly port: number; readonly exchange: Exchange }
+  | { readonly port: number; readonly exchanges: readonly Exchange[] }
   /** At most this many requests; none begins after this many milliseconds. */
   | { readonly count: number; readonly withinMs: number }
 
@@ -30,6 +30,8 @@ const clients = 4
 const patienceMs = 60_000
 
 let port = 0
+let exchanges: readonly Exchange[] = []
+let turn = 0
 let exchange: Exchange = { request: Buffer.alloc(0), answer: Buffer.from('{}'), answerType: '' }
 const idle: Socket[] = []
 
@@ -39,6 +41,8 @@ function report(message: Report): void {
 
 /** Sends the request once; the promise is the status of the response. */
 function ask(): Promise<number> {
+  exchange = exchanges[turn % exchanges.length] ?? exchange
+  turn += 1
   const socket = idle.pop() ?? connect(port, '127.0.0.1').setNoDelay()
   return new Promise((settle) => {
     const chunks: Buffer[] = []
@@ -93,9 +97,9 @@ async function askAll(count: number, withinMs: number): Promise<Served> {
 }
 
 process.on('message', async (order: Order) => {
-  if ('exchange' in order) {
+  if ('exchanges' in order) {
     port = order.port
-    exchange = order.exchange
+    exchanges = order.exchanges
     // A connection on which a request was refused may be half read.
     for (const socket of idle.splice(0)) socket.destroy()
     report({ loaded: true })

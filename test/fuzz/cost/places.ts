@@ -21,7 +21,7 @@ export interface Place {
   readonly length: number
   /** What an ordinary client or model would send there. */
   readonly plain: string
-  exchange(text: string, world: Pick<World, 'key' | 'token'>): Exchange
+  exchange(text: string, world: Pick<World, 'key' | 'keyId' | 'token'>): Exchange
 }
 
 const chat = '/llm/sim/v1/chat/completions'
@@ -60,10 +60,11 @@ export function plainExchange({ key }: Pick<World, 'key'>): Exchange {
   return toExchange({}, key)
 }
 
-type Make = (text: string, token: string) => Wish
+type Make = (text: string, token: string, keyId: string) => Wish
 
 function place(name: string, kind: Kind, length: number, plain: string, make: Make): Place {
-  const exchange: Place['exchange'] = (text, { key, token }) => toExchange(make(text, token), key)
+  const exchange: Place['exchange'] = (text, { key, keyId, token }) =>
+    toExchange(make(text, token, keyId), key)
   return { name, kind, length, plain, exchange }
 }
 
@@ -81,8 +82,8 @@ const member = '"question {n}":"What is the height of the Eiffel tower?",'
 
 /** A body that is read before its caller is known has at most 64 KiB. */
 const small = 60_000
-/** All headers of a request have at most 60 KiB. */
-const head = 48_000
+/** All headers of a request have at most 32 KiB. */
+const head = 24_000
 
 export const places: readonly Place[] = [
   place('items of a body', 'items', small, message, (text) => body(inList(text))),
@@ -151,6 +152,48 @@ export const places: readonly Place[] = [
     credential: `Bearer ${token}`,
     body: '',
   })),
+  ...(
+    [
+      ['names of a search', 'POST', '/v1/api-keys/search', '{TEXT"z":0}'],
+      [
+        'labels in a search',
+        'POST',
+        '/v1/api-keys/search',
+        '{"filters":{"labelsContain":{TEXT"z":0}}}',
+      ],
+      ['labels of a key', 'POST', '/v1/api-keys', '{"name":"a","labels":{TEXT"z":0}}'],
+      ['names of a change', 'PATCH', '/v1/api-keys/{id}', '{TEXT"z":0}'],
+      ['names of a rotation', 'POST', '/v1/api-keys/{id}/rotate', '{TEXT"z":0}'],
+      ['names of a question', 'POST', '/v1/explain', '{TEXT"z":0}'],
+      ['names of a simulation', 'POST', '/v1/simulate', '{TEXT"z":0}'],
+    ] as const
+  ).map(([name, method, path, body]) =>
+    place(name, 'members', 20_000, member, (text, token, keyId) => ({
+      method,
+      path: path.replace('{id}', keyId),
+      credential: `Bearer ${token}`,
+      body: body.replace('TEXT', () => text),
+    })),
+  ),
+  place('models of a key', 'items', small, message, (text, token, keyId) => ({
+    method: 'PATCH',
+    path: `/v1/api-keys/${keyId}`,
+    credential: `Bearer ${token}`,
+    body: `{"models":${inList(text)}}`,
+  })),
+  place('path of a question', 'text', small, 'a', (text, token) => ({
+    path: '/v1/explain',
+    credential: `Bearer ${token}`,
+    body: `{"model":"llm/sim","path":"/llm/sim/v1/${text}"}`,
+  })),
+  ...['/v1/usage', '/v1/limits', '/v1/counters'].map((path) =>
+    place(`query of ${path}`, 'query', head, 'a', (text, token) => ({
+      method: 'GET',
+      path: `${path}?${text}`,
+      credential: `Bearer ${token}`,
+      body: '',
+    })),
+  ),
   place('query of the API', 'query', head, 'a', (text, token) => ({
     method: 'GET',
     path: `/v1/subscriptions?${text}`,

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { createDice } from '../gateway/dice.ts'
 import { type Place, places } from './places.ts'
-import { drawUnit, fill, knownUnits, mutate, type Unit } from './shapes.ts'
+import { drawUnit, fill, isFresh, knownUnits, mutate, type Unit } from './shapes.ts'
 import type { World } from './world.ts'
 
 export interface Find {
@@ -43,6 +43,7 @@ const maxRepetitions = 3
 const logSecondMs = 1_100
 const maxFindsOfPlace = 3
 const maxKept = 4
+const maxFresh = 100
 
 export async function search(options: SearchOptions): Promise<Score> {
   const { world, seed, seconds, limit, only = /./, onFind } = options
@@ -100,8 +101,11 @@ function keep(best: Tried[], tried: Tried): void {
 
 const plainOf = ({ plain, length, exchange }: Place, world: World) =>
   exchange(fill([plain], length), world)
-const oddOf = ({ length, exchange }: Place, unit: Unit, world: World) =>
-  exchange(fill(unit, length), world)
+/** As many different exchanges as are measured, if each text of the unit is another one. */
+const oddOf = ({ length, exchange }: Place, unit: Unit, world: World, count: number) =>
+  Array.from({ length: isFresh(unit) ? Math.min(count, maxFresh) : 1 }, () =>
+    exchange(fill(unit, length), world),
+  )
 
 /** Microseconds of a plain exchange. */
 async function calibrate(world: World, place: Place): Promise<number> {
@@ -112,10 +116,8 @@ async function calibrate(world: World, place: Place): Promise<number> {
 }
 
 async function compare(world: World, place: Place, unit: Unit, plain: number) {
-  const { micros, status } = await world.measure(
-    oddOf(place, unit, world),
-    countFor(lookMicros, plain),
-  )
+  const count = countFor(lookMicros, plain)
+  const { micros, status } = await world.measure(oddOf(place, unit, world, count), count)
   return { ratio: micros / plain, status }
 }
 
@@ -132,7 +134,7 @@ async function confirm(
     const plain = await world.measure(plainOf(place, world), 500)
     await delay(logSecondMs)
     const count = countFor(confirmMicros, plain.micros)
-    const odd = await world.measure(oddOf(place, unit, world), count)
+    const odd = await world.measure(oddOf(place, unit, world, count), count)
     const ratio = odd.micros / plain.micros
     if (!(ratio > limit)) return undefined
     if (ratio < lowest.ratio) lowest = { ratio, status: odd.status }

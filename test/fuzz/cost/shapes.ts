@@ -2,7 +2,10 @@
 import type { Dice } from '../gateway/dice.ts'
 import type { Kind } from './places.ts'
 
-/** Repeated until a place is full. `{n}` is a running number. */
+/**
+ * Repeated until a place is full. `{n}` is a running number, `{new}` text that this process has not
+ * used before.
+ */
 export type Unit = readonly string[]
 
 const numbers = [
@@ -60,6 +63,7 @@ const values = [
   '[[]]',
   '{"a":{}}',
   '{"{n}":0}',
+  '{"{new}{n}":0}',
   '{"a":0,"b":0}',
   `${'['.repeat(80)}${']'.repeat(80)}`,
   `${'{"a":'.repeat(80)}0${'}'.repeat(80)}`,
@@ -71,6 +75,9 @@ const values = [
 ]
 const names = [
   '{n}',
+  '{new}{n}',
+  `{new}{n}${'a'.repeat(40)}`,
+  '漢{new}{n}',
   'a{n}',
   '{n}aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa',
   '\\u0061{n}',
@@ -285,9 +292,18 @@ function mutateText(text: string, dice: Dice): string {
   }
 }
 
+const fresh = '{new}'
+let filled = 0
+
+/** Whether each text of the unit is another one. */
+export function isFresh(unit: Unit): boolean {
+  return unit.join('').includes(fresh)
+}
+
 /** The unit's text, repeated as often as it fits into this many bytes, once at least. */
 export function fill(unit: Unit, length: number): string {
-  const once = unit.join('') || ' '
+  filled += 1
+  const once = (unit.join('') || ' ').replaceAll(fresh, `${filled.toString(36)}x`)
   const parts: string[] = []
   let bytes = 0
   for (let n = 0; bytes < length; n += 1) {

@@ -15,10 +15,14 @@ export interface Cost {
 
 export interface World {
   readonly key: string
+  readonly keyId: string
   /** An identity token, for the API. */
   readonly token: string
-  /** Measures up to `count` exchanges; fewer if they take more than half a second. */
-  measure(exchange: Exchange, count: number): Promise<Cost>
+  /**
+   * Measures up to `count` exchanges, the given ones in turn; fewer if they take more than half a
+   * second.
+   */
+  measure(exchanges: Exchange | readonly Exchange[], count: number): Promise<Cost>
 }
 
 /** Long enough for clocks that advance by a hundredth of a second. */
@@ -44,7 +48,7 @@ export async function startWorld(t: Test): Promise<World> {
     return answer
   }
   const user = gateway.newUser()
-  const { key } = await gateway.mint({ user })
+  const { key, id: keyId } = await gateway.mint({ user })
   const used = () => {
     // The service is this process.
     const { user, system } = process.cpuUsage()
@@ -52,9 +56,11 @@ export async function startWorld(t: Test): Promise<World> {
   }
   return {
     key,
+    keyId,
     token: `token-${user}`,
-    async measure(exchange, count) {
-      await order({ port: gateway.port, exchange })
+    async measure(given, count) {
+      const exchanges = 'request' in given ? [given] : given
+      await order({ port: gateway.port, exchanges })
       const before = used()
       const { count: served, status } = await order<Served>({ count, withinMs })
       return { micros: (used() - before) / served, status }
