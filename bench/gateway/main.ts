@@ -5,6 +5,7 @@ import { cpus, loadavg } from 'node:os'
 import { asksForHelp } from '../../src/cli/usage.ts'
 import { StartError } from '../../src/runtime/start-error.ts'
 import { onStop } from '../../src/runtime/stop-signals.ts'
+import type { Burst } from './burst.ts'
 import type { Asking } from './cases.ts'
 import { readResults, renderComparison } from './compare.ts'
 import { startLoad } from './load/start-load.ts'
@@ -91,6 +92,7 @@ interface World {
   start(): Promise<{
     readonly subjects: readonly Subject[]
     readonly asking: Asking
+    readonly measureBursts?: () => Promise<readonly Burst[]>
     readonly broken?: Promise<never>
   }>
   stop(): Promise<void>
@@ -133,9 +135,12 @@ async function run(options: BenchOptions, env: NodeJS.ProcessEnv): Promise<Resul
     process.exit(stoppedStatus)
   })
   try {
-    const { broken = new Promise<never>(() => {}), ...there } = await world.start()
+    const started = await world.start()
+    const { broken = new Promise<never>(() => {}), measureBursts, ...there } = started
     const measuring = { ...there, load, signal: stopping.signal, progress: progress.run }
-    return await Promise.race([measureAll(options, measuring), broken])
+    const results = await Promise.race([measureAll(options, measuring), broken])
+    const bursts = measureBursts && (await Promise.race([measureBursts(), broken]))
+    return { ...results, bursts }
   } catch (error) {
     // An interrupt exits with its own status.
     if (stopping.signal.aborted) await new Promise(() => {})

@@ -5,19 +5,21 @@ export interface MintOptions {
   readonly gateway: string
   readonly token: string
   readonly count: number
+  /** By default that of the rows. */
+  readonly subscription?: string
   readonly signal: AbortSignal
 }
 
 /** Creates ephemeral API keys through the gateway. Rejects with a StartError if one is refused. */
 export async function mintKeys(options: MintOptions): Promise<readonly string[]> {
-  const { gateway, token, count, signal } = options
+  const { gateway, token, count, subscription = 'bench', signal } = options
   const keys: string[] = []
   while (keys.length < count) {
     const response = await fetch(`${gateway}/v1/api-keys`, {
       method: 'POST',
       signal,
       headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ name: 'bench', ephemeral: true, subscription: 'bench' }),
+      body: JSON.stringify({ name: 'bench', ephemeral: true, subscription }),
     })
     const text = await response.text()
     const key: unknown = response.status === 201 ? JSON.parse(text).key : undefined

@@ -1,6 +1,7 @@
 /**
  * The model server of `npm run bench`: responds at once with fixed bytes, JSON or a stream of 11
- * events in one write, so that only what is in front of it is measured.
+ * events in one write, so that only what is in front of it is measured. Calls of a burst wait for their
+ * answers, so that all are in progress at once.
  *
  * node bench/gateway/model-server.ts     # MODEL_SERVER_ADDRESS, and an IPC channel that ends it
  */
@@ -28,6 +29,12 @@ const whole = answer('application/json', {
   ],
   usage,
 })
+
+const inBurst = answer('application/json', {
+  ...{ ...base, object: 'chat.completion', choices: [] },
+  usage: { prompt_tokens: 10, completion_tokens: 290, total_tokens: 300 },
+})
+const burstMs = 3_000
 
 /** 9 words, an event with the usage, and the end. */
 const events = [
@@ -64,9 +71,13 @@ const server = createServer({ noDelay: true }, (socket) => {
     onBody(piece) {
       // It comes before the messages.
       if (isFirst && piece.subarray(0, 200).includes('"stream":true')) reply = stream
+      if (isFirst && piece.subarray(0, 20).includes('"max_tokens":')) reply = inBurst
       isFirst = false
     },
-    onEnd: () => void socket.write(reply),
+    onEnd() {
+      if (reply === inBurst) setTimeout(() => socket.write(inBurst), burstMs)
+      else socket.write(reply)
+    },
   })
   socket.on('error', () => {})
   socket.on('data', (data) => {

@@ -24,6 +24,7 @@ export function renderResults(results: Results): string {
     renderCases(results, (unit) => unit === 'ms'),
     '',
     ...renderYardsticks(results),
+    ...renderBursts(results),
     ...others(results),
   ].join('\n')
 }
@@ -88,6 +89,18 @@ function renderYardsticks(results: Results): readonly string[] {
     'its Envoy',
     'rps',
   ]
+  return [renderTable(header, rows), '']
+}
+
+function renderBursts({ bursts }: Results): readonly string[] {
+  if (bursts === undefined) return []
+  const [{ calls } = { calls: 0 }] = bursts
+  const header = [`${calls} calls at once, room for 40`, 'let through', 'used of the limit']
+  const rows = bursts.map(({ mode, allowed, used, limit }) => [
+    mode,
+    showNumber(allowed),
+    `${showNumber((100 * used) / limit)} %`,
+  ])
   return [renderTable(header, rows), '']
 }
 

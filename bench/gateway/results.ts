@@ -1,5 +1,6 @@
 /** The results of a bench, run by run: the content of its JSON file. */
 
+import type { Burst } from './burst.ts'
 import type { LoadResult } from './load/plan.ts'
 import type { Inside } from './probe.ts'
 
@@ -31,6 +32,8 @@ export interface Series {
 export interface Results {
   readonly about: About
   readonly series: readonly Series[]
+  /** undefined: not measured, or by an older version. */
+  readonly bursts?: readonly Burst[] | undefined
 }
 
 /** Conditions of the measurement. */

@@ -1,4 +1,4 @@
-/** The resources of a bench: one model, open to one group, with limits that are never reached. */
+/** The resources of a bench: one model, open to one group, with limits that only a burst reaches. */
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,6 +8,11 @@ const limits = [
   { limit: 1_000_000_000, window: '1h' },
   { limit: 1_000_000_000, window: '24h' },
 ]
+
+/** Each answer has as many tokens as its request may have at most, and the limit has room for forty. */
+export const bursts = ['count', 'reserve'].map((mode) => {
+  return { mode, subscription: `burst-${mode}`, tokens: 300, limit: 12_000 }
+})
 
 export const modelPath = `/${model.namespace}/${model.name}`
 export const modelName = model.name
@@ -40,6 +45,15 @@ export function writeResources(folder: string, backendUrl: string): void {
         modelRefs: [{ ...model, tokenRateLimits: limits }],
       },
     },
+    ...bursts.map(({ mode, subscription, limit }) => ({
+      kind: 'Subscription',
+      metadata: { name: subscription },
+      spec: {
+        owner: { groups: [{ name: 'bench' }] },
+        modelRefs: [{ ...model, tokenRateLimits: [{ limit, window: '1h' }] }],
+        admission: { mode },
+      },
+    })),
   ]
   mkdirSync(folder, { recursive: true })
   const text = documents.map((each) => `${JSON.stringify({ apiVersion, ...each })}\n`).join('---\n')

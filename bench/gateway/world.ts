@@ -12,6 +12,7 @@ import { packageRoot } from '../../src/runtime/package-root.ts'
 import { StartError } from '../../src/runtime/start-error.ts'
 import type { SocketAddress } from '../../src/settings/config.ts'
 import { freePorts } from '../../test/support/free-ports.ts'
+import { type Burst, measureBursts } from './burst.ts'
 import { plainEnvoyPart, yardstickPart } from './extra-parts.ts'
 import type { Subject } from './measure.ts'
 import { mintKeys } from './mint-keys.ts'
@@ -34,6 +35,7 @@ export interface World {
   /** `bare`, `gateway`, then the yardsticks. */
   readonly subjects: readonly Subject[]
   readonly keys: readonly string[]
+  readonly measureBursts: () => Promise<readonly Burst[]>
   /** Rejects when a measured process has ended. */
   readonly broken: Promise<never>
 }
@@ -133,7 +135,10 @@ export function createWorld(options: WorldOptions) {
     const keys = await mintKeys({ gateway: url, token, count: keyCount, signal })
     const service = pids.get('the service')
     const gateway: Subject = { name: 'gateway', url, envoy: pids.get('Envoy'), service, probe }
-    return { subjects: [bare, gateway, ...others], keys, broken: broken.promise }
+    return {
+      ...{ subjects: [bare, gateway, ...others], keys, broken: broken.promise },
+      measureBursts: () => measureBursts({ gateway: url, token, signal }),
+    }
   }
 
   const remove = (): void => rmSync(folder, { recursive: true, force: true })

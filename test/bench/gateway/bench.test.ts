@@ -28,6 +28,7 @@ test('a short bench prints its table and cleans up', { skip }, async (t) => {
   const args = ['--rows', 'path-json-small', '--seconds', '2', '--rate', '50', '--no-yardsticks']
   const bench = runBench(t, args, settings)
   t.equal(await bench.ended, 0, bench.output())
+  t.match(bench.output(), /^reserve +\d+ +(\d\d|1[012]\d) %/m)
   const row = bench.output().match(/^path-json-small +([\d,]+) ±\d+% +([\d,]+) ±\d+%/m)
   t.ok(row, bench.output())
   t.ok(Number(row?.[1]?.replace(',', '')) > 1, 'the bare Envoy has answered requests')
