@@ -78,8 +78,16 @@ function plain(room: Parameters<Policy>[0], mean: number): Admission {
   return room.held.count === 0 || fits([room], asked.hold, 0) ? asked : { outcome: 'busy' }
 }
 
-/** Only refusals from `judgedFromS` on, and requests since then, are in the percentages of refusals. */
-export function replay(trace: Trace, policy: Policy, overshoot = 0, judgedFromS = 0): Outcome {
+/** From and to, in seconds since the beginning. */
+export type Span = readonly [number, number]
+
+/** Only requests of a span are in the percentages of refusals. */
+export function replay(
+  trace: Trace,
+  policy: Policy,
+  overshoot = 0,
+  judged: Span = [0, Number.POSITIVE_INFINITY],
+): Outcome {
   const { limit, windowS, requests } = trace
   const estimator = createEstimator()
   const windows: Window[][] = Array.from({ length: users }, () => [])
@@ -141,7 +149,7 @@ export function replay(trace: Trace, policy: Policy, overshoot = 0, judgedFromS 
     start(request)
   }
   while (events.length > 0) events.pop()?.run()
-  return score({ trace, judgedFromS, windows, refusals, admitted, cuts, beyondBound })
+  return score({ trace, judged, windows, refusals, admitted, cuts, beyondBound })
 }
 
 /** A response without usage is charged by its bytes: here by its true output and the estimated input. */
@@ -172,17 +180,18 @@ function insert<T extends { readonly at: number }>(list: T[], item: T): void {
 
 function score(of: {
   readonly trace: Trace
-  readonly judgedFromS: number
+  readonly judged: Span
   readonly windows: readonly (readonly Window[])[]
   readonly refusals: readonly Refusal[]
   readonly admitted: number
   readonly cuts: number
   readonly beyondBound: number
 }): Outcome {
-  const { trace, judgedFromS, admitted } = of
+  const { trace, judged, admitted } = of
   const { limit } = trace
-  const requests = trace.requests.filter(({ at }) => at >= judgedFromS)
-  const refusals = of.refusals.filter(({ at }) => at >= judgedFromS)
+  const isJudged = ({ at }: { readonly at: number }) => at >= judged[0] && at < judged[1]
+  const requests = trace.requests.filter(isJudged)
+  const refusals = of.refusals.filter(isJudged)
   const over = of.windows
     .flat()
     .map((window) => Math.max(0, (100 * window.true) / limit - 100))

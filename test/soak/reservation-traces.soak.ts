@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { policies, replay as replayAlone } from '../../bench/traces/replay.ts'
+import { policies, replay as replayAlone, type Span } from '../../bench/traces/replay.ts'
 import {
   makeTrace,
   modelMax,
@@ -27,6 +27,12 @@ const skip = skipValkey || (envoyPath() === undefined && 'no Envoy')
 const minutes = Number(process.env.TRACE_MINUTES ?? 8)
 /** What is refused before that is printed and not judged: nothing has been learned at first. */
 const learnS = Number(process.env.TRACE_LEARN_S ?? 180)
+/** Nor is the last minute: nobody fills the windows that the trace ends in. */
+const spans: readonly Span[] = [
+  [0, 240],
+  [0, 60 * (minutes - 1)],
+  [learnS, 60 * (minutes - 1)],
+]
 const overshootPercent = 25
 /** Percent of the requests. */
 const mostFalse = 8
@@ -179,7 +185,7 @@ function falseOf(
   windows: ReadonlyMap<string, WindowAccount>,
   refusals: readonly Refusal[],
   { limit, requests }: Trace,
-  [from, to]: readonly [number, number],
+  [from, to]: Span,
 ) {
   const isJudged = ({ at }: { readonly at: number }) => at >= from && at < to
   const left = new Map([...windows].map(([window, { produced }]) => [window, limit - produced]))
@@ -201,20 +207,14 @@ t.test('few requests of a trace are refused falsely', { skip }, async (t) => {
       const { limit, requests } = trace
       const { admitted, refusals, broken, pace } = replayed[i] as (typeof replayed)[number]
       const windows = await accountWindows(admitted, run.journal, run.replicas.model)
-      const percents = [
-        [0, 240],
-        [0, 60 * minutes],
-        [learnS, 60 * minutes],
-      ].map((span) => falseOf(windows, refusals, trace, span as [number, number]))
+      const percents = spans.map((span) => falseOf(windows, refusals, trace, span))
       const [cold, whole, learned] = percents as [number, number, number]
-      const shown = percents.map((each) => each.toFixed(1)).join(', ')
-      const alone = [0, learnS].map((fromS) =>
-        replayAlone(trace, policies.ours(overshootPercent / 100), 0, fromS).falsePercent.toFixed(1),
-      )
+      const policy = policies.ours(overshootPercent / 100)
+      const alone = spans.map((span) => replayAlone(trace, policy, 0, span).falsePercent)
+      const show = (each: readonly number[]) => each.map((one) => one.toFixed(1)).join(', ')
       t.comment(
-        `${kind}: ${requests.length} requests, ${refusals.length} refused; refused falsely of the first four ` +
-          `minutes, of all, of those after ${learnS} s: ${shown} %; ` +
-          `by the decision alone: of all, and after ${learnS} s: ${alone.join(', ')} %`,
+        `${kind}: ${requests.length} requests, ${refusals.length} refused; falsely ${show(percents)} % of those ` +
+          `in seconds ${spans.map((span) => span.join(' to ')).join(', ')}; by the decision alone ${show(alone)} %`,
       )
       const fullest = [...windows.values()].sort((a, b) => b.charged - a.charged)[0]
       t.comment(

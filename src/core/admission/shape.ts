@@ -67,7 +67,7 @@ export class Shape {
     return { mean, variance: Math.max(0, square - mean * mean) }
   }
 
-  /** The upper edge of the bucket in which this share of all values is reached. */
+  /** Where this share of all values is reached, if those of a bucket are spread evenly over it. */
   quantile(share: number): number {
     if (share === this.#asked) return this.#quantile
     const { perOctave, offset } = this.#scale
@@ -76,8 +76,10 @@ export class Shape {
     while (bucket < this.shares.length - 1 && (this.#before[bucket + 1] as number) < share - 1e-9) {
       bucket += 1
     }
+    const part = (share - (this.#before[bucket] as number)) / (this.shares[bucket] as number)
     this.#asked = share
-    this.#quantile = 2 ** ((bucket + 1 - offset) / perOctave)
+    // Not a number: an empty bucket, the last one.
+    this.#quantile = 2 ** ((bucket + (part < 1 ? part : 1) - offset) / perOctave)
     return this.#quantile
   }
 

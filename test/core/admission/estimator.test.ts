@@ -16,16 +16,17 @@ test('quantiles follow what was added within a bucket', async (t) => {
   const sorted = values.slice(-700).sort((a, b) => a - b)
   for (const share of [0.5, 0.9]) {
     const ratio = histogram.shape.quantile(share) / (sorted[Math.floor(share * 700)] as number)
-    t.ok(ratio > 0.85 && ratio < 1.5, `${share}: ${ratio}`)
+    t.ok(ratio > 0.85 && ratio < 1.15, `${share}: ${ratio}`)
   }
   t.ok(near(histogram.shape.quantile(1), 2 ** (52 / 3)))
+  t.ok(near(even.quantile(26.5 / 52), 2 ** (26.5 / 3), 1e-3), 'also within a bucket')
 })
 
 test('newer values count more than older ones', async (t) => {
   const histogram = new LogHistogram(scale, even)
   for (let i = 0; i < 1_000; i += 1) histogram.add(100)
   for (let i = 0; i < 400; i += 1) histogram.add(1_000)
-  t.ok(histogram.shape.quantile(0.4) > 900, `${histogram.shape.quantile(0.4)}`)
+  t.ok(histogram.shape.quantile(0.4) > 800, `${histogram.shape.quantile(0.4)}`)
 })
 
 test('moments of a cut value are those of its buckets', async (t) => {
