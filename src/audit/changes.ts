@@ -30,13 +30,13 @@ export function changesOf(before: Known, after: Known): readonly ResourceChange[
 /** In parts of at most this many characters, so that each line is written whole. */
 export function inParts(
   changes: readonly ResourceChange[],
-  most = 3_000,
+  maxLength = 3_000,
 ): readonly (readonly ResourceChange[])[] {
   const parts: ResourceChange[][] = []
   let size = Number.POSITIVE_INFINITY
   for (const each of changes) {
     const length = each.resource.length + 40
-    if (size + length > most) {
+    if (size + length > maxLength) {
       parts.push([])
       size = 0
     }

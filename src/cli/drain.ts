@@ -80,7 +80,7 @@ async function askOnce({ internalAddress, tlsCertFile }: Config): Promise<DrainS
 async function askEnvoy(config: Config, goneMs: number): Promise<DrainState> {
   const { requests } = await drainEnvoy({
     admin: config.envoyAdminAddress,
-    minMs: Math.max(0, config.drainLeastMs - goneMs),
+    minMs: Math.max(0, config.drainMinMs - goneMs),
     maxMs: Math.max(0, config.drainMs - goneMs),
   })
   return { status: requests === 0 ? 'drained' : 'overdue', requests }

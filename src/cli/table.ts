@@ -2,13 +2,13 @@
 
 const maxCellLength = 40
 
-/** Header and rows in columns, two spaces apart; cells longer than `longest` are cut. */
+/** Header and rows in columns, two spaces apart; cells longer than `maxLength` are cut. */
 export function renderTable(
   header: readonly string[],
   rows: readonly (readonly string[])[],
-  longest = maxCellLength,
+  maxLength = maxCellLength,
 ): string {
-  const cells = [header, ...rows.map((row) => row.map((cell) => shorten(cell, longest)))]
+  const cells = [header, ...rows.map((row) => row.map((cell) => shorten(cell, maxLength)))]
   const widths = header.map((_, column) =>
     Math.max(...cells.map((row) => [...(row[column] ?? '')].length)),
   )
@@ -29,8 +29,8 @@ export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, '\u{fffd}')
 }
 
-function shorten(text: string, longest: number): string {
+function shorten(text: string, maxLength: number): string {
   const characters = [...printable(text)]
-  if (characters.length <= longest) return characters.join('')
-  return `${characters.slice(0, longest - 1).join('')}…`
+  if (characters.length <= maxLength) return characters.join('')
+  return `${characters.slice(0, maxLength - 1).join('')}…`
 }

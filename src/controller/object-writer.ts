@@ -30,7 +30,7 @@ const maxRestMs = 60_000
  * The most urgent targets of one change: one of thousands of models must not wait behind a change
  * of all.
  */
-const mostUrgent = 100
+const maxUrgent = 100
 /** Targets compared in one turn of the event loop. */
 const atOnce = 20
 /** Within this many milliseconds a watch reports what was written, if it still exists. */
@@ -122,7 +122,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
      */
     enqueue(targets: Iterable<Target>, isUrgent = false): void {
       const all = [...targets]
-      const isFirst = isUrgent && all.length <= mostUrgent
+      const isFirst = isUrgent && all.length <= maxUrgent
       for (const target of all) {
         if (isFirst) routine.delete(target.path)
         const queue = isFirst || urgent.has(target.path) ? urgent : routine

@@ -150,7 +150,7 @@ const maxVariants = 16
  * Caches templates. A cached template is used only if `fits` has compared all its inputs, so
  * changes of resources need no invalidation.
  */
-export function createTemplates(most = maxTemplates): TemplateOf {
+export function createTemplates(maxSize = maxTemplates): TemplateOf {
   const byModel = new Map<Model, Map<string, AllowTemplate[]>>()
   let size = 0
 
@@ -169,7 +169,7 @@ export function createTemplates(most = maxTemplates): TemplateOf {
   }
 
   function add(grant: Grant, dialect: Dialect): AllowTemplate {
-    if (size >= most) {
+    if (size >= maxSize) {
       byModel.clear()
       size = 0
     }

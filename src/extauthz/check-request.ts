@@ -113,19 +113,19 @@ const readHeaders = [
 ]
 
 /** Names of headers, and their lengths as bits. */
-interface Wanted {
+interface Selection {
   readonly names: readonly string[]
   readonly lengths: number
 }
 
-function wantedOf(...names: readonly string[]): Wanted {
+function selectionOf(...names: readonly string[]): Selection {
   return { names, lengths: names.reduce((bits, { length }) => bits | (1 << length), 0) }
 }
 
-const { lengths: readHeaderLengths } = wantedOf(...readHeaders)
-const requestIds = wantedOf('x-request-id')
-const forwardings = wantedOf('x-forwarded-for')
-const sizes = wantedOf('x-tollgate-size', 'content-length')
+const { lengths: readHeaderLengths } = selectionOf(...readHeaders)
+const requestIds = selectionOf('x-request-id')
+const forwardings = selectionOf('x-forwarded-for')
+const sizes = selectionOf('x-tollgate-size', 'content-length')
 
 /** HttpRequest: method = 2, headers = 3 (a map), path = 4. */
 function readHttp(http: WireReader, draft: Draft): void {
@@ -194,18 +194,18 @@ function readSize(bytes: Buffer): Sized {
   const [known = '', length = ''] = readLate(bytes, sizes)
   const found = /^(\d{1,15});(\d{0,15});(\d{1,7})$/.exec(known)
   if (found !== null) {
-    const [, bytes, most, choices] = found
-    const maxOutput = most === '' ? undefined : Number(most)
+    const [, bytes, max, choices] = found
+    const maxOutput = max === '' ? undefined : Number(max)
     return { bytes: Number(bytes), maxOutput, choices: Number(choices) }
   }
   return { bytes: /^\d{1,15}$/.test(length) ? Number(length) : undefined, maxOutput: undefined }
 }
 
 /** Reads rarely needed headers, in this order, from a message that has been parsed before. */
-function readLate(bytes: Buffer, wanted: Wanted): readonly (string | undefined)[] {
-  const found: (string | undefined)[] = wanted.names.map(() => undefined)
+function readLate(bytes: Buffer, selection: Selection): readonly (string | undefined)[] {
+  const found: (string | undefined)[] = selection.names.map(() => undefined)
   try {
-    seekHeaders(new WireReader(bytes), 0, wanted, found)
+    seekHeaders(new WireReader(bytes), 0, selection, found)
   } catch (error) {
     if (!(error instanceof WireError)) throw error
   }
@@ -218,22 +218,26 @@ const headersPath = [1, 4, 2, 3]
 function seekHeaders(
   reader: WireReader,
   depth: number,
-  wanted: Wanted,
+  selection: Selection,
   found: (string | undefined)[],
 ): void {
   const isEntry = depth === headersPath.length - 1
   while (reader.next()) {
     if (reader.field !== headersPath[depth]) continue
-    if (isEntry && reader.skipEntry(wanted.lengths)) continue
+    if (isEntry && reader.skipEntry(selection.lengths)) continue
     const end = reader.enter()
-    if (isEntry) readWanted(reader, wanted, found)
-    else seekHeaders(reader, depth + 1, wanted, found)
+    if (isEntry) readSelected(reader, selection, found)
+    else seekHeaders(reader, depth + 1, selection, found)
     reader.leave(end)
   }
 }
 
 /** The first of a name counts. */
-function readWanted(entry: WireReader, { names }: Wanted, found: (string | undefined)[]): void {
+function readSelected(
+  entry: WireReader,
+  { names }: Selection,
+  found: (string | undefined)[],
+): void {
   let at = -1
   while (entry.next()) {
     if (entry.field === 1) at = names.indexOf(entry.oneOf(names) ?? '')

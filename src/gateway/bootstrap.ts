@@ -326,7 +326,7 @@ function putIdleTimeouts({ route_config }: Connections): void {
     host.routes = host.routes.flatMap((route) => {
       const { match, route: action } = route
       if (action?.cluster_header === undefined) return route
-      const usual = { name, present_match: true, invert_match: true }
+      const absent = { name, present_match: true, invert_match: true }
       const others = idleSeconds.map((seconds) => ({
         ...route,
         name: `${route.name}-idle-${seconds}`,
@@ -336,7 +336,7 @@ function putIdleTimeouts({ route_config }: Connections): void {
         },
         route: { ...action, idle_timeout: `${seconds}s` },
       }))
-      const first = { ...route, match: { ...match, headers: [usual, ...(match.headers ?? [])] } }
+      const first = { ...route, match: { ...match, headers: [absent, ...(match.headers ?? [])] } }
       return [first, ...others]
     })
   }

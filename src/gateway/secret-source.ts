@@ -11,7 +11,7 @@ import type { Secret } from './secret-location.ts'
 /** Its text, or the problem with its file. The problem never contains the text. */
 export type Reading = { readonly text: string } | { readonly problem: string }
 
-const largest = 1_048_576
+const maxBytes = 1_048_576
 const headerValue = /^[!-~](?:[ -~]*[!-~])?$/
 const certificate = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
 
@@ -44,7 +44,7 @@ async function readWhole(path: string): Promise<string | undefined> {
   const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
   try {
     const stat = await file.stat()
-    return stat.isFile() && stat.size <= largest ? await file.readFile('utf8') : undefined
+    return stat.isFile() && stat.size <= maxBytes ? await file.readFile('utf8') : undefined
   } finally {
     await file.close()
   }

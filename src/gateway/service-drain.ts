@@ -24,7 +24,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
   let done: Promise<void> = Promise.resolve()
 
   async function drain(): Promise<void> {
-    const { envoyAdminAddress: admin, drainLeastMs: minMs, drainMs: maxMs } = config
+    const { envoyAdminAddress: admin, drainMinMs: minMs, drainMs: maxMs } = config
     log.info('not ready any more: Envoy is draining')
     const onRunning = (requests: number): void => {
       state = { status: 'draining', requests }

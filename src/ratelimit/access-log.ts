@@ -133,7 +133,7 @@ function readRequestId(request: WireReader): string {
 type Answer = Pick<Usage, 'status' | 'bytes'> & Pick<EndedStream, 'details'>
 
 const noAnswer: Answer = { status: 0, bytes: 0, details: '' }
-const usualDetails = ['via_upstream']
+const commonDetails = ['via_upstream']
 
 /**
  * HTTPResponseProperties: response_code = 1, a UInt32Value; response_body_bytes = 3;
@@ -144,7 +144,7 @@ function readAnswer(reader: WireReader): Answer {
   let bytes = 0
   let details = ''
   while (reader.next()) {
-    if (reader.field === 6) details = reader.string(usualDetails)
+    if (reader.field === 6) details = reader.string(commonDetails)
     else if (reader.field === 3) bytes = reader.unsigned()
     else if (reader.field === 1) {
       const end = reader.enter()

@@ -221,14 +221,14 @@ const useless: readonly Pair[] = [
 function checkTogether(config: Config): readonly string[] {
   const lacks = ([one, other]: Pair) => config[one] !== undefined && config[other] === undefined
   const nameOf = (key: keyof Settings): string => settings[key].name
-  const { auditRequired, auditLog, metricsUser, metricsUserKey, drainLeastMs, drainMs } = config
+  const { auditRequired, auditLog, metricsUser, metricsUserKey, drainMinMs, drainMs } = config
   const rules: readonly (readonly [isBroken: boolean, problem: string])[] = [
     [auditRequired && auditLog === undefined, 'AUDIT_REQUIRED: needs a trail; AUDIT_LOG is off'],
     [
       metricsUser === 'hash' && metricsUserKey === undefined,
       'METRICS_USER_KEY: has to be set beside METRICS_USER=hash',
     ],
-    [drainLeastMs > drainMs, 'DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS'],
+    [drainMinMs > drainMs, 'DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS'],
   ]
   return [
     ...needed

@@ -230,9 +230,9 @@ export function seconds(min: number, max: number): Reader<number> {
 }
 
 /** Milliseconds of a duration in this range, both ends included. */
-export function duration(shortest: string, longest: string): Reader<number> {
-  const [min = 0, max = 0] = [shortest, longest].map(readDuration)
-  const range = min === 0 ? `at most ${longest}` : `from ${shortest} to ${longest}`
+export function duration(minText: string, maxText: string): Reader<number> {
+  const [min = 0, max = 0] = [minText, maxText].map(readDuration)
+  const range = min === 0 ? `at most ${maxText}` : `from ${minText} to ${maxText}`
   return {
     form: `a duration like 30s, 15m or 1h, ${range}`,
     read(written) {
@@ -301,8 +301,8 @@ function itemsOf(written: string): readonly string[] {
 function isNetwork(item: string): boolean {
   if (item === 'loopback') return true
   const [address = '', bits, ...others] = item.split('/')
-  const most = isIP(address) === 6 ? 128 : 32
-  const isGood = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= most)
+  const maxBits = isIP(address) === 6 ? 128 : 32
+  const isGood = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= maxBits)
   return isIP(address) !== 0 && isGood && others.length === 0
 }
 

@@ -52,7 +52,7 @@ export const settings = {
     'number of proxies in front of Envoy that append the client to `x-forwarded-for`; name them in `TRUSTED_PROXIES` too'),
   drainMs: setting('DRAIN_SECONDS', '300', form.seconds(1, 3_600),
     'how long `tollgate drain` waits for requests to finish'),
-  drainLeastMs: setting('DRAIN_MIN_SECONDS', '10', form.seconds(0, 3_600),
+  drainMinMs: setting('DRAIN_MIN_SECONDS', '10', form.seconds(0, 3_600),
     'how long Envoy accepts connections while it drains, until load balancers have taken it out of rotation'),
   gatewayGrpcEndpoints: optional('GATEWAY_GRPC_ENDPOINTS', '`GRPC_ADDRESS`', form.addresses,
     'where Envoy reaches the processes of the service: the `GRPC_ADDRESS` of each (`tollgate envoy-config`)'),

@@ -47,12 +47,12 @@ export function keepLastGood(file: string, before: FileContent, fresh: FileConte
   const broken = newlyBrokenIn(before, fresh)
   const last = fresh.documents.at(-1)?.content.found?.key
   const kept = lostIn(before, fresh)
-  const uncut = before.documents.filter(({ content: { found } }) => found && found.key === last)
+  const intact = before.documents.filter(({ content: { found } }) => found && found.key === last)
   const taken = fresh.documents.filter(
-    ({ content }) => !broken.has(content) && (uncut.length === 0 || content.found?.key !== last),
+    ({ content }) => !broken.has(content) && (intact.length === 0 || content.found?.key !== last),
   )
   const parts = new Map([...before.parts, ...fresh.parts])
-  return toFileContent(file, [...taken, ...uncut, ...kept], parts)
+  return toFileContent(file, [...taken, ...intact, ...kept], parts)
 }
 
 /** The valid documents of `before` that are not valid in `fresh`. */

@@ -62,9 +62,9 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
       if (own >= roomForOne) return item
       let dropped: Item | undefined
       if (size - sizeOfPushed >= room) {
-        const [longest, most] = ranking.first()
-        if (most <= own) return item
-        dropped = dropLast(longest)
+        const [busiest, top] = ranking.first()
+        if (top <= own) return item
+        dropped = dropLast(busiest)
       }
       join(owner, item)
       return dropped
@@ -88,7 +88,7 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
 
 function createRanking() {
   const owners: Set<string>[] = []
-  let most = 0
+  let top = 0
   return {
     /** Moves an owner by one rank, up or down. */
     move(owner: string, from: number, to: number): void {
@@ -98,12 +98,12 @@ function createRanking() {
         owners[to].add(owner)
       }
       // If the owner was alone in the top rank, the next one is now the top.
-      most = to > most || owners[most]?.size === 0 ? to : most
+      top = to > top || owners[top]?.size === 0 ? to : top
     },
     /** One of the owners with the most items, and their number. */
     first(): readonly [string, number] {
-      const [owner] = owners[most] ?? []
-      return [owner ?? '', most]
+      const [owner] = owners[top] ?? []
+      return [owner ?? '', top]
     },
   }
 }

@@ -38,7 +38,7 @@ export interface NoticeStore {
   /** Records notices, except those of a window or an end that has one. */
   add(notices: readonly Notice[]): Promise<void>
   /** Takes at most `most` that are due, for `leaseMs`; then they are due again. */
-  take(most: number, leaseMs: number): Promise<readonly DueNotice[]>
+  take(max: number, leaseMs: number): Promise<readonly DueNotice[]>
   /** It was sent, or is given up. */
   finish(id: string): Promise<void>
   /** It is due again after this time in milliseconds. */
@@ -46,5 +46,5 @@ export interface NoticeStore {
   /** Removes what is over. */
   tidy(): Promise<void>
   /** Active keys, at most `most`, with a tenth of their life left, at most a week, and no notice. */
-  expiring(most: number): Promise<readonly ExpiringKey[]>
+  expiring(max: number): Promise<readonly ExpiringKey[]>
 }

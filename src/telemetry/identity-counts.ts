@@ -10,7 +10,7 @@ export interface IdentityFigures {
 }
 
 /** Present from the start, so that the first increment is visible as a change. */
-const usual: Readonly<Record<string, readonly string[]>> = {
+const initial: Readonly<Record<string, readonly string[]>> = {
   file: ['ok'],
   oidc: ['ok', 'refused', 'unavailable'],
   cluster: ['ok', 'refused', 'unavailable'],
@@ -20,7 +20,7 @@ const usual: Readonly<Record<string, readonly string[]>> = {
 /** Starts at 0. Sources and results come from us, not from callers, so there are few. */
 export function createIdentityCounts() {
   const bySource = new Map(
-    Object.entries(usual).map(([source, results]) => [source, atZero(results)]),
+    Object.entries(initial).map(([source, results]) => [source, atZero(results)]),
   )
   const accessReviews = atZero(['allowed', 'denied', 'failed'])
   return {

@@ -55,12 +55,12 @@ export function createModelCounter(label?: string) {
 }
 
 /** A histogram for each of the first values of a label; the others share one. */
-export function createLabelledDurations(label: string, bounds: readonly number[], most: number) {
+export function createLabelledDurations(label: string, bounds: readonly number[], maxSize: number) {
   const known = new Map<string, Durations>()
   const others = createDurations(bounds)
 
   function begin(value: string): Durations {
-    if (known.size >= most) return others
+    if (known.size >= maxSize) return others
     const fresh = createDurations(bounds)
     known.set(value, fresh)
     return fresh

@@ -8,7 +8,7 @@ import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations, createModelCounter } from './model-figures.ts'
 
 /** The most models with histograms of their own. */
-const mostMeasured = 200
+const maxMeasured = 200
 
 /** Starts without counts. */
 export function createModelMetrics() {
@@ -19,8 +19,8 @@ export function createModelMetrics() {
   const unusable = createModelCounter()
   const estimated = createModelCounter()
   const uncounted = createModelCounter()
-  const firstBytes = createLabelledDurations('model', answerBounds, mostMeasured)
-  const durations = createLabelledDurations('model', answerBounds, mostMeasured)
+  const firstBytes = createLabelledDurations('model', answerBounds, maxMeasured)
+  const durations = createLabelledDurations('model', answerBounds, maxMeasured)
   return {
     /** Check made this decision for the model; empty if the model does not exist. */
     countCheck: (model: string, decision: string): void => checks.add(model, 1, decision),

@@ -19,7 +19,7 @@ export type SeriesSet<Figures> = ReturnType<typeof createSeries<Figures>>
  * another, series that were unused for a whole generation are removed. One that comes back restarts
  * at 0, as after a restart, which readers of counters expect; displayed counters never decrease.
  */
-export function createSeries<Figures>(most: number, begin: () => Figures) {
+export function createSeries<Figures>(maxSize: number, begin: () => Figures) {
   const bySubscription = new Map<string, Map<string, Map<string, Series<Figures>>>>()
   const overflow = begin()
   let size = 0
@@ -33,8 +33,8 @@ export function createSeries<Figures>(most: number, begin: () => Figures) {
     model: string,
     group: string | undefined,
   ): Figures {
-    if (size >= most) dropQuiet()
-    if (size >= most) return overflow
+    if (size >= maxSize) dropQuiet()
+    if (size >= maxSize) return overflow
     const byModel = getOrPut(bySubscription, subscription)
     const figures = begin()
     getOrPut(byModel, model).set(who, {

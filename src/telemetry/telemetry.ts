@@ -64,7 +64,7 @@ const defaultMaxSeries = 10_000
 /** A series unused for one to two of these may be removed. */
 const generationMs = 3_600_000
 /** Present from the start, so that the first increment is visible as a change. */
-const usualDecisions: readonly DecisionLabel[] = [
+const initialDecisions: readonly DecisionLabel[] = [
   'allowed',
   'credential_invalid',
   'model_not_allowed',
@@ -79,7 +79,7 @@ const usualDecisions: readonly DecisionLabel[] = [
 export function createTelemetry(options: TelemetryOptions): Telemetry {
   const { sources, version } = options
   const monotonic = options.monotonic ?? (() => performance.now())
-  const decisions = new Map<string, number>(usualDecisions.map((each) => [each, 0]))
+  const decisions = new Map<string, number>(initialDecisions.map((each) => [each, 0]))
   const authorized = createAuthorized({
     maxSeries: defaultMaxSeries,
     users: { naming: 'on', key: '' },

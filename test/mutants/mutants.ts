@@ -60,7 +60,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'core/formats/lists.ts',
     ['core/status/policies.test.ts'],
-    [['if (names.length > most) names.pop()', '']],
+    [['if (names.length > max) names.pop()', '']],
   ),
   ...mutants(
     'core/status/policies.ts',
@@ -332,7 +332,7 @@ export const allMutants: readonly Mutant[] = [
       ['mine.owningGroup !== grant.owningGroup ||', ''],
       ['mine.payer !== grant.payer ||', ''],
       ['if (this.#limits[i] !== states[i]?.limit) return false', ''],
-      ['if (size >= most) {', 'if (size > 2 * most) {'],
+      ['if (size >= maxSize) {', 'if (size > 2 * maxSize) {'],
       ['variants.length >= maxVariants', 'false'],
     ],
   ),
@@ -341,8 +341,8 @@ export const allMutants: readonly Mutant[] = [
     ['identity/authenticate.test.ts'],
     [
       [
-        'authorization === undefined || borne === apiKey',
-        'authorization === undefined || borne !== apiKey',
+        'authorization === undefined || bearer === apiKey',
+        'authorization === undefined || bearer !== apiKey',
       ],
       ['|| !looksLikeKey(apiKey)) return undefined', ') return undefined'],
       [

@@ -35,7 +35,7 @@ const spans: readonly Span[] = [
 ]
 const overshootPercent = 25
 /** Percent of the requests. */
-const mostFalse = 8
+const maxFalse = 8
 const kinds = ['chat', 'agent'] as const
 const traces = kinds.map((kind) => {
   return { kind, trace: makeTrace(kind, Number(process.env.TRACE_SEED ?? 1), 1.5, minutes) }
@@ -223,10 +223,7 @@ t.test('few requests of a trace are refused falsely', { skip }, async (t) => {
           `${pace.late.toFixed(2)} s late, ${broken} broken`,
       )
       t.ok(broken <= requests.length / 100, `${broken} broken`)
-      t.ok(
-        learned <= mostFalse,
-        `${kind}: ${learned} % refused falsely, ${cold} at first, ${whole}`,
-      )
+      t.ok(learned <= maxFalse, `${kind}: ${learned} % refused falsely, ${cold} at first, ${whole}`)
       const bound = Math.floor(limit * (1 + overshootPercent / 100))
       for (const [window, { charged, produced, unreported, exceeded }] of windows) {
         t.ok(charged <= bound, `${kind}, ${window}: ${charged} charged, ${bound} promised`)

@@ -20,12 +20,12 @@ export interface BurstWorld extends Replicas {
   readonly valkey: RunningValkey
   /** A new user's key. */
   mint(subscription: 'reserves' | 'counts'): Promise<string>
-  burst(wishes: BurstWishes): Promise<Burst>
+  burst(wishes: BurstOptions): Promise<Burst>
   /** When each hold ends if nothing more is heard of its request, in milliseconds since the epoch. */
   leaseEnds(): Promise<readonly number[]>
 }
 
-export interface BurstWishes {
+export interface BurstOptions {
   readonly key: string
   readonly calls: number
   /** How long the model takes for each. */

@@ -37,7 +37,7 @@ export interface GatewaySettings {
 }
 
 /** What a key is created with; by default for a new user of the group `team`. */
-export interface KeyWishes {
+export interface KeyOptions {
   readonly user?: string
   readonly subscription?: string
   readonly expiresIn?: string | number
@@ -68,7 +68,7 @@ export interface Gateway {
   /** A user of the group `team` without any usage. The identity token is `token-<user>`. */
   newUser(): string
   /** Creates a key through the gateway; any status but 201 is an error. */
-  mint(wishes?: KeyWishes): Promise<MintedKey>
+  mint(wishes?: KeyOptions): Promise<MintedKey>
   /** One request through the gateway. `key` is the credential, if any. */
   ask(path: string, key?: string, init?: RequestInit): Promise<Answer>
   /** A chat call; `sim` is the request to the model server, `fields` are added to the body. */

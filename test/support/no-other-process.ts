@@ -1,6 +1,6 @@
-import type { OthersRefusals, ToldRefusals } from '../../src/core/decision/past-refusal.ts'
+import type { OthersRefusals, ReportedRefusals } from '../../src/core/decision/past-refusal.ts'
 
-const nothing: ToldRefusals = { refusals: [], silent: [] }
+const nothing: ReportedRefusals = { refusals: [], silent: [] }
 
 /** The refusals of other processes where there is only one. */
 export const noOtherProcess: OthersRefusals = {

@@ -42,8 +42,8 @@ export function readPage(query: Written): Page {
 }
 
 function readNumber(name: keyof Page, written: unknown): number {
-  const { minimum, maximum, default: usual } = pageQuery[name]
-  if (written === undefined) return usual
+  const { minimum, maximum, default: standard } = pageQuery[name]
+  if (written === undefined) return standard
   const number = /^\d{1,10}$/.test(String(written)) ? Number(written) : Number.NaN
   if (number >= minimum && number <= maximum) return number
   const range = `${minimum} to ${maximum.toLocaleString('en')}`

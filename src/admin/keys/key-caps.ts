@@ -12,14 +12,14 @@ import {
 import { toQuoted } from '../../core/formats/quoted.ts'
 import { integer, object, optional, string } from '../http/schema.ts'
 
-const longest = 253
+const maxNameLength = 253
 
 const models = {
   items: {
     additionalProperties: false,
     ...object('KeyModel', {
-      namespace: { type: 'string', maxLength: longest },
-      name: { type: 'string', maxLength: longest },
+      namespace: { type: 'string', maxLength: maxNameLength },
+      name: { type: 'string', maxLength: maxNameLength },
     }),
   },
   description: 'The only models of its subscription that the key may call.',

@@ -119,11 +119,11 @@ function showRow({ model, kind, name, policies, subscriptions }: AccessRow, loca
 function showLimits(all: readonly CountedLimit[]) {
   const ratesOf = (wanted: CountedLimit['kind']) =>
     all.filter(({ kind }) => kind === wanted).map(({ limit, window }) => ({ limit, window }))
-  const [requests, [most]] = [ratesOf('requests'), ratesOf('concurrency')]
+  const [requests, [concurrency]] = [ratesOf('requests'), ratesOf('concurrency')]
   return {
     limits: ratesOf('tokens'),
     ...(requests.length > 0 && { request_rate_limits: requests }),
-    ...(most && { concurrency: most.limit }),
+    ...(concurrency && { concurrency: concurrency.limit }),
   }
 }
 

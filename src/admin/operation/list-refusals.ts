@@ -43,8 +43,8 @@ export function listRefusals(app: FastifyInstance, deps: ExternalDeps): void {
     { schema, config: { audit: 'refusals.read' } },
     async (request) => {
       const { limit } = readPage({ limit: request.query.limit })
-      const { refusals: told, silent } = await othersRefusals.recent(limit)
-      const found = [...pastRefusals.recent(limit, clock()), ...told]
+      const { refusals: reported, silent } = await othersRefusals.recent(limit)
+      const found = [...pastRefusals.recent(limit, clock()), ...reported]
         .sort((a, b) => b.at - a.at)
         .slice(0, limit)
       lookAtOthers(request, {})

@@ -54,7 +54,7 @@ const hourMs = 3_600_000
 const defaultMs = 7 * 24 * hourMs
 const maxMs = 92 * 24 * hourMs
 /** Items of each list. */
-const most = 1_000
+const maxRows = 1_000
 const shownProblems = 20
 /** Characters of a problem in the message of a refusal. */
 const messageLength = 150
@@ -217,15 +217,15 @@ function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, sp
     answers,
     refused: found.reduce((sum, { requests }) => sum + requests, 0),
     refused_then_approximate: refusedThen,
-    refusals: inOrder.slice(0, most).map(showRefusals),
-    more_refusals: Math.max(0, found.length - most),
-    limits: used.slice(0, most).map(({ subscription, model, limit, ...figure }) => ({
+    refusals: inOrder.slice(0, maxRows).map(showRefusals),
+    more_refusals: Math.max(0, found.length - maxRows),
+    limits: used.slice(0, maxRows).map(({ subscription, model, limit, ...figure }) => ({
       ...{ subscription, model, ...showLimit(limit), most: figure.most },
       ...(figure.most > 0 && { most_by: figure.mostBy, most_at: toTimestamp(figure.mostAt) }),
       near: figure.most >= nearShare * limit.limit,
     })),
-    more_limits: Math.max(0, limits.length - most),
-    not_judged: [...notJudged(simulation, summed, span)].slice(0, most),
+    more_limits: Math.max(0, limits.length - maxRows),
+    not_judged: [...notJudged(simulation, summed, span)].slice(0, maxRows),
     gaps: gaps.map(showGap),
     problems: problems.slice(0, shownProblems),
   }

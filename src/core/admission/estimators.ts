@@ -13,10 +13,10 @@ export interface Estimators {
 }
 
 /** Some 20 KB each. */
-const defaultMost = 1_000
+const defaultMax = 1_000
 
-/** Beyond `most` the oldest one of the oldest subscription is forgotten. */
-export function createEstimators(most = defaultMost): Estimators {
+/** Beyond `max` the oldest one of the oldest subscription is forgotten. */
+export function createEstimators(max = defaultMax): Estimators {
   /** By subscription, then by model. */
   const all = new Map<string, Map<string, Estimator>>()
   let size = 0
@@ -40,7 +40,7 @@ export function createEstimators(most = defaultMost): Estimators {
     of(subscription, model) {
       const found = all.get(subscription)?.get(model)
       if (found !== undefined) return found
-      if (size >= most) forgetOne()
+      if (size >= max) forgetOne()
       const created = createEstimator()
       const models = all.get(subscription) ?? new Map<string, Estimator>()
       all.set(subscription, models.set(model, created))

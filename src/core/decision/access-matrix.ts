@@ -1,7 +1,7 @@
 /** Who may use which model, and through what: the relation that policies and subscriptions make. */
 
 import { addTo } from '../formats/lists.ts'
-import { unfitness } from './selection.ts'
+import { unusableReason } from './selection.ts'
 import type { CompiledPolicy, CompiledSubscription, Model, Snapshot } from './snapshot.ts'
 
 /** A user or group that a policy or subscription names for a model. */
@@ -112,7 +112,7 @@ function rowsOf(
   }
   for (const subscription of subscriptions) {
     const { users, groups } = subscription
-    const paying = { subscription, pays: unfitness(subscription, model.key) === undefined }
+    const paying = { subscription, pays: unusableReason(subscription, model.key) === undefined }
     for (const name of requested(groups)) rowOf('group', name).subscriptions.push(paying)
     for (const name of requested(users)) rowOf('user', name).subscriptions.push(paying)
   }

@@ -7,7 +7,7 @@ import { mayUse } from './access.ts'
 import type { Caller } from './caller.ts'
 import { type AccessRequest, type Decision, decide, type Step, type World } from './decide.ts'
 import { ownedBy } from './owners.ts'
-import { findSubscription, type SelectionError, unfitness } from './selection.ts'
+import { findSubscription, type SelectionError, unusableReason } from './selection.ts'
 import type { CompiledPolicy, CompiledSubscription, Model, Snapshot } from './snapshot.ts'
 
 export interface Explanation {
@@ -88,7 +88,7 @@ function subscriptionsOf(
   for (const subscription of ownedBy(snapshot.owners, caller)) {
     const { name } = subscription
     const isNamed = requested === undefined || subscription === named
-    const passedOver = isNamed ? unfitness(subscription, model.key) : 'not_named'
+    const passedOver = isNamed ? unusableReason(subscription, model.key) : 'not_named'
     considered.set(name, { name, subscription, passedOver })
   }
   if (requested !== undefined && (named === undefined || !considered.has(named.name))) {

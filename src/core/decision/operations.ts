@@ -111,7 +111,7 @@ export type Refusal =
   | { readonly code: 'invalid_request'; readonly detail: { readonly about: 'path' } }
   | {
       readonly code: 'invalid_request'
-      readonly detail: { readonly about: 'long'; readonly part: LongPart; readonly most: number }
+      readonly detail: { readonly about: 'long'; readonly part: LongPart; readonly max: number }
     }
   /** `field`: the one that the query must leave to the body. */
   | {
@@ -204,8 +204,8 @@ function refuseField(operation: string, query: string): Refusal | undefined {
   return undefined
 }
 
-function tooLong(part: LongPart, most: number): Refusal {
-  return { code: 'invalid_request', detail: { about: 'long', part, most } }
+function tooLong(part: LongPart, max: number): Refusal {
+  return { code: 'invalid_request', detail: { about: 'long', part, max } }
 }
 
 /**

@@ -39,7 +39,7 @@ export interface PastRefusals {
 }
 
 /** What other processes remember. */
-export interface ToldRefusals {
+export interface ReportedRefusals {
   readonly refusals: readonly PastRefusal[]
   /**
    * The names of processes that may remember more and did not answer; undefined: it is not known which
@@ -50,6 +50,6 @@ export interface ToldRefusals {
 
 /** The refusals that the other processes of the service remember. Never rejects. */
 export interface OthersRefusals {
-  find(requestId: string, user: string | undefined): Promise<ToldRefusals>
-  recent(limit: number): Promise<ToldRefusals>
+  find(requestId: string, user: string | undefined): Promise<ReportedRefusals>
+  recent(limit: number): Promise<ReportedRefusals>
 }

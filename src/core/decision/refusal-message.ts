@@ -38,7 +38,7 @@ function describeDetail(detail: DenialDetail): string {
       return 'The path is malformed.'
     case 'long': {
       const whole = detail.part === 'path' ? "path after the model's name" : 'query'
-      return `The ${whole} must not have more than ${detail.most} characters.`
+      return `The ${whole} must not have more than ${detail.max} characters.`
     }
     case 'spelling':
       return `Write the path as ${detail.path}.`

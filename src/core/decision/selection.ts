@@ -53,7 +53,7 @@ function selectOnly(snapshot: Snapshot, person: Person, model: string | undefine
   let only: CompiledSubscription | undefined
   let found: CompiledSubscription | undefined
   for (const subscription of ownedBy(snapshot.owners, person)) {
-    const reason = unfitness(subscription, model)
+    const reason = unusableReason(subscription, model)
     if (reason === 'model_not_in_subscription') continue
     if (reason === 'model_unhealthy') {
       found ??= subscription
@@ -67,7 +67,7 @@ function selectOnly(snapshot: Snapshot, person: Person, model: string | undefine
 }
 
 /** Why a subscription of the caller cannot pay for the model; undefined if it can. */
-export function unfitness(
+export function unusableReason(
   subscription: CompiledSubscription,
   model: string | undefined,
 ): 'model_not_in_subscription' | 'model_unhealthy' | undefined {

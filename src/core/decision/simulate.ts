@@ -15,7 +15,7 @@ import {
   limitStates,
   spentUntil,
 } from './counter.ts'
-import { findSubscription, unfitness } from './selection.ts'
+import { findSubscription, unusableReason } from './selection.ts'
 import type { Snapshot } from './snapshot.ts'
 
 /** Who used what; one object for all their usage, by which it is grouped. */
@@ -107,7 +107,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     if (known !== undefined) return known
     const subscription = findSubscription(snapshot, spender.subscription)
     const unpaid: Unpaid | undefined =
-      subscription === undefined ? 'not_found' : unfitness(subscription, spender.model)
+      subscription === undefined ? 'not_found' : unusableReason(subscription, spender.model)
     const own = (unpaid === undefined && subscription?.limits.get(spender.model)) || []
     const figures = own.map((limit) => limits.get(limit) as SimulatedLimit)
     const account = { spender, unpaid, limits: own, windows: own.map(() => undefined), figures }

@@ -13,8 +13,8 @@ export function areSame(a: readonly unknown[], b: readonly unknown[]): boolean {
 }
 
 /** Inserts a name into a sorted list and keeps the first `most`. */
-export function insertName(names: string[], name: string, most: number): void {
-  if (names.length === most && name > (names.at(-1) as string)) return
+export function insertName(names: string[], name: string, max: number): void {
+  if (names.length === max && name > (names.at(-1) as string)) return
   let [low, high] = [0, names.length]
   while (low < high) {
     const middle = (low + high) >> 1
@@ -22,12 +22,12 @@ export function insertName(names: string[], name: string, most: number): void {
     else high = middle
   }
   names.splice(low, 0, name)
-  if (names.length > most) names.pop()
+  if (names.length > max) names.pop()
 }
 
 /** The first `most` of `count` texts, and how many more there are. */
-export function showFirst(texts: readonly string[], most: number, count = texts.length): string {
-  const shown = texts.slice(0, most)
+export function showFirst(texts: readonly string[], max: number, count = texts.length): string {
+  const shown = texts.slice(0, max)
   const more = count - shown.length
   return `${shown.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
 }

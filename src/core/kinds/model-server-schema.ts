@@ -96,8 +96,8 @@ export const credential = object(
  * A Go duration without signs, microseconds, nanoseconds or a lone point, which CEL parses as we
  * do.
  */
-function duration(description: string, longest: string, otherwise: string) {
-  const message = `must be a duration like 500ms, 30s or 10m, at most ${longest}`
+function duration(description: string, max: string, otherwise: string) {
+  const message = `must be a duration like 500ms, 30s or 10m, at most ${max}`
   return text({
     description,
     otherwise,
@@ -106,11 +106,11 @@ function duration(description: string, longest: string, otherwise: string) {
     form: message.replace('must be ', ''),
     rules: [
       {
-        cel: `duration(self) >= duration('1ms') && duration(self) <= duration('${longest}')`,
+        cel: `duration(self) >= duration('1ms') && duration(self) <= duration('${max}')`,
         message,
         holds: (written: string) => {
           const milliseconds = millisecondsOf(written)
-          return milliseconds >= 1 && milliseconds <= millisecondsOf(longest)
+          return milliseconds >= 1 && milliseconds <= millisecondsOf(max)
         },
       },
     ],
@@ -148,7 +148,7 @@ export const server = {
     {
       connect: duration('how long a connection may take', '1m', '`5s`'),
       idle: text({
-        description: 'longest pause within request and response',
+        description: 'max pause within request and response',
         otherwise: '`5m`',
         maxLength: 32,
         pattern: durationPattern,

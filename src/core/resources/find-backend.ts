@@ -26,7 +26,7 @@ export interface RoutingOptions {
 }
 
 /** The objects around a model. */
-export interface Surroundings {
+export interface BackendContext {
   /** Its HTTPRoutes, ordered by name. */
   readonly routes: readonly HttpRoute[]
   /** By `<namespace>/<name>`. */
@@ -51,7 +51,7 @@ type Found = Address | string
  */
 export function findBackend(
   ref: ModelRef,
-  around: Surroundings,
+  around: BackendContext,
   options: RoutingOptions,
 ): FoundBackend {
   const found = around.routes.map((route) => ({ route, ...follow(route, ref, around, options) }))
@@ -79,7 +79,7 @@ export function findBackend(
 function follow(
   route: HttpRoute,
   ref: ModelRef,
-  { gateways }: Surroundings,
+  { gateways }: BackendContext,
   options: RoutingOptions,
 ): { readonly address: Found; readonly gateway: string | undefined } {
   const shown = `the HTTPRoute ${keyOf(route)}`
@@ -183,7 +183,8 @@ function listenerOf(
     (each) =>
       (section === undefined || each.name === section) &&
       (port === undefined || each.port === port) &&
-      (hostnames.length === 0 || hostnames.some((host) => meet(host, each.hostname) !== undefined)),
+      (hostnames.length === 0 ||
+        hostnames.some((host) => intersect(host, each.hostname) !== undefined)),
   )
   return fitting.find(({ isSecure }) => isSecure) ?? fitting[0]
 }
@@ -195,15 +196,15 @@ function hostOf(
   { metadata }: ModelRef,
 ): string | undefined {
   const all = hostnames.length === 0 && listener !== undefined ? ['*'] : hostnames
-  const met = all.flatMap((host) => meet(host, listener) ?? [])
-  const host = met.find((each) => !each.startsWith('*')) ?? met[0]
+  const shared = all.flatMap((host) => intersect(host, listener) ?? [])
+  const host = shared.find((each) => !each.startsWith('*')) ?? shared[0]
   return host?.replace(/^\*/, metadata.name)
 }
 
 /**
  * The narrower of two host names, each of which may begin with `*.`; undefined if none fits both.
  */
-function meet(host: string, other: string | undefined): string | undefined {
+function intersect(host: string, other: string | undefined): string | undefined {
   if (other === undefined || host === other) return host
   if (host === '*') return other
   if (other.startsWith('*.') && host.endsWith(other.slice(1))) return host

@@ -46,7 +46,7 @@ export class FrameReader {
     let at = this.greeted ? 0 : this.#greet(data)
     while (at < data.length && !this.#stopped) {
       if (this.#have > 0) {
-        at = this.#mend(data, at)
+        at = this.#complete(data, at)
         continue
       }
       const left = data.length - at
@@ -62,7 +62,7 @@ export class FrameReader {
   }
 
   /** Completes the partial frame; returns where in `data` the next one begins. */
-  #mend(data: Buffer, at: number): number {
+  #complete(data: Buffer, at: number): number {
     const torn = this.#torn
     const added = data.copy(torn, this.#have, at)
     this.#have += added

@@ -78,9 +78,9 @@ export class HpackDecoder {
   /** An integer with a prefix of this many bits (5.1). */
   #integer(bits: number): number {
     const block = this.#block
-    const most = (1 << bits) - 1
-    let value = this.#byte() & most
-    if (value < most) return value
+    const max = (1 << bits) - 1
+    let value = this.#byte() & max
+    if (value < max) return value
     for (let shift = 0; shift <= 21; shift += 7) {
       if (this.#at >= this.#end) throw fail('cut short')
       const byte = block[this.#at++] as number
@@ -99,8 +99,8 @@ export class HpackDecoder {
     const start = this.#at
     this.#at += length
     if (!coded) return this.#block.toString('latin1', start, this.#at)
-    const most = Math.ceil(length * maxExpansion)
-    if (text.length < most) text = Buffer.allocUnsafeSlow(most)
+    const maxLength = Math.ceil(length * maxExpansion)
+    if (text.length < maxLength) text = Buffer.allocUnsafeSlow(maxLength)
     const decoded = decodeHuffman(this.#block, start, this.#at, text)
     if (decoded < 0) throw fail('no such code')
     return text.toString('latin1', 0, decoded)
@@ -118,7 +118,7 @@ class DynamicTable {
   #fields: Field[] = []
   #oldest = 0
   #bytes = 0
-  #most = tableBytes
+  #maxBytes = tableBytes
 
   at(index: number): Field | undefined {
     const at = this.#fields.length - 1 - index
@@ -128,14 +128,14 @@ class DynamicTable {
   /** An entry larger than the table empties it and is not stored (4.4). */
   add(field: Field): void {
     const bytes = sizeOf(field)
-    this.#shrink(this.#most - bytes)
-    if (bytes > this.#most) return
+    this.#shrink(this.#maxBytes - bytes)
+    if (bytes > this.#maxBytes) return
     this.#fields.push(field)
     this.#bytes += bytes
   }
 
   resize(bytes: number): void {
-    this.#most = bytes
+    this.#maxBytes = bytes
     this.#shrink(bytes)
   }
 

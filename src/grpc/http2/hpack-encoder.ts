@@ -18,7 +18,7 @@ export interface FieldToSend {
 /** The default size of a peer's table (RFC 9113, 6.5.2). */
 const defaultTableBytes = 4_096
 /** Few enough to fit into the smallest table that is used, so that none is ever evicted. */
-const mostAgreed = 8
+const maxAgreed = 8
 
 /** Indexes by name and value in the static table; the value -1 stands for the name alone. */
 const staticIndex = new Map<string, number>()
@@ -63,7 +63,7 @@ export class HpackEncoder {
         putInteger(bytes, 0x80, 7, fixed)
       } else if (index >= 0) {
         putInteger(bytes, 0x80, 7, staticFields.length + this.#agreed.length - index)
-      } else if (field.agreed && this.#usesTable && this.#agreed.length < mostAgreed) {
+      } else if (field.agreed && this.#usesTable && this.#agreed.length < maxAgreed) {
         putLiteral(bytes, 0x40, 6, field)
         this.#agreed.push(field)
         // The indexes of earlier entries have changed.
@@ -82,13 +82,13 @@ export class HpackEncoder {
 
 /** RFC 7541, 5.1. */
 function putInteger(bytes: number[], pattern: number, bits: number, value: number): void {
-  const most = (1 << bits) - 1
-  if (value < most) {
+  const max = (1 << bits) - 1
+  if (value < max) {
     bytes.push(pattern | value)
     return
   }
-  bytes.push(pattern | most)
-  let rest = value - most
+  bytes.push(pattern | max)
+  let rest = value - max
   for (; rest > 0x7f; rest >>>= 7) bytes.push((rest & 0x7f) | 0x80)
   bytes.push(rest)
 }

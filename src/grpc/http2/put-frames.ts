@@ -6,9 +6,9 @@ import type { Output } from './output.ts'
 export const pingBytes = 8
 const settingBytes = 6
 
-export type SettingsToSay = readonly (readonly [name: number, value: number])[]
+export type SettingsToSend = readonly (readonly [name: number, value: number])[]
 
-export function putSettings(output: Output, settings: SettingsToSay): void {
+export function putSettings(output: Output, settings: SettingsToSend): void {
   const bytes = settings.length * settingBytes
   const begin = output.reserve(headBytes + bytes)
   const { buffer } = output

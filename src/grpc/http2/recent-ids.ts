@@ -1,6 +1,6 @@
 /** The last few thousand stream ids of some kind on a connection; older ones are forgotten. */
 
-const atMost = 4_096
+const maxIds = 4_096
 
 export class RecentIds {
   #ids = new Set<number>()
@@ -11,7 +11,7 @@ export class RecentIds {
   }
 
   add(id: number): void {
-    if (this.#ids.size >= atMost) {
+    if (this.#ids.size >= maxIds) {
       this.#older = this.#ids
       this.#ids = new Set()
     }

@@ -100,7 +100,7 @@ export function parseAuthenticationConfiguration(
     `line ${lineIn(document, path, lines)}: ${showPath(path)} ${message}`.replace('  ', ' ')
 
   const root = readFields(written.value, head, problems)
-  for (const path of strangers(written.value, head, [])) {
+  for (const path of unknownFields(written.value, head, [])) {
     strange.push({ path, message: 'is not taken' })
   }
 
@@ -108,7 +108,7 @@ export function parseAuthenticationConfiguration(
   const providers = (root?.jwt ?? []).flatMap((jwt, index) => {
     if (jwt === undefined) return []
     const at = ['jwt', index]
-    const others = strangers(jwt, provider, at)
+    const others = unknownFields(jwt, provider, at)
     for (const path of others) {
       strange.push({ path, message: 'is not taken, so this provider is left out' })
     }
@@ -146,7 +146,7 @@ function toPlain(document: ReturnType<typeof parseDocument>): { readonly value: 
 }
 
 /** Unsupported fields; empty ones are ignored. */
-function strangers(value: unknown, known: Schema, path: FieldPath): readonly FieldPath[] {
+function unknownFields(value: unknown, known: Schema, path: FieldPath): readonly FieldPath[] {
   const found: FieldPath[] = []
   prune(value, known, (at, left) => void (isEmpty(left) || found.push(at)), path)
   return found

@@ -148,7 +148,7 @@ function followProviders(
 function ownProvider({ config }: ProcessContext): readonly Configured[] {
   const { oidcIssuerUrl: issuer, oidcClientIds = [], oidcCacheTtlMs: ttlMs } = config
   if (issuer === undefined) return []
-  return [{ ...usual(config), issuer, audiences: [...oidcClientIds], ttlMs }]
+  return [{ ...defaultsOf(config), issuer, audiences: [...oidcClientIds], ttlMs }]
 }
 
 function tenantProvider(
@@ -156,11 +156,11 @@ function tenantProvider(
   { config }: ProcessContext,
 ): Configured {
   const ttlMs = ttlSeconds * 1_000
-  return { ...usual(config), issuer: issuerUrl, audiences: [clientId], ttlMs }
+  return { ...defaultsOf(config), issuer: issuerUrl, audiences: [clientId], ttlMs }
 }
 
 /** Options that providers outside of a file share. */
-function usual(config: ProcessContext['config']) {
+function defaultsOf(config: ProcessContext['config']) {
   return {
     discoveryUrl: undefined,
     ca: undefined,

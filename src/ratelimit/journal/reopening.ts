@@ -12,10 +12,10 @@ export interface ReopeningOptions {
 }
 
 /**
- * Requests it, unless a request was just made and `insist` is not set. Resolves after the response;
+ * Requests it, unless a request was just made and `force` is not set. Resolves after the response;
  * never rejects.
  */
-export type Reopening = (insist?: boolean) => Promise<void>
+export type Reopening = (force?: boolean) => Promise<void>
 
 const everyMs = 2_000
 
@@ -24,8 +24,8 @@ export function createReopening({ reopen, clock, onReopen }: ReopeningOptions): 
   let askedAt = Number.NEGATIVE_INFINITY
   const outage = createOutage(onReopen)
 
-  return async function ask(insist = false) {
-    if (!insist && Math.abs(clock() - askedAt) < everyMs) return
+  return async function ask(force = false) {
+    if (!force && Math.abs(clock() - askedAt) < everyMs) return
     askedAt = clock()
     const failure = await reopen().then(
       () => undefined,

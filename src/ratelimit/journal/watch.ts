@@ -53,7 +53,7 @@ export function createJournalWatch(options: JournalWatchOptions) {
   let written = ''
   let modifiedNs = 0n
   /** Changes of `modifiedNs` since the size changed. */
-  let futile = 0
+  let failures = 0
   let changedAt = Number.NEGATIVE_INFINITY
   let missingPolls = 0
   /** When the stream reported the first response that the file may lack. */
@@ -94,17 +94,17 @@ export function createJournalWatch(options: JournalWatchOptions) {
     modifiedNs = found.mtimeNs
     if (now !== written) {
       written = now
-      futile = 0
+      failures = 0
       changedAt = monotonic()
       reportedAt = undefined
       become(undefined)
       return
     }
-    if (isModified) futile += 1
+    if (isModified) failures += 1
     if (problem === 'missing') become(undefined)
     const waitedMs = reportedAt === undefined ? 0 : monotonic() - reportedAt
     if (waitedMs >= stuckAfterMs) await touch()
-    if (waitedMs >= stuckAfterMs || futile >= failedWrites) become('stuck')
+    if (waitedMs >= stuckAfterMs || failures >= failedWrites) become('stuck')
     if (waitedMs >= askAfterMs || problem === 'stuck') await reopen()
   }
 

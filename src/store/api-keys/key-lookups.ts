@@ -89,12 +89,12 @@ export function createKeyLookups(options: KeyLookupsOptions) {
 
   function takeBatch(): readonly Lookup[] {
     const batch: Lookup[] = []
-    const mostWaitedSince = isUnavailable() ? Number.POSITIVE_INFINITY : monotonic() - patienceMs
+    const minSince = isUnavailable() ? Number.POSITIVE_INFINITY : monotonic() - patienceMs
     while (batch.length < batchSize) {
       const lookup = queue.take()
       if (lookup === undefined) break
       lookup.outdated = false
-      if (lookup.since > mostWaitedSince) batch.push(lookup)
+      if (lookup.since > minSince) batch.push(lookup)
       else fail(lookup, refusal)
     }
     return batch

@@ -22,9 +22,9 @@ export interface LearnedDeps {
   readonly everyMs?: number
 }
 
-const usualMs = 10_000
+const defaultEveryMs = 10_000
 /** Parts of estimators that one statement adds. */
-const mostAdded = 250
+const maxAdded = 250
 /** How late a statement may become visible to others. */
 const lateMs = 5_000
 /** Exchanges between two deletions of obsolete rows. */
@@ -32,7 +32,7 @@ const purgeEvery = 360
 
 /** `stop` shares the rest, if the database answers. */
 export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<void> } {
-  const { sql, estimators, everyMs = usualMs } = deps
+  const { sql, estimators, everyMs = defaultEveryMs } = deps
   const closing = new AbortController()
   const { signal } = closing
   let last: Omit<LearnedRow, 'sums'> | undefined
@@ -44,7 +44,7 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
       if (taken.length === 0) return
       await addLearned(sql, taken)
       for (const { settle } of taken) settle()
-      if (taken.length < mostAdded) return
+      if (taken.length < maxAdded) return
     }
   }
 
@@ -101,7 +101,7 @@ function takeSome(estimators: Estimators): readonly Taken[] {
       const delta = sums.take()
       if (delta === undefined) continue
       taken.push({ subscription, model, part, delta, settle: () => sums.settle() })
-      if (taken.length === mostAdded) return taken
+      if (taken.length === maxAdded) return taken
     }
   }
   return taken

@@ -19,7 +19,7 @@ export interface LearnedRow extends LearnedPart {
 
 /** Rows of one page, and of the whole table; the oldest are deleted. */
 export const pageRows = 500
-const mostRows = 20_000
+const maxRows = 20_000
 const keptFor = '30 days'
 
 /** Adds to what all processes have learned. If its answer is lost, it may have been added all the same. */
@@ -68,12 +68,12 @@ export async function readLearned(
 }
 
 /** Deletes what nobody has added to for a month, and the oldest rows of a table that is too large. */
-export async function purgeLearned(sql: Sql, most = mostRows): Promise<void> {
+export async function purgeLearned(sql: Sql, max = maxRows): Promise<void> {
   await patiently(sql`
     delete from tollgate_learned where updated_at < now() - ${keptFor}::interval
       or (subscription, model, part) in (
         select subscription, model, part from tollgate_learned
-        order by updated_at desc offset ${most})`)
+        order by updated_at desc offset ${max})`)
 }
 
 /** Without digits that say nothing. */

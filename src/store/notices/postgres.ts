@@ -30,12 +30,12 @@ export function createNoticeStore(sql: Sql): NoticeStore {
             ${JSON.stringify([...rows.values()])}::json) as row (subject uuid, "windowMs" float8)
           where row.subject = kept.subject))`)
     },
-    take: (most, leaseMs) =>
+    take: (max, leaseMs) =>
       patiently(sql<DueNotice[]>`
         update tollgate_notices set attempts = attempts + 1,
           due_at = now() + make_interval(secs => ${leaseMs / 1_000}::float8)
         where id in (
-          select id from tollgate_notices where due_at <= now() order by due_at limit ${most}
+          select id from tollgate_notices where due_at <= now() order by due_at limit ${max}
           for update skip locked)
         returning id, body, attempts as attempt,
           (extract(epoch from created_at) * 1000)::float8 as "createdAt"`),
@@ -51,12 +51,12 @@ export function createNoticeStore(sql: Sql): NoticeStore {
       await patiently(sql`
         delete from tollgate_notices where due_at is null and ends_at < now() - interval '1 day'`)
     },
-    expiring: async (most) => await patiently(expiringKeys(sql, most)),
+    expiring: async (max) => await patiently(expiringKeys(sql, max)),
   }
 }
 
 /** Keys that expire soon and of which there is no notice yet. */
-export function expiringKeys(sql: Sql, most: number): Query<ExpiringKey[]> {
+export function expiringKeys(sql: Sql, max: number): Query<ExpiringKey[]> {
   return sql<ExpiringKey[]>`
     select id, name, username as user, subscription,
       (extract(epoch from expires_at) * 1000)::float8 as "expiresAt"
@@ -69,5 +69,5 @@ export function expiringKeys(sql: Sql, most: number): Query<ExpiringKey[]> {
         select 1 from tollgate_notices as kept
         where kept.ends_at > expires_at - interval '1 second' and kept.subject = encode(
           substr(sha256(convert_to('key ' || api_keys.id, 'UTF8')), 1, 16), 'hex')::uuid)
-    order by expires_at limit ${most}`
+    order by expires_at limit ${max}`
 }

@@ -116,10 +116,10 @@ function compare(migrations: readonly Migration[], before: readonly Applied[]) {
   const own = new Set(migrations.map(({ name }) => name))
   const level = numberOf(migrations.at(-1)?.name ?? '')
   const newer = before.filter(({ name }) => !own.has(name))
-  const barring = newer.find(({ worksWith }) => worksWith === null || worksWith > level)
-  if (barring !== undefined) {
+  const incompatible = newer.find(({ worksWith }) => worksWith === null || worksWith > level)
+  if (incompatible !== undefined) {
     throw new Error(
-      `The database has the schema of a newer version (${barring.name}), on which this one cannot work. ` +
+      `The database has the schema of a newer version (${incompatible.name}), on which this one cannot work. ` +
         'Start the newer version, or restore a backup from before it (docs/upgrade.md).',
     )
   }

@@ -11,7 +11,7 @@ import type {
   OthersRefusals,
   PastRefusal,
   PastRefusals,
-  ToldRefusals,
+  ReportedRefusals,
 } from '../../core/decision/past-refusal.ts'
 import { type Notification, startListener } from '../postgres/listener.ts'
 import { within } from '../postgres/postgres.ts'
@@ -71,11 +71,11 @@ export function startOthersRefusals(
     url,
     channels: [channel, channelOf(self)],
     onNotification(notification) {
-      if (notification !== undefined) void hear(notification).catch(onFault)
+      if (notification !== undefined) void receive(notification).catch(onFault)
     },
   })
 
-  async function hear({ channel: to, payload = '' }: Notification): Promise<void> {
+  async function receive({ channel: to, payload = '' }: Notification): Promise<void> {
     const message = readMessage(payload)
     if (message === undefined) return
     if ('from' in message) asked.get(message.id)?.(message)
@@ -87,7 +87,7 @@ export function startOthersRefusals(
     const found = own.find(requestId, user, now)
     const refusals =
       limit === undefined ? [found].filter((each) => each !== undefined) : own.recent(limit, now)
-    const text = (await pack(JSON.stringify(refusals.map(toTell)))).toString('base64')
+    const text = (await pack(JSON.stringify(refusals.map(toReport)))).toString('base64')
     const of = Math.max(1, Math.ceil(text.length / partLength))
     const parts = Array.from({ length: of }, (_, at): string => {
       const part: Part = {
@@ -106,7 +106,7 @@ export function startOthersRefusals(
     ).catch(() => {})
   }
 
-  async function ask(question: Omit<Question, 'id' | 'by'>): Promise<ToldRefusals> {
+  async function ask(question: Omit<Question, 'id' | 'by'>): Promise<ReportedRefusals> {
     const id = randomUUID()
     const answers = collect()
     asked.set(id, answers.add)
@@ -122,9 +122,9 @@ export function startOthersRefusals(
       )
       await answers.of(others.filter(({ isAlive }) => isAlive).map((other) => other.id))
       const whole = answers.whole()
-      const told = await Promise.all([...whole.values()].map(read))
+      const reported = await Promise.all([...whole.values()].map(read))
       const silent = others.filter((other) => !whole.has(other.id)).map(({ name }) => name)
-      return { refusals: told.flat(), silent }
+      return { refusals: reported.flat(), silent }
     } catch {
       return { refusals: [], silent: undefined }
     } finally {
@@ -185,7 +185,7 @@ async function read(text: string): Promise<readonly PastRefusal[]> {
 }
 
 /** The caps of a key hold sets and networks; whoever explains a refusal reads the key anew. */
-function toTell(refusal: PastRefusal): PastRefusal {
+function toReport(refusal: PastRefusal): PastRefusal {
   if (refusal.caller?.by !== 'key') return refusal
   const { caps: _, ...caller } = refusal.caller
   return { ...refusal, caller }

@@ -64,7 +64,7 @@ interface Waiter {
 }
 
 /** Milliseconds between two polls: the first pause, the longest, and the growth. */
-const pauses = { first: 10, longest: 50, growth: 1.5 }
+const pauses = { first: 10, max: 50, growth: 1.5 }
 
 /** One loop polls for all waiters; it stops when there are none. */
 export function createPropagationWatch(options: PropagationWatchOptions) {
@@ -85,7 +85,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
       for (const waiter of waiting) if (now >= waiter.giveUpAt) finish(waiter)
       if (waiting.size === 0) break
       await alarm.rest(pauseMs)
-      pauseMs = Math.min(pauses.longest, pauseMs * pauses.growth)
+      pauseMs = Math.min(pauses.max, pauseMs * pauses.growth)
     }
     isLooping = false
   }

@@ -46,7 +46,7 @@ export function createUsageLedger(sql: Sql): UsageLedger {
   }
 }
 
-const largest = Number.MAX_SAFE_INTEGER
+const maxSum = Number.MAX_SAFE_INTEGER
 
 /** Adds these figures of the rows to the sums of their hours, on a condition. */
 function addRows(
@@ -56,7 +56,7 @@ function addRows(
   condition: Fragment,
 ): Fragment {
   const columns = sql.unsafe(`hour, id, ${groupColumns}, ${figures.join(', ')}`)
-  const sums = figures.map((each) => `${each} = least(${largest}, kept.${each} + excluded.${each})`)
+  const sums = figures.map((each) => `${each} = least(${maxSum}, kept.${each} + excluded.${each})`)
   return sql`
     insert into tollgate_usage_hours as kept (${columns})
     select ${columns}
@@ -92,7 +92,7 @@ function toRows(rows: readonly UsageGroup[]) {
     const row = merged.get(`${hour} ${id}`) ?? { hour: new Date(hour), id, ...group }
     for (const [name, sum] of Object.entries(sums)) {
       const column = figureColumns[name] as string
-      row[column] = Math.min(largest, Number(row[column] ?? 0) + Number(sum))
+      row[column] = Math.min(maxSum, Number(row[column] ?? 0) + Number(sum))
     }
     merged.set(`${hour} ${id}`, row)
   }

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { ToldRefusals } from '../../../src/core/decision/past-refusal.ts'
+import type { ReportedRefusals } from '../../../src/core/decision/past-refusal.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
 import type { RefusedCheck } from '../../../src/extauthz/refused-check.ts'
 import { createKeyApi } from '../../support/key-api.ts'
@@ -43,8 +43,8 @@ test('an administrator sees the last refusals, the newest first', async (t) => {
 
 test('those of other processes are among them, and who did not answer is named', async (t) => {
   const pastRefusals = createRefusalMemory()
-  let told: ToldRefusals = { refusals: [], silent: [] }
-  const othersRefusals = { ...noOtherProcess, recent: async () => told }
+  let reported: ReportedRefusals = { refusals: [], silent: [] }
+  const othersRefusals = { ...noOtherProcess, recent: async () => reported }
   const api = await createKeyApi(t, { pastRefusals, othersRefusals })
   const ids = async (query = '') => {
     const { data, ...rest } = (await api.ask(`${route}${query}`, { as: 'admin' })).json()
@@ -58,12 +58,12 @@ test('those of other processes are among them, and who did not answer is named',
   ] as const) {
     memory.note(refusal(id, api.now - ago))
   }
-  told = { refusals: other.recent(10, api.now), silent: ['replica-3'] }
+  reported = { refusals: other.recent(10, api.now), silent: ['replica-3'] }
   t.strictSame(await ids(), {
     ...{ ids: ['newer', 'own', 'older'], object: 'list', complete: false, silent: ['replica-3'] },
   })
   t.strictSame((await ids('?limit=2')).ids, ['newer', 'own'])
-  told = { refusals: [], silent: undefined }
+  reported = { refusals: [], silent: undefined }
   t.strictSame(await ids(), { ids: ['own'], object: 'list', complete: false })
 })
 

@@ -13,11 +13,11 @@ test('each detail has its message', async (t) => {
     [{ about: 'query' }, 'The query must not hold the path of another operation.'],
     [{ about: 'path' }, 'The path is malformed.'],
     [
-      { about: 'long', part: 'path', most: 1_024 },
+      { about: 'long', part: 'path', max: 1_024 },
       "The path after the model's name must not have more than 1024 characters.",
     ],
     [
-      { about: 'long', part: 'query', most: 4_096 },
+      { about: 'long', part: 'query', max: 4_096 },
       'The query must not have more than 4096 characters.',
     ],
     [{ about: 'spelling', path: '/v1/messages' }, 'Write the path as /v1/messages.'],

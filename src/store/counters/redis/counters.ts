@@ -125,7 +125,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       keyPrefix: keyPrefixOf(tag),
       sender: senderFor(tag),
       sumEpoch: '',
-      wantedAt: now,
+      lastUsedAt: now,
       named: 0,
       isDue: false,
       place: 0,
@@ -148,13 +148,13 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       if (ageMs >= each.windowMs) continue
       const counter = sharedOf(each, instant)
       open.push(counter)
-      counter.wantedAt = instant
+      counter.lastUsedAt = instant
       if (byStream) addReported(counter, tokens, instant, endedAt)
     }
     const sendBy = byStream ? endedAt + streamedWithinMs : Number.POSITIVE_INFINITY
     // Both stream and journal must choose the same sender.
-    const usual = (): Sender => senderFor(tagOf(hit[0]?.key ?? report.id))
-    queueReport(report, { counters: open, tokens, endedAt, sendBy }, usual)
+    const fallback = (): Sender => senderFor(tagOf(hit[0]?.key ?? report.id))
+    queueReport(report, { counters: open, tokens, endedAt, sendBy }, fallback)
   }
 
   function senderOf(tag: string): Sender {
@@ -179,7 +179,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
         sweep = counters.values()
         return
       }
-      const idleMs = now - counter.wantedAt
+      const idleMs = now - counter.lastUsedAt
       if (idleMs < closedIdleMs || counter.sender.holds(counter)) continue
       // An open window is only dropped if it can be read again.
       const isIdle = idleMs >= openIdleMs && counters.size > maxOpen && failing.size === 0
@@ -243,7 +243,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
     let missing: SharedCounter[] | undefined
     for (const each of asked) {
       const counter = sharedOf(each, instant)
-      counter.wantedAt = instant
+      counter.lastUsedAt = instant
       if (!counter.known) {
         missing ??= []
         missing.push(counter)
@@ -308,7 +308,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       const instant = monotonic()
       for (const each of hit) {
         const counter = sharedOf(each, instant)
-        counter.wantedAt = instant
+        counter.lastUsedAt = instant
         addTokens(counter, tokens, instant)
         counter.sender.schedule(counter, 1)
       }

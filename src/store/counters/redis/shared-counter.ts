@@ -44,7 +44,7 @@ export interface SharedCounter extends CounterView {
   /** Epoch of the store that the last sum came from; empty if there is none, or it had no epoch. */
   sumEpoch: string
   /** When a request last used it. */
-  wantedAt: number
+  lastUsedAt: number
   /** The number of reports queued with its sender that count in it. */
   named: number
   /** Whether it waits for its sender's next batch. */
@@ -78,9 +78,9 @@ export function queueReport(
     endedAt,
     sendBy,
   }: Pick<SharedReport, 'counters' | 'tokens' | 'endedAt' | 'sendBy'>,
-  usual: () => Sender,
+  fallback: () => Sender,
 ): void {
-  const sender = counters[0]?.sender ?? usual()
+  const sender = counters[0]?.sender ?? fallback()
   const shared: SharedReport = {
     counters,
     tokens,

@@ -10,7 +10,7 @@ import { addReported, addTokens, createView } from '../../../../src/store/counte
 const hour = 3_600_000
 
 function counterOf(key: string): SharedCounter {
-  const own = { key, keyPrefix: '', sender: {} as Sender, sumEpoch: '', wantedAt: 0 }
+  const own = { key, keyPrefix: '', sender: {} as Sender, sumEpoch: '', lastUsedAt: 0 }
   return { ...createView(hour), ...own, named: 0, isDue: false, place: 0 }
 }
 
