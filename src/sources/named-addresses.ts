@@ -8,6 +8,7 @@ import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
+import { forEachConcurrently } from '../runtime/concurrency.ts'
 import { createAlarm, repeat } from '../runtime/loop.ts'
 import type { Gathered, ResourceSource } from './source.ts'
 
@@ -31,8 +32,9 @@ interface Named {
   generation: number
 }
 
-/** Names that are resolved concurrently. */
+/** Names that are resolved concurrently, and how long one may block those behind it, in milliseconds. */
 const concurrency = 20
+const patienceMs = 500
 
 /**
  * The source, which yields the same resources again when the judgement of one of them has changed,
@@ -44,6 +46,8 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
 } {
   const { rules, resolve = createResolve(), signal, restMs = 30_000 } = options
   const names = new Map<string, Named>()
+  /** Those that have not been resolved yet. They wait for no others. */
+  const fresh = new Set<string>()
   /** Counts what the source has yielded. */
   let generation = 0
   let last: Gathered | undefined
@@ -61,30 +65,41 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
     return undefined
   }
 
-  async function refresh(): Promise<void> {
-    let isChanged = false
+  async function check(name: string): Promise<void> {
+    const named = names.get(name)
+    if (named === undefined) return
+    const addresses = await resolve(name)
+    // A name server that is silent takes nothing back.
+    if (addresses.length === 0) return
+    const before = named.addresses
+    named.addresses = addresses
+    const differs = (url: string) => problemOf(url, before) !== problemOf(url, addresses)
+    if ([...named.urls].some(differs)) change.resolve()
+  }
+
+  /** Names whose server does not answer block the others for half a second each, not for many. */
+  async function checkEach(some: Iterable<string>): Promise<void> {
+    const options = { concurrency, patienceMs, signal: new AbortController().signal }
+    await forEachConcurrently([...some], options, check)
+  }
+
+  async function checkAll(): Promise<void> {
     // A load that is under way has not judged all of its resources yet.
     for (const [name, { generation: judged }] of names) {
       if (judged < generation - 1) names.delete(name)
     }
-    const all = [...names]
-    for (let from = 0; from < all.length; from += concurrency) {
-      const some = all.slice(from, from + concurrency).map(async ([name, named]) => {
-        const addresses = await resolve(name)
-        // A name server that is silent takes nothing back.
-        if (addresses.length === 0) return
-        const before = named.addresses
-        named.addresses = addresses
-        for (const url of named.urls) {
-          if (problemOf(url, before) !== problemOf(url, addresses)) isChanged = true
-        }
-      })
-      await Promise.all(some)
-    }
-    if (isChanged) change.resolve()
+    await checkEach(names.keys())
   }
 
-  void repeat({ step: refresh, restMs, onFault: () => {}, signal, alarm })
+  async function checkFresh(): Promise<void> {
+    const some = [...fresh]
+    fresh.clear()
+    await checkEach(some)
+  }
+
+  const onFault = (): void => {}
+  void repeat({ step: checkAll, restMs, onFault, signal })
+  void repeat({ step: checkFresh, restMs, onFault, signal, alarm })
 
   return {
     source: {
@@ -114,6 +129,7 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
       const named = known ?? { urls: new Set(), addresses: [], generation }
       if (known === undefined) {
         names.set(name, named)
+        fresh.add(name)
         alarm.ring()
       } else if (named.generation !== generation) {
         named.urls.clear()

@@ -24,7 +24,7 @@ async function start(
   first: Readonly<Record<string, string>>,
   hosts: readonly string[] = [],
 ) {
-  const zone: Record<string, string | undefined> = {}
+  const zone: Record<string, string | undefined | null> = {}
   const port = await startDnsServer(t, (name) => zone[name])
   const hostsFile = join(temporaryFolder(t, { hosts: hosts.join('\n') }), 'hosts')
   const closing = new AbortController()
@@ -121,6 +121,23 @@ test('a model is judged by what its name leads to', async (t) => {
   put({ good: models.good })
   await poll(() => published() > before, 'changes of resources are published')
   t.notOk(isServed('good'))
+})
+
+test('names whose server does not answer delay no others', async (t) => {
+  const dead = Object.fromEntries(
+    Array.from({ length: 150 }, (_, i) => [`dead-${i}`, `http://${i}.dead.example`]),
+  )
+  const models = { ...dead, moved: 'http://moved.example' }
+  const { zone, put, isServed } = await start(t, {})
+  for (let i = 0; i < 150; i += 1) zone[`${i}.dead.example`] = null
+  zone['moved.example'] = '10.0.0.5'
+  zone['new.example'] = '169.254.169.254'
+  put(models)
+  await poll(() => isServed('moved'), 'they are known')
+  zone['moved.example'] = '169.254.169.254'
+  await poll(() => !isServed('moved'), 'a change is noticed')
+  put({ ...models, new: 'http://new.example', ours: 'http://new.example:81' })
+  await poll(() => isServed('dead-149') && !isServed('new'), 'a new name is judged')
 })
 
 test('the hosts file counts too', async (t) => {
