@@ -473,6 +473,22 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'ratelimit/held.ts',
+    ['ratelimit/held.test.ts'],
+    [
+      ['open === undefined || open.isAssumed', 'open === undefined'],
+      ['return admittedAt + windowMs > now', 'return true'],
+    ],
+  ),
+  ...mutants(
+    'extauthz/reserve.ts',
+    ['extauthz/reserve.test.ts'],
+    [
+      ['now - awaySince < briefMs', 'now - awaySince < 0'],
+      ['if (first instanceof Promise) awaySince = undefined', ''],
+    ],
+  ),
+  ...mutants(
     'core/decision/reserve.ts',
     ['extauthz/reserve.test.ts'],
     [

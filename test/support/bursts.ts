@@ -113,7 +113,7 @@ export async function startBurstWorld(
           byStatus[answer.status] = (byStatus[answer.status] ?? 0) + 1
           await answer.text()
           if (answer.status === 200) return
-          await delay(200 + 200 * Math.random())
+          await delay(500 + 500 * Math.random())
         } while (performance.now() < giveUpAt)
       }
       await Promise.all([...Array.from({ length: calls }, client), meanwhile?.()])
