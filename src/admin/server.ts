@@ -146,6 +146,11 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
 /** The internal listener, to which no route of the gateway leads. */
 export function buildInternal(deps: InternalDeps): FastifyInstance {
   const app = createListener(deps)
+  // A page in a browser on this machine could make plain requests too. It cannot leave out its origin.
+  app.addHook('onRequest', async ({ headers }, reply) => {
+    const message = 'Pages in a browser may not call this listener.'
+    if (headers.origin !== undefined) return sendError(reply, 'local_only', message)
+  })
   probes(app, deps)
   drainGateway(app, deps)
   app.register(async (scope) => {

@@ -23,6 +23,24 @@ test('only this machine may drain the gateway', async (t) => {
   t.equal((await external.inject(ask)).statusCode, 404)
 })
 
+test('a page in a browser of this machine may not call the internal listener', async (t) => {
+  const { internal } = await createKeyApi(t)
+  for (const origin of ['https://evil.example', 'null']) {
+    for (const [method, path] of [
+      ['POST', 'drain'],
+      ['POST', 'api-keys/cleanup'],
+      ['GET', 'resources'],
+    ] as const) {
+      const url = `/internal/v1/${path}`
+      const answer = await internal.inject({
+        ...{ method, url, headers: { origin } },
+        remoteAddress: '127.0.0.1',
+      })
+      t.strictSame([answer.statusCode, answer.json().error.code], [403, 'local_only'], path)
+    }
+  }
+})
+
 test('the trail records who asked to drain', async (t) => {
   const { internal, audited } = await createKeyApi(t)
   await internal.inject({ ...ask, remoteAddress: '127.0.0.1' })
