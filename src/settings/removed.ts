@@ -6,6 +6,8 @@ export const removedSettings: Readonly<Record<string, string>> = {
   KEY_CACHE_REVALIDATE: 'revocations are looked for four times a second',
   KEY_CACHE_WARM: 'the 10,000 keys used last are read before readiness',
   METER_MESSAGES: 'add messages to METER_PATHS',
+  OIDC_CACHE_TTL:
+    "an accepted token is cached for 5 minutes, at most until it expires or the provider's keys change",
   OIDC_SIGNING_ALGS:
     "every public-key signature is accepted; the provider's key set says which it uses",
   OTEL_METRIC_EXPORT_TIMEOUT:

@@ -168,8 +168,6 @@ export const settings = {
     'certificates (PEM) of the authorities trusted for providers, instead of the public ones'),
   oidcOutageGraceMs: setting('OIDC_OUTAGE_GRACE', '1h', form.duration('0', '24h'),
     'how long a provider\'s last keys are used while it is unavailable'),
-  oidcCacheTtlMs: setting('OIDC_CACHE_TTL', '5m', form.duration('30s', '1h'),
-    'how long an accepted token is cached'),
   tokensOpenInference: setting('INFERENCE_WITH_IDENTITY_TOKENS', 'false', form.flag,
     'whether identity tokens are accepted for inference; otherwise a key is required'),
   /** Whether the cluster verifies identity tokens and decides who is an administrator. */

@@ -48,7 +48,7 @@ test('all invalid settings are reported at once', async (t) => {
     LOG_LEVEL: 'loud',
     OIDC_ISSUER_URL: 'http://issuer',
     OIDC_CLIENT_ID: 'tollgate',
-    OIDC_CACHE_TTL: '2h',
+    OIDC_OUTAGE_GRACE: '2d',
     TRUSTED_PROXIES: '10.0.0.0/33',
     KUBERNETES_TOKEN_REVIEW: 'on',
     ADMIN_ACCESS_REVIEW: 'accesspolicies',
@@ -180,7 +180,12 @@ test('a removed setting that is still set is reported with what replaces it', as
   t.match(problemsOf({ WORKERS_FILE: '/workers' }), [/^WORKERS: was removed/])
   t.strictSame(problemsOf({ WORKERS: '' }), [])
   t.match(problemsOf({ METER_MESSAGES: 'true' }), [/^METER_MESSAGES: was removed; .*METER_PATHS/])
-  for (const name of ['KEY_CACHE_REVALIDATE', 'KEY_CACHE_WARM', 'OIDC_SIGNING_ALGS']) {
+  for (const name of [
+    'KEY_CACHE_REVALIDATE',
+    'KEY_CACHE_WARM',
+    'OIDC_CACHE_TTL',
+    'OIDC_SIGNING_ALGS',
+  ]) {
     t.match(problemsOf({ [name]: '1' }), [new RegExp(`^${name}: was removed; `)])
   }
 })

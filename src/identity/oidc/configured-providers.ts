@@ -18,7 +18,7 @@ import { createProviders } from './providers.ts'
 interface Configured extends WrittenProvider {
   /** See createProvider. */
   readonly shared?: SharedPrefixes
-  readonly ttlMs: number
+  readonly ttlMs?: number
 }
 
 /** `tenant` returns the Tenant's current provider. */
@@ -129,7 +129,7 @@ function followProviders(
   { config, log }: ProcessContext,
   take: (found: readonly Configured[]) => void,
 ): { close(): void } | undefined {
-  const { oidcProvidersFile: path, oidcIssuerUrl, oidcCacheTtlMs: ttlMs } = config
+  const { oidcProvidersFile: path, oidcIssuerUrl } = config
   if (path === undefined) return undefined
   const issuers = oidcIssuerUrl === undefined ? [] : [oidcIssuerUrl]
   return followFile(
@@ -137,7 +137,7 @@ function followProviders(
     (text) => {
       const { providers, broken, leftOut } = parseAuthenticationConfiguration(text, issuers)
       for (const problem of leftOut) log.warn({ path, problem }, 'an OIDC provider is not in force')
-      if (broken.length === 0) return take(providers.map((provider) => ({ ...provider, ttlMs })))
+      if (broken.length === 0) return take(providers)
       log.error({ path, problems: broken }, 'the OIDC providers read before stay in force')
     },
     () => log.error({ path }, 'cannot be read; the OIDC providers read before stay in force'),
@@ -146,9 +146,9 @@ function followProviders(
 
 /** The provider of the settings, if any. */
 function ownProvider({ config }: ProcessContext): readonly Configured[] {
-  const { oidcIssuerUrl: issuer, oidcClientIds = [], oidcCacheTtlMs: ttlMs } = config
+  const { oidcIssuerUrl: issuer, oidcClientIds = [] } = config
   if (issuer === undefined) return []
-  return [{ ...defaultsOf(config), issuer, audiences: [...oidcClientIds], ttlMs }]
+  return [{ ...defaultsOf(config), issuer, audiences: [...oidcClientIds] }]
 }
 
 function tenantProvider(

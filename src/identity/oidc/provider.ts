@@ -15,8 +15,8 @@ export interface ProviderOptions {
   readonly claims: ClaimRules
   /** Prefixes that keep it apart from nobody, because another provider can write the same names. */
   readonly shared?: SharedPrefixes | undefined
-  /** How long a verified token is cached; never past its `exp`. */
-  readonly ttlMs: number
+  /** How long a verified token is cached; never past its `exp`. 5 minutes by default. */
+  readonly ttlMs?: number | undefined
   readonly keys: KeySource
   /** How one signs in there. */
   readonly codeFlow?: CodeFlow
@@ -40,7 +40,7 @@ const algorithms = [
 ]
 
 export function createProvider(options: ProviderOptions) {
-  const { issuer, audiences, claims, ttlMs, keys, shared, onRefused } = options
+  const { issuer, audiences, claims, ttlMs = 300_000, keys, shared, onRefused } = options
   const verdicts = createVerdicts<{ caller: TokenCaller; provedBy: number }>()
   const proof = {
     by: 'oidc',

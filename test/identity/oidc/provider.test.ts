@@ -36,7 +36,6 @@ async function createWorld(
       groupsPrefix: '',
       required: [],
     },
-    ttlMs: 300_000,
     keys: createKeySource({
       issuer: issuer.url,
       readDocument: createReadDocument(),
