@@ -12,7 +12,7 @@ export interface AuditSink {
 }
 
 /** How long a response may wait for its line. */
-const patienceMs = 2_000
+const timeoutMs = 2_000
 /** The most lines that wait for a hanging disk; further ones are lost. */
 const maxWaiting = 10_000
 /** How often a renamed file is detected. */
@@ -84,7 +84,7 @@ export function openAuditFile(path: string): AuditSink {
         const late = setTimeout(() => {
           waiting.delete(one)
           resolve(false)
-        }, patienceMs)
+        }, timeoutMs)
         const one = {
           line,
           settle(written: boolean): void {
@@ -113,7 +113,7 @@ export function openAuditFile(path: string): AuditSink {
 function openAuditStream(fd: number): AuditSink {
   return {
     async write(line) {
-      const giveUpAt = performance.now() + patienceMs
+      const giveUpAt = performance.now() + timeoutMs
       const bytes = Buffer.from(line)
       for (let at = 0; at < bytes.length; ) {
         try {

@@ -22,11 +22,11 @@ const [minRestMs, maxRestMs] = [5, 250]
 /**
  * How long a model waits for an Envoy that responds and has not loaded its cluster; milliseconds.
  */
-const patienceMs = 10_000
+const timeoutMs = 10_000
 /** The same at the start, when readiness waits. */
-const firstPatienceMs = 5_000
+const startTimeoutMs = 5_000
 /** The same while there is no admin page, except at the start. */
-const awayPatienceMs = 2_000
+const noAdminTimeoutMs = 2_000
 /** How long a model waits for Envoy to resolve its server's name; milliseconds. */
 const resolvingMs = 3_000
 /** Milliseconds between two polls about models that no longer wait, also doubling. */
@@ -133,8 +133,8 @@ export function createClusterFile(deps: ClusterFileDeps) {
   /** Releases the models whose clusters Envoy has loaded, and those that have waited too long. */
   function release(taken: TakenClusters | undefined): void {
     see(taken)
-    const patience = taken === undefined ? awayPatienceMs : patienceMs
-    const waitsMs = !isFirst ? patience : taken === undefined ? 0 : firstPatienceMs
+    const timeout = taken === undefined ? noAdminTimeoutMs : timeoutMs
+    const waitsMs = !isFirst ? timeout : taken === undefined ? 0 : startTimeoutMs
     const reason = taken === undefined ? 'no answer' : 'not taken'
     const released = new Map<string, Rendered>()
     const overdue: string[] = []

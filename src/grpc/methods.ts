@@ -37,7 +37,7 @@ export type Serve = (stream: Stream, head: RequestHead, form: MessageForm) => St
 /** During a drain, a client's stream ends once nothing has arrived for this long. */
 const quietMs = 100
 /** A stream that never pauses is ended anyway: its client has another server. */
-const patienceMs = 1_000
+const drainTimeoutMs = 1_000
 
 const nothing = Buffer.alloc(0)
 
@@ -232,7 +232,7 @@ export function createClientStreams() {
         new ClientStreamingCall(stream, form, take, onFault, head.timeout),
     /** Ends every stream once it is quiet, so that messages in flight still arrive. */
     async end(): Promise<void> {
-      const giveUpAt = performance.now() + patienceMs
+      const giveUpAt = performance.now() + drainTimeoutMs
       do await delay(quietMs)
       while (performance.now() - lastMessageAt < quietMs && performance.now() < giveUpAt)
       ended = true

@@ -76,9 +76,9 @@ export function startChild({ name, command, args, env, output, records, ipc }: C
       child.kill('SIGTERM')
       // An open channel would keep an idle Node program running.
       if (child.connected) child.disconnect()
-      const patience = new AbortController()
-      const ended = exited.then(() => patience.abort())
-      await delay(graceMs, undefined, { signal: patience.signal }).then(kill, () => {})
+      const waiting = new AbortController()
+      const ended = exited.then(() => waiting.abort())
+      await delay(graceMs, undefined, { signal: waiting.signal }).then(kill, () => {})
       await ended
     },
   }

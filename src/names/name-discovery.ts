@@ -56,7 +56,7 @@ export interface NameDiscoveryDeps {
 const retryMs = [1_000, 2_000, 5_000, 15_000, 30_000] as const
 /** Servers asked concurrently, and how long one may block those behind it. */
 const concurrency = 50
-const patienceMs = 500
+const maxBlockMs = 500
 /** Rounds between two searches for names that belong to others. */
 const judgeRests = 5
 /** How often each process confirms a server's unchanged list. */
@@ -189,7 +189,7 @@ export function createNameDiscovery(deps: NameDiscoveryDeps): NameDiscovery {
     const inOrder = [...due].sort(([a], [b]) => a.failures - b.failures)
     // A signal per round: listeners on one that lives as long as the process would never be
     // released.
-    const options = { concurrency, patienceMs, signal: new AbortController().signal }
+    const options = { concurrency, maxBlockMs, signal: new AbortController().signal }
     await forEachConcurrently(inOrder, options, ([turn, models]) => ask(models, turn))
   }
 

@@ -4,7 +4,7 @@ export interface ConcurrencyOptions {
   /** The number of concurrent tasks. */
   readonly concurrency: number
   /** A task that takes longer (milliseconds) continues, but no longer blocks those behind it. */
-  readonly patienceMs: number
+  readonly maxBlockMs: number
   /** After an abort no more tasks are started. */
   readonly signal: AbortSignal
 }
@@ -15,7 +15,7 @@ export interface ConcurrencyOptions {
  */
 export async function forEachConcurrently<Item>(
   items: readonly Item[],
-  { concurrency, patienceMs, signal }: ConcurrencyOptions,
+  { concurrency, maxBlockMs, signal }: ConcurrencyOptions,
   work: (item: Item) => Promise<void>,
 ): Promise<void> {
   const waiting = items[Symbol.iterator]()
@@ -26,7 +26,7 @@ export async function forEachConcurrently<Item>(
       if (signal.aborted) return
       const done = work(item)
       begun.push(done)
-      await settledWithin(done, patienceMs)
+      await settledWithin(done, maxBlockMs)
     }
   }
 
@@ -34,9 +34,9 @@ export async function forEachConcurrently<Item>(
   await Promise.race([all, aborted(signal)])
 }
 
-function settledWithin(done: Promise<void>, patienceMs: number): Promise<void> {
+function settledWithin(done: Promise<void>, maxBlockMs: number): Promise<void> {
   return new Promise((settle) => {
-    const timer = setTimeout(settle, patienceMs)
+    const timer = setTimeout(settle, maxBlockMs)
     void done.then(() => {
       clearTimeout(timer)
       settle()

@@ -5,7 +5,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { keptMs, type Missing, type NameOwner } from '../core/decision/name-owners.ts'
-import { patiently, within } from './postgres/postgres.ts'
+import { within, withLongDeadline } from './postgres/postgres.ts'
 import type { Sql } from './postgres/sql.ts'
 
 /**
@@ -93,7 +93,7 @@ export function createServedNamesStore(sql: Sql, clock?: () => number) {
     },
     /** Stores the list of a server. */
     async write(server: string, names: readonly string[]): Promise<void> {
-      await patiently(sql`
+      await withLongDeadline(sql`
         with gone as (
           delete from tollgate_served_names
           where seen_at < now() - ${keptFor}::interval and server <> ${server}
@@ -134,7 +134,7 @@ export function createServedNamesStore(sql: Sql, clock?: () => number) {
     ): Promise<ReadonlyMap<string, NameOwner | undefined>> {
       const all = [...claims]
       const names = all.map(([name]) => name)
-      const rows = await patiently(sql<ClaimRow[]>`
+      const rows = await withLongDeadline(sql<ClaimRow[]>`
       with claimed as (
         insert into tollgate_name_owners as kept (name, namespace, server, change)
         select name, namespace, server, ${randomUUID()}::uuid
@@ -177,7 +177,7 @@ export function createServedNamesStore(sql: Sql, clock?: () => number) {
      */
     async update(updates: readonly OwnerUpdate[]): Promise<void> {
       const column = <Value>(read: (update: OwnerUpdate) => Value) => updates.map(read)
-      await patiently(sql`
+      await withLongDeadline(sql`
         with deleted as (
           delete from tollgate_name_owners
           where namespace is null and changed_at < now() - ${givenUpFor}::interval

@@ -77,10 +77,10 @@ test('a client that leaves before any usage is charged nothing', async (t, gatew
 test('a client that leaves before the response is charged nothing', async (t, gateway) => {
   const { abandoned, open: before } = await gateway.model.tally()
   const { key } = await gateway.mint({ subscription: 'limit-1' })
-  const patience = new AbortController()
+  const waiting = new AbortController()
   const hanging = gateway.ask(chatPath, key, {
     method: 'POST',
-    signal: patience.signal,
+    signal: waiting.signal,
     body: JSON.stringify({ messages: [], sim: { hang: true } }),
   })
   const failed = t.rejects(hanging, { name: 'AbortError' })
@@ -88,7 +88,7 @@ test('a client that leaves before the response is charged nothing', async (t, ga
     async () => (await gateway.model.tally()).open === before + 1,
     'the model has the request',
   )
-  patience.abort()
+  waiting.abort()
   await failed
   await poll(
     async () => (await gateway.model.tally()).abandoned === abandoned + 1,

@@ -15,7 +15,7 @@ export interface ConsoleTest extends WatchedPage {
 }
 
 /** The longest time for an action in the browser, in milliseconds. */
-const patience = 20_000
+const timeout = 20_000
 
 /**
  * Returns `test` for a file whose tests share one gateway and one browser. Each has a page of its own,
@@ -39,7 +39,7 @@ export function consoleTests(
         await page.goto(`${gateway.url}/console/${path}`)
         await page.getByLabel('Identity token').fill(`token-${user}`)
         await page.getByRole('button', { name: 'Sign in' }).click()
-        await page.getByRole('button', { name: 'Sign out' }).waitFor({ timeout: patience })
+        await page.getByRole('button', { name: 'Sign out' }).waitFor({ timeout })
       }
       await body(t as Test, { ...watched, gateway, signIn })
       t.strictSame(complaints, [], 'the page has no complaints')

@@ -5,7 +5,7 @@ import type { Connection } from './connection.ts'
 import { distribute, type LoadResult, type Plan } from './plan.ts'
 
 /** How long a response may take after the run, and the number of failures that ends a run early. */
-const patienceMs = 10_000
+const timeoutMs = 10_000
 const maxFailures = 1_000
 const tickMs = 1
 
@@ -81,12 +81,12 @@ export async function runLoad(plan: Plan, connections: readonly Connection[]): P
     void over.promise.then(() => clearInterval(timer))
   }
 
-  const patience = setTimeout(over.resolve, plan.ms + patienceMs)
+  const timer = setTimeout(over.resolve, plan.ms + timeoutMs)
   if (plan.perSecond !== undefined) sendSteadily(plan.perSecond)
   else for (const connection of connections) sendAgain(connection, startedAt)
   await over.promise
-  clearTimeout(patience)
-  if (pending > 0) failed[`no answer within ${patienceMs / 1_000} s`] = pending
+  clearTimeout(timer)
+  if (pending > 0) failed[`no answer within ${timeoutMs / 1_000} s`] = pending
   const { user, system } = process.cpuUsage(cpuBefore)
   return {
     answered,

@@ -4,13 +4,13 @@ export interface TurnsOptions {
   /** The most tasks of all callers together. */
   readonly atOnce: number
   /** How long a call waits for its turn, in milliseconds. */
-  readonly patienceMs: number
+  readonly timeoutMs: number
   /** The error of a call whose turn does not come in time. */
   readonly onTooLong: () => Error
 }
 
 /** A caller competes with only one call at a time, so that callers get equal turns. */
-export function createTurns({ atOnce, patienceMs, onTooLong }: TurnsOptions) {
+export function createTurns({ atOnce, timeoutMs, onTooLong }: TurnsOptions) {
   const all = createGate(atOnce)
   const own = new Map<string, Gate>()
 
@@ -45,7 +45,7 @@ export function createTurns({ atOnce, patienceMs, onTooLong }: TurnsOptions) {
         const timer = setTimeout(() => {
           isTooLate = true
           reject(onTooLong())
-        }, patienceMs)
+        }, timeoutMs)
         const begin = async (): Promise<void> => {
           if (isTooLate) return
           clearTimeout(timer)

@@ -18,7 +18,7 @@ const maxPage = 100
 const defaultLimit = 50
 const defaultFlatLimit = 10
 /** How long a search waits for its turn. */
-const patienceMs = 5_000
+const timeoutMs = 5_000
 
 const status = string('Acts on the effective status: an active key past its expiry is expired.', {
   pattern: '^[ \\t\\r\\n]*(active|revoked|expired)[ \\t\\r\\n]*$',
@@ -149,7 +149,7 @@ export function searchApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, searchesAtOnce } = deps
   const turns = createTurns({
     atOnce: searchesAtOnce,
-    patienceMs,
+    timeoutMs,
     onTooLong: () => new ServiceError('search_timeout'),
   })
   app.post<{ Body: BodyOf<typeof schema.body> }>(

@@ -27,7 +27,7 @@ import { modelRecord, showModel } from './model-record.ts'
 
 /** Models queried concurrently, and how long one may block those behind it. */
 const concurrency = 100
-const maxPatienceMs = 500
+const defaultBlockMs = 500
 /** All have been queried after this time, even if none responds. */
 const allAskedMs = 1_000
 /** After this time, waiting stops once this many checks in a row have seen no response arrive. */
@@ -186,10 +186,10 @@ async function findModels(deps: ExternalDeps, search: Search): Promise<readonly 
     if (isQuiet || tookMs >= deps.accessCheckTimeoutMs) deadline.abort()
   }, checkEveryMs)
   const items = [...asked]
-  const patienceMs = Math.min(maxPatienceMs, (allAskedMs * concurrency) / items.length)
+  const maxBlockMs = Math.min(defaultBlockMs, (allAskedMs * concurrency) / items.length)
   await forEachConcurrently(
     items,
-    { concurrency, patienceMs, signal },
+    { concurrency, maxBlockMs, signal },
     async ([model, { endpoint, subscriptions }]) => {
       const subscription = subscriptions[0]?.name ?? ''
       const request = { model: model.key, authorization, caller, subscription, snapshot }

@@ -96,14 +96,14 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
   }
 
   async function run(request: ProbeRequest): Promise<Answer | undefined> {
-    const outcome = await askPatiently(request, AbortSignal.timeout(limitMs))
+    const outcome = await askWithRetries(request, AbortSignal.timeout(limitMs))
     if (outcome === undefined) failures.set(request.model, monotonic())
     else failures.delete(request.model)
     return outcome === 'closed' ? undefined : outcome
   }
 
   /** Up to four attempts with doubling pauses; undefined if there was no response. */
-  async function askPatiently(
+  async function askWithRetries(
     request: ProbeRequest,
     signal: AbortSignal,
   ): Promise<ProbeOutcome | undefined> {

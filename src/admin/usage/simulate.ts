@@ -163,12 +163,12 @@ const schema = {
 export type SimulationAnswer = FromSchema<(typeof schema.response)[200]>
 
 /** How long a simulation waits for the one before. */
-const patienceMs = 5_000
+const timeoutMs = 5_000
 
 /** Adds the route, in a scope of administrators. One simulation runs at a time. */
 export function simulateResources(app: FastifyInstance, { simulate, clock }: SimulateDeps): void {
   const turns = createTurns({
-    ...{ atOnce: 1, patienceMs },
+    ...{ atOnce: 1, timeoutMs },
     onTooLong: () => new ServiceError('usage_timeout'),
   })
   app.post<{ Body: BodyOf<typeof body> }>(

@@ -39,7 +39,7 @@ names no user everybody's. Pages have ${pageSize.toLocaleString('en')} rows. The
 } as const
 
 /** How long a query waits for its turn. */
-const patienceMs = 5_000
+const timeoutMs = 5_000
 
 /** The message where there is no ledger. */
 export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is not set.'
@@ -50,7 +50,7 @@ export function getUsage(app: FastifyInstance, deps: ExternalDeps): void {
   const bill = { currency: deps.billingCurrency, issuer: deps.instanceName }
   const turns = createTurns({
     atOnce: searchesAtOnce,
-    patienceMs,
+    timeoutMs,
     onTooLong: () => new ServiceError('usage_timeout'),
   })
   const config = { audit: 'usage.read' } as const

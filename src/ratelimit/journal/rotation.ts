@@ -29,7 +29,8 @@ export interface JournalRotationOptions {
 const keptFiles = 4
 /** The most renamed files; beyond it the oldest is removed unread. */
 const maxFiles = 60
-const patience = 1.25
+/** How much larger a file may grow before another process than the reader rotates it. */
+const standbyFactor = 1.25
 const dayMs = 86_400_000
 
 /** Call it about once a second; each call does whatever is due. Concurrent processes do no harm. */
@@ -42,11 +43,11 @@ export function createJournalRotation(options: JournalRotationOptions): () => Pr
     const files = await listJournal(path)
     const current = files.find((file) => file.path === path)
     const others = files.filter((file) => file !== current)
-    const longEnough = options.rotateBytes * (isReader() ? 1 : patience)
+    const rotateBytes = options.rotateBytes * (isReader() ? 1 : standbyFactor)
     const today = Math.floor(clock() / dayMs)
     const isNewDay = options.daily && today !== day && isReader() && (current?.size ?? 0) > 0
     day = today
-    if (current !== undefined && (isNewDay || current.size >= longEnough)) {
+    if (current !== undefined && (isNewDay || current.size >= rotateBytes)) {
       rotate(current, clock())
       await reopen(true)
     } else if (current === undefined && others.length > 0) {

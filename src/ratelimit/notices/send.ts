@@ -19,7 +19,7 @@ const leaseMs = 10_000
 const atOnce = 10
 const maxPauseMs = 3_600_000
 /** After this time it is given up. */
-const patienceMs = 24 * 3_600_000
+const maxAgeMs = 24 * 3_600_000
 
 /** Sends what is due; resolves when nothing is. Concurrent processes share the work. */
 export function createSend(options: SendOptions): () => Promise<void> {
@@ -28,7 +28,7 @@ export function createSend(options: SendOptions): () => Promise<void> {
   async function send(notice: DueNotice): Promise<void> {
     const problem = await post(notice)
     if (problem === undefined) return await store.finish(notice.id)
-    const isLast = clock() - notice.createdAt > patienceMs
+    const isLast = clock() - notice.createdAt > maxAgeMs
     onFailed(notice, problem, isLast)
     const pauseMs = Math.min(maxPauseMs, 1_000 * 2 ** Math.min(20, notice.attempt - 1))
     await (isLast ? store.finish(notice.id) : store.postpone(notice.id, pauseMs))

@@ -45,7 +45,7 @@ const everyMs = 5
 /** The size of the queue, in total and per network. */
 const queueSizes = { room: 8_000, roomForOne: 2_000 }
 /** A caller that has waited this long has given up (Envoy's timeout for a Check is two seconds). */
-const patienceMs = 1_500
+const callerTimeoutMs = 1_500
 /** One shared instance: capturing a stack would cost more than the rest of a refusal. */
 const refusal = new ServiceError('store_unavailable')
 
@@ -89,7 +89,7 @@ export function createKeyLookups(options: KeyLookupsOptions) {
 
   function takeBatch(): readonly Lookup[] {
     const batch: Lookup[] = []
-    const minSince = isUnavailable() ? Number.POSITIVE_INFINITY : monotonic() - patienceMs
+    const minSince = isUnavailable() ? Number.POSITIVE_INFINITY : monotonic() - callerTimeoutMs
     while (batch.length < batchSize) {
       const lookup = queue.take()
       if (lookup === undefined) break

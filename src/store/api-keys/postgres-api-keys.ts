@@ -7,7 +7,7 @@ import { closedCaps, type KeyCaps, readStoredCaps } from '../../core/formats/key
 import type { Labels } from '../../core/formats/labels.ts'
 import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from '../api-keys.ts'
 import { recordMade } from '../idempotency.ts'
-import { patiently, within } from '../postgres/postgres.ts'
+import { within, withLongDeadline } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 import type { RevokedKey } from '../revocations/revocation-log.ts'
 
@@ -80,12 +80,12 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
           and last_used_at is not null
         order by last_used_at desc
         limit ${limit}`
-      return (await patiently(query)).map(toFound)
+      return (await withLongDeadline(query)).map(toFound)
     },
     async noteUses(all) {
       if (all.size === 0) return
-      await patiently(noteUses(sql, all))
-      await patiently(notePrevious(sql, all))
+      await withLongDeadline(noteUses(sql, all))
+      await withLongDeadline(notePrevious(sql, all))
     },
     async findById(id) {
       return first(await within(sql<Row[]>`select * from api_keys where id = ${id}`))
@@ -182,17 +182,17 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
         select count(*)::int as count from api_keys
         where status = 'active' and not ephemeral and expires_at > ${instant}
           and ${instant} >= expires_at - least((expires_at - created_at) / 10, interval '7 days')`
-      const [row] = await patiently(query)
+      const [row] = await withLongDeadline(query)
       return row?.count ?? 0
     },
     async countActive(scope, now) {
       const query = sql<{ count: number }[]>`
         select count(*)::int as count from api_keys where ${isActive(sql, scope, now)}`
-      const [row] = await patiently(query)
+      const [row] = await withLongDeadline(query)
       return row?.count ?? 0
     },
     async search(search) {
-      return (await patiently(searchQuery(sql, search))).map(toRecord)
+      return (await withLongDeadline(searchQuery(sql, search))).map(toRecord)
     },
     async revokeAll(scope, now) {
       const all: RevokedKey[] = []
@@ -213,7 +213,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
             ))
             returning id, key_hash as hash, previous_hash, expires_at,
               pg_current_xact_id()::text as transaction`
-          const revoked = await patiently(query)
+          const revoked = await withLongDeadline(query)
           for (const { expires_at, previous_hash: previousHash, ...key } of revoked) {
             const expiresAt = expires_at?.getTime() ?? null
             all.push({ ...key, ...(previousHash && { previousHash }), expiresAt })
@@ -237,7 +237,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
             limit ${batchRows}
             for update skip locked
           ))`
-        const { count } = await patiently(query)
+        const { count } = await withLongDeadline(query)
         deleted += count
         if (count < batchRows) return deleted
       }

@@ -2,7 +2,7 @@
 
 import type { Counter } from '../../core/decision/counter.ts'
 import { digestOf } from '../postgres/digest.ts'
-import { patiently } from '../postgres/postgres.ts'
+import { withLongDeadline } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 import { createMemoryCounters, type MemoryCounters, type Resets } from './memory.ts'
 
@@ -13,7 +13,7 @@ const keptFor = '367 days'
 export function createKeptResets(sql: Sql) {
   return {
     async read(): Promise<Resets> {
-      const rows = await patiently(sql<{ counter: string; at: number }[]>`
+      const rows = await withLongDeadline(sql<{ counter: string; at: number }[]>`
         select counter, (extract(epoch from reset_at) * 1000)::float8 as at
         from tollgate_counter_resets where reset_at > now() - ${keptFor}::interval`)
       return new Map(rows.map(({ counter, at }) => [counter, at]))
@@ -21,7 +21,7 @@ export function createKeptResets(sql: Sql) {
     async write(counters: readonly Counter[], at: number): Promise<void> {
       const keys = counters.map(({ key }) => key)
       const ids = keys.map(digestOf)
-      await patiently(sql`
+      await withLongDeadline(sql`
         with old as (
           delete from tollgate_counter_resets where reset_at < now() - ${keptFor}::interval
         )

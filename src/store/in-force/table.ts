@@ -4,7 +4,7 @@
  */
 
 import type { EnvoyState, InForce } from '../../core/status/enforcement.ts'
-import { patiently, within } from '../postgres/postgres.ts'
+import { within, withLongDeadline } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 
 /** Postgres notifies this channel whenever a process has reported a change. */
@@ -24,7 +24,7 @@ export type Changes = ReadonlyMap<string, InForce | undefined>
  * before the process is listed as serving.
  */
 export async function noteStart(sql: Sql, replica: string): Promise<void> {
-  await patiently(
+  await withLongDeadline(
     sql`insert into tollgate_reports (replica) values (${replica}) on conflict do nothing`,
   )
 }
@@ -55,7 +55,7 @@ export async function reportAll(
         envoy = excluded.envoy
     )
     select pg_notify(${inForceChannel}, '')`
-  await patiently(query)
+  await withLongDeadline(query)
 }
 
 /**
@@ -70,7 +70,7 @@ export async function reportChanges(
 ): Promise<boolean> {
   const { edition, revision } = last
   if (changes.size === 0) {
-    const { count } = await patiently(sql`update tollgate_reports set reported_at = now()
+    const { count } = await withLongDeadline(sql`update tollgate_reports set reported_at = now()
       where replica = ${replica} and edition = ${edition} and revision = ${revision}::bigint`)
     return count === 1
   }
@@ -89,7 +89,7 @@ export async function reportChanges(
         envoy = excluded.envoy
     )
     select pg_notify(${inForceChannel}, '') from report`
-  return (await patiently(query)).length === 1
+  return (await withLongDeadline(query)).length === 1
 }
 
 function rowsOf(sql: Sql, changes: Changes) {
@@ -102,7 +102,7 @@ function rowsOf(sql: Sql, changes: Changes) {
 
 /** Deletes reports of processes that are no longer waited for. */
 export async function purgeReports(sql: Sql): Promise<void> {
-  await patiently(sql`delete from tollgate_reports where reported_at < now() - interval '1 hour'
+  await withLongDeadline(sql`delete from tollgate_reports where reported_at < now() - interval '1 hour'
     and replica not in (select id from tollgate_replicas)`)
 }
 

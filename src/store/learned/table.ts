@@ -1,7 +1,7 @@
 /** The sums that estimators have learned, in Postgres. */
 
 import type { Delta } from '../../core/admission/decaying-sums.ts'
-import { patiently } from '../postgres/postgres.ts'
+import { withLongDeadline } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 
 /** A part of an estimator; `model` is `<namespace>/<name>`. */
@@ -30,7 +30,7 @@ export async function addLearned(
   const rows = deltas.map(({ delta, ...part }) => {
     return { ...part, kept: delta.kept, sums: short(delta.sums), whole: short(delta.whole) }
   })
-  await patiently(sql`
+  await withLongDeadline(sql`
     with added as (
       select * from json_to_recordset(${JSON.stringify(rows)}::json) as row (
         subscription text, model text, part smallint, kept float8, sums float8[], whole float8[]))
@@ -59,7 +59,7 @@ export async function readLearned(
   overlapMs: number,
 ): Promise<readonly LearnedRow[]> {
   const { subscription = '', model = '', part = 0, at = '-infinity' } = after ?? {}
-  return patiently(sql<LearnedRow[]>`
+  return withLongDeadline(sql<LearnedRow[]>`
     select subscription, model, part, sums, updated_at::text as at from tollgate_learned
     where (updated_at, subscription, model, part)
       > (${at}::timestamptz - make_interval(secs => ${overlapMs / 1_000}::float8),
@@ -69,7 +69,7 @@ export async function readLearned(
 
 /** Deletes what nobody has added to for a month, and the oldest rows of a table that is too large. */
 export async function purgeLearned(sql: Sql, max = maxRows): Promise<void> {
-  await patiently(sql`
+  await withLongDeadline(sql`
     delete from tollgate_learned where updated_at < now() - ${keptFor}::interval
       or (subscription, model, part) in (
         select subscription, model, part from tollgate_learned

@@ -2,7 +2,7 @@
 
 import type { DueNotice, ExpiringKey, NoticeStore } from '../notices.ts'
 import { digestOf } from '../postgres/digest.ts'
-import { patiently } from '../postgres/postgres.ts'
+import { withLongDeadline } from '../postgres/postgres.ts'
 import type { Query, Sql } from '../postgres/sql.ts'
 
 export function createNoticeStore(sql: Sql): NoticeStore {
@@ -16,7 +16,7 @@ export function createNoticeStore(sql: Sql): NoticeStore {
           return [`${row.subject} ${row.percent}`, row]
         }),
       )
-      await patiently(sql`
+      await withLongDeadline(sql`
         insert into tollgate_notices as kept (subject, percent, ends_at, body)
         select subject, percent, to_timestamp("endsAt" / 1000), body
         from json_to_recordset(${JSON.stringify([...rows.values()])}::json) as row (
@@ -31,7 +31,7 @@ export function createNoticeStore(sql: Sql): NoticeStore {
           where row.subject = kept.subject))`)
     },
     take: (max, leaseMs) =>
-      patiently(sql<DueNotice[]>`
+      withLongDeadline(sql<DueNotice[]>`
         update tollgate_notices set attempts = attempts + 1,
           due_at = now() + make_interval(secs => ${leaseMs / 1_000}::float8)
         where id in (
@@ -40,18 +40,18 @@ export function createNoticeStore(sql: Sql): NoticeStore {
         returning id, body, attempts as attempt,
           (extract(epoch from created_at) * 1000)::float8 as "createdAt"`),
     async finish(id) {
-      await patiently(sql`update tollgate_notices set due_at = null where id = ${id}`)
+      await withLongDeadline(sql`update tollgate_notices set due_at = null where id = ${id}`)
     },
     async postpone(id, ms) {
-      await patiently(sql`
+      await withLongDeadline(sql`
         update tollgate_notices set due_at = now() + make_interval(secs => ${ms / 1_000}::float8)
         where id = ${id}`)
     },
     async tidy() {
-      await patiently(sql`
+      await withLongDeadline(sql`
         delete from tollgate_notices where due_at is null and ends_at < now() - interval '1 day'`)
     },
-    expiring: async (max) => await patiently(expiringKeys(sql, max)),
+    expiring: async (max) => await withLongDeadline(expiringKeys(sql, max)),
   }
 }
 

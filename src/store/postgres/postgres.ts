@@ -148,7 +148,7 @@ export async function within<R extends readonly object[]>(
 }
 
 /** As `within`, with the deadline of statements that no request waits for. */
-export function patiently<R extends readonly object[]>(query: Query<R>): Promise<Rows<R>> {
+export function withLongDeadline<R extends readonly object[]>(query: Query<R>): Promise<Rows<R>> {
   return within(query, statementDeadlineMs)
 }
 

@@ -49,7 +49,7 @@ interface Part {
 }
 
 /** How long an answer is waited for, in milliseconds. */
-const patienceMs = 1_000
+const timeoutMs = 1_000
 /** Seconds after which a process that has not polled is not waited for. */
 const aliveSeconds = 5
 const partLength = 7_000
@@ -102,7 +102,7 @@ export function startOthersRefusals(
     // Without an answer this process is silent, which the other one says.
     await within(
       sql`select pg_notify(${channelOf(by)}, part) from unnest(${parts}::text[]) as part`,
-      patienceMs,
+      timeoutMs,
     ).catch(() => {})
   }
 
@@ -118,7 +118,7 @@ export function startOthersRefusals(
           select id, name, seen_at > now() - make_interval(secs => ${aliveSeconds}) as "isAlive",
             pg_notify(${channel}, ${text})
           from tollgate_replicas where serves_until > now() and id <> ${self}::uuid`,
-        patienceMs,
+        timeoutMs,
       )
       await answers.of(others.filter(({ isAlive }) => isAlive).map((other) => other.id))
       const whole = answers.whole()
@@ -167,7 +167,7 @@ function collect() {
     /** Resolves when all these processes have answered, or after a while. */
     of: (ids: readonly string[]): Promise<void> =>
       new Promise((resolve) => {
-        const timer = setTimeout(resolve, patienceMs)
+        const timer = setTimeout(resolve, timeoutMs)
         onWhole = () => {
           if (!ids.every((id) => whole.has(id))) return
           clearTimeout(timer)

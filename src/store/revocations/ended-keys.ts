@@ -3,7 +3,7 @@
  * database (revocation-file.ts), because a restored backup lacks later revocations.
  */
 
-import { patiently } from '../postgres/postgres.ts'
+import { withLongDeadline } from '../postgres/postgres.ts'
 import type { Fragment, Sql } from '../postgres/sql.ts'
 
 /**
@@ -51,7 +51,7 @@ export async function readEnded(sql: Sql, after: string): Promise<readonly Ended
     ) as known
     order by hash
     fetch first ${pageRows} rows with ties`
-  return await patiently(query)
+  return await withLongDeadline(query)
 }
 
 /** Milliseconds since the epoch. */
@@ -89,7 +89,7 @@ export async function endAgain(sql: Sql, hashes: readonly string[]): Promise<End
       )
       select coalesce((select json_agg(id) from ended), '[]') as ids,
         ((select count(*) from active) - (select count(*) from ended))::int as left`
-    for (const { ids, left } of await patiently(query)) {
+    for (const { ids, left } of await withLongDeadline(query)) {
       all.ids.push(...ids)
       all.left += left
     }
@@ -102,8 +102,8 @@ export async function endAgain(sql: Sql, hashes: readonly string[]): Promise<End
  * its own. Clears them; processes that seemed to have read them are asked again.
  */
 export async function forgetForeignTransactions(sql: Sql): Promise<void> {
-  await patiently(sql`update tollgate_revocations set transaction = null
+  await withLongDeadline(sql`update tollgate_revocations set transaction = null
     where transaction >= pg_snapshot_xmax(pg_current_snapshot())`)
-  await patiently(sql`update tollgate_replicas set snapshot = null
+  await withLongDeadline(sql`update tollgate_replicas set snapshot = null
     where pg_snapshot_xmax(snapshot) > pg_snapshot_xmax(pg_current_snapshot())`)
 }

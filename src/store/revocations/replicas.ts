@@ -1,6 +1,6 @@
 /** The processes that a revocation waits for, for operators. */
 
-import { patiently } from '../postgres/postgres.ts'
+import { withLongDeadline } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 
 export interface Replica {
@@ -22,7 +22,7 @@ const maxUnread = 1_000
 /** All that revocations wait for, the one unseen longest first. */
 export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
   // now() is the start of the statement: rows that it reads may have been written since.
-  const rows = await patiently(sql<Replica[]>`
+  const rows = await withLongDeadline(sql<Replica[]>`
     select id, name, place,
       greatest(0, extract(epoch from clock_timestamp() - seen_at) * 1000)::float8 as "unseenMs",
       greatest(0, extract(epoch from serves_until - clock_timestamp()) * 1000)::float8 as "servesMs",
@@ -40,5 +40,5 @@ export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
 
 /** Revocations no longer wait for these. A process that is running returns with its next poll. */
 export async function forgetReplicas(sql: Sql, ids: readonly string[]): Promise<void> {
-  await patiently(sql`delete from tollgate_replicas where id = any(${ids}::uuid[])`)
+  await withLongDeadline(sql`delete from tollgate_replicas where id = any(${ids}::uuid[])`)
 }

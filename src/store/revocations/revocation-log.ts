@@ -3,7 +3,7 @@
  * log are committed in any order; a follower remembers the snapshot in which it has read.
  */
 
-import { patiently, within } from '../postgres/postgres.ts'
+import { within, withLongDeadline } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 import { type EndedKey, msOf } from './ended-keys.ts'
 
@@ -264,7 +264,7 @@ export async function removeEnded(
   pods: readonly ReplicaPod[],
   unseenMs: number,
 ): Promise<readonly string[]> {
-  const rows = await patiently(sql<{ name: string }[]>`
+  const rows = await withLongDeadline(sql<{ name: string }[]>`
     delete from tollgate_replicas
     where pod = any(${pods.map((pod) => JSON.stringify(pod))}::text[]::jsonb[])
       and seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond'
@@ -280,7 +280,7 @@ export async function purgeRevocations(sql: Sql): Promise<number> {
   const batchRows = 20_000
   let deleted = 0
   for (;;) {
-    const { count } = await patiently(sql`
+    const { count } = await withLongDeadline(sql`
       delete from tollgate_revocations where sequence = any(array(
         select sequence from tollgate_revocations
         where sequence < (select sequence from tollgate_revocations

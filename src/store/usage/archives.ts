@@ -1,6 +1,6 @@
 /** Up to where each usage journal is archived, in Postgres. */
 
-import { patiently } from '../postgres/postgres.ts'
+import { withLongDeadline } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 import type { ArchiveHead, ArchiveHeads } from '../usage.ts'
 
@@ -8,14 +8,14 @@ import type { ArchiveHead, ArchiveHeads } from '../usage.ts'
 export function createArchiveHeads(sql: Sql): ArchiveHeads {
   return {
     async open(journal) {
-      const [found] = await patiently(sql<ArchiveHead[]>`
+      const [found] = await withLongDeadline(sql<ArchiveHead[]>`
         insert into tollgate_usage_archives as kept (journal) values (${journal})
         on conflict (journal) do update set journal = kept.journal
         returning piece::float8 as piece, hash, places`)
       return found as ArchiveHead
     },
     async move(journal, { piece, hash, places }) {
-      const moved = await patiently(sql`
+      const moved = await withLongDeadline(sql`
         update tollgate_usage_archives set piece = ${piece}::bigint, hash = ${hash},
           places = ${JSON.stringify(places)}::jsonb, archived_at = now()
         where journal = ${journal} and piece = ${piece - 1}::bigint

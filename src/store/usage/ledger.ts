@@ -3,7 +3,7 @@
 import { readPayer } from '../../core/decision/payer.ts'
 import { cutName } from '../../core/formats/names.ts'
 import { digestOf } from '../postgres/digest.ts'
-import { patiently } from '../postgres/postgres.ts'
+import { withLongDeadline } from '../postgres/postgres.ts'
 import type { Fragment, Sql } from '../postgres/sql.ts'
 import { type LedgerPosition, type UsageGroup, type UsageLedger, usageFigures } from '../usage.ts'
 
@@ -11,14 +11,14 @@ import { type LedgerPosition, type UsageGroup, type UsageLedger, usageFigures } 
 export function createUsageLedger(sql: Sql): UsageLedger {
   return {
     async open(journal) {
-      const [found] = await patiently(sql<LedgerPosition[]>`
+      const [found] = await withLongDeadline(sql<LedgerPosition[]>`
         insert into tollgate_usage_journals as kept (journal) values (${journal})
         on conflict (journal) do update set seen_at = now(), closed_at = null
         returning revision::float8 as revision, places`)
       return found as LedgerPosition
     },
     async feed({ journal, revision, places, rows, gaps, closes }) {
-      const moved = await patiently(sql`
+      const moved = await withLongDeadline(sql`
         with moved as (
           update tollgate_usage_journals set
             revision = revision + 1,
@@ -41,7 +41,7 @@ export function createUsageLedger(sql: Sql): UsageLedger {
     },
     async addRefusals(refusals) {
       if (refusals.length === 0) return
-      await patiently(addRows(sql, refusals, ['refusals'], sql`true`))
+      await withLongDeadline(addRows(sql, refusals, ['refusals'], sql`true`))
     },
   }
 }

@@ -2,7 +2,7 @@
 
 import { ServiceError } from '../../core/decision/errors.ts'
 import { cutName } from '../../core/formats/names.ts'
-import { patiently } from '../postgres/postgres.ts'
+import { withLongDeadline } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 import {
   type NamedGap,
@@ -62,11 +62,11 @@ export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
 export function createUsageReader(sql: Sql): UsageReader {
   return {
     async read(query) {
-      const rows = await patiently(usageQuery(sql, query)).catch(toTimeout)
+      const rows = await withLongDeadline(usageQuery(sql, query)).catch(toTimeout)
       return rows.map(({ start, ...row }) => ({ ...row, start: start ?? undefined }))
     },
     async gaps(from, to) {
-      return await patiently(sql<NamedGap[]>`
+      return await withLongDeadline(sql<NamedGap[]>`
         select journal, (extract(epoch from from_time) * 1000)::float8 as "from",
           (extract(epoch from to_time) * 1000)::float8 as "to"
         from tollgate_usage_gaps

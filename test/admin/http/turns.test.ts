@@ -2,8 +2,8 @@ import { test } from 'tap'
 import { createTurns } from '../../../src/admin/http/turns.ts'
 
 /** Turns, and work that begins at its turn and ends on request. */
-function createWorld(patienceMs = 60_000) {
-  const turns = createTurns({ atOnce: 2, patienceMs, onTooLong: () => new Error('too long') })
+function createWorld(timeoutMs = 60_000) {
+  const turns = createTurns({ atOnce: 2, timeoutMs, onTooLong: () => new Error('too long') })
   const begun: string[] = []
   const ends = new Map<string, () => void>()
   return {

@@ -27,7 +27,7 @@ export type Report = { readonly url: string } | { readonly loaded: true } | Serv
 
 const clients = 4
 /** A gateway that is silent for this long does not answer any more. */
-const patienceMs = 60_000
+const timeoutMs = 60_000
 
 let port = 0
 let exchanges: readonly Exchange[] = []
@@ -54,7 +54,7 @@ function ask(): Promise<number> {
       const line = chunks[0]?.toString('latin1', 0, 12) ?? ''
       settle(Number(/^HTTP\/1\.[01] (\d{3})/.exec(line)?.[1] ?? 0))
     }
-    socket.setTimeout(patienceMs, () => finish(false))
+    socket.setTimeout(timeoutMs, () => finish(false))
     socket.on('error', () => finish(false))
     socket.on('close', () => finish(false))
     socket.on('data', (chunk) => {

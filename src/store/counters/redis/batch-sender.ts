@@ -36,7 +36,7 @@ export function createBatchSender(options: SenderOptions): Sender {
   let timer: NodeJS.Timeout | undefined
   let flushAt = Number.POSITIVE_INFINITY
   /** The number of intervals that the most urgent waiting entry may wait. */
-  let patience = Number.POSITIVE_INFINITY
+  let intervalsLeft = Number.POSITIVE_INFINITY
   let startedAt = Number.NEGATIVE_INFINITY
   let state: 'running' | 'stopping' | 'stopped' = 'running'
   let wake = (): void => {}
@@ -55,9 +55,9 @@ export function createBatchSender(options: SenderOptions): Sender {
    * a full one.
    */
   function arm(intervals: number): void {
-    patience = Math.min(patience, intervals)
+    intervalsLeft = Math.min(intervalsLeft, intervals)
     if (underWay !== undefined || state !== 'running') return
-    const nextAt = startedAt + patience * flushMs
+    const nextAt = startedAt + intervalsLeft * flushMs
     // Most entries follow one that has set the timer, and need not ask for the time.
     if (flushAt <= nextAt && !backlog.isFull()) return
     const now = holding()
@@ -80,11 +80,11 @@ export function createBatchSender(options: SenderOptions): Sender {
 
   function begin(): void {
     if (underWay !== undefined || state === 'stopped') return
-    patience = Number.POSITIVE_INFINITY
+    intervalsLeft = Number.POSITIVE_INFINITY
     underWay = sendBatch().finally(() => {
       underWay = undefined
       // What did not fit into a batch waits one interval; later additions have set their own.
-      if (!backlog.isEmpty()) arm(patience === Number.POSITIVE_INFINITY ? 1 : patience)
+      if (!backlog.isEmpty()) arm(intervalsLeft === Number.POSITIVE_INFINITY ? 1 : intervalsLeft)
     })
   }
 
@@ -158,7 +158,7 @@ export function createBatchSender(options: SenderOptions): Sender {
 
   const sender: Sender = {
     schedule(counter: SharedCounter, intervals: number): void {
-      if (backlog.enter(counter) || intervals < patience) arm(intervals)
+      if (backlog.enter(counter) || intervals < intervalsLeft) arm(intervals)
     },
     report(report: SharedReport): void {
       backlog.push(report)

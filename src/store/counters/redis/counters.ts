@@ -248,9 +248,9 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
         missing ??= []
         missing.push(counter)
       } else {
-        const patienceMs = patienceFor(each, counter, flushMs)
-        if (instant - counter.sumAt >= patienceMs) {
-          counter.sender.schedule(counter, Math.max(1, patienceMs / flushMs))
+        const maxAgeMs = maxAgeFor(each, counter, flushMs)
+        if (instant - counter.sumAt >= maxAgeMs) {
+          counter.sender.schedule(counter, Math.max(1, maxAgeMs / flushMs))
         }
       }
       states.push(toState(counter, instant, now))
@@ -345,7 +345,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
  * Refreshing dominates the cost of such a read, and far from the limit other processes have half
  * the limit to use before it matters.
  */
-function patienceFor({ limit }: Counter, counter: SharedCounter, flushMs: number): number {
+function maxAgeFor({ limit }: Counter, counter: SharedCounter, flushMs: number): number {
   if (limit === undefined || usedIn(counter) >= limit / 2) return flushMs
   return Math.max(flushMs, farMs)
 }
