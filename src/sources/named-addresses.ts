@@ -34,7 +34,7 @@ interface Named {
 
 /** Names that are resolved concurrently, and how long one may block those behind it, in milliseconds. */
 const concurrency = 20
-const patienceMs = 500
+const maxBlockMs = 500
 
 /**
  * The source, which yields the same resources again when the judgement of one of them has changed,
@@ -79,7 +79,7 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
 
   /** Names whose server does not answer block the others for half a second each, not for many. */
   async function checkEach(some: Iterable<string>): Promise<void> {
-    const options = { concurrency, patienceMs, signal: new AbortController().signal }
+    const options = { concurrency, maxBlockMs, signal: new AbortController().signal }
     await forEachConcurrently([...some], options, check)
   }
 
