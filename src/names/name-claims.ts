@@ -12,6 +12,7 @@ import {
   type Sight,
   type Wish,
 } from '../core/decision/name-owners.ts'
+import { readPublishedName } from '../core/decision/published-names.ts'
 import type { createServedNames } from '../core/decision/served-names.ts'
 import type { Model, Snapshot } from '../core/decision/snapshot.ts'
 import { inSlices } from '../runtime/slices.ts'
@@ -71,6 +72,8 @@ export function createNameClaims(deps: NameClaimsDeps) {
 
   function mayClaim(name: string, namespace: string): boolean {
     if (names.owners.has(name) || declared?.has(name)) return false
+    // It belongs to the namespace that it names.
+    if (readPublishedName(name) !== undefined) return false
     const recent = undeclared.get(name)
     return (
       recent === undefined || recent.by.has(namespace) || performance.now() - recent.at >= keptMs

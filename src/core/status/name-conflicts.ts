@@ -3,6 +3,7 @@
  * other model for everybody who may use that one.
  */
 
+import { readPublishedName } from '../decision/published-names.ts'
 import { takesServedNames } from '../decision/served-names.ts'
 import { type Model, namesOf, resourceKey, type Snapshot } from '../decision/snapshot.ts'
 import type { Condition } from './condition.ts'
@@ -65,16 +66,22 @@ function conflictsOf(model: Model, { modelsByName, servedNames }: Snapshot): rea
   const isOwn = ({ resource }: Model): boolean => resource.metadata.namespace === namespace
   const conflicts: Conflict[] = []
   const declared = new Set(namesOf(model.resource))
+  const listed = takesServedNames(model) ? (servedNames.listOf(model) ?? []) : []
+  for (const name of new Set([...declared, ...listed])) {
+    const published = readPublishedName(name)
+    if (published === undefined || published.namespace === namespace) continue
+    conflicts.push({ name, owner: published.namespace })
+  }
   for (const name of declared) {
+    if (readPublishedName(name) !== undefined) continue
     const owner = servedNames.ownerOf(name)
     const sharing = modelsByName.get(name) ?? []
     const [first] = owner === namespace ? sharing.filter(isOwn) : sharing
     if (owner !== undefined && owner !== namespace) conflicts.push({ name, owner })
     else if (first !== undefined && first !== model) conflicts.push({ name, owner: first.key })
   }
-  const listed = takesServedNames(model) ? (servedNames.listOf(model) ?? []) : []
   for (const name of listed) {
-    if (declared.has(name)) continue
+    if (declared.has(name) || readPublishedName(name) !== undefined) continue
     const owner = servedNames.ownerOf(name)
     if (owner === namespace) continue
     const sharing = modelsByName.get(name)

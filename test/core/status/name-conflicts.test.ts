@@ -63,6 +63,24 @@ test('the newcomer of a name is reported', async (t) => {
   )
 })
 
+test('an id that names another namespace belongs to that one', async (t) => {
+  const published = createServedNames()
+  published.own(new Map(), true)
+  const ids = ['publishers/a/models/one', 'publishers/b/models/own']
+  published.set('b/new', [...ids, 'publishers/none'], ['b'])
+  const view = published.onto(
+    snapshotOf(
+      modelRef('one', {}, 'a'),
+      modelRef('new', {}, 'b'),
+      modelRef('ids', { modelIds: ids }, 'b'),
+    ),
+    ({ key }) => key,
+  )
+  const message = 'False ModelNameConflict 1 name belongs to others: "publishers/a/models/one" to a'
+  t.equal(judge('b/new', view), message, 'by its list')
+  t.equal(judge('b/ids', view), message, 'by its modelIds')
+})
+
 test('a model whose names are its own is unique', async (t) => {
   const alone = createServedNames()
   alone.own(new Map(), true)
