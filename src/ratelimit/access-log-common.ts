@@ -3,6 +3,7 @@
  * the gateway's scripts.
  */
 
+import { type AdmittedWindows, parseWindows } from '../core/decision/admitted-windows.ts'
 import { type Estimate, parseEstimate } from '../core/decision/unreported.ts'
 import type { HeldUsage } from '../core/decision/usage.ts'
 import type { EndedStream } from '../core/status/model-failure.ts'
@@ -30,7 +31,7 @@ export interface Checked {
   estimate: Estimate | undefined
   /** What its request holds, and when it was admitted (ms since the epoch). */
   held:
-    | Mutable<Pick<HeldUsage, 'admittedAt' | 'bytes' | 'maxOutput' | 'choices' | 'cap'>>
+    | Mutable<Pick<HeldUsage, 'admittedAt' | 'bytes' | 'maxOutput' | 'choices' | 'cap' | 'windows'>>
     | undefined
 }
 
@@ -95,7 +96,7 @@ const checkNames = [
   'dialect',
   'credential',
   'payer',
-  ...['admitted', 'body_bytes', 'max_output', 'choices', 'ceiling', 'estimate'],
+  ...['admitted', 'body_bytes', 'max_output', 'choices', 'ceiling', 'estimate', 'windows'],
 ]
 const usageNames = ['total_tokens', 'prompt_tokens', 'completion_tokens', 'details_cached_tokens']
 
@@ -144,6 +145,7 @@ function readCheck(reader: WireReader): Checked {
   let maxOutput: number | undefined
   let choices: number | undefined
   let ceiling: number | undefined
+  let windows: AdmittedWindows | undefined
   const fields = new StructReader(reader, checkNames)
   while (fields.next()) {
     const { value } = fields
@@ -184,10 +186,13 @@ function readCheck(reader: WireReader): Checked {
       case 'ceiling':
         ceiling = Number(value)
         break
+      case 'windows':
+        windows = parseWindows(value)
+        break
     }
   }
   if (admittedAt !== undefined) {
-    check.held = { admittedAt, bytes, maxOutput, choices, cap: ceiling }
+    check.held = { admittedAt, bytes, maxOutput, choices, cap: ceiling, windows }
   }
   return check
 }

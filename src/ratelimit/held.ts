@@ -1,16 +1,15 @@
 /** What follows for holds when a response has ended: its window, its release, and what it teaches. */
 
 import type { Estimators } from '../core/admission/estimators.ts'
-import { anyCounterOf, type Counter, type CounterState, isTaken } from '../core/decision/counter.ts'
+import { stillOpen } from '../core/decision/admitted-windows.ts'
+import { anyCounterOf, type Counter, isTaken } from '../core/decision/counter.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { estimateOutput } from '../core/decision/unreported.ts'
 import { tokensByType, type Usage } from '../core/decision/usage.ts'
-import type { CounterStore } from '../store/counters.ts'
 import type { HoldStore } from '../store/holds.ts'
 
 export interface HeldDeps {
   readonly snapshot: () => Snapshot
-  readonly counters: Pick<CounterStore, 'read'>
   readonly holds: HoldStore
   readonly estimators: Estimators
 }
@@ -29,13 +28,10 @@ export interface Held {
   learn(usage: Usage, tokens: number | undefined): void
 }
 
-/** More than clocks differ, and than the answer of a shared store takes. */
-const slackMs = 1_000
-
 /** What a request without an estimate is expected to use: it holds none. */
 const noTokens = { mean: 0, variance: 0 }
 
-export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps): Held {
+export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
   const rulesOf = ({ subscription }: EndedRequest) =>
     snapshot().subscriptions.get(subscription)?.admission
 
@@ -44,33 +40,11 @@ export function createHeld({ snapshot, counters, holds, estimators }: HeldDeps):
     return rulesOf(ended) !== undefined || limits?.some(isTaken) === true
   }
 
-  /** Those that need not be fetched: usage must be counted while a shared store is out of reach, too. */
-  function knownWindows(
-    all: readonly Counter[],
-    now: number,
-  ): readonly (CounterState | undefined)[] {
-    try {
-      const windows = counters.read(all, now)
-      if (!(windows instanceof Promise)) return windows
-      windows.catch(() => {})
-    } catch {
-      // Denied while their store is out of reach.
-    }
-    return []
-  }
-
   return {
     charged(usage, all, now) {
-      const { held } = usage
-      if (!held?.admittedAt || rulesOf(usage)?.charge !== 'admission') return all
-      const windows = knownWindows(all, now)
-      const { admittedAt } = held
-      return all.filter(({ windowMs }, i) => {
-        const open = windows[i]
-        // A window that is not known may have been opened elsewhere, or be lost.
-        if (open === undefined || open.isAssumed) return admittedAt + windowMs > now
-        return admittedAt >= open.resetsAt - windowMs - slackMs
-      })
+      const windows = usage.held?.windows
+      if (windows === undefined || rulesOf(usage)?.charge !== 'admission') return all
+      return stillOpen(windows, all, now)
     },
     follow(usage, now) {
       const { held, estimate, reported, bytes, user, subscription, model } = usage

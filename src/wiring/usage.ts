@@ -21,7 +21,7 @@ export function openSettle(
   noteUse: NoteUse,
 ): { readonly settle: Settle; readonly held: Held } {
   const startedAt = clock()
-  const held = createHeld({ snapshot, counters, holds, estimators })
+  const held = createHeld({ snapshot, holds, estimators })
   const settle = createSettle({
     snapshot,
     counters,

@@ -76,7 +76,7 @@ function createWorld(options: Options = {}) {
     onFault: (error) => faults.push(error),
   }
   const check = createCheck(deps)
-  const held = createHeld({ snapshot: () => snapshot, counters, holds, estimators })
+  const held = createHeld({ snapshot: () => snapshot, holds, estimators })
   const settle = createSettle({
     ...{ snapshot: () => snapshot, counters, clock: () => clock.now, unusableUsage: 'allow' },
     held,

@@ -465,7 +465,7 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/held.ts',
     ['extauthz/reserve.test.ts'],
     [
-      ['admittedAt >= open.resetsAt - windowMs - slackMs', 'admittedAt > 0'],
+      ['stillOpen(windows, all, now)', 'all'],
       [
         'if (id === undefined || !(held?.admittedAt || mayHold(ended))) return',
         'if (id !== null) return',

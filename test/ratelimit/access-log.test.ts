@@ -78,12 +78,18 @@ test('what a request holds is read in any order of its fields', async (t) => {
   const fields = [
     ...[['admitted', 1_795_264_487_000] as const, ['body_bytes', 400] as const],
     ...[['max_output', 2_048] as const, ['choices', 2] as const, ['ceiling', 900] as const],
+    ...[['windows', '60000:1795264500000 3600000:1795267000000'] as const],
+  ]
+  const windows = [
+    { windowMs: 60_000, endsAt: 1_795_264_500_000 },
+    { windowMs: 3_600_000, endsAt: 1_795_267_000_000 },
   ]
   const held = { admittedAt: 1_795_264_487_000, bytes: 400, maxOutput: 2_048, choices: 2, cap: 900 }
   for (let first = 0; first < fields.length; first += 1) {
     const turned = [...fields.slice(first), ...fields.slice(0, first)]
     const logged = entry({ check: { ...Object.fromEntries(turned), ...check } })
-    t.match(readUsages(message(logged)), [{ held }], `${turned[0]} comes first`)
+    const [read] = readUsages(message(logged))
+    t.match(read, { held: { ...held, windows } }, `${turned[0]} comes first`)
   }
 })
 

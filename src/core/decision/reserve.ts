@@ -5,6 +5,7 @@
  */
 
 import type { Expected } from '../admission/estimator.ts'
+import { admittedWindows } from './admitted-windows.ts'
 import { type CounterState, type LimitKind, limitStates } from './counter.ts'
 import type { Decision, Denial, Grant, HeldRoom } from './decide.ts'
 
@@ -35,7 +36,8 @@ export function decideReserved(
     // A ceiling that is not below the client's own, or the model's, changes nothing.
     const ceiling = cap < expected.worst ? cap : Number.POSITIVE_INFINITY
     const { bytes, maxOutput, choices, estimate } = size
-    const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling, estimate }
+    const windows = grant.admission?.charge === 'admission' ? admittedWindows(states) : undefined
+    const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling, estimate, windows }
     return { ...grant, states, held }
   }
   const refuse = (kind: LimitKind, retryAt: number): Denial => {

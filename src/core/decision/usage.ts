@@ -1,6 +1,7 @@
 /** The usage that a response reports → the counters that it belongs to. */
 
 import type { Sized } from '../admission/estimator.ts'
+import type { AdmittedWindows } from './admitted-windows.ts'
 import { type Counter, counterOf, isTaken } from './counter.ts'
 import { keyCountersOf } from './key-caps.ts'
 import type { Snapshot } from './snapshot.ts'
@@ -42,6 +43,8 @@ export interface HeldUsage extends Sized {
   readonly admittedAt: number
   /** The output tokens that it might have; undefined: it had no ceiling. */
   readonly cap: number | undefined
+  /** If it is charged in the windows that have admitted it: those. */
+  readonly windows?: AdmittedWindows | undefined
   readonly tookMs: number
   /** Whether the response broke off: by its client, or its server. */
   readonly isBroken: boolean

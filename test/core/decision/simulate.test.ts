@@ -71,7 +71,7 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
   const estimators = createEstimators()
   const pause = async () => {}
   const reserve = createReserve({ holds, counters, estimators, onLoss: 'deny', pause })
-  const held = createHeld({ snapshot: () => snapshot, counters, holds, estimators })
+  const held = createHeld({ snapshot: () => snapshot, holds, estimators })
   let now = begin
   const settle = createSettle({
     ...{ snapshot: () => snapshot, counters, clock: () => now, held, unusableUsage: 'allow' },
