@@ -473,11 +473,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/held.ts',
+    'core/decision/admitted-windows.ts',
     ['ratelimit/held.test.ts'],
     [
-      ['open === undefined || open.isAssumed', 'open === undefined'],
-      ['return admittedAt + windowMs > now', 'return true'],
+      ['now < found.endsAt', 'now <= found.endsAt'],
+      ['left.splice(at, 1)', 'left.slice(at)'],
     ],
   ),
   ...mutants(
