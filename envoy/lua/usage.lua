@@ -759,8 +759,6 @@ function envoy_on_response(handle)
   local headers = handle:headers()
   local status = headers:get(":status")
   if sub(status, 1, 1) ~= "2" then return end
-  local encoding = headers:get("content-encoding")
-  if encoding and encoding:lower() ~= "identity" then return end
   -- What is not reported is estimated, from the bytes of a stream or of text.
   if check.estimate and find((headers:get("content-type") or ""):lower(), "event-stream", 1, true) then
     metadata:set("tollgate.usage", "streamed", true)

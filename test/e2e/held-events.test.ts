@@ -199,6 +199,29 @@ test('adds up the usage of the answers in a list', async (t, gateway) => {
   }
 })
 
+test('counts whatever a content-encoding says, if it is readable', async (t, gateway) => {
+  const events = `data: {"choices":[1]}\n\ndata: {"choices":[],${usage}}\n\n`
+  for (const encoding of ['identity', 'utf-8', 'none', '']) {
+    for (const [type, text, fields] of [
+      ['application/json', `{${usage}}`, {}],
+      ['text/event-stream', events, asked],
+    ] as const) {
+      const headers = { 'content-type': type, 'content-encoding': encoding }
+      scripted.answer({ headers, pieces: [text] })
+      await counts(
+        t,
+        gateway,
+        40,
+        async (key) => {
+          const answer = await gateway.chat(key, {}, fields, path)
+          t.ok(answer.text === text, `${encoding}: the response is unchanged`)
+        },
+        'other',
+      )
+    }
+  }
+})
+
 test('removes an extra event of at most 64 KiB', async (t, gateway) => {
   const extra = (size: number) => {
     const [before, after] = ['data: {"choices":[],"x":"', `",${usage}}\n\n`]
