@@ -6,6 +6,7 @@ import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 import {
   buildGoClients,
   buildRustClients,
+  fetchJavaLibraries,
   hasTool,
   here,
   installPackages,
@@ -105,5 +106,11 @@ compiled('openai-go and anthropic-sdk-go', ['go', 'version'], async (folder) => 
 compiled('async-openai', ['cargo', '--version'], async (folder) => [await buildRustClients(folder)])
 compiled("Java's HttpClient", ['javac', '-version'], async () => [
   'java',
-  join(here, 'Clients.java'),
+  join(here, 'java', 'HttpClients.java'),
+])
+compiled('openai-java and anthropic-java', ['mvn', '--version'], async (folder) => [
+  'java',
+  '-cp',
+  await fetchJavaLibraries(folder),
+  join(here, 'java', 'Libraries.java'),
 ])

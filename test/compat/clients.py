@@ -122,7 +122,7 @@ def anthropic_python():
     check("messages, streamed", streamed)
     check("messages, auth_token", by_bearer)
     check("401", lambda: raises(anthropic.AuthenticationError, lambda: ask(WRONG)))
-    check("403", lambda: raises(anthropic.PermissionDeniedError, lambda: ask(model="closed")))
+    check("404", lambda: raises(anthropic.NotFoundError, lambda: ask(model="closed")))
     check("429", lambda: raises(anthropic.RateLimitError, lambda: ask(SPENT)))
     fails = {"extra_headers": {"x-sim": '{"status":503}'}}
     check("503, tried three times", lambda: raises(anthropic.InternalServerError, lambda: ask(**fails)))

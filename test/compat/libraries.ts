@@ -84,6 +84,13 @@ export async function buildRustClients(to: string): Promise<string> {
   return join(to, 'debug', 'clients')
 }
 
+/** Returns the class path of the Java libraries, which Maven downloads into a folder. */
+export async function fetchJavaLibraries(to: string): Promise<string> {
+  const args = ['-q', '-B', 'dependency:copy-dependencies', `-DoutputDirectory=${to}`]
+  await promisify(execFile)('mvn', args, { cwd: join(here, 'java') })
+  return join(to, '*')
+}
+
 /** The longest run of an agent. */
 const maxRunMs = 240_000
 

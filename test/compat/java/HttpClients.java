@@ -10,7 +10,7 @@ import java.util.stream.Collectors;
  * Makes the usual calls with Java's own HTTP client, which asks to upgrade to h2c, and prints a JSON object with "ok"
  * or what is wrong for each. BASE_URL, KEY, WRONG_KEY and SPENT_KEY are in the environment, as for the other clients.
  */
-public class Clients {
+public class HttpClients {
   static final HttpClient client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_2).build();
   static final Map<String, String> found = new LinkedHashMap<>();
 
