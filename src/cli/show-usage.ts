@@ -12,6 +12,7 @@ import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate usage [--from <time>] [--to <time>] [--by <groups>] [--user <name>] [--key <id>]
        [--model <namespace>/<name>] [--subscription <name>] [--organization <name>] [--cost-center <name>]
+       [--label <name>=<value>]
        tollgate usage --focus [--from <day>] [--to <day>]
        tollgate usage verify [--from <time>] [--to <time>]
        tollgate usage forget <user> [--yes]
@@ -19,8 +20,9 @@ const usage = `Usage: tollgate usage [--from <time>] [--to <time>] [--by <groups
 Shows how many tokens were used: by you, with a key by that key, and for administrators by everybody.
 
   --from, --to   a day (2026-03-01) or a time (RFC 3339); by default this month until now, in UTC
-  --by           one of hour, day and month, and any of subscription, model, user, key, organization and
-                 cost_center, with commas; by default day
+  --by           one of hour, day and month, and any of subscription, model, user, key, organization,
+                 cost_center and label:<name>, with commas; by default day
+  --label        only of keys that have this label now
 
 Takes --json and --csv. --focus, for administrators, prints FOCUS 1.2 as CSV. Costs have no currency: they are tokens times the rate per token of their subscription.
 TOLLGATE_URL is the gateway (default http://127.0.0.1:8000); TOLLGATE_TOKEN, or the file named by
@@ -57,7 +59,7 @@ function readArguments(args: string[]) {
     args,
     options: {
       ...texts('from', 'to', 'by', 'user', 'key', 'model', 'subscription'),
-      ...texts('organization', 'cost-center'),
+      ...texts('organization', 'cost-center', 'label'),
       ...switches('csv', 'focus'),
       ...apiServerFlags,
     },

@@ -1,5 +1,7 @@
 /** The usage ledger: sums of usage by hour, fed by the usage journal exactly once. */
 
+import type { Labels } from '../core/formats/labels.ts'
+
 /** What a sum is for. Names are at most `maxNameLength` long (core/formats/names.ts). */
 export interface UsageGroup {
   /** Start of the hour in which the responses ended, in milliseconds since the epoch. */
@@ -92,8 +94,8 @@ export const usageDimensions = [
 
 export type UsageDimension = (typeof usageDimensions)[number]
 
-/** Also the rate per token, a decimal number; empty: none. */
-export type UsageColumn = UsageDimension | 'rate'
+/** Also a label of the key, and the rate per token, a decimal number; empty: none. */
+export type UsageColumn = UsageDimension | 'label' | 'rate'
 
 /** Days and months are those of UTC. */
 export const usageUnits = ['hour', 'day', 'month'] as const
@@ -110,6 +112,10 @@ export interface UsageQuery {
   readonly by: readonly UsageColumn[]
   /** Only what equals all of these. */
   readonly only: Readonly<Partial<Record<UsageDimension, string>>>
+  /** The name of the label that `by` groups by. */
+  readonly label?: string | undefined
+  /** Only of keys that have all of these labels now. */
+  readonly labels?: Labels | undefined
   /** The group after which the page begins: its start, if there is a unit, then its dimensions. */
   readonly after: readonly (string | number)[] | undefined
   readonly limit: number

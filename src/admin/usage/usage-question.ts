@@ -4,6 +4,7 @@ import { hash } from 'node:crypto'
 import type { FromSchema } from 'json-schema-to-ts'
 import type { Caller } from '../../core/decision/caller.ts'
 import { invalidRequest } from '../../core/decision/errors.ts'
+import { type Labels, problemOfLabels } from '../../core/formats/labels.ts'
 import { type UsageQuery, type UsageUnit, usageDimensions, usageUnits } from '../../store/usage.ts'
 import { requirePlainText } from '../http/body.ts'
 import { string } from '../http/schema.ts'
@@ -29,7 +30,7 @@ export const parameters = {
       description: 'Its end, excluded, rounded up to the hour; by default now. At most 366 days.',
     },
     group_by: string(
-      'At most one of hour, day and month, and any of subscription, model, user, key, organization and cost_center, with commas; by default day.',
+      'At most one of hour, day and month, and any of subscription, model, user, key, organization, cost_center and one label, as label:<name>, with commas; by default day.',
       { maxLength: 256, examples: ['month,model,key'] },
     ),
     user: { ...name, description: 'Only of this user; any for an administrator.' },
@@ -38,6 +39,12 @@ export const parameters = {
     subscription: { ...name, description: 'Only of this subscription.' },
     organization: { ...name, description: 'Only of this organization.' },
     cost_center: { ...name, description: 'Only of this cost center.' },
+    label: {
+      ...name,
+      maxLength: 2_048,
+      description: 'Only of keys that have this label now.',
+      examples: ['team=search'],
+    },
     format: string(
       'focus, for administrators: FOCUS 1.2 as CSV, whole days, by everything that usage is summed by.',
       { enum: ['json', 'csv', 'focus'], default: 'json' },
@@ -70,13 +77,18 @@ const maxMs = 366 * 24 * hourMs
  */
 export function readUsageQuestion(written: Parameters, scope: Scope, now: number): UsageQuestion {
   const { cursor, from, to } = written
-  const { unit, by } = written.format === 'focus' ? readFocus(written) : readGroups(written)
+  const groups = written.format === 'focus' ? readFocus(written) : readGroups(written)
+  const { unit, by, label } = groups
   const filters = readFilters(written)
+  const labels = readLabel(written.label)
   const only = { ...filters, ...scope }
   // Somebody else's key, as if it had used nothing.
   const isForeign = Object.entries(filters).some(([field, value]) => only[field as 'key'] !== value)
   // A cursor continues this query and no other; what it may show does not depend on it.
-  const digest = hash('sha256', JSON.stringify([unit, by, only, from, to]), 'hex').slice(0, 16)
+  const digest = hash('sha256', JSON.stringify([groups, only, labels, from, to]), 'hex').slice(
+    0,
+    16,
+  )
   const length = by.length + (unit === undefined ? 0 : 1)
   const page = cursor === undefined ? undefined : readCursor(cursor, digest, length, unit)
   const begin = page?.from ?? readTime('from', from) ?? startOfMonth(now)
@@ -89,7 +101,10 @@ export function readUsageQuestion(written: Parameters, scope: Scope, now: number
   if (span.from >= span.to) throw invalidRequest('from must be before to.')
   if (span.to - span.from > maxMs) throw invalidRequest('from must be at most 366 days before to.')
   return {
-    query: { ...span, unit, by, only, after: page?.after, limit: isForeign ? 0 : pageSize + 1 },
+    query: {
+      ...{ ...span, unit, by, only, label, labels },
+      ...{ after: page?.after, limit: isForeign ? 0 : pageSize + 1 },
+    },
     cursorAfter: (group) =>
       Buffer.from(JSON.stringify([digest, span.from, span.to, ...group])).toString('base64url'),
   }
@@ -113,23 +128,47 @@ function readFilters(written: Parameters): UsageQuery['only'] {
   return Object.fromEntries(given)
 }
 
+type Groups = Pick<UsageQuery, 'unit' | 'by' | 'label'>
+
+/** A label as `<name>=<value>`: names have no `=`. */
+function readLabel(written: string | undefined): Labels | undefined {
+  if (written === undefined) return undefined
+  const [name = ''] = written.split('=', 1)
+  const labels = { [name]: written.slice(name.length + 1) }
+  const problem = problemOfLabels(labels)
+  if (problem === undefined) return labels
+  throw invalidRequest(`label must be like team=search; it ${problem}`)
+}
+
 /** A row of FOCUS is a price times a quantity: it has one subscription, model and rate. */
-function readFocus({ group_by: written }: Parameters): Pick<UsageQuery, 'unit' | 'by'> {
+function readFocus({ group_by: written }: Parameters): Groups {
   if (written !== undefined) throw invalidRequest('group_by has no meaning with format=focus.')
   return { unit: 'day', by: [...usageDimensions, 'rate'] }
 }
 
-function readGroups({ group_by: written = 'day' }: Parameters): Pick<UsageQuery, 'unit' | 'by'> {
+function readGroups({ group_by: written = 'day' }: Parameters): Groups {
   const words = written.split(',')
   for (const word of words) {
-    if (isOf(usageUnits, word) || isOf(usageDimensions, word)) continue
-    throw invalidRequest(`group_by may name ${[...usageUnits, ...usageDimensions].join(', ')}.`)
+    if (isOf(usageUnits, word) || isOf(usageDimensions, word) || isLabel(word)) continue
+    const known = [...usageUnits, ...usageDimensions, 'label:<name>']
+    throw invalidRequest(`group_by may name ${known.join(', ')}.`)
   }
+  const [label, ...further] = words.filter(isLabel)
+  if (further.length > 0) throw invalidRequest('group_by may name only one label.')
   if (new Set(words).size < words.length) throw invalidRequest('group_by names something twice.')
   const [unit, another] = words.filter((word) => isOf(usageUnits, word))
   if (another !== undefined)
     throw invalidRequest('group_by may name only one of hour, day and month.')
-  return { unit, by: usageDimensions.filter((dimension) => words.includes(dimension)) }
+  const by = usageDimensions.filter((dimension) => words.includes(dimension))
+  if (label === undefined) return { unit, by }
+  return { unit, by: [...by, 'label'], label: label.slice(labelPrefix.length) }
+}
+
+const labelPrefix = 'label:'
+
+function isLabel(word: string): boolean {
+  if (!word.startsWith(labelPrefix)) return false
+  return problemOfLabels({ [word.slice(labelPrefix.length)]: 'any' }) === undefined
 }
 
 function isOf<Word extends string>(words: readonly Word[], word: string): word is Word {

@@ -16,6 +16,7 @@ const names: Readonly<Record<UsageColumn, string>> = {
   key: 'key_id',
   organization: 'organization_id',
   cost_center: 'cost_center',
+  label: 'label',
   rate: 'rate',
 }
 
@@ -27,6 +28,7 @@ const usageRow = object('Usage', {
   key_id: optional(string('Empty: an identity token, or not known.')),
   organization_id: optional(string('Empty: none, like the cost center.')),
   cost_center: optional({ type: 'string' }),
+  label: optional({ type: 'string', description: 'Of the key; empty: it has none of that name.' }),
   answers: { ...tokens, description: 'Successful responses.' },
   refusals_approximate: {
     ...tokens,

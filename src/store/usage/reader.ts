@@ -21,6 +21,7 @@ const columns: Readonly<Record<UsageColumn, string>> = {
   key: 'key_id',
   organization: 'organization',
   cost_center: 'cost_center',
+  label: "coalesce(label, '')",
   rate: "coalesce(trim_scale(rate)::text, '')",
 }
 
@@ -30,7 +31,7 @@ const maxGaps = 100
 
 /** The statement of a query; `bench/ledger.bench.ts` explains it. */
 export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
-  const { from, to, unit, by, only, after, limit } = query
+  const { from, to, unit, by, only, label, labels, after, limit } = query
   const start = `date_trunc('${unit}', hour, 'UTC')`
   // By bytes, whatever the collation of the database.
   const names = by.map((each) => `${columns[each]} collate "C"`)
@@ -40,6 +41,15 @@ export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
     const column = sql.unsafe(columns[name as UsageDimension])
     conditions = sql`${conditions} and ${column} = ${cutName(value)}`
   }
+  if (labels !== undefined) {
+    const held = sql`select id from api_keys where labels @> ${JSON.stringify(labels)}::text::jsonb`
+    conditions = sql`${conditions} and key_id in (${held})`
+  }
+  const labelled =
+    label === undefined
+      ? sql``
+      : sql`left join (select id as labelled_id, labels ->> ${label}::text as label from api_keys) labelled
+          on labelled_id = key_id`
   const values = after?.map((value) =>
     typeof value === 'number' ? sql`to_timestamp(${value}::float8 / 1000)` : sql`${value}::text`,
   )
@@ -50,7 +60,7 @@ export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
       array[${sql.unsafe(names.join(', '))}]::text[] as "group",
       ${sumsOf(sql, { ...usageFigures, refusals: 'refusals' })},
       trim_scale(sum(total_tokens * rate))::text as cost
-    from tollgate_usage_hours
+    from tollgate_usage_hours ${labelled}
     where hour >= ${new Date(since)} and hour < ${new Date(to)} ${conditions}
     group by ${groups}
     ${values === undefined ? sql`` : sql`having (${groups}) > (${values.reduce((some, value) => sql`${some}, ${value}`)})`}

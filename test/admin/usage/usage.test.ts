@@ -298,3 +298,51 @@ test('a database that is away, or slow, is not an error of ours (503)', async (t
   await api.sql`alter table tollgate_usage_hours rename to elsewhere`
   refused(t, await api.ask(route, { as: 'alice' }), 503)
 })
+
+test('usage is summed by a label of keys', async (t) => {
+  const api = await createKeyApi(t)
+  const keyWith = async (labels?: object, as = 'alice') => (await api.createKey(as, { labels })).id
+  const [search, mail, none, foreign] = [
+    await keyWith({ team: 'search', env: 'a=b' }),
+    await keyWith({ team: 'mail', env: 'test' }),
+    await keyWith(),
+    await keyWith({ team: 'search' }, 'bob'),
+  ]
+  await fill(api, [
+    { keyId: search, total: 1 },
+    { keyId: mail, total: 2 },
+    { keyId: none, total: 4 },
+    { total: 8 },
+    { keyId: foreign, user: 'bob', total: 16 },
+  ])
+  const sums = async (query: string, as = 'alice') =>
+    (await read(api, as, query)).data.map(({ label, total_tokens }) => [label, total_tokens])
+  t.strictSame(await sums('group_by=label:team'), [
+    ['', 12],
+    ['mail', 2],
+    ['search', 1],
+  ])
+  t.strictSame((await sums('group_by=label:team', 'admin')).at(-1), ['search', 17])
+  t.strictSame(await sums('group_by=month&label=team=search'), [[undefined, 1]])
+  t.strictSame(await sums('group_by=label:team&label=env=a%3Db'), [['search', 1]])
+  const csv = await api.ask(`${route}?group_by=key,label:env&format=csv`, { as: 'alice' })
+  t.match(csv.body, /^key_id,label,/)
+  t.match(csv.body, `${mail},test,`)
+  const patch = { as: 'alice', body: { labels: { team: 'mail' } } }
+  await api.ask(`PATCH /v1/api-keys/${search}`, patch)
+  t.strictSame(await sums('group_by=label:team'), [
+    ['', 12],
+    ['mail', 3],
+  ])
+  for (const [query, message] of [
+    ['group_by=label', /may name .*label:<name>/],
+    ['group_by=label:', /may name/],
+    ['group_by=label:a%20b', /may name/],
+    ['group_by=label:a,label:b', /only one label/],
+    ['group_by=label:a,label:a', /only one label/],
+    ['label=team', /like team=search/],
+    ['label==search', /like team=search/],
+  ] as const) {
+    wrong(t, await api.ask(`${route}?${query}`, { as: 'alice' }), 400, message)
+  }
+})
