@@ -93,11 +93,10 @@ export function bulkRevokeApiKeys(app: FastifyInstance, deps: ExternalDeps): voi
   )
 }
 
-/** Blank is the same as left out. A user's name is taken as it is, a subscription's trimmed. */
+/** Trimmed; blank is the same as left out. */
 function readName(field: string, written: string | null | undefined): string | undefined {
   requirePlainText(field, written ?? undefined)
-  if (!written?.trim()) return undefined
-  return field === 'subscription' ? written.trim() : written
+  return written?.trim() || undefined
 }
 
 function describeKeys(count: number, { user, subscription }: KeyScope): string {

@@ -75,7 +75,7 @@ an older form, which counts only where filters, sort and pagination are all abse
           includeEphemeral,
           subscription: {
             type: ['string', 'null'],
-            description: "The subscription's bare name, exactly; any when blank or left out.",
+            description: "The subscription's bare name, exactly; any when empty or left out.",
             examples: ['team-a-basic'],
           },
           labelsContain: {
@@ -226,9 +226,10 @@ function readStatuses(words: readonly string[]): ReadonlySet<ApiKeyStatus> {
   return new Set(words.map((word) => word.trim() as ApiKeyStatus))
 }
 
+/** Blanks alone are a name that no subscription has. */
 function readSubscription(written: string | null | undefined): string | undefined {
   requirePlainText('filters.subscription', written ?? undefined)
-  return written?.trim() || undefined
+  return written ? written.trim() : undefined
 }
 
 function readPrefix(written: string | null | undefined): string | undefined {

@@ -16,11 +16,11 @@ const zero = 0x30
 const dot = 0x2e
 
 /**
- * `192.0.2.0/24`, `2001:db8::/32`, or a single address; undefined if the text is neither, or the
- * address has bits beyond the network's.
+ * `192.0.2.0/24`, `2001:db8::/32`, or a single address; undefined if the text is neither, the
+ * address has bits beyond the network's, or it has a zone.
  */
 export function parseNetwork(written: string): Network | undefined {
-  const [, address = '', length] = /^([^/]{1,45})(?:\/(0|[1-9]\d{0,2}))?$/.exec(written) ?? []
+  const [, address = '', length] = /^([^/%]{1,45})(?:\/(0|[1-9]\d{0,2}))?$/.exec(written) ?? []
   const words = parseIp(address)
   if (words === undefined) return undefined
   const before = address.includes(':') ? 0 : 96

@@ -9,7 +9,14 @@ const propagation = { state: 'confirmed', replicas: 1, acknowledged: 1 }
 test('revokes your own keys, however the body names you (200)', async (t) => {
   const api = await createKeyApi(t)
   const foreign = await api.createKey('bob')
-  const bodies = [undefined, null, {}, { username: null }, { username: ' ' }, { username: 'alice' }]
+  const bodies = [
+    undefined,
+    null,
+    {},
+    { username: null },
+    { username: ' ' },
+    { username: ' alice ' },
+  ]
   for (const body of bodies) {
     const plain = await api.createKey('alice')
     await api.createKey('alice', { ephemeral: true })

@@ -84,6 +84,7 @@ test('the filter by subscription is exact', async (t) => {
     ['basic', ['basic']],
     [' premium ', ['premium']],
     ['prem', []],
+    [' ', []],
     ['', ['premium', 'basic']],
     [null, ['premium', 'basic']],
   ] as const) {
