@@ -4,6 +4,7 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import { repeat } from '../../runtime/loop.ts'
 import type { JournaledCounters } from '../../store/counters.ts'
 import type { Settle } from '../settle.ts'
 import type { ListedFile } from './folder.ts'
@@ -146,11 +147,9 @@ export function createJournal(options: JournalOptions) {
     await reader.readAll()
   }
 
-  async function repeat(everyMs: number, what: string, action: () => Promise<void>) {
-    while (!ending.signal.aborted) {
-      await attempt(what, action)
-      await delay(everyMs, undefined, { signal: ending.signal }).catch(() => {})
-    }
+  function keep(restMs: number, what: string, action: () => Promise<void>): Promise<void> {
+    const step = () => attempt(what, action)
+    return repeat({ step, restMs, onFault: () => {}, signal: ending.signal })
   }
 
   /**
@@ -205,12 +204,12 @@ export function createJournal(options: JournalOptions) {
      */
     async start(): Promise<void> {
       if (!lasting) await replay()
-      reading = repeat(readEveryMs, 'the usage journal cannot be read', read)
+      reading = keep(readEveryMs, 'the usage journal cannot be read', read)
       over = Promise.all([
-        lasting && repeat(renewEveryMs, 'the usage journal cannot be claimed', claim),
-        repeat(pollMs, 'the usage journal cannot be looked at', watch.poll),
-        repeat(tidyEveryMs, 'the usage journal cannot be rotated', tidy),
-        repeat(measureEveryMs, 'the usage journal cannot be measured', async () => {
+        lasting && keep(renewEveryMs, 'the usage journal cannot be claimed', claim),
+        keep(pollMs, 'the usage journal cannot be looked at', watch.poll),
+        keep(tidyEveryMs, 'the usage journal cannot be rotated', tidy),
+        keep(measureEveryMs, 'the usage journal cannot be measured', async () => {
           unreadBytes = await reader.countUnread()
         }),
       ])

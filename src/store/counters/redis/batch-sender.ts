@@ -4,6 +4,7 @@
  * store: another store first gets the known sums (restore.ts).
  */
 
+import { createAlarm } from '../../../runtime/loop.ts'
 import { createBacklog, type Holding } from './backlog.ts'
 import type { Sender, SharedCounter, SharedReport } from './shared-counter.ts'
 import { createStoreLink, type StoreLinkOptions } from './store-link.ts'
@@ -39,7 +40,7 @@ export function createBatchSender(options: SenderOptions): Sender {
   let intervalsLeft = Number.POSITIVE_INFINITY
   let startedAt = Number.NEGATIVE_INFINITY
   let state: 'running' | 'stopping' | 'stopped' = 'running'
-  let wake = (): void => {}
+  const alarm = createAlarm(new AbortController().signal)
 
   function isStopped(): boolean {
     return state === 'stopped'
@@ -106,7 +107,7 @@ export function createBatchSender(options: SenderOptions): Sender {
         onFailure()
         if (state === 'stopped') return false
         backlog.leaveOld(monotonic())
-        await pause(state === 'stopping' ? stoppingRetryMs : retryMs)
+        await alarm.rest(state === 'stopping' ? stoppingRetryMs : retryMs)
       }
     }
   }
@@ -138,17 +139,6 @@ export function createBatchSender(options: SenderOptions): Sender {
     return false
   }
 
-  function pause(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const pausing = setTimeout(resolve, ms)
-      pausing.unref()
-      wake = () => {
-        clearTimeout(pausing)
-        resolve()
-      }
-    })
-  }
-
   async function flushAll(): Promise<void> {
     while (state === 'stopping' && (!backlog.isEmpty(holding()) || underWay !== undefined)) {
       flush()
@@ -177,7 +167,7 @@ export function createBatchSender(options: SenderOptions): Sender {
     },
     async stop(graceMs: number): Promise<number> {
       if (state === 'running') state = 'stopping'
-      wake()
+      alarm.ring()
       let over: NodeJS.Timeout | undefined
       await Promise.race([
         flushAll(),
@@ -188,7 +178,7 @@ export function createBatchSender(options: SenderOptions): Sender {
       state = 'stopped'
       clearTimeout(over)
       clearTimeout(timer)
-      wake()
+      alarm.ring()
       backlog.giveUp(stopped())
       return backlog.owed(monotonic(), link.doubts.keys())
     },

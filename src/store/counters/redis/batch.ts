@@ -2,7 +2,6 @@
 
 import { rememberedMs } from '../../counters.ts'
 import { minuteOf, neighbourOf } from '../reports.ts'
-import type { AddArg } from './scripts.ts'
 import type { SharedCounter, SharedReport } from './shared-counter.ts'
 
 /** One counter of a batch. */
@@ -42,7 +41,7 @@ export interface Attempt {
  */
 export interface Additions {
   readonly keys: readonly string[]
-  readonly args: readonly AddArg[]
+  readonly args: readonly (string | number)[]
 }
 
 /** Longer than needed, because the clocks of gateway and Redis differ. */
@@ -60,15 +59,15 @@ export function toAdditions(batch: Batch, attempt: Attempt): Additions | undefin
   // which of them counted.
   if (batch.reports.length === 0 && !hasTokens) return undefined
   const keys = parts.map(({ counter }) => counter.keyPrefix + counter.key)
-  const head = [number, acknowledged, markMs, sentAt, epoch, journal, parts.length]
-  const args: AddArg[] = head
+  const args = [number, acknowledged, markMs, sentAt, epoch, journal, parts.length]
   for (const { tokens, endsAt } of parts) {
     const leftMs = Math.max(0, Math.ceil(endsAt - now))
     args.push(leftMs > 0 ? tokens : 0, leftMs)
   }
   if (batch.reports.length > 0) {
     const ends = reports.map(({ gatewayEndedAt }) => gatewayEndedAt + sourcesDifferMs)
-    args.push(seenMs, Math.max(...ends, -1), toReportList(batch, keys, seenPrefix, now))
+    const list = toReportList(batch, keys, seenPrefix, now)
+    args.push(seenMs, Math.max(...ends, -1), JSON.stringify(list))
   }
   return { keys, args }
 }

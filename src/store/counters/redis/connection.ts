@@ -6,15 +6,13 @@ import { parseRedisUrl, type RedisTarget } from '../../../core/formats/redis-url
 import { type HoldCommands, holdScript, releaseScript, renewScript } from '../../holds/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
 import {
-  type AddAnswer,
-  type AddArg,
   addScript,
-  type CounterAnswer,
   type CounterCommands,
   claimScript,
   readScript,
   resetScript,
   restoreScript,
+  type Script,
 } from './scripts.ts'
 
 export interface RedisConnection {
@@ -97,29 +95,17 @@ export function connectRedis(
   client.on('+node', () => {
     session += 1
   })
-  client.defineCommand('tollgateAdd', { lua: addScript })
-  client.defineCommand('tollgateRead', { lua: readScript })
-  client.defineCommand('tollgateRestore', { lua: restoreScript })
-  client.defineCommand('tollgateReset', { lua: resetScript })
-  client.defineCommand('tollgateClaim', { lua: claimScript, numberOfKeys: 1 })
-  client.defineCommand('tollgateHold', { lua: holdScript })
-  client.defineCommand('tollgateRelease', { lua: releaseScript })
-  client.defineCommand('tollgateRenew', { lua: renewScript })
-  const scripts = client as unknown as Record<
-    'tollgateRead' | 'tollgateRestore',
-    (count: number, ...args: (string | number)[]) => Promise<CounterAnswer>
-  > & {
-    tollgateAdd(count: number, ...args: (string | number)[]): Promise<AddAnswer>
-    tollgateReset(count: number, ...args: (string | number)[]): Promise<number>
-    tollgateClaim(key: string, owner: string, ms: number): Promise<number>
-    tollgateHold(count: number, ...args: (string | number)[]): ReturnType<HoldCommands['hold']>
-    tollgateRelease(count: number, ...args: (string | number)[]): Promise<unknown>
-    tollgateRenew(count: number, ...args: (string | number)[]): Promise<unknown>
-  }
 
-  function counted<Answer>(answer: Promise<Answer>): Promise<Answer> {
-    sent += 1
-    return answer
+  function script<Answer>(name: string, lua: string): Script<Answer> {
+    client.defineCommand(name, { lua })
+    const commands = client as unknown as Record<
+      string,
+      (count: number, ...rest: readonly (string | number)[]) => Promise<Answer>
+    >
+    return (keys, args) => {
+      sent += 1
+      return commands[name]!(keys.length, ...keys, ...args)
+    }
   }
 
   return {
@@ -128,16 +114,18 @@ export function connectRedis(
       return sent
     },
     commands: {
-      add: (keys, args) =>
-        counted(scripts.tollgateAdd(keys.length, ...keys, ...args.map(toArgument))),
-      read: (keys, args) => counted(scripts.tollgateRead(keys.length, ...keys, ...args)),
-      restore: (keys, args) => counted(scripts.tollgateRestore(keys.length, ...keys, ...args)),
-      reset: (keys, args) => counted(scripts.tollgateReset(keys.length, ...keys, ...args)),
-      claim: (key, owner, ms) => counted(scripts.tollgateClaim(key, owner, ms)),
-      forget: (keys) => counted(client.unlink(...keys)),
-      hold: (keys, args) => counted(scripts.tollgateHold(keys.length, ...keys, ...args)),
-      renew: (keys, args) => counted(scripts.tollgateRenew(keys.length, ...keys, ...args)),
-      release: (keys, args) => counted(scripts.tollgateRelease(keys.length, ...keys, ...args)),
+      add: script('tollgateAdd', addScript),
+      read: script('tollgateRead', readScript),
+      restore: script('tollgateRestore', restoreScript),
+      reset: script('tollgateReset', resetScript),
+      claim: script('tollgateClaim', claimScript),
+      hold: script('tollgateHold', holdScript),
+      renew: script('tollgateRenew', renewScript),
+      release: script('tollgateRelease', releaseScript),
+      forget(keys) {
+        sent += 1
+        return client.unlink(...keys)
+      },
       get session() {
         return session
       },
@@ -153,10 +141,6 @@ export function connectRedis(
     },
     close: () => client.disconnect(),
   }
-}
-
-function toArgument(arg: AddArg): string | number {
-  return typeof arg === 'object' ? JSON.stringify(arg) : arg
 }
 
 /** Sets the credentials for the next connection. */

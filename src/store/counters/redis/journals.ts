@@ -40,7 +40,7 @@ export function createRedisJournals(
 
   return {
     async claimJournal(ms) {
-      return commands.claim(claimKeyOf(journal), owner, ms).then(
+      return commands.claim([claimKeyOf(journal)], [owner, ms]).then(
         (claimed) => claimed === 1,
         () => false,
       )

@@ -18,18 +18,19 @@ export type CounterAnswer = readonly [time: number, store: readonly string[], ..
  */
 export type AddAnswer = CounterAnswer | readonly [...CounterAnswer, counted: string]
 
-/** An argument of `add`: the list of reports is an array, which Redis gets as JSON. */
-export type AddArg = string | number | readonly (string | number)[]
+/** Runs a script for these keys, with these arguments. */
+export type Script<Answer> = (
+  keys: readonly string[],
+  args: readonly (string | number)[],
+) => Promise<Answer>
 
-/** The scripts as commands: keys, then arguments. */
 export interface CounterCommands {
-  add(keys: readonly string[], args: readonly AddArg[]): Promise<AddAnswer>
-  read(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
-  restore(keys: readonly string[], args: readonly (string | number)[]): Promise<CounterAnswer>
-  /** 1 if the key is the owner's for the next `ms`, 0 if it is another's. */
-  claim(key: string, owner: string, ms: number): Promise<number>
-  /** Resets counters; keys and arguments as for `resetScript`. */
-  reset(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
+  readonly add: Script<AddAnswer>
+  readonly read: Script<CounterAnswer>
+  readonly restore: Script<CounterAnswer>
+  /** 1 if the key is the owner's for these milliseconds, 0 if it is another's. */
+  readonly claim: Script<number>
+  readonly reset: Script<unknown>
   /** Removes the keys, which share a hash tag. */
   forget(keys: readonly string[]): Promise<unknown>
   /** A new number after each new connection, which may be to another server. */
