@@ -17,7 +17,7 @@ import { toEndTimestamp, toTimestamp } from '../../core/formats/timestamp.ts'
 import type { Resource } from '../../core/kinds/resources.ts'
 import { integer, object, objects, optional, string } from '../http/schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
-import { endOf, kindSchema, windowSchema } from '../usage/limit-state.ts'
+import { kindSchema, showState, windowSchema } from '../usage/limit-state.ts'
 
 /** Where a resource (`<kind>/<namespace>/<name>`) is written; line 0: in a cluster. */
 export type Locate = (resource: string) => { readonly file: string; readonly line: number }
@@ -126,11 +126,9 @@ export function placeOf(locate: Locate, resource: string): Json {
 }
 
 function showLimits(states: readonly LimitState[]): readonly Json[] {
-  return states.map(({ limit, used, held, remaining, resetsAt }) => ({
-    ...{ kind: limit.kind, scope: limit.scope, window: limit.window || null },
-    ...{ limit: limit.limit, used, remaining },
-    ...(held !== undefined && { held }),
-    resetsAt: endOf(limit, resetsAt),
+  return states.map((state) => ({
+    ...showState(state),
+    ...(state.held !== undefined && { held: state.held }),
   }))
 }
 

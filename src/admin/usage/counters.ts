@@ -2,7 +2,6 @@
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
-import { type CountedLimit, counterOf, limitStates } from '../../core/decision/counter.ts'
 import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
 import { compileCaps } from '../../core/decision/key-caps.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
@@ -16,10 +15,14 @@ import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { object, optional, string } from '../http/schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { isKeyId, keyNotFound } from '../keys/get-api-key.ts'
-import { byKindAndWindow, endOf, kindSchema, windowSchema } from './limit-state.ts'
-
-const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
-const count = { type: 'integer', minimum: 0 } as const
+import {
+  byKindAndWindow,
+  filters,
+  limitFields,
+  name,
+  type OwnLimit,
+  readLimits,
+} from './limit-state.ts'
 
 const properties = {
   user: { ...name, description: 'Whose counters; left out with key_id.' },
@@ -27,8 +30,7 @@ const properties = {
     ...name,
     description: 'Instead of user: a key with limits of its own, whose counters are meant.',
   },
-  subscription: { ...name, description: 'Only of this subscription.' },
-  model: { ...name, description: 'Only of this model.', examples: ['llm/sim-small'] },
+  ...filters,
   window: { ...name, description: 'Only of limits with this window.', examples: ['1h'] },
 } as const
 
@@ -39,19 +41,10 @@ const selection = {
   properties,
 } as const
 
+const { remaining: _, resetsAt, ...fields } = limitFields
 const counter = object('Counter', {
-  subscription: { type: 'string' },
-  model: { type: ['string', 'null'], description: 'null: all models together.' },
-  kind: kindSchema,
-  scope: string('Whose use is counted.', { enum: ['user', 'key'] }),
-  window: windowSchema,
-  limit: count,
-  used: count,
-  resetsAt: {
-    ...timestamp,
-    type: ['string', 'null'],
-    description: 'When its window ends; null: of concurrency.',
-  },
+  ...fields,
+  resetsAt: { ...resetsAt, description: 'When its window ends; null: of concurrency.' },
 })
 
 const subject = {
@@ -110,7 +103,7 @@ const maxLimits = 1_000
 
 /** Adds both routes. */
 export function counterRoutes(app: FastifyInstance, deps: ExternalDeps): void {
-  const { keys, snapshot, readCounters, resetCounters, isAdmin, clock } = deps
+  const { keys, snapshot, resetCounters, isAdmin, clock } = deps
 
   /** Refuses whoever may not; returns whose counters are meant. */
   async function admit(request: FastifyRequest, selected: Selected): Promise<Subject> {
@@ -140,24 +133,7 @@ export function counterRoutes(app: FastifyInstance, deps: ExternalDeps): void {
   async function readOpen(selected: Selected, { user, key }: Subject) {
     const all = key === undefined ? limitsOf(selected, snapshot()) : limitsOfKey(selected, key)
     if (all.length > maxLimits) throw tooMany('selects too many limits')
-    const limits = all.map(({ limit }) => limit)
-    const now = clock()
-    const asked = limits.map((limit) => counterOf(limit, user))
-    const windows = await readCounters(asked, now)
-    const states = limitStates(limits, windows, now)
-    return all.flatMap(({ subscription, model, limit }, i) => {
-      const [open, state, counter] = [windows[i], states[i], asked[i]]
-      if (open === undefined || state === undefined || counter === undefined) return []
-      const { used, resetsAt } = state
-      const isOpen = limit.kind !== 'concurrency' || used > 0
-      const { kind, scope, window } = limit
-      const shown = {
-        ...{ subscription, model, kind, scope },
-        ...{ window: window || null, limit: limit.limit, used },
-        resetsAt: endOf(limit, resetsAt),
-      }
-      return isOpen ? [{ counter, shown }] : []
-    })
+    return (await readLimits(deps, user, all)).filter(({ isOpen }) => isOpen)
   }
 
   app.get<{ Querystring: Selected }>(
@@ -207,16 +183,9 @@ function show({ user, key }: Subject) {
   return { user, ...(key && { key_id: key.id }) }
 }
 
-interface Selection {
-  readonly subscription: string
-  /** null: all together. */
-  readonly model: string | null
-  readonly limit: CountedLimit
-}
-
 /** In order, and at most one more than may be looked at. */
-function limitsOf(selected: Selected, { subscriptions }: Snapshot): readonly Selection[] {
-  const found: Selection[] = []
+function limitsOf(selected: Selected, { subscriptions }: Snapshot): readonly OwnLimit[] {
+  const found: OwnLimit[] = []
   const { subscription: only } = selected
   const named = only === undefined ? [...subscriptions.keys()].sort() : [only]
   for (const name of named) {
@@ -234,7 +203,7 @@ function limitsOf(selected: Selected, { subscriptions }: Snapshot): readonly Sel
 }
 
 /** A key's own. */
-function limitsOfKey(selected: Selected, key: ApiKeyRecord): readonly Selection[] {
+function limitsOfKey(selected: Selected, key: ApiKeyRecord): readonly OwnLimit[] {
   const { subscription } = key
   if ((selected.subscription ?? subscription) !== subscription) return []
   return (compileCaps(key)?.limits ?? [])

@@ -16,9 +16,9 @@ import type { BodyOf } from '../http/body.ts'
 import { boolean, object, objects, optional, string } from '../http/schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { createTurns } from '../http/turns.ts'
-import { kindSchema, windowSchema } from './limit-state.ts'
+import { count, kindSchema, windowSchema } from './limit-state.ts'
 import { noLedger } from './usage.ts'
-import { readTime } from './usage-question.ts'
+import { readTime, spanOf, time } from './usage-question.ts'
 import { showGap, usageGap } from './usage-view.ts'
 
 /** Milliseconds since the epoch; `to` is excluded. */
@@ -52,7 +52,7 @@ export interface SimulateDeps {
 
 const hourMs = 3_600_000
 const defaultMs = 7 * 24 * hourMs
-const maxMs = 92 * 24 * hourMs
+const maxDays = 92
 /** Items of each list. */
 const maxRows = 1_000
 const shownProblems = 20
@@ -61,8 +61,6 @@ const messageLength = 150
 /** A limit of which less was used in every window was never near. */
 const nearShare = 0.8
 
-const time = { type: 'string', maxLength: 64, examples: ['2026-03-01', '2026-03-01T12:00:00Z'] }
-const count = { type: 'integer', minimum: 0 } as const
 const text = { type: 'string' } as const
 
 const body = {
@@ -74,13 +72,11 @@ const body = {
     ),
     from: optional({
       ...time,
-      type: 'string',
       description:
         'A day or a time (RFC 3339), rounded down to the hour; by default 7 days before to.',
     }),
     to: optional({
       ...time,
-      type: 'string',
       description: 'Its end, excluded, rounded up to the hour; by default now. At most 92 days.',
     }),
   }),
@@ -198,13 +194,7 @@ function showFirstProblem([first = '', ...more]: readonly string[]): string {
 function readSpan(written: { from?: string; to?: string }, now: number): Span {
   const end = readTime('to', written.to) ?? now
   const begin = readTime('from', written.from) ?? end - defaultMs
-  const span = {
-    from: Math.floor(begin / hourMs) * hourMs,
-    to: Math.ceil(end / hourMs) * hourMs,
-  }
-  if (span.from >= span.to) throw invalidRequest('from must be before to.')
-  if (span.to - span.from > maxMs) throw invalidRequest('from must be at most 92 days before to.')
-  return span
+  return spanOf(begin, end, hourMs, maxDays)
 }
 
 function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, span: Span) {

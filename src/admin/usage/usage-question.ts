@@ -8,9 +8,9 @@ import { type Labels, problemOfLabels } from '../../core/formats/labels.ts'
 import { type UsageQuery, type UsageUnit, usageDimensions, usageUnits } from '../../store/usage.ts'
 import { requirePlainText } from '../http/body.ts'
 import { string } from '../http/schema.ts'
+import { filters, name } from './limit-state.ts'
 
-const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
-const time = {
+export const time = {
   type: 'string',
   maxLength: 64,
   examples: ['2026-03-01', '2026-03-01T12:00:00Z'],
@@ -35,8 +35,7 @@ export const parameters = {
     ),
     user: { ...name, description: 'Only of this user; any for an administrator.' },
     key: { ...name, description: 'Only of the key with this id.' },
-    model: { ...name, description: 'Only of this model.', examples: ['llm/sim-small'] },
-    subscription: { ...name, description: 'Only of this subscription.' },
+    ...filters,
     organization: { ...name, description: 'Only of this organization.' },
     cost_center: { ...name, description: 'Only of this cost center.' },
     label: {
@@ -69,7 +68,8 @@ export interface UsageQuestion {
 /** Groups in a page. */
 export const pageSize = 1_000
 const hourMs = 3_600_000
-const maxMs = 366 * 24 * hourMs
+const dayMs = 24 * hourMs
+const maxDays = 366
 
 /**
  * The query of this caller, who sees only what is in `scope`; throws `invalid_request`, naming the
@@ -93,13 +93,8 @@ export function readUsageQuestion(written: Parameters, scope: Scope, now: number
   const page = cursor === undefined ? undefined : readCursor(cursor, digest, length, unit)
   const begin = page?.from ?? readTime('from', from) ?? startOfMonth(now)
   const end = page?.to ?? readTime('to', to) ?? now
-  const wholeMs = written.format === 'focus' ? 24 * hourMs : hourMs
-  const span = {
-    from: Math.floor(begin / wholeMs) * wholeMs,
-    to: Math.ceil(end / wholeMs) * wholeMs,
-  }
-  if (span.from >= span.to) throw invalidRequest('from must be before to.')
-  if (span.to - span.from > maxMs) throw invalidRequest('from must be at most 366 days before to.')
+  const wholeMs = written.format === 'focus' ? dayMs : hourMs
+  const span = spanOf(begin, end, wholeMs, maxDays)
   return {
     query: {
       ...{ ...span, unit, by, only, label, labels },
@@ -186,6 +181,17 @@ export function readTime(field: 'from' | 'to', written: string | undefined): num
   throw invalidRequest(
     `${field} must be a day like 2026-03-01, or a time like 2026-03-01T12:00:00Z.`,
   )
+}
+
+/** Whole hours or days, of `wholeMs`; refuses a span without any, or with too many. */
+export function spanOf(begin: number, end: number, wholeMs: number, maxDays: number) {
+  const from = Math.floor(begin / wholeMs) * wholeMs
+  const to = Math.ceil(end / wholeMs) * wholeMs
+  if (from >= to) throw invalidRequest('from must be before to.')
+  if (to - from > maxDays * dayMs) {
+    throw invalidRequest(`from must be at most ${maxDays} days before to.`)
+  }
+  return { from, to }
 }
 
 function startOfMonth(now: number): number {

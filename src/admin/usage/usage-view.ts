@@ -5,8 +5,7 @@ import { toTimestamp } from '../../core/formats/timestamp.ts'
 import type { NamedGap, UsageColumn, UsageQuery, UsageTotal } from '../../store/usage.ts'
 import { boolean, object, optional, string } from '../http/schema.ts'
 import { timestamp } from '../http/schemas.ts'
-
-const tokens = { type: 'integer', minimum: 0 } as const
+import { count } from './limit-state.ts'
 
 /** The names of the dimensions in a row. */
 const names: Readonly<Record<UsageColumn, string>> = {
@@ -29,18 +28,18 @@ const usageRow = object('Usage', {
   organization_id: optional(string('Empty: none, like the cost center.')),
   cost_center: optional({ type: 'string' }),
   label: optional({ type: 'string', description: 'Of the key; empty: it has none of that name.' }),
-  answers: { ...tokens, description: 'Successful responses.' },
+  answers: { ...count, description: 'Successful responses.' },
   refusals_approximate: {
-    ...tokens,
+    ...count,
     description:
       'Requests refused because a limit was used up; a process that is killed loses some.',
   },
-  input_tokens: tokens,
-  output_tokens: tokens,
-  cached_tokens: { ...tokens, description: 'Part of the input.' },
-  reasoning_tokens: { ...tokens, description: 'Part of the output.' },
-  total_tokens: { ...tokens, description: 'What was counted.' },
-  estimated_tokens: { ...tokens, description: 'Part of the total that is an estimate.' },
+  input_tokens: count,
+  output_tokens: count,
+  cached_tokens: { ...count, description: 'Part of the input.' },
+  reasoning_tokens: { ...count, description: 'Part of the output.' },
+  total_tokens: { ...count, description: 'What was counted.' },
+  estimated_tokens: { ...count, description: 'Part of the total that is an estimate.' },
   cost: optional(
     string(
       'Tokens times the rate per token that was in force, a decimal number. Left out where there was none.',
