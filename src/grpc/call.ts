@@ -4,6 +4,7 @@
  */
 
 import type { FieldList } from './http2/hpack-encoder.ts'
+import type { RequestHead } from './http2/request-head.ts'
 import { ignoreStream, type Stream, type StreamHandler } from './http2/stream.ts'
 import {
   charge,
@@ -12,7 +13,8 @@ import {
   MessageReader,
   prefixBytes,
 } from './message-reader.ts'
-import { CallError, code, encodeMessage } from './status.ts'
+import { CallError, code, encodeMessage, toCallError } from './status.ts'
+import { readTimeout } from './timeout.ts'
 
 const status200 = { name: ':status', value: '200' }
 const contentType = { name: 'content-type', value: 'application/grpc+proto', agreed: true }
@@ -21,17 +23,27 @@ const okTrailers: FieldList = [{ name: 'grpc-status', value: String(code.ok), ag
 const acceptedEncodings = { name: 'grpc-accept-encoding', value: 'identity,gzip' }
 const prefix = Buffer.alloc(prefixBytes)
 
-/** A call in progress: passes on a client's messages until it ends, fails or is aborted. */
+const tooLate = new CallError(code.deadlineExceeded, 'deadline exceeded')
+const overdue = new CallError(code.deadlineExceeded, 'the request was not completed in time')
+
+export type OnFault = (error: unknown) => void
+
+/** A call in progress: passes on a client's messages until it ends, fails, times out or is aborted. */
 export abstract class Call implements StreamHandler {
   protected readonly stream: Stream
+  protected readonly onFault: OnFault
   readonly #form: MessageForm
+  readonly #timeout: string | undefined
+  #timer: NodeJS.Timeout | undefined
   #reader: MessageReader | undefined
   #kept = 0
   #over = false
 
-  constructor(stream: Stream, form: MessageForm) {
+  constructor(stream: Stream, head: RequestHead, form: MessageForm, onFault: OnFault) {
     this.stream = stream
+    this.onFault = onFault
     this.#form = form
+    this.#timeout = head.timeout
   }
 
   /**
@@ -41,10 +53,6 @@ export abstract class Call implements StreamHandler {
   protected abstract take(message: Buffer, last: boolean): void
   /** The client has sent everything, and all messages were complete. An exception ends the call. */
   protected abstract end(): void
-  /** Ends the call with this error. */
-  protected abstract fail(error: unknown): void
-  /** The call is over, with or without a response. */
-  protected abstract leave(): void
 
   data(payload: Buffer, last: boolean): void {
     if (this.#over) return
@@ -66,13 +74,26 @@ export abstract class Call implements StreamHandler {
     return this.#reader?.midway === true
   }
 
-  abstract overdue(): void
+  /** Ends the call with DEADLINE_EXCEEDED after its `grpc-timeout`, counted from now. */
+  protected startTimer(): void {
+    const ms = readTimeout(this.#timeout)
+    if (ms !== undefined) this.#timer = setTimeout(() => endWith(this.stream, tooLate), ms)
+  }
+
+  /** Has a deadline of its own, because a client need not send `grpc-timeout`. */
+  overdue(): void {
+    endWith(this.stream, overdue)
+  }
+
+  protected fail(error: unknown): void {
+    endWith(this.stream, toCallError(error, this.onFault))
+  }
 
   closed(): void {
     this.#over = true
     this.#reader?.drop()
     this.#form.allowance.left += this.#kept
-    this.leave()
+    clearTimeout(this.#timer)
   }
 
   /** A copy for keeping: the message itself would retain the whole buffer that was read. */

@@ -1,12 +1,11 @@
 /** The three kinds of calls that the server supports, each on its stream. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { answerWith, begin, Call, endWell, endWith, sendMessage } from './call.ts'
+import { answerWith, begin, Call, endWell, type OnFault, sendMessage } from './call.ts'
 import type { RequestHead } from './http2/request-head.ts'
 import type { Stream, StreamHandler } from './http2/stream.ts'
 import type { MessageForm } from './message-reader.ts'
-import { CallError, code, toCallError } from './status.ts'
-import { readTimeout } from './timeout.ts'
+import { CallError, code } from './status.ts'
 
 /**
  * Answers one message with one message, at once or later. `traceparent` is the call's own header
@@ -30,8 +29,7 @@ export interface Subscriber {
   end(): void
 }
 
-type OnFault = (error: unknown) => void
-/** Handles a stream that is a gRPC call of its method; `head` is valid only during the call. */
+/** Handles a stream that is a gRPC call of its method. */
 export type Serve = (stream: Stream, head: RequestHead, form: MessageForm) => StreamHandler
 
 /** During a drain, a client's stream ends once nothing has arrived for this long. */
@@ -43,53 +41,16 @@ const nothing = Buffer.alloc(0)
 
 /** Serves a method that answers one message with one. */
 export function serveUnary(answer: Unary, onFault: OnFault): Serve {
-  return (stream, head, form) =>
-    new UnaryCall(stream, form, answer, onFault, head.traceparent, head.timeout)
+  return (stream, head, form) => new UnaryCall(stream, head, form, onFault, answer)
 }
 
 /** Serves a method that answers one message with any number of them. */
 export function serveServerStreaming(subscribe: ServerStreaming, onFault: OnFault): Serve {
-  return (stream, head, form) =>
-    new ServerStreamingCall(stream, form, subscribe, onFault, head.timeout)
+  return (stream, head, form) => new ServerStreamingCall(stream, head, form, onFault, subscribe)
 }
-
-/** A call that can fail and time out. */
-abstract class TimedCall extends Call {
-  readonly #onFault: OnFault
-  readonly #timeout: string | undefined
-  #timer: NodeJS.Timeout | undefined
-
-  constructor(stream: Stream, form: MessageForm, onFault: OnFault, timeout: string | undefined) {
-    super(stream, form)
-    this.#onFault = onFault
-    this.#timeout = timeout
-  }
-
-  /** Ends the call with DEADLINE_EXCEEDED after its `grpc-timeout`, counted from now. */
-  protected startTimer(): void {
-    const ms = readTimeout(this.#timeout)
-    if (ms !== undefined) this.#timer = setTimeout(() => endWith(this.stream, tooLate), ms)
-  }
-
-  /** Has a deadline of its own, because a client need not send `grpc-timeout`. */
-  overdue(): void {
-    endWith(this.stream, overdue)
-  }
-
-  protected fail(error: unknown): void {
-    endWith(this.stream, toCallError(error, this.#onFault))
-  }
-
-  protected leave(): void {
-    clearTimeout(this.#timer)
-  }
-}
-
-const tooLate = new CallError(code.deadlineExceeded, 'deadline exceeded')
-const overdue = new CallError(code.deadlineExceeded, 'the request was not completed in time')
 
 /** A call with a single message. */
-abstract class OnlyMessageCall extends TimedCall {
+abstract class OnlyMessageCall extends Call {
   #only: Buffer | undefined
 
   protected abstract act(message: Buffer): void
@@ -111,15 +72,14 @@ class UnaryCall extends OnlyMessageCall {
 
   constructor(
     stream: Stream,
+    head: RequestHead,
     form: MessageForm,
-    answer: Unary,
     onFault: OnFault,
-    traceparent: string | undefined,
-    timeout: string | undefined,
+    answer: Unary,
   ) {
-    super(stream, form, onFault, timeout)
+    super(stream, head, form, onFault)
     this.#answer = answer
-    this.#traceparent = traceparent
+    this.#traceparent = head.traceparent
   }
 
   protected act(message: Buffer): void {
@@ -141,12 +101,12 @@ class ServerStreamingCall extends OnlyMessageCall {
 
   constructor(
     stream: Stream,
+    head: RequestHead,
     form: MessageForm,
-    subscribe: ServerStreaming,
     onFault: OnFault,
-    timeout: string | undefined,
+    subscribe: ServerStreaming,
   ) {
-    super(stream, form, onFault, timeout)
+    super(stream, head, form, onFault)
     this.#subscribe = subscribe
   }
 
@@ -162,8 +122,8 @@ class ServerStreamingCall extends OnlyMessageCall {
     if (stream.closed) this.#unsubscribe()
   }
 
-  protected override leave(): void {
-    super.leave()
+  override closed(): void {
+    super.closed()
     this.#unsubscribe?.()
   }
 }
@@ -174,23 +134,21 @@ export function createClientStreams() {
   let lastMessageAt = 0
   let ended = false
 
-  class ClientStreamingCall extends TimedCall {
+  class ClientStreamingCall extends Call {
     readonly #take: ClientStreaming
-    readonly #onFault: OnFault
     /** Whether a message has come at all, and since the last reminder. */
     #isUsed = false
     #isActive = false
 
     constructor(
       stream: Stream,
+      head: RequestHead,
       form: MessageForm,
-      take: ClientStreaming,
       onFault: OnFault,
-      timeout: string | undefined,
+      take: ClientStreaming,
     ) {
-      super(stream, form, onFault, timeout)
+      super(stream, head, form, onFault)
       this.#take = take
-      this.#onFault = onFault
       open.add(stream)
       this.startTimer()
       if (ended) setTimeout(answerWith, quietMs, stream, nothing)
@@ -205,7 +163,7 @@ export function createClientStreams() {
         take(message)
       } catch (error) {
         // One invalid message must not end the stream that carries everybody's usage.
-        this.#onFault(error)
+        this.onFault(error)
       }
     }
 
@@ -219,8 +177,8 @@ export function createClientStreams() {
       this.#isActive = false
     }
 
-    protected override leave(): void {
-      super.leave()
+    override closed(): void {
+      super.closed()
       open.delete(this.stream)
     }
   }
@@ -229,7 +187,7 @@ export function createClientStreams() {
     serve:
       (take: ClientStreaming, onFault: OnFault): Serve =>
       (stream, head, form) =>
-        new ClientStreamingCall(stream, form, take, onFault, head.timeout),
+        new ClientStreamingCall(stream, head, form, onFault, take),
     /** Ends every stream once it is quiet, so that messages in flight still arrive. */
     async end(): Promise<void> {
       const giveUpAt = performance.now() + drainTimeoutMs

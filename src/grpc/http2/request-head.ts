@@ -1,6 +1,6 @@
 /**
  * The header fields of a request: all are validated (RFC 9113, 8.2 and 8.3), those that calls need
- * are kept. One object is reused for all requests of a connection.
+ * are kept.
  */
 
 /** The kind of a field, computed once for each table entry. */
@@ -75,7 +75,7 @@ export interface HeadLimits {
   readonly bytes: number
 }
 
-/** Collects one header list at a time: `clear`, then `add` for each field, then the getters. */
+/** Collects one header list: `add` for each field, then the getters. */
 export class RequestHead {
   readonly #limits: HeadLimits
   #fields = 0
@@ -102,24 +102,6 @@ export class RequestHead {
 
   constructor(limits: HeadLimits) {
     this.#limits = limits
-  }
-
-  clear(): void {
-    this.#fields = 0
-    this.#bytes = 0
-    this.#malformed = false
-    this.#regular = false
-    this.#pseudo = 0
-    this.#scheme = ''
-    this.#authority = ''
-    this.method = ''
-    this.path = ''
-    this.contentLength = -1
-    this.contentType = undefined
-    this.encoding = undefined
-    this.timeout = undefined
-    this.traceparent = undefined
-    this.hop = undefined
   }
 
   add({ name, value, kind }: Field): void {

@@ -10,7 +10,7 @@ import { RecentIds } from './recent-ids.ts'
 import { RequestHead } from './request-head.ts'
 import { Stream, type StreamHandler, type StreamLink } from './stream.ts'
 
-/** Handles a request; `head` is valid only during the call. */
+/** Handles a request. */
 export type Open = (stream: Stream, head: RequestHead) => StreamHandler
 
 /** The connection, as the streams use it. */
@@ -38,7 +38,6 @@ export class Streams {
   readonly #onFault: (error: unknown) => void
   readonly #streams = new Map<number, Stream>()
   readonly #decoder = new HpackDecoder()
-  readonly #head: RequestHead
   readonly #blocks: HeaderBlocks
   readonly #resets: Budget
   /** Reset by us; frames that the client sent before it knew are no errors (5.1). */
@@ -54,7 +53,6 @@ export class Streams {
     this.#limits = limits
     this.#open = open
     this.#onFault = onFault
-    this.#head = new RequestHead(limits.head)
     this.#blocks = new HeaderBlocks(limits, (stream, last, circular, buffer, start, end) =>
       this.#onBlock(stream, last, circular, buffer, start, end),
     )
@@ -185,20 +183,18 @@ export class Streams {
     start: number,
     end: number,
   ): void {
-    const head = this.#head
-    head.clear()
+    const head = new RequestHead(this.#limits.head)
     // Decodes the block even if it is refused: later blocks depend on its table entries.
     this.#decoder.decode(buffer, start, end, head)
     const stream = this.#streams.get(id)
-    if (stream !== undefined) this.#onTrailers(stream, last)
-    else if (id > this.#last) this.#begin(id, last, circular)
+    if (stream !== undefined) this.#onTrailers(stream, head, last)
+    else if (id > this.#last) this.#begin(id, head, last, circular)
     else if (!this.#reset.has(id)) {
       throw new ConnectionError(errorCode.streamClosed, `HEADERS on stream ${id}, which is closed`)
     }
   }
 
-  #begin(id: number, last: boolean, circular: boolean): void {
-    const head = this.#head
+  #begin(id: number, head: RequestHead, last: boolean, circular: boolean): void {
     this.#last = id
     const { refuses } = this.#link
     if (refuses || this.#streams.size >= this.#limits.streams) {
@@ -219,8 +215,7 @@ export class Streams {
   }
 
   /** A second header list ends the request (8.1). */
-  #onTrailers(stream: Stream, last: boolean): void {
-    const head = this.#head
+  #onTrailers(stream: Stream, head: RequestHead, last: boolean): void {
     if (stream.remoteEnded) this.#fail(stream, errorCode.streamClosed)
     else if (head.tooLong) this.#fail(stream, errorCode.enhanceYourCalm)
     else if (!last || !head.isTrailers || stream.bodyLeft > 0) {
