@@ -15,14 +15,8 @@ import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { object, optional, string } from '../http/schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { isKeyId, keyNotFound } from '../keys/get-api-key.ts'
-import {
-  byKindAndWindow,
-  filters,
-  limitFields,
-  name,
-  type OwnLimit,
-  readLimits,
-} from './limit-state.ts'
+import { byKindAndWindow, filters, limitFields, name } from './limit-state.ts'
+import { type OwnLimit, readLimits } from './own-limits.ts'
 
 const properties = {
   user: { ...name, description: 'Whose counters; left out with key_id.' },

@@ -1,14 +1,7 @@
 /** What is shown of a limit, wherever it is. */
 
-import {
-  type CountedLimit,
-  type Counter,
-  counterOf,
-  type LimitState,
-  limitStates,
-} from '../../core/decision/counter.ts'
+import type { CountedLimit, LimitState } from '../../core/decision/counter.ts'
 import { toEndTimestamp } from '../../core/formats/timestamp.ts'
-import type { ExternalDeps } from '../deps.ts'
 import { string } from '../http/schema.ts'
 import { nullableTimestamp } from '../http/schemas.ts'
 
@@ -53,13 +46,6 @@ export const limitFields = {
   resetsAt: nullableTimestamp,
 } as const
 
-export interface OwnLimit {
-  readonly subscription: string
-  /** null: all together. */
-  readonly model: string | null
-  readonly limit: CountedLimit
-}
-
 /** What is shown of a limit. A counter of concurrency has no end. */
 export function showState({ limit, used, remaining, resetsAt }: LimitState) {
   const { kind, scope, window } = limit
@@ -67,23 +53,4 @@ export function showState({ limit, used, remaining, resetsAt }: LimitState) {
     ...{ kind, scope, window: window || null, limit: limit.limit, used, remaining },
     resetsAt: kind === 'concurrency' ? null : toEndTimestamp(resetsAt),
   }
-}
-
-/** What is shown of these limits of a user, each with its counter and whether anything is counted now. */
-export async function readLimits(
-  { readCounters, clock }: Pick<ExternalDeps, 'readCounters' | 'clock'>,
-  user: string,
-  own: readonly OwnLimit[],
-) {
-  const now = clock()
-  const limits = own.map(({ limit }) => limit)
-  const counters = limits.map((limit) => counterOf(limit, user))
-  const windows = await readCounters(counters, now)
-  return limitStates(limits, windows, now).map((state, i) => {
-    const { subscription, model } = own[i] as OwnLimit
-    const isOpen =
-      windows[i] !== undefined && (state.limit.kind !== 'concurrency' || state.used > 0)
-    const shown = { subscription, model, ...showState(state), ...(!isOpen && { resetsAt: null }) }
-    return { counter: counters[i] as Counter, isOpen, shown }
-  })
 }

@@ -11,7 +11,8 @@ import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { boolean, object, objects } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
-import { byKindAndWindow, filters, limitFields, type OwnLimit, readLimits } from './limit-state.ts'
+import { byKindAndWindow, filters, limitFields } from './limit-state.ts'
+import { type OwnLimit, readLimits } from './own-limits.ts'
 
 /** The most limits in a response: reading a counter costs a shared store a key each. */
 const maxLimits = 1_000

@@ -1,0 +1,36 @@
+/** The limits of a user or a key, with what their counters say. */
+
+import {
+  type CountedLimit,
+  type Counter,
+  counterOf,
+  limitStates,
+} from '../../core/decision/counter.ts'
+import type { ExternalDeps } from '../deps.ts'
+import { showState } from './limit-state.ts'
+
+export interface OwnLimit {
+  readonly subscription: string
+  /** null: all together. */
+  readonly model: string | null
+  readonly limit: CountedLimit
+}
+
+/** What is shown of these limits of a user, each with its counter and whether anything is counted now. */
+export async function readLimits(
+  { readCounters, clock }: Pick<ExternalDeps, 'readCounters' | 'clock'>,
+  user: string,
+  own: readonly OwnLimit[],
+) {
+  const now = clock()
+  const limits = own.map(({ limit }) => limit)
+  const counters = limits.map((limit) => counterOf(limit, user))
+  const windows = await readCounters(counters, now)
+  return limitStates(limits, windows, now).map((state, i) => {
+    const { subscription, model } = own[i] as OwnLimit
+    const isOpen =
+      windows[i] !== undefined && (state.limit.kind !== 'concurrency' || state.used > 0)
+    const shown = { subscription, model, ...showState(state), ...(!isOpen && { resetsAt: null }) }
+    return { counter: counters[i] as Counter, isOpen, shown }
+  })
+}
