@@ -41,6 +41,10 @@ type Windows = HoldAnswer['windows']
  */
 export const briefMs = 10_000
 
+/** A lost connection is usually back within a second: Checks of that time ask again. Milliseconds. */
+const blipMs = 1_000
+const blipPausesMs = [100, 300, 600]
+
 /** Checks of this process, each with a name that no other Check has. */
 const ownName = randomUUID().slice(0, 13)
 let checks = 0
@@ -69,12 +73,16 @@ export function createReserve(deps: ReserveDeps): Reserve {
     const { overshoot, charge } = admission ?? uncharged
     const { honoursMaxTokens = true } = model.resource.output ?? {}
     const canCap = isReserving && honoursMaxTokens && capped.test(request.target.operation)
-    const asker = id === undefined || !request.call ? undefined : `${ownName}-${checks++}`
+    const nameAsker = () =>
+      id === undefined || !request.call ? undefined : `${ownName}-${checks++}`
+    let asker = nameAsker()
+    let attempts = 0
 
     /** `windows`: of the tokens, then of what is taken. */
     function conclude({ outcome, cap, windows }: HoldAnswer): Decision {
-      if (outcome === 'held' && id !== undefined && asker !== undefined) {
-        request.call?.whenReset(() => holds.undo([...tokens, ...taken], id, asker))
+      const own = asker
+      if (outcome === 'held' && id !== undefined && own !== undefined) {
+        request.call?.whenReset(() => holds.undo([...tokens, ...taken], id, own))
       }
       const inOrder = takes ? toOrder(limits, windows) : windows
       const answer = { outcome, cap, windows: inOrder }
@@ -123,6 +131,13 @@ export function createReserve(deps: ReserveDeps): Reserve {
 
     async function decideAlone(): Promise<Decision> {
       awaySince ??= now
+      const pauseMs = now - awaySince < blipMs ? blipPausesMs[attempts++] : undefined
+      if (isReserving && asker !== undefined && pauseMs !== undefined) {
+        await pause(pauseMs)
+        // What a lost answer holds is given back under the name that asked for it.
+        asker = nameAsker()
+        return ask(holds.hold, {}, conclude)
+      }
       const isBrief = isReserving && now - awaySince < briefMs
       if (onLoss === 'deny' || isBrief) throw new ServiceError('counters_unavailable')
       const used = await counters.read(tokens, now)

@@ -41,6 +41,16 @@ root.test('a burst over four processes', { skip, timeout: 300_000 }, async (t) =
     t.ok((held.byStatus[503] ?? 0) > 0, 'nobody is admitted without Redis')
   })
 
+  await t.test('is not refused for a lost connection', async (t) => {
+    const key = await mint('reserves')
+    const seen: object[] = []
+    for (let i = 0; i < 5; i += 1) {
+      await valkey.client.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+      seen.push((await burst({ key, calls: 4, takesMs: 0 })).byStatus)
+    }
+    t.strictSame(seen, Array(5).fill({ 200: 4 }))
+  })
+
   await t.test('does not if requests are only counted', async (t) => {
     const counted = await burst({ key: await mint('counts'), calls, takesMs: 3_000 })
     t.ok(counted.produced > promised, `${counted.produced} tokens`)

@@ -424,6 +424,41 @@ test('a store of holds that has answered may be away for as long again', async (
   t.notOk(await ask('d', briefMs + 2))
 })
 
+test('a connection that is back soon refuses nobody', async (t) => {
+  const world = createWorld({ limits: [[1_000_000, '1m']] })
+  const askers: (string | undefined)[] = []
+  let failures = 2
+  const holds: HoldStore = {
+    ...world.taking,
+    async hold(asked, now) {
+      askers.push(asked.asker)
+      failures -= 1
+      if (failures >= 0) throw new Error('the connection is lost')
+      return world.taking.hold(asked, now)
+    },
+  }
+  const pauses: number[] = []
+  const reserve = createReserve({
+    ...{ holds, counters: world.counters, estimators: createEstimators(), onLoss: 'deny' },
+    pause: async (ms) => pauses.push(ms),
+  })
+  const check = createCheck({ ...world.deps, reserve })
+  const undo: (() => void)[] = []
+  const call = { whenReset: (each: () => void) => void undo.push(each) }
+  const ask = (id: string) => check(checkOf(chat, { 'x-request-id': id }), undefined, call)
+  readAllow(await ask('a'))
+  t.equal(pauses.length, 2)
+  t.equal(new Set(askers).size, 3, 'a late first answer is undone alone')
+  undo[0]?.()
+  t.equal(world.holds.size, 0, 'the last one has the hold')
+  failures = 4
+  t.equal(readDenial(await ask('b')).http, 503)
+  world.clock.now += 1_000
+  failures = 9
+  t.equal(readDenial(await ask('c')).http, 503)
+  t.equal(failures, 8, 'later ones do not wait')
+})
+
 test('a client of one request at a time is refused as without holds', async (t) => {
   const random = createRandom()
   for (let round = 0; round < 20; round += 1) {
