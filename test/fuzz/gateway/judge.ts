@@ -69,7 +69,7 @@ const unwanted =
   /^(?:range|accept-charset):|^accept:(?!\s*$|\s*(?:\*\/\*|application\/json|text\/event-stream)\s*(?:$|[,;]))/
 
 /** The gateway does not read their bodies, and no server but those of the fuzzer generates text for them. */
-const upload = /^(?:files|batches|audio|images)(?:\/|$)/
+const unread = /^(?:files|batches|audio|images)(?:\/|$)|^responses\/[^/]+\/cancel$/
 
 const settleMs = 1_500
 
@@ -104,7 +104,7 @@ export async function judge(
     return broken(it.standing === 'spent' ? 'spent' : 'credential', said)
   }
   const foreign = served.find(
-    ({ kind, model }) => model !== undefined && model !== 'sim' && !upload.test(kind),
+    ({ kind, model }) => model !== undefined && model !== 'sim' && !unread.test(kind),
   )
   if (foreign) return broken('model', said)
   // A client that disconnects before the usage is sent is not charged (README).
