@@ -3,10 +3,10 @@
  * `token,user,uid,"group1,group2"`, the last column optional. Reloaded when the file changes.
  */
 
-import { hash } from 'node:crypto'
 import type { TokenCaller } from '../core/decision/caller.ts'
 import type { VerifyNow } from './authenticate.ts'
 import { followFile } from './followed-file.ts'
+import { hashOfToken } from './verdicts.ts'
 
 /** Characters that a bearer credential in a header may have. */
 const sendable = /^[!-+\--~]+$/
@@ -30,7 +30,7 @@ export function openTokenFile(path: string, onProblem: (message: string) => void
     },
     () => onProblem(`${path} cannot be read; the tokens read before stay in force`),
   )
-  const verify: VerifyNow = (token) => callers.get(digest(token)) ?? null
+  const verify: VerifyNow = (token) => callers.get(hashOfToken(token)) ?? null
   return { verify, close: file.close }
 }
 
@@ -60,7 +60,7 @@ function addLine(line: string, callers: Map<string, TokenCaller>): string | unde
   if (!token || !user || uid === undefined) return 'needs token, user and uid'
   if (token.startsWith('sk-')) return 'a token that begins with sk- would be taken for an API key'
   if (!sendable.test(token)) return 'a token has to be visible ASCII without blanks and commas'
-  const key = digest(token)
+  const key = hashOfToken(token)
   if (callers.has(key)) return 'this token stands in an earlier line'
   callers.set(key, {
     by: 'token',
@@ -96,8 +96,4 @@ function splitColumns(line: string): readonly string[] | undefined {
     }
   } while (at <= line.length)
   return columns
-}
-
-function digest(token: string): string {
-  return hash('sha256', token, 'base64')
 }

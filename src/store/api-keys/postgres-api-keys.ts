@@ -76,8 +76,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     async findLastUsed(limit, now) {
       const query = sql<FoundRow[]>`
         select ${foundColumns(sql)} from api_keys
-        where status = 'active' and (expires_at is null or expires_at > ${new Date(now)})
-          and last_used_at is not null
+        where ${isActiveAt(sql, now)} and last_used_at is not null
         order by last_used_at desc
         limit ${limit}`
       return (await withLongDeadline(query)).map(toFound)
@@ -88,7 +87,8 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
       await withLongDeadline(notePrevious(sql, all))
     },
     async findById(id) {
-      return first(await within(sql<Row[]>`select * from api_keys where id = ${id}`))
+      const [row] = await within(sql<Row[]>`select * from api_keys where id = ${id}`)
+      return row && toRecord(row)
     },
     async change(id, owner, { name, description, labels, caps }, now, from) {
       const isSame = sql`caps is not distinct from ${toJson(from)}::text::jsonb`
@@ -98,22 +98,16 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
           description = case when ${description !== undefined} then ${description || null} else description end,
           labels = case when ${labels !== undefined} then ${toJson(labels)}::text::jsonb else labels end,
           caps = case when ${caps !== undefined} then ${toJson(caps)}::text::jsonb else caps end
-        where id = ${id} and status = 'active' and ${lockBound(sql)}
-          and (expires_at is null or expires_at > ${new Date(now)})
-          ${owner === undefined ? sql`` : sql`and username = ${owner}`}
+        where ${isOwn(sql, id, owner, now)}
           ${from === undefined || from === closedCaps ? sql`` : sql`and ${isSame}`}
         returning *, pg_current_xact_id()::text as transaction`
       const [row] = await within(query)
       return row && toRevoked(row)
     },
     async revoke(id, owner, now) {
-      const instant = new Date(now)
       const [row] = await within(sql<RevokedRecordRow[]>`
-          update api_keys set status = 'revoked'
-          where id = ${id} and status = 'active' and ${lockBound(sql)}
-            and (expires_at is null or expires_at > ${instant})
-            ${owner === undefined ? sql`` : sql`and username = ${owner}`}
-          returning *, pg_current_xact_id()::text as transaction`)
+        update api_keys set status = 'revoked' where ${isOwn(sql, id, owner, now)}
+        returning *, pg_current_xact_id()::text as transaction`)
       return row && toRevoked(row)
     },
     async rotate(id, owner, rotation, now) {
@@ -130,9 +124,7 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
       const [row] = await within(sql<RotatedRow[]>`
         with replaced as (
           select * from api_keys
-          where id = ${id} and status = 'active' and ${lockBound(sql)}
-            and (expires_at is null or expires_at > ${instant})
-            ${owner === undefined ? sql`` : sql`and username = ${owner}`}
+          where ${isOwn(sql, id, owner, now)}
             ${unused === undefined ? sql`` : sql`and key_hash = ${unused} and last_used_at is null`}
           for update
         ),
@@ -311,10 +303,20 @@ function isDue(sql: Sql, row: Fragment, use: Fragment): Fragment {
     or ${row}.last_used_at <= ${use}.at - make_interval(secs => ${noteEverySeconds}))`
 }
 
+function isActiveAt(sql: Sql, now: number): Fragment {
+  return sql`status = 'active' and (expires_at is null or expires_at > ${new Date(now)})`
+}
+
+/** The key with this id, if it is active at `now` and belongs to `owner` (undefined: to anybody). */
+function isOwn(sql: Sql, id: string, owner: string | undefined, now: number): Fragment {
+  return sql`id = ${id} and ${isActiveAt(sql, now)} and ${lockBound(sql)}
+    ${owner === undefined ? sql`` : sql`and username = ${owner}`}`
+}
+
 function isActive(sql: Sql, { user, subscription }: KeyScope, now: number): Fragment {
   if (user === undefined && subscription === undefined) throw new Error('a scope names something')
   return sql`
-    status = 'active' and (expires_at is null or expires_at > ${new Date(now)})
+    ${isActiveAt(sql, now)}
     ${user === undefined ? sql`` : sql`and username = ${user}`}
     ${subscription === undefined ? sql`` : sql`and subscription = ${subscription}`}`
 }
@@ -340,7 +342,7 @@ function statusCondition(sql: Sql, { statuses, now }: ApiKeySearch): Fragment {
   if (statuses.size === 0 || statuses.size === 3) return sql``
   const instant = new Date(now)
   const conditions = {
-    active: sql`(status = 'active' and (expires_at is null or expires_at > ${instant}))`,
+    active: sql`(${isActiveAt(sql, now)})`,
     revoked: sql`status = 'revoked'`,
     expired: sql`(status = 'expired' or (status = 'active' and expires_at <= ${instant}))`,
   }
@@ -369,10 +371,6 @@ function orderOf(sql: Sql, { sortBy, descending }: ApiKeySearch): Fragment {
 /** null for none. */
 function toJson(fields: Labels | KeyCaps | undefined): string | null {
   return fields !== undefined && Object.keys(fields).length > 0 ? JSON.stringify(fields) : null
-}
-
-function first([row]: readonly Row[]): ApiKeyRecord | undefined {
-  return row === undefined ? undefined : toRecord(row)
 }
 
 function toRecord(row: Row): ApiKeyRecord {

@@ -42,18 +42,13 @@ export async function reportAll(
       values (${replica}, ${edition}, 1, now())
       on conflict (replica) do update
         set edition = excluded.edition, revision = 1, reported_at = excluded.reported_at
+      returning revision
     ),
     gone as (
       delete from tollgate_in_force
       where replica = ${replica} and model <> all(${[...all.keys()]}::text[])
     ),
-    written as (
-      insert into tollgate_in_force (replica, model, revision, access, limits, server, envoy)
-      select ${replica}, model, 1, access, limits, server, envoy from ${rowsOf(sql, all)}
-      on conflict (replica, model) do update set revision = excluded.revision,
-        access = excluded.access, limits = excluded.limits, server = excluded.server,
-        envoy = excluded.envoy
-    )
+    written as (${writeRows(sql, replica, all)})
     select pg_notify(${inForceChannel}, '')`
   await withLongDeadline(query)
 }
@@ -80,16 +75,20 @@ export async function reportChanges(
       where replica = ${replica} and edition = ${edition} and revision = ${revision}::bigint
       returning revision
     ),
-    written as (
-      insert into tollgate_in_force (replica, model, revision, access, limits, server, envoy)
-      select ${replica}, model, report.revision, access, limits, server, envoy
-      from ${rowsOf(sql, changes)}, report
-      on conflict (replica, model) do update set revision = excluded.revision,
-        access = excluded.access, limits = excluded.limits, server = excluded.server,
-        envoy = excluded.envoy
-    )
+    written as (${writeRows(sql, replica, changes)})
     select pg_notify(${inForceChannel}, '') from report`
   return (await withLongDeadline(query)).length === 1
+}
+
+/** Writes rows with the revision of `report`. */
+function writeRows(sql: Sql, replica: string, changes: Changes) {
+  return sql`
+    insert into tollgate_in_force (replica, model, revision, access, limits, server, envoy)
+    select ${replica}, model, report.revision, access, limits, server, envoy
+    from ${rowsOf(sql, changes)}, report
+    on conflict (replica, model) do update set revision = excluded.revision,
+      access = excluded.access, limits = excluded.limits, server = excluded.server,
+      envoy = excluded.envoy`
 }
 
 function rowsOf(sql: Sql, changes: Changes) {
