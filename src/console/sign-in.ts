@@ -2,6 +2,7 @@
 
 import { hash } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../core/decision/errors.ts'
 import type { CodeFlow } from '../identity/oidc/code-flow.ts'
 
@@ -32,12 +33,6 @@ const schema = {
   },
 } as const
 
-interface SignInBody {
-  readonly issuer: string
-  readonly code: string
-  readonly verifier: string
-}
-
 /** Adds the routes. The page puts state and challenge into the address of a provider. */
 export function signIn(app: FastifyInstance, deps: SignInDeps): void {
   const { codeFlows, gatewayUrl, ownIssuer, waitOf } = deps
@@ -61,23 +56,27 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
       }),
     }
   })
-  app.post<{ Body: SignInBody }>('/console/sign-in', { schema }, async (request, reply) => {
-    const { issuer, code, verifier } = request.body
-    const flow = codeFlows().find((each) => each.issuer === issuer)
-    if (flow === undefined) {
-      throw invalidRequest('issuer is not one of the providers.')
-    }
-    const waitMs = exchanges >= maxExchanges ? 1_000 : waitOf(request)
-    if (waitMs > 0) {
-      reply.header('retry-after', Math.ceil(waitMs / 1_000))
-      throw new ServiceError('too_many_requests')
-    }
-    exchanges += 1
-    try {
-      reply.header('cache-control', 'no-store')
-      return { token: await flow.exchange(code, verifier, redirectUriOf(issuer)) }
-    } finally {
-      exchanges -= 1
-    }
-  })
+  app.post<{ Body: FromSchema<typeof schema.body> }>(
+    '/console/sign-in',
+    { schema },
+    async (request, reply) => {
+      const { issuer, code, verifier } = request.body
+      const flow = codeFlows().find((each) => each.issuer === issuer)
+      if (flow === undefined) {
+        throw invalidRequest('issuer is not one of the providers.')
+      }
+      const waitMs = exchanges >= maxExchanges ? 1_000 : waitOf(request)
+      if (waitMs > 0) {
+        reply.header('retry-after', Math.ceil(waitMs / 1_000))
+        throw new ServiceError('too_many_requests')
+      }
+      exchanges += 1
+      try {
+        reply.header('cache-control', 'no-store')
+        return { token: await flow.exchange(code, verifier, redirectUriOf(issuer)) }
+      } finally {
+        exchanges -= 1
+      }
+    },
+  )
 }

@@ -7,7 +7,7 @@ import type { CountedLimit } from '../../core/decision/counter.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { type Locate, resourceFields, showResource } from '../explain/explain-view.ts'
-import { hasMore, pageOf, pageQuery, readPage, type Written } from '../http/page.ts'
+import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
 import { boolean, integer, object, objects, optional } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { modelRefsSchema } from '../models/subscription-record.ts'
@@ -82,10 +82,7 @@ const schema = {
 /** The answer. */
 export type AccessList = FromSchema<(typeof schema.response)[200]>
 
-export interface AccessQuery extends Written {
-  readonly model?: string
-  readonly subject?: string
-}
+type AccessQuery = FromSchema<(typeof schema)['querystring']>
 
 /** Adds the route. */
 export function listAccess(app: FastifyInstance, { snapshot, locate }: ExternalDeps): void {

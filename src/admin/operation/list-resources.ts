@@ -13,7 +13,7 @@ import { identityCondition } from '../../core/status/name-conflicts.ts'
 import { boundsOf } from '../../core/status/overshoot.ts'
 import type { ExternalDeps, SharedDeps } from '../deps.ts'
 import { placeOf } from '../explain/explain-view.ts'
-import { hasMore, pageOf, pageQuery, readPage, type Written } from '../http/page.ts'
+import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
 import { integer, object, objects, optional } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 
@@ -99,10 +99,7 @@ const schema = {
 /** The answer. */
 export type ResourceList = FromSchema<(typeof schema.response)[200]>
 
-export interface ResourcesQuery extends Written {
-  readonly kind?: string
-  readonly contains?: string
-}
+type ResourcesQuery = FromSchema<(typeof schema)['querystring']>
 
 /** Adds the route for administrators. */
 export function listResourcesToAdmins(

@@ -20,15 +20,9 @@ import { PeerSettings } from './peer-settings.ts'
 import { pingBytes, putPing, putSettings, putSettingsAck, putWindowUpdate } from './put-frames.ts'
 import { SendWindow } from './send-window.ts'
 import type { Stream } from './stream.ts'
-import { type Open, Streams, type StreamsLink } from './streams.ts'
+import { Streams, type StreamsLink, type StreamsOptions } from './streams.ts'
 
-export interface SessionOptions {
-  readonly limits: ConnectionLimits
-  /** Called for each request; returns its handler. */
-  readonly open: Open
-  /** Called for exceptions of our own code. */
-  readonly onFault: (error: unknown) => void
-}
+export type SessionOptions = Omit<StreamsOptions, 'link'>
 
 /** The connection, as the session uses it. */
 export interface SessionLink {

@@ -23,7 +23,9 @@ export interface StreamsLink extends StreamLink {
 export interface StreamsOptions {
   readonly link: StreamsLink
   readonly limits: ConnectionLimits
+  /** Called for each request; returns its handler. */
   readonly open: Open
+  /** Called for exceptions of our own code. */
   readonly onFault: (error: unknown) => void
 }
 

@@ -6,7 +6,6 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Person } from '../../core/decision/caller.ts'
-import type { JsonObject } from '../../kubernetes/client.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createPauses } from './pauses.ts'
 import type { Review } from './review.ts'
@@ -44,9 +43,14 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
   const pauses = createPauses(monotonic)
 
   async function ask(person: Person, key: string): Promise<boolean> {
+    const { user, groups } = person
     const at = monotonic()
     try {
-      const status = await review(path, toReview(person, resource))
+      const status = await review(path, {
+        apiVersion: 'authorization.k8s.io/v1',
+        kind: 'SubjectAccessReview',
+        spec: { user, groups, resourceAttributes: { ...resource, verb: 'create' } },
+      })
       // A denial outweighs another authorizer's permission.
       const allowed = status.allowed === true && status.denied !== true
       verdicts.set(key, { allowed, at })
@@ -81,12 +85,4 @@ const path = '/apis/authorization.k8s.io/v1/subjectaccessreviews'
 /** As JSON, because the groups `["a,b"]` differ from `["a","b"]`; their order does not matter. */
 function keyOf({ user, groups }: Person): string {
   return hash('sha256', JSON.stringify([user, [...new Set(groups)].sort()]), 'base64')
-}
-
-function toReview({ user, groups }: Person, resource: AccessReviewOptions['resource']): JsonObject {
-  return {
-    apiVersion: 'authorization.k8s.io/v1',
-    kind: 'SubjectAccessReview',
-    spec: { user, groups, resourceAttributes: { ...resource, verb: 'create' } },
-  }
 }

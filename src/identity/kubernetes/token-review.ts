@@ -77,7 +77,12 @@ export function createTokenReview(options: TokenReviewOptions) {
     const begunAt = monotonic()
     if (pauses.isPaused(network)) return doWithout(hash)
     try {
-      const verdict = readStatus(await review(path, toReview(token, audiences)), audiences)
+      const status = await review(path, {
+        apiVersion: 'authentication.k8s.io/v1',
+        kind: 'TokenReview',
+        spec: { token, audiences },
+      })
+      const verdict = readStatus(status, audiences)
       outage.note(undefined)
       pauses.succeeded(network)
       believed.delete(hash)
@@ -148,14 +153,6 @@ export function createTokenReview(options: TokenReviewOptions) {
 }
 
 const path = '/apis/authentication.k8s.io/v1/tokenreviews'
-
-function toReview(token: string, audiences: readonly string[]): JsonObject {
-  return {
-    apiVersion: 'authentication.k8s.io/v1',
-    kind: 'TokenReview',
-    spec: { token, audiences },
-  }
-}
 
 /**
  * The caller, or why there is none. The response must name the token's audience: an API server

@@ -50,11 +50,25 @@ export function createKeySource(options: KeySourceOptions) {
   let reading: Promise<void> | undefined
   let timer: NodeJS.Timeout | undefined
 
+  /** Where the keys are, by the discovery document, which is read each time because that may change. */
+  function keysUrl(about: JsonObject): string {
+    // OpenID Connect Discovery 4.3: otherwise anybody who can write below the issuer's host could
+    // impersonate it.
+    if (about.issuer !== issuer) throw new Error(`${discoveryUrl} speaks for another issuer`)
+    const url = about.jwks_uri
+    if (typeof url !== 'string' || !isTrustworthy(url)) {
+      throw new Error(`${discoveryUrl} has no jwks_uri that is https`)
+    }
+    if (issuer.startsWith('https:') && !url.startsWith('https:')) {
+      throw new Error(`${discoveryUrl} has a jwks_uri that is not https`)
+    }
+    return url
+  }
+
   async function read(): Promise<void> {
     try {
-      const read = (url: string) => readDocument(url, end.signal)
-      const about = await discover(issuer, read, discoveryUrl)
-      const found = await readKeys(issuer, read, about, discoveryUrl)
+      const about = await readDocument(discoveryUrl, end.signal)
+      const found = await readDocument(keysUrl(about), end.signal)
       discovered = about
       const text = JSON.stringify(found)
       if (text !== written) {
@@ -138,35 +152,6 @@ export function createKeySource(options: KeySourceOptions) {
       end.abort()
     },
   }
-}
-
-/** Read each time before the keys, because their URL may change. */
-async function discover(
-  issuer: string,
-  readDocument: (url: string) => Promise<JsonObject>,
-  about: string,
-): Promise<JsonObject> {
-  const discovered = await readDocument(about)
-  // OpenID Connect Discovery 4.3: otherwise anybody who can write below the issuer's host could
-  // impersonate it.
-  if (discovered.issuer !== issuer) throw new Error(`${about} speaks for another issuer`)
-  return discovered
-}
-
-async function readKeys(
-  issuer: string,
-  readDocument: (url: string) => Promise<JsonObject>,
-  discovered: JsonObject,
-  about: string,
-): Promise<JsonObject> {
-  const address = discovered.jwks_uri
-  if (typeof address !== 'string' || !isTrustworthy(address)) {
-    throw new Error(`${about} has no jwks_uri that is https`)
-  }
-  if (issuer.startsWith('https:') && !address.startsWith('https:')) {
-    throw new Error(`${about} has a jwks_uri that is not https`)
-  }
-  return await readDocument(address)
 }
 
 function ignoreUnknown(error: unknown): undefined {
