@@ -19,34 +19,17 @@ const dayMs = 86_400_000
 
 /** In alphabetical order, ours last. A column that no row has a value for is empty. */
 export const focusColumns = [
-  ...[
-    'BilledCost',
-    'BillingAccountId',
-    'BillingAccountName',
-    'BillingCurrency',
-    'BillingPeriodEnd',
-  ],
-  ...[
-    'BillingPeriodStart',
-    'ChargeCategory',
-    'ChargeClass',
-    'ChargeDescription',
-    'ChargeFrequency',
-  ],
-  ...['ChargePeriodEnd', 'ChargePeriodStart', 'CommitmentDiscountCategory', 'CommitmentDiscountId'],
-  ...['CommitmentDiscountName', 'CommitmentDiscountStatus', 'CommitmentDiscountType'],
-  ...['ConsumedQuantity', 'ConsumedUnit', 'ContractedCost', 'ContractedUnitPrice', 'EffectiveCost'],
-  ...['InvoiceIssuerName', 'ListCost', 'ListUnitPrice', 'PricingCategory', 'PricingQuantity'],
-  ...['PricingUnit', 'ProviderName', 'PublisherName', 'RegionId', 'RegionName', 'ResourceId'],
-  ...['ResourceName', 'ResourceType', 'ServiceCategory', 'ServiceName', 'ServiceSubcategory'],
-  ...['SkuId', 'SkuMeter', 'SkuPriceId', 'SubAccountId', 'SubAccountName', 'Tags', 'x_Answers'],
-  ...[
-    'x_CachedTokens',
-    'x_EstimatedTokens',
-    'x_InputTokens',
-    'x_OutputTokens',
-    'x_ReasoningTokens',
-  ],
+  ...['BilledCost', 'BillingAccountId', 'BillingAccountName', 'BillingCurrency'],
+  ...['BillingPeriodEnd', 'BillingPeriodStart', 'ChargeCategory', 'ChargeClass'],
+  ...['ChargeDescription', 'ChargeFrequency', 'ChargePeriodEnd', 'ChargePeriodStart'],
+  ...['CommitmentDiscountCategory', 'CommitmentDiscountId', 'CommitmentDiscountName'],
+  ...['CommitmentDiscountStatus', 'CommitmentDiscountType', 'ConsumedQuantity', 'ConsumedUnit'],
+  ...['ContractedCost', 'ContractedUnitPrice', 'EffectiveCost', 'InvoiceIssuerName', 'ListCost'],
+  ...['ListUnitPrice', 'PricingCategory', 'PricingQuantity', 'PricingUnit', 'ProviderName'],
+  ...['PublisherName', 'RegionId', 'RegionName', 'ResourceId', 'ResourceName', 'ResourceType'],
+  ...['ServiceCategory', 'ServiceName', 'ServiceSubcategory', 'SkuId', 'SkuMeter', 'SkuPriceId'],
+  ...['SubAccountId', 'SubAccountName', 'Tags', 'x_Answers', 'x_CachedTokens', 'x_EstimatedTokens'],
+  ...['x_InputTokens', 'x_OutputTokens', 'x_ReasoningTokens'],
 ] as const
 
 /** The charge of a total that is grouped by day, every dimension and rate. Without a rate it is 0. */
