@@ -382,7 +382,7 @@ export const allMutants: readonly Mutant[] = [
     ['identity/oidc/key-source.test.ts'],
     [
       ['if (reading === undefined && monotonic() - triedAt < cooldownMs) return', ''],
-      ['if (discovered.issuer !== issuer)', 'if (false)'],
+      ['if (about.issuer !== issuer)', 'if (false)'],
       ['unavailableSince === undefined ? everyMs : cooldownMs', 'everyMs'],
       ['(unavailableSince !== undefined || keys === undefined)', 'keys === undefined'],
     ],
