@@ -2,15 +2,65 @@
 
 import json
 import os
+import uuid
 
 from tollgate_client import AuthenticatedClient
-from tollgate_client.api.api_keys import create_api_key, search_api_keys
-from tollgate_client.models import ApiKeySearch, CreatedApiKey, NewApiKey, Refusal
+from tollgate_client.api.api_keys import (
+    bulk_revoke_api_keys,
+    change_api_key,
+    create_api_key,
+    get_api_key_config,
+    rotate_api_key,
+    search_api_keys,
+)
+from tollgate_client.models import (
+    ApiKeyChanges,
+    ApiKeyFilters,
+    ApiKeySearch,
+    BulkRevocation,
+    CreatedApiKey,
+    KeyLimit,
+    KeyModel,
+    LabelsContain,
+    NewApiKey,
+    NewLabels,
+    Refusal,
+    RotatedApiKey,
+    Rotation,
+)
 
 client = AuthenticatedClient(base_url=os.environ["BASE_URL"], token=os.environ["TOKEN"])
-made = create_api_key.sync(client=client, body=NewApiKey(name="generated", expires_in="30d", subscription="plenty"))
+labels = {"team": "search", "example.com/env": "test"}
+made = create_api_key.sync(
+    client=client,
+    idempotency_key=str(uuid.uuid4()),
+    body=NewApiKey(
+        name="generated",
+        expires_in="30d",
+        subscription="plenty",
+        labels=NewLabels.from_dict(labels),
+        models=[KeyModel(namespace="llm", name="sim")],
+        token_rate_limits=[KeyLimit(limit=1000, window="1m")],
+        allowed_addresses=["0.0.0.0/0"],
+    ),
+)
 assert isinstance(made, CreatedApiKey), made
-page = search_api_keys.sync(client=client, body=ApiKeySearch())
+changed = change_api_key.sync(
+    made.id,
+    client=client,
+    body=ApiKeyChanges(token_rate_limits=[KeyLimit(limit=100, window="1m")]),
+)
+assert not isinstance(changed, Refusal), changed
+widened = change_api_key.sync_detailed(made.id, client=client, body=ApiKeyChanges(token_rate_limits=None))
+rotated = rotate_api_key.sync(
+    made.id, client=client, idempotency_key=str(uuid.uuid4()), body=Rotation(overlap="24h", end_old_after_first_use="1h")
+)
+assert isinstance(rotated, RotatedApiKey), rotated
+assert rotated.id == made.id and rotated.key != made.key, rotated
+filters = ApiKeyFilters(labels_contain=LabelsContain.from_dict(labels), subscription="plenty")
+page = search_api_keys.sync(client=client, body=ApiKeySearch(filters=filters))
+preview = bulk_revoke_api_keys.sync(client=client, body=BulkRevocation(dry_run=True))
+config = get_api_key_config.sync(client=client)
 refused = create_api_key.sync_detailed(client=client, body=NewApiKey(name="generated", expires_in=-1))
 assert isinstance(refused.parsed, Refusal), refused
 print(
@@ -18,7 +68,15 @@ print(
         {
             "name": made.name,
             "subscription": made.subscription,
+            "labels": rotated.labels.to_dict(),
+            "limit": rotated.token_rate_limits[0].limit,
+            "models": [each.name for each in rotated.models],
+            "addresses": rotated.allowed_addresses,
+            "previous": rotated.previous.key_prefix == made.key_prefix[:12],
+            "widened": widened.status_code,
             "listed": len(page.data),
+            "previewed": preview.revoked_count,
+            "days": config.max_expiration_days,
             "refused": refused.status_code,
         }
     )
