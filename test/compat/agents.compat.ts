@@ -17,6 +17,8 @@ const test = gatewayTests({
     accessPolicy('open', ['llm/agent'], team),
     subscription('plenty', team, { 'llm/agent': [[limit, '1h']] }),
     subscription('day', team, { 'llm/agent': [[1, '24h']] }),
+    // Enough for one of the two requests of the task.
+    subscription('short', team, { 'llm/agent': [[100, '20s']] }),
   ],
 })
 
@@ -36,7 +38,11 @@ for (const agent of agents) {
     if (!hasTool(join(programs, agent.program), '--version')) {
       return t.plan(0, `${agent.program} does not start: a package for this machine is missing`)
     }
-    const [{ key }, day] = [await gateway.mint(), await gateway.mint({ subscription: 'day' })]
+    const { key } = await gateway.mint()
+    const [day, short] = [
+      await gateway.mint({ subscription: 'day' }),
+      await gateway.mint({ subscription: 'short' }),
+    ]
     const run = async (name: string, credential: string) => {
       const home = temporaryFolder(t, { 'word.txt': 'tangerine\n' })
       const settings = { gateway: gateway.url, key: credential, model: name, home }
@@ -54,6 +60,7 @@ for (const agent of agents) {
 
     t.match(await run('agent', `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`), agent.bad)
     t.match(await run('shut', key), agent.shut)
+    t.match(await run('agent', short.key), /The word is tangerine/, 'it waits 20 s and goes on')
     if (agent.day === undefined) return
     await chat(gateway, day.key)
     const isSpent = async () => Number((await chat(gateway, day.key)).get('retry-after')) > 60

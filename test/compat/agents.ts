@@ -85,6 +85,7 @@ export const agents: readonly Agent[] = [
     },
     bad: badKey,
     shut: shutModel,
+    day: /The token limit of your subscription for this model is used up/,
   },
   {
     name: 'pi',
