@@ -27,7 +27,7 @@ const usageRow = object('Usage', {
   key_id: optional(string('Empty: an identity token, or not known.')),
   organization_id: optional(string('Empty: none, like the cost center.')),
   cost_center: optional({ type: 'string' }),
-  label: optional({ type: 'string', description: 'Of the key; empty: it has none of that name.' }),
+  label: optional(string('Of the key; empty: it has none of that name.')),
   answers: { ...count, description: 'Successful responses.' },
   refusals_approximate: {
     ...count,
