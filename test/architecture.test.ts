@@ -25,7 +25,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   settings: ['core/formats', 'core/decision', 'runtime'],
   kubernetes: ['core/formats', 'runtime'],
   store: [...core, 'runtime'],
-  audit: core,
+  audit: [...core, 'runtime'],
   identity: [...core, 'runtime', 'settings', 'kubernetes', 'store'],
   sources: [...core, 'runtime', 'kubernetes'],
   gateway: [...core, 'runtime', 'settings'],

@@ -2,7 +2,7 @@
 
 import { writeSync } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
-import { setTimeout as delay } from 'node:timers/promises'
+import { atMost } from '../runtime/at-most.ts'
 
 export interface AuditSink {
   /** Whether the line was passed to the system within two seconds. Never rejects. */
@@ -102,9 +102,7 @@ export function openAuditFile(path: string): AuditSink {
         await file?.close().catch(() => {})
         file = undefined
       })
-      const over = new AbortController()
-      const late = delay(graceMs, undefined, { signal: over.signal }).catch(() => {})
-      await Promise.race([ended, late]).finally(() => over.abort())
+      await atMost(graceMs, ended)
     },
   }
 }

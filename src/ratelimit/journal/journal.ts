@@ -3,7 +3,7 @@
  * processes that share their counters reads it; the others wait for its claim to expire.
  */
 
-import { setTimeout as delay } from 'node:timers/promises'
+import { atMost } from '../../runtime/at-most.ts'
 import { repeat } from '../../runtime/loop.ts'
 import type { JournaledCounters } from '../../store/counters.ts'
 import type { Settle } from '../settle.ts'
@@ -222,17 +222,10 @@ export function createJournal(options: JournalOptions) {
     async stop(graceMs = defaultGraceMs): Promise<void> {
       if (ending.signal.aborted) return
       ending.abort()
-      await within(graceMs - leaveMs, readLast())
+      await atMost(graceMs - leaveMs, readLast())
       stopped = true
-      await within(leaveMs, Promise.all([over, lasting && isReader() && leave()]))
+      await atMost(leaveMs, Promise.all([over, lasting && isReader() && leave()]))
       await reader.reset()
     },
   }
-}
-
-/** Resolves when the work has ended, even with an error, or after this many milliseconds. */
-async function within(ms: number, work: Promise<unknown>): Promise<void> {
-  const over = new AbortController()
-  const late = delay(Math.max(0, ms), undefined, { signal: over.signal }).catch(() => {})
-  await Promise.race([work, late]).finally(() => over.abort())
 }

@@ -4,6 +4,7 @@
  * store: another store first gets the known sums (restore.ts).
  */
 
+import { atMost } from '../../../runtime/at-most.ts'
 import { createAlarm } from '../../../runtime/loop.ts'
 import { createBacklog, type Holding } from './backlog.ts'
 import type { Sender, SharedCounter, SharedReport } from './shared-counter.ts'
@@ -168,15 +169,8 @@ export function createBatchSender(options: SenderOptions): Sender {
     async stop(graceMs: number): Promise<number> {
       if (state === 'running') state = 'stopping'
       alarm.ring()
-      let over: NodeJS.Timeout | undefined
-      await Promise.race([
-        flushAll(),
-        new Promise((resolve) => {
-          over = setTimeout(resolve, graceMs)
-        }),
-      ])
+      await atMost(graceMs, flushAll())
       state = 'stopped'
-      clearTimeout(over)
       clearTimeout(timer)
       alarm.ring()
       backlog.giveUp(stopped())

@@ -9,9 +9,9 @@
  * (restore.ts).
  */
 
-import { setTimeout as delay } from 'node:timers/promises'
 import type { Counter, CounterState } from '../../../core/decision/counter.ts'
 import { ServiceError } from '../../../core/decision/errors.ts'
+import { atMost } from '../../../runtime/at-most.ts'
 import {
   type JournaledCounters,
   type Report,
@@ -268,11 +268,8 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
       senders.add(counter.sender)
     }
     if (senders.size === 0) return
-    const over = new AbortController()
     // A stop of the counters rejects; the view is what is left then.
-    const kept = Promise.allSettled([...senders].map((sender) => sender.kept()))
-    await Promise.race([kept, delay(freshWithinMs, undefined, over)])
-    over.abort()
+    await atMost(freshWithinMs, Promise.allSettled([...senders].map((sender) => sender.kept())))
   }
 
   function countUnflushed(): number {
