@@ -1,6 +1,5 @@
 /** Decision → `envoy.service.auth.v3.CheckResponse`, as bytes. */
 
-import { toWindowsText } from '../core/decision/admitted-windows.ts'
 import type { KeyCaller } from '../core/decision/caller.ts'
 import { challengeOf } from '../core/decision/challenge.ts'
 import type { Decision, Denial, Grant, HeldRoom } from '../core/decision/decide.ts'
@@ -129,7 +128,7 @@ function writeHeld(writer: WireWriter, held: HeldRoom): void {
   if (choices !== undefined) writeStructField(writer, 'choices', choices)
   if (Number.isFinite(cap)) writeStructField(writer, 'ceiling', cap)
   if (estimate !== undefined) writeStructField(writer, 'estimate', toEstimateText(estimate))
-  if (windows !== undefined) writeStructField(writer, 'windows', toWindowsText(windows))
+  if (windows !== undefined) writeStructField(writer, 'windows', windows)
 }
 
 /** Limits of the subscription, and those of the key. */

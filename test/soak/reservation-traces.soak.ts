@@ -19,6 +19,7 @@ import { skipValkey, startValkey } from '../support/valkey.ts'
 import {
   type AdmittedRequest,
   accountWindows,
+  sumOf,
   type WindowAccount,
 } from '../support/window-accounts.ts'
 import { createWindowNames } from '../support/window-names.ts'
@@ -218,7 +219,8 @@ t.test('few requests of a trace are refused falsely', { skip }, async (t) => {
       )
       const fullest = [...windows.values()].sort((a, b) => b.charged - a.charged)[0]
       t.comment(
-        `${kind}: of ${windows.size} windows the fullest: ${JSON.stringify(fullest)} of ${limit}; whole ` +
+        `${kind}: ${JSON.stringify(sumOf(windows.values()))} tokens, of those unreported U, exceeded X; of ` +
+          `${windows.size} windows the fullest ${JSON.stringify(fullest)}, limit ${limit}; whole ` +
           `answers took ${(pace.took / pace.traced).toFixed(2)} of their times, the latest request was ` +
           `${pace.late.toFixed(2)} s late, ${broken} broken`,
       )

@@ -15,7 +15,7 @@ import { type Replicas, startReplicas } from '../support/replicas.ts'
 import { runStreams } from '../support/stream-load.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
-import { type AdmittedRequest, accountWindows } from '../support/window-accounts.ts'
+import { type AdmittedRequest, accountWindows, sumOf } from '../support/window-accounts.ts'
 
 const limit = 20_000
 const overshootPercent = 25
@@ -84,16 +84,13 @@ type Streamed = Awaited<ReturnType<typeof stream>>
 
 function show(t: Test, name: string, { loaded, windows }: Streamed, promised: number): void {
   const [fullest] = windows.toSorted((a, b) => b.produced - a.produced)
-  const sum = (read: (each: Streamed['windows'][number]) => number) =>
-    windows.reduce((total, each) => total + read(each), 0)
-  const [charged, produced] = [sum((each) => each.charged), sum((each) => each.produced)]
+  const { charged, produced, unreported, exceeded } = sumOf(windows)
   t.comment(
     `${name}: ${JSON.stringify(loaded)}, limit ${limit}, bound ${promised}, seed ${random.seed}`,
   )
   t.comment(
     `${name}: of ${produced} tokens that the model server has produced ${charged} were charged; ended ` +
-      `unreported (U): ${sum((each) => each.unreported)}, beyond a ceiling (X): ${sum((each) => each.exceeded)}; ` +
-      `the fullest window: ${JSON.stringify(fullest)}`,
+      `unreported (U): ${unreported}, beyond a ceiling (X): ${exceeded}; the fullest window: ${JSON.stringify(fullest)}`,
   )
 }
 

@@ -32,6 +32,17 @@ export interface WindowAccount {
   exceeded: number
 }
 
+/** Of all windows. */
+export function sumOf(windows: Iterable<WindowAccount>): WindowAccount {
+  const sum = { charged: 0, produced: 0, unreported: 0, exceeded: 0 }
+  for (const each of windows) {
+    for (const name of ['charged', 'produced', 'unreported', 'exceeded'] as const) {
+      sum[name] += each[name]
+    }
+  }
+  return sum
+}
+
 /** By window; waits until the model server has ended all answers and the journal has them. */
 export async function accountWindows(
   requests: readonly AdmittedRequest[],

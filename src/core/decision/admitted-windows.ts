@@ -11,15 +11,14 @@ export type AdmittedWindows = readonly {
   readonly endsAt: number
 }[]
 
-export function admittedWindows(states: readonly LimitState[]): AdmittedWindows {
-  return states
-    .filter(({ limit }) => limit.kind === 'tokens')
-    .map(({ limit: { windowMs }, resetsAt }) => ({ windowMs, endsAt: resetsAt }))
-}
-
-/** As it is in Check's metadata. */
-export function toWindowsText(windows: AdmittedWindows): string {
-  return windows.map(({ windowMs, endsAt }) => `${windowMs}:${endsAt}`).join(' ')
+/** As they are in Check's metadata. */
+export function toWindowsText(states: readonly LimitState[]): string {
+  let text = ''
+  for (const { limit, resetsAt } of states) {
+    if (limit.kind !== 'tokens') continue
+    text += text === '' ? `${limit.windowMs}:${resetsAt}` : ` ${limit.windowMs}:${resetsAt}`
+  }
+  return text
 }
 
 export function parseWindows(text: unknown): AdmittedWindows | undefined {

@@ -9,7 +9,6 @@
 import type { Sized } from '../admission/estimator.ts'
 import type { AdmissionRules } from '../kinds/resources.ts'
 import { mayCall, mayUse } from './access.ts'
-import type { AdmittedWindows } from './admitted-windows.ts'
 import type { Caller } from './caller.ts'
 import {
   type CountedLimit,
@@ -75,8 +74,8 @@ export interface HeldRoom extends Sized {
   readonly admittedAt: number
   /** What is charged if the model reports less; undefined: what it reports. */
   readonly estimate: Estimate | undefined
-  /** If it is charged in the windows that have admitted it: those. */
-  readonly windows?: AdmittedWindows | undefined
+  /** If it is charged in the windows that have admitted it: those (admitted-windows.ts). */
+  readonly windows?: string | undefined
 }
 
 export interface Grant {

@@ -5,7 +5,7 @@
  */
 
 import type { Expected } from '../admission/estimator.ts'
-import { admittedWindows } from './admitted-windows.ts'
+import { toWindowsText } from './admitted-windows.ts'
 import { type CounterState, type LimitKind, limitStates } from './counter.ts'
 import type { Decision, Denial, Grant, HeldRoom } from './decide.ts'
 
@@ -36,7 +36,7 @@ export function decideReserved(
     // A ceiling that is not below the client's own, or the model's, changes nothing.
     const ceiling = cap < expected.worst ? cap : Number.POSITIVE_INFINITY
     const { bytes, maxOutput, choices, estimate } = size
-    const windows = grant.admission?.charge === 'admission' ? admittedWindows(states) : undefined
+    const windows = grant.admission?.charge === 'admission' ? toWindowsText(states) : undefined
     const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling, estimate, windows }
     return { ...grant, states, held }
   }
