@@ -22,23 +22,28 @@ const lockDeadlineMs = 1_000
 /** A key's use is recorded again after this many seconds. */
 const noteEverySeconds = 30
 
-interface Row {
+/** The columns that a look-up of the request path reads. */
+interface FoundRow {
   readonly id: string
   readonly username: string
-  readonly name: string
-  readonly description: string | null
   readonly key_hash: string
   readonly status: ApiKeyStatus
   readonly user_groups: readonly string[]
   readonly subscription: string
-  readonly ephemeral: boolean
   readonly created_at: Date
   readonly expires_at: Date | null
   readonly revoked_at: Date | null
+  readonly caps: unknown
+  readonly is_previous?: boolean
+}
+
+interface Row extends FoundRow {
+  readonly name: string
+  readonly description: string | null
+  readonly ephemeral: boolean
   readonly last_used_at: Date | null
   readonly key_prefix: string | null
   readonly labels: Labels | null
-  readonly caps: unknown
   readonly previous_hash: string | null
   readonly previous_prefix: string | null
   readonly previous_ends_at: Date | null
@@ -246,21 +251,6 @@ type RotatedRow = RevokedRecordRow & {
 }
 
 type RevokedRecordRow = Row & { readonly transaction: string }
-
-/** The columns that a look-up of the request path reads. */
-type FoundRow = Pick<
-  Row,
-  | 'id'
-  | 'username'
-  | 'key_hash'
-  | 'status'
-  | 'user_groups'
-  | 'subscription'
-  | 'created_at'
-  | 'expires_at'
-  | 'revoked_at'
-  | 'caps'
-> & { readonly is_previous?: boolean }
 
 function foundColumns(sql: Sql): Fragment {
   return sql`id, username, key_hash, status, user_groups, subscription, created_at, expires_at, revoked_at,

@@ -44,18 +44,8 @@ export interface CopyOptions {
 }
 
 const columns = [
-  'id',
-  'username',
-  'name',
-  'description',
-  'key_hash',
-  'status',
-  'user_groups',
-  'subscription',
-  'ephemeral',
-  'created_at',
-  'expires_at',
-  'last_used_at',
+  ...['id', 'username', 'name', 'description', 'key_hash', 'status', 'user_groups'],
+  ...['subscription', 'ephemeral', 'created_at', 'expires_at', 'last_used_at'],
 ] as const
 /** Of later versions, and of ours; null in a table without them. */
 const laterColumns = ['labels', 'caps']
