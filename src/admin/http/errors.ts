@@ -106,9 +106,10 @@ function validationMessage({ validation, validationContext }: FastifyError): str
   return field === '' ? `${whole} ${what}.` : `${field} ${what}.`
 }
 
-/** Ajv's own text, except for the two rules whose text does not name the allowed values. */
+/** Ajv's own text, except for rules whose text does not name the allowed values, or runs types together. */
 function describeProblem({ keyword, message, ...rule }: FastifySchemaValidationError): string {
   const { parentSchema } = rule as { parentSchema?: { enum?: unknown[]; examples?: unknown[] } }
+  if (keyword === 'type') return message?.replaceAll(',', ' or ') ?? 'is not valid'
   const values = keyword === 'enum' ? parentSchema?.enum : parentSchema?.examples
   if ((keyword !== 'enum' && keyword !== 'pattern') || values === undefined) {
     return message ?? 'is not valid'
