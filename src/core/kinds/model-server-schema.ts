@@ -148,7 +148,7 @@ export const server = {
     {
       connect: duration('how long a connection may take', '1m', '`5s`'),
       idle: text({
-        description: 'max pause within request and response',
+        description: 'longest pause within request and response',
         otherwise: '`5m`',
         maxLength: 32,
         pattern: durationPattern,

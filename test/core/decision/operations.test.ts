@@ -372,8 +372,8 @@ test('cancelling a response is counted where responses are', async (t) => {
 })
 
 test('a path or query that is too long is refused unread', async (t) => {
-  const refusal = (part: string, most: number) => {
-    return { code: 'invalid_request', detail: { about: 'long', part, most } }
+  const refusal = (part: string, max: number) => {
+    return { code: 'invalid_request', detail: { about: 'long', part, max } }
   }
   const long = (start: string, length: number) => start.padEnd(length, 'a')
   const { embeddings } = meterable
