@@ -1,5 +1,7 @@
 /** Runs many tasks, a few at a time. */
 
+import { atMost } from './at-most.ts'
+
 export interface ConcurrencyOptions {
   /** The number of concurrent tasks. */
   readonly concurrency: number
@@ -26,22 +28,12 @@ export async function forEachConcurrently<Item>(
       if (signal.aborted) return
       const done = work(item)
       begun.push(done)
-      await settledWithin(done, maxBlockMs)
+      await atMost(maxBlockMs, done)
     }
   }
 
   const all = Promise.all(Array.from({ length: concurrency }, run)).then(() => Promise.all(begun))
   await Promise.race([all, aborted(signal)])
-}
-
-function settledWithin(done: Promise<void>, maxBlockMs: number): Promise<void> {
-  return new Promise((settle) => {
-    const timer = setTimeout(settle, maxBlockMs)
-    void done.then(() => {
-      clearTimeout(timer)
-      settle()
-    })
-  })
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

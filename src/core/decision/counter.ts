@@ -48,8 +48,6 @@ export interface CounterState {
   readonly resetsAt: number
   /** Tokens that open requests are expected to use, if they hold any. */
   readonly held?: number
-  /** Whether what this process has added opened it: the shared store may have an earlier one. */
-  readonly isAssumed?: boolean
 }
 
 /** The state of a limit for one user. If no window is open, as if one opened now. */

@@ -208,8 +208,7 @@ export function createRedisCounters(options: RedisCountersOptions): RedisCounter
 
   function toState(counter: SharedCounter, instant: number, now: number): CounterState | undefined {
     if (!isOpen(counter, instant)) return undefined
-    const state = { used: usedIn(counter), resetsAt: Math.ceil(now + counter.endsAt - instant) }
-    return counter.isAssumed ? { ...state, isAssumed: true } : state
+    return { used: usedIn(counter), resetsAt: Math.ceil(now + counter.endsAt - instant) }
   }
 
   function isUnavailable({ sender }: SharedCounter): boolean {

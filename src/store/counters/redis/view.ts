@@ -22,8 +22,6 @@ export function createView(windowMs: number) {
     reported: 0,
     /** End of the open window; 0 if none is open. */
     endsAt: 0,
-    /** Whether additions have opened it, and Redis has not answered yet. */
-    isAssumed: false,
     /** When Redis last sent a sum. */
     sumAt: 0,
   }
@@ -54,19 +52,14 @@ export function unansweredIn(view: CounterView): number {
 
 /** Adds this process's tokens. If no window is open, they open one now. */
 export function addTokens(view: CounterView, tokens: number, now: number): void {
-  if (!isOpen(view, now)) assumeWindow(view, now)
+  if (!isOpen(view, now)) view.endsAt = now + view.windowMs
   view.pending += tokens
 }
 
 /** Adds tokens of a response that ended at `endedAt`; a window that they open begins then. */
 export function addReported(view: CounterView, tokens: number, now: number, endedAt: number): void {
-  if (!isOpen(view, now)) assumeWindow(view, endedAt)
+  if (!isOpen(view, now)) view.endsAt = endedAt + view.windowMs
   view.reported += tokens
-}
-
-function assumeWindow(view: CounterView, from: number): void {
-  view.endsAt = from + view.windowMs
-  view.isAssumed = true
 }
 
 /** Moves tokens of a response into the batch in flight, or removes those left to the journal. */
@@ -126,7 +119,6 @@ export function takeAnswer(
   view.sending = Math.max(0, view.sending - answer.acknowledged)
   if (answer.leftMs > 0) {
     view.used = answer.used
-    view.isAssumed = false
     // Redis's clock may have stepped back too; no caller waits longer than a window.
     view.endsAt = now + Math.min(answer.leftMs, view.windowMs)
   } else {
