@@ -151,8 +151,6 @@ local function new_reader(root, told, is_event)
   return {
     root = root,
     told = told,
-    -- Whether the text is a list, so that the figures of its objects add up.
-    adds = false,
     is_event = is_event,
     -- The place in the line, and whether the last byte was the CR of a line end, which an LF may follow.
     line = is_event and LINE or DATA,
@@ -254,13 +252,6 @@ local function keep_value(reader, text, first, last, joint)
   end
 end
 
--- A figure of the next object in a list with that of those before it. One that is no count makes the sum none.
-local function sum_of(before, figure)
-  if not (before and figure) then return before or figure end
-  if type(before) ~= "number" or type(figure) ~= "number" or before < 0 or figure < 0 then return -1 end
-  return before + figure
-end
-
 -- Handles the end of the value that is read, of which the text from `first` to `last` was not kept.
 local function end_value(reader, p, text, first, last)
   local member = reader.member
@@ -268,9 +259,7 @@ local function end_value(reader, p, text, first, last)
   if member == COMPLETE then
     reader.has_usage = true
     local figures, told = reader.figures, reader.told
-    for label = 1, #told do
-      told[label] = reader.adds and sum_of(told[label], figures[label]) or figures[label] or told[label]
-    end
+    for label = 1, #told do told[label] = figures[label] or told[label] end
     return
   end
   local label = member.figure
@@ -314,12 +303,27 @@ local function descend(reader, node, at)
   end
 end
 
+-- A figure of the next object in a list with that of those before it. One that is no count makes the sum none.
+local function sum_of(before, figure)
+  if not (before and figure) then return before or figure end
+  if type(before) ~= "number" or type(figure) ~= "number" or before < 0 or figure < 0 then return -1 end
+  return before + figure
+end
+
+-- Adds what an object of a list has told to the sums of those before it.
+local function add_up(told, sums)
+  for label = 1, #told do
+    sums[label], told[label] = sum_of(sums[label], told[label]), false
+  end
+end
+
 -- Handles the end of such an object at `at`.
 local function ascend(reader, at)
   if reader.node.usage then reader.usage_last = reader.base + at end
   reader.member = reader.node.usage and COMPLETE or nil
   reader.node = reader.outer[reader.depth]
   reader.depth = reader.depth - 1
+  if reader.sums and reader.depth == 0 then add_up(reader.told, reader.sums) end
 end
 
 -- Keeps what is needed of a piece, or of a line of data, that ends at `last`: of a value, and of the last string, because
@@ -414,9 +418,7 @@ local function read(reader, text, at, last)
         in_string, first, stop, begun = true, at + 1, at + 1, ""
       elseif code == OPEN_BRACE or code == OPEN_BRACKET then
         local member = reader.member
-        if code == OPEN_BRACKET and not (looked or is_event) and below == 0 then
-          reader.adds = true
-        elseif below > 0 or code == OPEN_BRACKET then
+        if below > 0 or code == OPEN_BRACKET then
           below = below + 1
         elseif not looked then
           descend(reader, reader.root, at)
@@ -634,6 +636,12 @@ local function is_short_json(headers)
   return length ~= nil and length <= LONGEST_ANSWER and find((headers:get("content-type") or ""):lower(), "json", 1, true) ~= nil
 end
 
+local function no_figures(spoken)
+  local list = {}
+  for label = 1, #spoken.labels do list[label] = false end
+  return list
+end
+
 -- Reads a piece of a response. Returns what is to be sent of it.
 local function read_piece(stream, text)
   local sent = text
@@ -643,18 +651,25 @@ local function read_piece(stream, text)
     if stream.is_json then
       -- White space before it was taken for the beginning of an event.
       sent = take(stream) .. text
-      stream.reader = new_reader(stream.dialect.answer, stream.told, false)
+      stream.opens = first == OPEN_BRACKET
+      stream.reader = new_reader(stream.dialect.answer, stream.opens and no_figures(stream.dialect) or stream.told, false)
+      -- The figures of the objects in a list add up. Of each object the last usage counts.
+      stream.reader.sums = stream.opens and stream.told or nil
     end
   end
-  if stream.is_json then read(stream.reader, text, 0, #text) else sent = read_events(stream, text) end
+  if stream.is_json then
+    local at = 0
+    if stream.opens then
+      -- Skipped here: the compiler keeps the loop over bytes fast only as long as it is short.
+      at = match(text, "^[\239\187\191 \t\r\n%[]*()") - 1
+      stream.opens = at == #text
+    end
+    read(stream.reader, text, at, #text)
+  else
+    sent = read_events(stream, text)
+  end
   report(stream)
   return sent
-end
-
-local function no_figures(spoken)
-  local list = {}
-  for label = 1, #spoken.labels do list[label] = false end
-  return list
 end
 
 local function new_stream(handle, anthropic, removes, blanks)
@@ -669,8 +684,9 @@ local function new_stream(handle, anthropic, removes, blanks)
     reader = new_reader(spoken.event, told, true),
     removes = removes,
     blanks = blanks,
-    -- Whether the response is JSON. Unknown before its first byte.
+    -- Whether the response is JSON, and a list of which nothing but the beginning has come. Unknown before its first byte.
     is_json = nil,
+    opens = false,
     -- Whether an event has begun and not ended; whether it is held, the parts of it and their size; whether the last one
     -- was removed.
     is_open = false,
@@ -703,11 +719,16 @@ local function meter(handle, anthropic, removes, blanks, short)
 end
 
 -- The compiler keeps its code in the form that the first responses gave it, and with an unfortunate form a response
--- can take ten times as long. So it first sees the loop over bytes alone, then the one over text, then usual responses.
+-- can take ten times as long. So it first sees the loop over bytes alone, then the one over text, then texts of nothing but
+-- escapes, lists, or members whose names may be known and those whose may not, and then usual responses.
 local SPACES = "{" .. (" "):rep(4000) .. "}"
 local TEXT = '{"a":"' .. ("Hello, how are you? "):rep(200) .. '"}'
-read(new_reader(OPENAI.answer, no_figures(OPENAI), false), SPACES, 0, #SPACES)
-read(new_reader(OPENAI.answer, no_figures(OPENAI), false), TEXT, 0, #TEXT)
+local ESCAPES = '{"a":"' .. ('\\\\\\"'):rep(500) .. '"}'
+local ARRAYS = '{"a":[' .. ("[],"):rep(500) .. "1]}"
+local MEMBERS = "{" .. ('"name":1,'):rep(300) .. ('"usual":1,'):rep(300) .. '"name":1}'
+for _, text in ipairs({ SPACES, TEXT, ESCAPES, ARRAYS, MEMBERS }) do
+  read(new_reader(OPENAI.answer, no_figures(OPENAI), false), text, 0, #text)
+end
 local ANSWER = '{"choices":[' .. ('{"index":0,"message":{"role":"assistant","content":"Hello"}},'):rep(200) .. '{}]}'
 local EVENTS = ('data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'):rep(10)
   .. 'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}\n\ndata: [DONE]\n\n'
