@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import t, { type Test } from 'tap'
+import { firstRequests } from '../support/first-requests.ts'
 
 const program = fileURLToPath(new URL('../../examples/model-server.ts', import.meta.url))
 const asked = [{ role: 'user' as const, content: 'hello dear model' }]
@@ -55,8 +56,96 @@ t.test('the official clients can read every answer', async (t) => {
     .finalMessage()
   t.match(last, { content: [{ text: ' a small' }], usage: message.usage })
 
-  await t.rejects(openai.models.retrieve('nothing'), { message: /^404/ })
-  t.equal((await fetch(`${origin}/v1/messages`, { method: 'POST', body: '{' })).status, 400)
+  const completion = await openai.completions.create({ model, prompt: 'hello', max_tokens: 2 })
+  t.match(completion, { choices: [{ text: ' a small' }], usage: { total_tokens: 3 } })
+  let pieces = ''
+  for await (const { choices } of await openai.completions.create({
+    ...{ model, prompt: 'hello', max_tokens: 2, stream: true },
+  })) {
+    pieces += choices[0]?.text
+  }
+  t.equal(pieces, ' a small')
+  const counted = await anthropic.messages.countTokens({ model, messages: asked })
+  t.equal(counted.input_tokens, message.usage.input_tokens)
+  t.equal((await openai.images.generate({ model, prompt: 'a mill', n: 2 })).data?.length, 2)
+  t.match((await openai.moderations.create({ model, input: 'a' })).results, [{ flagged: false }])
+  const speech = await openai.audio.speech.create({ model, voice: 'alloy', input: 'hello' })
+  t.match(Buffer.from(await speech.arrayBuffer()).toString('latin1', 0, 12), /^RIFF....WAVE$/s)
+  const file = new File(['sound'], 'sound.wav')
+  t.match(await openai.audio.transcriptions.create({ model, file }), { text: / a small river/ })
+  t.match(await openai.models.retrieve(model), { id: model })
+})
+
+t.test('answers what each documented agent sends first', async (t) => {
+  const origin = await originOf(t, spawn(process.execPath, [program, '0']))
+  for (const { agent, path, headers, body, end } of firstRequests) {
+    const content = JSON.stringify({ model: 'sim-small', ...body })
+    const response = await fetch(origin + path, {
+      ...{ method: 'POST', body: content },
+      ...(headers && { headers }),
+    })
+    t.equal(response.status, 200, agent)
+    const text = await response.text()
+    t.match(text, end, agent)
+    t.ok(text.length < 30_000, `${agent}: somebody reads the answer`)
+  }
+})
+
+t.test('answers in the form of each API', async (t) => {
+  const origin = await originOf(t, spawn(process.execPath, [program, '0']))
+  const ask = async (method: string, path: string, body?: string) => {
+    const response = await fetch(origin + path, { method, ...(body && { body }) })
+    return { status: response.status, body: await response.json() }
+  }
+  const documents = ['nothing', 'a quiet mill', { text: 'the mill' }]
+  const reranked = JSON.stringify({ model: 'm', query: 'quiet mill', documents, top_n: 2 })
+  t.match(await ask('POST', '/v1/rerank', reranked), {
+    status: 200,
+    body: {
+      results: [
+        { index: 1, document: { text: 'a quiet mill' }, relevance_score: 1 },
+        { index: 2, document: { text: 'the mill' }, relevance_score: 0.5 },
+      ],
+      usage: { total_tokens: 9 },
+    },
+  })
+  const scored = JSON.stringify({ model: 'm', text_1: 'a mill', text_2: ['mill', 'river'] })
+  t.match(await ask('POST', '/v1/score', scored), {
+    body: {
+      object: 'list',
+      data: [
+        { index: 0, score: 0.5 },
+        { index: 1, score: 0 },
+      ],
+    },
+  })
+  t.match(await ask('POST', '/v1/tokenize', '{"prompt":"a b"}'), { body: { count: 2 } })
+  t.match(await ask('POST', '/v1/detokenize', '{"tokens":[1,2]}'), {
+    body: { prompt: 'word word' },
+  })
+  t.match(await ask('GET', '/v1/files?limit=2'), { status: 200, body: { data: [] } })
+  t.match(await ask('GET', '/v1/models?limit=1'), { body: { data: [{ id: 'sim-small' }, {}] } })
+
+  const lost = { type: 'not_found_error', message: String }
+  const anthropic = { type: 'error', error: lost }
+  for (const [method, path, body] of [
+    ['POST', '/v1/messages/batches?beta=true', anthropic],
+    ['GET', '/v1/messages', anthropic],
+    ['GET', '/v1/models/nothing', { error: { ...lost, param: null } }],
+    ['POST', '/v1/messagesX', { error: lost }],
+    ['DELETE', '/v1/chat/completions', { error: lost }],
+    ['POST', '/', { error: lost }],
+  ] as const) {
+    t.match(await ask(method, path), { status: 404, body }, `${method} ${path}`)
+  }
+  for (const body of ['{', '[]', 'null', '7', '']) {
+    const invalid = { type: 'invalid_request_error' }
+    t.match(await ask('POST', '/v1/messages', body), {
+      status: 400,
+      body: { type: 'error', error: invalid },
+    })
+    t.match(await ask('POST', '/v1/responses', body), { status: 400, body: { error: invalid } })
+  }
 })
 
 t.test('a failed start is reported, and the program ends on request', async (t) => {

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { identify } from '../../src/local/process-identity.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
+import { firstRequests } from '../support/first-requests.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { ownSettings, processesOf, runTollgate } from '../support/tollgate.ts'
@@ -34,6 +35,15 @@ test('the printed commands give 200, 403, 429', { skip }, async (t) => {
   t.strictSame(lines.map(paste), [200, 403, 429], 'the first instance is unaffected')
 
   const kept = await mint(gateway)
+  for (const { agent, path, headers, body, end } of firstRequests) {
+    const response = await fetch(gateway + path, {
+      method: 'POST',
+      headers: { ...headers, authorization: `Bearer ${kept}` },
+      body: JSON.stringify({ model: 'sim-small', ...body }),
+    })
+    t.equal(response.status, 200, agent)
+    t.match(await response.text(), end, agent)
+  }
   const processes = Object.values(processesOf(dataDir))
   t.equal(processes.length, 4)
   tollgate.signal('SIGTERM')
