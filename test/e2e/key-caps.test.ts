@@ -75,7 +75,7 @@ test('tokens of the key count over its models, and the tightest limit speaks', a
   t.equal(refused.status, 429)
   t.match(
     JSON.parse(refused.text).error.message,
-    /^The token limit of this API key is used up: 50 of 50/,
+    /^The token limit of this API key is used up: 50 of 50 tokens in 1h \(resets at 2\S+Z\)\. Please/,
   )
   const another = await mint(gateway, {}, user)
   t.equal((await gateway.chat(another.key)).status, 200, 'another key of the user')

@@ -535,7 +535,7 @@ for (const admission of [{ mode: 'count' }, { mode: 'reserve' }]) {
       code: 'request_limit_exceeded',
       type: 'requests',
       message:
-        'The request limit of your subscription for this model is used up: 3 of 3 requests in 2m. Please try again in 1m0s.',
+        /^The request limit of your subscription for this model is used up: 3 of 3 requests in 2m \(subscription "\w+", resets at [\dTZ:-]+\)\. Please try again in 1m0s\.$/,
     })
     clock.now += minute
     t.ok(isAllowed(await ask('e', 400)), 'the window is over')

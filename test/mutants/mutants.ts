@@ -137,9 +137,10 @@ export const allMutants: readonly Mutant[] = [
       ["if ('error' in selected || isHealthy(selected)) return selected", 'return selected'],
       ['if (retryAt === undefined) return', 'if (retryAt !== undefined) return'],
       [
-        "const hidden = error === 'not_found' && named",
-        "const hidden = error === 'not_found' && !named",
+        "const hidden = error === 'not_found' && name !== undefined",
+        "const hidden = error === 'not_found' && name === undefined",
       ],
+      ['if (capsOf(caller) !== undefined) return refusal\n', ''],
       ['if (models.length < 2) return models[0]', 'return models[0]'],
       ['if (covered !== undefined) return covered', ''],
     ],

@@ -33,7 +33,7 @@ import {
   refuseSpelling,
 } from './operations.ts'
 import { nameAtServer, publishedModels, readPublishedName } from './published-names.ts'
-import { isHealthy, type Selection, type SelectionError, select } from './selection.ts'
+import { bestPaying, isHealthy, type Selection, type SelectionError, select } from './selection.ts'
 import type { CompiledSubscription, Model, Opened, Snapshot } from './snapshot.ts'
 import type { Target } from './target.ts'
 import type { Estimate } from './unreported.ts'
@@ -135,6 +135,20 @@ export type DenialDetail =
   | { readonly about: 'address'; readonly address: string | undefined }
   /** The paths of all models that the name may mean. */
   | { readonly about: 'ambiguous'; readonly paths: readonly string[] }
+  /**
+   * Which subscription would pay and does not, and another one of the caller's own that would; never for a key
+   * with caps.
+   */
+  | {
+      readonly about: 'subscription'
+      readonly error: Exclude<SelectionError, 'multiple_subscriptions'>
+      /** The key's subscription, or that of the request's header; undefined: neither names one. */
+      readonly named:
+        | { readonly by: 'key'; readonly name: string }
+        | { readonly by: 'token' }
+        | undefined
+      readonly other: string | undefined
+    }
 
 export interface Denial {
   readonly allowed: false
@@ -297,7 +311,9 @@ export function authorize(
 
   onStep?.('subscription')
   const subscription = selectPaying(snapshot, request, caller, model)
-  if ('error' in subscription) return denySubscription(subscription.error, request, caller)
+  if ('error' in subscription) {
+    return denySubscription(subscription.error, request, caller, model, snapshot)
+  }
   onStep?.('backend', subscription)
   if (model.cluster === undefined) return deny('model_unavailable')
   const limits = subscription.limits.get(model.key) as readonly CountedLimit[]
@@ -410,13 +426,34 @@ function selectPaying(
   return { error: 'model_unhealthy', found: selected }
 }
 
-/** The header must not reveal names: for a token, foreign and unknown give the same error. */
-function denySubscription(error: SelectionError, request: AccessRequest, caller: Caller): Denial {
-  const named = subscriptionOf(request, caller) !== undefined
-  const hidden = error === 'not_found' && named && caller.by === 'token'
+/**
+ * The header must not reveal names: for a token, foreign and unknown give the same error. Whoever holds a
+ * key with caps is not told what else its owner has.
+ */
+function denySubscription(
+  error: SelectionError,
+  request: AccessRequest,
+  caller: Caller,
+  model: Model,
+  snapshot: Snapshot,
+): Denial {
+  const code = 'subscription_not_allowed'
+  if (error === 'multiple_subscriptions') {
+    return { allowed: false, code, selection: error, detail: { about: 'several' } }
+  }
+  const name = subscriptionOf(request, caller)
+  const hidden = error === 'not_found' && name !== undefined && caller.by === 'token'
   const selection = hidden ? 'access_denied' : error
-  const several = error === 'multiple_subscriptions' && { detail: { about: 'several' } as const }
-  return { allowed: false, code: 'subscription_not_allowed', selection, ...several }
+  const refusal = { allowed: false, code, selection } as const
+  if (capsOf(caller) !== undefined) return refusal
+  const named =
+    caller.by === 'key'
+      ? { by: caller.by, name: caller.subscription }
+      : name === undefined
+        ? undefined
+        : { by: caller.by }
+  const other = bestPaying(snapshot, caller, model.key)?.name
+  return { ...refusal, detail: { about: 'subscription', error: selection, named, other } }
 }
 
 /** The requested model, by path or by body. Unknown and forbidden models give the same error. */

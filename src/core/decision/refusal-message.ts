@@ -1,9 +1,11 @@
 /** The message of a refusal at the gateway, one sentence for the caller. */
 
 import { toQuoted } from '../formats/quoted.ts'
-import type { LimitState } from './counter.ts'
-import type { Denial, DenialDetail } from './decide.ts'
+import { toEndTimestamp } from '../formats/timestamp.ts'
+import type { LimitKind, LimitState } from './counter.ts'
+import type { Denial, DenialDetail, Grant } from './decide.ts'
 import { describe } from './errors.ts'
+import { capsOf } from './key-caps.ts'
 import { bindingOf, toResetDuration } from './limit-headers.ts'
 
 /**
@@ -11,13 +13,25 @@ import { bindingOf, toResetDuration } from './limit-headers.ts'
  * the epoch.
  */
 export function messageOf(denial: Denial, now: number): string | undefined {
-  const { detail, states, retryAt } = denial
+  const { code, detail, grant, states, retryAt, isBusy } = denial
   if (detail !== undefined) return describeDetail(detail)
   if (states === undefined || retryAt === undefined) return undefined
-  const waitMs = retryAt - now
-  if (denial.code === 'request_limit_exceeded') return describeSpent(states, waitMs, 'requests')
-  if (denial.code === 'concurrency_limit_exceeded') return describeFull(states, waitMs)
-  return denial.isBusy ? describeBusy(states, waitMs) : describeSpent(states, waitMs, 'tokens')
+  const kind = kinds[code] ?? 'tokens'
+  const binding = bindingOf(states, kind) as LimitState
+  const of = whereOf(binding, grant)
+  const what =
+    kind === 'concurrency'
+      ? describeFull(binding, of)
+      : isBusy
+        ? describeBusy(binding, of)
+        : describeSpent(binding, of, kind)
+  return `${what} Please try again in ${toResetDuration(retryAt - now)}.`
+}
+
+/** Of tokens where the code does not say. */
+const kinds: Partial<Record<Denial['code'], LimitKind>> = {
+  request_limit_exceeded: 'requests',
+  concurrency_limit_exceeded: 'concurrency',
 }
 
 function describeDetail(detail: DenialDetail): string {
@@ -70,37 +84,75 @@ function describeDetail(detail: DenialDetail): string {
     }
     case 'ambiguous':
       return `Several models have this name; use ${detail.paths.join(' or ')}.`
+    case 'subscription':
+      return describeUnpaid(detail)
   }
 }
 
-function describeBusy(states: readonly LimitState[], waitMs: number): string {
-  const { limit, used, held = 0 } = bindingOf(states, 'tokens') as LimitState
+/** Begins as the message of the code, on which clients may match. */
+function describeUnpaid({
+  error,
+  named,
+  other,
+}: Extract<DenialDetail, { about: 'subscription' }>): string {
+  const code = describe('subscription_not_allowed').message.slice(0, -1)
+  const why =
+    named === undefined
+      ? 'none of yours includes it and is ready'
+      : named.by === 'key'
+        ? `${toQuoted(named.name)} pays for this API key and ${unpaid[error]}`
+        : `the one in x-maas-subscription ${unpaid[error]}`
+  if (other === undefined) {
+    const others = named === undefined ? '' : ' None of your other subscriptions pays for it.'
+    return `${code}: ${why}.${others}`
+  }
+  const mend = named?.by === 'token' ? 'name it in the header' : 'create an API key for that one'
+  return `${code}: ${why}. Your subscription ${toQuoted(other)} includes it; ${mend}.`
+}
+
+/** What follows the name of a subscription; two of them are the same, because names must not be guessed. */
+const unpaid = {
+  not_found: 'is not yours',
+  access_denied: 'is not yours',
+  model_not_in_subscription: 'does not include it',
+  model_unhealthy: 'is not ready for it',
+}
+
+/**
+ * Of which subscription the limit is, which a key with caps is not told, and when its window ends; may show
+ * figures, because counters are kept per user.
+ */
+function whereOf({ limit, resetsAt }: LimitState, grant: Grant | undefined): string {
+  const isTold = grant !== undefined && limit.scope !== 'key' && capsOf(grant.caller) === undefined
+  const parts = [
+    ...(isTold ? [`subscription ${toQuoted(grant.subscription)}`] : []),
+    ...(limit.kind === 'concurrency' ? [] : [`resets at ${toEndTimestamp(resetsAt)}`]),
+  ]
+  return parts.length === 0 ? '' : ` (${parts.join(', ')})`
+}
+
+function describeBusy({ limit, used, held = 0 }: LimitState, where: string): string {
   return (
     'The rest of the token limit of your subscription for this model is held by your requests in ' +
-    `progress: ${used} of ${limit.limit} tokens in ${limit.window} are used, ${held} held. ` +
-    `Please try again in ${toResetDuration(waitMs)}.`
+    `progress: ${used} of ${limit.limit} tokens in ${limit.window} are used, ${held} held${where}.`
   )
 }
 
-/** May show figures, because counters are kept per user. */
 function describeSpent(
-  states: readonly LimitState[],
-  waitMs: number,
+  { limit, used }: LimitState,
+  where: string,
   kind: 'tokens' | 'requests',
 ): string {
-  const { limit, used } = bindingOf(states, kind) as LimitState
   const whose = limit.scope === 'key' ? 'this API key' : 'your subscription for this model'
   return (
     `The ${kind.slice(0, -1)} limit of ${whose} is used up: ` +
-    `${used} of ${limit.limit} ${kind} in ${limit.window}. ` +
-    `Please try again in ${toResetDuration(waitMs)}.`
+    `${used} of ${limit.limit} ${kind} in ${limit.window}${where}.`
   )
 }
 
-function describeFull(states: readonly LimitState[], waitMs: number): string {
-  const { limit, used } = bindingOf(states, 'concurrency') as LimitState
+function describeFull({ limit, used }: LimitState, where: string): string {
   return (
     `${used} of your requests to this model are in progress, and your subscription allows ` +
-    `${limit.limit} at a time. Please try again in ${toResetDuration(waitMs)}.`
+    `${limit.limit} at a time${where}.`
   )
 }

@@ -136,6 +136,20 @@ export function accessibleSubscriptions(
     .sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
+/** Of the subscriptions of a person that would pay for the model, the one that a new key prefers. */
+export function bestPaying(
+  { owners }: Snapshot,
+  person: Person,
+  model: string,
+): CompiledSubscription | undefined {
+  let best: CompiledSubscription | undefined
+  for (const each of ownedBy(owners, person)) {
+    if (unusableReason(each, model) !== undefined) continue
+    if (best === undefined || byPreference(each, best) < 0) best = each
+  }
+  return best
+}
+
 /** Higher priority first, then the larger limit, then the name in byte order. */
 function byPreference(a: CompiledSubscription, b: CompiledSubscription): number {
   return (

@@ -286,6 +286,29 @@ test('uploads must name their model in the path', async (t) => {
   t.match(ask('/llm/small/v1/audio/transcriptions'), { allowed: true, metered: false })
 })
 
+test('a refused subscription names the way out, but not to a key with caps', async (t) => {
+  const path = '/llm/small/v1/chat/completions'
+  const lone = '/east/lone/v1/chat/completions'
+  const detail = (named: object | undefined, error: string, other: string | undefined) => ({
+    detail: { about: 'subscription', error, named, other },
+  })
+  const bound = (subscription: string): KeyCaller => ({ ...key, subscription })
+  const by = (name: string) => ({ by: 'key', name })
+  t.match(ask(lone, bound('premium')), detail(by('premium'), 'model_not_in_subscription', 'basic'))
+  t.match(ask(path, bound('foreign')), detail(by('foreign'), 'access_denied', 'premium'))
+  t.match(ask(path, bound('gone')), detail(by('gone'), 'not_found', 'premium'))
+  t.match(ask(path, bound('leaving')), detail(by('leaving'), 'model_unhealthy', 'premium'))
+  for (const subscription of ['premium', 'foreign', 'gone']) {
+    const caps = { models: undefined, networks: undefined, limits: [], policies: '', counted: '' }
+    const decision = ask(lone, { ...bound(subscription), caps })
+    t.match(decision, { code: 'subscription_not_allowed', detail: undefined }, subscription)
+  }
+  const foreign = ask(path, token, { tokensOpen: true, requestedSubscription: 'foreign' })
+  const unknown = ask(path, token, { tokensOpen: true, requestedSubscription: 'none' })
+  t.match(foreign, detail({ by: 'token' }, 'access_denied', 'premium'))
+  t.match(unknown, detail({ by: 'token' }, 'access_denied', 'premium'))
+})
+
 test('only an API key allows inference', async (t) => {
   t.equal(refuseCaller(key), undefined)
   t.match(refuseCaller(token), { allowed: false, code: 'credential_invalid' })

@@ -1,9 +1,11 @@
 import { test } from 'tap'
 import type { LimitState } from '../../../src/core/decision/counter.ts'
-import type { DenialDetail } from '../../../src/core/decision/decide.ts'
+import type { Denial, DenialDetail, Grant } from '../../../src/core/decision/decide.ts'
 import { messageOf } from '../../../src/core/decision/refusal-message.ts'
+import { toTimestamp } from '../../../src/core/formats/timestamp.ts'
 
 const now = 1_000_000
+const key = { by: 'key', user: 'alice', groups: [], keyId: 'k', subscription: 'premium' } as const
 
 test('each detail has its message', async (t) => {
   const told = (detail: DenialDetail) =>
@@ -86,21 +88,73 @@ test('a quoted name is bounded, in one line, and shows what is hidden', async (t
 test('the message of an exhausted limit gives its figures', async (t) => {
   const state = (used: number, kind = 'tokens', window = '1m'): LimitState =>
     ({ limit: { kind, limit: 100, window }, used, resetsAt: now + 5_000 }) as LimitState
+  const grant = { subscription: 'premium', caller: key } as unknown as Grant
   const denial = { allowed: false, code: 'token_limit_exceeded', retryAt: now + 5_000 } as const
-  t.equal(
-    messageOf({ ...denial, states: [state(107)] }, now),
-    'The token limit of your subscription for this model is used up: ' +
-      '107 of 100 tokens in 1m. Please try again in 5s.',
-  )
+  const at = toTimestamp(now + 5_000)
   const states = [state(107), state(100, 'requests'), state(100, 'concurrency', '')]
-  t.equal(
-    messageOf({ ...denial, code: 'request_limit_exceeded', states }, now),
-    'The request limit of your subscription for this model is used up: ' +
-      '100 of 100 requests in 1m. Please try again in 5s.',
-  )
-  t.equal(
-    messageOf({ ...denial, code: 'concurrency_limit_exceeded', isBusy: true, states }, now),
-    '100 of your requests to this model are in progress, and your subscription allows ' +
-      '100 at a time. Please try again in 5s.',
-  )
+  for (const [more, message] of [
+    [
+      {},
+      'The token limit of your subscription for this model is used up: ' +
+        `107 of 100 tokens in 1m (subscription "premium", resets at ${at}). Please try again in 5s.`,
+    ],
+    [
+      { code: 'request_limit_exceeded' },
+      'The request limit of your subscription for this model is used up: ' +
+        `100 of 100 requests in 1m (subscription "premium", resets at ${at}). Please try again in 5s.`,
+    ],
+    [
+      { code: 'concurrency_limit_exceeded', isBusy: true },
+      '100 of your requests to this model are in progress, and your subscription allows ' +
+        '100 at a time (subscription "premium"). Please try again in 5s.',
+    ],
+    [
+      { isBusy: true },
+      'The rest of the token limit of your subscription for this model is held by your requests in ' +
+        `progress: 107 of 100 tokens in 1m are used, 0 held (subscription "premium", resets at ${at}). ` +
+        'Please try again in 5s.',
+    ],
+    [
+      { grant: { ...grant, caller: { ...key, caps: {} } } },
+      'The token limit of your subscription for this model is used up: ' +
+        `107 of 100 tokens in 1m (resets at ${at}). Please try again in 5s.`,
+    ],
+  ] as const) {
+    t.equal(messageOf({ ...denial, states, grant, ...more } as Denial, now), message)
+  }
+})
+
+test('a subscription that does not pay is named, and one that would', async (t) => {
+  const told = (detail: object) =>
+    messageOf(
+      {
+        allowed: false,
+        code: 'subscription_not_allowed',
+        detail: { about: 'subscription', ...detail } as DenialDetail,
+      },
+      now,
+    )
+  const named = { by: 'key', name: 'basic' }
+  for (const [detail, message] of [
+    [
+      { error: 'model_not_in_subscription', named, other: 'premium' },
+      '"basic" pays for this API key and does not include it. ' +
+        'Your subscription "premium" includes it; create an API key for that one.',
+    ],
+    [
+      { error: 'access_denied', named, other: undefined },
+      '"basic" pays for this API key and is not yours. None of your other subscriptions pays for it.',
+    ],
+    [
+      { error: 'access_denied', named: { by: 'token' }, other: 'premium' },
+      'the one in x-maas-subscription is not yours. ' +
+        'Your subscription "premium" includes it; name it in the header.',
+    ],
+    [
+      { error: 'not_found', named: undefined, other: undefined },
+      'none of yours includes it and is ready.',
+    ],
+  ] as const) {
+    t.equal(told(detail), `You have no access to the subscription for this model: ${message}`)
+  }
 })
