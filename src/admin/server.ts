@@ -11,6 +11,7 @@ import { redact } from '../core/formats/redact.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import type { ExternalDeps, OperatorDeps } from './deps.ts'
 import { explainRequests } from './explain/explain.ts'
+import { listOwnRefusals } from './explain/list-own-refusals.ts'
 import { getMe } from './get-me.ts'
 import { auditRoutes } from './http/audit.ts'
 import { type CallerDeps, requireCaller } from './http/authenticate.ts'
@@ -128,6 +129,7 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
     keyConfig(scope, deps)
     getMe(scope, deps)
     explainRequests(scope, deps)
+    listOwnRefusals(scope, deps)
     getUsage(scope, deps)
     scope.register(async (inner) => {
       requireAdministrator(inner, deps)

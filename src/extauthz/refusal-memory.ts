@@ -4,7 +4,7 @@
  */
 
 import { describe } from '../core/decision/errors.ts'
-import type { PastRefusal, PastRefusals } from '../core/decision/past-refusal.ts'
+import { isOf, type PastRefusal, type PastRefusals } from '../core/decision/past-refusal.ts'
 import { messageOf } from '../core/decision/refusal-message.ts'
 import { lastValue } from '../core/formats/header-value.ts'
 import type { RefusedCheck } from './refused-check.ts'
@@ -66,8 +66,14 @@ export function createRefusalMemory(): RefusalMemory {
       const own = byUser.get(user) ?? []
       return own.map((slot) => slots[slot] as PastRefusal).findLast(isIt)
     },
-    recent(limit, now) {
-      return newest(slots.filter((each) => isRecent(each, now))).slice(0, limit)
+    recent(limit, now, whose) {
+      const among =
+        whose === undefined
+          ? slots
+          : (byUser.get(whose.user) ?? [])
+              .map((slot) => slots[slot] as PastRefusal)
+              .filter((each) => isOf(each, whose))
+      return newest(among.filter((each) => isRecent(each, now))).slice(0, limit)
     },
   }
 }

@@ -4,6 +4,7 @@ import type { MetricData } from '@opentelemetry/sdk-metrics'
 import { type Reported, tokensByType } from '../core/decision/usage.ts'
 import type { Outcome } from '../core/status/model-failure.ts'
 import { answerBounds } from './durations.ts'
+import { createFirstBytes } from './first-bytes.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations, createModelCounter } from './model-figures.ts'
 
@@ -21,6 +22,7 @@ export function createModelMetrics() {
   const uncounted = createModelCounter()
   const firstBytes = createLabelledDurations('model', answerBounds, maxMeasured)
   const durations = createLabelledDurations('model', answerBounds, maxMeasured)
+  const lastFirstBytes = createFirstBytes()
   return {
     /** Check made this decision for the model; empty if the model does not exist. */
     countCheck: (model: string, decision: string): void => checks.add(model, 1, decision),
@@ -41,9 +43,14 @@ export function createModelMetrics() {
     countEnded({ model, status, durationMs, firstByteMs, failure }: Outcome): void {
       responses.add(model, 1, String(status))
       durations.observe(model, durationMs)
-      if (firstByteMs !== undefined) firstBytes.observe(model, firstByteMs)
+      if (firstByteMs !== undefined) {
+        firstBytes.observe(model, firstByteMs)
+        lastFirstBytes.note(firstByteMs)
+      }
       if (failure !== undefined) failures.add(model, 1, failure.reason)
     },
+    /** Of all models. */
+    firstBytes: lastFirstBytes.read,
     data: (): readonly MetricData[] => [
       counterData(
         'tollgate_model_checks',

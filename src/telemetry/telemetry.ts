@@ -14,6 +14,7 @@ import { type ApiMetrics, createApiMetrics } from './api.ts'
 import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
 import { createExposition, type Exposition } from './exposition.ts'
+import type { FirstBytes } from './first-bytes.ts'
 import type { IdentityFigures } from './identity-counts.ts'
 import { counterData, soleHistogram, stamp } from './metric-data.ts'
 import { createModelMetrics } from './models.ts'
@@ -52,6 +53,8 @@ export interface Telemetry extends Exposition {
   onUnusable(model: string): void
   /** Called for the outcome of each allowed request. */
   onEnded(outcome: Outcome): void
+  /** How long the last responses took to begin; undefined: there was none. */
+  firstBytes(): FirstBytes | undefined
   /** Called for each response of the REST API. */
   onApiAnswered: ApiMetrics['count']
   /** The same function, with its durations recorded as those of Check. */
@@ -151,6 +154,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       if (estimated > 0) models.countEstimated(model, estimated)
     },
     onUnusable: models.countUnusable,
+    firstBytes: models.firstBytes,
     onApiAnswered: api.count,
     onEnded(outcome) {
       models.countEnded(outcome)

@@ -26,6 +26,7 @@ export function openState(
     ...{ redis: parts.counterParts.redis, journal, isReady },
     ping: () => ping(pool),
     listReplicas: () => listReplicas(pool),
+    firstBytes: parts.telemetry.firstBytes,
     snapshot: parts.discovery.snapshot,
     resources: { ...resources, problems: parts.resourceProblems },
     // Both may contain the cluster.

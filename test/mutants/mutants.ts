@@ -94,6 +94,22 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'core/decision/past-refusal.ts',
+    ['admin/explain/list-own-refusals.test.ts'],
+    [
+      ['if (caller?.user !== user) return false', ''],
+      [
+        "return keyId === undefined || (caller.by === 'key' && caller.keyId === keyId)",
+        'return true',
+      ],
+    ],
+  ),
+  ...mutants(
+    'store/refusals/others-refusals.ts',
+    ['store/refusals/others-refusals.test.ts'],
+    [['refusals.filter((each) => !whose || isOf(each, whose))', 'refusals']],
+  ),
+  ...mutants(
     'core/resources/find-backend.ts',
     ['core/resources/find-backend.test.ts'],
     [

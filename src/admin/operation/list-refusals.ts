@@ -3,6 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { ExternalDeps } from '../deps.ts'
 import { pastRefusal, showPast } from '../explain/explain-view.ts'
+import { readRecentRefusals } from '../explain/recent-refusals.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { pageQuery, readPage, type Written } from '../http/page.ts'
 import { boolean, object, optional } from '../http/schema.ts'
@@ -37,16 +38,12 @@ const schema = {
 
 /** Adds the route. */
 export function listRefusals(app: FastifyInstance, deps: ExternalDeps): void {
-  const { clock, pastRefusals, othersRefusals } = deps
   app.get<{ Querystring: Written }>(
     '/v1/admin/refusals',
     { schema, config: { audit: 'refusals.read' } },
     async (request) => {
       const { limit } = readPage({ limit: request.query.limit })
-      const { refusals: reported, silent } = await othersRefusals.recent(limit)
-      const found = [...pastRefusals.recent(limit, clock()), ...reported]
-        .sort((a, b) => b.at - a.at)
-        .slice(0, limit)
+      const { found, silent } = await readRecentRefusals(deps, limit)
       lookAtOthers(request, {})
       await showOthers(request, found.length)
       return {

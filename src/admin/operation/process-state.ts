@@ -31,6 +31,10 @@ export interface ProcessParts {
     readonly modelsWaiting: () => number
     readonly published: () => { readonly ageS: number }
   }
+  /** undefined: no model has responded yet. */
+  readonly firstBytes: () =>
+    | { readonly responses: number; readonly medianMs: number; readonly p95Ms: number }
+    | undefined
   /** The other parts that are unavailable, by name; one may be there twice. */
   readonly unavailable: () => readonly string[]
 }
@@ -78,6 +82,7 @@ export function createProcessState(parts: ProcessParts) {
       const { models, policies, subscriptions } = parts.snapshot()
       const { confirmed, pending, lastMs } = propagation.stats()
       const { ageMs } = follower.stats()
+      const firstBytes = parts.firstBytes()
       return {
         ...{ replica: parts.replica, version: parts.version },
         ...{ ready: isReady(), degraded: unavailable },
@@ -100,6 +105,13 @@ export function createProcessState(parts: ProcessParts) {
         ...(redis && {
           redis: {
             ...{ available: !redis.unavailable, unflushed: redis.unflushed, losses: redis.losses },
+          },
+        }),
+        ...(firstBytes && {
+          first_byte: {
+            responses: firstBytes.responses,
+            median_seconds: firstBytes.medianMs / 1_000,
+            p95_seconds: firstBytes.p95Ms / 1_000,
           },
         }),
         ...(journal && {

@@ -83,6 +83,15 @@ const schema = {
             losses: { ...count, description: 'How often it has lost its data since the start.' },
           }),
         }),
+        first_byte: optional({
+          description:
+            'Time to the first byte of a response, of the last 1,000 that this process has seen at most; left out before the first.',
+          ...object('FirstByteState', {
+            responses: { ...count, description: 'How many it is taken from.' },
+            median_seconds: seconds,
+            p95_seconds: seconds,
+          }),
+        }),
         journal: optional({
           description: 'Left out without USAGE_JOURNAL.',
           ...object('JournalState', {

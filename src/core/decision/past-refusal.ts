@@ -30,12 +30,24 @@ export interface PastRefusal {
   readonly requestedSubscription: string | undefined
 }
 
+/** Whose refusals: those of a user, or of one key of this user. */
+export interface Whose {
+  readonly user: string
+  readonly keyId?: string | undefined
+}
+
+/** Whether a refusal is one of theirs; one without a valid credential is nobody's. */
+export function isOf({ caller }: PastRefusal, { user, keyId }: Whose): boolean {
+  if (caller?.user !== user) return false
+  return keyId === undefined || (caller.by === 'key' && caller.keyId === keyId)
+}
+
 /** The refusals of the last hour in this process, except those with an unusually long text. */
 export interface PastRefusals {
   /** The last refusal of this request. `user` undefined: whoever made it. */
   find(requestId: string, user: string | undefined, now: number): PastRefusal | undefined
-  /** The last ones, newest first. */
-  recent(limit: number, now: number): readonly PastRefusal[]
+  /** The last ones, newest first. `whose` undefined: everybody's. */
+  recent(limit: number, now: number, whose?: Whose): readonly PastRefusal[]
 }
 
 /** What other processes remember. */
@@ -51,5 +63,5 @@ export interface ReportedRefusals {
 /** The refusals that the other processes of the service remember. Never rejects. */
 export interface OthersRefusals {
   find(requestId: string, user: string | undefined): Promise<ReportedRefusals>
-  recent(limit: number): Promise<ReportedRefusals>
+  recent(limit: number, whose?: Whose): Promise<ReportedRefusals>
 }

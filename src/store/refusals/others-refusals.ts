@@ -7,11 +7,12 @@
 import { randomUUID } from 'node:crypto'
 import { promisify } from 'node:util'
 import { deflateRaw, inflateRaw } from 'node:zlib'
-import type {
-  OthersRefusals,
-  PastRefusal,
-  PastRefusals,
-  ReportedRefusals,
+import {
+  isOf,
+  type OthersRefusals,
+  type PastRefusal,
+  type PastRefusals,
+  type ReportedRefusals,
 } from '../../core/decision/past-refusal.ts'
 import { type Notification, startListener } from '../postgres/listener.ts'
 import { within } from '../postgres/postgres.ts'
@@ -36,7 +37,9 @@ interface Question {
   /** The last refusals, at most so many; otherwise that of a request. */
   readonly limit?: number
   readonly requestId?: string
+  /** Only of this user, or of this key; anybody's otherwise. */
   readonly user?: string
+  readonly keyId?: string | undefined
 }
 
 /** A part of an answer: a notification has less than 8,000 bytes. */
@@ -82,11 +85,13 @@ export function startOthersRefusals(
     else if (to === channel && message.by !== self) await answer(message)
   }
 
-  async function answer({ id, by, limit, requestId = '', user }: Question): Promise<void> {
+  async function answer({ id, by, limit, requestId = '', user, keyId }: Question): Promise<void> {
     const now = clock()
     const found = own.find(requestId, user, now)
     const refusals =
-      limit === undefined ? [found].filter((each) => each !== undefined) : own.recent(limit, now)
+      limit === undefined
+        ? [found].filter((each) => each !== undefined)
+        : own.recent(limit, now, user === undefined ? undefined : { user, keyId })
     const text = (await pack(JSON.stringify(refusals.map(toReport)))).toString('base64')
     const of = Math.max(1, Math.ceil(text.length / partLength))
     const parts = Array.from({ length: of }, (_, at): string => {
@@ -134,7 +139,11 @@ export function startOthersRefusals(
 
   return {
     find: (requestId, user) => ask({ requestId, ...(user !== undefined && { user }) }),
-    recent: (limit) => ask({ limit }),
+    async recent(limit, whose) {
+      const { refusals, silent } = await ask({ limit, ...whose })
+      // A process of an older version sends everybody's.
+      return { refusals: refusals.filter((each) => !whose || isOf(each, whose)), silent }
+    },
     stop: listener.stop,
   }
 }

@@ -1,6 +1,12 @@
 import { randomUUID } from 'node:crypto'
+import { deflateRawSync } from 'node:zlib'
 import { type Test, test } from 'tap'
-import type { PastRefusal, PastRefusals } from '../../../src/core/decision/past-refusal.ts'
+import {
+  isOf,
+  type PastRefusal,
+  type PastRefusals,
+} from '../../../src/core/decision/past-refusal.ts'
+import { startListener } from '../../../src/store/postgres/listener.ts'
 import { migrate } from '../../../src/store/postgres/migrate.ts'
 import { openPool } from '../../../src/store/postgres/postgres.ts'
 import { startOthersRefusals } from '../../../src/store/refusals/others-refusals.ts'
@@ -35,7 +41,8 @@ function remembering(refusals: readonly PastRefusal[]): PastRefusals {
           each.requestId === requestId &&
           (user === undefined || each.caller?.user === user),
       ),
-    recent: (limit) => refusals.slice(0, limit),
+    recent: (limit, _now, whose) =>
+      refusals.filter((each) => whose === undefined || isOf(each, whose)).slice(0, limit),
   }
 }
 
@@ -79,6 +86,41 @@ test('each process is told what the others remember', async (t) => {
   t.notOk(found && 'caps' in (found.caller ?? {}), 'caps are read with the key')
   t.strictSame(await three.find('of-one', 'alice'), { refusals: [], silent: [] })
   t.strictSame(await three.find('unknown', undefined), { refusals: [], silent: [] })
+})
+
+test('those of one user or key are asked for alone', async (t) => {
+  const { start, sql, url } = await createWorld(t)
+  const many = Array.from({ length: 20 }, (_, i) =>
+    refusalOf(`${i}`, i % 10 === 0 ? 'alice' : 'bob'),
+  )
+  const one = await start('one', [])
+  await start('two', many)
+  await poll(async () => (await one.recent(1)).silent?.length === 0, 'all listen')
+  const ids = async (...asked: Parameters<typeof one.recent>) =>
+    (await one.recent(...asked)).refusals.map(({ requestId }) => requestId)
+  t.strictSame(await ids(5, { user: 'alice' }), ['0', '10'], 'the limit is of them')
+  t.strictSame(await ids(5, { user: 'alice', keyId: 'id' }), ['0', '10'])
+  t.strictSame(await ids(5, { user: 'alice', keyId: 'another' }), [])
+  t.strictSame(await ids(5, { user: 'carol' }), [])
+
+  // One of a version that knows neither user nor key sends what anybody was refused.
+  const old = randomUUID()
+  await sql`insert into tollgate_replicas (id, name, place, seen_at, serves_until, acknowledged)
+    values (${old}, 'old', 'here', now(), now() + interval '1 hour', 0)`
+  const listener = startListener({
+    url,
+    channels: ['tollgate_refusals'],
+    onNotification(notification) {
+      const { id, by, limit } = JSON.parse(notification?.payload || '{}')
+      if (limit === undefined) return
+      const text = deflateRawSync(JSON.stringify(many.slice(0, limit))).toString('base64')
+      const part = JSON.stringify({ id, from: old, at: 0, of: 1, text })
+      void sql`select pg_notify(${`tollgate_refusals_${by}`}, ${part})`.run()
+    },
+  })
+  t.teardown(listener.stop)
+  await poll(async () => (await one.recent(1)).silent?.length === 0, 'it listens too')
+  t.strictSame(new Set(await ids(20, { user: 'alice' })), new Set(['0', '10']))
 })
 
 test('a process that does not answer is named', async (t) => {

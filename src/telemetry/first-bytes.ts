@@ -1,0 +1,28 @@
+/** How long the servers of models took to begin their last responses, for a page that shows one figure. */
+
+export interface FirstBytes {
+  /** How many responses it is taken from. */
+  readonly responses: number
+  readonly medianMs: number
+  readonly p95Ms: number
+}
+
+/** The last `kept` responses; noting one is cheap enough for every request, reading sorts them. */
+export function createFirstBytes(kept = 1_000) {
+  const last = new Float64Array(kept)
+  let noted = 0
+  return {
+    note(ms: number): void {
+      last[noted % kept] = ms
+      noted += 1
+    },
+    /** undefined: there was none. */
+    read(): FirstBytes | undefined {
+      const responses = Math.min(noted, kept)
+      if (responses === 0) return undefined
+      const sorted = last.slice(0, responses).sort()
+      const at = (share: number) => sorted[Math.ceil(share * responses) - 1] as number
+      return { responses, medianMs: at(0.5), p95Ms: at(0.95) }
+    },
+  }
+}
