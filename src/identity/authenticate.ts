@@ -50,7 +50,7 @@ export function createAuthenticate(deps: { key: Verify; token: Verify }): Authen
 }
 
 /** The only credential of a request; undefined if there is none, or more than one. */
-function credentialOf({ authorization, apiKey }: Presented): string | undefined {
+export function credentialOf({ authorization, apiKey }: Presented): string | undefined {
   const bearer = bearerOf(authorization)
   if (apiKey === undefined) return bearer
   // An identity token is not accepted in this header, which its issuer's software does not use.

@@ -197,7 +197,7 @@ export const settings = {
     'proxies whose `x-forwarded-for` gives the external API the caller\'s address; `loopback` includes Unix sockets'),
   /** undefined: no limit. */
   apiRateLimit: setting('API_RATE_LIMIT', '600/1m', form.orOff(form.rate),
-    'requests of one caller to the external API, counted by each process'),
+    'requests of one user to the external API, counted by each process: those with identity tokens, those with keys, and revocations each have this limit of their own'),
   apiAddressRateLimit: setting('API_RATE_LIMIT_ADDRESS', '1200/1m', form.orOff(form.rate),
     'bad credentials that one address, or IPv6 /64, may send to the external API, and sign-ins on the console, counted by each process'),
   adminGroups: optional('ADMIN_GROUPS', '`tollgate-admins`; none with `KUBERNETES_TOKEN_REVIEW`', form.names,

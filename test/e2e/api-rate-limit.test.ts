@@ -60,3 +60,31 @@ test('limits a caller to 600 API requests a minute, but not inference', async (t
   t.equal((await gateway.chat(key)).status, 200)
   t.equal((await client.ask({ token: `token-${gateway.newUser()}` })).status, 200)
 })
+
+test('a flood with a leaked key keeps nobody from revoking it', async (t, gateway) => {
+  const thief = clientAt('127.0.0.5', gateway)
+  t.teardown(thief.close)
+  const user = gateway.newUser()
+  const owner = `token-${user}`
+  const [leaked, second, third] = [
+    await gateway.mint({ user }),
+    await gateway.mint({ user }),
+    await gateway.mint({ user }),
+  ]
+  const flood = (method: string, path: string) =>
+    Promise.all(Array.from({ length: 700 }, () => thief.ask({ token: leaked.key, method, path })))
+  const read = await flood('GET', `/v1/api-keys/${leaked.id}`)
+  t.equal(read.at(-1)?.status, 429)
+  for (const path of ['/v1/api-keys/x', '/maas-api/v1/api-keys/x']) {
+    const removed = await flood('DELETE', path)
+    t.equal(removed.at(-1)?.status, 429, `${path}: its own revocations are limited`)
+  }
+  const post = (path: string, body: object, token = owner) =>
+    gateway.ask(path, token, { method: 'POST', body: JSON.stringify(body) })
+  const remove = await gateway.ask(`/v1/api-keys/${second.id}`, owner, { method: 'DELETE' })
+  t.equal(remove.status, 200)
+  t.equal((await post('/maas-api/v1/api-keys/revoke', { key: third.key })).status, 200)
+  t.equal((await post('/v1/api-keys/bulk-revoke', { dryRun: true })).status, 200)
+  t.equal((await post('/v1/api-keys/revoke', { key: leaked.key }, leaked.key)).status, 200)
+  t.match(JSON.parse((await post('/v1/api-keys/bulk-revoke', {})).text), { revokedCount: 0 })
+})

@@ -29,6 +29,14 @@ export const allMutants: readonly Mutant[] = [
     [['if (await isAdmin(caller)) return', 'if (!(await isAdmin(caller))) return']],
   ),
   ...mutants(
+    'admin/http/share.ts',
+    ['admin/http/rate-limit.test.ts'],
+    [
+      ['`${by} ${user}`', 'user'],
+      ["caller.by === 'key' ? `key ${caller.keyId}` : shareOf(caller)", 'shareOf(caller)'],
+    ],
+  ),
+  ...mutants(
     'core/decision/access-matrix.ts',
     ['core/decision/access-matrix.test.ts'],
     [

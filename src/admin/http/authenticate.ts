@@ -1,19 +1,27 @@
 /** onRequest: credential → request.caller, before any of the body is read. */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Caller } from '../../core/decision/caller.ts'
+import type { Caller, KeyCaller } from '../../core/decision/caller.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
 import { networkOf } from '../../core/formats/network.ts'
-import type { Authenticate } from '../../identity/authenticate.ts'
+import { type Authenticate, credentialOf, type Presented } from '../../identity/authenticate.ts'
 import { createRequestLimit, type Rate } from './request-limit.ts'
+import { revocationShareOf, shareOf } from './share.ts'
 import { addressOf } from './trusted-proxies.ts'
 
 declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Set for routes that revoke keys: whether a request with a key ends that very key. */
+    readonly endsOwnKey?: (request: FastifyRequest, caller: KeyCaller) => boolean
+  }
   interface FastifyRequest {
     /** The caller; null on public routes. */
     caller: Caller | null
   }
 }
+
+/** The largest body of a revocation in bytes: it is read before its caller's limit is asked. */
+export const revocationBodyLimit = 16_384
 
 /** RFC 6750, 3.1: without a credential, the challenge has no error. */
 const bareChallenge = ['www-authenticate', 'Bearer'] as const
@@ -21,26 +29,25 @@ const bareChallenge = ['www-authenticate', 'Bearer'] as const
 export interface CallerDeps {
   readonly authenticate: Authenticate
   readonly clock: () => number
-  /** The rate limit of a caller over all its credentials; none by default. */
+  /** The rate limit of a share, and again of its revocations; none by default. */
   readonly rate?: Rate | undefined
   /** The rate limit of refused credentials from one address or IPv6 /64. */
   readonly addressRate?: Rate | undefined
 }
 
 /**
- * Requires a valid credential on every route of this scope. Beyond the limits requests get 429. A
- * valid credential is accepted from any address, because many people may share one.
+ * Requires a valid credential on every route of this scope. Beyond the limits requests get 429, but
+ * never one that ends the key it is made with. A valid credential is accepted from any address,
+ * because many people may share one.
  */
 export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
   const { authenticate, clock, rate, addressRate } = deps
   const callers = rate && createRequestLimit(rate)
+  const revocations = rate && createRequestLimit(rate)
   const networks = addressRate && createRequestLimit(addressRate)
 
   async function prove(request: FastifyRequest): Promise<Caller> {
-    const { authorization, 'x-api-key': apiKey } = request.headers
-    // Node joins repeated headers with commas, which no key contains.
-    const presented = { authorization, apiKey: apiKey?.toString() }
-    const caller = await authenticate(presented, clock(), () => addressOf(request))
+    const caller = await authenticate(presentedBy(request), clock(), () => addressOf(request))
     if (caller === null) throw new ServiceError('credential_invalid')
     return caller
   }
@@ -58,8 +65,28 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
       }
       throw error
     }
-    admit(reply, callers?.take(request.caller.user, now))
+    if (request.routeOptions.config.endsOwnKey === undefined) {
+      admit(reply, callers?.take(shareOf(request.caller), now))
+    }
   })
+  // Whether a revocation ends its own key may be in its body.
+  app.addHook('preHandler', async (request, reply) => {
+    const { endsOwnKey } = request.routeOptions.config
+    const caller = callerOf(request)
+    if (endsOwnKey === undefined || (caller.by === 'key' && endsOwnKey(request, caller))) return
+    admit(reply, revocations?.take(revocationShareOf(caller), clock()))
+  })
+}
+
+/** The headers of a request that may contain a credential. */
+function presentedBy({ headers }: FastifyRequest): Presented {
+  // Node joins repeated headers with commas, which no key contains.
+  return { authorization: headers.authorization, apiKey: headers['x-api-key']?.toString() }
+}
+
+/** Whether this is the credential that the request is made with. */
+export function isPresented(request: FastifyRequest, credential: string): boolean {
+  return credentialOf(presentedBy(request)) === credential
 }
 
 function isRefused(error: unknown): boolean {

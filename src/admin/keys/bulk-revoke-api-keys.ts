@@ -1,11 +1,12 @@
 /** `POST /v1/api-keys/bulk-revoke` (contract, 3.6). */
 
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { Caller, KeyCaller } from '../../core/decision/caller.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
 import type { KeyScope } from '../../store/api-keys.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend, recordAs } from '../http/audit.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { callerOf, revocationBodyLimit } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { boolean, object, optional } from '../http/schema.ts'
 import { propagation as propagationSchema, refusals } from '../http/schemas.ts'
@@ -54,27 +55,35 @@ const schema = {
   },
 } as const
 
+type Body = BodyOf<typeof schema.body>
+
 /** Adds the route. Of concurrent calls, one counts each key. */
 export function bulkRevokeApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, propagation } = deps
-  app.post<{ Body: BodyOf<typeof schema.body> }>(
+  const config = {
+    audit: 'key.bulk_revoke',
+    endsOwnKey: ({ body }: FastifyRequest, caller: KeyCaller) => {
+      const { dryRun, ...named } = (body ?? {}) as NonNullable<Body>
+      return !dryRun && isOwn(readScope(named, caller), caller)
+    },
+  } as const
+  app.post<{ Body: Body }>(
     '/v1/api-keys/bulk-revoke',
-    { schema, config: { audit: 'key.bulk_revoke' } },
+    { schema, config, bodyLimit: revocationBodyLimit },
     async (request) => {
       const caller = callerOf(request)
       const { dryRun, ...named } = request.body ?? {}
       if (dryRun) recordAs(request, 'key.bulk_revoke_preview')
-      const username = readName('username', named.username)
-      const subscription = readName('subscription', named.subscription)
-      const user = username ?? (subscription === undefined ? caller.user : undefined)
-      const scope: KeyScope = { user, subscription }
+      const scope = readScope(named, caller)
+      const { user, subscription } = scope
       const target = {
         ...(user !== undefined && { user }),
         ...(subscription !== undefined && { subscription }),
       }
       addToOutcome(request, target)
-      const isOwn = user === caller.user && subscription === undefined
-      if (!isOwn && !(await isAdmin(caller))) throw new ServiceError('admin_required')
+      if (!isOwn(scope, caller) && !(await isAdmin(caller))) {
+        throw new ServiceError('admin_required')
+      }
       if (dryRun) {
         const revokedCount = await keys.countActive(scope, clock())
         addToOutcome(request, {}, revokedCount)
@@ -91,6 +100,17 @@ export function bulkRevokeApiKeys(app: FastifyInstance, deps: ExternalDeps): voi
       return { revokedCount, message, propagation: await propagation(revoked) }
     },
   )
+}
+
+function readScope(named: NonNullable<Body>, caller: Caller): KeyScope {
+  const username = readName('username', named.username)
+  const subscription = readName('subscription', named.subscription)
+  return { user: username ?? (subscription === undefined ? caller.user : undefined), subscription }
+}
+
+/** Whether these are all keys of the caller. */
+function isOwn({ user, subscription }: KeyScope, caller: Caller): boolean {
+  return user === caller.user && subscription === undefined
 }
 
 /** Trimmed; blank is the same as left out. */

@@ -1,6 +1,7 @@
 /** `DELETE /v1/api-keys/{id}` (contract, 3.4). */
 
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { KeyCaller } from '../../core/decision/caller.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
@@ -46,7 +47,11 @@ export function revokeApiKey(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, propagation } = deps
   app.register(async (scope) => {
     ignoreBodies(scope)
-    const config = { audit: 'key.revoke' } as const
+    const config = {
+      audit: 'key.revoke',
+      endsOwnKey: ({ params }: FastifyRequest, { keyId }: KeyCaller) =>
+        (params as { id: string }).id === keyId,
+    } as const
     scope.delete<{ Params: { id: string } }>(
       '/v1/api-keys/:id',
       { schema, config },

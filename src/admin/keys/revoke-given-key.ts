@@ -1,10 +1,11 @@
 /** `POST /v1/api-keys/revoke`: lets anybody who has found a leaked key revoke it. */
 
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { ServiceError } from '../../core/decision/errors.ts'
 import { hashOfKey } from '../../core/formats/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
+import { isPresented, revocationBodyLimit } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { object, string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
@@ -31,10 +32,14 @@ const schema = {
  */
 export function revokeGivenKey(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, clock, propagation, markers } = deps
-  const config = { audit: 'key.revoke' } as const
+  const config = {
+    audit: 'key.revoke',
+    endsOwnKey: (request: FastifyRequest) =>
+      isPresented(request, (request.body as BodyOf<typeof schema.body>).key.trim()),
+  } as const
   app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/v1/api-keys/revoke',
-    { schema, config },
+    { schema, config, bodyLimit: revocationBodyLimit },
     async (request) => {
       const now = clock()
       const hash = hashOfKey(request.body.key.trim(), markers)

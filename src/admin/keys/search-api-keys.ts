@@ -10,6 +10,7 @@ import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { boolean, object, string } from '../http/schema.ts'
 import { apiKeyRecord, refusals } from '../http/schemas.ts'
+import { shareOf } from '../http/share.ts'
 import { createTurns } from '../http/turns.ts'
 import { showRecord } from './api-key-record.ts'
 import { labelsField, readLabels } from './key-fields.ts'
@@ -170,7 +171,7 @@ export function searchApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
       if (owner === undefined) lookAtOthers(request, {})
       const now = clock()
       const search = { ...form, limit: form.limit + 1, owner, now }
-      const records = await turns.take(caller.user, () => keys.search(search)).catch(toTimeout)
+      const records = await turns.take(shareOf(caller), () => keys.search(search)).catch(toTimeout)
       await showOthers(request, Math.min(records.length, form.limit))
       return {
         object: 'list',

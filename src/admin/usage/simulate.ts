@@ -15,6 +15,7 @@ import { callerOf } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { boolean, object, objects, optional, string } from '../http/schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
+import { shareOf } from '../http/share.ts'
 import { createTurns } from '../http/turns.ts'
 import { count, kindSchema, windowSchema } from './limit-state.ts'
 import { noLedger } from './usage.ts'
@@ -175,7 +176,7 @@ export function simulateResources(app: FastifyInstance, { simulate, clock }: Sim
       if (simulate === undefined) throw new ServiceError('not_found', { message: noLedger })
       const { resources } = request.body
       const span = readSpan(request.body, clock())
-      const result = await turns.take(callerOf(request).user, () => simulate(resources, span))
+      const result = await turns.take(shareOf(callerOf(request)), () => simulate(resources, span))
       if ('refused' in result) {
         const message = `resources: ${showFirstProblem(result.refused)}.`
         throw invalidRequest(message)

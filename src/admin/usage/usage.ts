@@ -8,6 +8,7 @@ import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { refusals } from '../http/schemas.ts'
+import { shareOf } from '../http/share.ts'
 import { createTurns } from '../http/turns.ts'
 import { focusColumns, showFocusRow } from './focus.ts'
 import {
@@ -74,7 +75,7 @@ export function getUsage(app: FastifyInstance, deps: ExternalDeps): void {
     const scope = seesAll ? undefined : scopeOf(caller)
     const { query, cursorAfter } = readUsageQuestion(written, scope, clock())
     if (seesAll) lookAtOthers(request, { ...(written.user && { user: written.user }) })
-    const [found, gaps] = await turns.take(caller.user, async () => [
+    const [found, gaps] = await turns.take(shareOf(caller), async () => [
       await usage.read(query),
       await usage.gaps(query.from, query.to),
     ])

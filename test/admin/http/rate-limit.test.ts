@@ -9,20 +9,102 @@ test('a caller over the limit gets 429 with Retry-After', async (t) => {
   const { key } = await api.createKey('alice')
   api.now += 1_500
   t.equal((await api.ask(list, { as: 'alice' })).statusCode, 200)
-  t.equal(
-    (await api.ask(list, { as: key })).statusCode,
-    200,
-    'their key counts towards the same limit',
-  )
+  t.equal((await api.ask(list, { as: 'alice' })).statusCode, 200)
   const answer = await api.ask(list, { as: 'alice' })
   refused(t, answer, 429, 'too_many_requests')
   t.equal(answer.headers['retry-after'], '59')
-  refused(t, await api.ask(list, { as: key }), 429, 'too_many_requests')
+  t.equal((await api.ask(list, { as: key })).statusCode, 200, 'their keys have their own limit')
   t.equal((await api.ask(list, { as: 'bob' })).statusCode, 200, 'others are served')
   refused(t, await api.ask(list), 401, 'credential_invalid')
   for (let i = 0; i < 10; i += 1) t.equal((await api.ask('GET /health')).statusCode, 200)
   api.now += 58_500
   t.equal((await api.ask(list, { as: 'alice' })).statusCode, 200)
+})
+
+test('all keys of a user share one limit', async (t) => {
+  const api = await createKeyApi(t, { rate: { limit: 2, windowMs: 60_000 } })
+  const [one, other] = [await api.createKey('alice'), await api.createKey('alice')]
+  refused(t, await api.ask(list, { as: 'alice' }), 429, 'too_many_requests')
+  t.equal((await api.ask(list, { as: one.key })).statusCode, 200)
+  t.equal((await api.ask(list, { as: other.key })).statusCode, 200)
+  refused(t, await api.ask(list, { as: one.key }), 429, 'too_many_requests')
+  const bob = await api.createKey('bob')
+  t.equal((await api.ask(list, { as: bob.key })).statusCode, 200)
+})
+
+const unknownId = '00000000-0000-4000-8000-000000000000'
+
+test('nothing that a key does keeps its owner from revoking', async (t) => {
+  const api = await createKeyApi(t, { rate: { limit: 6, windowMs: 60_000 } })
+  const made = []
+  for (let i = 0; i < 6; i += 1) made.push(await api.createKey('alice'))
+  const [leaked, other, ...rest] = made as [Made, Made, Made, Made, Made, Made]
+  const flood = async (route: string, body?: object) => {
+    const statuses = []
+    for (let i = 0; i < 8; i += 1) {
+      statuses.push((await api.ask(route, { as: leaked.key, body })).statusCode)
+    }
+    return statuses.at(-1)
+  }
+  t.equal(await flood(list), 429)
+  t.equal(await flood(`DELETE /v1/api-keys/${unknownId}`), 429)
+  t.equal(await flood('POST /v1/api-keys/revoke', { key: 'sk-oai-a_b' }), 429)
+  t.equal(await flood('POST /v1/api-keys/bulk-revoke', { dryRun: true }), 429)
+  t.equal(await flood('POST /v1/api-keys/bulk-revoke', { username: 'bob' }), 429)
+
+  refused(t, await api.ask(list, { as: 'alice' }), 429, 'too_many_requests', 'six keys were made')
+  const revoke = (route: string, as: string, body?: object) => api.ask(route, { as, body })
+  const [a, b, c] = rest
+  t.equal((await revoke(`DELETE /v1/api-keys/${a.id}`, 'alice')).statusCode, 200)
+  t.equal((await revoke('POST /v1/api-keys/revoke', 'alice', { key: b.key })).statusCode, 200)
+  t.equal((await revoke(`DELETE /v1/api-keys/${c?.id}`, other.key)).statusCode, 200)
+  t.equal(
+    (await revoke('POST /v1/api-keys/revoke', leaked.key, { key: ` ${leaked.key}` })).statusCode,
+    200,
+    'the leaked key ends itself',
+  )
+  t.match((await revoke('POST /v1/api-keys/bulk-revoke', 'alice')).json(), { revokedCount: 2 })
+})
+
+type Made = Awaited<ReturnType<Awaited<ReturnType<typeof createKeyApi>>['createKey']>>
+
+test('a key over the limit still ends itself, by any endpoint', async (t) => {
+  const api = await createKeyApi(t, { rate: { limit: 1, windowMs: 60_000 } })
+  for (const own of [
+    ({ id }: Made) => [`DELETE /v1/api-keys/${id}`],
+    ({ key }: Made) => ['POST /v1/api-keys/revoke', { key }],
+    () => ['POST /v1/api-keys/bulk-revoke'],
+    () => ['POST /v1/api-keys/bulk-revoke', { username: 'alice' }],
+  ] as ((made: Made) => [string, object?])[]) {
+    api.now += 60_000
+    const made = await api.createKey('alice')
+    for (let i = 0; i < 3; i += 1) {
+      await api.ask(`DELETE /v1/api-keys/${unknownId}`, { as: made.key })
+    }
+    const [route, body] = own(made)
+    t.equal((await api.ask(route, { as: made.key, body })).statusCode, 200, route)
+  }
+})
+
+test('revocations have a limit of their own', async (t) => {
+  const api = await createKeyApi(t, { rate: { limit: 2, windowMs: 60_000 } })
+  const remove = () => api.ask(`DELETE /v1/api-keys/${unknownId}`, { as: 'alice' })
+  refused(t, await remove(), 404)
+  refused(t, await remove(), 404)
+  const answer = await remove()
+  refused(t, answer, 429, 'too_many_requests')
+  t.equal(answer.headers['retry-after'], '60')
+  t.equal((await api.ask(list, { as: 'alice' })).statusCode, 200)
+})
+
+test('a revocation has a small body, which is read before the limit', async (t) => {
+  const api = await createKeyApi(t)
+  const key = `sk-tg-${'x'.repeat(17_000)}`
+  for (const route of ['revoke', 'bulk-revoke']) {
+    const answer = await api.ask(`POST /v1/api-keys/${route}`, { as: 'alice', body: { key } })
+    refused(t, answer, 413, 'body_too_large')
+    t.match(answer.json(), { error: { message: 'The body is larger than 16 KiB.' } })
+  }
 })
 
 test('refused credentials are counted by address, valid ones are served', async (t) => {
