@@ -20,8 +20,8 @@ declare module 'fastify' {
   }
 }
 
-/** The largest body of a revocation in bytes: it is read before its caller's limit is asked. */
-export const revocationBodyLimit = 16_384
+/** No body that names one key, or a user, has more bytes. */
+const maxNaming = 16_384
 
 /** RFC 6750, 3.1: without a credential, the challenge has no error. */
 const bareChallenge = ['www-authenticate', 'Bearer'] as const
@@ -65,17 +65,30 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
       }
       throw error
     }
-    if (request.routeOptions.config.endsOwnKey === undefined) {
-      admit(reply, callers?.take(shareOf(request.caller), now))
-    }
+    if (!mayEndItself(request)) admit(reply, takeFrom(request, request.caller, now))
   })
   // Whether a revocation ends its own key may be in its body.
   app.addHook('preHandler', async (request, reply) => {
-    const { endsOwnKey } = request.routeOptions.config
-    const caller = callerOf(request)
-    if (endsOwnKey === undefined || (caller.by === 'key' && endsOwnKey(request, caller))) return
-    admit(reply, revocations?.take(revocationShareOf(caller), clock()))
+    if (!mayEndItself(request)) return
+    const caller = callerOf(request) as KeyCaller
+    if (!request.routeOptions.config.endsOwnKey?.(request, caller)) {
+      admit(reply, takeFrom(request, caller, clock()))
+    }
   })
+
+  /** Counts the request; the milliseconds until it may be repeated. */
+  function takeFrom({ routeOptions }: FastifyRequest, caller: Caller, now: number) {
+    return routeOptions.config.endsOwnKey === undefined
+      ? callers?.take(shareOf(caller), now)
+      : revocations?.take(revocationShareOf(caller), now)
+  }
+}
+
+/** Of a key, as far as it is known before the body is read; a large one is never read for that. */
+function mayEndItself({ caller, headers, routeOptions }: FastifyRequest): boolean {
+  if (caller?.by !== 'key' || routeOptions.config.endsOwnKey === undefined) return false
+  const { 'transfer-encoding': coding, 'content-length': length = 0 } = headers
+  return coding === undefined && Number(length) <= maxNaming
 }
 
 /** The headers of a request that may contain a credential. */

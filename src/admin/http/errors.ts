@@ -12,7 +12,6 @@ import {
   toEnvelope,
 } from '../../core/decision/errors.ts'
 import { toQuoted } from '../../core/formats/quoted.ts'
-import { bodyLimit } from './body.ts'
 import type { MethodsOf } from './methods.ts'
 import { pathTooLong } from './request-url.ts'
 
@@ -27,7 +26,7 @@ declare module 'fastify' {
 export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   app.decorateRequest('refusedWith', null)
   app.setErrorHandler<FastifyError>((error, request, reply) => {
-    const refusal = toRefusal(error, request.routeOptions.bodyLimit)
+    const refusal = toRefusal(error)
     const { status } = describe(refusal.code)
     if (status >= 500) {
       const cause = refusal.cause ?? error
@@ -71,16 +70,12 @@ export function sendError(reply: FastifyReply, code: ErrorCode, message?: string
   return reply.code(status).send(toEnvelope(code, message))
 }
 
-function toRefusal(error: FastifyError | ServiceError, largestBody: number): ServiceError {
+function toRefusal(error: FastifyError | ServiceError): ServiceError {
   if (error instanceof ServiceError) return error
   if (error.validation !== undefined) {
     return new ServiceError('invalid_request', { message: validationMessage(error) })
   }
-  if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
-    if (largestBody === bodyLimit) return new ServiceError('body_too_large')
-    const message = `The body is larger than ${largestBody / 1_024} KiB.`
-    return new ServiceError('body_too_large', { message })
-  }
+  if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new ServiceError('body_too_large')
   if (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500) {
     return new ServiceError('invalid_request')
   }

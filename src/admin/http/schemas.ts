@@ -18,7 +18,7 @@ const meanings = {
   401: 'The credential is missing or not valid.',
   403: 'The caller may not do this.',
   404: 'There is no such thing, or none that the caller may see.',
-  413: 'The body is larger than 1 MiB, or 16 KiB for a revocation.',
+  413: 'The body is larger than 1 MiB.',
   422: 'This Idempotency-Key belongs to a request with another body.',
   429: 'Too many requests; retry-after says when to come back.',
   500: 'A fault of ours.',

@@ -6,7 +6,7 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import type { KeyScope } from '../../store/api-keys.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend, recordAs } from '../http/audit.ts'
-import { callerOf, revocationBodyLimit } from '../http/authenticate.ts'
+import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { boolean, object, optional } from '../http/schema.ts'
 import { propagation as propagationSchema, refusals } from '../http/schemas.ts'
@@ -67,39 +67,35 @@ export function bulkRevokeApiKeys(app: FastifyInstance, deps: ExternalDeps): voi
       return !dryRun && isOwn(readScope(named, caller), caller)
     },
   } as const
-  app.post<{ Body: Body }>(
-    '/v1/api-keys/bulk-revoke',
-    { schema, config, bodyLimit: revocationBodyLimit },
-    async (request) => {
-      const caller = callerOf(request)
-      const { dryRun, ...named } = request.body ?? {}
-      if (dryRun) recordAs(request, 'key.bulk_revoke_preview')
-      const scope = readScope(named, caller)
-      const { user, subscription } = scope
-      const target = {
-        ...(user !== undefined && { user }),
-        ...(subscription !== undefined && { subscription }),
-      }
-      addToOutcome(request, target)
-      if (!isOwn(scope, caller) && !(await isAdmin(caller))) {
-        throw new ServiceError('admin_required')
-      }
-      if (dryRun) {
-        const revokedCount = await keys.countActive(scope, clock())
-        addToOutcome(request, {}, revokedCount)
-        const message = `Dry run: would revoke ${describeKeys(revokedCount, scope)}.`
-        return { revokedCount, message, dryRun }
-      }
-      await intend(request, target)
-      const revoked = await orUnsure(keys.revokeAll(scope, clock()))
-      const revokedCount = revoked.length
+  app.post<{ Body: Body }>('/v1/api-keys/bulk-revoke', { schema, config }, async (request) => {
+    const caller = callerOf(request)
+    const { dryRun, ...named } = request.body ?? {}
+    if (dryRun) recordAs(request, 'key.bulk_revoke_preview')
+    const scope = readScope(named, caller)
+    const { user, subscription } = scope
+    const target = {
+      ...(user !== undefined && { user }),
+      ...(subscription !== undefined && { subscription }),
+    }
+    addToOutcome(request, target)
+    if (!isOwn(scope, caller) && !(await isAdmin(caller))) {
+      throw new ServiceError('admin_required')
+    }
+    if (dryRun) {
+      const revokedCount = await keys.countActive(scope, clock())
       addToOutcome(request, {}, revokedCount)
-      // Also if there was nothing left to revoke: the response to an earlier call may have been
-      // lost.
-      const message = `Revoked ${describeKeys(revokedCount, scope)}.`
-      return { revokedCount, message, propagation: await propagation(revoked) }
-    },
-  )
+      const message = `Dry run: would revoke ${describeKeys(revokedCount, scope)}.`
+      return { revokedCount, message, dryRun }
+    }
+    await intend(request, target)
+    const revoked = await orUnsure(keys.revokeAll(scope, clock()))
+    const revokedCount = revoked.length
+    addToOutcome(request, {}, revokedCount)
+    // Also if there was nothing left to revoke: the response to an earlier call may have been
+    // lost.
+    const message = `Revoked ${describeKeys(revokedCount, scope)}.`
+    return { revokedCount, message, propagation: await propagation(revoked) }
+  })
 }
 
 function readScope(named: NonNullable<Body>, caller: Caller): KeyScope {

@@ -5,7 +5,7 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import { hashOfKey } from '../../core/formats/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
-import { isPresented, revocationBodyLimit } from '../http/authenticate.ts'
+import { isPresented } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { object, string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
@@ -39,7 +39,7 @@ export function revokeGivenKey(app: FastifyInstance, deps: ExternalDeps): void {
   } as const
   app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/v1/api-keys/revoke',
-    { schema, config, bodyLimit: revocationBodyLimit },
+    { schema, config },
     async (request) => {
       const now = clock()
       const hash = hashOfKey(request.body.key.trim(), markers)
