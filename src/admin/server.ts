@@ -26,7 +26,7 @@ import { reportRefusals } from './http/refusals.ts'
 import { boundPath, readQuery } from './http/request-url.ts'
 import { requireAdministrator } from './http/require-administrator.ts'
 import { type OpenRequestSpan, traceRequests } from './http/trace-requests.ts'
-import { trustPeers } from './http/trusted-proxies.ts'
+import { trustForwarded } from './http/trusted-proxies.ts'
 import { bulkRevokeApiKeys } from './keys/bulk-revoke-api-keys.ts'
 import { changeApiKey } from './keys/change-api-key.ts'
 import { cleanupApiKeys } from './keys/cleanup-api-keys.ts'
@@ -191,7 +191,7 @@ function createListener({
       requestIdLogLabel: 'request_id',
     }),
     bodyLimit,
-    trustProxy: trustPeers(trustedProxies),
+    trustProxy: trustForwarded(trustedProxies),
     requestTimeout: times.request,
     connectionTimeout: times.write,
     keepAliveTimeout: times.idle,

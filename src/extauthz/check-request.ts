@@ -1,6 +1,7 @@
 /** `envoy.service.auth.v3.CheckRequest` → the few strings that a decision needs. */
 
 import type { Sized } from '../core/admission/estimator.ts'
+import { readClientAddress, readForwarded } from '../core/formats/client-address.ts'
 import { WireError, WireReader } from '../grpc/wire.ts'
 
 /**
@@ -53,7 +54,7 @@ export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
     model: undefined,
     bodyProblem: undefined,
     authenticateOnly: false,
-    source: () => (trustedHops === 0 ? readSource(bytes) : readForwarded(bytes, trustedHops)),
+    source: () => readSource(bytes, trustedHops),
     requestId: () => readLate(bytes, requestIds)[0],
     size: () => readSize(bytes),
   }
@@ -161,8 +162,18 @@ function readHeader(entry: WireReader, draft: Draft): void {
  */
 const sourcePath = [1, 1, 1, 1, 2]
 
+/** The client's address in its normal form. */
+function readSource(bytes: Buffer, trustedHops: number): string | undefined {
+  if (trustedHops > 0) {
+    const [forwarded] = readLate(bytes, forwardings)
+    return forwarded && readForwarded(forwarded, trustedHops)
+  }
+  const peer = readPeer(bytes)
+  return peer && readClientAddress(peer)
+}
+
 /** undefined for a client without an IP address, and for invalid bytes. */
-function readSource(bytes: Buffer): string | undefined {
+function readPeer(bytes: Buffer): string | undefined {
   try {
     const reader = new WireReader(bytes)
     for (let depth = 0; reader.next(); ) {
@@ -175,15 +186,6 @@ function readSource(bytes: Buffer): string | undefined {
     if (!(error instanceof WireError)) throw error
   }
   return undefined
-}
-
-/**
- * The address that the outermost trusted proxy has appended; Envoy has appended the innermost one's.
- * What a client has written comes before.
- */
-function readForwarded(bytes: Buffer, trustedHops: number): string | undefined {
-  const addresses = readLate(bytes, forwardings)[0]?.split(',')
-  return addresses?.at(-1 - trustedHops)?.trim()
 }
 
 /**

@@ -47,6 +47,12 @@ test('the address is the one before the trusted proxy, whatever a client claims'
   const from = (forwarded: string, body = '{"model":"sim","messages":[]}') =>
     gateway.ask(chatPath, key, { method: 'POST', body, headers: { 'x-forwarded-for': forwarded } })
   t.equal((await from('192.0.2.7')).status, 200)
+  for (const written of ['192.0.2.7:50123', '[::ffff:192.0.2.7]:50123', '::ffff:192.0.2.7']) {
+    t.equal((await from(`198.51.100.1, ${written}`)).status, 200, written)
+  }
+  for (const written of ['192.0.2.7:65536', '[192.0.2.7]', '192.0.2.7:1, 198.51.100.1:2', 'x']) {
+    t.equal((await from(written)).status, 403, written)
+  }
   const before = await gateway.model.tally()
   const refused = await from('192.0.2.7, 198.51.100.1')
   t.equal(refused.status, 403)

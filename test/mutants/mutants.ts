@@ -37,6 +37,15 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'core/formats/client-address.ts',
+    ['core/formats/client-address.test.ts'],
+    [
+      ['Number(port) > maxPort', 'Number(port) < 0'],
+      ['hop < hops', 'hop <= hops'],
+      ['if (end <= 0) return undefined', ''],
+    ],
+  ),
+  ...mutants(
     'core/decision/access-matrix.ts',
     ['core/decision/access-matrix.test.ts'],
     [

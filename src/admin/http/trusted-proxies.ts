@@ -2,6 +2,7 @@
 
 import { BlockList, isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
+import { readClientAddress, readForwarded } from '../../core/formats/client-address.ts'
 
 /** Stands for the peer of a Unix socket, which has no address. */
 const local = 'local'
@@ -30,11 +31,34 @@ export function trustPeers(networks: readonly string[]): (address?: string) => b
   }
 }
 
-/** The address of a request, according to the trusted peers. */
+/** The same for entries of `x-forwarded-for`, which may have a port. */
+export function trustForwarded(networks: readonly string[]): (address?: string) => boolean {
+  const trusts = trustPeers(networks)
+  return (address) => trusts(address && (readClientAddress(address) ?? address))
+}
+
+/** The address of a request, according to the trusted peers, in its normal form. */
 export function addressOf(request: FastifyRequest): string {
   // Undefined on a Unix socket, despite its type.
   const ip: string | undefined = request.ip
-  return (ip ?? local).slice(0, maxAddressLength)
+  return ip === undefined ? local : (readClientAddress(ip) ?? ip.slice(0, maxAddressLength))
+}
+
+/**
+ * The address from which Check would take the request to come: that of the peer, or if the peer is
+ * trusted, and so the gateway, the one that it names. undefined: it names none.
+ */
+export function gatewayAddressOf(
+  { raw, headers }: FastifyRequest,
+  trusts: (address?: string) => boolean,
+  trustedHops: number,
+): string | undefined {
+  const { remoteAddress: peer } = raw.socket
+  const forwarded = headers['x-forwarded-for']?.toString()
+  if (trusts(peer) && (forwarded !== undefined || trustedHops > 0)) {
+    return forwarded && readForwarded(forwarded, trustedHops)
+  }
+  return peer && readClientAddress(peer)
 }
 
 function familyOf(address: string): 'ipv4' | 'ipv6' {

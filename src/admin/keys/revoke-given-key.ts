@@ -9,6 +9,7 @@ import { isPresented } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { object, string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
+import { addressOf } from '../http/trusted-proxies.ts'
 import { showRecord } from './api-key-record.ts'
 import { keyNotFound } from './get-api-key.ts'
 import { orUnsure } from './propagation.ts'
@@ -43,7 +44,8 @@ export function revokeGivenKey(app: FastifyInstance, deps: ExternalDeps): void {
     async (request) => {
       const now = clock()
       const hash = hashOfKey(request.body.key.trim(), markers)
-      const found = hash === undefined ? undefined : await keys.findByHash(hash, () => request.ip)
+      const found =
+        hash === undefined ? undefined : await keys.findByHash(hash, () => addressOf(request))
       if (found === undefined) throw new ServiceError('not_found', { message: keyNotFound })
       await intend(request, { keyId: found.id })
       const revoked = await orUnsure(

@@ -7,6 +7,7 @@ import type { OperatorDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
 import { string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
+import { addressOf } from '../http/trusted-proxies.ts'
 
 const schema = {
   operationId: 'validateApiKey',
@@ -65,7 +66,7 @@ export function validateApiKey(app: FastifyInstance, deps: OperatorDeps): void {
     async (request) => {
       const hash = hashOfKey(request.body.key, deps.markers)
       if (hash === undefined) return refuse('invalid key format')
-      const found = await deps.keys.findByHash(hash, () => request.ip)
+      const found = await deps.keys.findByHash(hash, () => addressOf(request))
       if (found === undefined) return refuse('key not found')
       const now = deps.clock()
       if (statusAt(found, now) !== 'active') return refuse('key revoked or expired')

@@ -61,7 +61,8 @@ function maskOf(bits: number, i: number): number {
   return own <= 0 ? 0 : own >= wordBits ? -1 : -1 << (wordBits - own)
 }
 
-function parseIp(written: string): Words | undefined {
+/** An address; a zone is passed over. undefined: it is none. */
+export function parseIp(written: string): Words | undefined {
   if (!written.includes(':')) {
     const word = parseIpv4(written)
     return word === undefined ? undefined : [0, 0, mappedPrefix, word]

@@ -131,6 +131,12 @@ test('refused credentials are counted by address, valid ones are served', async 
   )
   t.equal((await api.ask(list, { as: 'alice', ...from('192.0.2.1') })).statusCode, 200)
 
+  for (const address of ['192.0.2.1:50001', '192.0.2.1:50002', '::ffff:192.0.2.1'])
+    refused(t, await wrong(address), 429, 'too_many_requests', 'each port is the same client')
+  refused(t, await wrong('[2001:db8:9::1]:50001'), 401, 'credential_invalid')
+  refused(t, await wrong('[2001:db8:9::2]:50002'), 401, 'credential_invalid')
+  refused(t, await wrong('[2001:db8:9::1]'), 429, 'too_many_requests')
+
   for (const address of ['2001:db8::1', '2001:db8::2']) refused(t, await wrong(address), 401)
   refused(t, await wrong('2001:db8:0:0:ffff::3'), 429, 'too_many_requests', 'one /64')
   refused(t, await wrong('2001:db8:0:1::1'), 401, 'credential_invalid')
