@@ -9,15 +9,15 @@ import { judgeOf } from '../gateway/address-rules.ts'
 import { loadConfig } from '../settings/config.ts'
 import { showProblem } from '../sources/files.ts'
 import { loadSnapshot } from '../sources/pipeline.ts'
-import { renderTable } from './table.ts'
+import { printable, renderTable } from './table.ts'
 import { readCall } from './usage.ts'
 
 const usage = `Usage: tollgate check <folder>
 
 Checks the resources in a folder of YAML files. Prints every problem with its file and line, then the
-phase that each resource would have, and whether the resources of each model would be accepted. The
-settings of the environment say where models may be and how requests are admitted. The exit status is 1 if there is a problem, and 0
-if there is only advice.`
+phase that each resource would have, why a model would be Pending, and whether the resources of each
+model would be accepted. The settings of the environment say where models may be and how requests are
+admitted. The exit status is 1 if there is a problem, and 0 if there is only advice.`
 
 /**
  * Prints problems and advice, then the phase of each resource as in the service. Returns the exit
@@ -37,24 +37,26 @@ export async function check(args: readonly string[], env: NodeJS.ProcessEnv): Pr
     return 1
   }
   const { snapshot, problems, refused } = loaded
-  for (const problem of problems) console.error(showProblem(problem))
+  for (const problem of problems) console.error(printable(showProblem(problem)))
   for (const advice of adviceOn(snapshot)) console.error(`advice: ${advice}`)
   // Only serving processes know what is enforced.
   const policies = policiesOf(snapshot, refused)
   const policyConditions = createPolicyConditions(policies)
-  const rows = statusOf(snapshot, { policyConditions }).map(({ kind, namespace, name, phase }) => [
-    kind,
-    `${namespace}/${name}`,
-    phase,
-  ])
+  const statuses = statusOf(snapshot, { policyConditions })
+  const rows = statuses.map(({ kind, namespace, name, phase, conditions: [ready] }) => {
+    // What makes the others less than Ready is among the problems.
+    const why = phase === 'Pending' ? (ready?.message ?? '') : ''
+    return [kind, `${namespace}/${name}`, phase, why]
+  })
   const generated = policyStatuses(policies, policyConditions).map(
     ({ kind, namespace, name, conditions: [accepted] }) => [
       kind,
       `${namespace}/${name}`,
       accepted?.reason ?? '',
+      '',
     ],
   )
-  console.log(renderTable(['KIND', 'NAME', 'PHASE'], [...rows, ...generated], 320))
+  console.log(renderTable(['KIND', 'NAME', 'PHASE', 'WHY'], [...rows, ...generated], 320))
   const bounds = [...boundsOf(snapshot)].map(({ subscription, model, window, limit, tokens }) => [
     ...[
       subscription,

@@ -40,7 +40,8 @@ export function createStatusObjects(options: StatusObjectsOptions) {
     const about = { before: now.status, generation: object.generation, now: clock() }
     if (object.problem !== undefined) return toFailedStatus(object.problem, about)
     const status = current.statusOfKey(object.resource)
-    return status && toObjectStatus({ ...current, status, ...about })
+    const { warning } = object
+    return status && toObjectStatus({ ...current, status, warning, ...about })
   }
 
   /** No other controller writes to it any more, so the whole status is replaced. */
@@ -91,10 +92,10 @@ export function* changedObjects(
   before: ReadonlyMap<string, ClusterObject>,
   after: ReadonlyMap<string, ClusterObject>,
 ): Generator<string> {
-  for (const [key, { generation, isDeleting, problem }] of after) {
+  for (const [key, { generation, isDeleting, problem, warning }] of after) {
     const known = before.get(key)
     const isSame = known?.generation === generation && known.isDeleting === isDeleting
-    if (!isSame || known.problem !== problem) yield key
+    if (!isSame || known.problem !== problem || known.warning !== warning) yield key
   }
 }
 

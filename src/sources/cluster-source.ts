@@ -235,8 +235,7 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
       }
       for (const problem of wrong) problems.push(problem)
       if (kept !== undefined) {
-        const sentences = wrong.map(({ message }) => message)
-        keepObject(kept, each, name, object, sentences)
+        keepObject(kept, each, name, object, wrong)
       }
       yield
     }

@@ -1,23 +1,14 @@
 /** YAML text → resources and problems, each problem with its line. */
 
-import {
-  type Document,
-  isMap,
-  isNode,
-  isScalar,
-  isSeq,
-  LineCounter,
-  parse,
-  parseAllDocuments,
-} from 'yaml'
 import { resourceKey } from '../core/decision/snapshot.ts'
 import { type FieldPath, showPath } from '../core/formats/fields.ts'
 import type { Resource } from '../core/kinds/resources.ts'
+import { listedObjects } from '../core/resources/listed-objects.ts'
 import { parseResource } from '../core/resources/parse-resource.ts'
 import { type Refused, toRefused } from '../core/resources/refused.ts'
 import { isTierMapping } from '../core/resources/tiers.ts'
 import { errorMessage } from '../runtime/error-message.ts'
-import { lineIn } from '../runtime/yaml-lines.ts'
+import { type Lines, parseYaml, type YamlDocument } from './yaml-documents.ts'
 
 /** A problem in a file. `severity` error: the document is not in force. */
 export interface FileProblem {
@@ -62,20 +53,17 @@ export interface DocumentContent {
   readonly lines: Lines
 }
 
-/** The line of a node, and those of its fields or items. */
-interface Lines {
-  readonly line: number
-  readonly inside: ReadonlyMap<unknown, Lines> | undefined
-}
-
-/** The most nodes that an alias may expand to; more is an attack, not a resource. */
-const aliasLimit = 100
-const yamlOptions = { maxAliasCount: aliasLimit, logLevel: 'error' } as const
-/** Lines of fields deeper than this are not kept. */
-const linesDepth = 3
+/** The most problems that are reported of one document. */
+const maxProblems = 20
 
 /** Texts up to this many characters are parsed within a slice: some 15 ms of work. */
 const longText = 32_768
+
+export interface FileText {
+  /** Where `isUtf8` is not true, bytes that are not UTF-8 became U+FFFD. */
+  readonly text: string
+  readonly isUtf8: boolean
+}
 
 /** Parses long texts in another thread. */
 export type ReadElsewhere = (text: string) => Promise<readonly DocumentContent[]>
@@ -87,13 +75,18 @@ export type ReadElsewhere = (text: string) => Promise<readonly DocumentContent[]
  */
 export function* readInSteps(
   file: string,
-  text: string,
+  { text, isUtf8 }: FileText,
   before?: FileContent,
   elsewhere?: ReadElsewhere,
 ): Generator<unknown, FileContent> {
   const parts = new Map<string, readonly DocumentContent[]>()
   const documents: PlacedDocument[] = []
   for (const { text: part, linesBefore } of splitDocuments(text)) {
+    const wrong = isUtf8 ? -1 : part.indexOf('\ufffd')
+    if (wrong >= 0) {
+      documents.push({ content: notUtf8(part.slice(0, wrong)), linesBefore })
+      continue
+    }
     let contents = parts.get(part) ?? before?.parts.get(part)
     if (contents === undefined && elsewhere !== undefined && part.length > longText) {
       contents = (yield elsewhere(part).catch(unread)) as typeof contents
@@ -106,10 +99,13 @@ export function* readInSteps(
   return toFileContent(file, documents, parts)
 }
 
+function notUtf8(textBefore: string): DocumentContent {
+  const message = 'is not UTF-8: save the file in that encoding'
+  return broken(textBefore.split('\n').length, message)
+}
+
 function unread(error: unknown): readonly DocumentContent[] {
-  const message = `cannot be read: ${errorMessage(error)}`
-  const problems = [{ line: 1, severity: 'error', message }] as const
-  return [{ found: undefined, problems, lines: { line: 1, inside: undefined } }]
+  return [broken(1, `cannot be read: ${errorMessage(error)}`)]
 }
 
 /** The content of a file with these documents. */
@@ -135,30 +131,32 @@ export function toFileContent(
 
 /** Reads the text between two `---`. */
 export function readPart(text: string): readonly DocumentContent[] {
-  const lines = new LineCounter()
-  return [...parseAllDocuments(text, { lineCounter: lines })].map((document) => {
-    const [broken] = document.errors
-    if (broken !== undefined) {
-      const { line } = lines.linePos(broken.pos[0])
-      const message = (broken.message.split('\n')[0] as string).replace(/ at line \d+.*$/, '')
-      return {
-        found: undefined,
-        problems: [{ line, severity: 'error', message: `not valid YAML: ${message}` }],
-        lines: { line, inside: undefined },
-      }
-    }
-    const { resource, problems, refused } = readDocument(document)
-    return {
-      refused,
-      found: resource && { key: resourceKey(resource), resource },
-      problems: problems.map(({ path, severity, message }) => ({
-        line: lineIn(document, path, lines),
-        severity,
-        message,
-      })),
-      lines: linesOf(document.contents, lineIn(document, [], lines), lines, linesDepth),
-    }
+  return parseYaml(text).flatMap((document) => {
+    const { value, problem } = document
+    if (problem !== undefined) return broken(problem.line, `not valid YAML: ${problem.message}`)
+    return listedObjects(value).map(({ object, path }) => read(document, object, path))
   })
+}
+
+function broken(line: number, message: string): DocumentContent {
+  const problems = [{ line, severity: 'error', message }] as const
+  return { found: undefined, problems, lines: { line, inside: undefined } }
+}
+
+/** One object of a document, at a path in it. */
+function read(document: YamlDocument, object: unknown, path: FieldPath): DocumentContent {
+  const { resource, problems, refused } =
+    object === null || object === undefined ? nothing : readObject(object)
+  return {
+    refused,
+    found: resource && { key: resourceKey(resource), resource },
+    problems: problems.map(({ path: inside, severity, message }) => ({
+      line: document.lineOf([...path, ...inside]),
+      severity,
+      message,
+    })),
+    lines: document.linesOf(path),
+  }
 }
 
 export interface DocumentProblem extends Pick<FileProblem, 'severity' | 'message'> {
@@ -173,12 +171,7 @@ export interface Reading {
   readonly refused?: Refused | undefined
 }
 
-function readDocument(document: Document): Reading {
-  const value = toValue(document)
-  if (value instanceof Error) return error([], `not valid YAML: ${value.message}`)
-  if (value === null || value === undefined) return { problems: [] }
-  return readObject(value)
-}
+const nothing: Reading = { problems: [] }
 
 function error(path: FieldPath, message: string): Reading {
   return { problems: [{ path, severity: 'error', message }] }
@@ -191,22 +184,23 @@ export function readObject(value: unknown): Reading {
     return error(['data', 'tiers'], `${named(value)}data.tiers ${opened.message}`)
   }
   const result = parseResource(opened)
-  if ('resource' in result) return { resource: result.resource, problems: [] }
   if ('ignored' in result) {
-    if (result.ignored === undefined) return { problems: [] }
+    if (result.ignored === undefined) return nothing
     return { problems: [{ path: [], severity: 'warning', message: result.ignored }] }
   }
-  const sentences = result.problems.map(({ path, message }) =>
-    `${showPath(path)} ${message}`.trim(),
-  )
-  return {
-    refused: toRefused(value, sentences.join('; ')),
-    problems: result.problems.map(({ path }, index) => ({
-      path,
-      severity: 'error',
-      message: `${named(value)}${sentences[index]}`,
-    })),
-  }
+  const found = result.problems.slice(0, maxProblems).map(({ path, message, isMild }) => ({
+    path,
+    severity: isMild ? ('warning' as const) : ('error' as const),
+    sentence: `${showPath(path)} ${message}`.trim(),
+  }))
+  const more = result.problems.length - found.length
+  if (more > 0) found.push({ path: [], severity: 'warning', sentence: `has ${more} more problems` })
+  const problems = found.map(({ path, severity, sentence }) => {
+    return { path, severity, message: `${named(value)}${sentence}` }
+  })
+  if ('resource' in result) return { resource: result.resource, problems }
+  const refused = toRefused(value, found.map(({ sentence }) => sentence).join('; '))
+  return { refused, problems }
 }
 
 /**
@@ -228,24 +222,15 @@ function* splitDocuments(text: string): Generator<{ text: string; linesBefore: n
   yield { text: text.slice(start), linesBefore }
 }
 
-function toValue(document: Document): unknown {
-  try {
-    return document.toJS({ maxAliasCount: aliasLimit })
-  } catch (error) {
-    return error
-  }
-}
-
 /** A ConfigMap contains text; here the text of `data.tiers` is YAML itself. */
 function openTiers(mapping: { readonly data?: unknown }): unknown {
   const { data } = mapping
   if (typeof data !== 'object' || data === null || !('tiers' in data)) return mapping
   if (typeof data.tiers !== 'string') return new Error('must be a text, written after a |')
-  try {
-    return { ...mapping, data: { tiers: parse(data.tiers, yamlOptions) } }
-  } catch {
-    return new Error('is not valid YAML')
-  }
+  const [document, second] = parseYaml(data.tiers)
+  const isValid = document?.problem === undefined && second === undefined
+  if (!isValid) return new Error('is not valid YAML')
+  return { ...mapping, data: { ...data, tiers: document?.value } }
 }
 
 /** `Subscription team-a: ` if the document has a kind and name. */
@@ -255,19 +240,6 @@ function named(value: unknown): string {
   if (typeof kind !== 'string') return ''
   const name = metadata?.name
   return typeof name === 'string' ? `${kind} ${name}: ` : `${kind}: `
-}
-
-/** The lines of a node and its content, to this depth. */
-function linesOf(node: unknown, line: number, counter: LineCounter, depth: number): Lines {
-  if (depth === 0 || !(isMap(node) || isSeq(node))) return { line, inside: undefined }
-  const inside = new Map<unknown, Lines>()
-  const add = (name: unknown, value: unknown): void => {
-    if (!isNode(value) || !value.range) return
-    inside.set(name, linesOf(value, counter.linePos(value.range[0]).line, counter, depth - 1))
-  }
-  if (isSeq(node)) for (const [index, item] of node.items.entries()) add(index, item)
-  else for (const { key, value } of node.items) if (isScalar(key)) add(key.value, value)
-  return { line, inside }
 }
 
 /** The line of a field, or of its nearest existing ancestor. */

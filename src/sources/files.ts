@@ -1,5 +1,6 @@
 /** Resources from a folder of YAML and its subfolders; a file is read again when it has changed. */
 
+import { isUtf8 } from 'node:buffer'
 import { readFile } from 'node:fs/promises'
 import { relative } from 'node:path'
 import type { Resource } from '../core/kinds/resources.ts'
@@ -8,6 +9,7 @@ import { inSlices } from '../runtime/slices.ts'
 import {
   type FileContent,
   type FileProblem,
+  type FileText,
   readInSteps,
   type WrittenResource,
 } from './documents.ts'
@@ -72,10 +74,10 @@ export function createFolder(folder: string) {
       const { due, went } = compare(await listFiles(folder), now)
       let changed = isFirst || went
       for (const some of chunks(due)) {
-        const texts = await Promise.all(some.map(([path, file]) => readText(path, file)))
+        const all = await Promise.all(some.map(([path, file]) => readBytes(path, file)))
         for (const [index, [path, file]] of some.entries()) {
           const before = file.inForce
-          await judge(file, relative(folder, path), texts[index], now)
+          await judge(file, relative(folder, path), all[index], now)
           changed ||= file.inForce !== before
         }
       }
@@ -106,20 +108,20 @@ function isUnsettled({ seen, read, suspectSince }: KnownFile): boolean {
   return seen.signature !== read?.signature || suspectSince !== undefined
 }
 
-/** Reads a file's text unless it is known, and puts the valid part in force. */
+/** Reads a file's content unless it is known, and puts the valid part in force. */
 async function judge(
   file: KnownFile,
   name: string,
-  text: string | undefined,
+  bytes: Buffer | undefined,
   now: number,
 ): Promise<void> {
   const { seen, seenAt, inForce, whole } = file
   const isNew = file.read?.signature !== seen.signature
   if (isNew) {
     file.fresh =
-      text === undefined
+      bytes === undefined
         ? unreadable(name)
-        : await inSlices(readInSteps(name, text, inForce, readElsewhere))
+        : await inSlices(readInSteps(name, toText(bytes), inForce, readElsewhere))
     file.read = seen
   }
   const { fresh } = file
@@ -152,6 +154,10 @@ function unlessSame(before: FileContent, after: FileContent): FileContent {
       return other?.content === content && other.linesBefore === linesBefore
     })
   return same ? before : after
+}
+
+function toText(bytes: Buffer): FileText {
+  return { text: bytes.toString('utf8'), isUtf8: isUtf8(bytes) }
 }
 
 function unreadable(file: string): FileContent {
@@ -212,7 +218,7 @@ export function showProblem({ file, line, severity, message }: FileProblem): str
 }
 
 /** undefined if it cannot be read, or has been read already. */
-async function readText(path: string, { seen, read }: KnownFile): Promise<string | undefined> {
+async function readBytes(path: string, { seen, read }: KnownFile): Promise<Buffer | undefined> {
   if (!seen.readable || read?.signature === seen.signature) return undefined
-  return readFile(path, 'utf8').catch(() => undefined)
+  return readFile(path).catch(() => undefined)
 }

@@ -3,6 +3,7 @@
 import { type FSWatcher, watch } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createFolder } from './files.ts'
+import { resourceFile } from './listing.ts'
 import type { ResourceSource } from './source.ts'
 
 /** The least milliseconds between two checks, and before the second check of a change. */
@@ -63,7 +64,7 @@ function listen(path: string) {
     watcher = undefined
   }
   const onChange = (_: string, name: string | null): void => {
-    if (name !== null && !/^\.\.data$|\.(ya?ml|json)$/.test(name)) return
+    if (name !== null && name !== '..data' && !resourceFile.test(name)) return
     changed = true
     notify()
   }

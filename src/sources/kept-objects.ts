@@ -4,6 +4,7 @@ import type { Owner } from '../core/status/generated-policies.ts'
 import type { KubeObject } from '../kubernetes/list.ts'
 import type { Reflector } from '../kubernetes/reflector.ts'
 import { type Group, originalGroup } from './collections.ts'
+import type { FileProblem } from './documents.ts'
 
 /** An object with a status, as it was read. */
 export interface ClusterObject {
@@ -17,6 +18,8 @@ export interface ClusterObject {
   readonly isDeleting: boolean
   /** Why it is not in force; undefined: it is. */
   readonly problem: string | undefined
+  /** What is wrong with it although it is in force; undefined: nothing. */
+  readonly warning: string | undefined
   /** The current object; undefined: it is gone. */
   readonly current: () => KubeObject | undefined
 }
@@ -51,7 +54,7 @@ export function keepObject(
   { apiVersion, kind, plural, reflector, kept }: Place,
   name: string,
   { metadata }: KubeObject,
-  problems: readonly string[],
+  problems: readonly Pick<FileProblem, 'severity' | 'message'>[],
 ): void {
   if (kept === undefined) return
   const { group, readAs } = kept
@@ -61,9 +64,18 @@ export function keepObject(
     path: `/apis/${apiVersion}/namespaces/${metadata.namespace}/${plural}/${metadata.name}`,
     generation: metadata.generation ?? 0,
     isDeleting: metadata.deletionTimestamp !== undefined,
-    problem: problems.length === 0 ? undefined : problems.join('; '),
+    problem: joined(problems, 'error'),
+    warning: joined(problems, 'warning'),
     current: () => reflector?.objects.get(name),
   })
+}
+
+function joined(
+  problems: Parameters<typeof keepObject>[4],
+  severity: FileProblem['severity'],
+): string | undefined {
+  const sentences = problems.flatMap((each) => (each.severity === severity ? each.message : []))
+  return sentences.length === 0 ? undefined : sentences.join('; ')
 }
 
 /** The object `<namespace>/<name>` as an owner reference; undefined: it is gone. */

@@ -8,6 +8,9 @@ const maxFileBytes = 4 * 1_048_576
 /** Files checked or read concurrently. */
 const atOnce = 64
 
+/** The names of files that are read. */
+export const resourceFile = /\.(ya?ml|json)$/i
+
 /** One file. */
 export interface Seen {
   /** Changes with its time, size or identity. */
@@ -57,7 +60,7 @@ async function resourceFiles(folder: string, read = new Set<string>()): Promise<
     const path = join(folder, entry.name)
     if (entry.isDirectory() || (entry.isSymbolicLink() && (await isFolder(path)))) {
       files.push(...(await resourceFiles(path, read)))
-    } else if (/\.(ya?ml|json)$/.test(entry.name)) {
+    } else if (resourceFile.test(entry.name)) {
       files.push(path)
     }
   }

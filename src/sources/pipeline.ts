@@ -69,7 +69,7 @@ export async function loadSnapshot(
 
 /** The same for documents in one text, whose problems have no file's name. */
 export async function loadDocuments(text: string): Promise<Loaded> {
-  const content = await inSlices(readInSteps('', text))
+  const content = await inSlices(readInSteps('', { text, isUtf8: true }))
   return load(await inSlices(gather([content])), undefined, {})
 }
 

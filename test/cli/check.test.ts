@@ -79,6 +79,42 @@ test('reports each problem with file and line', async (t) => {
   t.match(output, /^TokenRateLimitPolicy +llm\/maas-trlp-small +NotAccepted$/m)
 })
 
+test('reports unknown fields, and why a model is Pending', async (t) => {
+  const [small, open, one] = good
+  const entry = { namespace: 'llm', name: 'small', tokenRateLimits: [{ limit: 5, window: '1m' }] }
+  const unserved = modelRef('unserved', { backendUrl: undefined, backendURL: 'http://127.0.0.1:1' })
+  const { status, output } = await check(t, {
+    'a.yaml': [small, open, one, unserved] as object[],
+    'b.yaml': `apiVersion: tollgate.dev/v1alpha1
+kind: Subscription
+metadata: {name: misspelt}
+spec:
+  owner: {groups: [{name: team}]}
+  modelRefs:
+    - ${JSON.stringify(entry)}
+    - namespace: llm
+      name: unserved
+      tokenRateLimits: [{limit: 5, window: 1m}]
+      concurency: 3
+`,
+  })
+  t.equal(status, 1)
+  t.match(
+    output,
+    /^a\.yaml:7: warning: ModelRef unserved: spec\.backendURL is not known here \(did you mean backendUrl\?\)$/m,
+  )
+  t.match(
+    output,
+    /^b\.yaml:\d+: warning: Subscription\/models-as-a-service\/misspelt: spec\.modelRefs\[1\]\.concurency .*so the entry of llm\/unserved is not in force$/m,
+  )
+  t.match(
+    output,
+    /^ModelRef +llm\/unserved +Pending +spec\.backendUrl is not set, so nothing serves the model$/m,
+  )
+  t.match(output, /^Subscription +models-as-a-service\/misspelt +Degraded$/m)
+  t.match(output, /^TokenRateLimitPolicy +llm\/maas-trlp-unserved +NotAccepted$/m)
+})
+
 test('judges where models are, by the settings of the environment', async (t) => {
   const at = (backendUrl: string) => ({ 'a.yaml': [modelRef('small', { backendUrl })] })
   const ours = await check(t, at('http://127.0.0.1:8081'))

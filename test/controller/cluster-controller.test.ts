@@ -341,6 +341,37 @@ test('an invalid resource is Failed', async (t) => {
   ])
 })
 
+test('a status names the fields that are not known', async (t) => {
+  const world = await startDouble(t)
+  await world.apply(modelRef('small', { backendURL: 'http://a' }))
+  await world.apply(modelRef('large'))
+  const limits = { 'llm/small': [[5, '1m']], 'llm/large': [[5, '1m']] } as const
+  const both = subscription('both', {}, limits)
+  const [small, large] = both.spec.modelRefs as readonly object[]
+  const applied = {
+    ...both,
+    spec: { ...both.spec, modelRefs: [{ ...small, concurency: 3 }, large] },
+  }
+  const annotation = 'kubectl.kubernetes.io/last-applied-configuration'
+  const annotations = { [annotation]: JSON.stringify(applied) }
+  await world.apply({ ...both, metadata: { ...both.metadata, annotations } })
+  await start(t, world)
+  const ready = async (plural: string, name: string) =>
+    (await read(world, plural, name)).status?.conditions.find(({ type }) => type === 'Ready')
+  await poll(async () => await ready('modelrefs', 'small'), 'a status')
+  t.match(await ready('modelrefs', 'small'), { status: 'True', message: /mean backendUrl/ })
+  await poll(async () => await ready('subscriptions', 'both'), 'a status')
+  t.match(await read(world, 'subscriptions', 'both'), {
+    status: {
+      phase: 'Degraded',
+      modelRefStatuses: [{ ready: true }, { ready: false, reason: 'InvalidSpec' }],
+    },
+  })
+  t.match(await ready('subscriptions', 'both'), {
+    message: /modelRefs\[0\]\.concurency is not known/,
+  })
+})
+
 test('one of two controllers writes, the other takes over when it is gone', async (t) => {
   const world = await startDouble(t)
   const first = await start(t, world)

@@ -5,7 +5,7 @@ import { type FileContent, readInSteps } from '../../src/sources/documents.ts'
 import { loadSnapshot } from '../../src/sources/pipeline.ts'
 
 function readDocuments(file: string, text: string): FileContent {
-  const steps = readInSteps(file, text)
+  const steps = readInSteps(file, { text, isUtf8: true })
   for (;;) {
     const step = steps.next()
     if (step.done) return step.value

@@ -139,3 +139,26 @@ test('closing a model takes effect for existing keys', async (t, gateway) => {
   await poll(async () => (await statusOf(gateway, key, 'shut')) === 503, 'the model has no server')
   gateway.put('shut.yaml', undefined)
 })
+
+test('a misspelt limit closes its model, and no other', async (t, gateway) => {
+  const url = gateway.model.url
+  const both = (more: object) => {
+    const ofEach = (name: string) => family(name, url).slice(0, 2)
+    const paid = subscription('both', team, {
+      'llm/exact': [[1_000_000, '1h']],
+      'llm/other': [[1_000_000, '1h']],
+    })
+    const [exact, other] = paid.spec.modelRefs as readonly object[]
+    const spec = { ...paid.spec, modelRefs: [{ ...exact, ...more }, other, exact] }
+    return [...ofEach('exact'), ...ofEach('other'), { ...paid, spec }]
+  }
+  gateway.put('both.yaml', both({ requestRateLimits: [{ limit: 100_000, window: '1h' }] }))
+  const key = await mintBy(gateway, 'both')
+  t.equal(await statusOf(gateway, key, 'exact'), 200)
+  gateway.put('both.yaml', both({ requestRateLimit: [{ limit: 1, window: '1h' }] }))
+  await poll(async () => (await statusOf(gateway, key, 'exact')) === 403, 'its entry is closed')
+  t.equal(await statusOf(gateway, key, 'other'), 200)
+  gateway.put('both.yaml', both({}))
+  await poll(async () => (await statusOf(gateway, key, 'exact')) === 200, 'its entry is back')
+  gateway.put('both.yaml', undefined)
+})

@@ -1,12 +1,9 @@
 import { test } from 'tap'
 import { type FileContent, readInSteps } from '../../src/sources/documents.ts'
+import { toEnd } from '../support/to-end.ts'
 
 function readDocuments(file: string, text: string): FileContent {
-  const steps = readInSteps(file, text)
-  for (;;) {
-    const step = steps.next()
-    if (step.done) return step.value
-  }
+  return toEnd(readInSteps(file, { text, isUtf8: true }))
 }
 
 const model = `apiVersion: tollgate.dev/v1alpha1
@@ -138,6 +135,92 @@ test('reports a document that is nested too deeply', async (t) => {
   ]) {
     const { problems } = read(deep)
     t.match(problems, [/error /], deep.slice(0, 8))
+  }
+})
+
+test('merge keys are merged', async (t) => {
+  const text = `apiVersion: tollgate.dev/v1alpha1
+kind: Subscription
+metadata: {name: team-a}
+spec:
+  owner: {users: [ada]}
+  modelRefs:
+    - &small
+      namespace: llm
+      name: small
+      tokenRateLimits: [{limit: 5, window: 1m}]
+      concurrency: 3
+    - <<: *small
+      name: large
+    - <<: [{concurency: 7}, *small]
+      name: other
+`
+  const [written] = readDocuments('f.yaml', text).resources
+  t.match(written?.resource, {
+    modelRefs: [
+      { name: 'small', concurrency: 3 },
+      { name: 'large', concurrency: 3 },
+    ],
+    outOfForce: [{ name: 'other' }],
+  })
+  t.match(read(text.replace('[{concurency: 7}, *small]', 'text')).problems, [
+    /error not valid YAML: << must name an object/,
+  ])
+})
+
+test('the items of a list are documents', async (t) => {
+  const indented = model.replaceAll(/^/gm, '    ').replace('   ', '  -')
+  const large = indented.replaceAll('small', 'large').replace('modelRef:', 'modelReff:')
+  const text = `apiVersion: v1\nkind: List\nmetadata: {}\nitems:\n${indented.trimEnd()}\n${large}`
+  t.strictSame(read(text), {
+    names: ['small'],
+    problems: [
+      '19 error ModelRef large: spec.modelRef is required',
+      '20 warning ModelRef large: spec.modelReff is not known here (did you mean modelRef?)',
+    ],
+  })
+  const typed = { apiVersion: 'tollgate.dev/v1alpha1', kind: 'ModelRefList' }
+  const item = { metadata: { name: 'a' }, spec: { modelRef: { kind: 'ExternalModel', name: 'a' } } }
+  t.strictSame(read(JSON.stringify({ ...typed, items: [item] })), { names: ['a'], problems: [] })
+  const list = { apiVersion: 'v1', kind: 'List' }
+  const nested = { ...list, items: [{ ...list, items: [{ ...typed, items: [item] }] }, null, 5] }
+  t.strictSame(read(JSON.stringify(nested)).names, ['a'])
+  t.strictSame(read(JSON.stringify({ ...list, items: [] })), { names: [], problems: [] })
+})
+
+test('text that is not UTF-8 breaks only its document', async (t) => {
+  const latin = Buffer.from(`${model}---\n${model.replaceAll('small', 'l\xe4rge')}---\n`, 'latin1')
+  const steps = readInSteps('f.yaml', { text: latin.toString('utf8'), isUtf8: false })
+  const { resources, problems } = toEnd(steps)
+  t.strictSame(
+    resources.map(({ resource }) => resource.metadata.name),
+    ['small'],
+  )
+  t.match(problems, [{ line: 14, severity: 'error', message: /is not UTF-8/ }])
+  t.equal(problems.length, 1)
+})
+
+test('time is linear in keys, tags and problems', async (t) => {
+  const head = 'apiVersion: tollgate.dev/v1alpha1\nkind: AccessPolicy\nmetadata: {name: a}\nspec:\n'
+  const many = (count: number, part: (n: number) => string): string =>
+    Array.from({ length: count }, (_, n) => part(n)).join('')
+  const labels = `${head}  meteringMetadata:\n    labels:\n`
+  for (const [name, textOf] of [
+    ['labels', (count) => labels + many(count, (n) => `      k${n}: v\n`)],
+    ['labels that are wrong', (count) => labels + many(count, (n) => `      k${n}: 5\n`)],
+    ['unknown fields', (count) => head + many(count, (n) => `  k${n}: 5\n`)],
+    ['tags', (count) => `${head}  x: [${many(count, () => '!a b,')}]\n`],
+    ['merges', (count) => `${head}  x:\n${many(count, () => '  - <<: {a: 1}\n')}`],
+  ] as const satisfies readonly (readonly [string, (count: number) => string])[]) {
+    const cost = (count: number): number => {
+      const text = textOf(count)
+      const since = process.cpuUsage()
+      t.ok(read(text).problems.length <= 30)
+      return process.cpuUsage(since).user
+    }
+    cost(1_000)
+    const [few, lots] = [cost(2_000), cost(20_000)]
+    t.ok(lots < 40 * few, `${name}: ${few} and ${lots} µs`)
   }
 })
 

@@ -46,6 +46,8 @@ test('reads every YAML and JSON file', async (t) => {
     'c.json': modelRef('c'),
     'sub/deeper/d.yaml': modelRef('d'),
     'sub.yaml/e.yaml': modelRef('e'),
+    'sub.yaml/F.YAML': modelRef('f'),
+    'sub.yaml/G.Yml': modelRef('g'),
     'README.md': 'not: [read',
     'f.yaml~': modelRef('x'),
     'g.yaml.bak': modelRef('x'),
@@ -54,7 +56,20 @@ test('reads every YAML and JSON file', async (t) => {
     'sub/.j/k.yaml': modelRef('x'),
     'empty.yaml': '',
   })
-  t.strictSame(await read(folder), { names: ['a', 'b', 'c', 'e', 'd'], problems: [] })
+  t.strictSame(await read(folder), { names: ['a', 'b', 'c', 'f', 'g', 'e', 'd'], problems: [] })
+})
+
+test('a file that is not UTF-8 is a problem', async (t) => {
+  const folder = folderOf(t, { 'a.yaml': modelRef('a') })
+  const named = JSON.stringify(modelRef('b', { modelIds: ['müller'] }))
+  writeFileSync(join(folder, 'b.yaml'), Buffer.from(named, 'latin1'))
+  writeFileSync(join(folder, 'c.yaml'), Buffer.from(`\ufeff${named}`, 'utf16le'))
+  t.strictSame(await read(folder), {
+    names: ['a'],
+    problems: ['b.yaml', 'c.yaml'].map(
+      (file) => `${file}:1: error: is not UTF-8: save the file in that encoding`,
+    ),
+  })
 })
 
 test('throws if the folder does not exist', async (t) => {

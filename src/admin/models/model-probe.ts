@@ -27,7 +27,7 @@ export interface ProbeRequest {
 
 /**
  * The server's list. `unlisted`: it has no list (405). `missing`: it does not serve the path (404),
- * which means the same for a server of fixed models. `closed`: the caller may not use it, or there
+ * or what it answers is no list, which means the same for a server of fixed models. `closed`: the caller may not use it, or there
  * was no response in time.
  */
 export type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'closed'
@@ -151,12 +151,12 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
   }
 }
 
-/** A response that is no list, or too long, opens nothing, and a retry would not change it. */
+/** A response that is no list, or too long, is as none, and a retry would not change it. */
 async function readAnswer(response: IncomingMessage): Promise<ProbeOutcome> {
   const text = await readBody(response, maxAnswerBytes)
   try {
-    return text === undefined ? 'closed' : await inSlices(readServedModels(text))
+    return text === undefined ? 'missing' : await inSlices(readServedModels(text))
   } catch {
-    return 'closed'
+    return 'missing'
   }
 }

@@ -50,8 +50,8 @@ export interface ListedSubscription {
 /** Limits: entries read from one server's list, and characters of an id. */
 const maxIdLength = 512
 const listForm = {
-  list: 'data',
-  names: ['id', 'created'],
+  lists: ['data', 'models'],
+  names: ['id', 'name', 'model', 'created'],
   maxEntries: 10_000,
   // Quoted, each character may be an escape of six.
   maxValue: 2 + 6 * maxIdLength,
@@ -78,14 +78,17 @@ export function endpointOf(
 }
 
 /**
- * The entries of `{"data":[{"id","created"}]}`, for any text. Skips ids that are not strings,
- * empty, too long, unprintable or repeated. Throws a SyntaxError if it is no JSON object. Yields
+ * The entries of `{"data":[{"id","created"}]}`, of `{"models":[…]}` or of a bare list, for any text;
+ * one without `id` has its `name` or `model`. Skips ids that are not strings, empty, too long,
+ * unprintable or repeated. Throws a SyntaxError if it is no JSON object and no list. Yields
  * every 16 KB, since a list may have megabytes.
  */
 export function* readServedModels(text: string): Generator<void, readonly ServedModel[]> {
   const served = new Map<string, ServedModel>()
-  for (const [i, { id, created }] of (yield* readEntries(text, listForm)).entries()) {
+  for (const [i, entry] of (yield* readEntries(text, listForm)).entries()) {
     if (i % entriesInStep === 0) yield
+    const { name, model, created } = entry
+    const id = entry.id ?? name ?? model
     if (!isUsableId(id) || served.has(id)) continue
     served.set(id, { id, created: readSeconds(created) })
   }

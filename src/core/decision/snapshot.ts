@@ -45,7 +45,7 @@ export interface References {
   readonly phase: Phase
   /** `<namespace>/<name>` of each, ordered. */
   readonly modelKeys: readonly string[]
-  /** Those that do not exist. */
+  /** Those that do not exist, or whose entry is not in force. */
   readonly missing: ReadonlySet<string>
   readonly problems: readonly ResourceProblem[]
 }
@@ -57,7 +57,7 @@ export interface CompiledSubscription extends References {
   readonly admission?: AdmissionRules | undefined
   readonly users: ReadonlySet<string>
   readonly groups: ReadonlySet<string>
-  /** Limits by model key; a missing model is not covered. */
+  /** Limits by model key; a `missing` one is not covered. */
   readonly limits: ReadonlyMap<string, readonly CountedLimit[]>
   /** Who pays at which rate, by model key (payer.ts); a model of which nothing is said is missing. */
   readonly payers: ReadonlyMap<string, string>

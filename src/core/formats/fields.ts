@@ -9,21 +9,31 @@ export type FieldPath = readonly (string | number)[]
 export interface FieldProblem {
   readonly path: FieldPath
   readonly message: string
+  /** Whether the document is in force in spite of it. */
+  readonly isMild?: boolean
 }
 
-/** `spec.modelRefs[2].name`, as kubectl prints it. */
+/** The most characters of one field's name that a path shows. */
+const shownLength = 100
+
+/** `spec.modelRefs[2].name`, as kubectl prints it, in one line. */
 export function showPath(path: FieldPath): string {
   let shown = ''
   for (const step of path) {
     if (typeof step === 'number') shown += `[${step}]`
-    else shown += shown === '' ? step : `.${step}`
+    else shown += `${shown === '' ? '' : '.'}${showName(step)}`
   }
   return shown
 }
 
+function showName(name: string): string {
+  const cut = name.length > shownLength ? `${name.slice(0, shownLength)}…` : name
+  return cut.replace(/\p{Cc}/gu, '?')
+}
+
 /**
  * The value as its schema has it: without other fields, null counting as missing, as in Kubernetes.
- * Problems are appended; if there are any, the result is incomplete and must not be used.
+ * Problems are appended; if one is not mild, the result is incomplete and must not be used.
  */
 export function readFields<Value>(
   written: unknown,
@@ -35,6 +45,7 @@ export function readFields<Value>(
 }
 
 function read(value: unknown, schema: Schema, problems: FieldProblem[], path: FieldPath): unknown {
+  if (schema.mild) return readMildly(value, { ...schema, mild: false }, problems, path)
   const problem = (message: string): undefined => void problems.push({ path, message })
   if (value === undefined || value === null) return problem('is required')
   if (schema.type === 'boolean') {
@@ -65,6 +76,19 @@ function read(value: unknown, schema: Schema, problems: FieldProblem[], path: Fi
   }
   const wrong = broken(value, schema)
   return wrong === undefined ? fields : problem(wrong)
+}
+
+/** undefined if anything in it is wrong. */
+function readMildly(
+  value: unknown,
+  schema: Schema,
+  problems: FieldProblem[],
+  path: FieldPath,
+): unknown {
+  const own: FieldProblem[] = []
+  const result = read(value, schema, own, path)
+  for (const problem of own) problems.push({ ...problem, isMild: true })
+  return own.length === 0 ? result : undefined
 }
 
 function readItems(

@@ -34,6 +34,12 @@ export interface Schema<Value = unknown> {
   readonly item?: string
   /** A field of a list's items of which no two may have the same text. */
   readonly unique?: string
+  /** Fields of foreign definitions that are known and not read. */
+  readonly others?: readonly string[]
+  /** Whether an unknown field in it, however deep, takes it out of force. */
+  readonly closed?: boolean
+  /** Whether the document is in force without it if something in it is wrong. */
+  readonly mild?: boolean
   /** Texts that match the pattern but are refused; `ignoreCase` covers A to Z. */
   readonly refuses?: readonly {
     readonly pattern: string

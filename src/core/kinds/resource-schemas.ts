@@ -30,30 +30,39 @@ const inLowerCase = 'a DNS name in lower case'
 /** Namespaces that would shadow a route of the gateway. */
 const routeNames = ['v1', 'internal', 'maas-api', 'console', 'health', 'docs', 'openapi.json']
 
+/** What Kubernetes has in the metadata of any object besides what we read. */
+const othersOfMetadata = [
+  ...['generateName', 'labels', 'finalizers', 'ownerReferences', 'managedFields', 'uid'],
+  ...['resourceVersion', 'generation', 'deletionGracePeriodSeconds', 'selfLink', 'clusterName'],
+]
+
 /** The API server's own rules for objects, which we apply to files, and those of a kind. */
 function metadata(
   namespace: string,
   ofName: Partial<Schema> = {},
   ofNamespace: Partial<Schema> = {},
 ) {
-  return object({
-    name: required(
-      text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase, ...ofName }),
-    ),
-    namespace: filled(
-      text({
-        minLength: 1,
-        maxLength: 63,
-        pattern: dnsLabel,
-        form: 'a DNS label in lower case',
-        ...ofNamespace,
-      }),
-      namespace,
-    ),
-    annotations: labels(),
-    creationTimestamp: text(),
-    deletionTimestamp: text(),
-  })
+  return object(
+    {
+      name: required(
+        text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase, ...ofName }),
+      ),
+      namespace: filled(
+        text({
+          minLength: 1,
+          maxLength: 63,
+          pattern: dnsLabel,
+          form: 'a DNS label in lower case',
+          ...ofNamespace,
+        }),
+        namespace,
+      ),
+      annotations: labels(),
+      creationTimestamp: text(),
+      deletionTimestamp: text(),
+    },
+    { others: othersOfMetadata },
+  )
 }
 
 const ofModel: Partial<Schema> = {
@@ -177,7 +186,7 @@ function urlPattern(): string {
   return `^https?://([!-"$-.0->A-~]*@)?${host}(:(${port})?)?([/?#][!-~]*)?$`
 }
 
-export const modelRefSpec = object({
+const modelRefFields = {
   modelRef: required(
     object(
       {
@@ -191,7 +200,7 @@ export const modelRefSpec = object({
           text({ description: 'its name in this namespace', minLength: 1, maxLength: 253 }),
         ),
       },
-      { description: 'the object that serves the model' },
+      { description: 'the object that serves the model', others: ['namespace'] },
     ),
   ),
   backendUrl: text({
@@ -211,9 +220,12 @@ export const modelRefSpec = object({
   credential,
   ...server,
   output,
-})
+} as const
 
-export const accessPolicySpec = object({
+/** `others`, here and below: fields of the original's definitions. */
+export const modelRefSpec = object(modelRefFields, { others: ['tenantRef'] })
+
+const accessPolicyFields = {
   modelRefs: required(
     list(object(reference), {
       description: 'the models that this policy opens',
@@ -236,7 +248,9 @@ export const accessPolicySpec = object({
     }),
   ),
   meteringMetadata: attribution('whom use is attributed to'),
-})
+} as const
+
+export const accessPolicySpec = object(accessPolicyFields, { others: ['publicPaths'] })
 
 const admission = object(
   {
@@ -258,6 +272,7 @@ const admission = object(
   },
   {
     description: 'how requests are admitted',
+    closed: true,
     rules: [
       {
         cel: "!has(self.charge) || self.charge == 'end' || (has(self.mode) && self.mode == 'reserve')",
@@ -286,54 +301,55 @@ const notify = object(
   },
 )
 
-export const subscriptionSpec = object({
+const billedModel = object(
+  {
+    ...reference,
+    tokenRateLimits: required(
+      list(limitOn('tokens'), {
+        description: 'limits, all of which apply',
+        item: 'limit',
+        minItems: 1,
+        maxItems: 20,
+      }),
+    ),
+    requestRateLimits: list(limitOn('requests'), {
+      description:
+        'limits on the number of requests, all of which apply; each is counted before it is sent to the model ([reservation.md](reservation.md#requests-and-concurrency))',
+      item: 'limit',
+      maxItems: 20,
+    }),
+    concurrency: integer(1, 1_000_000, {
+      description:
+        'the most requests of one user that are in progress at a time ([reservation.md](reservation.md#requests-and-concurrency))',
+      otherwise: 'any number',
+    }),
+    billingRate: object(
+      {
+        perToken: text({
+          description:
+            'a decimal number; shown in lists, and recorded with the usage of each response',
+        }),
+      },
+      {
+        description: 'price of a token',
+      },
+    ),
+  },
+  { closed: true, others: ['tokenRateLimitRef'] },
+)
+
+const subscriptionFields = {
   owner: subjects({
     description: 'who may use the Subscription: any of these users or groups',
     otherwise: 'nobody',
   }),
   modelRefs: required(
-    list(
-      object({
-        ...reference,
-        tokenRateLimits: required(
-          list(limitOn('tokens'), {
-            description: 'limits, all of which apply',
-            item: 'limit',
-            minItems: 1,
-            maxItems: 20,
-          }),
-        ),
-        requestRateLimits: list(limitOn('requests'), {
-          description:
-            'limits on the number of requests, all of which apply; each is counted before it is sent to the model ([reservation.md](reservation.md#requests-and-concurrency))',
-          item: 'limit',
-          maxItems: 20,
-        }),
-        concurrency: integer(1, 1_000_000, {
-          description:
-            'the most requests of one user that are in progress at a time ([reservation.md](reservation.md#requests-and-concurrency))',
-          otherwise: 'any number',
-        }),
-        billingRate: object(
-          {
-            perToken: text({
-              description:
-                'a decimal number; shown in lists, and recorded with the usage of each response',
-            }),
-          },
-          {
-            description: 'price of a token',
-          },
-        ),
-      }),
-      {
-        description:
-          'the models that it pays for; of one that is named twice the first entry counts',
-        item: 'model',
-        minItems: 1,
-        maxItems: maxModels,
-      },
-    ),
+    list(billedModel, {
+      description: 'the models that it pays for; of one that is named twice the first entry counts',
+      item: 'model',
+      minItems: 1,
+      maxItems: maxModels,
+    }),
   ),
   tokenMetadata: attribution('whom use is attributed to'),
   admission,
@@ -345,6 +361,10 @@ export const subscriptionSpec = object({
     }),
     0,
   ),
+} as const
+
+export const subscriptionSpec = object(subscriptionFields, {
+  others: ['billingMetadata', 'guardrails'],
 })
 
 const externalOidc = object(
@@ -368,7 +388,7 @@ const externalOidc = object(
   { description: 'a further OIDC provider whose identity tokens are accepted' },
 )
 
-export const tenantSpec = object({
+const tenantFields = {
   apiKeys: object(
     {
       maxExpirationDays: integer(1, 36_500, {
@@ -376,7 +396,7 @@ export const tenantSpec = object({
         otherwise: '`API_KEY_MAX_EXPIRATION_DAYS`',
       }),
     },
-    { description: 'rules for keys' },
+    { description: 'rules for keys', others: ['deletionRetentionDays'] },
   ),
   externalOIDC: externalOidc,
   telemetry: object(
@@ -410,8 +430,12 @@ export const tenantSpec = object({
         {},
       ),
     },
-    { description: 'metrics of usage by user and subscription' },
+    { description: 'metrics of usage by user and subscription', others: ['logs'] },
   ),
+} as const
+
+export const tenantSpec = object(tenantFields, {
+  others: ['gatewayRef', 'guardrails', 'maasApi', 'payloadProcessing'],
 })
 
 const provider = {
@@ -433,11 +457,14 @@ const provider = {
   ),
 }
 
-const externalModelSpec = object({
-  ...provider,
-  targetModel: server.upstreamModel,
-  credentialRef: required(credentialReference),
-})
+const externalModelSpec = object(
+  {
+    ...provider,
+    targetModel: server.upstreamModel,
+    credentialRef: required(credentialReference),
+  },
+  { others: ['tlsInsecureSkipVerify'] },
+)
 
 /** Older definitions of the kind have no `type`. */
 const providerAuth = object({
@@ -542,8 +569,6 @@ const tiers = list(
   { unique: 'name' },
 )
 
-const head = { apiVersion: text(), kind: text() }
-
 /** The fields that identify a document's kind. */
 export const envelope = object({ apiVersion: required(text()), kind: required(text()) })
 
@@ -557,51 +582,50 @@ const ofTenants: Partial<Schema> = {
 }
 const policyMetadata = metadata(subscriptionNamespace, {}, ofPolicy)
 
+/** A whole document of these fields. */
+function document<Of extends Readonly<Record<string, Schema>>>(fields: Of) {
+  const more = { others: ['status', 'binaryData', 'immutable'] }
+  return object({ apiVersion: text(), kind: text(), ...fields }, more)
+}
+
+const othersOfAiTenant = ['tenantNamespace', 'gateway', 'domain', 'tls', 'rbac', 'guardrails']
+
 /** Whole documents, by the kind that they are read as. */
 export const documents = {
-  ModelRef: object({
-    ...head,
+  ModelRef: document({
     metadata: required(metadata('default', nameOfModel, ofModel)),
     spec: required(modelRefSpec),
   }),
-  ExternalModel: object({
-    ...head,
+  ExternalModel: document({
     metadata: required(metadata('default', {}, ofModel)),
     spec: required(externalModelSpec),
   }),
   /** Of another group than the one above; it names its providers. */
-  'ExternalModel.inference.opendatahub.io': object({
-    ...head,
+  'ExternalModel.inference.opendatahub.io': document({
     metadata: required(metadata('default', {}, ofModel)),
     spec: required(providedModelSpec),
   }),
-  ExternalProvider: object({
-    ...head,
+  ExternalProvider: document({
     metadata: required(metadata('default', {}, ofModel)),
     spec: required(externalProviderSpec),
   }),
-  AITenant: object({
-    ...head,
+  AITenant: document({
     metadata: required(metadata(tenantsNamespace, {}, ofTenants)),
-    spec: filled(object({ oidc: externalOidc }), {}),
+    spec: filled(object({ oidc: externalOidc }, { others: othersOfAiTenant }), {}),
   }),
-  AccessPolicy: object({
-    ...head,
+  AccessPolicy: document({
     metadata: required(policyMetadata),
     spec: required(accessPolicySpec),
   }),
-  Subscription: object({
-    ...head,
+  Subscription: document({
     metadata: required(policyMetadata),
     spec: required(subscriptionSpec),
   }),
-  Tenant: object({
-    ...head,
+  Tenant: document({
     metadata: required(metadata(subscriptionNamespace, nameOfTenant, ofPolicy)),
     spec: filled(tenantSpec, {}),
   }),
-  ConfigMap: object({
-    ...head,
+  ConfigMap: document({
     metadata: required(metadata(subscriptionNamespace)),
     // Unlike other lists it may not be missing.
     data: required(object({ tiers: required({ ...tiers, missing: undefined }) })),

@@ -4,6 +4,7 @@
  * type from the schema; parse-resource.ts maps the rest.
  */
 
+import type { FieldProblem } from '../formats/fields.ts'
 import type { ValueOf } from '../formats/schema.ts'
 import type { Metadata } from './metadata.ts'
 import type { documents } from './resource-schemas.ts'
@@ -157,7 +158,10 @@ export interface Subscription {
   readonly kind: 'Subscription'
   readonly metadata: Metadata
   readonly owner: Subjects
+  /** Those in force. */
   readonly modelRefs: readonly BilledModel[]
+  /** Models of which the entry has unknown fields: it pays for none of them. */
+  readonly outOfForce?: readonly (ModelReference & { readonly problems: readonly FieldProblem[] })[]
   readonly attribution: Attribution
   readonly priority: number
   /** As written; the settings say the rest (admission-rules.ts). */

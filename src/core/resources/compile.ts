@@ -23,6 +23,7 @@ import {
   type ExternalOidc,
   keyOf,
   type ModelRef,
+  type ModelReference,
   type Resource,
   type Subscription,
   subscriptionNamespace,
@@ -288,16 +289,17 @@ function compileSubscription(resource: Subscription, references: References): Co
 }
 
 /**
- * The models that a resource names. Missing ones are recorded as problems. Active if all exist,
- * Degraded if some do, otherwise Failed (contract, 7.2).
+ * The models that a resource names; those that do not exist, or whose entry is not in force, are
+ * missing, and recorded as problems. Active if there are none, Degraded if others stand, otherwise
+ * Failed (contract, 7.2).
  */
 function referring(
   resource: AccessPolicy | Subscription,
   known: ReadonlyMap<string, unknown>,
 ): References {
-  const modelKeys = resource.modelRefs.map(({ namespace, name }) => `${namespace}/${name}`)
+  const modelKeys = resource.modelRefs.map(keyOfModel)
   const missing = new Set(modelKeys.filter((key) => !known.has(key)))
-  const problems = modelKeys.flatMap((key, index) =>
+  const problems: ResourceProblem[] = modelKeys.flatMap((key, index) =>
     missing.has(key)
       ? {
           resource: resourceKey(resource),
@@ -306,9 +308,26 @@ function referring(
         }
       : [],
   )
+  for (const entry of (resource.kind === 'Subscription' && resource.outOfForce) || []) {
+    const key = keyOfModel(entry)
+    modelKeys.push(key)
+    missing.add(key)
+    for (const { path, message } of entry.problems) {
+      const consequence = `so the entry of ${key} is not in force`
+      problems.push({
+        resource: resourceKey(resource),
+        path,
+        message: `${message}, ${consequence}`,
+      })
+    }
+  }
   const stands = modelKeys.some((key) => !missing.has(key))
   const phase = missing.size === 0 ? 'Active' : stands ? 'Degraded' : 'Failed'
   return { modelKeys, missing, problems, phase }
+}
+
+function keyOfModel({ namespace, name }: ModelReference): string {
+  return `${namespace}/${name}`
 }
 
 function indexByName(models: Iterable<Model>): ReadonlyMap<string, readonly Model[]> {

@@ -107,17 +107,25 @@ function readOriginal(object: unknown, notes: Note[]): readonly Read[] {
   const shown = `${object.kind} ${metadata.namespace ?? ''}/${metadata.name}`
   const result = parseResource(object)
   if ('ignored' in result) return []
-  if ('problems' in result) {
+  if (!('resource' in result)) {
     for (const { path, message } of result.problems) {
       notes.push({ severity: 'error', message: `${shown}: ${showPath(path)} ${message}` })
     }
     return []
   }
-  if (result.resource.metadata.deleting) {
+  const { resource } = result
+  if (resource.kind === 'Subscription' && resource.outOfForce !== undefined) {
+    // Without its unknown field, which may be a misspelt limit, an entry would be in force again.
+    for (const { path, message } of resource.outOfForce.flatMap(({ problems }) => problems)) {
+      notes.push({ severity: 'error', message: `${shown}: ${showPath(path)} ${message}` })
+    }
+    return []
+  }
+  if (resource.metadata.deleting) {
     notes.push({ severity: 'warning', message: `${shown}: is being deleted, and left out` })
     return []
   }
-  return [{ shown, resource: result.resource, spec: object.spec }]
+  return [{ shown, resource, spec: object.spec }]
 }
 
 function specOf(

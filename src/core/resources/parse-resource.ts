@@ -4,8 +4,10 @@
  */
 
 import { parseWindow } from '../formats/duration.ts'
-import { type FieldProblem, isObject, readFields } from '../formats/fields.ts'
+import { type FieldPath, type FieldProblem, isObject, readFields } from '../formats/fields.ts'
+import { addTo } from '../formats/lists.ts'
 import type { Schema, ValueOf } from '../formats/schema.ts'
+import { findUnknown, type UnknownField } from '../formats/unknown-fields.ts'
 import { type Metadata, subscriptionNamespace } from '../kinds/metadata.ts'
 import { documents, envelope } from '../kinds/resource-schemas.ts'
 import type {
@@ -14,18 +16,20 @@ import type {
   Resource,
   Spec,
   Subjects,
+  Subscription,
   Tier,
 } from '../kinds/resources.ts'
+import { withPruned } from './last-applied.ts'
 import { toExternalModel, toModelServer } from './parse-model-server.ts'
 import { isModelRoute, toGateway, toHttpRoute, toInferenceService } from './parse-routing.ts'
 import { isTierMapping } from './tiers.ts'
 
 /**
- * The result for a document: a resource; nothing, with a reason if one would expect a resource; or
- * its problems.
+ * The result for a document: a resource, with the problems in spite of which it is in force; nothing,
+ * with a reason if one would expect a resource; or its problems.
  */
 export type ParseResult =
-  | { readonly resource: Resource }
+  | { readonly resource: Resource; readonly problems: readonly FieldProblem[] }
   | { readonly ignored: string | undefined }
   | { readonly problems: readonly FieldProblem[] }
 
@@ -84,8 +88,7 @@ export function parseResource(document: unknown): ParseResult {
     return { ignored: `${id} is of another tenant than ${subscriptionNamespace}` }
   }
   if (kind === 'HTTPRoute' && !isModelRoute(document)) return { ignored: undefined }
-  const resource = readers[kind](document, problems)
-  return problems.length > 0 ? { problems } : { resource: resource() }
+  return readers[kind](document)
 }
 
 /** The default tenant has the name of its namespace. */
@@ -95,15 +98,48 @@ function isOtherTenant(document: unknown): boolean {
   return typeof name === 'string' && name !== subscriptionNamespace
 }
 
-/** What reads a document of a kind; its result may be called if there are no problems. */
-function reader<Written>(schema: Schema<Written>, toResource: (written: Written) => Resource) {
-  return (document: unknown, problems: FieldProblem[]): (() => Resource) => {
+type Reader = (document: unknown) => ParseResult
+
+/**
+ * What reads a document of a kind. An unknown field is left out. One in an entry of
+ * `spec.modelRefs` takes the entry out of force, which its resource says; one in another closed
+ * object takes the document out of force, so that a misspelt limit is never no limit.
+ */
+function reader<Written>(
+  schema: Schema<Written>,
+  toResource: (written: Written, unknown: readonly UnknownField[]) => Resource,
+): Reader {
+  return (document) => {
+    const problems: FieldProblem[] = []
     const written = readFields(document, schema, problems)
-    return () => toResource(written)
+    const unknown = findUnknown(withPruned(document, schema), schema)
+    for (const { closed, ...problem } of unknown) {
+      if (closed === undefined) problems.push(problem)
+      else if (entryOf(closed) === undefined) problems.push({ ...problem, isMild: false })
+    }
+    if (problems.some(({ isMild }) => !isMild)) return { problems }
+    return { resource: toResource(written, unknown), problems }
   }
 }
 
-const readers: Record<Resource['kind'], ReturnType<typeof reader>> = {
+/** The same for a kind of which we read a part only: its own definition knows the other fields. */
+function partReader<Written>(
+  schema: Schema<Written>,
+  toResource: (written: Written) => Resource,
+): Reader {
+  return (document) => {
+    const problems: FieldProblem[] = []
+    const written = readFields(document, schema, problems)
+    return problems.length > 0 ? { problems } : { resource: toResource(written), problems }
+  }
+}
+
+/** Which entry of `spec.modelRefs` a closed object is; undefined: it is none. */
+function entryOf([, list, index]: FieldPath): number | undefined {
+  return list === 'modelRefs' ? Number(index) : undefined
+}
+
+const readers: Record<Resource['kind'], Reader> = {
   ModelRef: reader(documents.ModelRef, ({ metadata, spec }) => {
     const { modelRef, credential, upstreamModel, caFile, timeouts, retries, paths, ...ours } = spec
     const server = toModelServer(spec)
@@ -132,11 +168,11 @@ const readers: Record<Resource['kind'], ReturnType<typeof reader>> = {
     subjects: toSubjects(spec.subjects),
     metering: spec.meteringMetadata,
   })),
-  Subscription: reader(documents.Subscription, ({ metadata, spec }) => ({
+  Subscription: reader(documents.Subscription, ({ metadata, spec }, unknown) => ({
     kind: 'Subscription',
     metadata: toMetadata(metadata),
     owner: toSubjects(spec.owner),
-    modelRefs: withoutRepeats(spec.modelRefs.map(toBilledModel)),
+    ...toBilledModels(spec.modelRefs, unknown),
     attribution: spec.tokenMetadata,
     priority: spec.priority,
     ...(spec.admission && { admission: spec.admission }),
@@ -154,14 +190,14 @@ const readers: Record<Resource['kind'], ReturnType<typeof reader>> = {
     metadata: toMetadata(metadata),
     externalOidc: spec.oidc && toExternalOidc(spec.oidc),
   })),
-  ConfigMap: reader(documents.ConfigMap, ({ metadata, data }) => ({
+  ConfigMap: partReader(documents.ConfigMap, ({ metadata, data }) => ({
     kind: 'ConfigMap',
     metadata: toMetadata(metadata),
     tiers: data.tiers.map(toTier),
   })),
-  HTTPRoute: reader(documents.HTTPRoute, toHttpRoute),
-  Gateway: reader(documents.Gateway, toGateway),
-  LLMInferenceService: reader(documents.LLMInferenceService, toInferenceService),
+  HTTPRoute: partReader(documents.HTTPRoute, toHttpRoute),
+  Gateway: partReader(documents.Gateway, toGateway),
+  LLMInferenceService: partReader(documents.LLMInferenceService, toInferenceService),
 }
 
 type Document<Kind extends keyof typeof documents> = ValueOf<(typeof documents)[Kind]>
@@ -209,12 +245,30 @@ function toTier(written: Document<'ConfigMap'>['data']['tiers'][number]): Tier {
   return { name, displayName, description, level, groups: new Set(groups) }
 }
 
-/** If a Subscription names a model twice, the first entry counts (contract, 7.1). */
-function withoutRepeats(models: readonly BilledModel[]): readonly BilledModel[] {
-  const first = new Map<string, BilledModel>()
-  for (const model of models) {
-    const key = `${model.namespace}/${model.name}`
-    if (!first.has(key)) first.set(key, model)
+/**
+ * If a Subscription names a model twice, the first entry counts (contract, 7.1), also if that one is
+ * not in force.
+ */
+function toBilledModels(
+  written: Spec<'Subscription'>['modelRefs'],
+  unknown: readonly UnknownField[],
+): Pick<Subscription, 'modelRefs' | 'outOfForce'> {
+  const wrong = new Map<number, UnknownField[]>()
+  for (const field of unknown) {
+    const index = field.closed && entryOf(field.closed)
+    if (index !== undefined) addTo(wrong, index, field)
   }
-  return [...first.values()]
+  const seen = new Set<string>()
+  const modelRefs: BilledModel[] = []
+  const outOfForce: NonNullable<Subscription['outOfForce']>[number][] = []
+  for (const [index, entry] of written.entries()) {
+    const { namespace, name } = entry
+    const key = `${namespace}/${name}`
+    const problems = wrong.get(index)
+    if (seen.has(key)) continue
+    seen.add(key)
+    if (problems === undefined) modelRefs.push(toBilledModel(entry))
+    else outOfForce.push({ namespace, name, problems })
+  }
+  return { modelRefs, ...(outOfForce.length > 0 && { outOfForce }) }
 }

@@ -43,13 +43,22 @@ export interface StatusInput extends Before {
   readonly policyConditions: PolicyConditions
   /** Public base URL, without a trailing slash. */
   readonly gatewayUrl: string
+  /** What is wrong with the object although it is in force. */
+  readonly warning?: string | undefined
 }
 
 /** The desired status of the object. */
 export function toObjectStatus(input: StatusInput): ObjectStatus {
   const { phase, conditions } = input.status
-  const shown = conditions.filter(({ type }) => type !== 'BackendReachable')
+  const shown = conditions
+    .filter(({ type }) => type !== 'BackendReachable')
+    .map((each) => (each.type === 'Ready' ? withWarning(each, input.warning) : each))
   return { phase, ...detailsOf(input), ...toConditions(shown, input) }
+}
+
+function withWarning(ready: Condition, warning: string | undefined): Condition {
+  if (warning === undefined) return ready
+  return { ...ready, message: ready.message === '' ? warning : `${ready.message}; ${warning}` }
 }
 
 /**
@@ -133,11 +142,13 @@ function ofSubscription(
   conditionsOf: PolicyConditions,
 ): Readonly<Record<string, unknown>> {
   if (found === undefined) return {}
-  const { modelKeys, missing } = found
+  const { modelKeys, missing, resource } = found
+  const refused = new Set(resource.outOfForce?.map(({ namespace, name }) => `${namespace}/${name}`))
   return {
     models: modelKeys.length,
     modelRefStatuses: modelKeys.map((key) => {
       const [namespace, name] = key.split('/')
+      if (refused.has(key)) return { name, namespace, ...refusedEntry }
       return { name, namespace, ...(missing.has(key) ? noModel : entryOf(undefined, 'Valid')) }
     }),
     tokenRateLimitStatuses: modelKeys
@@ -156,6 +167,11 @@ function ofSubscription(
   }
 }
 
+const refusedEntry = {
+  ready: false,
+  reason: 'InvalidSpec',
+  message: 'its entry has an unknown field, so it is not in force',
+}
 const noModel = { ready: false, reason: 'NotFound', message: 'there is no such ModelRef' }
 
 function generatedAt(kind: PolicyKind, model: string) {

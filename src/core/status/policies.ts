@@ -101,6 +101,11 @@ export function* policiesInSteps(
       const text = `${digestOf(subscription)} ${written}`
       add(limits, key, subscription.name, hash('sha256', text, 'hex'), own.length)
     }
+    for (const { namespace, name } of subscription.resource.outOfForce ?? []) {
+      const key = `${namespace}/${name}`
+      const refusal = `Subscription ${subscription.name} has an unknown field for it and is not in force here`
+      if (stale.has(key)) of(limits, key).refusals.push(refusal)
+    }
     yield
   }
   for (const { kind, name, modelKeys, message } of refused) {

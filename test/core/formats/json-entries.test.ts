@@ -6,7 +6,7 @@ import {
 import { createRandom } from '../../support/random.ts'
 import { toEnd } from '../../support/to-end.ts'
 
-const form = { list: 'data', names: ['id', 'created'], maxEntries: 10_000, maxValue: 4_000 }
+const form = { lists: ['data'], names: ['id', 'created'], maxEntries: 10_000, maxValue: 4_000 }
 
 const readEntries = (text: string, options: EntriesOptions) => toEnd(readInSteps(text, options))
 

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { showPath } from '../../../src/core/formats/fields.ts'
-import type { Tenant } from '../../../src/core/kinds/resources.ts'
+import type { Subscription, Tenant } from '../../../src/core/kinds/resources.ts'
 import { defaultServer } from '../../../src/core/resources/parse-model-server.ts'
 import { parseResource } from '../../../src/core/resources/parse-resource.ts'
 import {
@@ -490,9 +490,172 @@ test('the limits of each rule are valid', async (t) => {
     [paid, ['spec', 'priority'], -2_147_483_648],
     [tenant, ['spec', 'apiKeys', 'maxExpirationDays'], 1],
     [tenant, ['spec', 'externalOIDC'], { issuerUrl: 'https://a', clientId: 'c', ttl: 30 }],
-    [tenant, ['spec', 'unknown'], { anything: 1 }],
   ] as const) {
     t.strictSame(problemsOf(change(document, path, value)), [], showPath(path))
+  }
+})
+
+const ofEntry = ['spec', 'modelRefs', 0] as const
+const original = 'maas.opendatahub.io/v1alpha1'
+
+const withCredential = modelRef('small', { credential: { file: 'a' } })
+
+test('an unknown field is a problem, and the document is in force without it', async (t) => {
+  for (const [document, path, hint] of [
+    [model, ['spec', 'backendURL'], 'did you mean backendUrl?'],
+    [withCredential, ['spec', 'credential', 'heder'], 'did you mean header?'],
+    [model, ['spec', 'timeouts', 'respond'], 'known are connect, idle, answer'],
+    [model, ['metadata', 'annotation'], 'did you mean annotations?'],
+    [model, ['sepc'], 'did you mean spec?'],
+    [policy, [...ofEntry, 'nmae'], 'did you mean name?'],
+    [policy, ['spec', 'subjects', 'group'], 'did you mean groups?'],
+    [policy, ['spec', 'priority'], 'known are modelRefs, subjects, meteringMetadata'],
+    [paid, ['spec', 'admision'], 'did you mean admission?'],
+    [paid, ['spec', 'owner', 'user'], 'did you mean users?'],
+    [paid, ['spec', 'concurrency'], 'it belongs to spec.modelRefs[]'],
+    [paid, ['metadata', 'priority'], 'it belongs to spec'],
+    [tenant, ['spec', 'apiKeys', 'maxExpirationDay'], 'did you mean maxExpirationDays?'],
+  ] as const) {
+    const whole = change(document, path, 'x')
+    const result = parseResource(whole)
+    t.hasProp(result, 'resource', showPath(path))
+    t.strictSame(problemsOf(whole), [`${showPath(path)} is not known here (${hint})`])
+  }
+})
+
+test('an unknown field takes the entry of its model out of force', async (t) => {
+  const twice = structuredClone(paid)
+  const refs = twice.spec.modelRefs as object[]
+  refs.push({ namespace: 'llm', name: 'small', tokenRateLimits: [{ limit: 7, window: '1h' }] })
+  refs.push({ namespace: 'llm', name: 'large', tokenRateLimits: [{ limit: 7, window: '1h' }] })
+  for (const [path, value] of [
+    [[...ofEntry, 'requestRateLimit'], [{ limit: 5, window: '1m' }]],
+    [[...ofEntry, 'concurency'], 5],
+    [[...ofEntry, 'admission'], { mode: 'reserve' }],
+    [[...limits, 'burst'], 5],
+    [[...ofEntry, 'billingRate'], { perTokn: '1' }],
+    [[...ofEntry, 'concurency'], null],
+  ] as const) {
+    const resource = resourceOf(change(twice, path, value)) as Subscription
+    t.strictSame(
+      resource.modelRefs.map(({ name }) => name),
+      ['large'],
+      'neither it nor a later one for the same model is in force',
+    )
+    t.match(resource.outOfForce, [{ namespace: 'llm', name: 'small' }], showPath(path))
+    t.strictSame(resource.outOfForce?.[0]?.problems[0]?.path.slice(0, path.length), path)
+  }
+})
+
+test('an unknown field of admission takes the Subscription out of force', async (t) => {
+  const admission = { mode: 'reserve', overshotPercent: 5 }
+  const result = parseResource(change(paid, ['spec', 'admission'], admission))
+  t.notOk('resource' in result)
+  t.match(result, {
+    problems: [
+      { path: ['spec', 'admission', 'overshotPercent'], message: /did you mean overshootPercent/ },
+    ],
+  })
+})
+
+test('fields of the original’s definitions and of Kubernetes are known', async (t) => {
+  const metadata = {
+    ...{ labels: { a: 'b' }, finalizers: ['a/b'], ownerReferences: [{}], managedFields: [{}] },
+    ...{ uid: 'u', resourceVersion: '1', generation: 1, generateName: 'a-', selfLink: '/' },
+    ...{ annotations: { a: 'b' }, creationTimestamp: '2026-01-01T00:00:00Z' },
+  }
+  const limit = [{ limit: 1, window: '1m' }]
+  const entry = { namespace: 'llm', name: 'a', tokenRateLimits: limit, tokenRateLimitRef: 'b' }
+  const oidc = { issuerUrl: 'https://a.example', clientId: 'a', ttl: 300 }
+  const secret = { type: 'simple', secretRef: { name: 'a' } }
+  const specs: readonly (readonly [kind: string, spec: object, more?: object])[] = [
+    [
+      'MaaSModelRef',
+      { modelRef: { kind: 'ExternalModel', name: 'a', namespace: 'b' }, tenantRef: {} },
+    ],
+    ['MaaSAuthPolicy', { ...policy.spec, publicPaths: ['/docs'] }],
+    ['MaaSSubscription', { owner: {}, modelRefs: [entry], billingMetadata: {}, guardrails: [] }],
+    [
+      'MaasTenantConfig',
+      {
+        apiKeys: { maxExpirationDays: 30, deletionRetentionDays: 90 },
+        telemetry: { enabled: true, logs: { captureUser: false } },
+        ...{ gatewayRef: { name: 'a' }, maasApi: {}, payloadProcessing: {}, guardrails: [] },
+      },
+      { name: 'default-tenant' },
+    ],
+    [
+      'AITenant',
+      { oidc, tenantNamespace: {}, gateway: {}, domain: 'a', tls: {}, rbac: {}, guardrails: [] },
+      { name: 'models-as-a-service', namespace: 'ai-tenants' },
+    ],
+    [
+      'ExternalModel',
+      {
+        ...{ provider: 'openai', endpoint: 'a.example', targetModel: 'm' },
+        ...{ credentialRef: { name: 'a' }, tlsInsecureSkipVerify: false },
+      },
+    ],
+  ]
+  for (const [kind, spec, more] of specs) {
+    const document = {
+      apiVersion: original,
+      kind,
+      metadata: { name: 'a', ...metadata, ...more },
+      spec,
+    }
+    t.strictSame(problemsOf({ ...document, status: { phase: 'Active', any: 1 } }), [], kind)
+    t.hasProp(parseResource(document), 'resource', kind)
+  }
+  const ref = {
+    ref: { name: 'a' },
+    targetModel: 'm',
+    apiFormat: 'messages',
+    path: '/v1',
+    weight: 1,
+  }
+  for (const [kind, spec] of [
+    [
+      'ExternalModel',
+      { modelName: 'm', externalProviderRefs: [{ ...ref, config: {}, auth: secret }] },
+    ],
+    ['ExternalProvider', { provider: 'a', endpoint: 'a.example', auth: secret, config: {} }],
+  ] as const) {
+    const apiVersion = 'inference.opendatahub.io/v1alpha1'
+    t.strictSame(
+      problemsOf({ apiVersion, kind, metadata: { name: 'a', ...metadata }, spec }),
+      [],
+      kind,
+    )
+  }
+  const served = { model: { uri: 'hf://a' }, router: { route: {} }, template: { containers: [] } }
+  t.strictSame(
+    problemsOf({
+      ...{ apiVersion: 'serving.kserve.io/v1alpha1', kind: 'LLMInferenceService' },
+      ...{ metadata: { name: 'a', ...metadata }, spec: served, status: { conditions: [] } },
+    }),
+    [],
+  )
+})
+
+test('what an API server has pruned is read as it was applied', async (t) => {
+  const annotated = (applied: unknown, stored: unknown) =>
+    change(stored, ['metadata', 'annotations'], {
+      'kubectl.kubernetes.io/last-applied-configuration':
+        typeof applied === 'string' ? applied : JSON.stringify(applied),
+    })
+  const wrong = change(paid, [...ofEntry, 'concurency'], 5)
+  const warned = change(model, ['spec', 'backendURL'], 'http://a')
+  t.match(resourceOf(annotated(wrong, paid)), { modelRefs: [], outOfForce: [{ name: 'small' }] })
+  t.strictSame(problemsOf(annotated(warned, model)), [
+    'spec.backendURL is not known here (did you mean backendUrl?)',
+  ])
+  const since = change(paid, [...limits, 'limit'], 99)
+  t.notOk('outOfForce' in resourceOf(annotated(wrong, since)), 'it has been changed since')
+  const shorter = change(wrong, ['spec', 'modelRefs', 1], (paid.spec.modelRefs as object[])[0])
+  t.notOk('outOfForce' in resourceOf(annotated(shorter, paid)))
+  for (const applied of ['{', 'null', '[]', '{"spec":5}', '{"spec":{"modelRefs":{}}}']) {
+    t.strictSame(problemsOf(annotated(applied, paid)), [], applied)
   }
 })
 

@@ -1,0 +1,90 @@
+/** Finds the fields of a document that its schema does not have. */
+
+import { type FieldPath, type FieldProblem, showPath } from './fields.ts'
+import { nearestName } from './nearest-name.ts'
+import type { Schema } from './schema.ts'
+
+export interface UnknownField extends FieldProblem {
+  /** The closed object that it takes out of force; undefined: none. */
+  readonly closed: FieldPath | undefined
+}
+
+/** The most unknown fields that are named: of each closed object, and outside of them. */
+const maxNamed = { closed: 3, open: 20 }
+/** The most fields of an object that a message lists. */
+const maxListed = 20
+
+/**
+ * The unknown fields of a document, each with the name that was probably meant: not all if there are
+ * many, but at least one of each closed object. What is in an unknown field is not looked at.
+ */
+export function findUnknown(document: unknown, schema: Schema): readonly UnknownField[] {
+  const found: UnknownField[] = []
+  const path: (string | number)[] = []
+  /** The closed object around the current place, and how many fields of it may still be named. */
+  let closed: { readonly path: FieldPath; left: number } | undefined
+  const open = { path: undefined, left: maxNamed.open }
+
+  function visit(value: unknown, of: Schema): void {
+    if (typeof value !== 'object' || value === null) return
+    const isOuter = of.closed === true && closed === undefined
+    if (isOuter) closed = { path: [...path], left: maxNamed.closed }
+    if (Array.isArray(value)) visitItems(value, of)
+    else visitFields(value as Readonly<Record<string, unknown>>, of)
+    if (isOuter) closed = undefined
+  }
+
+  function visitItems(values: readonly unknown[], { items }: Schema): void {
+    if (items === undefined) return
+    for (const [index, value] of values.entries()) visitInside(index, value, items)
+  }
+
+  function visitFields(fields: Readonly<Record<string, unknown>>, of: Schema): void {
+    const { properties } = of
+    if (properties === undefined) return
+    for (const name of Object.keys(fields)) {
+      const known = Object.hasOwn(properties, name) ? properties[name] : undefined
+      if (known !== undefined) visitInside(name, fields[name], known)
+      else if (of.others?.includes(name) !== true) note(name, properties)
+    }
+  }
+
+  function visitInside(step: string | number, value: unknown, of: Schema): void {
+    path.push(step)
+    visit(value, of)
+    path.pop()
+  }
+
+  function note(name: string, properties: NonNullable<Schema['properties']>): void {
+    const around = closed ?? open
+    if (around.left === 0) return
+    around.left -= 1
+    const message = `is not known here${hintFor(name, Object.keys(properties), schema)}`
+    found.push({ path: [...path, name], message, isMild: true, closed: around.path })
+  }
+
+  visit(document, schema)
+  return found
+}
+
+/** The name that was probably meant, else where the field belongs, else the names that are known. */
+function hintFor(name: string, siblings: readonly string[], root: Schema): string {
+  const nearest = nearestName(name, siblings)
+  if (nearest !== undefined) return ` (did you mean ${nearest}?)`
+  const elsewhere = placeOf(name, root, [])
+  if (elsewhere !== undefined) return ` (it belongs to ${elsewhere})`
+  const listed = siblings.slice(0, maxListed).join(', ')
+  return ` (known are ${listed}${siblings.length > maxListed ? ', …' : ''})`
+}
+
+/** The object of the schema that has a field of this name. */
+function placeOf(name: string, of: Schema, path: readonly string[]): string | undefined {
+  const { properties = {}, items } = of
+  if (items !== undefined) return placeOf(name, items, [...path.slice(0, -1), `${path.at(-1)}[]`])
+  if (path.length > 0 && Object.hasOwn(properties, name)) return showPath(path)
+  for (const [field, inside] of Object.entries(properties)) {
+    const found = placeOf(name, inside, [...path, field])
+    if (found !== undefined) return found
+  }
+  return undefined
+}
