@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
+import { askOwn } from '../../src/cli/own-listener.ts'
 import { makeCertificate, noOpenssl } from '../support/certificates.ts'
 import { clientAt } from '../support/client-at.ts'
 import { gatewayTests } from '../support/gateway.ts'
@@ -8,7 +9,9 @@ import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
 const folder = makeTemporaryFolder()
 root.teardown(() => folder.remove())
-const [api, grpc] = [join(folder.path, 'api.sock'), join(folder.path, 'grpc.sock')]
+const [api, grpc, internal] = ['api', 'grpc', 'internal'].map((name) =>
+  join(folder.path, `${name}.sock`),
+) as [string, string, string]
 
 const certificate = noOpenssl ? undefined : makeCertificate(root as Test)
 
@@ -16,6 +19,7 @@ const test = gatewayTests({
   env: {
     API_ADDRESS: `unix:${api}`,
     GRPC_ADDRESS: `unix:${grpc}`,
+    INTERNAL_ADDRESS: `unix:${internal}`,
     API_RATE_LIMIT_ADDRESS: '3/1h',
     // TLS applies to TCP; on the sockets Envoy still uses plaintext.
     ...(certificate && { TLS_CERT_FILE: certificate.path, TLS_KEY_FILE: certificate.keyPath }),
@@ -28,6 +32,13 @@ test('Envoy reaches Check and the API over Unix sockets', async (t, gateway) => 
   t.equal((await gateway.chat(key)).status, 200)
   t.equal((await gateway.ask('/v1/subscriptions', key)).status, 200)
   await gateway.settled()
+})
+
+test('probes and the internal API answer on a socket', async (t) => {
+  t.equal(statSync(internal).mode & 0o777, 0o660)
+  for (const path of ['/livez', '/readyz', '/internal/v1/resources']) {
+    t.equal((await askOwn({ path: internal }, path)).status, 200, path)
+  }
 })
 
 test('trusts the client address that Envoy sends over a socket', async (t, gateway) => {

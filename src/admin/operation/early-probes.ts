@@ -52,10 +52,17 @@ export async function openEarlyProbes(
   return {
     address,
     /**
-     * Passes the socket to `server`, which accepts from now on at the same address, without a gap.
+     * Passes the socket to `server`, which accepts from now on at the same address; without a gap at a
+     * TCP address, where probes of a kubelet arrive.
      */
     async handOver(next: Server): Promise<void> {
       isOurs = false
+      if ('path' in address) {
+        // The system does not let two servers listen on one Unix socket.
+        server.close()
+        await listenServer('INTERNAL_ADDRESS', next, address, socketMode)
+        return
+      }
       await new Promise<void>((listening, failed) => {
         next.once('error', failed)
         next.listen(server, () => {
