@@ -8,7 +8,7 @@ import react from '@vitejs/plugin-react'
 import { defineConfig } from 'vite'
 import { noncePlaceholder } from '../src/console/nonce.ts'
 
-const gateway = process.env.TOLLGATE_URL ?? 'http://127.0.0.1:8000'
+const gateway = (process.env.TOLLGATE_URL ?? 'http://127.0.0.1:8000').replace(/\/v1\/?$/, '')
 
 // biome-ignore lint/style/noDefaultExport: Vite reads it
 export default defineConfig({

@@ -62,7 +62,10 @@ function readToken(path: string): string {
   }
 }
 
-/** The base URL as written, without a trailing slash. Throws a readable error if it is invalid. */
+/**
+ * The base URL as written, without a trailing slash and without the `/v1` that OpenAI's clients need. Throws a
+ * readable error if it is invalid.
+ */
 export function checkUrl(written: string, insecureHttp: boolean): string {
   const url = URL.parse(written)
   if (url === null || !['http:', 'https:'].includes(url.protocol) || url.search || url.hash) {
@@ -75,5 +78,5 @@ export function checkUrl(written: string, insecureHttp: boolean): string {
       `${url.origin} would get your credential in the clear; use https, or allow it by --insecure-http.`,
     )
   }
-  return url.href.replace(/\/+$/, '')
+  return url.href.replace(/\/+$/, '').replace(/\/+v1$/, '')
 }

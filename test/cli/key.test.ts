@@ -401,6 +401,9 @@ test('reads URL and token from the environment', async (t) => {
     await subscriptionOf({ ...env, TOLLGATE_URL: 'http://127.0.0.1:1' }, '--url', url),
     'premium',
   )
+  for (const base of [`${url}/v1`, `${url}/v1/`]) {
+    t.equal(await subscriptionOf({ ...env, TOLLGATE_URL: base }), 'premium', 'as OpenAI needs it')
+  }
   t.match(await subscriptionOf({ TOLLGATE_URL: url }), /no identity token: set TOLLGATE_TOKEN/)
   const missing = { TOLLGATE_URL: url, TOLLGATE_TOKEN_FILE: `${file}.missing` }
   t.match(await subscriptionOf(missing), /token file .*missing cannot be read/)

@@ -50,3 +50,21 @@ test('other origins get no CORS headers', async (t, gateway) => {
     }
   }
 })
+
+test('a browser at the bare address is led to the console, a program is not', async (t, gateway) => {
+  const ask = (method: string, accept: string, path = '/') =>
+    gateway.ask(path, undefined, { method, headers: { accept }, redirect: 'manual' })
+  const page = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
+  const led = await ask('GET', page)
+  t.equal(led.status, 302)
+  t.equal(led.headers.get('location'), '/console')
+  t.equal((await ask('GET', page, '/?from=a-link')).status, 302)
+  for (const [method, accept, path] of [
+    ['GET', '*/*', '/'],
+    ['GET', 'application/json', '/'],
+    ['POST', page, '/'],
+    ['GET', page, '/v1'],
+  ] as const) {
+    t.equal((await ask(method, accept, path)).status, 404, `${method} ${path} ${accept}`)
+  }
+})
