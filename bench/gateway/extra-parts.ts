@@ -5,7 +5,6 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { startChild } from '../../src/local/child.ts'
 import type { Part } from '../../src/local/supervisor.ts'
-import { localUrl } from '../../src/local/up-settings.ts'
 import { waitForHttp } from '../../src/local/wait-for-http.ts'
 import type { SocketAddress } from '../../src/settings/config.ts'
 import { isListening } from '../../test/support/is-listening.ts'
@@ -46,7 +45,7 @@ export function plainEnvoyPart(
         ipc: false,
       })
     },
-    ready: (signal) => waitForHttp(name, `${localUrl(settings.admin)}/ready`, signal),
+    ready: (signal) => waitForHttp(name, settings.admin, '/ready', signal),
   }
 }
 

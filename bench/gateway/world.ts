@@ -105,6 +105,7 @@ export function createWorld(options: WorldOptions) {
       env: { PATH: env.PATH, HOME: env.HOME, BENCH_PROBE: probe, ...settings },
       settings: read,
       resourceFolder: config.resourceFolder,
+      modelServerAddress: config.modelServerAddress,
       envoy,
       envoyThreads,
       modelServer: join(here, 'model-server.ts'),

@@ -8,6 +8,7 @@ import { parseArgs } from 'node:util'
 import { parse } from 'yaml'
 import { conditions, type Figures, type Observed } from '../core/status/findings.ts'
 import { askAdmin } from '../gateway/admin-page.ts'
+import { withRecordedAddresses } from '../local/own-addresses.ts'
 import { findEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { packageRoot } from '../runtime/package-root.ts'
@@ -26,7 +27,8 @@ const usage = `Usage: tollgate doctor [--since-start]
 
 Says what is wrong now with the process of the service on this machine or in this pod, the worst first,
 with the section of the runbook. It uses the settings of the process: it asks INTERNAL_ADDRESS,
-METRICS_ADDRESS, ENVOY_ADMIN_ADDRESS and the database, and reads the certificates.
+METRICS_ADDRESS, ENVOY_ADMIN_ADDRESS and the database, and reads the certificates. Beside tollgate up it
+finds these by DATA_DIR.
 
 For five seconds it watches what is refused, fails or is lost; with --since-start it reports all of that since
 the process started. If the process is down, it names the problems of the folder in RESOURCES.
@@ -45,7 +47,7 @@ export async function doctor(
 ): Promise<number> {
   const call = readCall(args, usage, readArguments, io)
   if (typeof call === 'number') return call
-  const seen = await observe(loadConfig(io.env), call.sinceStart)
+  const seen = await observe(loadConfig(withRecordedAddresses(io.env)), call.sinceStart)
   const found = sections().flatMap(({ name, ...section }) => {
     const details = conditions[name]?.(seen)
     return details === undefined ? [] : [{ ...section, details }]

@@ -8,7 +8,8 @@ import { dirname, join } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { packageRoot } from '../runtime/package-root.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
-import { type Config, showAddress } from '../settings/config.ts'
+import { checkSockets } from '../settings/check-files.ts'
+import type { Config } from '../settings/config.ts'
 import { findAuthorities, renderBootstrap, renderCertificate } from './bootstrap.ts'
 import { clustersFile, renderClusters, writeClusters } from './clusters.ts'
 import { tracingOf } from './tracing-settings.ts'
@@ -86,7 +87,7 @@ export function checkEnvoyFiles(config: Config): readonly string[] {
       'GATEWAY_GRPC_ENDPOINTS: name the ports of the processes, here and in GATEWAY_API_ENDPOINTS',
     ]
   }
-  const problems = checkAdminSocket(config)
+  const problems = checkSockets(config)
   if (cert === undefined || key === undefined) return problems
   try {
     createSecureContext({ cert: readFileSync(cert), key: readFileSync(key) })
@@ -97,16 +98,4 @@ export function checkEnvoyFiles(config: Config): readonly string[] {
       `GATEWAY_TLS_CERT_FILE: cannot be used with the key (${(error as Error).message})`,
     ]
   }
-}
-
-/** The longest path of a Unix socket in bytes: 108 on Linux and 104 on macOS and the BSDs, with a NUL. */
-const maxSocketLength = process.platform === 'linux' ? 107 : 103
-
-/** The same for Envoy's admin page, where the default depends on DATA_DIR. */
-export function checkAdminSocket({ envoyAdminAddress: admin }: Config): readonly string[] {
-  const length = 'path' in admin ? Buffer.byteLength(admin.path) : 0
-  if (length <= maxSocketLength) return []
-  return [
-    `ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} has ${length} bytes, a socket at most ${maxSocketLength}; set it, or a shorter DATA_DIR`,
-  ]
 }

@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
+import { type SocketAddress, showAddress } from '../core/formats/address.ts'
 import { writeEnvoyFiles } from '../gateway/envoy-files.ts'
 import { packageRoot } from '../runtime/package-root.ts'
 import { startChild } from './child.ts'
@@ -10,7 +11,7 @@ import { startEmbeddedPostgres } from './postgres/embedded-postgres.ts'
 import { signal } from './run-records.ts'
 import { createServiceLog } from './service-log.ts'
 import type { Part } from './supervisor.ts'
-import { localUrl, type UpSettings } from './up-settings.ts'
+import type { UpSettings } from './up-settings.ts'
 import { waitForHttp } from './wait-for-http.ts'
 
 /** The inputs of the processes. */
@@ -22,6 +23,8 @@ export interface PartsOptions {
   /** Path of the Envoy program. */
   readonly envoy: string
   readonly log: (line: string) => void
+  /** Where the sample model server listens; undefined: it is not started. */
+  readonly modelServerAddress: SocketAddress | undefined
   /** Replaces the sample model server: another Node program that listens on its address. */
   readonly modelServer?: string
   /** Node flags for the service. */
@@ -32,7 +35,7 @@ export interface PartsOptions {
 
 const maxEnvoyThreads = 4
 
-/** Postgres (unless DATABASE_URL names one), the sample model server, the service, Envoy. */
+/** Postgres (unless DATABASE_URL names one), the sample model server if it is wanted, the service, Envoy. */
 export function createParts(options: PartsOptions): Part[] {
   const { env, settings, resourceFolder, envoy, log } = options
   const { config } = settings
@@ -55,26 +58,21 @@ export function createParts(options: PartsOptions): Part[] {
     async ready() {},
   }
 
-  const sampleModelServer: Part = {
+  const sampleModelServer = (address: SocketAddress): Part => ({
     name: 'the sample model server',
     spawn: async () =>
       startChild({
         name: 'model-server',
         command: process.execPath,
         args: [options.modelServer ?? join(packageRoot, 'examples', 'model-server.ts')],
-        env: { ...env, MODEL_SERVER_ADDRESS: new URL(localUrl(config.modelServerAddress)).host },
+        env: { ...env, MODEL_SERVER_ADDRESS: showAddress(address) },
         output: join(logs, 'model-server.log'),
         records,
         ipc: true,
       }),
-    ready: (signal) =>
-      waitForHttp(
-        'The sample model server',
-        `${localUrl(config.modelServerAddress)}/v1/models`,
-        signal,
-      ),
+    ready: (signal) => waitForHttp('The sample model server', address, '/v1/models', signal),
     lastWords: () => lastLine(join(logs, 'model-server.log')),
-  }
+  })
 
   const serviceLog = createServiceLog(join(logs, 'service.log'), log)
   const service: Part = {
@@ -102,8 +100,7 @@ export function createParts(options: PartsOptions): Part[] {
         records,
         ipc: true,
       }),
-    ready: (signal) =>
-      waitForHttp('The service', `${localUrl(config.internalAddress)}/readyz`, signal),
+    ready: (signal) => waitForHttp('The service', config.internalAddress, '/readyz', signal),
     lastWords: serviceLog.lastLine,
   }
 
@@ -127,13 +124,13 @@ export function createParts(options: PartsOptions): Part[] {
         ipc: false,
       })
     },
-    ready: (signal) =>
-      waitForHttp('The gateway', `${localUrl(config.gatewayAddress)}/health`, signal),
+    ready: (signal) => waitForHttp('The gateway', config.gatewayAddress, '/health', signal),
     lastWords: () => lastLine(join(logs, 'envoy.log')),
   }
 
   const own = config.databaseUrl === undefined ? [postgres] : []
-  return [...own, sampleModelServer, service, gateway]
+  const model = options.modelServerAddress
+  return [...own, ...(model === undefined ? [] : [sampleModelServer(model)]), service, gateway]
 }
 
 function lastLine(file: string): string {

@@ -15,7 +15,8 @@ export async function checkPorts(addresses: readonly Listen[]): Promise<void> {
   const seen = new Map<string, string>()
   for (const { setting, host, port } of addresses) {
     const address = `${host.includes(':') ? `[${host}]` : host}:${port}`
-    const other = seen.get(address)
+    // Any free port.
+    const other = port === 0 ? undefined : seen.get(address)
     if (other !== undefined) problems.push(`${address} (${setting}) is also ${other}`)
     else {
       const problem = await whyNot(host, port)
@@ -29,7 +30,8 @@ export async function checkPorts(addresses: readonly Listen[]): Promise<void> {
   )
 }
 
-async function whyNot(host: string, port: number): Promise<string | undefined> {
+/** Why nothing can listen there; undefined: something can. */
+export async function whyNot(host: string, port: number): Promise<string | undefined> {
   const server = createServer()
   try {
     server.listen({ host, port, exclusive: true })

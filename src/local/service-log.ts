@@ -3,10 +3,11 @@ import { appendFile } from 'node:fs/promises'
 import { logMode, openLogFile } from './log-file.ts'
 
 const warning = 40
+const error = 50
 
 /**
- * Writes the service's output to `file`, overwriting it, and shows warnings, errors and everything
- * that is not a log entry on the terminal.
+ * Writes the service's output to `file`, overwriting it, and shows warnings and errors on the terminal, a
+ * line of text each, and everything that is not a log entry.
  */
 export function createServiceLog(file: string, show: (line: string) => void) {
   let last = ''
@@ -17,20 +18,47 @@ export function createServiceLog(file: string, show: (line: string) => void) {
       last = line
       // A full disk must not end the service; important lines are also on the terminal.
       written = written.then(() => appendFile(file, `${line}\n`, { mode: logMode })).catch(() => {})
-      if (levelOf(line) >= warning) show(`service: ${line}`)
+      const entry = readEntry(line)
+      if (entry === undefined || Number(entry.level) >= warning) show(asSentence(line))
     },
     /** Its last line, for the message that it ended. */
-    lastLine: (): string => `${last} (${file})`,
+    lastLine: (): string => `${asSentence(last)} (${file})`,
   }
 }
 
-/** The number of a pino entry's level; other text counts as a warning. */
-function levelOf(line: string): number {
+/** What pino writes into every entry. */
+const common = new Set(['level', 'time', 'pid', 'hostname', 'msg', 'network'])
+/** Of one value; a stack or a list would fill the terminal. */
+const maxLength = 300
+
+/** What the terminal shows of a line of the log: one line of text. */
+function asSentence(line: string): string {
+  const entry = readEntry(line)
+  // A stack trace or a message of Node itself.
+  if (entry === undefined) return `service: ${line}`
+  const details = Object.entries(entry).flatMap(([name, value]) =>
+    common.has(name) ? [] : `${name}: ${shorten(value)}`,
+  )
+  const level = Number(entry.level)
+  const kind = level < warning ? 'service' : level < error ? 'Warning' : 'Error'
+  return `${kind}: ${shorten(entry.msg)}${details.length > 0 ? ` (${details.join(', ')})` : ''}`
+}
+
+function readEntry(line: string): Record<string, unknown> | undefined {
   try {
     const entry: unknown = JSON.parse(line)
-    if (typeof entry === 'object' && entry !== null && 'level' in entry) return Number(entry.level)
+    const isEntry = typeof entry === 'object' && entry !== null && 'level' in entry
+    return isEntry ? (entry as Record<string, unknown>) : undefined
   } catch {
-    // Not JSON: a stack trace or a message of Node itself.
+    return undefined
   }
-  return warning
+}
+
+/** An error by its message. Control characters would act on the terminal. */
+function shorten(value: unknown): string {
+  const isError = typeof value === 'object' && value !== null && 'message' in value
+  const told = isError ? value.message : value
+  const text = typeof told === 'string' ? told : (JSON.stringify(told) ?? '')
+  const clean = text.replace(/[\p{Cc}\u2028\u2029]+/gu, ' ').trim()
+  return clean.length > maxLength ? `${clean.slice(0, maxLength)}…` : clean
 }

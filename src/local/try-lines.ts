@@ -12,8 +12,8 @@ const withinMs = 20_000
 const pollMs = 50
 
 /**
- * Creates three ephemeral keys for the sample identities and returns three `curl` commands that use
- * them. The first returns 200, which also tests the whole path to a model; the second 403; the
+ * Creates three ephemeral keys for the sample identities and returns the lines of three `curl` commands
+ * that use them, each below a comment with its status. The first returns 200, which also tests the whole path to a model; the second 403; the
  * third 429, because its key's single token per day is spent here. Rejects with a StartError if
  * that fails.
  */
@@ -34,18 +34,30 @@ export async function makeTryLines({ gateway, signal }: TryLinesOptions): Promis
     throw new StartError(`No key for ${identity} (${response.status}): ${answer.slice(0, 300)}`)
   }
   const requests = [
-    { key: await mint('alice', 'team-a-premium'), model: 'sim-small', status: 200 },
-    { key: await mint('bob', 'team-b-only'), model: 'sim-large', status: 403 },
-    { key: await mint('alice', 'team-a-tiny'), model: 'sim-small', status: 429 },
+    {
+      ...{ key: await mint('alice', 'team-a-premium'), model: 'sim-small', status: 200 },
+      shows: 'an answer of the model',
+    },
+    {
+      ...{ key: await mint('bob', 'team-b-only'), model: 'sim-large', status: 403 },
+      shows: 'a model that this key may not use',
+    },
+    {
+      ...{ key: await mint('alice', 'team-a-tiny'), model: 'sim-small', status: 429 },
+      shows: 'a limit that is used up',
+    },
   ]
   const url = `${gateway}/v1/chat/completions`
   const lines: string[] = []
-  for (const { key, model, status } of requests) {
+  for (const { key, model, status, shows } of requests) {
     const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] })
-    const headers = [`authorization: Bearer ${key}`, 'content-type: application/json']
-    await untilAnswered(status, url, headers, body, signal)
-    const written = headers.map((header) => `-H '${header}'`).join(' ')
-    lines.push(`curl -i ${url} ${written} -d '${body}'`)
+    await untilAnswered(status, url, key, body, signal)
+    lines.push(
+      `# ${status}: ${shows}`,
+      `curl -i ${url} \\`,
+      `  -H 'authorization: Bearer ${key}' \\`,
+      `  -d '${body}'`,
+    )
   }
   return lines
 }
@@ -57,7 +69,7 @@ export async function makeTryLines({ gateway, signal }: TryLinesOptions): Promis
 async function untilAnswered(
   expected: number,
   url: string,
-  headers: readonly string[],
+  key: string,
   body: string,
   signal: AbortSignal,
 ): Promise<void> {
@@ -68,7 +80,7 @@ async function untilAnswered(
     }
     const response = await fetch(url, {
       method: 'POST',
-      headers: headers.map((header) => header.split(': ') as [string, string]),
+      headers: { authorization: `Bearer ${key}` },
       body,
       signal,
     })

@@ -5,14 +5,22 @@ import { localHost, showAddress } from '../core/formats/address.ts'
 import { isLoopback } from '../core/formats/trustworthy.ts'
 import { packageRoot } from '../runtime/package-root.ts'
 import { checkDataDir, checkFiles } from '../settings/check-files.ts'
-import { type Config, ConfigError, loadConfig, type SocketAddress } from '../settings/config.ts'
+import { type Config, loadConfig, type SocketAddress } from '../settings/config.ts'
+import { everyMeter } from '../settings/describe-paths.ts'
 import { settings } from '../settings/table.ts'
+import {
+  isSet,
+  listenersOf,
+  nameFreePorts,
+  withMissing,
+  withOwnAddresses,
+} from './own-addresses.ts'
 
 /** The inputs of `up`. */
 export interface UpSettings {
-  readonly config: Config & {
-    readonly internalAddress: SocketAddress
-  }
+  /** The environment that they are read from, with the defaults of `up`: that of the service. */
+  readonly env: NodeJS.ProcessEnv
+  readonly config: Config
   /** Whether the resources are the sample's, and whether the identities are. */
   readonly sampleResources: boolean
   readonly sampleTokens: boolean
@@ -34,28 +42,29 @@ export function readUpSettings(
   env: NodeJS.ProcessEnv,
   check: (config: Config) => readonly string[] = checkFiles,
 ): UpSettings {
-  const sampleResources = !env.RESOURCES
-  const sampleTokens = !env.TOKEN_AUTH_FILE
-  const journal = join(env.DATA_DIR || '.data', 'journal', 'usage.jsonl')
-  const audit = join(env.DATA_DIR || '.data', 'audit', 'audit.jsonl')
-  const withDefaults = {
-    ...env,
-    RESOURCES: env.RESOURCES || `file:${sampleResourceFolder}`,
-    TOKEN_AUTH_FILE: env.TOKEN_AUTH_FILE || sampleTokensFile,
-    USAGE_JOURNAL: env.USAGE_JOURNAL || journal,
-    AUDIT_LOG: env.AUDIT_LOG || audit,
-  }
+  const sampleResources = !isSet(env, 'RESOURCES')
+  const sampleTokens = !isSet(env, 'TOKEN_AUTH_FILE')
+  const dataDir = env.DATA_DIR || '.data'
+  const withDefaults = withMissing(withOwnAddresses(env), {
+    RESOURCES: `file:${sampleResourceFolder}`,
+    TOKEN_AUTH_FILE: sampleTokensFile,
+    USAGE_JOURNAL: join(dataDir, 'journal', 'usage.jsonl'),
+    AUDIT_LOG: join(dataDir, 'audit', 'audit.jsonl'),
+    // Its models are also those of agents, and nobody is charged by what they have counted before.
+    ...(sampleResources && { METER_PATHS: everyMeter }),
+  })
   const config = loadConfig(withDefaults, (config) => [
     ...new Set([...checkDataDir(config), ...check(config)]),
     ...checkOwnEnvoy(config),
-    ...(isSocketAddress(config) ? checkAddresses(config, sampleTokens) : []),
+    ...(sampleTokens ? checkSampleTokens(config) : []),
   ])
-  if (!isSocketAddress(config)) throw new ConfigError(checkOwnEnvoy(config))
-  return { config, sampleResources, sampleTokens }
+  return { env: withDefaults, config, sampleResources, sampleTokens }
 }
 
-function isSocketAddress(config: Config): config is UpSettings['config'] {
-  return 'port' in config.internalAddress
+/** The same with a free port for each that is 0. */
+export async function withFreePorts(read: UpSettings): Promise<UpSettings> {
+  const env = await nameFreePorts(read.env, read.config)
+  return { ...read, env, config: loadConfig(env) }
 }
 
 /**
@@ -64,36 +73,27 @@ function isSocketAddress(config: Config): config is UpSettings['config'] {
  */
 function checkOwnEnvoy(config: Config): readonly string[] {
   return [
-    ...('port' in config.internalAddress ? [] : ['INTERNAL_ADDRESS: must be host:port here']),
     ...(config.gatewayTlsCertFile === undefined
       ? []
       : ['GATEWAY_TLS_CERT_FILE: is for an Envoy of your own: tollgate envoy-config']),
+    ...(config.tlsCertFile === undefined
+      ? []
+      : [
+          'TLS_CERT_FILE: is for tollgate serve; this Envoy asks the service on this machine, in the clear',
+        ]),
   ]
 }
 
-function checkAddresses(config: UpSettings['config'], sampleTokens: boolean): readonly string[] {
-  const problems: string[] = []
-  if (config.tlsCertFile !== undefined) {
-    problems.push(
-      'TLS_CERT_FILE: is for tollgate serve; this Envoy asks the service on this machine, in the clear',
-    )
-  }
-  for (const [setting, { host, port }] of Object.entries({
-    GATEWAY_ADDRESS: config.gatewayAddress,
-    ...('host' in config.apiAddress && { API_ADDRESS: config.apiAddress }),
-    INTERNAL_ADDRESS: config.internalAddress,
-    ...(config.metricsAddress && { METRICS_ADDRESS: config.metricsAddress }),
-    ...('host' in config.envoyAdminAddress && { ENVOY_ADMIN_ADDRESS: config.envoyAdminAddress }),
-    MODEL_SERVER_ADDRESS: config.modelServerAddress,
-  })) {
-    if (port === 0) problems.push(`${setting}: must name a port`)
-    if (sampleTokens && !isLoopback(host)) {
-      problems.push(
-        `${setting}: ${host} is not only this machine, and everybody knows the sample identities; set TOKEN_AUTH_FILE to a file of your own`,
-      )
-    }
-  }
-  return problems
+function checkSampleTokens(config: Config): readonly string[] {
+  const listeners = [
+    ...listenersOf(config),
+    ['MODEL_SERVER_ADDRESS', config.modelServerAddress] as const,
+  ]
+  return listeners.flatMap(([setting, address]) =>
+    'path' in address || isLoopback(address.host)
+      ? []
+      : `${setting}: ${address.host} is not only this machine, and everybody knows the sample identities; set TOKEN_AUTH_FILE to a file of your own`,
+  )
 }
 
 /** `http://host:port` at which this machine reaches the listener. */

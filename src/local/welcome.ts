@@ -1,6 +1,9 @@
+/** What `tollgate up` prints when everything runs. */
+
 import { join } from 'node:path'
-import { showAddress } from '../settings/config.ts'
+import { type Address, type SocketAddress, showAddress } from '../core/formats/address.ts'
 import { describePaths } from '../settings/describe-paths.ts'
+import { listenersOf } from './own-addresses.ts'
 import { localUrl, type UpSettings } from './up-settings.ts'
 
 /** The content of the welcome text. */
@@ -8,92 +11,84 @@ export interface WelcomeOptions {
   readonly settings: UpSettings
   /** undefined: the cluster's resources. */
   readonly resourceFolder: string | undefined
+  /** undefined: there is no sample model server. */
+  readonly modelServerAddress: SocketAddress | undefined
   /** The `curl` commands, or none if resources or identities are not the sample's. */
-  readonly lines: readonly string[]
+  readonly tries: readonly string[]
+  /** Whether every address is shown. */
+  readonly isVerbose: boolean
 }
 
-/** The text with all addresses, identities and sample commands. */
-export function welcome({ settings, resourceFolder, lines }: WelcomeOptions): string {
-  const { config, sampleTokens } = settings
-  const rows: [string, string][] = [
-    [
-      'Gateway',
-      `${localUrl(config.gatewayAddress)}/v1  (an OpenAI client's base URL; and the API)`,
-    ],
-    ['Console', `${localUrl(config.gatewayAddress)}/console  (keys and models, on a page)`],
-    [
-      'API itself',
-      'path' in config.apiAddress ? showAddress(config.apiAddress) : localUrl(config.apiAddress),
-    ],
-    ['Internal API', localUrl(config.internalAddress)],
-    ['gRPC for Envoy', config.grpcAddresses.map(showAddress).join(', ')],
-    ...(config.metricsAddress
-      ? [['Metrics', `${localUrl(config.metricsAddress)}/metrics`] as [string, string]]
-      : []),
-    [
-      'Envoy admin',
-      'path' in config.envoyAdminAddress
-        ? showAddress(config.envoyAdminAddress)
-        : localUrl(config.envoyAdminAddress),
-    ],
-    ['Sample model', localUrl(config.modelServerAddress)],
-    ['Operations', describePaths(config.paths)],
-    [
-      'Resources',
-      resourceFolder === undefined
-        ? "the cluster's"
-        : `${resourceFolder}  (reloaded when a file changes)`,
-    ],
-    ['Data', config.dataDir],
-    ['Logs', join(config.dataDir, 'log')],
-  ]
+/** The text: what to try first, then where everything is. */
+export function welcome(options: WelcomeOptions): string {
+  const { settings, tries, isVerbose } = options
+  const gateway = localUrl(settings.config.gatewayAddress)
+  const rows = [...usualRows(options, gateway), ...(isVerbose ? addressRows(options) : [])]
   const width = Math.max(...rows.map(([name]) => name.length))
-  const table = rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`)
   return [
     '',
-    'Tollgate is up',
+    ...(tries.length > 0
+      ? [
+          'Tollgate is up. Three commands to try, with keys that are good for an hour:',
+          '',
+          ...tries,
+        ]
+      : firstSteps(gateway)),
     '',
-    ...table,
-    ...identities(sampleTokens, localUrl(config.gatewayAddress)),
-    ...(lines.length > 0 ? tries(lines) : firstSteps(localUrl(config.gatewayAddress))),
+    ...rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`),
+    '',
+    ...(isVerbose ? [] : ['npm start -- --verbose shows every address.']),
+    'Ctrl-C stops everything.',
     '',
   ].join('\n')
 }
 
-function identities(sample: boolean, gateway: string): string[] {
-  if (!sample) return []
+type Row = readonly [name: string, value: string]
+
+function usualRows({ settings, resourceFolder }: WelcomeOptions, gateway: string): Row[] {
+  const { config, sampleResources, sampleTokens } = settings
+  const folder = resourceFolder === undefined ? "the cluster's" : resourceFolder
   return [
-    '',
-    'Identities for trying out (everybody knows these tokens, so all listens on this machine only):',
-    '  alice  (group team-a)           alice-token',
-    '  carol  (group team-a)           carol-token',
-    '  bob    (group team-b)           bob-token',
-    '  admin  (group tollgate-admins)  admin-token',
-    `Sign in with one of them at ${gateway}/console. For something to look at there:`,
-    `  TOLLGATE_URL=${gateway} bin/tollgate demo`,
+    ['Console', `${gateway}/console`],
+    ['Base URL', `${gateway}/v1  (Anthropic's clients: without /v1)`],
+    ...(sampleTokens
+      ? [
+          [
+            'Identities',
+            'alice-token, bob-token, carol-token, admin-token  (known to all)',
+          ] as const,
+        ]
+      : []),
+    ...(sampleResources && sampleTokens
+      ? [['To look at', `TOLLGATE_URL=${gateway} bin/tollgate demo`] as const]
+      : []),
+    ['Tokens', describePaths(config.paths)],
+    ['Resources', resourceFolder === undefined ? folder : `${folder}  (changes are read at once)`],
+    ['Logs', join(config.dataDir, 'log')],
+  ]
+}
+
+function addressRows({ settings, modelServerAddress }: WelcomeOptions): Row[] {
+  const { config } = settings
+  const all: (readonly [string, Address])[] = [
+    ...listenersOf(config),
+    ...(modelServerAddress ? [['MODEL_SERVER_ADDRESS', modelServerAddress] as const] : []),
+  ]
+  return [
+    ...all.map(([setting, address]): Row => [setting, showAddress(address)]),
+    ['DATA_DIR', config.dataDir],
   ]
 }
 
 /** The commands for resources or identities that are not the sample's. */
 function firstSteps(gateway: string): string[] {
   return [
-    '',
-    'Make a key with an identity token of yours, then call a model with it. Ctrl-C stops everything.',
+    'Tollgate is up. Make a key with an identity token of yours, then call a model with it:',
     '',
     'export TOLLGATE_TOKEN=…   # from TOKEN_AUTH_FILE, or of your identity provider',
     `KEY=$(TOLLGATE_URL=${gateway} bin/tollgate key new first)`,
     `curl ${gateway}/v1/models -H "authorization: Bearer $KEY"`,
     `curl ${gateway}/v1/chat/completions -H "authorization: Bearer $KEY" \\`,
     `  -d '{"model":"…","messages":[{"role":"user","content":"Hello"}]}'`,
-  ]
-}
-
-function tries(lines: readonly string[]): string[] {
-  return [
-    '',
-    'Try it: an answer (200), a model this key may not use (403), a spent limit (429).',
-    'The keys are good for an hour; Ctrl-C stops everything.',
-    '',
-    ...lines,
   ]
 }

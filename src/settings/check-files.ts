@@ -14,6 +14,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
+import { showAddress } from '../core/formats/address.ts'
 import type { Config } from './config.ts'
 
 /** `NAME: what is wrong` for each setting of the service whose file or folder cannot be used. */
@@ -46,6 +47,24 @@ export function checkDataDir({ dataDir }: Config): readonly string[] {
 /** The same for AUDIT_LOG alone. */
 export function checkAuditLog({ auditLog }: Config): readonly string[] {
   return attempt('AUDIT_LOG', auditLog === 'stdout' ? undefined : auditLog, 'written', tryAudit)
+}
+
+/** The longest path of a Unix socket in bytes: 108 on Linux and 104 on macOS and the BSDs, with a NUL. */
+const maxSocketLength = process.platform === 'linux' ? 107 : 103
+
+/** The same for the sockets to listen on; the default of Envoy's admin page depends on DATA_DIR. */
+export function checkSockets(config: Config): readonly string[] {
+  const sockets = [
+    ['API_ADDRESS', config.apiAddress],
+    ['INTERNAL_ADDRESS', config.internalAddress],
+    ...config.grpcAddresses.map((address) => ['GRPC_ADDRESS', address] as const),
+    ['ENVOY_ADMIN_ADDRESS', config.envoyAdminAddress],
+  ] as const
+  return sockets.flatMap(([setting, address]) => {
+    const length = 'path' in address ? Buffer.byteLength(address.path) : 0
+    if (length <= maxSocketLength) return []
+    return `${setting}: ${showAddress(address)} has ${length} bytes, a socket at most ${maxSocketLength}; set it, or a shorter DATA_DIR`
+  })
 }
 
 /** `<setting>: <path> cannot be <use> (<code>)` if `act` throws; nothing without a path. */

@@ -1,5 +1,8 @@
 import { meterable, type PathRules } from '../core/decision/operations.ts'
 
+/** METER_PATHS with every operation that can be counted. */
+export const everyMeter = Object.keys(meterable).join(',')
+
 /** Describes for operators which operations are counted and what happens to the others. */
 export function describePaths({ metered, unmetered }: PathRules): string {
   const others = Object.values(meterable).filter((each) => !metered.has(each))

@@ -15,7 +15,7 @@ export const settings = {
   gatewayAddress: setting('GATEWAY_ADDRESS', '127.0.0.1:8000', form.socketAddress,
     'where Envoy listens for inference and the external API. The service requests lists of models there; if Envoy runs elsewhere, name its host'),
   apiAddress: setting('API_ADDRESS', '127.0.0.1:8080', form.address,
-    'the external API of the service itself'),
+    'the external API of the service itself (`npm start`: a socket in `DATA_DIR`/run, as for the next two)'),
   internalAddress: setting('INTERNAL_ADDRESS', '127.0.0.1:8081', form.address,
     '`/internal/v1/…`, `/livez`, `/readyz`; no route of Envoy leads here'),
   grpcAddresses: setting('GRPC_ADDRESS', '127.0.0.1:8082', form.addresses,
@@ -33,7 +33,7 @@ export const settings = {
     'lowest TLS version of these listeners'),
   /** undefined: there are no metrics. */
   metricsAddress: setting('METRICS_ADDRESS', '127.0.0.1:9464', form.orOff(form.socketAddress),
-    'Prometheus metrics, `GET /metrics`'),
+    'Prometheus metrics, `GET /metrics` (`npm start`: a free port)'),
   /** How users are named in labels: in clear, by a hash, or not at all. */
   metricsUser: setting('METRICS_USER', 'on', form.oneOf('on', 'hash', 'off'),
     'whether metrics have the user as a label, by name or as a hash; `spec.telemetry` of the Tenant takes precedence'),
@@ -42,7 +42,7 @@ export const settings = {
   envoyAdminAddress: optional('ENVOY_ADMIN_ADDRESS', 'the socket `DATA_DIR`/envoy-admin.sock', form.address,
     'Envoy\'s admin page. It can stop Envoy, and at a TCP address anything on this machine can use it. The service uses it to reopen the journal and to see which clusters are in use'),
   modelServerAddress: setting('MODEL_SERVER_ADDRESS', '127.0.0.1:8090', form.socketAddress,
-    'the sample model server (`npm start` only)'),
+    'the sample model server of `npm start`, which starts it if the resources name its address; if that is in use, the sample\'s own resources get a free port'),
   /** Both, or neither. */
   gatewayTlsCertFile: optional('GATEWAY_TLS_CERT_FILE', 'none: plain HTTP', form.path,
     'PEM file of Envoy\'s server certificate, with its chain; read again when it is replaced (`tollgate envoy-config`). The service accepts only this certificate when it requests lists of models'),
@@ -76,7 +76,7 @@ export const settings = {
   counterFlushMs: setting('COUNTER_FLUSH_MS', '5', form.integer(1, 1_000),
     'milliseconds between two flushes of counters'),
   meterPaths: setting('METER_PATHS', 'chat', form.meters,
-    'the operations whose tokens are counted'),
+    'the operations whose tokens are counted (`npm start` with its own sample: all)'),
   unmeteredPaths: setting('UNMETERED_PATHS', 'open', form.oneOf('open', 'closed'),
     'whether operations that may return text without being counted are served, or refused with 403'),
   /** What a response without usable usage counts: nothing, or an estimate from its length. */

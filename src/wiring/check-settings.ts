@@ -1,9 +1,9 @@
 /** Tests at the start what the settings name, so that all problems are reported at once. */
 
 import { readFileSync } from 'node:fs'
-import { checkAdminSocket, checkEnvoyFiles } from '../gateway/envoy-files.ts'
+import { checkEnvoyFiles } from '../gateway/envoy-files.ts'
 import { parseAuthenticationConfiguration } from '../identity/oidc/authentication-configuration.ts'
-import { attempt, checkFiles } from '../settings/check-files.ts'
+import { attempt, checkFiles, checkSockets } from '../settings/check-files.ts'
 import type { Config } from '../settings/config.ts'
 import { checkTls } from '../tls/listener-tls.ts'
 import { tlsSettings } from './listener-tls.ts'
@@ -15,7 +15,7 @@ export function checkSettings(config: Config): readonly string[] {
     ...checkFiles(config),
     ...checkProviders(config),
     ...(tls === undefined ? [] : checkTls(tls)),
-    ...(config.envoyConfigWrite ? checkEnvoyFiles(config) : checkAdminSocket(config)),
+    ...(config.envoyConfigWrite ? checkEnvoyFiles(config) : checkSockets(config)),
   ]
 }
 

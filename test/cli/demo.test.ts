@@ -21,7 +21,7 @@ test('the sample has keys and traffic to look at', { skip }, async (t) => {
   const url = `http://${settings.GATEWAY_ADDRESS}`
   const up = runTollgate(t, ['up'], settings)
   await up.until('Ctrl-C stops everything.')
-  t.match(up.output(), `at ${url}/console`)
+  t.match(up.output(), `${url}/console`)
   t.match(up.output(), /carol-token/)
   for (let round = 1; round <= 2; round += 1) {
     const { status, out } = await run(url, '--requests', '72')

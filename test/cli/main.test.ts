@@ -52,7 +52,7 @@ test('reports all invalid settings at once', async (t) => {
     ...(await ownSettings(temporaryFolder(t))),
     API_ADDRESS: 'here',
     LOG_LEVEL: 'loud',
-    MODEL_SERVER_ADDRESS: '127.0.0.1:0',
+    MODEL_SERVER_ADDRESS: '127.0.0.1',
   }
   const tollgate = runTollgate(t, ['up'], settings)
   t.equal(await tollgate.ended, 1)

@@ -7,7 +7,7 @@ import { packageRoot } from '../../src/runtime/package-root.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { ownSettings, runTollgate } from '../support/tollgate.ts'
+import { ownSettings, processesOf, runTollgate } from '../support/tollgate.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
@@ -70,8 +70,8 @@ test("the first steps lead to an answer of one's own model", { skip }, async (t)
   const model = await startScriptedModel()
   const answer = '{"object":"chat.completion","choices":[],"usage":{"total_tokens":7}}'
   model.answer({ headers: { 'content-type': 'application/json' }, pieces: [answer] })
-  const settings = await ownSettings(temporaryFolder(t))
-  const { GATEWAY_ADDRESS = '' } = settings
+  const own = await ownSettings(temporaryFolder(t))
+  const { DATA_DIR = '', ENVOY_PATH = '', GATEWAY_ADDRESS = '' } = own
   const cwd = temporaryFolder(t)
   const { PATH, HOME } = process.env
   const run = async ({ commands }: Example): Promise<string> => {
@@ -91,9 +91,19 @@ test("the first steps lead to an answer of one's own model", { skip }, async (t)
   await run(identify)
   const RESOURCES = `file:${join(cwd, 'own')}`
   const TOKEN_AUTH_FILE = join(cwd, 'own', 'tokens.csv')
-  const tollgate = runTollgate(t, ['up'], { ...settings, RESOURCES, TOKEN_AUTH_FILE })
+  const tollgate = runTollgate(t, ['up'], {
+    ...{ DATA_DIR, ENVOY_PATH, GATEWAY_ADDRESS, RESOURCES, TOKEN_AUTH_FILE },
+  })
   await tollgate.until('Ctrl-C stops everything.')
   t.match(tollgate.output(), 'Make a key with an identity token of yours')
+  t.match(
+    tollgate.output(),
+    /counted: \/v1\/chat\/completions; open and not counted: \/v1\/messages/,
+  )
+  t.notOk(
+    processesOf(DATA_DIR)['model-server'],
+    'the resources do not name the sample model server',
+  )
   t.equal(await run(call), answer)
   t.match(model.received[0]?.body, '"my-model"')
 })

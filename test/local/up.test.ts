@@ -84,6 +84,43 @@ test('the printed commands give 200, 403, 429', { skip }, async (t) => {
   })
 })
 
+test("only the gateway's own address has to be free", { skip }, async (t) => {
+  const dataDir = temporaryFolder(t)
+  const { ENVOY_PATH = '' } = await ownSettings(dataDir)
+  const settings = { DATA_DIR: dataDir, ENVOY_PATH, GATEWAY_ADDRESS: '127.0.0.1:0' }
+  const tollgate = runTollgate(t, ['up', '--verbose'], settings)
+  await tollgate.until('Ctrl-C stops everything.')
+  const output = tollgate.output()
+  t.strictSame(tryLines(output).map(paste), [200, 403, 429])
+  const lines = output.slice(output.indexOf(UP)).split('\n')
+  t.match(lines.slice(2, 4), [/^# 200: /, /^curl -i /], 'what to try comes first')
+  const longest = Math.max(...tryLines(output).flatMap((each) => each.split('\n').map(lengthOf)))
+  t.ok(longest <= 110, `a line of ${longest} characters can be read`)
+
+  const addresses = JSON.parse(readFileSync(join(dataDir, 'run', 'addresses.json'), 'utf8'))
+  for (const [setting, address] of Object.entries(addresses)) {
+    t.match(output, new RegExp(`^${setting} +${String(address).replace('.', '\\.')}$`, 'm'))
+  }
+  const run = join(dataDir, 'run')
+  for (const name of ['API', 'INTERNAL', 'GRPC']) {
+    const socket = join(run, `${name.toLowerCase()}.sock`)
+    t.equal(addresses[`${name}_ADDRESS`], `unix:${socket}`)
+    t.equal(statSync(socket).mode & 0o777, 0o600)
+  }
+  t.match(addresses.METRICS_ADDRESS, /^127\.0\.0\.1:[1-9]\d+$/)
+  const metrics = await fetch(`http://${addresses.METRICS_ADDRESS}/metrics`)
+  t.equal(metrics.status, 200)
+  await metrics.arrayBuffer()
+
+  const doctor = runTollgate(t, ['doctor'], { DATA_DIR: dataDir })
+  t.equal(await doctor.ended, 0, doctor.output())
+  const pid = processesOf(dataDir).service ?? 0
+  process.kill(pid, 'SIGKILL')
+  await tollgate.until('The service is back')
+  tollgate.signal('SIGTERM')
+  t.equal(await tollgate.ended, 0)
+})
+
 test('restarts a part that ends', { skip }, async (t) => {
   const dataDir = temporaryFolder(t)
   const { tollgate, gateway } = await start(t, dataDir)
@@ -141,6 +178,10 @@ test('a signal during the start leaves no process', async (t) => {
     t.strictSame(processesOf(settings.DATA_DIR ?? ''), {})
   }
 })
+
+function lengthOf(line: string): number {
+  return line.length
+}
 
 async function mint(gateway: string): Promise<string> {
   const response = await fetch(`${gateway}/v1/api-keys`, {

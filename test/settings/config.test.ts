@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import { test } from 'tap'
-import { checkAdminSocket } from '../../src/gateway/envoy-files.ts'
+import { checkSockets } from '../../src/settings/check-files.ts'
 import { ConfigError, loadConfig } from '../../src/settings/config.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -201,7 +201,7 @@ test('the mark on requests to models is the same for one public URL', async (t) 
 })
 
 test('the socket of the admin page has a path that the system accepts', async (t) => {
-  const check = (env: Record<string, string>) => checkAdminSocket(loadConfig(env))
+  const check = (env: Record<string, string>) => checkSockets(loadConfig(env))
   t.strictSame(check({ DATA_DIR: '/var/lib/tollgate' }), [])
   const deep = `/${'x'.repeat(100)}`
   t.match(check({ DATA_DIR: deep }), [/^ENVOY_ADMIN_ADDRESS: .* has 118 bytes.*DATA_DIR/])

@@ -99,6 +99,7 @@ export function processesOf(dataDir: string): Record<string, number> {
   const found: Record<string, number> = {}
   if (!existsSync(join(dataDir, 'run'))) return found
   for (const file of readdirSync(join(dataDir, 'run'))) {
+    if (!file.endsWith('.json') || file === 'addresses.json') continue
     const { pid } = JSON.parse(readFileSync(join(dataDir, 'run', file), 'utf8'))
     found[file.replace('.json', '')] = pid
   }

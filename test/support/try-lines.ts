@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process'
 
-/** The lines that `tollgate up` prints for pasting. */
+/** The commands that `tollgate up` prints for pasting, each with the comment above it. */
 export function tryLines(output: string): string[] {
-  return output.split('\n').filter((line) => line.startsWith('curl -i '))
+  return [...output.matchAll(/^# .*\ncurl -i (?:.*\\\n)*.*$/gm)].map(([command]) => command)
 }
 
-/** The status that the line prints when pasted into a shell. */
-export function paste(line: string): number {
-  const answer = execFileSync('sh', ['-c', `${line} --silent`], { encoding: 'utf8' })
+/** The status that the command prints when pasted into a shell. */
+export function paste(command: string): number {
+  const answer = execFileSync('sh', ['-c', `${command} --silent`], { encoding: 'utf8' })
   return Number(/^HTTP\/1\.1 (\d+)/.exec(answer)?.[1])
 }
