@@ -28,6 +28,10 @@ const exceptions: Readonly<
     of: ({ spec }) => 'more' in Object(spec.admission),
     why: 'the API server leaves it out, and the client that sent it gets a warning',
   },
+  price: {
+    of: ({ spec }) => /"billingRate":("|[^{"n]|\{(?!"perToken":"))/.test(JSON.stringify(spec)),
+    why: 'a price that is none takes nothing out of force',
+  },
   URL: {
     of: ({ spec }) => /"https?:\/\/[^"]*(\[|xn--|\.0x)/.test(JSON.stringify(spec)),
     why: 'a pattern cannot check IPv6 addresses and Punycode completely',

@@ -6,13 +6,14 @@
  */
 
 import { cutName } from '../formats/names.ts'
+import { readPrice } from '../formats/price.ts'
 import type { Attribution, BilledModel } from '../kinds/resources.ts'
 
 export interface Payer {
   /** `tokenMetadata.organizationId`; empty if there is none, like the others. */
   readonly organization: string
   readonly costCenter: string
-  /** `billingRate.perToken`, as written. */
+  /** `billingRate.perToken`, without exponent. */
   readonly rate: string
 }
 
@@ -24,7 +25,7 @@ export function writePayer(
   const fields = {
     organization: organizationId,
     cost_center: costCenter,
-    rate: billingRate?.perToken,
+    rate: billingRate && readPrice(billingRate.perToken),
   }
   const written = new URLSearchParams()
   for (const [name, value] of Object.entries(fields)) if (value) written.set(name, cutName(value))

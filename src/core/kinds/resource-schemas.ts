@@ -6,6 +6,7 @@
 
 import { parseWindow } from '../formats/duration.ts'
 import { type FieldProblem, readFields } from '../formats/fields.ts'
+import { readPrice } from '../formats/price.ts'
 import {
   boolean,
   dnsLabel,
@@ -325,13 +326,23 @@ const billedModel = object(
     }),
     billingRate: object(
       {
-        perToken: text({
-          description:
-            'a decimal number; shown in lists, and recorded with the usage of each response',
-        }),
+        perToken: required(
+          text({
+            description:
+              'a decimal number, also with an exponent; shown in lists, and recorded with the usage of each response',
+            maxLength: 64,
+            rules: [
+              {
+                message: 'must be a number of at least 0 like 0.000002 or 2e-6',
+                holds: (price: string) => readPrice(price) !== undefined,
+              },
+            ],
+          }),
+        ),
       },
       {
-        description: 'price of a token',
+        description: 'price of a token; without a valid one the use of the model has no cost',
+        mild: true,
       },
     ),
   },

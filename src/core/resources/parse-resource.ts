@@ -221,7 +221,6 @@ function toSubjects({ users, groups }: Spec<'Subscription'>['owner']): Subjects 
 
 function toBilledModel(written: Spec<'Subscription'>['modelRefs'][number]): BilledModel {
   const { namespace, name, tokenRateLimits, requestRateLimits, concurrency, billingRate } = written
-  const perToken = billingRate?.perToken
   const toLimit = ({ limit, window }: { readonly limit: number; readonly window: string }) => {
     return { limit, window, windowMs: parseWindow(window) ?? 0 }
   }
@@ -231,7 +230,7 @@ function toBilledModel(written: Spec<'Subscription'>['modelRefs'][number]): Bill
     tokenRateLimits: tokenRateLimits.map(toLimit),
     requestRateLimits: requestRateLimits?.map(toLimit) ?? [],
     concurrency,
-    billingRate: perToken === undefined ? undefined : { perToken },
+    billingRate,
   }
 }
 

@@ -2,6 +2,7 @@
 
 import { readPayer } from '../../core/decision/payer.ts'
 import { cutName } from '../../core/formats/names.ts'
+import { readPrice } from '../../core/formats/price.ts'
 import { digestOf } from '../postgres/digest.ts'
 import { withLongDeadline } from '../postgres/postgres.ts'
 import type { Fragment, Sql } from '../postgres/sql.ts'
@@ -104,8 +105,7 @@ function toPayerColumns(payer: string) {
   return {
     organization: cutName(organization),
     cost_center: cutName(costCenter),
-    rate: isDecimal.test(rate) ? rate : null,
+    // Earlier versions wrote it as the resource has it.
+    rate: readPrice(rate) ?? null,
   }
 }
-
-const isDecimal = /^\d{1,12}(\.\d{1,24})?$/

@@ -21,6 +21,7 @@ test('a payer is read as it was written', async (t) => {
 test('what a Subscription does not say is empty', async (t) => {
   t.equal(writePayer(none, free), undefined)
   t.equal(writePayer(none, { billingRate: { perToken: '1' } }), 'rate=1')
+  t.equal(writePayer(none, { billingRate: { perToken: '1.5e-07' } }), 'rate=0.00000015')
   for (const text of ['', '-', 'rate', '&&&', '%', 'x=y']) {
     t.strictSame(readPayer(text), { organization: '', costCenter: '', rate: '' }, text)
   }

@@ -495,6 +495,25 @@ test('the limits of each rule are valid', async (t) => {
   }
 })
 
+test('a bad price is a problem, and takes nothing out of force', async (t) => {
+  const at = ['spec', 'modelRefs', 0, 'billingRate'] as const
+  for (const perToken of ['$0.000002', '0,000002', 'free', '-0.1', '', 0.000002, 5, true, [], {}]) {
+    const changed = change(paid, at, { perToken })
+    t.match(resourceOf(changed), { modelRefs: [{ name: 'small', billingRate: undefined }] })
+    t.match(problemsOf(changed), [/^spec\.modelRefs\[0\]\.billingRate\.perToken must/])
+  }
+  for (const rate of [{}, { perToken: null }, '0.1', 5, ['0.1']]) {
+    const changed = change(paid, at, rate)
+    t.match(resourceOf(changed), { modelRefs: [{ name: 'small', billingRate: undefined }] })
+    t.match(problemsOf(changed), [/^spec\.modelRefs\[0\]\.billingRate/])
+  }
+  for (const perToken of ['1.5e-07', '2E-6', '.5', '0']) {
+    const changed = change(paid, at, { perToken })
+    t.match(resourceOf(changed), { modelRefs: [{ billingRate: { perToken } }] })
+    t.strictSame(problemsOf(changed), [], perToken)
+  }
+})
+
 const ofEntry = ['spec', 'modelRefs', 0] as const
 const original = 'maas.opendatahub.io/v1alpha1'
 
