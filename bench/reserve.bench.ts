@@ -87,7 +87,10 @@ function measureMemory(): Figure {
     holds.hold(
       {
         ...{ id: crypto.randomUUID(), counters: [counter], overshoot: 0.25, canCap: true },
-        ...{ expected: { ...expected, floor: 2_000, worst: 4_096 }, charge: 'admission' },
+        ...{
+          expected: { ...expected, floor: 2_000, beyondRoom: 2_000, least: 1, worst: 4_096 },
+          charge: 'admission',
+        },
       },
       Date.now(),
     )

@@ -9,9 +9,9 @@
 -- usage.lua removes what the client has not asked for.
 --
 -- On routes whose path names the model, this runs after Check. On shared routes it runs before Check,
--- which needs the model's name; Check then refuses an unacceptable body, once it has authenticated the
--- caller. There it runs again after Check if the path is /v1/completions, where usage is asked for only if
--- it is counted, or if the model's server knows the model by another name.
+-- which needs the model's name, and on a model's path before a second Check if the first needs the size of the request;
+-- Check then refuses an unacceptable body, once it has authenticated the caller. There it runs again after Check if the
+-- path is /v1/completions, where usage is asked for only if it is counted, or if the body must be compared or changed.
 
 local ffi = require("ffi")
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
@@ -389,6 +389,8 @@ local LENIENT = {}
 for _, name in ipairs({
   "model", "stream", "stream_options", "include_usage", "continuous_usage_stats", "background", "max_tokens",
   "max_completion_tokens", "max_output_tokens", "n_predict", "n", "n_cmpl", "best_of", "prompt", "prompt_embeds",
+  "candidate_count", "num_return_sequences", "min_tokens", "min_new_tokens", "thinking", "budget_tokens",
+  "reasoning",
 }) do
   LENIENT[name:gsub("_", "")] = name
 end
@@ -445,16 +447,18 @@ local function check_fold(p, length)
   end
 end
 
+local SPELLED = "a field must be spelled exactly "
+
 -- The name if it is one of `names`, else nil. A name that only some servers read as one of `names` is refused; if
--- that one is only measured, it is "odd".
+-- that one is only measured, the second result is the one that it resembles.
 local function field_named(p, length, names, literal)
   if not literal then check_fold(p, length) end
   local meant = resembled_field(p, length)
   local asked = meant and names[meant]
   if not asked then return nil end
   if literal and ffi.string(p, length) == meant then return meant end
-  if asked == true then refuse("a field must be spelled exactly " .. meant) end
-  return "odd"
+  if asked == true then refuse(SPELLED .. meant) end
+  return nil, meant
 end
 
 -- No legitimate body has this many names with escapes or beyond ASCII.
@@ -695,7 +699,9 @@ local function read_object(source, names)
         name, length = decode(name, length)
       end
       if level == 1 then
-        field = field_named(name, length, names, next == NAME_ENDS)
+        local resembled
+        field, resembled = field_named(name, length, names, next == NAME_ENDS)
+        found.misspelled = found.misspelled or resembled
         in_prompts = field == "prompt" or field == "prompt_embeds"
       end
       note_name(level, name, length)
@@ -778,17 +784,25 @@ local function maxima_of(path, only)
   end
 end
 
--- These fields, and those that determine how much output there is. With the mark true, names that only some
--- servers take for these are refused; else they are passed over.
-local extended = {}
-local function with_maxima(names, mark)
-  local key = tostring(names) .. tostring(mark)
-  local all = extended[key]
+-- The fields with the number of answers: to the same prompt, or to each of several. llama.cpp reads n_cmpl before n.
+local COUNTS = { "n", "best_of", "n_cmpl", "candidate_count", "num_return_sequences" }
+-- Those with the fewest output tokens of an answer; and objects with a number that its maximum must be above.
+local MINIMA = { "min_tokens", "min_new_tokens" }
+local BUDGETS = { thinking = { budget_tokens = "size" }, reasoning = { max_tokens = "size" } }
+
+-- These fields, and those that determine how much output there is. Names that only some servers take for the latter
+-- are told to Check, which refuses them where a subscription reserves.
+local measured = {}
+local function with_maxima(names)
+  local all = measured[names]
   if not all then
-    all = { n = mark, best_of = mark, prompt = mark, prompt_embeds = mark, n_cmpl = mark }
-    for _, name in ipairs(ALL_MAXIMA) do all[name] = mark end
+    all = { prompt = "size", prompt_embeds = "size" }
+    for _, list in ipairs({ ALL_MAXIMA, COUNTS, MINIMA }) do
+      for _, name in ipairs(list) do all[name] = "size" end
+    end
+    for name in pairs(BUDGETS) do all[name] = "size" end
     for name in pairs(names) do all[name] = true end
-    extended[key] = all
+    measured[names] = all
   end
   return all
 end
@@ -798,29 +812,44 @@ local function number_in(field)
   return field and tonumber(match(field.text, '^"?([%d%.eE+-]+)"?$'))
 end
 
-local MOST_CHOICES, MOST_TOKENS = 1e6, 1e12
-
--- The number of answers: to each of several prompts, as many as one of these fields says. llama.cpp reads n_cmpl
--- before n. Also returns the name of a field that is no number, which servers could read differently.
-local function choices_in(found)
-  local most, unclear = 1, nil
-  for _, name in ipairs({ "n", "best_of", "n_cmpl" }) do
-    local field = found[name]
-    local own = number_in(field)
-    if own then most = math.max(most, own) elseif field and field.text ~= "null" then unclear = name end
-  end
-  return math.ceil(math.min(MOST_CHOICES, most * math.max(1, found.prompts or 1))), unclear
-end
-
 local function is_given(field)
   return field and field.text ~= "null"
 end
 
--- The bytes of the body, the most output tokens of an answer (empty if not known) and the number of answers.
+local MOST_CHOICES, MOST_TOKENS = 1e6, 1e12
+
+-- The number of answers: to each of several prompts, as many as one of the fields says. Also returns why it is not
+-- known, as of a field that servers could read differently.
+local function choices_in(found)
+  local most, unclear = 1, nil
+  for _, name in ipairs(COUNTS) do
+    local own = number_in(found[name])
+    if own then most = math.max(most, own) elseif is_given(found[name]) then unclear = name .. " must be a number" end
+  end
+  local choices = most * math.max(1, found.prompts or 1)
+  if not (choices <= MOST_CHOICES) then choices, unclear = 1, ("it asks for more than %d answers"):format(MOST_CHOICES) end
+  return math.ceil(choices), unclear
+end
+
+-- The fewest output tokens with which an answer is valid, if its own maximum is `most`. Interleaved thinking may have a
+-- budget above the maximum, which then says nothing about it.
+local function least_in(found, most)
+  local least = 1
+  for _, name in ipairs(MINIMA) do least = math.max(least, number_in(found[name]) or 1) end
+  for name, members in pairs(BUDGETS) do
+    local field = found[name]
+    if field and byte(field.text) == OPEN_BRACE then
+      local budget = number_in(read_object(source_of(field.text), members)[next(members)])
+      if budget and budget < most then least = math.max(least, math.floor(budget) + 1) end
+    end
+  end
+  return math.ceil(math.min(MOST_TOKENS, least))
+end
+
+-- The bytes of the body, the most output tokens of an answer (empty if not known), the number of answers, the fewest
+-- output tokens of each, and why these are not known, if that is so.
 local function size_of(length, found, maxima)
   local choices, unclear = choices_in(found)
-  -- Such a body gets a ceiling, with which it is refused.
-  if found.odd or unclear then return ("%d;;1"):format(length) end
   local most, is_known = 0, false
   for _, name in ipairs(maxima) do is_known = is_known or is_given(found[name]) end
   for _, name in ipairs(ALL_MAXIMA) do
@@ -829,19 +858,17 @@ local function size_of(length, found, maxima)
       most = math.max(most, own >= 1 and own or math.huge)
     end
   end
-  return ("%d;%s;%d"):format(length, is_known and most <= MOST_TOKENS and ("%d"):format(math.ceil(most)) or "", choices)
+  is_known = is_known and most <= MOST_TOKENS
+  local least = least_in(found, is_known and most or math.huge)
+  local problem = found.misspelled and SPELLED .. found.misspelled or unclear or ""
+  return ("%d;%s;%d;%d;%s"):format(length, is_known and ("%d"):format(math.ceil(most)) or "", choices, least, problem)
 end
 
 -- Adds the changes with which the answers together have at most `ceiling` tokens of output, if there is one, and with
 -- which the maximum is in the first of `maxima`, or in another of these.
 local function cap_output(changes, found, close, maxima, ceiling, is_empty)
-  local choices, unclear = choices_in(found)
-  if ceiling and unclear then refuse(unclear .. " must be a number") end
-  -- Each would have one token at least. Only if the path names the model, Check has not known the number.
-  if ceiling and choices > ceiling then
-    refuse(("its %d answers are more than the %d tokens that they may have together"):format(choices, ceiling))
-  end
-  local most = ceiling and math.floor(ceiling / choices) or math.huge
+  -- Check has known their number: each has one token at least.
+  local most = ceiling and math.max(1, math.floor(ceiling / choices_in(found))) or math.huge
   local value = most
   for _, name in ipairs(ALL_MAXIMA) do
     local field = found[name]
@@ -1004,7 +1031,7 @@ local function judge(handle, path, before_check)
   if label ~= JSON then check_label(label or "") end
   local ceiling, only = tonumber(headers:get("x-tollgate-ceiling") or ""), headers:get("x-tollgate-maximum")
   local maxima, names = maxima_of(path, only), names_for(handle, path)
-  if maxima and (before_check or ceiling or only) then names = with_maxima(names, ceiling and true or "size") end
+  if maxima and (before_check or ceiling or only) then names = with_maxima(names) end
   local changes = {}
   local members = headers:get("x-tollgate-chunk-usage") and IN_EACH or AT_END
   local model, added, found, close = examine(body, names, changes, members)
@@ -1063,9 +1090,10 @@ function envoy_on_request(handle)
   local stage = context and context:get("stage")
   local before_check = stage == "before"
   local path = match(handle:headers():get(":path"), "^[^?]*")
-  if stage == "after" and path ~= "/v1/completions" and not handle:headers():get("x-tollgate-upstream-model")
+  if stage == "after" and not find(path, "/v1/completions$") and not handle:headers():get("x-tollgate-upstream-model")
     and not handle:headers():get("x-tollgate-ceiling") and not handle:headers():get("x-tollgate-maximum")
-    and not (path == "/v1/chat/completions" and handle:headers():get("x-tollgate-chunk-usage")) then
+    and not handle:headers():get("x-tollgate-models")
+    and not (find(path, "/v1/chat/completions$") and handle:headers():get("x-tollgate-chunk-usage")) then
     return
   end
   if before_check and not has_credential(handle:headers()) then

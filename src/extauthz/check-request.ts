@@ -1,6 +1,6 @@
 /** `envoy.service.auth.v3.CheckRequest` → the few strings that a decision needs. */
 
-import type { Sized } from '../core/admission/estimator.ts'
+import type { RequestSize } from '../core/decision/decide.ts'
 import { readClientAddress, readForwarded } from '../core/formats/client-address.ts'
 import { WireError, WireReader } from '../grpc/wire.ts'
 
@@ -27,6 +27,8 @@ export interface CheckRequest {
   readonly bodyProblem: string | undefined
   /** Whether only the caller is checked, before the gateway reads a large body. */
   readonly authenticateOnly: boolean
+  /** Whether the gateway has not read the body, and can ask again when it has. */
+  readonly isUnread: boolean
   /**
    * Reads the client's address from the message, at each call; undefined if it has none, or if the
    * proxies in front have not named it.
@@ -35,7 +37,7 @@ export interface CheckRequest {
   /** Reads `x-request-id`, which the gateway sets, from the message, at each call. */
   readonly requestId: () => string | undefined
   /** Reads the size of the request from the message, at each call. */
-  readonly size: () => Sized
+  readonly size: () => RequestSize
 }
 
 type Draft = { -readonly [Field in keyof CheckRequest]: CheckRequest[Field] }
@@ -54,6 +56,7 @@ export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
     model: undefined,
     bodyProblem: undefined,
     authenticateOnly: false,
+    isUnread: false,
     source: () => readSource(bytes, trustedHops),
     requestId: () => readLate(bytes, requestIds)[0],
     size: () => readSize(bytes),
@@ -75,7 +78,7 @@ function readAttributes(attributes: WireReader, draft: Draft): void {
     if (field !== 4 && field !== 10) continue
     const end = attributes.enter()
     if (field === 4) readRequest(attributes, draft)
-    else if (isAuthenticate(attributes)) draft.authenticateOnly = true
+    else readExtension(attributes, draft)
     attributes.leave(end)
   }
 }
@@ -89,15 +92,19 @@ function readRequest(request: WireReader, draft: Draft): void {
   }
 }
 
-/** The entry `stage: authenticate` of the route's context extensions (envoy/bootstrap.yaml). */
-function isAuthenticate(entry: WireReader): boolean {
+const stages = ['stage', 'unread', 'authenticate']
+
+/** An entry of the route's context extensions, `stage: authenticate` or `unread` (envoy/bootstrap.yaml). */
+function readExtension(entry: WireReader, draft: Draft): void {
   let key = ''
   let value = ''
   while (entry.next()) {
-    if (entry.field === 1) key = entry.string()
-    else if (entry.field === 2) value = entry.string()
+    if (entry.field === 1) key = entry.string(stages)
+    else if (entry.field === 2) value = entry.string(stages)
   }
-  return key === 'stage' && value === 'authenticate'
+  if (key !== 'stage') return
+  draft.authenticateOnly = value === 'authenticate'
+  draft.isUnread = value === 'unread'
 }
 
 const defaultMethods = ['POST', 'GET']
@@ -189,16 +196,17 @@ function readPeer(bytes: Buffer): string | undefined {
 }
 
 /**
- * What the gateway's script has read from the body, `<bytes>;<most tokens>;<answers>`, else the body's
- * length, if the client declares it.
+ * What the gateway's script has read from the body, `<bytes>;<most tokens>;<answers>;<fewest tokens>;<problem>`,
+ * else the body's length, if the client declares it.
  */
-function readSize(bytes: Buffer): Sized {
+function readSize(bytes: Buffer): RequestSize {
   const [known = '', length = ''] = readLate(bytes, sizes)
-  const found = /^(\d{1,15});(\d{0,15});(\d{1,7})$/.exec(known)
+  const found = /^(\d{1,15});(\d{0,15});(\d{1,7})(?:;(\d{1,15});(.*))?$/.exec(known)
   if (found !== null) {
-    const [, bytes, max, choices] = found
+    const [, bytes, max, choices, least = '1', problem = ''] = found
     const maxOutput = max === '' ? undefined : Number(max)
-    return { bytes: Number(bytes), maxOutput, choices: Number(choices) }
+    const numbers = { bytes: Number(bytes), maxOutput, choices: Number(choices) }
+    return { ...numbers, leastOutput: Number(least), ...(problem !== '' && { problem }) }
   }
   return { bytes: /^\d{1,15}$/.test(length) ? Number(length) : undefined, maxOutput: undefined }
 }

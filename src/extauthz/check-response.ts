@@ -142,6 +142,12 @@ export const authenticated: Buffer = new WireWriter()
   .message(3, () => {})
   .finish()
 
+/** The same, and the gateway asks again with the size of the body. */
+export const unread: Buffer = new WireWriter()
+  .message(1, () => {})
+  .message(3, (writer) => writeHeader(writer, 'x-tollgate-again', 'true'))
+  .finish()
+
 /** DeniedHttpResponse (2): status = 1, headers = 2, body = 3. */
 function deny(denial: Denial, now: number, dialect: Dialect, key: KeyNews | undefined): Buffer {
   const status = statusIn(dialect, denial.code)

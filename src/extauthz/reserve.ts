@@ -2,6 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import { mostEver } from '../core/admission/admit.ts'
 import type { Expected } from '../core/admission/estimator.ts'
 import type { Estimators } from '../core/admission/estimators.ts'
 import { type CountedLimit, counterOf, isTaken } from '../core/decision/counter.ts'
@@ -10,6 +11,7 @@ import {
   type Decision,
   enforceLimits,
   type Grant,
+  type RequestSize,
   type Reserve,
   reservesTokens,
 } from '../core/decision/decide.ts'
@@ -63,6 +65,8 @@ export function createReserve(deps: ReserveDeps): Reserve {
     const tokens = countersOf(ofTokens)
     const taken = takes ? countersOf(limits.filter(isTaken)) : []
     const isReserving = reservesTokens(grant)
+    const isRead = capped.test(request.target.operation)
+    if (isReserving && isRead && request.isUnread) return askLater()
     const { sized, expected, estimate, defaultMs } = isReserving
       ? sizeUp(estimators, grant, request)
       : { ...unsized, defaultMs: estimators.of(subscription, model.key).defaultMs }
@@ -72,11 +76,33 @@ export function createReserve(deps: ReserveDeps): Reserve {
     const id = isDry ? undefined : (request.requestId?.() ?? (takes ? randomUUID() : undefined))
     const { overshoot, charge } = admission ?? uncharged
     const { honoursMaxTokens = true } = model.resource.output ?? {}
-    const canCap = isReserving && honoursMaxTokens && capped.test(request.target.operation)
+    const canCap = isReserving && honoursMaxTokens && isRead
+    const never = isReserving && (sized.problem ?? (canCap ? tooMuch() : undefined))
+    if (never) {
+      return { allowed: false, code: 'invalid_body', detail: { about: 'body', problem: never } }
+    }
     const nameAsker = () =>
       id === undefined || !request.call ? undefined : `${ownName}-${checks++}`
     let asker = nameAsker()
     let attempts = 0
+
+    /** Only what is used up refuses: what the request may use is known when its body has been read. */
+    function askLater(): Decision | Promise<Decision> {
+      const later = { ...grant, limits: ofTokens }
+      const decideBy = (used: Windows): Decision => {
+        const decision = enforceLimits(later, used, now)
+        return decision.allowed ? { ...decision, isUnread: true } : { ...decision, grant }
+      }
+      const used = counters.read(tokens, now)
+      return used instanceof Promise ? used.then(decideBy) : decideBy(used)
+    }
+
+    /** Why the request does not fit into its limits even while they are unused; undefined: it does. */
+    function tooMuch(): string | undefined {
+      const limits = tokens.map(({ limit }) => limit)
+      const most = mostEver(limits, expected, overshoot)
+      return expected.least <= most ? undefined : describeTooMuch(sized, expected.least, most)
+    }
 
     /** `windows`: of the tokens, then of what is taken. */
     function conclude({ outcome, cap, windows }: HoldAnswer): Decision {
@@ -115,7 +141,7 @@ export function createReserve(deps: ReserveDeps): Reserve {
      * one request after another would be refused by its own last one.
      */
     function mayBeOver({ outcome, open = 0 }: HoldAnswer): boolean {
-      return outcome === 'busy' && id !== undefined && open <= fewOpen
+      return outcome === 'busy' && id !== undefined && open > 0 && open <= fewOpen
     }
 
     /** Tokens are compared with their counters, the rest is taken. */
@@ -178,6 +204,18 @@ export function createAppraise(estimators: Estimators) {
   }
 }
 
+/** The sentence names the fields that may be the reason. */
+function describeTooMuch({ choices = 1 }: RequestSize, least: number, most: number): string {
+  if (least <= choices) {
+    return `its ${choices} answers are more than the ${most} tokens that they may have together; ask for fewer (n, best_of, prompt)`
+  }
+  const each = choices > 1 ? `its ${choices} answers need` : 'it needs'
+  return (
+    `${each} ${least} tokens of output at least, by thinking.budget_tokens or min_tokens, and may have ` +
+    `${most}; lower that field${choices > 1 ? ', or ask for fewer answers' : ''}`
+  )
+}
+
 function sizeUp(estimators: Estimators, grant: Grant, request: AccessRequest) {
   const estimator = estimators.of(grant.subscription, grant.model.key)
   const sized = request.size?.() ?? unknownSize
@@ -189,14 +227,14 @@ function sizeUp(estimators: Estimators, grant: Grant, request: AccessRequest) {
   return { sized, expected, estimate, defaultMs: estimator.defaultMs }
 }
 
-/** The operations whose body the gateway's script can give a ceiling, and those without output. */
+/** The operations whose body the gateway's script reads for its size and can give a ceiling, and those without output. */
 const capped = /\/(chat\/completions|completions|responses|messages)$/
 const outputless = /\/embeddings$/
-const unknownSize = { bytes: undefined, maxOutput: undefined, choices: undefined }
+const unknownSize: RequestSize = { bytes: undefined, maxOutput: undefined, choices: undefined }
 /** For requests that hold no tokens. */
 const nothing: Expected = {
   ...{ input: 0, inputVariance: 0, output: 0, outputVariance: 0 },
-  ...{ floor: 0, worst: 0 },
+  ...{ floor: 0, beyondRoom: 0, least: 0, worst: 0 },
 }
 const unsized = { sized: unknownSize, expected: nothing, estimate: undefined } as const
 const uncharged = { overshoot: 0, charge: 'end' } as const

@@ -24,7 +24,7 @@ import type { Authenticate } from '../identity/authenticate.ts'
 import type { CounterStore } from '../store/counters.ts'
 import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
-import { authenticated, toCheckResponse } from './check-response.ts'
+import { authenticated, toCheckResponse, unread } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
 import { tagSpan } from './span-tags.ts'
 
@@ -114,6 +114,7 @@ export function createCheck(deps: CheckDeps): Check {
     caller: Caller | null,
     decided: Decision,
   ): Buffer {
+    if (decided.allowed && decided.isUnread) return unread
     const decision = decided.allowed ? decided : explain(decided, request)
     const named = modelOf(decision, request, target)
     const dialect = dialectOf(target?.operation)
@@ -146,7 +147,7 @@ export function createCheck(deps: CheckDeps): Check {
     caller: Caller | null,
   ): Decision | Promise<Decision> {
     if (target === undefined) return { allowed: false, code: 'not_found' }
-    const { method, model, bodyProblem, subscription, source, requestId, size } = request
+    const { method, model, bodyProblem, subscription, source, requestId, size, isUnread } = request
     const access = {
       caller,
       target,
@@ -158,6 +159,7 @@ export function createCheck(deps: CheckDeps): Check {
       source,
       requestId,
       size,
+      isUnread,
       call,
     }
     return decide(access, { snapshot: snapshot(), rules: paths, now, read, reserve, appraise })

@@ -2,6 +2,7 @@ import type { Test } from 'tap'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { highestResidentMiB } from '../support/envoy-load.ts'
 import { type Answer, type Gateway, gatewayTests, meter, models } from '../support/gateway.ts'
+import { startGreedyModel } from '../support/greedy-model.ts'
 import { poll } from '../support/poll.ts'
 import { createRandom } from '../support/random.ts'
 import { runStreams } from '../support/stream-load.ts'
@@ -10,11 +11,26 @@ const team = { groups: ['team'] }
 const limit = 5_000
 const reserving = { admission: { mode: 'reserve', overshootPercent: 25 } }
 const counting = { admission: { mode: 'count' } }
+const greedy = await startGreedyModel()
+/** What the requests of one window may use. */
+const ofGreedy = { limit: 10_000, bound: 12_500 }
 const test = gatewayTests({
   resources: (backendUrl) => [
     ...models(backendUrl),
     modelRef('older', { backendUrl, output: { maxTokensField: 'max_tokens' } }),
     accessPolicy('older', ['llm/older'], team),
+    modelRef('greedy', { backendUrl: greedy.url }),
+    modelRef('bounded', { backendUrl: greedy.url, output: { maxTokens: 9_500 } }),
+    modelRef('deaf', { backendUrl: greedy.url, output: { honoursMaxTokens: false } }),
+    accessPolicy('greedy', ['llm/greedy', 'llm/bounded', 'llm/deaf'], team),
+    subscription(
+      'greedy',
+      team,
+      Object.fromEntries(
+        ['greedy', 'bounded', 'deaf'].map((name) => [`llm/${name}`, [[ofGreedy.limit, '1h']]]),
+      ),
+      reserving,
+    ),
     subscription('older', team, { 'llm/older': [[20_000, '1h']] }, reserving),
     subscription('older-counts', team, { 'llm/older': [[20_000, '1h']] }, counting),
     // By the settings.
@@ -254,7 +270,9 @@ test('the answers to several prompts share a ceiling', async (t, gateway) => {
     const answer = await complete(pinned, { max_tokens: 9_000_000, prompt })
     const ceiling = Number(answer.headers.get('x-tollgate-max-output-tokens'))
     const title = JSON.stringify(prompt).slice(0, 40)
-    t.equal(received(answer).max_tokens, Math.floor(ceiling / count), title)
+    t.equal(received(answer).max_tokens, ceiling, title)
+    t.ok(count * ceiling <= 25_000, `${title}: ${ceiling} for each of ${count}`)
+    t.ok(ceiling > (count > 1 ? 100 : 1_000), `${title}: only ${ceiling}`)
   }
   for (const prompt of lists) await isSharedBy(50, prompt)
   for (const prompt of single) await isSharedBy(1, prompt)
@@ -267,11 +285,161 @@ test('the answers to several prompts share a ceiling', async (t, gateway) => {
   const embeds = { prompt: 'a', prompt_embeds: fifty('a'), max_tokens: 9_000_000 }
   const many = await complete(pinned, embeds)
   const ceiling = Number(many.headers.get('x-tollgate-max-output-tokens'))
-  t.equal(received(many).max_tokens, Math.floor(ceiling / 51))
+  t.equal(received(many).max_tokens, ceiling)
+  t.ok(51 * ceiling <= 25_000, `${ceiling} for each of 51`)
   for (const prompt of lists.slice(0, 4)) {
     const one = await leftOf('a')
     const many = await leftOf(prompt)
     t.ok(one - many > 300, `${one} are left with one prompt, ${many} with fifty`)
+  }
+})
+
+/** One request of a new user; a string is the text of further members. */
+async function askGreedy(
+  gateway: Gateway,
+  at: string,
+  fields: object | string,
+  { model = 'greedy', key }: { model?: string; key?: string } = {},
+) {
+  const by = key ?? (await gateway.mint({ subscription: 'greedy' })).key
+  const own = typeof fields === 'string' ? fields : JSON.stringify(fields).slice(1, -1)
+  const input =
+    '"messages":[{"role":"user","content":"Hi"}],"input":"Hi","max_tokens_of_no_server":1'
+  const body = `{"model":"${model}",${input}${own === '' ? '' : `,${own}`}}`
+  const before = greedy.answered.length
+  const answer = await gateway.ask(at, by, { method: 'POST', body })
+  const made = greedy.answered.slice(before)
+  await gateway.settled()
+  return { ...answer, key: by, made: made[0], tokens: made[0]?.totalTokens ?? 0 }
+}
+
+test('one request never passes its room, however many answers it asks for', async (t, gateway) => {
+  const some = (count: number) => Array.from({ length: count }, () => 'a')
+  const forms: readonly (readonly [object | string, number, string?])[] = [
+    ['"n":128', 200],
+    ['"n":1.28e2', 200],
+    ['"n":128.0', 200],
+    ['"n":"128"', 200],
+    ['"n":null', 200],
+    [{ best_of: 128 }, 200],
+    [{ n_cmpl: 128, n: 2 }, 200],
+    [{ candidate_count: 128 }, 200],
+    [{ num_return_sequences: 128 }, 200],
+    [{ n: 1_000, max_tokens: 900, max_completion_tokens: 900 }, 200],
+    [{ n: 12_000 }, 200],
+    [{ n: 13_000 }, 400],
+    [{ n: 1e6 }, 400],
+    [{ n: 1e9 }, 400],
+    ['"n":"1e999"', 400],
+    [{ N: 100 }, 400],
+    [{ candidateCount: 100 }, 400],
+    ['"n":1,"n":100', 400],
+    ['"n":[100]', 400],
+    [{ prompt: some(100) }, 200, '/v1/completions'],
+    [{ prompt: some(100), n: 20, max_tokens: 900 }, 200, '/v1/completions'],
+    [{ prompt: some(12_600) }, 400, '/v1/completions'],
+    [{ prompt: some(100), n: 500 }, 400, '/v1/completions'],
+    [{ n: 128 }, 200, '/v1/responses'],
+    [{ n: 128, max_tokens: 90_000 }, 200, '/v1/messages'],
+  ]
+  for (const [fields, status, operation = shared] of forms) {
+    for (const model of ['greedy', 'bounded']) {
+      for (const at of [operation, `/llm/${model}${operation}`]) {
+        const title = `${at} ${model} ${JSON.stringify(fields).slice(0, 60)}`
+        const answer = await askGreedy(gateway, at, fields, { model })
+        t.equal(answer.status, status, `${title}: ${answer.text.slice(0, 200)}`)
+        const { tokens } = answer
+        t.ok(tokens <= ofGreedy.bound, `${title}: ${tokens} tokens`)
+        if (status === 200) t.ok(tokens >= 3_000, `${title}: only ${tokens}`)
+        else t.match(answer.text, /"The request body is refused: /)
+      }
+    }
+  }
+})
+
+test('what does not fit now is refused for now', async (t, gateway) => {
+  for (const at of ['/v1/messages', '/llm/greedy/v1/messages']) {
+    const used = await askGreedy(gateway, at, { max_tokens: 9_000 })
+    t.equal(used.status, 200, used.text)
+    const { key } = used
+    const several = await askGreedy(gateway, at, { max_tokens: 1, n: 4_000 }, { key })
+    t.match(several, { status: 429, tokens: 0 }, `${at}: ${several.text}`)
+    t.match(several.text, /asks for at least 4000 tokens of output, more than is left/)
+    const wait = Number(several.headers.get('retry-after'))
+    t.ok(wait > 60 && wait <= 3_600, `${wait} s until the window ends`)
+    const fits = await askGreedy(gateway, at, { max_tokens: 30, n: 100 }, { key })
+    t.match(fits, { status: 200, made: { each: 30 } }, fits.text)
+  }
+})
+
+test('a lowered maximum stays above the minima of its request', async (t, gateway) => {
+  const thinking = (budget_tokens: unknown) => ({ thinking: { type: 'enabled', budget_tokens } })
+  const cases: readonly (readonly [object, least: number, operation?: string])[] = [
+    [{ ...thinking(4_000), max_tokens: 32_000 }, 4_001],
+    [{ ...thinking(8_000), max_tokens: 32_000, n: 1 }, 8_001],
+    [{ ...thinking(5e3), max_completion_tokens: 32_000 }, 5_001, shared],
+    [{ reasoning: { max_tokens: 6_000 }, max_tokens: 32_000 }, 6_001, shared],
+    [{ min_tokens: 9_000 }, 9_000, shared],
+    [{ min_tokens: 3_000, n: 3 }, 3_000, shared],
+    [{ min_tokens: '4000', max_tokens: 90_000 }, 4_000, '/v1/completions'],
+    [{ min_tokens: 4_000, max_output_tokens: 90_000 }, 4_000, '/v1/responses'],
+  ]
+  const never: readonly (readonly [object, string?])[] = [
+    [{ ...thinking(16_000), max_tokens: 32_000 }],
+    [thinking(16_000)],
+    [{ min_tokens: 16_000 }, shared],
+    [{ min_tokens: 3_000, n: 5 }, shared],
+  ]
+  for (const prefix of ['', '/llm/greedy']) {
+    for (const [fields, least, operation = '/v1/messages'] of cases) {
+      const title = `${prefix}${operation} ${JSON.stringify(fields)}`
+      const { status, made, text, tokens } = await askGreedy(gateway, prefix + operation, fields)
+      t.equal(status, 200, `${title}: ${text}`)
+      t.ok(made && made.each >= least && tokens <= ofGreedy.bound, `${title}: ${made?.each}`)
+      t.match(made?.body.thinking, (fields as { thinking?: object }).thinking)
+    }
+    for (const [fields, operation = '/v1/messages'] of never) {
+      const { status, text } = await askGreedy(gateway, prefix + operation, fields)
+      t.equal(status, 400, `${prefix}${operation} ${JSON.stringify(fields)}: ${text}`)
+      t.match(text, /needs? \d+ tokens of output at least, by thinking.budget_tokens or min_tokens/)
+    }
+    // Interleaved thinking may have more than the maximum.
+    const own = { ...thinking(16_000), max_tokens: 2_000 }
+    t.match(await askGreedy(gateway, `${prefix}/v1/messages`, own), { made: { each: 2_000 } })
+    const { key } = await askGreedy(gateway, `${prefix}/v1/messages`, { max_tokens: 9_000 })
+    const later = { ...thinking(2_000), max_tokens: 32_000, n: 2 }
+    const refused = await askGreedy(gateway, `${prefix}/v1/messages`, later, { key })
+    t.match(refused, { status: 429, tokens: 0 }, refused.text)
+  }
+})
+
+test('a window of requests that ask for many answers stays within the bound', async (t, gateway) => {
+  for (const model of ['greedy', 'bounded']) {
+    for (const at of [shared, `/llm/${model}${shared}`]) {
+      const { key } = await gateway.mint({ subscription: 'greedy' })
+      const fields = JSON.stringify({ model, messages: [], n: 100 })
+      const before = greedy.answered.length
+      for (let round = 0; round < 2; round += 1) {
+        await Promise.all(
+          Array.from({ length: 10 }, () => gateway.ask(at, key, { method: 'POST', body: fields })),
+        )
+      }
+      const tokens = greedy.answered.slice(before).reduce((sum, each) => sum + each.totalTokens, 0)
+      t.ok(tokens > ofGreedy.limit / 2 && tokens <= ofGreedy.bound, `${at} ${model}: ${tokens}`)
+      await gateway.settled()
+    }
+  }
+})
+
+test('a name that only some servers read is refused wherever it reserves', async (t, gateway) => {
+  for (const model of ['greedy', 'bounded', 'deaf']) {
+    for (const at of [shared, `/llm/${model}${shared}`]) {
+      for (const fields of [{ N: 100 }, { n: true }, { max_tokens: 5, Best_Of: 9 }]) {
+        const { status, text } = await askGreedy(gateway, at, fields, { model })
+        t.equal(status, 400, `${at} ${model} ${JSON.stringify(fields)}`)
+        t.match(text, /must be spelled exactly (n|best_of)|n must be a number/)
+      }
+    }
   }
 })
 

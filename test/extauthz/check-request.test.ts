@@ -13,6 +13,7 @@ const nothing = {
   model: undefined,
   bodyProblem: undefined,
   authenticateOnly: false,
+  isUnread: false,
   source: undefined,
   requestId: undefined,
   size: { bytes: undefined, maxOutput: undefined },
@@ -98,6 +99,7 @@ test('reads a request from Envoy', async (t) => {
     model: 'ünï/Small',
     bodyProblem: 'it is broken',
     authenticateOnly: false,
+    isUnread: false,
     source: '192.0.2.1',
     requestId: 'request-1',
     size: { bytes: 10_000, maxOutput: undefined },
@@ -108,11 +110,15 @@ test('reads a request from Envoy', async (t) => {
 test('the size is what the gateway has read, else the declared length', async (t) => {
   const sizeOf = (headers: Record<string, string>) => read(checkOf('/', headers)).size
   const unknown = { bytes: undefined, maxOutput: undefined }
-  t.strictSame(sizeOf({ 'content-length': '7', 'x-tollgate-size': '90;300;2' }), {
-    ...{ bytes: 90, maxOutput: 300, choices: 2 },
+  t.strictSame(sizeOf({ 'content-length': '7', 'x-tollgate-size': '90;300;2;40;n must be' }), {
+    ...{ bytes: 90, maxOutput: 300, choices: 2, leastOutput: 40, problem: 'n must be' },
   })
-  t.match(sizeOf({ 'x-tollgate-size': '90;;1' }), { bytes: 90, maxOutput: undefined, choices: 1 })
-  for (const odd of ['', '90', '90;x;1', '-1;2;3', '1;2;99999999']) {
+  t.strictSame(sizeOf({ 'x-tollgate-size': '90;;1;1;' }), {
+    ...{ bytes: 90, maxOutput: undefined, choices: 1, leastOutput: 1 },
+  })
+  // Of a gateway that still runs with the script of an earlier version.
+  t.match(sizeOf({ 'x-tollgate-size': '90;;1' }), { maxOutput: undefined, leastOutput: 1 })
+  for (const odd of ['', '90', '90;x;1', '-1;2;3', '1;2;99999999', '1;2;3;', '1;2;3;4']) {
     t.strictSame(sizeOf({ 'x-tollgate-size': odd }), unknown, odd)
   }
   for (const odd of ['', '-1', '1e3', '9'.repeat(16)]) {
@@ -125,6 +131,7 @@ test('a route may request authentication only', async (t) => {
     read(checkOf('/', {}, { context_extensions })).authenticateOnly
   t.ok(stage({ stage: 'authenticate' }))
   t.ok(stage({ a: 'b', stage: 'authenticate', c: 'd' }))
+  t.ok(read(checkOf('/', {}, { context_extensions: { stage: 'unread' } })).isUnread)
   for (const other of [{}, { stage: '' }, { stage: 'x' }, { authenticate: 'stage' }]) {
     t.notOk(stage(other))
   }

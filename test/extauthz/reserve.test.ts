@@ -35,7 +35,7 @@ interface Options {
   /** `requestRateLimits` and `concurrency` of the model. */
   readonly ofModels?: object
   /** `spec.output` of the model. */
-  readonly output?: object
+  readonly output?: object | undefined
   /** Called when a refusal waits. */
   readonly pause?: (ms: number) => void
   /** Whether what is not reported is charged (CHARGE_UNREPORTED). */
@@ -88,6 +88,7 @@ function createWorld(options: Options = {}) {
   const counter = counterOf(limit, 'ada')
   return {
     ...{ counters, clock, deps, faults, holds: own, taking },
+    check: async (bytes: Buffer) => check(bytes),
     ask: async (id: string | undefined, bytes?: number, path = chat) =>
       check(
         checkOf(path, {
@@ -201,6 +202,72 @@ test('a server that ignores maxima is sent none', async (t) => {
   t.equal(headers['x-tollgate-max-output-tokens'], undefined)
   t.ok(held() > 400)
   t.equal(holds.size, 1)
+})
+
+/** The size that the gateway's script has read. */
+const sizedAs = (id: string, size: string, stage?: string) =>
+  checkOf(
+    chat,
+    { 'x-request-id': id, 'x-tollgate-size': size },
+    stage === undefined ? {} : { context_extensions: { stage } },
+  )
+
+test('the gateway is asked for the size of a body that it has not read', async (t) => {
+  const { check, holds, end, clock } = createWorld()
+  const first = checkResponse.decode(await check(sizedAs('a', '', 'unread')))
+  t.match(first, {
+    ok_response: { headers: [{ header: { key: 'x-tollgate-again', value: 'true' } }] },
+    dynamic_metadata: null,
+  })
+  t.equal(holds.size, 0)
+  const second = await check(sizedAs('a', '400;50;1;1;'))
+  readAllow(second)
+  t.equal(holds.size, 1)
+  end('a', second, usageOf(9_000, 2_000))
+  const spent = readDenial(await check(sizedAs('b', '', 'unread')))
+  t.match(spent, { http: 429, headers: { 'retry-after': '60' } }, 'before its body is read')
+  clock.now += minute
+  t.ok(isAllowed(await check(sizedAs('b', '', 'unread'))))
+  const counting = createWorld({ admission: { mode: 'count' } })
+  readAllow(await counting.check(sizedAs('a', '', 'unread')))
+})
+
+test('what may be more than was read is refused', async (t) => {
+  for (const output of [undefined, { maxTokens: 60 }, { honoursMaxTokens: false }]) {
+    const { check, holds } = createWorld({ output })
+    const { http, body } = readDenial(await check(sizedAs('a', '9;5;1;1;n must be a number')))
+    t.equal(http, 400)
+    t.equal(body.error.message, 'The request body is refused: n must be a number.')
+    t.equal(holds.size, 0)
+  }
+  const counting = createWorld({ admission: { mode: 'count' } })
+  readAllow(await counting.check(sizedAs('a', '9;5;1;1;n must be a number')))
+})
+
+test('a request that needs more than is left is refused for now, or for good', async (t) => {
+  const { check, end } = createWorld()
+  const ask = async (size: string) => check(sizedAs(size, size))
+  const never = readDenial(await ask('400;;1;16001;'))
+  t.equal(never.http, 400)
+  t.match(never.body.error.message, /16001 tokens of output at least, by thinking.budget_tokens/)
+  t.match(readDenial(await ask('400;;20000;1;')).body.error.message, /its 20000 answers are more/)
+  const used = await ask('400;;1;1;')
+  end('400;;1;1;', used, usageOf(8_900, 100))
+  for (const size of ['400;;1;9001;', '400;;2;4001;', '400;32000;9000;1;']) {
+    const { http, headers, body } = readDenial(await ask(size))
+    t.match({ http, headers }, { http: 429, headers: { 'retry-after': '60' } }, size)
+    t.match(body.error.message, /asks for at least \d+ tokens of output, more than is left/)
+  }
+  const { metadata } = readAllow(await ask('400;32000;1;3000;'))
+  t.ok(Number(metadata.ceiling) >= 3_000, `${metadata.ceiling}`)
+})
+
+test('a ceiling of several answers is sent though each has one of its own', async (t) => {
+  const { check } = createWorld({ output: { maxTokens: 9_500 } })
+  const { metadata, headers } = readAllow(await check(sizedAs('a', '400;;100;1;')))
+  const ceiling = Number(metadata.ceiling)
+  t.ok(ceiling > 12_000 && ceiling < 12_500, `${ceiling}`)
+  t.equal(headers['x-tollgate-max-output-tokens'], String(Math.floor(ceiling / 100)))
 })
 
 test('room that is only held is refused for a short time', async (t) => {

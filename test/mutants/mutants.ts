@@ -223,9 +223,16 @@ export const allMutants: readonly Mutant[] = [
       ['- used - held.ceiling', '- used'],
       ['room.used >= room.limit)', 'room.used > room.limit)'],
       ['isAlone || fits', 'fits'],
-      ['Math.max(Math.ceil(floor), ', 'Math.max(0, '],
+      ['Math.max(Math.ceil(needed), ', 'Math.max(0, '],
       ['pooled <= limit && ', ''],
+      ['Math.min(Math.ceil(beyondRoom), ', 'Math.max(Math.ceil(beyondRoom), '],
+      ['canCap && cap < expected.least', 'false'],
     ],
+  ),
+  ...mutants(
+    'core/admission/estimator.ts',
+    ['extauthz/reserve.test.ts', 'core/admission/estimator.test.ts'],
+    [['choices > 1 ? 0 : floor', 'floor']],
   ),
   ...mutants(
     'core/admission/log-histogram.ts',
@@ -519,6 +526,9 @@ export const allMutants: readonly Mutant[] = [
     ['extauthz/reserve.test.ts'],
     [
       ['now - awaySince < briefMs', 'now - awaySince < 0'],
+      ['isRead && request.isUnread', 'false'],
+      ['sized.problem ?? ', ''],
+      ['expected.least <= most ? undefined', 'true ? undefined'],
       ['if (first instanceof Promise) awaySince = undefined', ''],
     ],
   ),

@@ -4,11 +4,12 @@
  * Two conditions. The pooled estimate keeps the window full: what is used, plus the expected tokens of
  * all open requests and this one, plus one and a half standard deviations, is within the limit. The ceilings are
  * the promise: what is used, plus the most that all of these can use, is within the limit and its
- * overshoot. A request alone is admitted while anything is left, whatever its estimate.
+ * overshoot. A request alone is admitted while anything is left, whatever its estimate. Its ceiling is then within
+ * the same promise, or what most answers need, if it is one answer and that is more.
  */
 
-import type { Expected } from './estimator.ts'
-import type { Hold, Sums } from './hold.ts'
+import { type Expected, firstFloor } from './estimator.ts'
+import { type Hold, mostVariance, type Sums } from './hold.ts'
 
 /** A limit during an admission. */
 export interface Room {
@@ -21,7 +22,7 @@ export interface Room {
 export type Admission =
   /** `cap`: the output tokens that it may have; Infinity: it has no ceiling. */
   | { readonly outcome: 'held'; readonly hold: Hold; readonly cap: number }
-  /** `busy`: what is left is held by open requests; `spent`: nothing is left. */
+  /** `busy`: what is left is held by open requests, or less than it needs; `spent`: nothing is left. */
   | { readonly outcome: 'busy' | 'spent' }
 
 /** Standard deviations that are kept free: fewer fill windows better, and pass the limit more often. */
@@ -43,14 +44,35 @@ export function admit(
 ): Admission {
   let isAlone = true
   let left = Number.POSITIVE_INFINITY
+  let unused = Number.POSITIVE_INFINITY
   for (const room of rooms) {
     if (room.used >= room.limit) return { outcome: 'spent' }
     if (room.held.count > 0) isAlone = false
     left = Math.min(left, ceilingRoom(room, overshoot))
+    unused = Math.min(unused, unusedRoom(room.limit, overshoot))
   }
-  const { hold, cap } = toHold(expected, canCap ? left * ceilingShare : 0, canCap)
+  const floor = Math.max(expected.floor, expected.least)
+  const needed = isAlone && canCap ? Math.min(floor, mostOf(left, unused, expected)) : floor
+  const { hold, cap } = toHold(expected, needed, canCap ? left * ceilingShare : 0, canCap)
+  if (canCap && cap < expected.least) return { outcome: 'busy' }
   if (isAlone || fits(rooms, hold, overshoot)) return { outcome: 'held', hold, cap }
   return { outcome: 'busy' }
+}
+
+/** The most output tokens that a request alone may be given while its limits are unused. */
+export function mostEver(limits: readonly number[], expected: Expected, overshoot: number): number {
+  const unused = unusedRoom(Math.min(...limits), overshoot)
+  return mostOf(unused, unused, expected)
+}
+
+/**
+ * The most output that a request alone may be given: what is left, or what it may have beyond that. However long answers
+ * have become, that is at most what an unused limit gives, or the first floor if that is more.
+ */
+function mostOf(left: number, unused: number, { input, beyondRoom }: Expected): number {
+  const own = Math.ceil(input)
+  const beyond = Math.min(Math.ceil(beyondRoom), Math.max(firstFloor, unused - own))
+  return Math.max(beyond, left - own)
 }
 
 /** Whether a request with this hold fits beside those that are open. */
@@ -66,21 +88,26 @@ export function fits(rooms: readonly Room[], hold: Hold, overshoot: number): boo
 
 /** What ceilings may still take of a limit; below 0 while one request alone exceeds it. */
 export function ceilingRoom({ limit, used, held }: Room, overshoot: number): number {
-  return Math.floor(limit * (1 + overshoot)) - used - held.ceiling
+  return unusedRoom(limit, overshoot) - used - held.ceiling
 }
 
-/** The hold of a request that may take this much; its answer is never cut below what most need. */
+function unusedRoom(limit: number, overshoot: number): number {
+  return Math.floor(limit * (1 + overshoot))
+}
+
+/** The hold of a request that may take this much room, and its output this much in any case. */
 export function toHold(
-  { input, inputVariance, output, outputVariance, floor, worst }: Expected,
+  { input, inputVariance, output, outputVariance, worst }: Expected,
+  needed: number,
   room: number,
   canCap: boolean,
 ): { readonly hold: Hold; readonly cap: number } {
-  const cap = Math.min(worst, Math.max(Math.ceil(floor), Math.floor(room - input)))
+  const cap = Math.min(worst, Math.max(Math.ceil(needed), Math.floor(room - input)))
   const mean = Math.min(Math.ceil(output), cap)
   return {
     hold: {
       mean: Math.ceil(input) + mean,
-      variance: Math.ceil(inputVariance + outputVariance),
+      variance: Math.min(mostVariance, Math.ceil(inputVariance + outputVariance)),
       output: mean,
       ceiling: Math.ceil(input) + cap,
     },

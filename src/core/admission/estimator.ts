@@ -14,8 +14,10 @@ export interface Sized {
   readonly bytes: number | undefined
   /** The most output tokens that the client wants of each answer; undefined: it does not say. */
   readonly maxOutput: number | undefined
-  /** Answers to the same prompt; 1 by default. */
+  /** Answers: to the same prompt, or to several; 1 by default. */
   readonly choices?: number | undefined
+  /** The fewest output tokens of each answer with which the request is valid; 1 by default. */
+  readonly leastOutput?: number | undefined
 }
 
 /** Tokens that a request is expected to use. Output is that of all its answers. */
@@ -26,6 +28,10 @@ export interface Expected {
   readonly outputVariance: number
   /** As much output as 99 of 100 such requests need at most. */
   readonly floor: number
+  /** As much output as it may be given beyond its room while it is alone: the floor of one answer, none of several. */
+  readonly beyondRoom: number
+  /** The fewest output tokens that the request can be given. */
+  readonly least: number
   /** The most output; Infinity: unknown. */
   readonly worst: number
 }
@@ -89,6 +95,9 @@ const firstOutput = shapeOf(tokens, (middle) =>
   Math.exp(-0.5 * (Math.log2(middle / firstMedian) / firstWidth) ** 2),
 )
 const firstRatio = shapeOf(ratios, (middle) => (middle >= 0.5 && middle < 2.05 ? 1 : 0))
+
+/** The floor of one answer before any is known. */
+export const firstFloor = Math.ceil(firstOutput.quantile(floorShare))
 
 /** An estimator that has learned nothing yet; some 10 KB at most. */
 export function createEstimator(): Estimator {
@@ -169,18 +178,22 @@ export function createEstimator(): Estimator {
       readRates()
     },
     expect(sized, modelMax = Number.POSITIVE_INFINITY, isHonoured = true) {
-      const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = sized
+      const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1, leastOutput = 1 } = sized
       const most = isHonoured ? Math.min(maxOutput, modelMax) : modelMax
       const input = inputOf(bytes)
       const { shape } = outputsOf(sized)
       const output = shape.capped(most)
+      const floor = choices * Math.min(most, shape.quantile(floorShare))
       return {
         input: input.mean,
         inputVariance: input.variance,
         output: choices * output.mean,
         // Answers to one prompt resemble each other.
         outputVariance: choices * choices * output.variance,
-        floor: choices * Math.min(most, shape.quantile(floorShare)),
+        floor,
+        beyondRoom: choices > 1 ? 0 : floor,
+        // A minimum beyond the request's own maximum is for the server to refuse.
+        least: choices * Math.min(most, leastOutput),
         worst: choices * most,
       }
     },

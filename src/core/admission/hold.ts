@@ -18,6 +18,9 @@ export interface Sums extends Hold {
   readonly count: number
 }
 
+/** The most of one hold: sums of more would not be exact, nor whole numbers for Redis. */
+export const mostVariance = 1e12
+
 export const noHolds: Sums = { count: 0, mean: 0, variance: 0, output: 0, ceiling: 0 }
 
 /**
@@ -28,7 +31,8 @@ export function grown(hold: Hold, { mean, variance }: Moments): Hold {
   const most = hold.ceiling - (hold.mean - hold.output)
   const output = Math.max(hold.output, Math.min(Math.ceil(mean), most))
   const { ceiling } = hold
-  return { mean: hold.mean - hold.output + output, variance: Math.ceil(variance), output, ceiling }
+  const spread = Math.min(mostVariance, Math.ceil(variance))
+  return { mean: hold.mean - hold.output + output, variance: spread, output, ceiling }
 }
 
 /** The sums with a hold more (`sign` 1) or less (-1). */

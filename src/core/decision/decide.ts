@@ -61,9 +61,17 @@ export interface AccessRequest {
   readonly source?: (() => string | undefined) | undefined
   /** The gateway's id of the request, and its size; read only to hold room for it. */
   readonly requestId?: (() => string | undefined) | undefined
-  readonly size?: (() => Sized) | undefined
+  readonly size?: (() => RequestSize) | undefined
+  /** Whether the gateway has not read the body yet, and can ask again when it has. */
+  readonly isUnread?: boolean | undefined
   /** Calls `undo` if the gateway leaves without having read the decision, because its client has gone. */
   readonly call?: { whenReset(undo: () => void): void } | undefined
+}
+
+/** The size of a request, as the gateway has read it. */
+export interface RequestSize extends Sized {
+  /** Why it cannot be known: the body may say another maximum, or number of answers, than was read. */
+  readonly problem?: string | undefined
 }
 
 /** The room that a request holds until its response is counted. */
@@ -93,6 +101,8 @@ export interface Grant {
   /** If its subscription reserves: by which rules. */
   readonly admission?: AdmissionRules | undefined
   readonly held?: HeldRoom
+  /** Whether the gateway must ask again with the size of the body: nothing is held yet. */
+  readonly isUnread?: boolean
   /** Whether the response will be counted. */
   readonly metered: boolean
   /** Whether it uses tokens that are not counted. */
@@ -163,6 +173,8 @@ export interface Denial {
   readonly states?: readonly LimitState[]
   /** Whether what is left is only held, not used. */
   readonly isBusy?: boolean
+  /** If what is left is not enough, the fewest output tokens that the request can be given. */
+  readonly needed?: number
   /** The grant without the limit. */
   readonly grant?: Grant
 }
@@ -243,6 +255,7 @@ function appraised(
   appraise: World['appraise'],
 ): Decision {
   if (appraise === undefined || !decided.allowed || !decided.metered) return decided
+  if (decided.isUnread) return decided
   return decided.held?.estimate === undefined ? appraise(decided, request) : decided
 }
 
@@ -308,6 +321,9 @@ export function authorize(
   const { allPaths } = model.resource.server
   const closed = refuseOperation(operation, method, rules, allPaths)
   if (closed !== undefined) return { allowed: false, ...closed }
+  // On shared paths the body is refused before the model that it names is looked up.
+  const problem = target.modelKey && refusedProblem(request, rules)
+  if (problem) return deny('invalid_body', { about: 'body', problem })
 
   onStep?.('subscription')
   const subscription = selectPaying(snapshot, request, caller, model)

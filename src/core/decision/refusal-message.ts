@@ -13,7 +13,7 @@ import { bindingOf, toResetDuration } from './limit-headers.ts'
  * the epoch.
  */
 export function messageOf(denial: Denial, now: number): string | undefined {
-  const { code, detail, grant, states, retryAt, isBusy } = denial
+  const { code, detail, grant, states, retryAt, isBusy, needed } = denial
   if (detail !== undefined) return describeDetail(detail)
   if (states === undefined || retryAt === undefined) return undefined
   const kind = kinds[code] ?? 'tokens'
@@ -24,7 +24,9 @@ export function messageOf(denial: Denial, now: number): string | undefined {
       ? describeFull(binding, of)
       : isBusy
         ? describeBusy(binding, of)
-        : describeSpent(binding, of, kind)
+        : needed === undefined
+          ? describeSpent(binding, of, kind)
+          : describeShort(binding, of, needed)
   return `${what} Please try again in ${toResetDuration(retryAt - now)}.`
 }
 
@@ -135,6 +137,13 @@ function describeBusy({ limit, used, held = 0 }: LimitState, where: string): str
   return (
     'The rest of the token limit of your subscription for this model is held by your requests in ' +
     `progress: ${used} of ${limit.limit} tokens in ${limit.window} are used, ${held} held${where}.`
+  )
+}
+
+function describeShort({ limit, used }: LimitState, where: string, needed: number): string {
+  return (
+    `The request asks for at least ${needed} tokens of output, more than is left of the token limit of your ` +
+    `subscription for this model: ${used} of ${limit.limit} tokens${where} are used.`
   )
 }
 

@@ -6,7 +6,7 @@
 
 import type { Expected } from '../admission/estimator.ts'
 import { toWindowsText } from './admitted-windows.ts'
-import { type CounterState, type LimitKind, limitStates } from './counter.ts'
+import { type CounterState, type LimitKind, type LimitState, limitStates } from './counter.ts'
 import type { Decision, Denial, Grant, HeldRoom } from './decide.ts'
 
 /** What a store of holds has answered. */
@@ -54,11 +54,17 @@ export function decideReserved(
     const nextMs = Math.min(maxWaitMs, Math.max(minWaitMs, defaultMs / full.used))
     return { ...refuse('concurrency', now + nextMs), isBusy: true }
   }
-  // With several in progress the next one ends after a part of the usual time.
+  const tokens = states.filter(({ limit }) => limit.kind === 'tokens')
   const held = Math.max(...states.map((state) => state.held ?? 0))
+  // Nothing will end: what is left is less than it needs at least, of the windows that are used most.
+  if (held === 0) {
+    const least = ({ limit, used }: LimitState) => limit.limit - used
+    const fullest = tokens.reduce((a, b) => (least(b) < least(a) ? b : a))
+    return { ...refuse('tokens', fullest.resetsAt), needed: expected.least }
+  }
+  // With several in progress the next one ends after a part of the usual time.
   const count = Math.max(1, held / (expected.input + expected.output))
   const waitMs = Math.min(maxWaitMs, Math.max(minWaitMs, defaultMs / count))
-  const tokens = states.filter(({ limit }) => limit.kind === 'tokens')
   const resetsAt = Math.min(...tokens.map((state) => state.resetsAt))
   return { ...refuse('tokens', Math.min(now + waitMs, Math.max(now, resetsAt))), isBusy: true }
 }

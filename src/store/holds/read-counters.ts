@@ -46,5 +46,14 @@ function subjectOf(key: string): string {
 /** Only decides, and holds nothing. */
 const nothing: AskedHold = {
   ...{ id: undefined, counters: [], overshoot: 0, canCap: false, charge: 'end' },
-  expected: { input: 0, inputVariance: 0, output: 0, outputVariance: 0, floor: 0, worst: 0 },
+  expected: {
+    input: 0,
+    inputVariance: 0,
+    output: 0,
+    outputVariance: 0,
+    floor: 0,
+    beyondRoom: 0,
+    least: 0,
+    worst: 0,
+  },
 }

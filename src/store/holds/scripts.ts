@@ -5,6 +5,8 @@
  */
 
 import { ceilingShare, deviations, sharedError } from '../../core/admission/admit.ts'
+import { firstFloor } from '../../core/admission/estimator.ts'
+import { mostVariance } from '../../core/admission/hold.ts'
 import { leaseMs } from '../holds.ts'
 
 /** Keys, then arguments. */
@@ -61,25 +63,25 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
 /**
  * KEYS[1] the sums, KEYS[2] the open holds, KEYS[3] their leases, KEYS[4…] counters. ARGV[1] the id,
  * empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] '1' if it binds every window; ARGV[4] to
- * ARGV[9] expected input, its variance, output, its variance, floor, worst (-1: unknown); ARGV[10]
- * the overshoot; ARGV[11] '1' if it can have a ceiling; ARGV[12] how many of the counters are of tokens,
+ * ARGV[11] expected input, its variance, output, its variance, floor, beyond its room, least, worst (-1: unknown); ARGV[12]
+ * the overshoot; ARGV[13] '1' if it can have a ceiling; ARGV[14] how many of the counters are of tokens,
  * the first ones; then for each counter its limit, the length of its window (ms; 0: it is one of open requests), and its name in the sums; at last who asks, or nothing. The arithmetic is that of core/admission/admit.ts.
  */
 export const holdScript = `
 ${common}
-local carries, can_cap = ARGV[3] == '1', ARGV[11] == '1'
-local input, input_variance, output, output_variance, floor, worst, overshoot =
+local carries, can_cap = ARGV[3] == '1', ARGV[13] == '1'
+local input, input_variance, output, output_variance, floor, beyond, least, worst, overshoot =
   tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]),
-  tonumber(ARGV[9]), tonumber(ARGV[10])
+  tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
 if worst < 0 then worst = math.huge end
-local outcome, open, room, rooms, taken = 'held', 0, math.huge, {}, {}
+local outcome, open, room, unused, rooms, taken = 'held', 0, math.huge, math.huge, {}, {}
 local function read(i)
   local used, left = redis.pcall('GET', KEYS[i]), redis.call('PTTL', KEYS[i])
   -- What somebody else has put under a counter's name counts for nothing.
   return left > 0 and type(used) ~= 'table' and tonumber(used or '0') or 0, left
 end
-for i = 4, 3 + ARGV[12] do
-  local limit, span, counter = tonumber(ARGV[3 * i + 1]), ARGV[3 * i + 2], ARGV[3 * i + 3]
+for i = 4, 3 + ARGV[14] do
+  local limit, span, counter = tonumber(ARGV[3 * i + 3]), ARGV[3 * i + 4], ARGV[3 * i + 5]
   local used, left = read(i)
   local sums = sums_of(counter)
   -- Another window ends at least a whole one later; restored ones may end a little earlier.
@@ -88,11 +90,12 @@ for i = 4, 3 + ARGV[12] do
   rooms[#rooms + 1] = { key = KEYS[i], counter = counter, limit = limit, span = span, used = used, left = left, sums = sums }
   if used >= limit then outcome = 'spent' end
   open = math.max(open, sums.count)
-  room = math.min(room, math.floor(limit * (1 + overshoot)) - used - sums.ceiling)
+  local whole = math.floor(limit * (1 + overshoot))
+  room, unused = math.min(room, whole - used - sums.ceiling), math.min(unused, whole)
 end
 local most = open
-for i = 4 + ARGV[12], #KEYS do
-  local limit, span, counter = tonumber(ARGV[3 * i + 1]), ARGV[3 * i + 2], ARGV[3 * i + 3]
+for i = 4 + ARGV[14], #KEYS do
+  local limit, span, counter = tonumber(ARGV[3 * i + 3]), ARGV[3 * i + 4], ARGV[3 * i + 5]
   local each = { key = KEYS[i], counter = counter, span = span }
   if span == '0' then
     each.sums = sums_of(counter) or { ends = 0, count = 0, mean = 0, variance = 0, output = 0, ceiling = 0 }
@@ -107,10 +110,16 @@ for i = 4 + ARGV[12], #KEYS do
 end
 local alone = open == 0
 local share = can_cap and room * ${ceilingShare} or 0
-local cap = math.min(worst, math.max(math.ceil(floor), math.floor(share - input)))
+local needed = math.max(floor, least)
+if alone and can_cap then
+  beyond = math.min(math.ceil(beyond), math.max(${firstFloor}, unused - math.ceil(input)))
+  needed = math.min(needed, math.max(beyond, room - math.ceil(input)))
+end
+local cap = math.min(worst, math.max(math.ceil(needed), math.floor(share - input)))
 local expects = math.min(math.ceil(output), cap)
 local mean, variance, ceiling =
-  math.ceil(input) + expects, math.ceil(input_variance + output_variance), math.ceil(input) + cap
+  math.ceil(input) + expects, math.min(${mostVariance}, math.ceil(input_variance + output_variance)), math.ceil(input) + cap
+if can_cap and cap < least and outcome == 'held' then outcome = 'busy' end
 if outcome == 'held' and not alone then
   if ceiling > room then outcome = 'busy' end
   for _, each in ipairs(rooms) do
@@ -119,7 +128,7 @@ if outcome == 'held' and not alone then
   end
 end
 local known = ARGV[1] ~= '' and redis.call('HGET', KEYS[2], ARGV[1])
-local asker = ARGV[3 * #KEYS + 4]
+local asker = ARGV[3 * #KEYS + 6]
 -- In the form of a window that no sums have.
 local asking = asker ~= '' and ' ?' .. asker .. ':0' or ''
 if known then
@@ -177,7 +186,7 @@ ${common}
 local mean, variance, output, ceiling, cap, windows = parts_of(ARGV[1])
 if not mean then return 0 end
 local grown = math.max(tonumber(output), math.min(math.ceil(tonumber(ARGV[3])), ceiling - mean + output))
-local spread = math.ceil(tonumber(ARGV[4]))
+local spread = math.min(${mostVariance}, math.ceil(tonumber(ARGV[4])))
 redis.call('HSET', KEYS[2], ARGV[1], table.concat({ text(mean - output + grown), text(spread), text(grown), ceiling, cap }, ' ') .. windows)
 redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
 keep()

@@ -126,7 +126,16 @@ test('requests and concurrency have their kind', async (t) => {
 /** Holds no tokens. */
 const takes = {
   ...{ counters: [], overshoot: 0, canCap: false, charge: 'end' as const },
-  expected: { input: 0, inputVariance: 0, output: 0, outputVariance: 0, floor: 0, worst: 0 },
+  expected: {
+    input: 0,
+    inputVariance: 0,
+    output: 0,
+    outputVariance: 0,
+    floor: 0,
+    beyondRoom: 0,
+    least: 0,
+    worst: 0,
+  },
 }
 
 test('asking opens no window', async (t) => {

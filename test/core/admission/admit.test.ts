@@ -5,17 +5,18 @@ import {
   type Admission,
   admit,
   fits,
+  mostEver,
   type Room,
   toHold,
 } from '../../../src/core/admission/admit.ts'
-import type { Expected } from '../../../src/core/admission/estimator.ts'
+import { type Expected, firstFloor } from '../../../src/core/admission/estimator.ts'
 import { type Hold, noHolds, type Sums, withHold } from '../../../src/core/admission/hold.ts'
 import { createRandom } from '../../support/random.ts'
 
 const random = createRandom()
 const expected: Expected = {
   ...{ input: 100, inputVariance: 400, output: 200, outputVariance: 10_000 },
-  ...{ floor: 900, worst: 4_096 },
+  ...{ floor: 900, beyondRoom: 900, least: 1, worst: 4_096 },
 }
 
 function roomOf(limit: number, used: number, holds: readonly Hold[] = []): Room {
@@ -52,7 +53,7 @@ test('what is held refuses as busy, what is used as spent', async (t) => {
 })
 
 test('estimates bind where ceilings have room', async (t) => {
-  const { hold } = toHold(expected, 0, true)
+  const { hold } = toHold(expected, 900, 0, true)
   const count = (overshoot: number) => {
     const open: Hold[] = []
     while (fits([roomOf(10_000, 0, open)], hold, overshoot)) open.push(hold)
@@ -63,7 +64,7 @@ test('estimates bind where ceilings have room', async (t) => {
 })
 
 test('every limit must have room', async (t) => {
-  const open = toHold(expected, 0, true).hold
+  const open = toHold(expected, 900, 0, true).hold
   const wide = roomOf(1_000_000, 0, [open])
   const narrow = roomOf(1_000, 600, [open])
   t.equal(admit([wide], expected, 0.25, true).outcome, 'held')
@@ -72,7 +73,7 @@ test('every limit must have room', async (t) => {
 })
 
 test('a ceiling shrinks with the room, but not below what most answers need', async (t) => {
-  const open = toHold(expected, 0, true).hold
+  const open = toHold(expected, 900, 0, true).hold
   const caps = [1e6, 20_000, 10_000, 6_000].map(
     (limit) => heldBy(admit([roomOf(limit, 0, [open])], expected, 0.25, true)).cap,
   )
@@ -87,6 +88,33 @@ test('without a way to send it, there is no ceiling', async (t) => {
   t.equal(hold.ceiling, 1_000)
 })
 
+test('several answers never pass the room', async (t) => {
+  const answers = (choices: number, more: object = {}): Expected => ({
+    ...expected,
+    ...{ floor: choices * 900, least: choices, worst: choices * 4_096 },
+    ...{ beyondRoom: choices > 1 ? 0 : 900, ...more },
+  })
+  const capOf = (used: number, wants: Expected) =>
+    heldBy(admit([roomOf(10_000, used)], wants, 0.25, true)).cap
+  t.equal(capOf(0, answers(5)), 4_500, 'all that they need')
+  t.equal(capOf(0, answers(128)), 12_400, 'what is left, with its overshoot')
+  t.equal(capOf(9_000, answers(128)), 3_400)
+  t.equal(capOf(9_999, answers(1)), 900, 'what one answer needs')
+  t.equal(admit([roomOf(1_000, 999)], answers(2), 0, true).outcome, 'busy')
+  t.equal(admit([roomOf(10_000, 9_000)], answers(3_401), 0.25, true).outcome, 'busy')
+  t.equal(admit([roomOf(10_000, 9_900)], answers(2_000), 0, true).outcome, 'busy')
+  t.equal(capOf(0, answers(1, { least: 9_000, worst: 20_000 })), 9_000, 'a minimum in the room')
+  t.equal(admit([roomOf(10_000, 4_000)], answers(1, { least: 9_000 }), 0.25, true).outcome, 'busy')
+})
+
+test('what an unused limit can give is known beforehand', async (t) => {
+  t.equal(mostEver([10_000, 90_000], expected, 0.25), 12_400)
+  t.equal(mostEver([500], expected, 0.25), 900, 'one answer may pass it')
+  const long = { ...expected, beyondRoom: 120_000 }
+  t.equal(mostEver([500], long, 0.25), firstFloor, 'within what is expected at first')
+  t.equal(mostEver([50_000], long, 0.25), 62_400, 'or within the limit')
+})
+
 /** Admits, settles within the ceilings and repeats; returns the most that any moment exceeded. */
 function worstExcess(limit: number, promised: number, decide: typeof admit): number {
   let used = 0
@@ -94,18 +122,24 @@ function worstExcess(limit: number, promised: number, decide: typeof admit): num
   let worst = Number.NEGATIVE_INFINITY
   const open: Hold[] = []
   for (let i = 0; i < 400; i += 1) {
+    const floorOfOne = 300 + random.below(random.below(4) === 0 ? 160_000 : 600)
+    const choices = random.below(3) === 0 ? 1 + random.below(5_000) : 1
     const wants: Expected = {
       input: random.below(500),
       inputVariance: random.below(5_000),
       output: 1 + random.below(300),
       outputVariance: random.below(50_000),
-      floor: 300 + random.below(600),
-      worst: random.below(3) === 0 ? Number.POSITIVE_INFINITY : 1 + random.below(5_000),
+      ...{ floor: choices * floorOfOne, beyondRoom: choices > 1 ? 0 : floorOfOne },
+      least: choices * (random.below(9) === 0 ? 1 + random.below(5_000) : 1),
+      worst: random.below(3) === 0 ? Number.POSITIVE_INFINITY : choices * (1 + random.below(5_000)),
     }
     const room = roomOf(limit, used, open)
     const admission = decide([room], wants, 0.25, true)
     if (admission.outcome === 'held') {
-      if (open.length === 0) alone = Math.max(alone, used + admission.hold.ceiling)
+      // Only one answer passes the bound, by what most need, within an unused limit.
+      const most = Math.max(firstFloor, Math.floor(limit * 1.25) - wants.input)
+      const own = choices > 1 ? 0 : Math.min(floorOfOne, most)
+      if (open.length === 0 && own > 0) alone = Math.max(alone, used + wants.input + own)
       open.push(admission.hold)
     }
     // Half of the answers use all that they may.
@@ -135,7 +169,8 @@ test('the same test notices a bound that is off by a tenth', async (t) => {
 
 test('a hold more never makes room', async (t) => {
   for (let i = 0; i < 500; i += 1) {
-    const hold = toHold({ ...expected, worst: 1 + random.below(9_000) }, random.below(9_000), true)
+    const wanted = { ...expected, worst: 1 + random.below(9_000) }
+    const hold = toHold(wanted, 900, random.below(9_000), true)
     const open = Array.from({ length: random.below(5) }, () => hold.hold)
     const room = roomOf(random.below(20_000), random.below(9_000), open)
     const fuller = { ...room, held: withHold(room.held, hold.hold, 1) }

@@ -27,7 +27,7 @@ const hour = 3_600_000
 const random = createRandom()
 const small: Expected = {
   ...{ input: 100, inputVariance: 100, output: 100, outputVariance: 100 },
-  ...{ floor: 400, worst: 1_000 },
+  ...{ floor: 400, beyondRoom: 400, least: 1, worst: 1_000 },
 }
 let named = 0
 
@@ -55,7 +55,16 @@ function taking(limits: readonly (readonly [limit: number, windowMs: number])[],
 /** Takes without holding tokens. */
 const take = (id: string | undefined, taken: readonly Required<Counter>[]): AskedHold => ({
   ...{ id, counters: [], taken, overshoot: 0, canCap: false, charge: 'end' },
-  expected: { input: 0, inputVariance: 0, output: 0, outputVariance: 0, floor: 0, worst: 0 },
+  expected: {
+    input: 0,
+    inputVariance: 0,
+    output: 0,
+    outputVariance: 0,
+    floor: 0,
+    beyondRoom: 0,
+    least: 0,
+    worst: 0,
+  },
 })
 
 const usedOf = ({ windows }: HoldAnswer) => windows.map((window) => window?.used ?? 0)
@@ -404,11 +413,15 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       await world.settled()
     }
     for (let i = 0; i < 60; i += 1) {
+      const floorOfOne = 100 + random.below(600) / 3
+      const choices = random.below(3) === 0 ? 1 + random.below(200) : 1
       const expected: Expected = {
         ...{ input: random.below(500) / 3, inputVariance: random.below(5_000) / 7 },
         ...{ output: 1 + random.below(300) / 3, outputVariance: random.below(50_000) / 7 },
-        floor: 100 + random.below(600) / 3,
-        worst: random.below(3) === 0 ? Number.POSITIVE_INFINITY : 1 + random.below(5_000),
+        ...{ floor: choices * floorOfOne, beyondRoom: choices > 1 ? 0 : floorOfOne },
+        least: choices * (random.below(9) === 0 ? 1 + random.below(5_000) : 1),
+        worst:
+          random.below(3) === 0 ? Number.POSITIVE_INFINITY : choices * (1 + random.below(5_000)),
       }
       const canCap = random.below(4) > 0
       const id = `${own.key} ${i}`
