@@ -2,7 +2,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
-import { asksForHelp } from '../../src/cli/usage.ts'
+import { asksForHelp } from '../../src/cli/parse-command.ts'
 import { StartError } from '../../src/runtime/start-error.ts'
 import { onStop } from '../../src/runtime/stop-signals.ts'
 import type { Burst } from './burst.ts'

@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ApiServer } from './api-server.ts'
+import { Unreachable } from './command.ts'
 import { printable } from './table.ts'
 
 /** A page of CSV; `next`: the query of the page after it. */
@@ -10,6 +11,9 @@ export interface CsvPage {
   readonly text: string
   readonly next: string | undefined
 }
+
+/** The API has refused: its message, in which the command's runner puts the names of the flags. */
+export class ApiRefusal extends Error {}
 
 /**
  * The JSON of a 2xx response, a CsvPage if it is CSV. Every failure is thrown as a readable error. With `once` the request has
@@ -27,7 +31,7 @@ const timeoutMs = 30_000
 const pausesMs = [250, 500, 1_000, 2_000, 4_000, 8_000]
 
 /** A client of one server. */
-export function createApiClient({ url, token }: ApiServer): ApiClient {
+export function createApiClient({ url, token, source }: ApiServer): ApiClient {
   async function ask(method: string, path: string, body?: object, key?: string) {
     const response = await fetch(`${url}${path}`, {
       method,
@@ -53,12 +57,16 @@ export function createApiClient({ url, token }: ApiServer): ApiClient {
     for (const pauseMs of [...(once ? pausesMs : []), undefined]) {
       const asked = await ask(method, path, body, key).catch((error: unknown) => {
         if (pauseMs !== undefined && !isUnreached(error)) return undefined
-        throw new Error(`${url} cannot be reached (${reasonOf(error)}).`)
+        throw new Unreachable(`${url} cannot be reached (${reasonOf(error)}).`)
       })
       if (asked?.isOk) return asked.answer
       if (asked !== undefined && (pauseMs === undefined || !isUnsure(asked))) {
         const message = refusalOf(asked.answer)
-        throw new Error(message ?? `${url} answered ${asked.status} without a reason.`)
+        if (message === undefined) {
+          throw new Error(`${url} answered ${asked.status} without a reason.`)
+        }
+        const of = asked.status === 401 && source !== undefined ? ` It is that of ${source}.` : ''
+        throw new ApiRefusal(message + of)
       }
       await delay(pauseMs)
     }

@@ -2,56 +2,56 @@
 
 import { readFileSync } from 'node:fs'
 import { isLoopback } from '../core/formats/trustworthy.ts'
-import { switches, texts } from './flags.ts'
+import type { Call } from './command.ts'
+import type { connection } from './commands/shared.ts'
+import { readLogins } from './logins.ts'
 
 /** A base URL without a trailing slash, and the credential. */
 export interface ApiServer {
   readonly url: string
   readonly token: string
-}
-
-export interface ApiServerOptions {
-  /** Overrides TOLLGATE_URL. */
-  readonly url?: string | undefined
-  /** Allows sending the token over plain HTTP to another machine. */
-  readonly insecureHttp?: boolean | undefined
-}
-
-/** The flags of these commands, for parseArgs. */
-export const apiServerFlags = { ...texts('url'), ...switches('json', 'insecure-http') }
-
-/** Their values. */
-export interface ApiServerFlags {
-  readonly url?: string | undefined
-  readonly json?: boolean | undefined
-  readonly 'insecure-http'?: boolean | undefined
-}
-
-/** Takes them out of the values; the rest belongs to the command. */
-export function takeApiServer<Values extends ApiServerFlags>(values: Values) {
-  const { url, 'insecure-http': insecureHttp, json = false, ...rest } = values
-  const server: ApiServerOptions = { url, insecureHttp }
-  return { server, json, rest }
+  /** Where the credential was found, for messages. */
+  readonly source?: string
 }
 
 /** The gateway of `tollgate up`. */
 export const defaultUrl = 'http://127.0.0.1:8000'
 
 /**
- * From TOLLGATE_URL, and TOLLGATE_TOKEN or the file TOLLGATE_TOKEN_FILE. Throws an error that says
- * what to set.
+ * From the flags, TOLLGATE_URL or what login has kept, and TOLLGATE_TOKEN, the file TOLLGATE_TOKEN_FILE or
+ * what login has kept for this address. Throws an error that says what to set.
  */
-export function findApiServer(env: NodeJS.ProcessEnv, options: ApiServerOptions): ApiServer {
-  const { TOLLGATE_URL, TOLLGATE_TOKEN, TOLLGATE_TOKEN_FILE } = env
-  const written = options.url ?? (TOLLGATE_URL?.trim() || defaultUrl)
-  const url = checkUrl(written, options.insecureHttp ?? false)
-  const token = TOLLGATE_TOKEN?.trim() || (TOLLGATE_TOKEN_FILE && readToken(TOLLGATE_TOKEN_FILE))
+export function findApiServer(
+  env: NodeJS.ProcessEnv,
+  flags: Call<typeof connection>['flags'],
+): ApiServer {
+  const logins = readLogins(env)
+  const written = flags.url ?? (env.TOLLGATE_URL?.trim() || logins.current || defaultUrl)
+  const url = checkUrl(written, flags['insecure-http'])
+  const { token, source } = findToken(env, logins.tokens.get(url))
   if (!token) {
-    throw new Error('There is no identity token: set TOLLGATE_TOKEN or TOLLGATE_TOKEN_FILE.')
+    throw new Error(
+      `There is no credential for ${url}: run tollgate login, or set TOLLGATE_TOKEN or TOLLGATE_TOKEN_FILE.`,
+    )
   }
-  if (!/^[\x21-\x7e]+$/.test(token))
-    throw new Error('The token contains spaces or invalid characters.')
-  return { url, token }
+  return { url, token: checkToken(token), source }
+}
+
+/** What is kept is for one address; a variable goes to the one that is used. */
+function findToken(env: NodeJS.ProcessEnv, kept: string | undefined) {
+  const { TOLLGATE_TOKEN, TOLLGATE_TOKEN_FILE } = env
+  const given = TOLLGATE_TOKEN?.trim()
+  if (given) return { token: given, source: 'TOLLGATE_TOKEN' }
+  if (TOLLGATE_TOKEN_FILE) {
+    return { token: readToken(TOLLGATE_TOKEN_FILE), source: `the file ${TOLLGATE_TOKEN_FILE}` }
+  }
+  return { token: kept, source: 'tollgate login' }
+}
+
+/** The token; throws if it cannot be one. */
+export function checkToken(token: string): string {
+  if (/^[\x21-\x7e]+$/.test(token)) return token
+  throw new Error('The token contains spaces or invalid characters.')
 }
 
 function readToken(path: string): string {

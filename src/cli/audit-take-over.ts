@@ -15,6 +15,7 @@ export async function auditTakeOver<Result>(
   config: Config,
   act: () => Promise<Result>,
   countOf: (result: Result) => number,
+  warn: (line: string) => void,
 ): Promise<Result> {
   const sink = openAuditSink(config.auditLog)
   if (sink === undefined) return await act()
@@ -34,7 +35,7 @@ export async function auditTakeOver<Result>(
     await trail.note({ ...event, outcome: 'success', count: countOf(result) })
     return result
   } finally {
-    if (trail.lost > 0) console.error('AUDIT_LOG: the audit trail could not be written.')
+    if (trail.lost > 0) warn('AUDIT_LOG: the audit trail could not be written.')
     await sink.close(1_000)
   }
 }

@@ -9,69 +9,66 @@ import { judgeOf } from '../gateway/address-rules.ts'
 import { loadConfig } from '../settings/config.ts'
 import { showProblem } from '../sources/files.ts'
 import { loadSnapshot } from '../sources/pipeline.ts'
+import type { Call } from './command.ts'
+import type { json } from './commands/shared.ts'
+import { toJson } from './json.ts'
 import { printable, renderTable } from './table.ts'
-import { readCall } from './usage.ts'
-
-const usage = `Usage: tollgate check <folder>
-
-Checks the resources in a folder of YAML files. Prints every problem with its file and line, then the
-phase that each resource would have, why a model would be Pending, and whether the resources of each
-model would be accepted. The settings of the environment say where models may be and how requests are
-admitted. The exit status is 1 if there is a problem, and 0 if there is only advice.`
+import type { CommandIo } from './terminal.ts'
 
 /**
  * Prints problems and advice, then the phase of each resource as in the service. Returns the exit
- * status: 1 if there is a problem, 0 if there is only advice, 2 for invalid arguments.
+ * status: 1 if there is a problem, 0 if there is only advice.
  */
-export async function check(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
-  const call = readCall(args, usage, ([folder, ...rest]) =>
-    folder === undefined || rest.length > 0 ? undefined : { folder },
-  )
-  if (typeof call === 'number') return call
-  const { folder } = call
+export async function check(
+  { operands: [folder = ''], flags }: Call<typeof json>,
+  { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
+): Promise<number> {
   const config = loadConfig({ ...env, RESOURCES: `file:${folder}` })
   const options = { judgeAddress: judgeOf(config), admission: config.admission }
   const loaded = await loadSnapshot(folder, options).catch(() => undefined)
   if (loaded === undefined) {
-    console.error(`${folder} cannot be read; name a folder of YAML files`)
-    return 1
+    throw new Error(`${folder} cannot be read; name a folder of YAML files.`)
   }
   const { snapshot, problems, refused } = loaded
-  for (const problem of problems) console.error(printable(showProblem(problem)))
-  for (const advice of adviceOn(snapshot)) console.error(`advice: ${advice}`)
+  const advice = adviceOn(snapshot)
   // Only serving processes know what is enforced.
   const policies = policiesOf(snapshot, refused)
   const policyConditions = createPolicyConditions(policies)
-  const statuses = statusOf(snapshot, { policyConditions })
-  const rows = statuses.map(({ kind, namespace, name, phase, conditions: [ready] }) => {
-    // What makes the others less than Ready is among the problems.
-    const why = phase === 'Pending' ? (ready?.message ?? '') : ''
-    return [kind, `${namespace}/${name}`, phase, why]
-  })
-  const generated = policyStatuses(policies, policyConditions).map(
-    ({ kind, namespace, name, conditions: [accepted] }) => [
-      kind,
-      `${namespace}/${name}`,
-      accepted?.reason ?? '',
-      '',
-    ],
+  const resources = statusOf(snapshot, { policyConditions }).map(
+    ({ kind, namespace, name, phase, conditions: [ready] }) => {
+      // What makes the others less than Ready is among the problems.
+      const why = phase === 'Pending' ? (ready?.message ?? '') : ''
+      return { kind, namespace, name, phase, why }
+    },
   )
-  console.log(renderTable(['KIND', 'NAME', 'PHASE', 'WHY'], [...rows, ...generated], 320))
-  const bounds = [...boundsOf(snapshot)].map(({ subscription, model, window, limit, tokens }) => [
-    ...[
-      subscription,
-      model,
-      window,
-      `${limit}`,
-      Number.isFinite(tokens) ? `${tokens}` : 'no bound',
-    ],
-  ])
+  const generated = policyStatuses(policies, policyConditions).map(
+    ({ kind, namespace, name, conditions: [accepted] }) => {
+      return { kind, namespace, name, reason: accepted?.reason ?? '' }
+    },
+  )
+  const bounds = [...boundsOf(snapshot)]
+  const status = problems.length > 0 ? 1 : 0
+  if (flags.json) {
+    out(toJson({ resources, generated, bounds, problems, advice }))
+    return status
+  }
+  for (const problem of problems) err(printable(showProblem(problem)))
+  for (const each of advice) err(`advice: ${each}`)
+  const rows = [
+    ...resources.map((each) => [each.kind, `${each.namespace}/${each.name}`, each.phase, each.why]),
+    ...generated.map((each) => [each.kind, `${each.namespace}/${each.name}`, each.reason, '']),
+  ]
+  out(renderTable(['KIND', 'NAME', 'PHASE', 'WHY'], rows, 320))
   if (bounds.length > 0) {
     const names = ['RESERVES', 'MODEL', 'WINDOW', 'LIMIT', 'MOST BEYOND']
-    console.log(`\n${renderTable(names, bounds, 320)}`)
+    const cells = bounds.map(({ subscription, model, window, limit, tokens }) => [
+      ...[subscription, model, window, `${limit}`],
+      Number.isFinite(tokens) ? `${tokens}` : 'no bound',
+    ])
+    out(`\n${renderTable(names, cells, 320)}`)
   }
-  console.log(`\n${counted(rows.length, 'resource')}, ${counted(problems.length, 'problem')}`)
-  return problems.length > 0 ? 1 : 0
+  out(`\n${counted(resources.length, 'resource')}, ${counted(problems.length, 'problem')}`)
+  return status
 }
 
 function counted(count: number, noun: string): string {

@@ -2,24 +2,12 @@
 
 import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
-import { parseArgs } from 'node:util'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
-import { texts } from './flags.ts'
+import { type Call, Unreachable, WrongCall } from './command.ts'
+import type { cleanupFlags } from './commands/operate.ts'
+import { toJson } from './json.ts'
 import { printable } from './table.ts'
-import { type CommandIo, terminal } from './terminal.ts'
-import { readCall } from './usage.ts'
-
-const usage = `Usage: tollgate cleanup [<url>] [--wait <seconds>] [--ca <file>] [--cert <file> --key <file>]
-
-Makes the service delete ephemeral keys that expired more than 30 minutes ago. Each process of the
-service does so every 15 minutes anyway; this command is for a visible job.
-
-  <url>           the internal listener, INTERNAL_ADDRESS of any process; default http://127.0.0.1:8081
-  --wait          how long to try again while the service cannot be reached or answers 503; default 0
-  --ca            the certificate authorities (PEM) to trust instead of the default ones
-  --cert, --key   the client certificate (PEM), if the listener requires one (TLS_CLIENT_CA_FILE)
-
-Exit status: 0 done, 1 the service refused or cannot be reached, 2 invalid arguments.`
+import type { CommandIo } from './terminal.ts'
 
 const timeoutMs = 30_000
 /** Between two attempts. */
@@ -31,15 +19,16 @@ const maxBytes = 65_536
  * Runs the command; returns the exit status. Rejects with a readable error if nothing was deleted.
  */
 export async function cleanup(
-  args: readonly string[],
-  io: Pick<CommandIo, 'out' | 'err'> = terminal,
+  { operands: [written], flags }: Call<typeof cleanupFlags>,
+  io: Pick<CommandIo, 'out'>,
 ): Promise<number> {
-  const call = readCall(args, usage, readArguments, io)
-  if (typeof call === 'number') return call
+  const call = readTarget(written, flags)
   const { status, body } = await postWithin(call)
   const answer = parse(body) as { deletedCount?: unknown; error?: { message?: unknown } } | null
   if (status === 200 && Number.isSafeInteger(answer?.deletedCount)) {
-    io.out(`Deleted ${answer?.deletedCount} expired ephemeral keys.`)
+    const { deletedCount } = answer as { deletedCount: number }
+    const said = `Deleted ${deletedCount} expired ephemeral keys.`
+    io.out(flags.json ? toJson({ deletedCount }) : said)
     return 0
   }
   const message = answer?.error?.message
@@ -47,7 +36,7 @@ export async function cleanup(
   throw new Error(`${call.url.origin} answered ${status}${reason}`)
 }
 
-interface Call {
+interface Target {
   readonly url: URL
   readonly waitMs: number
   readonly ca: string | undefined
@@ -55,24 +44,23 @@ interface Call {
   readonly key: string | undefined
 }
 
-function readArguments(args: string[]): Call | undefined {
-  const { values, positionals } = parseArgs({
-    args,
-    options: {
-      wait: { type: 'string', default: '0' },
-      ...texts('ca', 'cert', 'key'),
-    },
-    allowPositionals: true,
-  })
-  const [written = 'http://127.0.0.1:8081', ...rest] = positionals
-  const { ca, cert, key } = values
+function readTarget(
+  written = 'http://127.0.0.1:8081',
+  { wait = '0', ca, cert, key }: Call<typeof cleanupFlags>['flags'],
+): Target {
   const url = URL.parse(written)
-  const fits = url?.protocol === 'https:' || (url?.protocol === 'http:' && !ca && !cert)
   const isBare = url?.pathname === '/' && !url.search && !url.hash && !url.username
-  const isWait = /^\d{1,5}$/.test(values.wait)
-  const isPair = (cert === undefined) === (key === undefined)
-  if (!fits || !isBare || !isWait || !isPair || rest.length > 0) return undefined
-  return { url, waitMs: Number(values.wait) * 1_000, ca, cert, key }
+  if (url === null || !isBare || !/^https?:$/.test(url.protocol)) {
+    throw new WrongCall('<url> is an address like http://127.0.0.1:8081.')
+  }
+  if (url.protocol === 'http:' && (ca ?? cert) !== undefined) {
+    throw new WrongCall('--ca and --cert are for an address with https.')
+  }
+  if ((cert === undefined) !== (key === undefined)) {
+    throw new WrongCall('--cert and --key belong together.')
+  }
+  if (!/^\d{1,5}$/.test(wait)) throw new WrongCall('--wait is a whole number of seconds.')
+  return { url, waitMs: Number(wait) * 1_000, ca, cert, key }
 }
 
 interface Answer {
@@ -81,7 +69,7 @@ interface Answer {
 }
 
 /** A service that starts is out of reach at first, then not ready (503). */
-async function postWithin(call: Call): Promise<Answer> {
+async function postWithin(call: Target): Promise<Answer> {
   const { ca, cert, key, waitMs } = call
   const tls = { ca: read('--ca', ca), cert: read('--cert', cert), key: read('--key', key) }
   const until = performance.now() + waitMs
@@ -94,7 +82,7 @@ async function postWithin(call: Call): Promise<Answer> {
   }
 }
 
-async function post(call: Call, tls: object): Promise<Answer> {
+async function post(call: Target, tls: object): Promise<Answer> {
   const target = new URL('/internal/v1/api-keys/cleanup', call.url)
   const signal = AbortSignal.timeout(timeoutMs)
   const headers = { accept: 'application/json' }
@@ -105,7 +93,9 @@ async function post(call: Call, tls: object): Promise<Answer> {
     return { status: response.statusCode ?? 0, body }
   } catch (error) {
     const reason = signal.aborted ? `no answer within ${timeoutMs / 1_000} s` : reasonOf(error)
-    throw new Error(`${call.url.origin} cannot be reached (${reason}).`)
+    const message = `${call.url.origin} cannot be reached (${reason}).`
+    const isAway = signal.aborted || (error as NodeJS.ErrnoException).code !== undefined
+    throw isAway ? new Unreachable(message) : new Error(message)
   }
 }
 

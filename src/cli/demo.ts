@@ -1,22 +1,13 @@
 /** `tollgate demo`: keys and traffic for the sample gateway of `tollgate up`, to look at. */
 
-import { parseArgs } from 'node:util'
 import { isLoopback } from '../core/formats/trustworthy.ts'
 import { createApiClient } from './api-client.ts'
 import { checkUrl, defaultUrl } from './api-server.ts'
+import { type Call, Unreachable, WrongCall } from './command.ts'
+import type { demoFlags } from './commands/run.ts'
+import { toJson } from './json.ts'
 import { printable, renderTable } from './table.ts'
-import { type CommandIo, terminal } from './terminal.ts'
-import { readCall } from './usage.ts'
-
-const usage = `Usage: tollgate demo [--requests <number>]
-
-Makes keys for the sample identities of tollgate up and sends requests with them to its sample models, some of
-which are refused, so that the console has something to show. The keys are good for 30 days at most; those of
-an earlier demo are revoked. The gateway, TOLLGATE_URL (default ${defaultUrl}), must be on this machine.
-
-  --requests   how many; 200 by default, 10,000 at most`
-
-type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
+import type { CommandIo } from './terminal.ts'
 
 const maxRequests = 10_000
 /** Requests at once. */
@@ -51,11 +42,12 @@ const models = [
   'sim-smal',
 ] as const
 
-/** Runs the command; returns the exit status: 1 if nothing was answered, 2 for invalid arguments. */
-export async function demo(args: readonly string[], io: Io = terminal): Promise<number> {
-  const call = readCall(args, usage, readArguments, io)
-  if (typeof call === 'number') return call
-  const { requests } = call
+/** Runs the command; returns the exit status: 1 if nothing was answered. */
+export async function demo(
+  { flags }: Call<typeof demoFlags>,
+  io: Pick<CommandIo, 'env' | 'out' | 'err'>,
+): Promise<number> {
+  const requests = readRequests(flags.requests)
   const url = checkUrl(io.env.TOLLGATE_URL?.trim() || defaultUrl, true)
   if (!isLoopback(new URL(url).hostname)) {
     throw new Error(`${url} is not on this machine; a demo is for the gateway of tollgate up.`)
@@ -73,21 +65,24 @@ export async function demo(args: readonly string[], io: Io = terminal): Promise<
   }
   await Promise.all(Array.from({ length: atOnce }, send))
   const rows = [...statuses].sort(([a], [b]) => a - b)
-  io.out(
-    renderTable(
-      ['STATUS', 'REQUESTS'],
-      rows.map((row) => row.map(String)),
-      64,
-    ),
-  )
-  io.out(`\n${made.length} keys, and what they have done: ${url}/console`)
+  const page = `${url}/console`
+  if (flags.json) io.out(toJson({ keys: made.length, statuses: Object.fromEntries(rows), page }))
+  else
+    io.out(
+      renderTable(
+        ['STATUS', 'REQUESTS'],
+        rows.map((row) => row.map(String)),
+        64,
+      ),
+    )
+  if (!flags.json) io.out(`\n${made.length} keys, and what they have done: ${page}`)
   return statuses.has(200) ? 0 : 1
 }
 
-function readArguments(args: string[]): { readonly requests: number } | undefined {
-  const { values } = parseArgs({ args, options: { requests: { type: 'string', default: '200' } } })
-  const requests = /^\d{1,5}$/.test(values.requests) ? Number(values.requests) : 0
-  return requests >= 1 && requests <= maxRequests ? { requests } : undefined
+function readRequests(written = '200'): number {
+  const requests = /^\d{1,5}$/.test(written) ? Number(written) : 0
+  if (requests >= 1 && requests <= maxRequests) return requests
+  throw new WrongCall('--requests is a number from 1 to 10,000.')
 }
 
 /** Their secrets. Rejects with a readable error, also if the gateway is not the sample's. */
@@ -121,7 +116,7 @@ async function chat(url: string, key: string, turn: number): Promise<number> {
       stream: turn % 2 === 1,
     }),
   }).catch((error: unknown) => {
-    throw new Error(`${url} cannot be reached (${printable(String(error))}).`)
+    throw new Unreachable(`${url} cannot be reached (${printable(String(error))}).`)
   })
   await response.arrayBuffer()
   return response.status

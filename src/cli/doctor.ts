@@ -4,7 +4,6 @@ import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { parseArgs } from 'node:util'
 import { parse } from 'yaml'
 import { conditions, type Figures, type Observed } from '../core/status/findings.ts'
 import { askAdmin } from '../gateway/admin-page.ts'
@@ -18,22 +17,12 @@ import { loadSnapshot } from '../sources/pipeline.ts'
 import { openPool, statementDeadlineMs } from '../store/postgres/postgres.ts'
 import { listReplicas } from '../store/revocations/replicas.ts'
 import { unseenMs as silentMs } from '../store/revocations/revocation-follower.ts'
+import type { Call } from './command.ts'
+import type { doctorFlags } from './commands/operate.ts'
+import { toJson } from './json.ts'
 import { askOwn } from './own-listener.ts'
 import { printable } from './table.ts'
-import { type CommandIo, terminal } from './terminal.ts'
-import { readCall } from './usage.ts'
-
-const usage = `Usage: tollgate doctor [--since-start]
-
-Says what is wrong now with the process of the service on this machine or in this pod, the worst first,
-with the section of the runbook. It uses the settings of the process: it asks INTERNAL_ADDRESS,
-METRICS_ADDRESS, ENVOY_ADMIN_ADDRESS and the database, and reads the certificates. Beside tollgate up it
-finds these by DATA_DIR.
-
-For five seconds it watches what is refused, fails or is lost; with --since-start it reports all of that since
-the process started. If the process is down, it names the problems of the folder in RESOURCES.
-
-Exit status: 0 nothing is wrong, 1 something is, 2 invalid arguments.`
+import type { CommandIo } from './terminal.ts'
 
 const watchMs = 5_000
 const dayMs = 86_400_000
@@ -42,16 +31,19 @@ const shown = 10
 
 /** Runs the command; returns the exit status. Rejects with a readable error for invalid settings. */
 export async function doctor(
-  args: readonly string[],
-  io: Pick<CommandIo, 'env' | 'out' | 'err'> = terminal,
+  { flags }: Call<typeof doctorFlags>,
+  io: Pick<CommandIo, 'env' | 'out'>,
 ): Promise<number> {
-  const call = readCall(args, usage, readArguments, io)
-  if (typeof call === 'number') return call
-  const seen = await observe(loadConfig(withRecordedAddresses(io.env)), call.sinceStart)
-  const found = sections().flatMap(({ name, ...section }) => {
-    const details = conditions[name]?.(seen)
+  const seen = await observe(loadConfig(withRecordedAddresses(io.env)), flags['since-start'])
+  const found = sections().flatMap((section) => {
+    const details = conditions[section.name]?.(seen)
     return details === undefined ? [] : [{ ...section, details }]
   })
+  const status = found.length === 0 ? 0 : 1
+  if (flags.json) {
+    io.out(toJson({ object: 'list', data: found }))
+    return status
+  }
   for (const { severity, summary, details, url } of found) {
     io.out(`${severity.padEnd(8)}  ${summary}`)
     for (const each of details.slice(0, shown)) io.out(`          ${printable(each)}`)
@@ -59,12 +51,7 @@ export async function doctor(
     io.out(`          ${url}`)
   }
   if (found.length === 0) io.out('Nothing is wrong.')
-  return found.length === 0 ? 0 : 1
-}
-
-function readArguments(args: string[]) {
-  const options = { 'since-start': { type: 'boolean', default: false } } as const
-  return { sinceStart: parseArgs({ args, options }).values['since-start'] }
+  return status
 }
 
 interface Alert {

@@ -3,17 +3,11 @@
 import type { DrainState } from '../core/status/gateway-drain.ts'
 import { drainEnvoy } from '../gateway/drain.ts'
 import { type Config, loadConfig, showAddress } from '../settings/config.ts'
+import { type Call, Unreachable } from './command.ts'
+import type { json } from './commands/shared.ts'
+import { toJson } from './json.ts'
 import { askOwn } from './own-listener.ts'
-import { refuseArguments } from './usage.ts'
-
-const usage = `Usage: tollgate drain
-
-Makes the service at INTERNAL_ADDRESS on this machine not ready, and drains its Envoy: every response
-closes its connection, and after DRAIN_MIN_SECONDS Envoy refuses new connections. The command ends when
-no request is left, and no connection that was in use in the last five seconds, or after DRAIN_SECONDS;
-with status 0, or 1 if requests are left. If the service is gone, it drains Envoy directly, at
-ENVOY_ADMIN_ADDRESS. Use it as the preStop hook of Envoy's container. A drain cannot be
-undone: stop Envoy and start it again.`
+import type { CommandIo } from './terminal.ts'
 
 /** Only these: a container's other settings may name files that it lacks. */
 const names = [
@@ -31,12 +25,11 @@ const marginMs = 10_000
 
 /** Runs the command; 1 if requests are still in progress, or nothing could be drained. */
 export async function drain(
-  args: readonly string[],
-  env: NodeJS.ProcessEnv,
-  out: (text: string) => void = console.log,
+  { flags }: Call<typeof json>,
+  { env, out: print, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
 ): Promise<number> {
-  const status = refuseArguments(args, usage)
-  if (status !== undefined) return status
+  // What happens meanwhile is no part of the JSON.
+  const out = flags.json ? err : print
   const config = loadConfig(Object.fromEntries(names.map((name) => [name, env[name]])))
   const begunAt = performance.now()
   const seconds = (): string => `${((performance.now() - begunAt) / 1_000).toFixed(1)} s`
@@ -48,10 +41,13 @@ export async function drain(
     if (status === 'drained') out(`No request is running, after ${seconds()}.`)
     else if (status === 'unreachable') out('Envoy does not answer: nothing was waited for.')
     else out(`${requests} requests are still running after ${seconds()}.`)
+    if (flags.json) print(toJson({ status, requests }))
     return status === 'drained' ? 0 : 1
   } catch (error) {
     const { envoyAdminAddress: admin } = config
-    throw new Error(`ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} does not answer`, { cause: error })
+    throw new Unreachable(`ENVOY_ADMIN_ADDRESS: ${showAddress(admin)} does not answer`, {
+      cause: error,
+    })
   }
 }
 

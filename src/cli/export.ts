@@ -10,37 +10,25 @@ import { createClient, KubeError } from '../kubernetes/client.ts'
 import { listObjects } from '../kubernetes/list.ts'
 import { loadConfig } from '../settings/config.ts'
 import { collections } from '../sources/collections.ts'
+import type { Call } from './command.ts'
+import type { json } from './commands/shared.ts'
+import { toJson } from './json.ts'
 import { printable } from './table.ts'
-import { type CommandIo, terminal } from './terminal.ts'
-import { readCall } from './usage.ts'
-
-const usage = `Usage: tollgate export [<file>... | -]
-
-Converts resources of maas.opendatahub.io and inference.opendatahub.io to those of tollgate.dev and prints them as YAML, for kubectl
-apply or a folder. Reads them from files, or without arguments from the cluster of KUBECONFIG or else of
-the pod; - is standard input. Fields without a counterpart are named on standard error.
-
-Exit status: 0 everything is printed, 1 a resource is missing, 2 invalid arguments.`
+import type { CommandIo } from './terminal.ts'
 
 /**
  * Runs the command; returns the exit status. Rejects with a readable error if something cannot be
  * read.
  */
 export async function exportCommand(
-  args: readonly string[],
-  io: Pick<CommandIo, 'env' | 'input' | 'out' | 'err'> = terminal,
+  { operands: names, flags }: Call<typeof json>,
+  io: Pick<CommandIo, 'env' | 'input' | 'out' | 'err'>,
 ): Promise<number> {
-  const names = readCall(
-    args,
-    usage,
-    (given) => (given.some((arg) => arg.startsWith('-') && arg !== '-') ? undefined : given),
-    io,
-  )
-  if (typeof names === 'number') return names
   const objects = names.length === 0 ? await readCluster(io.env) : await readFiles(names, io.input)
   const { documents, notes } = exportResources(objects)
   for (const { severity, message } of notes) io.err(`${severity}: ${printable(message)}`)
-  if (documents.length > 0) {
+  if (flags.json) io.out(toJson({ apiVersion: 'v1', kind: 'List', items: documents }))
+  else if (documents.length > 0) {
     io.out(documents.map((document) => stringify(document).trimEnd()).join('\n---\n'))
   }
   const missing = notes.filter(({ severity }) => severity === 'error').length

@@ -1,35 +1,16 @@
 /** What the flags of `tollgate key` say about a key, and how a key is shown. */
 
-import { switches } from './flags.ts'
+import { type Call, WrongCall } from './command.ts'
+import type { editKeyFlags, newKeyFlags } from './commands/keys.ts'
 import type { KeyRecord } from './key-client.ts'
 import { renderTable } from './table.ts'
 
-/** Invalid arguments: the message is followed by the usage, and the exit status is 2. */
-export class WrongCall extends Error {}
-
-const many = { type: 'string', multiple: true } as const
-
-/** Flags of a key's fields, at creation and later. */
-export const keyFlags = {
-  description: { type: 'string' },
-  label: many,
-  model: many,
-  'token-limit': many,
-  address: many,
-} as const
-
-/** Flags that drop what a key has. */
-export const dropFlags = switches('no-labels', 'no-models', 'no-token-limits', 'no-addresses')
-
-type Given = {
-  readonly [Name in keyof typeof keyFlags]?: Name extends 'description'
-    ? string | undefined
-    : readonly string[] | undefined
-}
-type Dropped = { readonly [Name in keyof typeof dropFlags]?: boolean | undefined }
+type Given = Partial<
+  Call<typeof newKeyFlags>['flags'] & Omit<Call<typeof editKeyFlags>['flags'], 'name'>
+>
 
 /** The fields of a request; those without a flag are left out. */
-export function readFields(given: Given & Dropped): Readonly<Record<string, unknown>> {
+export function readFields(given: Given): Readonly<Record<string, unknown>> {
   const { description, label, model, address, 'token-limit': limit } = given
   const fields = {
     description,

@@ -1,35 +1,27 @@
 /** `tollgate key list`. */
 
-import { parseArgs } from 'node:util'
-import { apiServerFlags } from './api-server.ts'
-import { switches, texts } from './flags.ts'
-import { clientOf, type KeyIo, toJson } from './key-call.ts'
+import { type Call, WrongCall } from './command.ts'
+import type { listKeysFlags } from './commands/keys.ts'
+import { toJson } from './json.ts'
+import { clientOf, type KeyIo } from './key-call.ts'
 import type { KeyRecord } from './key-client.ts'
-import { readLabels, WrongCall } from './key-fields.ts'
+import { readLabels } from './key-fields.ts'
 import { renderTable } from './table.ts'
 
-const flags = {
-  ...apiServerFlags,
-  status: { type: 'string', multiple: true },
-  ...switches('all'),
-  ...texts('sort', 'limit', 'user', 'prefix'),
-  label: { type: 'string', multiple: true },
-} as const
-
 /** Lists keys; returns the exit status. */
-export async function listKeys(args: string[], io: KeyIo): Promise<number> {
-  const { values } = parseArgs({ args, options: flags })
-  const statuses = (values.status ?? []).flatMap((status) => status.split(','))
-  const records = await clientOf(values, io).search({
-    statuses: statuses.length > 0 ? statuses : values.all ? [] : ['active'],
-    includeEphemeral: values.all,
-    user: values.user,
-    prefix: values.prefix,
-    labels: readLabels(values.label),
-    sort: readSort(values.sort),
-    limit: readLimit(values.limit),
-  })
-  if (values.json) io.out(toJson({ object: 'list', data: records }))
+export async function listKeys({ flags }: Call<typeof listKeysFlags>, io: KeyIo): Promise<number> {
+  const statuses = (flags.status ?? []).flatMap((status) => status.split(','))
+  const search = {
+    statuses: statuses.length > 0 ? statuses : flags.all ? [] : ['active'],
+    includeEphemeral: flags.all,
+    user: flags.user,
+    prefix: flags.prefix,
+    labels: readLabels(flags.label),
+    sort: readSort(flags.sort),
+    limit: readLimit(flags.limit),
+  }
+  const records = await clientOf(flags, io).search(search)
+  if (flags.json) io.out(toJson({ object: 'list', data: records }))
   else if (records.length === 0) io.err('There are no such keys.')
   else io.out(showRecords(records))
   return 0

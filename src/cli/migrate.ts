@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { startEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
 import { checkAuditLog, checkDataDir } from '../settings/check-files.ts'
 import { type Config, loadConfig } from '../settings/config.ts'
@@ -13,32 +12,55 @@ import {
 import { migrate as applyMigrations, planMigrations } from '../store/postgres/migrate.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
 import { auditTakeOver } from './audit-take-over.ts'
+import { type Call, WrongCall } from './command.ts'
+import type { migrateFlags } from './commands/operate.ts'
 import { withPool } from './database.ts'
-import { switches, texts } from './flags.ts'
-import { readCall } from './usage.ts'
+import { toJson } from './json.ts'
+import type { CommandIo } from './terminal.ts'
 
-const usage = `Usage: tollgate migrate [--from <url>] [--tenant <name>] [--in-place] [--dry-run]
-       tollgate migrate --plan
-
-  (nothing)      migrates the database of DATABASE_URL to our schema; the service does so at its start
-  --from <url>   copies the keys of the original service (v3.4 or later) from its database, without
-                 writing to it; may be repeated to copy later changes
-  --in-place     uses the original's table in its database: that of --from, else of DATABASE_URL
-  --tenant       the tenant whose keys to copy, if the original has several
-  --dry-run      only prints what would be done
-  --plan         prints what would be done to the schema, and which processes keep working with it`
+/** What a person reads meanwhile, and what --json prints in the end. */
+interface Report {
+  readonly say: (line: string) => void
+  readonly warn: (line: string) => void
+  readonly result: Record<string, unknown>
+}
 
 /** The number of keys between two progress messages. */
 const reportEvery = 50_000
 
 /**
- * `tollgate migrate`: returns the exit status, 0 if everything was done, 1 if keys were skipped, 2
- * for invalid arguments. Rejects with a readable error.
+ * `tollgate migrate`: returns the exit status, 0 if everything was done, 1 if keys were skipped. Rejects
+ * with a readable error.
  */
-export async function migrate(args: readonly string[], env: NodeJS.ProcessEnv): Promise<number> {
-  const options = readCall(args, usage, readArguments)
-  if (typeof options === 'number') return options
-  const { from, tenant, inPlace, dryRun } = options
+export async function migrate(
+  { flags }: Call<typeof migrateFlags>,
+  { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
+): Promise<number> {
+  refuseTogether(flags)
+  const report: Report = { say: flags.json ? err : out, warn: err, result: {} }
+  const status = await run(flags, env, report)
+  if (flags.json) out(toJson(report.result))
+  return status
+}
+
+type Given = Call<typeof migrateFlags>['flags']
+
+function refuseTogether(flags: Given): void {
+  const { from, tenant, plan } = flags
+  const inPlace = flags['in-place']
+  if (plan && (from !== undefined || inPlace || flags['dry-run'] || tenant !== undefined)) {
+    throw new WrongCall('--plan stands alone.')
+  }
+  if (tenant !== undefined && (from === undefined || inPlace)) {
+    throw new WrongCall('--tenant goes with --from, and not with --in-place.')
+  }
+  if (from !== undefined && !/^postgres(ql)?:\/\//.test(from)) {
+    throw new WrongCall('--from is an address like postgres://user@host/database.')
+  }
+}
+
+async function run(flags: Given, env: NodeJS.ProcessEnv, report: Report): Promise<number> {
+  const { from, tenant, plan, 'in-place': inPlace, 'dry-run': dryRun } = flags
   const config = loadConfig(env, (config) => [
     ...(config.databaseUrl === undefined && !inPlace ? checkDataDir(config) : []),
     ...(dryRun ? [] : checkAuditLog(config)),
@@ -46,43 +68,25 @@ export async function migrate(args: readonly string[], env: NodeJS.ProcessEnv): 
   if (inPlace) {
     const url = from ?? config.databaseUrl
     if (url === undefined) throw new Error('Name the database by --from or DATABASE_URL.')
-    return await withUrl(url, (sql) => takeInPlace(sql, config, dryRun))
+    return await withUrl(url, (sql) => takeInPlace(sql, config, dryRun, report))
   }
-  return await withTarget(config, async (target) => {
-    if (options.plan) return await showPlan(target)
-    await bringToSchema(target, dryRun)
+  return await withTarget(config, report, async (target) => {
+    if (plan) return await showPlan(target, report)
+    await bringToSchema(target, dryRun, report)
     if (from === undefined) return 0
-    return await withUrl(from, (source) => copy({ source, target, tenant, dryRun, config }), true)
+    const job = { target, tenant, dryRun, config, report }
+    return await withUrl(from, (source) => copy({ source, ...job }), true)
   })
 }
 
-interface Arguments {
-  readonly from: string | undefined
-  readonly tenant: string | undefined
-  readonly inPlace: boolean
-  readonly dryRun: boolean
-  readonly plan: boolean
-}
-
-function readArguments(args: string[]): Arguments | undefined {
-  const { values } = parseArgs({
-    args,
-    options: { ...texts('from', 'tenant'), ...switches('in-place', 'dry-run', 'plan') },
-  })
-  const { from, tenant, plan } = values
-  if (plan && (args.length > 1 || tenant !== undefined)) return undefined
-  if (tenant !== undefined && (from === undefined || values['in-place'])) return undefined
-  if (from !== undefined && !/^postgres(ql)?:\/\//.test(from)) return undefined
-  return { from, tenant, plan, inPlace: values['in-place'], dryRun: values['dry-run'] }
-}
-
-async function showPlan(sql: Pool): Promise<number> {
+async function showPlan(sql: Pool, { say, result }: Report): Promise<number> {
   const { applied, pending, newer } = await planMigrations(sql)
-  console.log(applied.length === 0 ? 'The database is empty.' : `Applied: ${applied.join(', ')}.`)
+  Object.assign(result, { applied, pending, newer })
+  say(applied.length === 0 ? 'The database is empty.' : `Applied: ${applied.join(', ')}.`)
   if (newer.length > 0) {
-    console.log(`Of a newer version, on whose schema this one works: ${newer.join(', ')}.`)
+    say(`Of a newer version, on whose schema this one works: ${newer.join(', ')}.`)
   }
-  if (pending.length === 0) console.log('The schema is up to date.')
+  if (pending.length === 0) say('The schema is up to date.')
   for (const { name, worksWith } of pending) {
     const others =
       applied.length === 0
@@ -90,16 +94,17 @@ async function showPlan(sql: Pool): Promise<number> {
         : name.startsWith(worksWith)
           ? '; stop all older processes first'
           : `; processes of versions that know ${worksWith} go on working`
-    console.log(`To be applied: ${name}${others}.`)
+    say(`To be applied: ${name}${others}.`)
   }
-  console.log('Nothing was written.')
+  say('Nothing was written.')
   return 0
 }
 
-async function bringToSchema(sql: Pool, dryRun: boolean): Promise<void> {
+async function bringToSchema(sql: Pool, dryRun: boolean, { say, result }: Report): Promise<void> {
   if (dryRun) return
   const applied = await applyMigrations(sql)
-  console.log(applied.length === 0 ? 'The schema is up to date.' : `Applied ${applied.join(', ')}.`)
+  result.applied = applied
+  say(applied.length === 0 ? 'The schema is up to date.' : `Applied ${applied.join(', ')}.`)
 }
 
 async function copy(job: {
@@ -108,31 +113,34 @@ async function copy(job: {
   readonly tenant: string | undefined
   readonly dryRun: boolean
   readonly config: Config
+  readonly report: Report
 }): Promise<number> {
-  const { source, target, dryRun, config } = job
+  const { source, target, dryRun, config, report } = job
+  const { say, warn, result } = report
   const table = await inspectTable(source)
-  console.log(`The source has ${describeTable(table)}.`)
+  say(`The source has ${describeTable(table)}.`)
   const tenant = chooseTenant(table, job.tenant)
   if (dryRun && !(await hasTable(target))) {
-    console.log('Nothing was written: the target is empty, every key would be copied.')
+    say('Nothing was written: the target is empty, every key would be copied.')
     return 0
   }
   let reported = 0
   const onProgress = (read: number): void => {
     if (read < reported + reportEvery) return
     reported = read
-    console.log(`${read} keys read`)
+    say(`${read} keys read`)
   }
   const { later } = table
   const take = () => copyKeys({ source, target, tenant, later, dryRun, onProgress })
   const taken = ({ copied, updated }: CopyCounts) => copied + updated
-  const counts = dryRun ? await take() : await auditTakeOver(config, take, taken)
+  const counts = dryRun ? await take() : await auditTakeOver(config, take, taken, warn)
+  Object.assign(result, counts)
   const { read, copied, updated, present, conflicting } = counts
-  console.log(
+  say(
     `${dryRun ? 'Nothing was written. Of' : 'Of'} ${read} keys: ${copied} ${dryRun ? 'would be copied' : 'copied'}, ${updated} revoked or expired since, ${present} here already, ${conflicting} in conflict.`,
   )
   if (conflicting > 0) {
-    console.error('Left out: keys whose id or hash is here already, but not both together.')
+    warn('Left out: keys whose id or hash is here already, but not both together.')
   }
   return conflicting > 0 ? 1 : 0
 }
@@ -151,23 +159,30 @@ function chooseTenant({ tenantColumn, tenants }: KeyTable, name: string | undefi
   return undefined
 }
 
-async function takeInPlace(sql: Pool, config: Config, dryRun: boolean): Promise<number> {
+async function takeInPlace(
+  sql: Pool,
+  config: Config,
+  dryRun: boolean,
+  report: Report,
+): Promise<number> {
+  const { say, result } = report
   const table = await inspectTable(sql)
-  console.log(`The table has ${describeTable(table)}.`)
+  result.statuses = table.statuses
+  say(`The table has ${describeTable(table)}.`)
   if (table.tenants.length > 1) {
     throw new Error('The table has several tenants; copy one of them by --from and --tenant.')
   }
-  for (const name of table.demanding) console.log(`Column ${name} is ours to leave empty.`)
+  for (const name of table.demanding) say(`Column ${name} is ours to leave empty.`)
   if (dryRun) {
-    console.log('Nothing was written.')
+    say('Nothing was written.')
     return 0
   }
   const taken = Object.values(table.statuses).reduce((sum, keys) => sum + keys, 0)
   const adopt = async () => {
     await adoptTable(sql, table)
-    await bringToSchema(sql, false)
+    await bringToSchema(sql, false, report)
   }
-  await auditTakeOver(config, adopt, () => taken)
+  await auditTakeOver(config, adopt, () => taken, report.warn)
   return 0
 }
 
@@ -187,11 +202,15 @@ function withUrl<T>(url: string, action: (sql: Pool) => Promise<T>, readOnly = f
 }
 
 /** The database that the service would use with these settings. */
-async function withTarget<T>(config: Config, action: (sql: Pool) => Promise<T>): Promise<T> {
+async function withTarget<T>(
+  config: Config,
+  { say }: Report,
+  action: (sql: Pool) => Promise<T>,
+): Promise<T> {
   if (config.databaseUrl !== undefined) return await withUrl(config.databaseUrl, action)
   const embedded = await startEmbeddedPostgres({
     directory: join(config.dataDir, 'postgres'),
-    log: (line) => console.log(line),
+    log: say,
   })
   try {
     return await withUrl(embedded.url, action)

@@ -3,45 +3,46 @@
  * database.
  */
 
-import { parseArgs } from 'node:util'
 import type { Pool } from '../store/postgres/postgres.ts'
 import { endAgain } from '../store/revocations/ended-keys.ts'
 import { readFile } from '../store/revocations/revocation-file.ts'
+import type { Call } from './command.ts'
+import type { json } from './commands/shared.ts'
 import { withDatabase } from './database.ts'
-import { type CommandIo, terminal } from './terminal.ts'
-import { readCall } from './usage.ts'
+import { toJson } from './json.ts'
+import type { CommandIo } from './terminal.ts'
 
-const usage = `Usage: tollgate revocations replay <file>...
-
-Revokes in the database of DATABASE_URL every key that is revoked in one of these files and active in
-the database, because the database was restored from an older backup. The files are those that each
-process writes in REVOCATION_LOG_DIR (revocations-<process>.jsonl). A process does the same with all
-files in its folder, at its start and whenever it finds that the database has lost revocations. The
-command may be repeated.`
-
-type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
-
-/**
- * Runs the command; returns the exit status: 1 if a line could not be read or a key not be revoked;
- * 2 for invalid arguments.
- */
-export async function revocations(args: readonly string[], io: Io = terminal): Promise<number> {
-  const files = readCall(args, usage, filesOf, io)
-  if (typeof files === 'number') return files
-  return await withDatabase(io.env, 'revocations', async (sql) => {
-    let status = 0
-    for (const file of files) status = Math.max(status, await replay(sql, file, io))
-    return status
+/** Runs the command; returns the exit status: 1 if a line could not be read or a key not be revoked. */
+export async function replay(
+  { operands: files, flags }: Call<typeof json>,
+  { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
+): Promise<number> {
+  return await withDatabase(env, 'revocations', async (sql) => {
+    const done: Replayed[] = []
+    for (const file of files) {
+      const replayed = await replayFile(sql, file)
+      done.push(replayed)
+      const { revocations, ended, broken, left } = replayed
+      if (!flags.json)
+        out(`${file}: ${revocations} revocations, ${ended} of keys that were active again.`)
+      if (broken > 0) err(`${file}: ${broken} lines cannot be read.`)
+      if (left > 0) err(`${file}: ${left} keys are locked by a transaction; repeat the command.`)
+    }
+    if (flags.json) out(toJson({ object: 'list', data: done }))
+    return done.some(({ broken, left }) => broken + left > 0) ? 1 : 0
   })
 }
 
-function filesOf(args: string[]): readonly string[] | undefined {
-  const { positionals } = parseArgs({ args, allowPositionals: true })
-  const [command, ...files] = positionals
-  return command === 'replay' && files.length > 0 ? files : undefined
+interface Replayed {
+  readonly file: string
+  readonly revocations: number
+  /** Keys that were active and are revoked now. */
+  readonly ended: number
+  readonly broken: number
+  readonly left: number
 }
 
-async function replay(sql: Pool, file: string, { out, err }: Io): Promise<number> {
+async function replayFile(sql: Pool, file: string): Promise<Replayed> {
   const hashes: string[] = []
   const { broken } = await readFile(file, ({ hash }) => hashes.push(hash)).catch(
     (error: NodeJS.ErrnoException) => {
@@ -49,8 +50,5 @@ async function replay(sql: Pool, file: string, { out, err }: Io): Promise<number
     },
   )
   const { ids, left } = await endAgain(sql, hashes)
-  out(`${file}: ${hashes.length} revocations, ${ids.length} of keys that were active again.`)
-  if (broken > 0) err(`${file}: ${broken} lines cannot be read.`)
-  if (left > 0) err(`${file}: ${left} keys are locked by a transaction; repeat the command.`)
-  return broken + left > 0 ? 1 : 0
+  return { file, revocations: hashes.length, ended: ids.length, broken, left }
 }

@@ -1,75 +1,72 @@
 /** `tollgate key revoke`. */
 
-import { parseArgs } from 'node:util'
 import { errorMessage } from '../runtime/error-message.ts'
-import { type ApiServerFlags, apiServerFlags } from './api-server.ts'
-import { switches, texts } from './flags.ts'
-import { clientOf, type KeyIo, toJson, warnOfPending } from './key-call.ts'
+import { type Call, WrongCall } from './command.ts'
+import type { revokeKeysFlags } from './commands/keys.ts'
+import { toJson } from './json.ts'
+import { clientOf, type KeyIo, warnOfPending } from './key-call.ts'
 import type { KeyRecord } from './key-client.ts'
-import { WrongCall } from './key-fields.ts'
 import { printable } from './table.ts'
 import { agrees } from './terminal.ts'
 
-const flags = { ...apiServerFlags, ...texts('user'), ...switches('all', 'yes') }
+type Given = Call<typeof revokeKeysFlags>['flags']
 
 /** Revokes keys; returns the exit status: 1 if not all were revoked. */
-export async function revokeKeys(args: string[], io: KeyIo): Promise<number> {
-  const { values, positionals: ids } = parseArgs({ args, options: flags, allowPositionals: true })
-  if (values.all) {
+export async function revokeKeys(
+  { operands: ids, flags }: Call<typeof revokeKeysFlags>,
+  io: KeyIo,
+): Promise<number> {
+  if (flags.all) {
     if (ids.length > 0) throw new WrongCall('Either --all or ids, not both.')
-    const result = await clientOf(values, io).revokeAll(values.user)
-    io.out(values.json ? toJson(result) : printable(result.message))
+    const result = await clientOf(flags, io).revokeAll(flags.user)
+    io.out(flags.json ? toJson(result) : printable(result.message))
     warnOfPending(result, io)
     return 0
   }
-  if (values.user !== undefined) {
+  if (flags.user !== undefined) {
     if (ids.length > 0) throw new WrongCall('Either --user or ids, not both.')
-    return await revokeOfUser(values.user, values, io)
+    return await revokeOfUser(flags.user, flags, io)
   }
   if (ids.length === 0) throw new WrongCall('Name the ids of the keys, -, --user or --all.')
   if (ids.includes('-')) {
     if (ids.length > 1) throw new WrongCall('Either - or ids, not both.')
-    return await revokeGiven(values, io)
+    return await revokeGiven(flags, io)
   }
-  const client = clientOf(values, io)
+  const client = clientOf(flags, io)
   const revoked: KeyRecord[] = []
   for (const id of ids) {
     try {
       const record = await client.revoke(id)
       revoked.push(record)
-      if (!values.json) io.out(`Revoked ${record.id} (${printable(record.name)}).`)
+      if (!flags.json) io.out(`Revoked ${record.id} (${printable(record.name)}).`)
       warnOfPending(record, io)
     } catch (error) {
       io.err(`${printable(id)}: ${errorMessage(error)}`)
     }
   }
-  if (values.json) io.out(toJson({ object: 'list', data: revoked }))
+  if (flags.json) io.out(toJson({ object: 'list', data: revoked }))
   return revoked.length === ids.length ? 0 : 1
 }
 
 /** The key is only read from standard input, because all users of the machine can see arguments. */
-async function revokeGiven(values: ApiServerFlags, io: KeyIo): Promise<number> {
-  const client = clientOf(values, io)
-  const key = (await io.read()).trim()
+async function revokeGiven(flags: Given, io: KeyIo): Promise<number> {
+  const client = clientOf(flags, io)
+  const key = (await io.read('Key')).trim()
   if (!key.startsWith('sk-') || /\s/.test(key)) {
     throw new Error('Give one whole key, sk-…, on standard input.')
   }
   const record = await client.revokeGiven(key)
   const { id, name, username } = record
   const said = `Revoked ${id} (${printable(name)}) of ${printable(username)}.`
-  io.out(values.json ? toJson(record) : said)
+  io.out(flags.json ? toJson(record) : said)
   warnOfPending(record, io)
   return 0
 }
 
-async function revokeOfUser(
-  user: string,
-  values: ApiServerFlags & { readonly yes?: boolean | undefined },
-  io: KeyIo,
-): Promise<number> {
-  const client = clientOf(values, io)
+async function revokeOfUser(user: string, flags: Given, io: KeyIo): Promise<number> {
+  const client = clientOf(flags, io)
   const name = printable(user)
-  if (!values.yes) {
+  if (!flags.yes) {
     const { length } = await client.search({
       statuses: ['active'],
       includeEphemeral: true,
@@ -85,7 +82,7 @@ async function revokeOfUser(
     if (!(await agrees(io, `Revoke ${keys} of ${name}?`))) return 1
   }
   const result = await client.revokeAll(user)
-  io.out(values.json ? toJson(result) : printable(result.message))
+  io.out(flags.json ? toJson(result) : printable(result.message))
   warnOfPending(result, io)
   return 0
 }

@@ -1,15 +1,5 @@
 import { type Service, serve } from '../main.ts'
 import { onStop } from '../runtime/stop-signals.ts'
-import { settingsList } from '../settings/show.ts'
-import { refuseArguments } from './usage.ts'
-
-const usage = `Usage: tollgate serve
-
-Runs only the service: Check, the access log, the REST API. It runs until SIGTERM, SIGINT or SIGHUP, and
-then ends within 15 seconds. SIGUSR2 sets the log level to debug, and once more back again.
-Settings come from the environment (default; meaning: value):
-
-${settingsList()}`
 
 /** How long the process may continue after a stop was requested (milliseconds). */
 const endWithinMs = 15_000
@@ -19,12 +9,7 @@ const endWithinMs = 15_000
  * is gone. Then the process ends with status 0, or 1 if a part had to be abandoned. Rejects if it
  * cannot start.
  */
-export async function serveCommand(
-  args: readonly string[],
-  env: NodeJS.ProcessEnv,
-): Promise<number> {
-  const status = refuseArguments(args, usage)
-  if (status !== undefined) return status
+export async function serveCommand(env: NodeJS.ProcessEnv): Promise<number> {
   const asked = onStop(() => {})
   const starting = new AbortController()
   void asked.then(() => {

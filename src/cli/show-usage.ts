@@ -1,49 +1,32 @@
 /** `tollgate usage`: what was used. */
 
-import { parseArgs } from 'node:util'
 import { type CsvRow, toCsv } from '../core/formats/csv.ts'
 import { type ApiClient, type CsvPage, createApiClient } from './api-client.ts'
-import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
+import { findApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
-import { switches, texts } from './flags.ts'
+import { type Call, WrongCall } from './command.ts'
+import type { usageFlags } from './commands/usage.ts'
+import { toJson } from './json.ts'
 import { renderTable } from './table.ts'
-import { type CommandIo, terminal } from './terminal.ts'
-import { readCall } from './usage.ts'
-
-const usage = `Usage: tollgate usage [--from <time>] [--to <time>] [--by <groups>] [--user <name>] [--key <id>]
-       [--model <namespace>/<name>] [--subscription <name>] [--organization <name>] [--cost-center <name>]
-       [--label <name>=<value>]
-       tollgate usage --focus [--from <day>] [--to <day>]
-       tollgate usage verify [--from <time>] [--to <time>]
-       tollgate usage forget <user> [--yes]
-
-Shows how many tokens were used: by you, with a key by that key, and for administrators by everybody.
-
-  --from, --to   a day (2026-03-01) or a time (RFC 3339); by default this month until now, in UTC
-  --by           one of hour, day and month, and any of subscription, model, user, key, organization,
-                 cost_center and label:<name>, with commas; by default day
-  --label        only of keys that have this label now
-
-Takes --json and --csv. --focus, for administrators, prints FOCUS 1.2 as CSV. Costs have no currency: they are tokens times the rate per token of their subscription.
-TOLLGATE_URL is the gateway (default http://127.0.0.1:8000); TOLLGATE_TOKEN, or the file named by
-TOLLGATE_TOKEN_FILE, is your identity token or key. Flags: --url <url>, --insecure-http (allows sending the token
-over plain http to another machine).`
+import type { CommandIo } from './terminal.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
-/** Runs the command; returns the exit status, 2 for invalid arguments. */
-export async function showUsage(args: readonly string[], io: Io = terminal): Promise<number> {
-  const call = readCall(args, usage, readArguments, io)
-  if (typeof call === 'number') return call
-  const ask = createApiClient(findApiServer(io.env, call.server))
-  if (call.focus) {
-    await printFocus(ask, call.parameters, io)
+/** Runs the command; returns the exit status. */
+export async function showUsage({ flags }: Call<typeof usageFlags>, io: Io): Promise<number> {
+  const { json, csv, focus } = flags
+  if ([json, csv, focus].filter(Boolean).length > 1) {
+    throw new WrongCall('One of --json, --csv and --focus, not several.')
+  }
+  const ask = createApiClient(findApiServer(io.env, flags))
+  if (focus) {
+    await printFocus(ask, parametersOf(flags), io)
     return 0
   }
-  const { pages, rows } = await readAll(ask, call.parameters)
+  const { pages, rows } = await readAll(ask, parametersOf(flags))
   const [first] = pages
-  if (call.json) io.out(JSON.stringify({ ...first, data: rows, has_more: false }, null, 2))
-  else if (call.csv) io.out(toCsv(columnsOf(rows), rows).trimEnd())
+  if (json) io.out(toJson({ ...first, data: rows, has_more: false }))
+  else if (csv) io.out(toCsv(columnsOf(rows), rows).trimEnd())
   else if (rows.length === 0) io.err('Nothing was used.')
   else io.out(show(rows))
   for (const { from, to } of first?.gaps ?? []) {
@@ -54,23 +37,11 @@ export async function showUsage(args: readonly string[], io: Io = terminal): Pro
   return 0
 }
 
-function readArguments(args: string[]) {
-  const { values, positionals } = parseArgs({
-    args,
-    options: {
-      ...texts('from', 'to', 'by', 'user', 'key', 'model', 'subscription'),
-      ...texts('organization', 'cost-center', 'label'),
-      ...switches('csv', 'focus'),
-      ...apiServerFlags,
-    },
-    allowPositionals: true,
-  })
-  const { server, json, rest } = takeApiServer(values)
-  const { csv, focus, by, 'cost-center': center, ...same } = rest
-  if (positionals.length > 0 || [json, csv, focus].filter(Boolean).length > 1) return undefined
-  const written = { ...same, group_by: by, cost_center: center }
-  const parameters = Object.entries(written).filter(([, value]) => value !== undefined)
-  return { json, csv, focus, server, parameters: parameters as [string, string][] }
+function parametersOf(flags: Call<typeof usageFlags>['flags']): readonly [string, string][] {
+  const { from, to, by, user, key, model, subscription, organization, label } = flags
+  const written = { from, to, user, key, model, subscription, organization, label }
+  const all = { ...written, group_by: by, cost_center: flags['cost-center'] }
+  return Object.entries(all).filter((each): each is [string, string] => each[1] !== undefined)
 }
 
 /** Page by page, with the header of the first. */

@@ -1,7 +1,6 @@
 /** `tollgate simulate`: what the resources in a folder would have refused of past usage. */
 
 import { readFile } from 'node:fs/promises'
-import { parseArgs } from 'node:util'
 import type { SimulationAnswer } from '../admin/usage/simulate.ts'
 import { parseDuration } from '../core/formats/duration.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
@@ -9,54 +8,36 @@ import { showProblem } from '../sources/files.ts'
 import { listFiles } from '../sources/listing.ts'
 import { loadSnapshot } from '../sources/pipeline.ts'
 import { createApiClient } from './api-client.ts'
-import { apiServerFlags, findApiServer, takeApiServer } from './api-server.ts'
+import { findApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
-import { texts } from './flags.ts'
+import { type Call, WrongCall } from './command.ts'
+import type { simulateFlags } from './commands/operate.ts'
+import { toJson } from './json.ts'
 import { printable, renderTable } from './table.ts'
-import { type CommandIo, terminal } from './terminal.ts'
-import { readCall } from './usage.ts'
-
-const usage = `Usage: tollgate simulate <folder> [--since <duration> | --from <time> [--to <time>]]
-
-Replays past usage with the resources in a folder of YAML files, as if all of them were in force: who would have been
-refused, when, and which limits were never near. For administrators. Nothing changes.
-
-  --since      how far back, such as 7d or 36h; by default 7d
-  --from, --to a day (2026-03-01) or a time (RFC 3339), in whole hours of UTC
-
-Takes --json. The exit status is 1 if a request would have been refused. TOLLGATE_URL is the gateway (default
-http://127.0.0.1:8000); TOLLGATE_TOKEN, or the file named by TOLLGATE_TOKEN_FILE, is your identity token. Flags:
---url <url>, --insecure-http (allows sending the token over plain http to another machine).`
+import type { CommandIo } from './terminal.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
-/** Runs the command; returns the exit status: 1 if anything would be refused, 2 for invalid arguments. */
-export async function simulate(args: readonly string[], io: Io = terminal): Promise<number> {
-  const call = readCall(args, usage, readArguments, io)
-  if (typeof call === 'number') return call
-  const { folder, span } = call
+/** Runs the command; returns the exit status: 1 if anything would be refused. */
+export async function simulate(
+  { operands: [folder = ''], flags }: Call<typeof simulateFlags>,
+  io: Io,
+): Promise<number> {
+  const span = spanOf(flags)
   const resources = await readFolder(folder, io)
   if (resources === undefined) return 1
-  const ask = createApiClient(findApiServer(io.env, call.server))
+  const ask = createApiClient(findApiServer(io.env, flags))
   const answer = (await ask('POST', '/v1/simulate', { resources, ...span })) as SimulationAnswer
-  io.out(call.json ? JSON.stringify(answer, null, 2) : show(answer))
+  io.out(flags.json ? toJson(answer) : show(answer))
   return answer.refused > 0 ? 1 : 0
 }
 
-function readArguments(args: string[]) {
-  const { values, positionals } = parseArgs({
-    args,
-    options: { ...texts('since', 'from', 'to'), ...apiServerFlags },
-    allowPositionals: true,
-  })
-  const { server, json, rest } = takeApiServer(values)
-  const { since, ...times } = rest
-  const [folder, ...more] = positionals
-  const sinceMs = since === undefined ? 0 : parseDuration(since)
-  const isTwice = since !== undefined && (times.from ?? times.to) !== undefined
-  if (folder === undefined || more.length > 0 || isTwice || sinceMs === undefined) return undefined
-  const span = since === undefined ? times : { from: toTimestamp(Date.now() - sinceMs) }
-  return { folder, json, server, span }
+function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
+  if (since === undefined) return { from, to }
+  if ((from ?? to) !== undefined) throw new WrongCall('Either --since, or --from and --to.')
+  const sinceMs = parseDuration(since)
+  if (sinceMs === undefined) throw new WrongCall('--since is a duration such as 7d or 36h.')
+  return { from: toTimestamp(Date.now() - sinceMs) }
 }
 
 /** The text of all its files; undefined, and why on standard error, if they are not valid. */

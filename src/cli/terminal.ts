@@ -16,9 +16,9 @@ async function ask(question: string): Promise<string | undefined> {
 }
 
 /** All of standard input; at a terminal one line, which is not echoed. */
-async function readHidden(): Promise<string> {
+async function readHidden(what: string): Promise<string> {
   if (!process.stdin.isTTY) return await text(process.stdin)
-  process.stderr.write('Key (not shown): ')
+  process.stderr.write(`${what} (not shown): `)
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() })
   const lines = createInterface({ input: process.stdin, output: nowhere, terminal: true })
   try {
@@ -36,8 +36,8 @@ export interface CommandIo {
   readonly err: (line: string) => void
   /** The answer to a question; undefined without a terminal. */
   readonly ask: (question: string) => Promise<string | undefined>
-  /** All of standard input, not echoed. */
-  readonly read: () => Promise<string>
+  /** All of standard input, not echoed; a terminal is told what to type. */
+  readonly read: (what: string) => Promise<string>
   readonly input: NodeJS.ReadableStream
 }
 

@@ -1,6 +1,5 @@
 /** `tollgate usage verify`: compares the usage ledger with the journal that it was fed from. */
 
-import { parseArgs } from 'node:util'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import { findJournalName } from '../ratelimit/journal/name.ts'
 import { findKept } from '../ratelimit/ledger/kept.ts'
@@ -9,19 +8,11 @@ import { loadConfig } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 import { readLedgerState } from '../store/usage/state.ts'
 import type { LedgerState } from '../store/usage.ts'
+import { type Call, WrongCall } from './command.ts'
+import type { verifyUsageFlags } from './commands/usage.ts'
+import { toJson } from './json.ts'
 import { printable, renderTable } from './table.ts'
-import { type CommandIo, terminal } from './terminal.ts'
-import { readCall } from './usage.ts'
-
-const usage = `Usage: tollgate usage verify [--from <time>] [--to <time>]
-
-Recomputes the sums of usage from the files of USAGE_JOURNAL that are kept and the archives in USAGE_ARCHIVE_DIR, and says
-where they differ from the ledger in DATABASE_URL: by hour, user, key and model. Names archives that were changed, are
-missing or in another order. Exit status 1: there is anything of this.
-
-  --from, --to   a day (2026-03-01) or a time (RFC 3339), in whole hours of UTC; by default all that is kept
-
-Give it the settings of the service, UNUSABLE_USAGE included.`
+import type { CommandIo } from './terminal.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
@@ -33,10 +24,9 @@ interface Span {
 
 const hourMs = 3_600_000
 
-/** Runs the command; returns the exit status: 1 if anything differs, 2 for invalid arguments. */
-export async function verifyUsageCommand(args: readonly string[], io: Io = terminal) {
-  const call = readCall(args, usage, readArguments, io)
-  if (typeof call === 'number') return call
+/** Runs the command; returns the exit status: 1 if anything differs. */
+export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags>, io: Io) {
+  const span = readSpan(flags)
   const config = loadConfig(io.env)
   const { databaseUrl: url, unusableUsage } = config
   if (url === undefined) throw new Error('Name the database of the ledger by DATABASE_URL.')
@@ -47,7 +37,7 @@ export async function verifyUsageCommand(args: readonly string[], io: Io = termi
   if (path !== undefined && findJournalName(path) === undefined) {
     throw new Error(`No service has read a journal at ${path}: USAGE_JOURNAL is another file.`)
   }
-  const { from, to } = call
+  const { from, to } = span
   const sql = openPool({ url, connections: 1, applicationName: 'tollgate usage' })
   try {
     const state = await readLedgerState(sql, from, to)
@@ -55,12 +45,17 @@ export async function verifyUsageCommand(args: readonly string[], io: Io = termi
     const kept = await findKept(
       { path: config.usageJournal, folder: config.usageArchiveDir },
       state,
-      call,
+      span,
       (problem) => problems.push(problem),
     )
     const result = await verifyUsage({ state, kept, unusableUsage, from, to })
-    for (const problem of problems) io.out(problem)
-    return Math.max(show(result, state, call, io), Math.min(1, problems.length))
+    const status = result.differences.length + problems.length > 0 ? 1 : 0
+    if (flags.json) io.out(toJson({ problems, gaps: state.gaps, ...result }))
+    else {
+      for (const problem of problems) io.out(problem)
+      show(result, state, span, io)
+    }
+    return status
   } finally {
     await sql.end()
   }
@@ -71,7 +66,7 @@ function show(
   { gaps }: LedgerState,
   { from, to }: Span,
   { out, err }: Io,
-): number {
+): void {
   for (const journal of missing) err(`Nothing of the journal ${journal} is here.`)
   for (const gap of gaps) {
     const end = gap.to === null ? 'an unknown time' : toTimestamp(gap.to)
@@ -93,25 +88,24 @@ function show(
       ),
     )
   else out(`${compared.toLocaleString('en')} sums agree.`)
-  return differences.length > 0 ? 1 : 0
 }
 
 const time = /^\d{4}-\d\d-\d\d([Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d))?$/
 
-function readArguments(args: string[]) {
-  const options = { from: { type: 'string' }, to: { type: 'string' } } as const
-  const { values } = parseArgs({ args, options })
+function readSpan(flags: Call<typeof verifyUsageFlags>['flags']): Span {
   const span = {
-    from: Math.floor(readTime(values.from, 0) / hourMs) * hourMs,
-    to: Math.ceil(readTime(values.to, farthest) / hourMs) * hourMs,
+    from: Math.floor(readTime('--from', flags.from, 0) / hourMs) * hourMs,
+    to: Math.ceil(readTime('--to', flags.to, farthest) / hourMs) * hourMs,
   }
-  return span.from < span.to ? span : undefined
+  if (span.from < span.to) return span
+  throw new WrongCall('--from must be before --to.')
 }
 
-/** NaN: it is none. */
-function readTime(written: string | undefined, otherwise: number): number {
+function readTime(flag: string, written: string | undefined, otherwise: number): number {
   if (written === undefined) return otherwise
-  return time.test(written) ? Date.parse(written) : Number.NaN
+  const read = time.test(written) ? Date.parse(written) : Number.NaN
+  if (!Number.isNaN(read)) return read
+  throw new WrongCall(`${flag} is a day like 2026-03-01, or a time like 2026-03-01T12:00:00Z.`)
 }
 
 /** 9999-12-31, in milliseconds since the epoch. */

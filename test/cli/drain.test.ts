@@ -4,8 +4,8 @@ import { Agent, createServer, get, type IncomingMessage, type ServerResponse } f
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
-import { drain } from '../../src/cli/drain.ts'
 import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+import { runAt } from '../support/command.ts'
 import { type RunningEnvoy, startEnvoy } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { freePorts } from '../support/free-ports.ts'
@@ -63,7 +63,6 @@ test('Envoy finishes its requests and accepts no new ones', { skip }, async (t) 
   }
   t.match(await answered(kept), /^200 keep-alive|^200 undefined/)
 
-  const printed: string[] = []
   const env = {
     INTERNAL_ADDRESS: await serviceIsGone(),
     ENVOY_ADMIN_ADDRESS: envoy.admin,
@@ -73,7 +72,7 @@ test('Envoy finishes its requests and accepts no new ones', { skip }, async (t) 
     // Not needed here, and perhaps not readable where this runs.
     DATABASE_URL_FILE: '/none',
   }
-  const drained = drain([], env, (line) => void printed.push(line))
+  const drained = runAt({ env }, 'drain')
   await poll(
     async () => (await answered(kept)) === '200 close',
     'open connections are asked to close',
@@ -91,8 +90,8 @@ test('Envoy finishes its requests and accepts no new ones', { skip }, async (t) 
   }, 'new connections are refused')
   held.pop()?.end()
   t.equal(await first, '200 close')
-  t.equal(await drained, 0)
-  t.match(printed.join('\n'), /does not answer.*ECONNREFUSED.*No request is running/s)
+  t.equal((await drained).status, 0)
+  t.match((await drained).out, /does not answer.*ECONNREFUSED.*No request is running/s)
 })
 
 async function isOver(asked: Promise<unknown>): Promise<boolean> {
@@ -116,7 +115,7 @@ test('a connection in use brings its last request', { skip }, async (t) => {
     DRAIN_MIN_SECONDS: '0',
     DRAIN_SECONDS: '60',
   }
-  const drained = drain([], env, () => {})
+  const drained = runAt({ env }, 'drain')
   const isRefused = async () => {
     const asked = ask(envoy.port)
     await poll(async () => held.length === 1 || (await isOver(asked)), 'it ended or arrived')
@@ -128,22 +127,22 @@ test('a connection in use brings its last request', { skip }, async (t) => {
   await delay(1_500)
   t.notOk(await isOver(drained))
   t.equal(await answered(), '200 close')
-  t.equal(await drained, 0)
+  t.equal((await drained).status, 0)
 })
 
 test('stops waiting after DRAIN_SECONDS', { skip }, async (t) => {
   const { envoy, held } = await startSlow(t)
   const asked = ask(envoy.port)
   await poll(() => held.length === 1, 'one request is running')
-  const printed: string[] = []
   const env = {
     INTERNAL_ADDRESS: await serviceIsGone(),
     ENVOY_ADMIN_ADDRESS: envoy.admin,
     DRAIN_MIN_SECONDS: '0',
     DRAIN_SECONDS: '1',
   }
-  t.equal(await drain([], env, (line) => void printed.push(line)), 1)
-  t.match(printed.at(-1), /^1 requests are still running after [1-9]\d*\.\d s/)
+  const { status, out } = await runAt({ env }, 'drain')
+  t.equal(status, 1)
+  t.match(out.split('\n').at(-1), /^1 requests are still running after [1-9]\d*\.\d s/)
   held[0]?.end()
   t.match(await asked, /^200/)
 })
@@ -154,11 +153,10 @@ test('fails at once if Envoy is not running', async (t) => {
     INTERNAL_ADDRESS: `unix:${join(folder, 'no.sock')}`,
     ENVOY_ADMIN_ADDRESS: `unix:${join(folder, 'none.sock')}`,
   }
-  await t.rejects(
-    drain([], env, () => {}),
-    { message: /^ENVOY_ADMIN_ADDRESS: unix:.* does not answer/ },
-  )
-  t.equal(await drain(['now'], env), 2)
+  const gone = await runAt({ env }, 'drain')
+  t.match(gone, { status: 3, err: /^ENVOY_ADMIN_ADDRESS: unix:.* does not answer/ })
+  t.equal((await runAt({ env }, 'drain', 'now')).status, 2)
   const wrong = { ...env, DRAIN_SECONDS: '5', DRAIN_MIN_SECONDS: '6' }
-  await t.rejects(drain([], wrong), { message: /DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS/ })
+  const late = await runAt({ env: wrong }, 'drain')
+  t.match(late, { status: 1, err: /DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS/ })
 })

@@ -1,10 +1,9 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Readable } from 'node:stream'
 import { test } from 'tap'
 import { parseAllDocuments, stringify } from 'yaml'
-import { exportCommand } from '../../src/cli/export.ts'
 import type { ClusterAccess } from '../../src/kubernetes/client.ts'
+import { runAt } from '../support/command.ts'
 import { startDouble } from '../support/kubernetes/world.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -18,16 +17,9 @@ const model = (name: string) => ({
 
 /** Runs the command; returns its output and its exit status. */
 async function run(args: readonly string[], env: NodeJS.ProcessEnv = {}, input = '') {
-  const out: string[] = []
-  const err: string[] = []
-  const status = await exportCommand(args, {
-    env,
-    input: Readable.from([input]),
-    out: (line) => out.push(line),
-    err: (line) => err.push(line),
-  })
-  const documents = parseAllDocuments(out.join('\n')).map((document) => document.toJS())
-  return { status, documents, out: out.join('\n'), err: err.join('\n') }
+  const { status, out, err } = await runAt({ env, input }, 'export', ...args)
+  const documents = parseAllDocuments(out).map((document) => document.toJS())
+  return { status, documents, out, err }
 }
 
 test('prints the resources of a cluster in our format', async (t) => {
@@ -67,8 +59,8 @@ test('reports an invalid resource, with status 1', async (t) => {
 })
 
 test('unreadable input is an error, and invalid arguments print the usage', async (t) => {
-  await t.rejects(run(['-'], {}, 'a: [b'), /not valid YAML/)
-  await t.rejects(run(['/nowhere/at/all.yaml']), /ENOENT/)
+  t.match(await run(['-'], {}, 'a: [b'), { status: 1, err: /not valid YAML/ })
+  t.match(await run(['/nowhere/at/all.yaml']), { status: 1, err: /ENOENT/ })
   t.equal((await run(['--nope'])).status, 2)
   t.equal((await run(['--help'])).status, 0)
   t.strictSame((await run(['-'], {}, '')).documents, [])

@@ -1,8 +1,8 @@
 import { type Test, test } from 'tap'
-import { forgetUsage } from '../../src/cli/forget-usage.ts'
 import { createKeptResets } from '../../src/store/counters/kept-resets.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { createUsageLedger } from '../../src/store/usage/ledger.ts'
+import { runAt } from '../support/command.ts'
 import { createDatabase } from '../support/database.ts'
 import { createPool } from '../support/key-store.ts'
 
@@ -20,16 +20,8 @@ async function start(t: Test) {
     const step = { journal: 'journal', revision, places: [], gaps: [], closes: false }
     await ledger.feed({ ...step, rows })
   }
-  const run = async (answer: string | undefined, ...args: string[]) => {
-    const [out, err]: [string[], string[]] = [[], []]
-    const status = await forgetUsage(args, {
-      env: { DATABASE_URL: url },
-      out: (line) => void out.push(line),
-      err: (line) => void err.push(line),
-      ask: async () => answer,
-    })
-    return { status, out: out.join('\n'), err: err.join('\n') }
-  }
+  const run = (answer: string | undefined, ...args: string[]) =>
+    runAt({ env: { DATABASE_URL: url }, answer }, 'usage', 'forget', ...args)
   const read = async () => {
     const rows = await sql<{ user: string; id: string; total: number }[]>`
       select username as user, id, total_tokens::int as total from tollgate_usage_hours order by 1`
@@ -79,8 +71,8 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   t.equal((await read()).filter(({ user }) => user === 'ann').length, 1, 'later usage is new')
 })
 
-test('invalid arguments print the usage', async (t) => {
+test('invalid arguments say where help is', async (t) => {
   const { run } = await start(t)
   for (const args of [[], ['a', 'b'], ['a', '--all']])
-    t.match(await run('y', ...args), { status: 2, err: /^Usage: tollgate usage forget/ })
+    t.match(await run('y', ...args), { status: 2, err: / See tollgate usage forget --help\.$/ })
 })

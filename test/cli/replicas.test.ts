@@ -1,6 +1,6 @@
 import { type Test, test } from 'tap'
-import { replicas } from '../../src/cli/replicas.ts'
 import { createPropagationWatch } from '../../src/store/revocations/propagation.ts'
+import { runAt } from '../support/command.ts'
 import { addReplica, createKeyDatabase, startFollower } from '../support/followers.ts'
 
 /** A database with one running process, and one that was killed ten minutes ago. */
@@ -16,17 +16,9 @@ async function createPair(t: Test) {
 
 /** Runs the command; `answer` is the person's answer, undefined without a terminal. */
 async function run(url: string, args: readonly string[], answer?: string) {
-  const [out, err, asked]: string[][] = [[], [], []]
-  const status = await replicas(args, {
-    env: { DATABASE_URL: url },
-    out: (line) => void out?.push(line),
-    err: (line) => void err?.push(line),
-    async ask(question) {
-      asked?.push(question)
-      return answer
-    },
-  })
-  return { status, out: out?.join('\n'), err: err?.join('\n'), asked: asked?.length }
+  const env = { DATABASE_URL: url }
+  const { asked, ...rest } = await runAt({ env, answer }, 'revocations', ...args)
+  return { ...rest, asked: asked.length }
 }
 
 test('lists the processes that revocations wait for', async (t) => {
@@ -67,13 +59,11 @@ test('does not forget a running process', async (t) => {
   t.match(err, /running is running/)
 })
 
-test('invalid arguments print the usage', async (t) => {
+test('invalid arguments say where help is', async (t) => {
   for (const args of [['forget'], ['forget', 'a', 'b'], ['list'], ['--yes'], ['--all']]) {
     const { status, err } = await run('postgres://nowhere/x', args)
     t.equal(status, 2, args.join(' '))
-    t.match(err, /^Usage: tollgate replicas/)
+    t.match(err, / See tollgate revocations.* --help\.$/)
   }
-  await t.rejects(replicas([], { env: {}, out() {}, err() {}, ask: async () => undefined }), {
-    message: /DATABASE_URL/,
-  })
+  t.match(await runAt({}, 'revocations'), { status: 1, err: /DATABASE_URL/ })
 })

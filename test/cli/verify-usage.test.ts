@@ -1,12 +1,12 @@
 import { appendFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { verifyUsageCommand } from '../../src/cli/verify-usage.ts'
 import { nameJournal } from '../../src/ratelimit/journal/name.ts'
 import { createLedgerFeed } from '../../src/ratelimit/ledger/feed.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { forgetUser } from '../../src/store/usage/forget.ts'
 import { createUsageLedger } from '../../src/store/usage/ledger.ts'
+import { runAt } from '../support/command.ts'
 import { createDatabase } from '../support/database.ts'
 import { lineOf } from '../support/journaled.ts'
 import { createPool } from '../support/key-store.ts'
@@ -32,15 +32,8 @@ async function createWorld(t: Test) {
     onGap() {},
   })
   t.teardown(() => feed.reset())
-  async function run(...args: string[]) {
-    const [out, err]: [string[], string[]] = [[], []]
-    const status = await verifyUsageCommand(args, {
-      env: { DATABASE_URL: url, USAGE_JOURNAL: path },
-      out: (text) => void out.push(text),
-      err: (text) => void err.push(text),
-    })
-    return { status, out: out.join('\n'), err: err.join('\n') }
-  }
+  const env = { DATABASE_URL: url, USAGE_JOURNAL: path }
+  const run = (...args: string[]) => runAt({ env }, 'usage', 'verify', ...args)
   return { sql, path, feed, run }
 }
 
@@ -119,12 +112,12 @@ test('a journal that is not there is named, and stays away', async (t) => {
   const url = await createDatabase(t)
   const folder = temporaryFolder(t)
   const env = { DATABASE_URL: url, USAGE_JOURNAL: join(folder, 'other', 'usage.jsonl') }
-  const verify = verifyUsageCommand([], { env, out() {}, err() {} })
-  await t.rejects(verify, { message: /No service has read a journal at .*USAGE_JOURNAL/ })
+  const verified = await runAt({ env }, 'usage', 'verify')
+  t.match(verified, { status: 1, err: /No service has read a journal at .*USAGE_JOURNAL/ })
   t.strictSame(readdirSync(folder), [])
 })
 
-test('invalid arguments print the usage', async (t) => {
+test('invalid arguments say where help is', async (t) => {
   const { run } = await createWorld(t)
   for (const args of [
     ['x'],
@@ -132,5 +125,5 @@ test('invalid arguments print the usage', async (t) => {
     ['--to', '2026-13-01'],
     ['--from', '2026-03-02', '--to', '2026-03-01'],
   ])
-    t.match(await run(...args), { status: 2, err: /^Usage: tollgate usage verify/ })
+    t.match(await run(...args), { status: 2, err: / See tollgate usage.* --help\.$/ })
 })

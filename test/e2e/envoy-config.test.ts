@@ -4,10 +4,10 @@ import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync 
 import { type RequestOptions, request } from 'node:https'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { envoyConfig } from '../../src/cli/envoy-config.ts'
 import { askAdmin } from '../../src/gateway/admin-page.ts'
 import { serve } from '../../src/main.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
+import { runAt } from '../support/command.ts'
 import { createDatabase } from '../support/database.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { freePorts } from '../support/free-ports.ts'
@@ -20,12 +20,10 @@ const skip = envoyPath() === undefined ? 'no Envoy' : noOpenssl
 
 /** Runs the command with these settings; returns its output. */
 async function print(env: Record<string, string>, ...args: string[]): Promise<string> {
-  const printed: string[] = []
-  const status = await envoyConfig(args, { ENVOY_PATH: envoyPath(), ...env }, (text) =>
-    printed.push(text),
-  )
-  if (status !== 0) throw new Error(`status ${status}`)
-  return printed.join('\n')
+  const settings = { ENVOY_PATH: envoyPath(), ...env }
+  const { status, out, err } = await runAt({ env: settings }, 'envoy-config', ...args)
+  if (status !== 0) throw new Error(err)
+  return out
 }
 
 /** All settings, for addresses on which nothing needs to listen. */
@@ -58,15 +56,7 @@ t.test('reports invalid settings', async (t) => {
   for (const [env, message] of cases) {
     await t.rejects(print({ DATA_DIR: folder, ...env }), { message })
   }
-  t.equal(
-    await envoyConfig(
-      ['--write', '--validate'],
-      {},
-      () => {},
-      () => {},
-    ),
-    2,
-  )
+  t.equal((await runAt({}, 'envoy-config', '--write', '--validate')).status, 2)
 })
 
 t.test('Envoy accepts the output, and no file is left', { skip }, async (t) => {

@@ -2,9 +2,9 @@ import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { verifyUsageCommand } from '../../src/cli/verify-usage.ts'
 import { toTimestamp } from '../../src/core/formats/timestamp.ts'
 import { startEmbeddedPostgres } from '../../src/local/postgres/embedded-postgres.ts'
+import { runAt } from './command.ts'
 import { accessPolicy, modelRef, subscription } from './documents.ts'
 import { freePorts } from './free-ports.ts'
 import { poll } from './poll.ts'
@@ -210,18 +210,13 @@ export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> 
     'it is archived',
     30_000,
   )
-  const lines: string[] = []
-  const line = (text: string): void => void lines.push(text)
-  const verified = await verifyUsageCommand([], {
-    env: {
-      DATABASE_URL: database.url,
-      USAGE_JOURNAL: join(folder, 'usage.jsonl'),
-      USAGE_ARCHIVE_DIR: archives,
-    },
-    out: line,
-    err: line,
-  })
-  t.equal(verified, 0, lines.join('\n'))
+  const env = {
+    DATABASE_URL: database.url,
+    USAGE_JOURNAL: join(folder, 'usage.jsonl'),
+    USAGE_ARCHIVE_DIR: archives,
+  }
+  const verified = await runAt({ env }, 'usage', 'verify')
+  t.equal(verified.status, 0, verified.out + verified.err)
   t.comment(
     `${total(labels)} tokens, ${failed} of ${sent} requests failed, ${Object.keys(labels).length} sums, ${seconds} s`,
   )

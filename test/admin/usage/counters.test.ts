@@ -1,8 +1,8 @@
 import { type Test, test } from 'tap'
-import { counter } from '../../../src/cli/counter.ts'
 import { type Counter, counterOf } from '../../../src/core/decision/counter.ts'
 import { createKeptResets } from '../../../src/store/counters/kept-resets.ts'
 import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
+import { runAt } from '../../support/command.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createKeyApi, type KeyApiOptions } from '../../support/key-api.ts'
 import { createMigrated } from '../../support/key-store.ts'
@@ -197,33 +197,26 @@ test('resets are kept for the next process', async (t) => {
 test('the command shows, asks and resets', async (t) => {
   const { api } = await start(t)
   const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
-  const run = async (answer: string | undefined, ...args: string[]) => {
-    const [out, err]: [string[], string[]] = [[], []]
-    const status = await counter(args, {
-      env: { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'admin-token' },
-      out: (line) => void out.push(line),
-      err: (line) => void err.push(line),
-      ask: async () => answer,
-    })
-    return { status, out: out.join('\n'), err: err.join('\n') }
-  }
+  const env = { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'admin-token' }
+  const run = (answer: string | undefined, ...args: string[]) =>
+    runAt({ env, answer }, 'limits', ...args)
   const select = ['--user', 'alice', '--subscription', 'basic']
-  const shown = await run(undefined, 'show', ...select)
+  const shown = await run(undefined, ...select)
   t.match(shown.out, /^basic +llm\/small +tokens +1m +7 +100 +2026-03-01T12:01:00Z$/m)
   t.equal((await run('n', 'reset', ...select)).status, 1)
   t.equal((await run(undefined, 'reset', ...select)).status, 1, 'without a terminal')
   t.match(await run('y', 'reset', ...select), { status: 0, err: /These were reset\.$/ })
-  t.match(await run('y', 'reset', ...select), { status: 0, err: /^There are no such counters/ })
+  t.match(await run('y', 'reset', ...select), { status: 0, err: /^There is no open window/ })
   const all = await run(undefined, 'reset', '--user', 'alice', '--yes', '--json')
   t.equal(JSON.parse(all.out).reset.length, 2)
-  const twice = ['show', '--user', 'alice', '--key', 'x']
+  const twice = ['--user', 'alice', '--key', 'x']
   for (const args of [
-    [],
     twice,
-    ['show'],
+    ['reset', ...twice],
+    ['reset'],
     ['forget', '--user', 'a'],
-    ['show', 'x', '--user', 'a'],
+    ['x', '--user', 'a'],
   ]) {
-    t.match(await run(undefined, ...args), { status: 2, err: /^Usage: tollgate counter/ })
+    t.match(await run(undefined, ...args), { status: 2, err: / See tollgate limits.* --help\.$/ })
   }
 })

@@ -1,10 +1,10 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { simulate as simulateCommand } from '../../../src/cli/simulate.ts'
 import { nameJournal } from '../../../src/ratelimit/journal/name.ts'
 import { createLedgerFeed } from '../../../src/ratelimit/ledger/feed.ts'
 import { createUsageLedger } from '../../../src/store/usage/ledger.ts'
+import { runAt } from '../../support/command.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { lineOf } from '../../support/journaled.ts'
 import { createKeyApi } from '../../support/key-api.ts'
@@ -217,15 +217,8 @@ test('a folder is simulated at a terminal', async (t) => {
       [10_000, '1h'],
     ]),
   )
-  const run = async (...args: string[]) => {
-    const [out, err]: [string[], string[]] = [[], []]
-    const status = await simulateCommand(args, {
-      env: { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'admin-token' },
-      out: (line) => void out.push(line),
-      err: (line) => void err.push(line),
-    })
-    return { status, out: out.join('\n'), err: err.join('\n') }
-  }
+  const env = { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'admin-token' }
+  const run = (...args: string[]) => runAt({ env }, 'simulate', ...args)
   const found = await run(folder, '--from', '2026-03-01')
   t.equal(found.status, 1, found.err)
   t.strictSame(found.out.split('\n'), [

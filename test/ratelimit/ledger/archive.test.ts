@@ -10,7 +10,6 @@ import {
 import { join } from 'node:path'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import { type Test, test } from 'tap'
-import { verifyUsageCommand } from '../../../src/cli/verify-usage.ts'
 import { nameJournal } from '../../../src/ratelimit/journal/name.ts'
 import { createArchive } from '../../../src/ratelimit/ledger/archive.ts'
 import { createLedgerFeed } from '../../../src/ratelimit/ledger/feed.ts'
@@ -18,6 +17,7 @@ import { migrate } from '../../../src/store/postgres/migrate.ts'
 import { createArchiveHeads } from '../../../src/store/usage/archives.ts'
 import { createUsageLedger } from '../../../src/store/usage/ledger.ts'
 import type { ArchiveHeads } from '../../../src/store/usage.ts'
+import { runAt } from '../../support/command.ts'
 import { createDatabase } from '../../support/database.ts'
 import { lineOf } from '../../support/journaled.ts'
 import { createPool } from '../../support/key-store.ts'
@@ -55,15 +55,8 @@ async function createWorld(t: Test, folder = temporaryFolder(t)) {
     days += 1
     await feed.step()
   }
-  async function verify(...args: string[]) {
-    const [out, err]: [string[], string[]] = [[], []]
-    const status = await verifyUsageCommand(args, {
-      env: { DATABASE_URL: url, USAGE_JOURNAL: path, USAGE_ARCHIVE_DIR: folder },
-      out: (text) => void out.push(text),
-      err: (text) => void err.push(text),
-    })
-    return { status, out: out.join('\n'), err: err.join('\n') }
-  }
+  const env = { DATABASE_URL: url, USAGE_JOURNAL: path, USAGE_ARCHIVE_DIR: folder }
+  const verify = (...args: string[]) => runAt({ env }, 'usage', 'verify', ...args)
   /** Removes the journal's own files: only archives are left. */
   const forget = () => {
     for (let i = 0; i < days; i += 1) rmSync(`${path}.${start + day * i}`, { force: true })

@@ -1,0 +1,34 @@
+/** Messages of the API in the words of a command: a field is called as its flag or operand. */
+
+import type { Command } from './command.ts'
+import { isOption } from './parse-command.ts'
+
+/** What may follow a field's name that is also a word, at the start of a message. */
+const follows = /^(?=:|[.[]\d| (?:must|may|is|has|names|stands|cannot|and)\b)/
+
+/** The message, for whoever has typed this command. */
+export function inWordsOf(command: Command, message: string): string {
+  let said = message
+  for (const [field, word] of wordsOf(command)) {
+    // Other names are words of English, and fields only where a message begins.
+    if (/[A-Z_.=]/.test(field)) said = replaceAll(said, field, word)
+    else if (said.startsWith(field) && follows.test(said.slice(field.length))) {
+      said = word + said.slice(field.length)
+    }
+  }
+  return said
+}
+
+/** The longest first, because one may begin as another. */
+function wordsOf({ flags, operands = [] }: Command): readonly (readonly [string, string])[] {
+  const ofFlags = Object.entries(flags).flatMap(([name, flag]) =>
+    isOption(flag) || flag.field ? [[flag.field ?? name, `--${name}`] as const] : [],
+  )
+  const ofOperands = operands.map(({ name }) => [name, `<${name}>`] as const)
+  return [...ofFlags, ...ofOperands].sort(([a], [b]) => b.length - a.length)
+}
+
+function replaceAll(text: string, field: string, word: string): string {
+  const whole = new RegExp(`(?<![\\w.-])${field.replaceAll('.', '\\.')}(?![\\w-])`, 'g')
+  return text.replace(whole, word)
+}

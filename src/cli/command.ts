@@ -1,0 +1,82 @@
+/**
+ * What a command is: its words, its operands and its flags. Parsing, help, completion, the suggestion for a
+ * misspelt word and docs/commands.md follow from this.
+ */
+
+/** A word after the command's name that has no flag. */
+export interface Operand {
+  /** As it is shown: `id` for `<id>`. */
+  readonly name: string
+  readonly optional?: true
+  /** As many as there are; only the last operand. */
+  readonly many?: true
+  readonly choices?: readonly string[]
+  /** A path, for completion. */
+  readonly at?: 'file' | 'folder'
+}
+
+interface Described {
+  /** What it does, in a sentence without a capital letter and a full stop. */
+  readonly means: string
+}
+
+/** A flag without a value. */
+export interface Switch extends Described {
+  readonly takes?: undefined
+  /** What the API calls it in its messages. */
+  readonly field?: string
+}
+
+/** A flag with a value. */
+export interface Option extends Described {
+  /** The value as it is shown: `<name>`, `30d`. */
+  readonly takes: string
+  /** It may be given several times. */
+  readonly many?: true
+  readonly choices?: readonly string[]
+  /** A path, for completion. */
+  readonly at?: 'file' | 'folder'
+  /** What the API calls it in its messages, if not as the flag. */
+  readonly field?: string
+}
+
+export type Flag = Switch | Option
+export type Flags = Readonly<Record<string, Flag>>
+
+type ValueOf<One extends Flag> = One extends { readonly takes: string }
+  ? One extends { readonly many: true }
+    ? readonly string[] | undefined
+    : string | undefined
+  : boolean
+
+/** What was written, by the command's flags. */
+export interface Call<Given extends Flags = Flags> {
+  readonly operands: readonly string[]
+  readonly flags: { readonly [Name in keyof Given]: ValueOf<Given[Name]> }
+}
+
+export interface Command<Given extends Flags = Flags> {
+  /** One or two words. */
+  readonly name: string
+  /** One line for a list of commands, without a full stop. */
+  readonly summary: string
+  /** What else there is to know, in paragraphs. */
+  readonly about?: string
+  readonly operands?: readonly Operand[]
+  readonly flags: Given
+  /** What its help ends with, if that is long to make. */
+  readonly details?: () => Promise<string>
+  /** What the exit statuses mean, if not only whether it was done. */
+  readonly exit?: string
+}
+
+/** Infers the types of a command's flags. */
+export function command<const Given extends Flags>(defined: Command<Given>): Command<Given> {
+  return defined
+}
+
+/** Wrong words or values: a sentence, which is followed by where help is. The exit status is 2. */
+export class WrongCall extends Error {}
+
+/** Nothing has answered. The exit status is 3. */
+export class Unreachable extends Error {}

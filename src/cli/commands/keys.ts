@@ -1,0 +1,163 @@
+/** Commands on API keys. */
+
+import { command } from '../command.ts'
+import { connection, json, yes } from './shared.ts'
+
+/** Fields of a key. */
+const fields = {
+  description: { takes: '<text>', means: 'what it is for' },
+  label: {
+    takes: '<name>=<value>',
+    means: 'a label, by which keys are listed',
+    many: true,
+    field: 'labels',
+  },
+  model: {
+    takes: '<namespace>/<name>',
+    means: 'the only models that it may call',
+    many: true,
+    field: 'models',
+  },
+  'token-limit': {
+    takes: '<tokens>/<window>',
+    means: 'tokens of this key in a window, like 1000/1m',
+    many: true,
+    field: 'tokenRateLimits',
+  },
+  address: {
+    takes: '<network>',
+    means: 'where it may be used, like 192.0.2.0/24',
+    many: true,
+    field: 'allowedAddresses',
+  },
+} as const
+
+export const common = { ...connection, ...json }
+
+export const newKeyFlags = {
+  subscription: {
+    takes: '<name>',
+    means: 'which subscription pays; by default the one of yours with the highest priority',
+  },
+  expires: {
+    takes: '<duration>',
+    means: 'how long it is good, like 30d or 12h; by default as long as is allowed',
+    field: 'expiresIn',
+  },
+  ephemeral: { means: 'for an hour at most, deleted after its end; needs no name' },
+  ...fields,
+  ...common,
+} as const
+
+export const newKey = command({
+  name: 'key new',
+  summary: 'Create a key',
+  about: 'Standard output is only the key: KEY=$(tollgate key new laptop)',
+  operands: [{ name: 'name', optional: true }],
+  flags: newKeyFlags,
+})
+
+export const listKeysFlags = {
+  all: { means: 'revoked, expired and ephemeral ones too' },
+  status: {
+    takes: '<status>',
+    means: 'only keys with one of these statuses, with commas',
+    many: true,
+    choices: ['active', 'revoked', 'expired'],
+    field: 'filters.status',
+  },
+  label: {
+    takes: '<name>=<value>',
+    means: 'only keys with this label',
+    many: true,
+    field: 'filters.labelsContain',
+  },
+  prefix: {
+    takes: '<text>',
+    means: 'only keys that begin with this, like sk-tg-4fTr0b',
+    field: 'filters.keyPrefix',
+  },
+  user: {
+    takes: '<name>',
+    means: 'the keys of this user, for administrators',
+    field: 'filters.username',
+  },
+  sort: {
+    takes: '<field>',
+    means: 'created_at, expires_at, last_used_at or name, with :asc or :desc',
+  },
+  limit: { takes: '<number>', means: 'at most so many' },
+  ...common,
+} as const
+
+export const listKeys = command({
+  name: 'key list',
+  summary: 'List your active keys',
+  flags: listKeysFlags,
+})
+
+export const showKey = command({
+  name: 'key show',
+  summary: 'Show a key with its labels and caps',
+  operands: [{ name: 'id' }],
+  flags: common,
+})
+
+export const editKeyFlags = {
+  name: { takes: '<name>', means: 'what it is called' },
+  ...fields,
+  'no-labels': { means: 'drop its labels' },
+  'no-models': { means: 'let it call all models of its subscription' },
+  'no-token-limits': { means: 'drop its own limits' },
+  'no-addresses': { means: 'let it be used from everywhere' },
+  ...common,
+} as const
+
+export const editKey = command({
+  name: 'key edit',
+  summary: 'Change a key',
+  about:
+    'Each field is replaced as a whole; what is not given stays. Holders narrow caps, administrators also widen and ' +
+    'drop them.',
+  operands: [{ name: 'id' }],
+  flags: editKeyFlags,
+})
+
+export const rotateKeyFlags = {
+  overlap: {
+    takes: '<duration>',
+    means: 'how long the present secret goes on working, like 24h; at most 7d',
+  },
+  'end-old-after-first-use': {
+    takes: '<duration>',
+    means: 'end it so long after the new one was first used, like 1h',
+    field: 'endOldAfterFirstUse',
+  },
+  ...common,
+} as const
+
+export const rotateKey = command({
+  name: 'key rotate',
+  summary: 'Give a key a new secret',
+  about:
+    'Standard output is only the key. The present secret ends at once, or works for --overlap longer, and ends some ' +
+    'time after the new one was first used.',
+  operands: [{ name: 'id' }],
+  flags: rotateKeyFlags,
+})
+
+export const revokeKeysFlags = {
+  all: { means: 'all of your keys, or of --user' },
+  user: { takes: '<name>', means: 'all keys of this user, after asking', field: 'username' },
+  ...yes,
+  ...common,
+} as const
+
+export const revokeKeys = command({
+  name: 'key revoke',
+  summary: 'Revoke keys, which cannot be undone',
+  about: 'By their ids; - is the key given on standard input, whoever owns it.',
+  operands: [{ name: 'id', optional: true, many: true }],
+  flags: revokeKeysFlags,
+  exit: '0 all were revoked, 1 one was not.',
+})

@@ -1,0 +1,155 @@
+/** Commands for whoever operates a gateway: its resources, its database, what is wrong. */
+
+import { command } from '../command.ts'
+import { connection, json, yes } from './shared.ts'
+
+export const check = command({
+  name: 'check',
+  summary: 'Validate a folder of resources and print every problem',
+  about:
+    'Prints every problem of the YAML files with its file and line, then the phase that each resource would have, why a ' +
+    'model would be Pending, and whether the resources of each model would be accepted. The settings of the ' +
+    'environment say where models may be and how requests are admitted.',
+  operands: [{ name: 'folder', at: 'folder' }],
+  flags: json,
+  exit: '0 there is at most advice, 1 there is a problem.',
+})
+
+export const doctorFlags = {
+  'since-start': { means: 'report all of that since the process started' },
+  ...json,
+} as const
+
+export const doctor = command({
+  name: 'doctor',
+  summary: 'Say what is wrong now, the worst first, and where the runbook has the remedy',
+  about:
+    'Of the process of the service on this machine or in this pod. It uses the settings of the process: it asks ' +
+    'INTERNAL_ADDRESS, METRICS_ADDRESS, ENVOY_ADMIN_ADDRESS and the database, and reads the certificates. Beside ' +
+    'tollgate up it finds these by DATA_DIR. For five seconds it watches what is refused, fails or is lost. If the ' +
+    'process is down, it names the problems of the folder in RESOURCES.',
+  flags: doctorFlags,
+  exit: '0 nothing is wrong, 1 something is.',
+})
+
+export const exportResources = command({
+  name: 'export',
+  summary: "Convert the original's resources to ours, from a cluster or files",
+  about:
+    'Converts resources of maas.opendatahub.io and inference.opendatahub.io to those of tollgate.dev and prints them as ' +
+    'YAML, for kubectl apply or a folder. Reads them from files, or without arguments from the cluster of KUBECONFIG or ' +
+    'else of the pod; - is standard input. Fields without a counterpart are named on standard error.',
+  operands: [{ name: 'file', optional: true, many: true, at: 'file' }],
+  flags: json,
+  exit: '0 everything is printed, 1 a resource is missing.',
+})
+
+export const migrateFlags = {
+  from: {
+    takes: '<url>',
+    means:
+      'copy the keys of the original service (v3.4 or later) from its database, without writing to it; may be ' +
+      'repeated to copy later changes',
+  },
+  tenant: {
+    takes: '<name>',
+    means: 'with --from: whose keys to copy, if the original has several tenants',
+  },
+  'in-place': {
+    means: "use the original's table in its database: that of --from, else of DATABASE_URL",
+  },
+  'dry-run': { means: 'only print what would be done' },
+  plan: {
+    means: 'print what would be done to the schema, and which processes keep working with it',
+  },
+  ...json,
+} as const
+
+export const migrate = command({
+  name: 'migrate',
+  summary: "Migrate the database schema; take over the original service's keys",
+  about: 'Migrates the database of DATABASE_URL to our schema; the service does so at its start.',
+  flags: migrateFlags,
+  exit: '0 everything was done, 1 keys were left out.',
+})
+
+export const cleanupFlags = {
+  wait: {
+    takes: '<seconds>',
+    means: 'how long to try again while the service cannot be reached or answers 503; 0 by default',
+  },
+  ca: {
+    takes: '<file>',
+    means: 'the certificate authorities (PEM) to trust instead of the default ones',
+    at: 'file',
+  },
+  cert: {
+    takes: '<file>',
+    means: 'the client certificate (PEM), if the listener requires one (TLS_CLIENT_CA_FILE)',
+    at: 'file',
+  },
+  key: { takes: '<file>', means: 'its private key (PEM)', at: 'file' },
+  ...json,
+} as const
+
+export const cleanup = command({
+  name: 'cleanup',
+  summary: 'Make a running service delete expired ephemeral keys now',
+  about:
+    'Those that expired more than 30 minutes ago. Each process of the service does so every 15 minutes anyway; this ' +
+    'command is for a visible job. <url> is the internal listener, INTERNAL_ADDRESS of any process; by default ' +
+    'http://127.0.0.1:8081.',
+  operands: [{ name: 'url', optional: true }],
+  flags: cleanupFlags,
+})
+
+export const revocations = command({
+  name: 'revocations',
+  summary: 'List the processes that a revocation waits for',
+  about: 'From the database of DATABASE_URL.',
+  flags: json,
+})
+
+export const forgetReplicaFlags = { ...yes, ...json } as const
+
+export const forgetReplica = command({
+  name: 'revocations forget',
+  summary: 'Remove a process that will not come back from those that a revocation waits for',
+  operands: [{ name: 'name' }],
+  flags: forgetReplicaFlags,
+})
+
+export const replay = command({
+  name: 'revocations replay',
+  summary: 'Repeat revocations that a restored database lacks',
+  about:
+    'Revokes in the database of DATABASE_URL every key that is revoked in one of these files and active in the database, ' +
+    'because the database was restored from an older backup. The files are those that each process writes in ' +
+    'REVOCATION_LOG_DIR (revocations-<process>.jsonl). A process does the same with all files in its folder, at its ' +
+    'start and whenever it finds that the database has lost revocations. The command may be repeated.',
+  operands: [{ name: 'file', many: true, at: 'file' }],
+  flags: json,
+  exit: '0 every line was replayed, 1 a line cannot be read or a key not be revoked.',
+})
+
+export const simulateFlags = {
+  since: { takes: '<duration>', means: 'how far back, such as 7d or 36h; 7d by default' },
+  from: {
+    takes: '<time>',
+    means: 'a day (2026-03-01) or a time (RFC 3339), in whole hours of UTC',
+  },
+  to: { takes: '<time>', means: 'the end, likewise' },
+  ...connection,
+  ...json,
+} as const
+
+export const simulate = command({
+  name: 'simulate',
+  summary: 'Replay past usage with other resources: who would have been refused',
+  about:
+    'Replays past usage with the resources in a folder of YAML files, as if all of them were in force: who would have ' +
+    'been refused, when, and which limits were never near. For administrators. Nothing changes.',
+  operands: [{ name: 'folder', at: 'folder' }],
+  flags: simulateFlags,
+  exit: '0 nothing would have been refused, 1 something would.',
+})

@@ -1,0 +1,91 @@
+/** Commands that run a part of Tollgate, or what belongs to one. */
+
+import { command } from '../command.ts'
+import { json } from './shared.ts'
+
+export const upFlags = { verbose: { means: 'print every address' } } as const
+
+export const up = command({
+  name: 'up',
+  summary: 'Run the whole gateway on this machine, with a sample model server',
+  about:
+    'Envoy, the service, Postgres, and a sample model server if the resources name it. npm start runs this command. ' +
+    'Settings come from the environment; docs/settings.md lists them. Only GATEWAY_ADDRESS has to be free: what has no ' +
+    'address of its own listens on sockets and free ports, which DATA_DIR/run/addresses.json lists. Ctrl-C stops it.',
+  flags: upFlags,
+})
+
+export const serve = command({
+  name: 'serve',
+  summary: 'Run only the service',
+  about:
+    'Runs Check, the access log and the REST API until SIGTERM, SIGINT or SIGHUP, and then ends within 15 seconds. ' +
+    'SIGUSR2 sets the log level to debug, and once more back again. It logs JSON, one line each.',
+  details: async () => {
+    const { settingsList } = await import('../../settings/show.ts')
+    return `Settings come from the environment (default; meaning: value):\n\n${settingsList()}`
+  },
+  flags: {},
+})
+
+export const controller = command({
+  name: 'controller',
+  summary: 'Write the statuses of the resources in a cluster',
+  about:
+    'With RESOURCES=kubernetes. Of several controllers only the holder of the Lease tollgate-controller writes; the ' +
+    'others wait to take over. The service does not need a controller. INTERNAL_ADDRESS serves /livez and /readyz, ' +
+    'METRICS_ADDRESS its metrics. It runs until SIGTERM, SIGINT or SIGHUP. See docs/kubernetes.md.',
+  flags: {},
+})
+
+export const drain = command({
+  name: 'drain',
+  summary: 'Let the gateway finish its requests and refuse new ones before it is stopped',
+  about:
+    'Makes the service at INTERNAL_ADDRESS on this machine not ready, and drains its Envoy: every response closes its ' +
+    'connection, and after DRAIN_MIN_SECONDS Envoy refuses new connections. The command ends when no request is left, ' +
+    'and no connection that was in use in the last five seconds, or after DRAIN_SECONDS. If the service is gone, it ' +
+    "drains Envoy directly, at ENVOY_ADMIN_ADDRESS. Use it as the preStop hook of Envoy's container. A drain cannot be " +
+    'undone: stop Envoy and start it again.',
+  flags: json,
+  exit: '0 no request is left, 1 some are, or nothing could be drained.',
+})
+
+export const envoyConfigFlags = {
+  write: {
+    means:
+      'write it to ENVOY_CONFIG_DIR (default DATA_DIR/envoy), where the service writes the clusters: bootstrap.json, ' +
+      'certificate.json with GATEWAY_TLS_CERT_FILE, and clusters.json if it is missing; create the folder of ' +
+      'USAGE_JOURNAL; print the path of bootstrap.json',
+  },
+  validate: {
+    means: 'validate it with Envoy (ENVOY_PATH, else envoy on PATH), in a temporary folder',
+  },
+  ...json,
+} as const
+
+export const envoyConfig = command({
+  name: 'envoy-config',
+  summary: 'Print, write or validate the configuration of an Envoy of your own',
+  about:
+    'Prints the complete configuration as JSON. Settings: GATEWAY_ADDRESS, GATEWAY_TLS_CERT_FILE, GATEWAY_TLS_KEY_FILE, ' +
+    'GATEWAY_TRUSTED_HOPS, GATEWAY_GRPC_ENDPOINTS and GATEWAY_API_ENDPOINTS (one for each process of the service), ' +
+    'ENVOY_ADMIN_ADDRESS, USAGE_JOURNAL, BACKEND_CA_FILE, CORS_ALLOWED_ORIGINS, BODY_LIMIT, BODY_TIMEOUT, ' +
+    'ENVOY_HEAP_BYTES, ENVOY_CONFIG_DIR. Start Envoy with: envoy -c <path> --file-flush-interval-msec 1000',
+  flags: envoyConfigFlags,
+})
+
+export const demoFlags = {
+  requests: { takes: '<number>', means: 'how many; 200 by default, 10,000 at most' },
+  ...json,
+} as const
+
+export const demo = command({
+  name: 'demo',
+  summary: 'Make keys and traffic for the gateway of tollgate up',
+  about:
+    'Makes keys for the sample identities of tollgate up and sends requests with them to its sample models, some of ' +
+    'which are refused, so that the console has something to show. The keys are good for 30 days at most; those of an ' +
+    'earlier demo are revoked. The gateway, TOLLGATE_URL (default http://127.0.0.1:8000), must be on this machine.',
+  flags: demoFlags,
+})

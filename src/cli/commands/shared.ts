@@ -1,0 +1,19 @@
+/** Flags that several commands have. */
+
+/** Which gateway, and how. */
+export const connection = {
+  url: { takes: '<url>', means: 'the address of the gateway' },
+  'insecure-http': { means: 'send the credential over plain http to another machine' },
+} as const
+
+/** The same answer, for programs. */
+export const json = { json: { means: 'print JSON' } } as const
+
+/** Of a command that asks before it does what cannot be undone. */
+export const yes = { yes: { means: 'do not ask' } } as const
+
+/** A part of usage and limits. */
+export const ofModel = {
+  subscription: { takes: '<name>', means: 'only of this subscription' },
+  model: { takes: '<namespace>/<name>', means: 'only of this model' },
+} as const

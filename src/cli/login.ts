@@ -1,0 +1,59 @@
+/** `tollgate login` and `tollgate logout`: a credential that is kept for one address. */
+
+import { createApiClient } from './api-client.ts'
+import { checkToken, checkUrl, defaultUrl } from './api-server.ts'
+import type { Call } from './command.ts'
+import type { json } from './commands/shared.ts'
+import type { loginFlags } from './commands/shell.ts'
+import { toJson } from './json.ts'
+import { loginFile, readLogins, removeLogins, writeLogins } from './logins.ts'
+import { printable } from './table.ts'
+import type { CommandIo } from './terminal.ts'
+
+type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'read'>
+
+/** Keeps the credential on standard input, if the gateway accepts it; returns the exit status. */
+export async function login(
+  { operands: [written], flags }: Call<typeof loginFlags>,
+  io: Io,
+): Promise<number> {
+  const { env } = io
+  const url = checkUrl(written ?? (env.TOLLGATE_URL?.trim() || defaultUrl), flags['insecure-http'])
+  const token = checkToken((await io.read('Identity token or API key')).trim())
+  const me = (await createApiClient({ url, token })('GET', '/v1/me')) as {
+    readonly username: string
+    readonly credential: string
+  }
+  const { tokens } = readLogins(env)
+  await writeLogins(env, { current: url, tokens: new Map([...tokens, [url, token]]) })
+  const file = loginFile(env)
+  const user = printable(me.username)
+  io.out(
+    flags.json
+      ? toJson({ url, username: me.username, credential: me.credential, file })
+      : `${url} is used from now on, as ${user}. The credential is in ${file}.`,
+  )
+  return 0
+}
+
+/** Forgets it; returns the exit status: 1 if there was none for the address. */
+export async function logout(
+  { operands: [written], flags }: Call<typeof json>,
+  io: Io,
+): Promise<number> {
+  if (written === undefined) {
+    removeLogins(io.env)
+    io.out(flags.json ? toJson({ forgotten: 'all' }) : 'No credential is kept any more.')
+    return 0
+  }
+  const url = checkUrl(written, true)
+  const { current, tokens } = readLogins(io.env)
+  if (!tokens.has(url)) throw new Error(`No credential is kept for ${url}.`)
+  const left = [...tokens].filter(([each]) => each !== url)
+  await writeLogins(io.env, {
+    current: current === url ? undefined : current,
+    tokens: new Map(left),
+  })
+  io.out(flags.json ? toJson({ forgotten: url }) : `The credential for ${url} is forgotten.`)
+  return 0
+}

@@ -1,0 +1,69 @@
+/** What `tollgate login` keeps: the address of the gateway in use, and a credential for each address. */
+
+import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { isObject } from '../core/formats/fields.ts'
+import { replaceFile } from '../runtime/replace-file.ts'
+
+export interface Logins {
+  /** The address that a command without another one uses. */
+  readonly current: string | undefined
+  /** By address, as it was checked. */
+  readonly tokens: ReadonlyMap<string, string>
+}
+
+/** The file, below XDG_CONFIG_HOME or ~/.config. */
+export function loginFile(env: NodeJS.ProcessEnv): string {
+  const folder = env.XDG_CONFIG_HOME || join(env.HOME || homedir(), '.config')
+  return join(folder, 'tollgate', 'login.json')
+}
+
+/** None without a file. Throws a readable error if the file is no such one, or others may read it. */
+export function readLogins(env: NodeJS.ProcessEnv): Logins {
+  const path = loginFile(env)
+  const text = readOwn(path)
+  if (text === undefined) return { current: undefined, tokens: new Map() }
+  const kept = parse(text)
+  if (!isObject(kept) || !isObject(kept.tokens)) {
+    throw new Error(`${path} is not what tollgate login writes; run tollgate logout.`)
+  }
+  const tokens = Object.entries(kept.tokens).filter(
+    (each): each is [string, string] => typeof each[1] === 'string',
+  )
+  const current = typeof kept.current === 'string' ? kept.current : undefined
+  return { current, tokens: new Map(tokens) }
+}
+
+function readOwn(path: string): string | undefined {
+  try {
+    if ((statSync(path).mode & 0o077) !== 0) {
+      throw new Error(`Others may read ${path}: run chmod 600 on it, and change the credential.`)
+    }
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** Replaces what is kept, in a file that only its owner may read. */
+export async function writeLogins(env: NodeJS.ProcessEnv, { current, tokens }: Logins) {
+  const path = loginFile(env)
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  const kept = { current, tokens: Object.fromEntries(tokens) }
+  await replaceFile(path, `${JSON.stringify(kept, null, 2)}\n`, 0o600)
+}
+
+/** Removes all that is kept. */
+export function removeLogins(env: NodeJS.ProcessEnv): void {
+  rmSync(loginFile(env), { force: true })
+}

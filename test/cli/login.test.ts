@@ -1,0 +1,83 @@
+import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { runAt, type Terminal } from '../support/command.ts'
+import { createKeyApi } from '../support/key-api.ts'
+import { startScripted } from '../support/list-api.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+async function start(t: Test) {
+  const api = await createKeyApi(t)
+  const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
+  const home = temporaryFolder(t)
+  const env = { XDG_CONFIG_HOME: home }
+  const file = join(home, 'tollgate', 'login.json')
+  const run = (at: Omit<Terminal, 'env'>, ...args: string[]) => runAt({ ...at, env }, ...args)
+  return { api, url, env, file, run }
+}
+
+test('keeps address and credential, for their owner alone', async (t) => {
+  const { url, file, run } = await start(t)
+  const done = await run({ input: 'alice-token\n' }, 'login', url)
+  t.match(done, {
+    status: 0,
+    out: `${url} is used from now on, as alice. The credential is in ${file}.`,
+  })
+  t.equal(statSync(file).mode & 0o777, 0o600)
+  t.equal(statSync(join(file, '..')).mode & 0o777, 0o700)
+  t.notOk(`${done.out}${done.err}`.includes('alice-token'))
+  t.match(await run({}, 'key', 'new', 'laptop'), { status: 0, out: /^sk-/ })
+
+  chmodSync(file, 0o644)
+  t.match(await run({}, 'key', 'list'), { status: 1, err: /^Others may read .*chmod 600/ })
+  const json = await run({ input: 'bob-token' }, 'login', url, '--json')
+  t.match(json, { status: 1, err: /^Others may read/ }, 'not overwritten in silence either')
+  chmodSync(file, 0o600)
+  writeFileSync(file, 'x')
+  t.match(await run({}, 'key', 'list'), { status: 1, err: /run tollgate logout/ })
+  t.match(await run({}, 'logout'), { status: 0 })
+  t.notOk(existsSync(file))
+})
+
+test('keeps nothing that the gateway refuses', async (t) => {
+  const { url, file, run } = await start(t)
+  t.match(await run({ input: 'nonsense' }, 'login', url), { status: 1, err: /^The credential/ })
+  t.match(await run({ input: 'two words' }, 'login', url), { status: 1, err: /spaces/ })
+  t.match(await run({ input: 'x' }, 'login', 'http://127.0.0.1:1'), { status: 3 })
+  t.match(await run({ input: 'x' }, 'login', 'http://gateway.invalid'), {
+    status: 1,
+    err: /in the clear/,
+  })
+  t.notOk(existsSync(file))
+})
+
+test('what is kept is sent to its address only', async (t) => {
+  const { url, env, run } = await start(t)
+  await run({ input: 'alice-token' }, 'login', url)
+  const other = await startScripted(t, (_request, response) => response.end('{}'))
+  t.match(await run({}, 'key', 'list', '--url', other.url), {
+    status: 1,
+    err: /no credential for http:\S+: run tollgate login/,
+  })
+  t.match(await runAt({ env: { ...env, TOLLGATE_URL: other.url } }, 'key', 'list'), { status: 1 })
+  t.equal(other.asked.length, 0)
+  const given = { ...env, TOLLGATE_TOKEN: 'bob-token' }
+  const made = await runAt({ env: given }, 'key', 'new', 'x', '--json')
+  t.match(JSON.parse(made.out), { subscription: 'b-only' }, 'a variable goes first')
+})
+
+test('several gateways are kept, and forgotten one by one', async (t) => {
+  const { api, url, file, run } = await start(t)
+  const second = url.replace('127.0.0.1', 'localhost')
+  await run({ input: 'alice-token' }, 'login', url)
+  await run({ input: 'bob-token' }, 'login', second)
+  t.match(JSON.parse(readFileSync(file, 'utf8')), {
+    current: second,
+    tokens: { [url]: 'alice-token', [second]: 'bob-token' },
+  })
+  t.match(await run({}, 'logout', 'https://nothing.example'), { status: 1, err: /No credential/ })
+  t.match(await run({}, 'logout', second), { status: 0 })
+  t.match(await run({}, 'key', 'list'), { status: 1 }, 'no other gateway takes its place')
+  t.match(await run({}, 'key', 'list', '--url', url), { status: 0 })
+  t.ok(api.external.server.listening)
+})

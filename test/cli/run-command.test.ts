@@ -1,0 +1,186 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'tap'
+import { renderCommands } from '../../docs/write-commands.ts'
+import { inWordsOf } from '../../src/cli/command-words.ts'
+import { commands } from '../../src/cli/commands.ts'
+import { isOption, parseCommand } from '../../src/cli/parse-command.ts'
+import { runners } from '../../src/cli/runners.ts'
+import { errorMessage } from '../../src/runtime/error-message.ts'
+import { packageRoot } from '../../src/runtime/package-root.ts'
+import { runAt } from '../support/command.ts'
+
+const { all, renamed } = commands
+/** Those that run until they are stopped log JSON, and a shell reads no JSON. */
+const withoutJson = ['up', 'serve', 'controller', 'completion']
+
+test('every command has help, which names its flags', async (t) => {
+  const listed = (await runAt({}, 'help')).out.replace(/\s+/g, ' ')
+  for (const { name, summary, flags, operands = [] } of all) {
+    const words = name.split(' ')
+    t.ok(listed.includes(summary), `help lists ${name}`)
+    const asked = [
+      await runAt({}, ...words, '--help'),
+      await runAt({}, 'help', ...words),
+      await runAt({}, ...words, '-h', '--nothing'),
+    ]
+    for (const { status, out, err } of asked) {
+      t.equal(status, 0, name)
+      t.equal(err, '')
+      t.match(out, `Usage: tollgate ${name}`)
+      for (const flag of Object.keys(flags)) t.ok(out.includes(`--${flag}`), `${name} --${flag}`)
+      for (const operand of operands) t.ok(out.includes(`<${operand.name}>`), name)
+      t.ok(
+        out.split('\n').every((line) => line.length <= 112 || name === 'serve'),
+        `${name}: lines fit a terminal`,
+      )
+    }
+    t.notMatch(summary, /\.$/)
+    if (!withoutJson.includes(name)) t.ok(Object.hasOwn(flags, 'json'), `${name} --json`)
+  }
+})
+
+test('every command refuses what it does not know, with the nearest name', async (t) => {
+  for (const { name, flags } of all) {
+    const words = name.split(' ')
+    const unknown = await runAt({}, ...words, '--nothing-like-it')
+    t.match(unknown, { status: 2, out: '' }, name)
+    t.equal(
+      unknown.err,
+      `There is no flag "--nothing-like-it" of ${name}. See tollgate ${name} --help.`,
+    )
+    for (const [flag, each] of Object.entries(flags)) {
+      if (flag.length < 4) continue
+      const misspelt = `--${flag.slice(0, -2)}${flag.at(-1)}${flag.at(-2)}`
+      if (Object.hasOwn(flags, misspelt.slice(2))) continue
+      const { status, err } = await runAt({}, ...words, misspelt)
+      t.equal(status, 2)
+      t.match(err, `did you mean --${flag}?`)
+      const wrong = await runAt({}, ...words, isOption(each) ? `--${flag}` : `--${flag}=1`)
+      t.equal(wrong.status, 2, `${name} --${flag}`)
+    }
+  }
+})
+
+test('every command is run by something', async (t) => {
+  t.strictSame([...runners.keys()].sort(), all.map(({ name }) => name).sort())
+})
+
+test('old names stay, and say the new one', async (t) => {
+  const env = { TOLLGATE_TOKEN: 'x', TOLLGATE_URL: 'http://127.0.0.1:1' }
+  for (const [old, now] of Object.entries(renamed)) {
+    const operands = old.endsWith('forget') ? ['x'] : []
+    const { status, err } = await runAt({ env }, ...old.split(' '), ...operands)
+    t.not(status, 0)
+    t.match(err.split('\n')[0], `tollgate ${old} is now tollgate ${now};`)
+    t.match(await runAt({}, ...old.split(' '), '--help'), {
+      status: 0,
+      out: new RegExp(`^Usage: tollgate ${now}`),
+    })
+  }
+})
+
+test('words that are no command are answered in one line', async (t) => {
+  for (const [words, sentence] of [
+    [['lgoin'], /^There is no command "lgoin"; did you mean login\?/],
+    [['usage', 'verfy'], /^There is no command "usage verfy"; did you mean usage verify\?/],
+    [['usage', 'everything'], /^There is no place for "everything"/],
+    [['help', 'nothing'], /^There is no command "nothing"\./],
+    [['--json', 'usage'], /^Name the command before its flags\./],
+    [['constructor'], /^There is no command "constructor"\./],
+    [['key', '__proto__'], /^There is no command "key __proto__"\./],
+    [['\u001b[31mx'], /^There is no command "\ufffd\[31mx"\./],
+    [['x'.repeat(10_000)], /^There is no command "x{100}"\./],
+  ] as const) {
+    const { status, out, err } = await runAt({}, ...words)
+    t.match({ status, out }, { status: 2, out: '' })
+    t.match(err, sentence)
+    t.match(err, / See tollgate[a-z ]* --help\.$/)
+  }
+})
+
+test('what nothing answers is 3', async (t) => {
+  const gone = 'http://127.0.0.1:1'
+  const env = { TOLLGATE_URL: gone, TOLLGATE_TOKEN: 'x', DATABASE_URL: 'postgres://127.0.0.1:1/x' }
+  for (const words of [
+    ['limits'],
+    ['usage'],
+    ['usage', 'forget', 'ann', '--yes'],
+    ['explain', 'llm/sim'],
+    ['key', 'list'],
+    ['cleanup', gone],
+    ['revocations'],
+    ['migrate', '--plan'],
+    ['demo'],
+  ]) {
+    const { status, err } = await runAt({ env }, ...words)
+    t.equal(status, 3, `${words.join(' ')}: ${err}`)
+  }
+})
+
+test('messages of the API are in the words of the command', async (t) => {
+  const said = (name: string, message: string) => {
+    const command = all.find((each) => each.name === name)
+    return command && inWordsOf(command, message)
+  }
+  for (const [name, message, expected] of [
+    ['key new', 'expiresIn must be at most 90 days.', '--expires must be at most 90 days.'],
+    ['key new', 'name must not be empty.', '<name> must not be empty.'],
+    ['key new', 'tokenRateLimits[0].limit is no number.', '--token-limit[0].limit is no number.'],
+    ['key new', 'No subscription is yours.', 'No subscription is yours.'],
+    ['key new', 'subscription must be a string.', '--subscription must be a string.'],
+    ['key list', 'filters.keyPrefix must be …', '--prefix must be …'],
+    ['usage', 'group_by may name only one label.', '--by may name only one label.'],
+    ['usage', 'from must be before to.', '--from must be before to.'],
+    ['usage', 'format=focus is for administrators.', '--focus is for administrators.'],
+    ['explain', 'Give either keyId, or user and groups.', 'Give either --key, or user and groups.'],
+    ['explain', 'user and groups belong together.', '--user and groups belong together.'],
+    ['limits', 'Name either user or key_id.', 'Name either user or --key.'],
+  ]) {
+    t.equal(said(name as string, message as string), expected)
+  }
+})
+
+test('docs/commands.md is up to date', async (t) => {
+  const kept = readFileSync(new URL('../../docs/commands.md', import.meta.url), 'utf8')
+  t.equal(kept, renderCommands(), 'npm run commands')
+})
+
+test('documents write commands as they are', async (t) => {
+  const folders = ['', 'docs/', 'envoy/', 'bench/']
+  const documents = folders.flatMap((folder) =>
+    readdirSync(join(packageRoot, folder))
+      .filter((name) => name.endsWith('.md') && name !== 'CHANGELOG.md')
+      .map((name) => `${folder}${name}`),
+  )
+  let count = 0
+  for (const path of documents.filter((name) => name !== 'docs/commands.md')) {
+    const text = readFileSync(join(packageRoot, path), 'utf8').replace(/\\\n\s*/g, ' ')
+    const lines = /(?:^|[`(\s])(?:npx |bin\/)?tollgate ([a-z][^`\n#>]*)/gm
+    for (const [written, line = ''] of text.matchAll(lines)) {
+      // In a text only what is written as code.
+      if (!written.startsWith('`') && !/^(npx |bin\/)/.test(written.trim())) continue
+      const words = (line.match(/'[^']*'|"[^"]*"|[^\s'"|;)]+/g) ?? []).filter(
+        (word) => word !== '…',
+      )
+      const end = words.findIndex((word) => ['&&', '||', '&', '>', '2>&1'].includes(word))
+      count += 1
+      // A text may name a command or a flag without what follows it.
+      t.notMatch(
+        refusalOf(words.slice(0, end < 0 ? undefined : end)),
+        /^There is no|cannot be/,
+        `${path}: tollgate ${line}`,
+      )
+    }
+  }
+  t.ok(count > 50, `${count} commands`)
+})
+
+function refusalOf(words: readonly string[]): string {
+  try {
+    parseCommand(words, commands)
+    return ''
+  } catch (error) {
+    return errorMessage(error)
+  }
+}

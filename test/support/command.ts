@@ -1,0 +1,30 @@
+/** Runs commands in this process. */
+
+import { Readable } from 'node:stream'
+import { runCommand } from '../../src/cli/run-command.ts'
+
+export interface Terminal {
+  readonly env?: NodeJS.ProcessEnv
+  /** A person's answer to each question; undefined: there is no terminal. */
+  readonly answer?: string | undefined
+  /** Standard input. */
+  readonly input?: string
+}
+
+/** The exit status, the output, and the questions. Settings are only those of `env`. */
+export async function runAt({ env = {}, answer, input = '' }: Terminal, ...args: string[]) {
+  const [out, err, asked]: [string[], string[], string[]] = [[], [], []]
+  const status = await runCommand(args, {
+    // Nothing of whoever runs the tests.
+    env: { XDG_CONFIG_HOME: '/nonexistent', ...env },
+    out: (line) => void out.push(line),
+    err: (line) => void err.push(line),
+    async ask(question) {
+      asked.push(question)
+      return answer
+    },
+    read: async () => input,
+    input: Readable.from([input]),
+  })
+  return { status, out: out.join('\n'), err: err.join('\n'), asked }
+}
