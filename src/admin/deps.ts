@@ -2,6 +2,7 @@
 
 import type { FastifyBaseLogger } from 'fastify'
 import type { Reserve } from '../core/decision/decide.ts'
+import type { KeyReach } from '../core/decision/key-caps.ts'
 import type { ServedModel } from '../core/decision/model-list.ts'
 import type { PathRules } from '../core/decision/operations.ts'
 import type { OthersRefusals, PastRefusals } from '../core/decision/past-refusal.ts'
@@ -38,6 +39,8 @@ export interface SharedDeps {
 export interface ExternalDeps extends SharedDeps {
   readonly isAdmin: IsAdmin
   readonly keyMarker: string
+  /** API_KEY_REACH. */
+  readonly keyReach: KeyReach
   /** API_KEY_MAX_EXPIRATION_DAYS; the Tenant's takes precedence. */
   readonly maxExpirationDays: number
   readonly idempotency: Pick<Idempotency, 'claim' | 'release'>

@@ -3,6 +3,7 @@
 import type { RequestSize } from '../core/decision/decide.ts'
 import { readClientAddress, readForwarded } from '../core/formats/client-address.ts'
 import { WireError, WireReader } from '../grpc/wire.ts'
+import { listingHeader } from '../identity/listing-seal.ts'
 
 /**
  * The attributes of a request that Envoy sends. Missing headers are undefined; header names are
@@ -34,6 +35,8 @@ export interface CheckRequest {
    * proxies in front have not named it.
    */
   readonly source: () => string | undefined
+  /** Reads the header of the service's own lists of models (listing-seal.ts), at each call. */
+  readonly listing: () => string | undefined
   /** Reads `x-request-id`, which the gateway sets, from the message, at each call. */
   readonly requestId: () => string | undefined
   /** Reads the size of the request from the message, at each call. */
@@ -58,6 +61,7 @@ export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
     authenticateOnly: false,
     isUnread: false,
     source: () => readSource(bytes, trustedHops),
+    listing: () => readLate(bytes, listings)[0],
     requestId: () => readLate(bytes, requestIds)[0],
     size: () => readSize(bytes),
   }
@@ -132,6 +136,7 @@ function selectionOf(...names: readonly string[]): Selection {
 
 const { lengths: readHeaderLengths } = selectionOf(...readHeaders)
 const requestIds = selectionOf('x-request-id')
+const listings = selectionOf(listingHeader)
 const forwardings = selectionOf('x-forwarded-for')
 const sizes = selectionOf('x-tollgate-size', 'content-length')
 

@@ -14,13 +14,14 @@ import {
 } from '../core/decision/decide.ts'
 import { dialectOf, statusIn } from '../core/decision/dialect.ts'
 import { ServiceError } from '../core/decision/errors.ts'
-import type { PathRules } from '../core/decision/operations.ts'
+import { isListing, type PathRules } from '../core/decision/operations.ts'
 import { refusalReason } from '../core/decision/refusal-reason.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { readTarget, type Target } from '../core/decision/target.ts'
 import { lastValue } from '../core/formats/header-value.ts'
 import { isSampled } from '../core/formats/trace-context.ts'
 import type { Authenticate } from '../identity/authenticate.ts'
+import type { ListingSeal } from '../identity/listing-seal.ts'
 import type { CounterStore } from '../store/counters.ts'
 import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
@@ -41,6 +42,8 @@ export interface CheckDeps {
   readonly tokensOpen?: boolean
   /** The number of proxies in front of the gateway (GATEWAY_TRUSTED_HOPS). */
   readonly trustedHops?: number
+  /** Opens the header of the service's own lists of models; without it none is trusted. */
+  readonly openListing?: ListingSeal['open']
   /** Milliseconds since the epoch. */
   readonly clock: () => number
   /** Called once for each decision, with the model that the request names, if it exists. */
@@ -76,7 +79,7 @@ type Waiting = NonNullable<AccessRequest['call']>
  */
 export function createCheck(deps: CheckDeps): Check {
   const { authenticate, snapshot, counters, reserve, paths, tokensOpen, trustedHops, clock } = deps
-  const { appraise } = deps
+  const { appraise, openListing } = deps
   const { onDecided = () => {}, onRefused = () => {} } = deps
   const templateOf = createTemplates()
   const read = counters.read.bind(counters)
@@ -148,6 +151,8 @@ export function createCheck(deps: CheckDeps): Check {
   ): Decision | Promise<Decision> {
     if (target === undefined) return { allowed: false, code: 'not_found' }
     const { method, model, bodyProblem, subscription, source, requestId, size, isUnread } = request
+    // A list of models is requested by the service itself, which says for whom.
+    const isOurs = isListing(target.operation, method)
     const access = {
       caller,
       target,
@@ -156,13 +161,18 @@ export function createCheck(deps: CheckDeps): Check {
       bodyProblem,
       requestedSubscription: lastValue(subscription),
       tokensOpen,
-      source,
+      source: isOurs ? () => listedFor(request, now) ?? source() : source,
       requestId,
       size,
       isUnread,
       call,
     }
     return decide(access, { snapshot: snapshot(), rules: paths, now, read, reserve, appraise })
+  }
+
+  function listedFor({ listing, authorization }: CheckRequest, now: number): string | undefined {
+    const sealed = listing()
+    return sealed && authorization && openListing?.(sealed, authorization, now)
   }
 
   function modelOf(

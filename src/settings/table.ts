@@ -204,6 +204,9 @@ export const settings = {
     'groups of administrators, in identity tokens; a key is never an administrator'),
   maxExpirationDays: setting('API_KEY_MAX_EXPIRATION_DAYS', '90', form.integer(1, 36_500),
     'longest lifetime of a key; the Tenant resource takes precedence'),
+  /** A key with caps always reaches itself only. */
+  keyReach: setting('API_KEY_REACH', 'owner', form.oneOf('owner', 'self'),
+    'which keys a key without caps sees and revokes: all of its owner, or itself, like a key with caps'),
   keyMarker: setting('API_KEY_MARKER', 'tg', form.marker,
     'new keys are `sk-tg-…`'),
   acceptedMarkers: setting('API_KEY_MARKERS_ACCEPTED', 'tg,oai', form.markers,

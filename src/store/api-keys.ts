@@ -55,6 +55,8 @@ export type ApiKeySort = 'created_at' | 'expires_at' | 'last_used_at' | 'name'
 export interface ApiKeySearch {
   /** undefined: all owners. */
   readonly owner: string | undefined
+  /** The id of the only key that may be found; undefined: any. */
+  readonly only?: string | undefined
   /** Effective statuses at `now`; empty means all. */
   readonly statuses: ReadonlySet<ApiKeyStatus>
   readonly includeEphemeral: boolean

@@ -12,6 +12,7 @@ import { localHost, showAddress } from '../core/formats/address.ts'
 import { networkOf } from '../core/formats/network.ts'
 import type { GatewayDrain } from '../core/status/gateway-drain.ts'
 import { createReserve } from '../extauthz/reserve.ts'
+import type { ListingSeal } from '../identity/listing-seal.ts'
 import { createSimulate } from '../ratelimit/ledger/simulation.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createLineLimit } from '../runtime/line-limit.ts'
@@ -71,7 +72,7 @@ export function createExternalApi(
     isAdmin: createIsAdmin(config.adminGroups, tokens.mayAdminister),
     // Leaves connections for look-ups and revocations, which never wait for searches.
     searchesAtOnce: Math.max(1, Math.floor(config.databaseConnections / 5)),
-    probeModel: openProbes(context),
+    probeModel: openProbes(context, keyParts.listingSeal),
     onServed: discovery.note,
     accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
   })
@@ -90,12 +91,13 @@ export function createExternalApi(
 const quietMs = 30_000
 
 /** GATEWAY_URL may lead to another pod, or be out of reach of this one: it is not used here. */
-function openProbes({ config, log, clock }: Context): ProbeModel {
+function openProbes({ config, log, clock }: Context, seal: ListingSeal): ProbeModel {
   const { gatewayAddress, gatewayTlsCertFile: certFile } = config
   const at = { host: localHost(gatewayAddress.host), port: gatewayAddress.port }
   const lines = createLineLimit(quietMs)
   return createProbeModel({
     askGateway: createAskGateway({ ...at, certFile }),
+    seal: (address, authorization) => seal.close(address, authorization, clock()),
     onUnreachable(error) {
       if (lines.pass('', clock()) === undefined) return
       log.warn(

@@ -53,6 +53,7 @@ export function createGatewayServer(
       paths: config.paths,
       tokensOpen: config.tokensOpenInference,
       trustedHops: config.gatewayTrustedHops,
+      openListing: parts.keyParts.listingSeal.open,
       clock,
       ...traceDecisions(tracing, { onDecided, onRefused }),
       onFault,

@@ -1,6 +1,7 @@
 /** API keys: the table, the cache, and the follower of revocations. */
 
 import { auditCleanup } from '../audit/service-events.ts'
+import { createListingSeal } from '../identity/listing-seal.ts'
 import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
 import { createCachedApiKeys, minGraceMs } from '../store/api-keys/cached-api-keys.ts'
@@ -17,6 +18,7 @@ import { createPropagationWatch } from '../store/revocations/propagation.ts'
 import { createRevocationFollower } from '../store/revocations/revocation-follower.ts'
 import { createRevocationKeeper } from '../store/revocations/revocation-keeper.ts'
 import { purgeRevocations, secretsOf } from '../store/revocations/revocation-log.ts'
+import { readSharedSecret } from '../store/shared-secret.ts'
 import { callBounds, createDurations } from '../telemetry/durations.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
@@ -117,6 +119,7 @@ export async function openKeys(context: Context, { pool, url }: Database) {
   const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })
   stops.push(part('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
   const idempotency = createIdempotency(pool)
+  const secret = await untilAnswered(() => readSharedSecret(pool, 'listing'), context)
   let endingSoon: number | undefined
   const cleanup = startCleanupSchedule({
     async run() {
@@ -134,6 +137,7 @@ export async function openKeys(context: Context, { pool, url }: Database) {
   return {
     ...{ keys, follower, propagation, keeper, idempotency, queries },
     noteUse: lastUsed.note,
+    listingSeal: createListingSeal(secret),
     /** Keys whose end is near, as last counted; undefined: not yet. */
     endingSoon: (): number | undefined => endingSoon,
   }

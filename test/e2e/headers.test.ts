@@ -41,6 +41,7 @@ const forged = [
   'x-tollgate-body: object',
   'x-tollgate-content-type: text/plain',
   'x-tollgate-anything: x',
+  'listing-client: x',
 ]
 const proxied = [
   'x-envoy-upstream-rq-timeout-ms: 1',
@@ -91,7 +92,8 @@ test('the model gets no credential', async (t, gateway) => {
     t.notOk(answer.body.includes(key))
     t.equal(headers['x-maas-subscription'], 'plenty', 'the only header about the caller')
     t.match(headers['x-tollgate-hop'], /^[0-9a-f]{32}$/, 'the mark of the gateway')
-    const ours = /^(x-maas|x_maas|x-tollgate|x-envoy|authorization|proxy-authorization|x-api-key)/
+    const ours =
+      /^(listing-client|x-maas|x_maas|x-tollgate|x-envoy|authorization|proxy-authorization|x-api-key)/
     t.strictSame(
       Object.keys(headers).filter((name) => ours.test(name)),
       ['x-maas-subscription', 'x-tollgate-hop'],

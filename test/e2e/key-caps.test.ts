@@ -119,3 +119,30 @@ test('a narrowed cap is in force with the answer, a dropped one too', async (t, 
   await patch(gateway, id, adminToken, { allowedAddresses: null })
   t.equal((await gateway.chat(key)).status, 200)
 })
+
+test('the addresses hold for the API and for lists, which are asked for on behalf', async (t, gateway) => {
+  const { key, id } = await mint(gateway, { allowedAddresses: ['192.0.2.0/24'] })
+  const ask = (path: string, forwarded: string, headers: Record<string, string> = {}) =>
+    gateway.ask(path, key, { headers: { 'x-forwarded-for': forwarded, ...headers } })
+  const [near, far] = ['192.0.2.7:5000', '192.0.2.7, 198.51.100.1']
+  for (const path of ['/v1/me', '/maas-api/v1/me', `/v1/api-keys/${id}`, '/v1/models']) {
+    t.equal((await ask(path, near)).status, 200, path)
+    const refused = await ask(path, far)
+    t.equal(refused.status, 403, path)
+    t.match(JSON.parse(refused.text), { error: { code: 'address_not_allowed' } })
+  }
+  const { data } = JSON.parse((await ask('/v1/models', near)).text)
+  t.ok(data.length > 0, 'the service is let through for its client')
+  for (const path of ['/llm/sim/v1/models', '/llm/other/v1/models']) {
+    t.equal((await ask(path, near)).status, 200, path)
+    t.equal((await ask(path, far)).status, 403, path)
+    for (const forged of ['192.0.2.7', `${Date.now()};192.0.2.7;${'A'.repeat(43)}`]) {
+      t.equal((await ask(path, far, { 'listing-client': forged })).status, 403, forged)
+    }
+  }
+  const remove = await gateway.ask(`/v1/api-keys/${id}`, key, {
+    method: 'DELETE',
+    headers: { 'x-forwarded-for': far },
+  })
+  t.equal(remove.status, 200, 'but it ends itself from anywhere')
+})

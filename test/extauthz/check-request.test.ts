@@ -15,6 +15,7 @@ const nothing = {
   authenticateOnly: false,
   isUnread: false,
   source: undefined,
+  listing: undefined,
   requestId: undefined,
   size: { bytes: undefined, maxOutput: undefined },
 }
@@ -22,8 +23,9 @@ const nothing = {
 /** Reads the request, its source address, its id and its size. */
 function read(bytes: Buffer) {
   const request = readCheckRequest(bytes)
-  const { source, requestId, size } = request
-  return { ...request, source: source(), requestId: requestId(), size: size() }
+  const { source, listing, requestId, size } = request
+  const late = { source: source(), listing: listing(), requestId: requestId(), size: size() }
+  return { ...request, ...late }
 }
 
 test('behind proxies the client is the address that the outermost one has appended', async (t) => {
@@ -101,6 +103,7 @@ test('reads a request from Envoy', async (t) => {
     authenticateOnly: false,
     isUnread: false,
     source: '192.0.2.1',
+    listing: undefined,
     requestId: 'request-1',
     size: { bytes: 10_000, maxOutput: undefined },
   })

@@ -37,6 +37,31 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'admin/http/authenticate.ts',
+    ['admin/keys/key-reach.test.ts'],
+    [
+      ['if (capsOf(caller)?.networks === undefined) return', 'if (caller) return'],
+      ['gatewayAddressOf(request, trusts, trustedHops)', 'addressOf(request)'],
+    ],
+  ),
+  ...mutants(
+    'core/decision/key-caps.ts',
+    ['admin/keys/key-reach.test.ts'],
+    [
+      ["caller.caps !== undefined || reach === 'self'", "reach === 'self'"],
+      ["caller.caps !== undefined || reach === 'self'", 'caller.caps !== undefined'],
+    ],
+  ),
+  ...mutants(
+    'identity/listing-seal.ts',
+    ['identity/listing-seal.test.ts'],
+    [
+      ["timingSafeEqual(Buffer.from(seal, 'base64url'), expected)", 'true'],
+      ['JSON.stringify([address, authorization, at])', 'JSON.stringify([address, at])'],
+      ["if (at === '' || Math.abs(now - Number(at)) > validMs) return undefined", ''],
+    ],
+  ),
+  ...mutants(
     'core/formats/client-address.ts',
     ['core/formats/client-address.test.ts'],
     [

@@ -7,6 +7,7 @@ import type { Rate } from '../../src/admin/http/request-limit.ts'
 import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/server.ts'
 import { createAuditTrail } from '../../src/audit/trail.ts'
 import type { Reserve } from '../../src/core/decision/decide.ts'
+import type { KeyReach } from '../../src/core/decision/key-caps.ts'
 import { pathRules } from '../../src/core/decision/operations.ts'
 import type { OthersRefusals, PastRefusals } from '../../src/core/decision/past-refusal.ts'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
@@ -43,6 +44,10 @@ export interface KeyApiOptions {
   readonly rate?: Rate
   readonly addressRate?: Rate
   readonly trustedProxies?: readonly string[]
+  /** None by default. */
+  readonly trustedHops?: number
+  /** `owner` by default. */
+  readonly keyReach?: KeyReach
   readonly readCounters?: ResettableCounters['readFresh']
   readonly resetCounters?: ResettableCounters['reset']
   readonly reserve?: Reserve
@@ -177,6 +182,8 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     serviceState: async () => wholeState,
     isAdmin: createIsAdmin(new Set(['tollgate-admins'])),
     keyMarker: 'tg',
+    keyReach: options.keyReach ?? 'owner',
+    gatewayTrustedHops: options.trustedHops ?? 0,
     maxExpirationDays: 90,
     searchesAtOnce: 2,
     probeModel: async () => 'closed',

@@ -33,7 +33,7 @@ export interface ListApiOptions {
   /** By default one that forwards every request to the model's backend. */
   readonly gateway?: GatewayAt
   readonly accessCheckTimeoutMs?: number
-  readonly probes?: Omit<ProbeOptions, 'askGateway'>
+  readonly probes?: Omit<ProbeOptions, 'askGateway' | 'seal'>
 }
 
 const groups: Readonly<Record<string, readonly string[]>> = {
@@ -85,9 +85,14 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     serviceState: async () => wholeState,
     isAdmin: () => false,
     keyMarker: 'tg',
+    keyReach: 'owner',
     maxExpirationDays: 90,
     searchesAtOnce: 1,
-    probeModel: createProbeModel({ ...options.probes, askGateway: createAskGateway(gateway) }),
+    probeModel: createProbeModel({
+      ...options.probes,
+      askGateway: createAskGateway(gateway),
+      seal: (address) => `sealed ${address}`,
+    }),
     gatewayUrl: 'http://gateway.example',
     accessCheckTimeoutMs: options.accessCheckTimeoutMs ?? 5_000,
     instanceName: 'gate',

@@ -6,8 +6,8 @@ import type { Counter } from '../../core/decision/counter.ts'
 import type { Denial, Step } from '../../core/decision/decide.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
 import { type Explanation, explain } from '../../core/decision/explain.ts'
-import { compileCaps } from '../../core/decision/key-caps.ts'
-import type { PastRefusal } from '../../core/decision/past-refusal.ts'
+import { compileCaps, onlyKeyOf } from '../../core/decision/key-caps.ts'
+import { isOf, type PastRefusal } from '../../core/decision/past-refusal.ts'
 import { readTarget } from '../../core/decision/target.ts'
 import { describeEnd } from '../../identity/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -25,7 +25,7 @@ import { responseSchema, showExplanation, showPast } from './explain-view.ts'
 
 type ExplainDeps = Pick<
   ExternalDeps,
-  | ('keys' | 'isAdmin' | 'snapshot' | 'readCounters' | 'reserve' | 'paths' | 'clock')
+  | ('keys' | 'isAdmin' | 'keyReach' | 'snapshot' | 'readCounters' | 'reserve' | 'paths' | 'clock')
   | ('pastRefusals' | 'othersRefusals' | 'locate')
 >
 
@@ -57,7 +57,7 @@ const notAllAnswered = 'Not every process of the service has answered; ask again
 /** Adds the route. It calls the functions of Check itself; it counts nothing and opens no window. */
 export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
   const { keys, isAdmin, snapshot, readCounters, reserve, paths, clock, locate } = deps
-  const { pastRefusals, othersRefusals } = deps
+  const { pastRefusals, othersRefusals, keyReach } = deps
 
   async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
     const { caller, ended } = who
@@ -103,14 +103,19 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     request: FastifyRequest,
     whole: boolean,
   ): Promise<Who & { caller: Caller }> {
-    const { user, groups } = callerOf(request)
+    const caller = callerOf(request)
+    const { user, groups } = caller
+    const only = onlyKeyOf(caller, keyReach)
     if (keyId === undefined) {
       lookAt(request, person)
+      if (only !== undefined && person !== caller) {
+        throw new ServiceError('admin_required', { message: onlyItself })
+      }
       const isSelf = person.user === user && person.groups.every((each) => groups.includes(each))
       if (!whole && !isSelf) throw new ServiceError('admin_required', { message: notYours })
       return { caller: person }
     }
-    const found = await findKey(keyId, at)
+    const found = keyId === (only ?? keyId) ? await findKey(keyId, at) : undefined
     if (found !== undefined) lookAt(request, found.caller)
     if (found !== undefined && (whole || found.caller.user === user)) return found
     throw new ServiceError('not_found', { message: keyNotFound })
@@ -156,6 +161,10 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
         return show(await readWho(question, request, whole), question, question.at)
       }
       const past = await findPast(question.requestId, whole ? undefined : caller.user, now)
+      const only = onlyKeyOf(caller, keyReach)
+      if (only !== undefined && !isOf(past, { user: caller.user, keyId: only })) {
+        throw new ServiceError('not_found', { message: pastNotFound })
+      }
       if (past.caller) lookAt(request, past.caller)
       return {
         ...(await show(await whoNow(past.caller, now), past, now)),
@@ -166,6 +175,7 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
 }
 
 const keyGone = 'The API key does not exist any more.'
+const onlyItself = 'This API key may ask only about itself; use an identity token.'
 const notYours =
   'Only an administrator may ask what another user may call. With your own name, give only your own groups.'
 

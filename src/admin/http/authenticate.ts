@@ -2,12 +2,15 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Caller, KeyCaller } from '../../core/decision/caller.ts'
+import { refuseAddress } from '../../core/decision/decide.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
+import { capsOf } from '../../core/decision/key-caps.ts'
+import { messageOf } from '../../core/decision/refusal-message.ts'
 import { networkOf } from '../../core/formats/network.ts'
 import { type Authenticate, credentialOf, type Presented } from '../../identity/authenticate.ts'
 import { createRequestLimit, type Rate } from './request-limit.ts'
 import { revocationShareOf, shareOf } from './share.ts'
-import { addressOf } from './trusted-proxies.ts'
+import { addressOf, gatewayAddressOf, trustPeers } from './trusted-proxies.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -17,6 +20,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The caller; null on public routes. */
     caller: Caller | null
+    /** The client's address, if the caller is a key that is bound to addresses. */
+    boundAddress: string | undefined
   }
 }
 
@@ -33,15 +38,21 @@ export interface CallerDeps {
   readonly rate?: Rate | undefined
   /** The rate limit of refused credentials from one address or IPv6 /64. */
   readonly addressRate?: Rate | undefined
+  /** Addresses and networks whose `x-forwarded-for` is trusted: those of the gateway. */
+  readonly trustedProxies?: readonly string[] | undefined
+  /** GATEWAY_TRUSTED_HOPS; none by default. */
+  readonly gatewayTrustedHops?: number
 }
 
 /**
- * Requires a valid credential on every route of this scope. Beyond the limits requests get 429, but
- * never one that ends the key it is made with. A valid credential is accepted from any address,
+ * Requires a valid credential on every route of this scope, and the addresses that its key is bound
+ * to. Beyond the limits requests get 429. A request that ends the key it is made with is refused for
+ * neither. A valid credential is accepted from any address,
  * because many people may share one.
  */
 export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
-  const { authenticate, clock, rate, addressRate } = deps
+  const { authenticate, clock, rate, addressRate, gatewayTrustedHops: trustedHops = 0 } = deps
+  const trusts = trustPeers(deps.trustedProxies ?? [])
   const callers = rate && createRequestLimit(rate)
   const revocations = rate && createRequestLimit(rate)
   const networks = addressRate && createRequestLimit(addressRate)
@@ -53,6 +64,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
   }
 
   app.decorateRequest('caller', null)
+  app.decorateRequest('boundAddress', undefined)
   app.addHook('onRequest', async (request, reply) => {
     const now = clock()
     try {
@@ -65,16 +77,29 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
       }
       throw error
     }
-    if (!mayEndItself(request)) admit(reply, takeFrom(request, request.caller, now))
+    if (!mayEndItself(request)) {
+      requireAddress(request, request.caller)
+      admit(reply, takeFrom(request, request.caller, now))
+    }
   })
   // Whether a revocation ends its own key may be in its body.
   app.addHook('preHandler', async (request, reply) => {
     if (!mayEndItself(request)) return
     const caller = callerOf(request) as KeyCaller
     if (!request.routeOptions.config.endsOwnKey?.(request, caller)) {
+      requireAddress(request, caller)
       admit(reply, takeFrom(request, caller, clock()))
     }
   })
+
+  /** Before anything is counted: what is done with a key from elsewhere takes nothing from its owner. */
+  function requireAddress(request: FastifyRequest, caller: Caller): void {
+    if (capsOf(caller)?.networks === undefined) return
+    request.boundAddress = gatewayAddressOf(request, trusts, trustedHops)
+    const elsewhere = refuseAddress(caller, () => request.boundAddress)
+    if (elsewhere === undefined) return
+    throw new ServiceError(elsewhere.code, { message: messageOf(elsewhere, clock()) as string })
+  }
 
   /** Counts the request; the milliseconds until it may be repeated. */
   function takeFrom({ routeOptions }: FastifyRequest, caller: Caller, now: number) {

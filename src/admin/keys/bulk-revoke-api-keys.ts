@@ -3,6 +3,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Caller, KeyCaller } from '../../core/decision/caller.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
+import { onlyKeyOf } from '../../core/decision/key-caps.ts'
 import type { KeyScope } from '../../store/api-keys.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend, recordAs } from '../http/audit.ts'
@@ -16,7 +17,7 @@ const schema = {
   operationId: 'bulkRevokeApiKeys',
   summary: 'Revoke all API keys of a user or of a subscription',
   description:
-    'All your active keys, ephemeral ones too. An administrator may name another user, a subscription, or both: then the keys of that user under that subscription. Keys that are revoked or expired already are left as they are. Answered when every replica knows of it, or after a second: `propagation` says which.',
+    'All your active keys, ephemeral ones too; a key with caps revokes itself only. An administrator may name another user, a subscription, or both: then the keys of that user under that subscription. Keys that are revoked or expired already are left as they are. Answered when every replica knows of it, or after a second: `propagation` says which.',
   tags: ['API keys'],
   body: {
     title: 'BulkRevocation',
@@ -59,7 +60,7 @@ type Body = BodyOf<typeof schema.body>
 
 /** Adds the route. Of concurrent calls, one counts each key. */
 export function bulkRevokeApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
-  const { keys, isAdmin, clock, propagation } = deps
+  const { keys, isAdmin, clock, propagation, keyReach } = deps
   const config = {
     audit: 'key.bulk_revoke',
     endsOwnKey: ({ body }: FastifyRequest, caller: KeyCaller) => {
@@ -67,13 +68,20 @@ export function bulkRevokeApiKeys(app: FastifyInstance, deps: ExternalDeps): voi
       return !dryRun && isOwn(readScope(named, caller), caller)
     },
   } as const
+  async function revokeOne(id: string, user: string) {
+    const revoked = await keys.revoke(id, user, clock())
+    return revoked === undefined ? [] : [revoked]
+  }
+
   app.post<{ Body: Body }>('/v1/api-keys/bulk-revoke', { schema, config }, async (request) => {
     const caller = callerOf(request)
     const { dryRun, ...named } = request.body ?? {}
     if (dryRun) recordAs(request, 'key.bulk_revoke_preview')
     const scope = readScope(named, caller)
     const { user, subscription } = scope
+    const only = onlyKeyOf(caller, keyReach)
     const target = {
+      ...(only !== undefined && { keyId: only }),
       ...(user !== undefined && { user }),
       ...(subscription !== undefined && { subscription }),
     }
@@ -82,18 +90,20 @@ export function bulkRevokeApiKeys(app: FastifyInstance, deps: ExternalDeps): voi
       throw new ServiceError('admin_required')
     }
     if (dryRun) {
-      const revokedCount = await keys.countActive(scope, clock())
+      const revokedCount = only === undefined ? await keys.countActive(scope, clock()) : 1
       addToOutcome(request, {}, revokedCount)
-      const message = `Dry run: would revoke ${describeKeys(revokedCount, scope)}.`
+      const message = `Dry run: would revoke ${describeKeys(revokedCount, scope)}.${noteOf(only)}`
       return { revokedCount, message, dryRun }
     }
     await intend(request, target)
-    const revoked = await orUnsure(keys.revokeAll(scope, clock()))
+    const revoked = await orUnsure(
+      only === undefined ? keys.revokeAll(scope, clock()) : revokeOne(only, caller.user),
+    )
     const revokedCount = revoked.length
     addToOutcome(request, {}, revokedCount)
     // Also if there was nothing left to revoke: the response to an earlier call may have been
     // lost.
-    const message = `Revoked ${describeKeys(revokedCount, scope)}.`
+    const message = `Revoked ${describeKeys(revokedCount, scope)}.${noteOf(only)}`
     return { revokedCount, message, propagation: await propagation(revoked) }
   })
 }
@@ -113,6 +123,11 @@ function isOwn({ user, subscription }: KeyScope, caller: Caller): boolean {
 function readName(field: string, written: string | null | undefined): string | undefined {
   requirePlainText(field, written ?? undefined)
   return written?.trim() || undefined
+}
+
+function noteOf(only: string | undefined): string {
+  if (only === undefined) return ''
+  return ' This key revokes only itself; to revoke others of its owner, use an identity token.'
 }
 
 function describeKeys(count: number, { user, subscription }: KeyScope): string {

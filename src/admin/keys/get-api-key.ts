@@ -2,6 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../../core/decision/errors.ts'
+import { onlyKeyOf } from '../../core/decision/key-caps.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
@@ -12,7 +13,7 @@ import { keyUsage, readKeyUsage } from './key-usage.ts'
 const schema = {
   operationId: 'getApiKey',
   summary: 'Read an API key',
-  description: 'Your own key, or any for an administrator.',
+  description: 'Your own key, or any for an administrator; a key with caps reads itself only.',
   tags: ['API keys'],
   params: keyIdParams,
   response: {
@@ -32,12 +33,14 @@ export const keyNotFound = 'There is no such API key.'
 /** Adds the route. Another user's key and an unknown id get the same response. */
 export function getApiKey(
   app: FastifyInstance,
-  { keys, isAdmin, clock, usage }: ExternalDeps,
+  { keys, isAdmin, clock, usage, keyReach }: ExternalDeps,
 ): void {
   const config = { audit: 'key.read' } as const
   app.get<{ Params: { id: string } }>('/v1/api-keys/:id', { schema, config }, async (request) => {
     const caller = callerOf(request)
-    const record = isKeyId(request.params.id) ? await keys.findById(request.params.id) : undefined
+    const { id } = request.params
+    const isOpen = isKeyId(id) && id === (onlyKeyOf(caller, keyReach) ?? id)
+    const record = isOpen ? await keys.findById(id) : undefined
     if (record !== undefined && record.user !== caller.user) {
       const { id: keyId, user, subscription } = record
       lookAtOthers(request, { keyId, user, subscription })
@@ -48,8 +51,8 @@ export function getApiKey(
     await showOthers(request)
     const now = clock()
     // A key sees only its own use.
-    const isOpen = caller.by === 'token' || caller.keyId === record.id
-    const used = isOpen ? await readKeyUsage(usage, record.id, now) : undefined
+    const isItself = caller.by === 'token' || caller.keyId === record.id
+    const used = isItself ? await readKeyUsage(usage, record.id, now) : undefined
     return { ...showRecord(record, now), ...(used && { usage: used }) }
   })
 }

@@ -40,7 +40,7 @@ const tokenRateLimits = {
 
 const allowedAddresses = {
   items: { type: 'string', maxLength: 64 },
-  description: 'The only networks that the key may be used from for inference, in CIDR notation.',
+  description: 'The only networks that the key may be used from, in CIDR notation.',
   examples: [['192.0.2.0/24', '2001:db8::/32']],
 } as const
 

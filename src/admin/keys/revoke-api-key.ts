@@ -3,6 +3,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { KeyCaller } from '../../core/decision/caller.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
+import { onlyKeyOf } from '../../core/decision/key-caps.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
@@ -27,7 +28,7 @@ const schema = {
   operationId: 'revokeApiKey',
   summary: 'Revoke an API key',
   description:
-    'Your own active key, or any for an administrator. At once and for good; asking twice is 404. Answered when every replica knows of it, or after a second: `propagation` says which.',
+    'Your own active key, or any for an administrator; a key with caps revokes itself only. At once and for good; asking twice is 404. Answered when every replica knows of it, or after a second: `propagation` says which.',
   tags: ['API keys'],
   params: keyIdParams,
   response: {
@@ -44,7 +45,7 @@ const unsure =
  * another user's key get the same response. The body is ignored.
  */
 export function revokeApiKey(app: FastifyInstance, deps: ExternalDeps): void {
-  const { keys, isAdmin, clock, propagation } = deps
+  const { keys, isAdmin, clock, propagation, keyReach } = deps
   app.register(async (scope) => {
     ignoreBodies(scope)
     const config = {
@@ -59,10 +60,11 @@ export function revokeApiKey(app: FastifyInstance, deps: ExternalDeps): void {
         const caller = callerOf(request)
         const now = clock()
         const { id } = request.params
+        const isOpen = isKeyId(id) && id === (onlyKeyOf(caller, keyReach) ?? id)
         const revoke = (owner: string | undefined) => orUnsure(keys.revoke(id, owner, now), unsure)
-        if (isKeyId(id)) await intend(request, { keyId: id })
-        let revoked = isKeyId(id) ? await revoke(caller.user) : undefined
-        if (revoked === undefined && isKeyId(id) && (await isAdmin(caller))) {
+        if (isOpen) await intend(request, { keyId: id })
+        let revoked = isOpen ? await revoke(caller.user) : undefined
+        if (revoked === undefined && isOpen && (await isAdmin(caller))) {
           revoked = await revoke(undefined)
         }
         if (revoked === undefined) throw new ServiceError('not_found', { message: keyNotFound })

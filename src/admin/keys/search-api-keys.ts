@@ -2,6 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
+import { onlyKeyOf } from '../../core/decision/key-caps.ts'
 import { type ApiKeyStatus, prefixOf } from '../../core/formats/api-key.ts'
 import type { ApiKeySearch } from '../../store/api-keys.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -50,7 +51,7 @@ const ignoredFilters = {
 const schema = {
   operationId: 'searchApiKeys',
   summary: 'Search API keys',
-  description: `Your keys; an administrator's search goes over everybody's. Every field may be left
+  description: `Your keys, with a key that has caps only itself; an administrator's search goes over everybody's. Every field may be left
 out, the body too. The flat fields (status, limit, offset, includeEphemeral beside one another) are
 an older form, which counts only where filters, sort and pagination are all absent.`,
   tags: ['API keys'],
@@ -147,7 +148,7 @@ an older form, which counts only where filters, sort and pagination are all abse
  * searches run one after the other, because they are the most expensive queries.
  */
 export function searchApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
-  const { keys, isAdmin, clock, searchesAtOnce } = deps
+  const { keys, isAdmin, clock, searchesAtOnce, keyReach } = deps
   const turns = createTurns({
     atOnce: searchesAtOnce,
     timeoutMs,
@@ -170,7 +171,8 @@ export function searchApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
       const owner = username ?? (seesAll ? undefined : caller.user)
       if (owner === undefined) lookAtOthers(request, {})
       const now = clock()
-      const search = { ...form, limit: form.limit + 1, owner, now }
+      const only = onlyKeyOf(caller, keyReach)
+      const search = { ...form, limit: form.limit + 1, owner, only, now }
       const records = await turns.take(shareOf(caller), () => keys.search(search)).catch(toTimeout)
       await showOthers(request, Math.min(records.length, form.limit))
       return {
@@ -188,7 +190,7 @@ function toTimeout(error: unknown): never {
   throw new ServiceError('search_timeout', { cause: error.cause })
 }
 
-type Form = Omit<ApiKeySearch, 'owner' | 'now'> & { readonly username: string | undefined }
+type Form = Omit<ApiKeySearch, 'owner' | 'only' | 'now'> & { readonly username: string | undefined }
 
 /** The search form, with a default for each missing field. */
 function readForm(body: NonNullable<BodyOf<typeof schema.body>>): Form {

@@ -98,7 +98,9 @@ export function listModels(app: FastifyInstance, deps: ExternalDeps): void {
     reply.header('cache-control', 'no-store')
     reply.header('x-access-checked-at', toTimestamp(deps.clock()))
     const { authorization = `Bearer ${request.headers['x-api-key']}` } = request.headers
-    return mergeModels(await findModels(deps, { snapshot, caller, authorization, subscriptions }))
+    const { boundAddress: address } = request
+    const search = { snapshot, caller, authorization, address, subscriptions }
+    return mergeModels(await findModels(deps, search))
   }
   app.get('/v1/models', { schema }, async (request, reply) => {
     const models = await list(request, reply)
@@ -144,6 +146,7 @@ interface Search {
   readonly snapshot: Snapshot
   readonly caller: Caller
   readonly authorization: string
+  readonly address: string | undefined
   readonly subscriptions: readonly CompiledSubscription[]
 }
 
@@ -152,7 +155,7 @@ interface Search {
  * each allows this caller to list. Returns what is known at the timeout.
  */
 async function findModels(deps: ExternalDeps, search: Search): Promise<readonly FoundModel[]> {
-  const { snapshot, caller, authorization, subscriptions } = search
+  const { snapshot, caller, authorization, address, subscriptions } = search
   const found: FoundModel[] = []
   const asked = new Map<Model, { endpoint: string; subscriptions: CompiledSubscription[] }>()
   for (const subscription of subscriptions) {
@@ -192,7 +195,7 @@ async function findModels(deps: ExternalDeps, search: Search): Promise<readonly 
     { concurrency, maxBlockMs, signal },
     async ([model, { endpoint, subscriptions }]) => {
       const subscription = subscriptions[0]?.name ?? ''
-      const request = { model: model.key, authorization, caller, subscription, snapshot }
+      const request = { model: model.key, authorization, address, caller, subscription, snapshot }
       checks = 0
       const outcome = await deps.probeModel(request)
       if (outcome === 'closed') return

@@ -10,6 +10,7 @@ import { LRUCache } from 'lru-cache'
 import type { Caller } from '../../core/decision/caller.ts'
 import { readServedModels, type ServedModel } from '../../core/decision/model-list.ts'
 import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { listingHeader } from '../../identity/listing-seal.ts'
 import { readBody } from '../../runtime/http-request.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { AskGateway } from './ask-gateway.ts'
@@ -19,6 +20,8 @@ export interface ProbeRequest {
   readonly model: string
   /** The caller's `Authorization`, forwarded unchanged. */
   readonly authorization: string
+  /** The address that the caller's key is used from, if it is bound to addresses. */
+  readonly address: string | undefined
   readonly caller: Caller
   /** Bare name of the subscription that the request is made for. */
   readonly subscription: string
@@ -37,6 +40,8 @@ export type ProbeModel = (request: ProbeRequest) => Promise<ProbeOutcome>
 
 export interface ProbeOptions {
   readonly askGateway: AskGateway
+  /** Makes the header with a client's address, for a request with this `authorization`. */
+  readonly seal: (address: string, authorization: string) => string
   /** Called with the reason when the gateway itself could not be reached. */
   readonly onUnreachable?: (error: unknown) => void
   /** The time limit of a probe with all its attempts, in milliseconds; 2 seconds by default. */
@@ -63,7 +68,7 @@ const rememberedFailures = 10_000
 /** Identical concurrent probes of a caller share one request. */
 export function createProbeModel(options: ProbeOptions): ProbeModel {
   const { limitMs = 2_000, cacheTtlMs = 5_000, monotonic = () => performance.now() } = options
-  const { askGateway, onUnreachable = () => {} } = options
+  const { askGateway, seal, onUnreachable = () => {} } = options
   /** Keyed by all inputs of a response; refusals and failures are not cached. */
   const answers = new LRUCache<string, Answer, ProbeRequest>({
     maxSize: cachedModels,
@@ -83,7 +88,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
 
   /** Hashed, because it contains the credential. */
   function keyOf(request: ProbeRequest): string {
-    const { snapshot, authorization, caller, subscription, model } = request
+    const { snapshot, authorization, address, caller, subscription, model } = request
     let generation = generations.get(snapshot)
     if (generation === undefined) {
       latest += 1
@@ -91,7 +96,7 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
       generations.set(snapshot, generation)
     }
     const { user, groups } = caller
-    const all = [generation, authorization, user, groups, subscription, model]
+    const all = [generation, authorization, address, user, groups, subscription, model]
     return hash('sha256', JSON.stringify(all), 'base64')
   }
 
@@ -119,13 +124,14 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
 
   /** undefined: worth another attempt, as is a connection failure, which rejects. */
   async function ask(
-    { model, authorization, subscription }: ProbeRequest,
+    { model, authorization, address, subscription }: ProbeRequest,
     signal: AbortSignal,
   ): Promise<ProbeOutcome | undefined> {
     const headers = {
       accept: 'application/json',
       authorization,
       'x-maas-subscription': subscription,
+      ...(address !== undefined && { [listingHeader]: seal(address, authorization) }),
     }
     const response = await askGateway(`/${model}/v1/models`, headers, signal).catch((error) => {
       if (!signal.aborted) onUnreachable(error)

@@ -298,8 +298,7 @@ export function authorize(
   const keyless = refuseCaller(caller, listing || request.tokensOpen)
   if (keyless !== undefined) return keyless
   const caps = capsOf(caller)
-  // Lists are asked for by ourselves, on behalf of the caller.
-  if (caps?.networks !== undefined && !listing) {
+  if (caps?.networks !== undefined) {
     onStep?.('address')
     const elsewhere = refuseAddress(caller, request.source)
     if (elsewhere !== undefined) return elsewhere

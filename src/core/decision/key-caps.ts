@@ -57,6 +57,15 @@ export function capsOf(caller: Caller): CompiledCaps | undefined {
   return caller.by === 'key' ? caller.caps : undefined
 }
 
+/** What a key without caps sees and revokes: all keys of its owner, or itself. */
+export type KeyReach = 'owner' | 'self'
+
+/** The only key that the caller sees and revokes; undefined: all that its user has. */
+export function onlyKeyOf(caller: Caller, reach: KeyReach): string | undefined {
+  if (caller.by === 'token') return undefined
+  return caller.caps !== undefined || reach === 'self' ? caller.keyId : undefined
+}
+
 /** Whether the caller is a key that may not be used from this address; undefined: it has none. */
 export function isElsewhere(caller: Caller, address: string | undefined): boolean {
   const networks = capsOf(caller)?.networks

@@ -313,12 +313,13 @@ function isActive(sql: Sql, { user, subscription }: KeyScope, now: number): Frag
 
 /** One query for every search; status conditions apply to the effective status. */
 export function searchQuery(sql: Sql, search: ApiKeySearch): Query<Row[]> {
-  const { owner, subscription, includeEphemeral, prefix, labels, limit, offset } = search
+  const { owner, only, subscription, includeEphemeral, prefix, labels, limit, offset } = search
   const labelled = toJson(labels)
   return sql<Row[]>`
     select * from api_keys
     where true
       ${owner === undefined ? sql`` : sql`and username = ${owner}`}
+      ${only === undefined ? sql`` : sql`and id = ${only}`}
       ${subscription === undefined ? sql`` : sql`and subscription = ${subscription}`}
       ${includeEphemeral ? sql`` : sql`and not ephemeral`}
       ${prefix === undefined ? sql`` : sql`and key_prefix = ${prefix}`}

@@ -118,6 +118,7 @@ test('explain agrees with Check in random worlds', async (t) => {
     explainRequests(app, {
       keys: { findById: async (id: string) => byId.get(id) } as unknown as ApiKeyStore,
       isAdmin: () => true,
+      keyReach: 'owner',
       snapshot: () => snapshot,
       readCounters: async (asked, at) => counters.read(asked, at),
       paths,

@@ -115,7 +115,7 @@ test('only the models of the key pass, by path and by body', async (t) => {
   t.match(twin, { allowed: true, model: { key: 'west/twin' } }, 'a name means the model of the key')
 })
 
-test('the address is checked on inference, and fails closed', async (t) => {
+test('the address is checked, and fails closed', async (t) => {
   const { ask, steps } = createWorld()
   const key = keyWith({ allowedAddresses: ['192.0.2.0/24', '2001:db8::/32'] })
   const from = (address: string | undefined, path = '/llm/small/v1/chat/completions') =>
@@ -128,7 +128,10 @@ test('the address is checked on inference, and fails closed', async (t) => {
   if (!refused.allowed) t.match(messageOf(refused, now), /may not be used from "198.51.100.1"/)
   t.match(from(undefined), { code: 'address_not_allowed' }, 'a client without an address')
   t.match(from('nonsense'), { code: 'address_not_allowed' })
-  t.ok(from('198.51.100.1', '/llm/small/v1/models').allowed, 'lists are asked for by ourselves')
+  const list = (address: string) =>
+    ask('/llm/small/v1/models', key, { method: 'GET', source: () => address })
+  t.ok(list('192.0.2.9').allowed)
+  t.match(list('198.51.100.1'), { code: 'address_not_allowed' }, 'of a list too')
   t.ok(ask('/llm/small/v1/chat/completions', key).allowed, 'unless nobody gives an address')
 })
 

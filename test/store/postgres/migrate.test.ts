@@ -31,6 +31,7 @@ const all = [
   '0020-learned.sql',
   '0021-expiring-keys.sql',
   '0022-notices.sql',
+  '0023-secrets.sql',
 ]
 
 test('each migration is applied once', async (t) => {

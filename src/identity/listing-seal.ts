@@ -1,0 +1,40 @@
+/**
+ * The address of a client for whom the service itself requests a model's list at the gateway, which sees
+ * only the service's. Sealed with a secret that the processes share, because anybody may send the header.
+ */
+
+import { createHmac, timingSafeEqual } from 'node:crypto'
+
+/** The header that carries it to Check, and no further. */
+export const listingHeader = 'listing-client'
+
+export interface ListingSeal {
+  /** The header's value, for a request with this `authorization`; `now` in milliseconds since the epoch. */
+  close(address: string, authorization: string, now: number): string
+  /** The address; undefined: it was not sealed for this `authorization`, or not within a minute. */
+  open(written: string, authorization: string, now: number): string | undefined
+}
+
+/** Longer than any list is waited for, and than clocks of processes differ. */
+const validMs = 60_000
+
+export function createListingSeal(secret: Buffer): ListingSeal {
+  const digestOf = (address: string, authorization: string, at: string): Buffer =>
+    createHmac('sha256', secret)
+      .update(JSON.stringify([address, authorization, at]))
+      .digest()
+
+  return {
+    close(address, authorization, now) {
+      const at = String(Math.floor(now))
+      return `${at};${address};${digestOf(address, authorization, at).toString('base64url')}`
+    },
+    open(written, authorization, now) {
+      const [, at = '', address = '', seal = ''] =
+        /^(\d{1,15});([0-9a-f.:]{2,45});([\w-]{43})$/.exec(written) ?? []
+      if (at === '' || Math.abs(now - Number(at)) > validMs) return undefined
+      const expected = digestOf(address, authorization, at)
+      return timingSafeEqual(Buffer.from(seal, 'base64url'), expected) ? address : undefined
+    },
+  }
+}

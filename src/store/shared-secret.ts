@@ -1,0 +1,16 @@
+/** Secrets that all processes of an installation share, and nobody else knows. */
+
+import { randomBytes } from 'node:crypto'
+import { within } from './postgres/postgres.ts'
+import type { Sql } from './postgres/sql.ts'
+
+/** The secret of this name, made by whoever asks first: 32 random bytes. */
+export async function readSharedSecret(sql: Sql, name: string): Promise<Buffer> {
+  await within(sql`
+    insert into tollgate_secrets (name, value) values (${name}, ${randomBytes(32).toString('hex')})
+    on conflict (name) do nothing`)
+  const [row] = await within(
+    sql<{ value: string }[]>`select value from tollgate_secrets where name = ${name}`,
+  )
+  return Buffer.from((row as { value: string }).value, 'hex')
+}
