@@ -8,6 +8,7 @@ import type { subscriptionRecord } from '../../src/admin/models/subscription-rec
 import type { usagePage } from '../../src/admin/usage/usage-view.ts'
 
 export type { ExplainAnswer as Explanation } from '../../src/admin/explain/explain-view.ts'
+export type { OwnRefusalList } from '../../src/admin/explain/list-own-refusals.ts'
 export type { AccessList } from '../../src/admin/operation/list-access.ts'
 export type { ResourceList } from '../../src/admin/operation/list-resources.ts'
 export type { ReplicaState, ServiceState } from '../../src/admin/operation/service-state.ts'
@@ -31,6 +32,8 @@ export interface Me {
   readonly groups: readonly string[]
   readonly credential: 'identity-token' | 'api-key'
   readonly administrator: boolean
+  /** Whether there is usage to read. */
+  readonly ledger: boolean
 }
 
 export interface Model {

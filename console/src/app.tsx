@@ -1,10 +1,10 @@
 import {
+  ActionIcon,
   Alert,
   AppShell,
   Burger,
   Button,
   Group,
-  NavLink,
   ScrollArea,
   Text,
   useMantineColorScheme,
@@ -20,10 +20,13 @@ import { KeyPage } from './keys/key-page.tsx'
 import { KeysPage } from './keys/keys-page.tsx'
 import { ModelPage } from './models/model-page.tsx'
 import { ModelsPage } from './models/models-page.tsx'
+import { OverviewPage } from './overview/overview-page.tsx'
+import { Icon, type IconName, Mark } from './parts/icon.tsx'
 import { follow, Link } from './parts/link.tsx'
 import { Nothing } from './parts/nothing.tsx'
 import { Page } from './parts/page.tsx'
 import { distance } from './parts/time.tsx'
+import { Toasts } from './parts/toast.tsx'
 import { addressOf, usePlace } from './route.ts'
 import { type Session, SessionContext } from './session.tsx'
 import { SignIn } from './sign-in.tsx'
@@ -32,29 +35,34 @@ import { UsagePage } from './usage/usage-page.tsx'
 interface Entry {
   readonly path: string
   readonly label: string
+  readonly icon: IconName
   readonly page: () => ReactNode
   /** For the paths below it. */
   readonly inner?: () => ReactNode
 }
 
 const entries: readonly Entry[] = [
-  { path: 'keys', label: 'API keys', page: () => <KeysPage />, inner: () => <KeyPage /> },
-  { path: 'models', label: 'Models', page: () => <ModelsPage />, inner: () => <ModelPage /> },
-  { path: 'usage', label: 'Usage', page: () => <UsagePage /> },
-  { path: 'explain', label: 'Why?', page: () => <ExplainPage /> },
-]
-
-const everybody = [
-  { label: 'Keys of everybody', address: addressOf('keys', { owner: '*' }) },
-  { label: 'Usage of everybody', address: addressOf('usage', { owner: '*', by: 'user' }) },
+  { path: 'overview', label: 'Overview', icon: 'overview', page: () => <OverviewPage /> },
+  {
+    ...{ path: 'keys', label: 'API keys', icon: 'key' },
+    page: () => <KeysPage />,
+    inner: () => <KeyPage />,
+  },
+  {
+    ...{ path: 'models', label: 'Models', icon: 'model' },
+    page: () => <ModelsPage />,
+    inner: () => <ModelPage />,
+  },
+  { path: 'usage', label: 'Usage', icon: 'usage', page: () => <UsagePage /> },
+  { path: 'explain', label: 'Why?', icon: 'why', page: () => <ExplainPage /> },
 ]
 
 /** Shown to administrators. The API refuses everybody else who opens one. */
 const administration: readonly Entry[] = [
-  { path: 'access', label: 'Access', page: () => <AccessPage /> },
-  { path: 'resources', label: 'Resources', page: () => <ResourcesPage /> },
-  { path: 'refusals', label: 'Refusals', page: () => <RefusalsPage /> },
-  { path: 'state', label: 'State', page: () => <StatePage /> },
+  { path: 'access', label: 'Access', icon: 'access', page: () => <AccessPage /> },
+  { path: 'resources', label: 'Resources', icon: 'resources', page: () => <ResourcesPage /> },
+  { path: 'refusals', label: 'Refusals', icon: 'refusals', page: () => <RefusalsPage /> },
+  { path: 'state', label: 'State', icon: 'state', page: () => <StatePage /> },
 ]
 
 const ended = 'Your session has ended: the service does not accept the token any more.'
@@ -83,16 +91,15 @@ export function App() {
 function Shell({ session, signOut }: { readonly session: Session; readonly signOut: () => void }) {
   const [isOpen, { toggle, close }] = useDisclosure()
   const { path } = usePlace()
-  const { colorScheme, setColorScheme } = useMantineColorScheme()
   const [first, ...below] = path.split('/')
-  const open = [...entries, ...administration].find((each) => each.path === (first || 'keys'))
+  const open = [...entries, ...administration].find((each) => each.path === (first || 'overview'))
   const page = below.length > 0 ? open?.inner : open?.page
   const { me, expiresAt } = session
   return (
     <AppShell
       header={{ height: 56 }}
-      navbar={{ width: 220, breakpoint: 'sm', collapsed: { mobile: !isOpen } }}
-      padding="lg"
+      navbar={{ width: 224, breakpoint: 'sm', collapsed: { mobile: !isOpen } }}
+      padding={{ base: 'md', sm: 'xl' }}
     >
       <a className="skip" href="#content">
         Skip to the content
@@ -102,35 +109,28 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
           <Group gap="sm" wrap="nowrap">
             <Burger opened={isOpen} onClick={toggle} hiddenFrom="sm" size="sm" aria-label="Menu" />
             <a
-              className="brand"
+              className="brand mantine-focus-auto"
               href={addressOf('')}
               onClick={(event) => follow(event, addressOf(''))}
             >
+              <Mark />
               Tollgate
             </a>
-            <Text size="sm" c="dimmed" visibleFrom="sm">
+            <Text size="sm" c="dimmed" visibleFrom="md" ml="xs">
               {location.host}
             </Text>
           </Group>
           <Group gap="sm" wrap="nowrap" miw={0}>
-            <Text
-              size="sm"
-              truncate
-              maw={200}
-              miw={0}
-              title={[me.username, ...me.groups].join(', ')}
-            >
-              {me.username}
-              {me.administrator && ' (administrator)'}
-            </Text>
-            <Button
-              size="compact-sm"
-              variant="default"
-              visibleFrom="xs"
-              onClick={() => setColorScheme(next[colorScheme])}
-            >
-              {schemes[colorScheme]}
-            </Button>
+            <span className="who" title={[me.username, ...me.groups].join(', ')}>
+              <span className="initial" aria-hidden="true">
+                {[...me.username][0]}
+              </span>
+              <span>
+                <b>{me.username}</b>
+                <small>{me.administrator ? 'Administrator' : me.groups.join(', ')}</small>
+              </span>
+            </span>
+            <Scheme />
             <Button size="compact-sm" variant="default" flex="none" onClick={signOut}>
               Sign out
             </Button>
@@ -142,31 +142,28 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
           <Entries {...{ entries, open, close }} />
           {me.administrator && (
             <>
-              <Text size="xs" c="dimmed" mt="md" mb={4} px="sm">
-                Administration
-              </Text>
-              {everybody.map(({ label, address }) => (
-                <NavLink
-                  key={address}
-                  href={address}
-                  label={label}
-                  onClick={(event) => {
-                    follow(event, address)
-                    close()
-                  }}
-                />
-              ))}
+              <div className="nav-title">Administration</div>
               <Entries entries={administration} {...{ open, close }} />
             </>
           )}
         </AppShell.Section>
         <AppShell.Section>
-          <NavLink href="/docs" target="_blank" rel="noreferrer" label="API reference" />
+          <ul className="nav">
+            <li>
+              <a className="mantine-focus-auto" href="/docs" target="_blank" rel="noreferrer">
+                <Icon name="reference" />
+                API reference
+              </a>
+            </li>
+          </ul>
         </AppShell.Section>
       </AppShell.Navbar>
       <AppShell.Main id="content" tabIndex={-1}>
-        <Expiry at={expiresAt} />
-        {page?.() ?? <Unknown />}
+        <Toasts />
+        <div className="within">
+          <Expiry at={expiresAt} />
+          {page?.() ?? <Unknown />}
+        </div>
       </AppShell.Main>
     </AppShell>
   )
@@ -179,23 +176,48 @@ interface EntriesProps {
 }
 
 function Entries({ entries, open, close }: EntriesProps) {
-  return entries.map((entry) => (
-    <NavLink
-      key={entry.path}
-      href={addressOf(entry.path)}
-      label={entry.label}
-      active={entry === open}
-      aria-current={entry === open ? 'page' : undefined}
-      onClick={(event) => {
-        follow(event, addressOf(entry.path))
-        close()
-      }}
-    />
-  ))
+  return (
+    <ul className="nav">
+      {entries.map((entry) => (
+        <li key={entry.path}>
+          <a
+            className="mantine-focus-auto"
+            href={addressOf(entry.path)}
+            aria-current={entry === open ? 'page' : undefined}
+            onClick={(event) => {
+              follow(event, addressOf(entry.path))
+              close()
+            }}
+          >
+            <Icon name={entry.icon} />
+            {entry.label}
+          </a>
+        </li>
+      ))}
+    </ul>
+  )
 }
 
 const schemes = { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme: dark' } as const
 const next = { auto: 'light', light: 'dark', dark: 'auto' } as const
+const pictures = { auto: 'system', light: 'light', dark: 'dark' } as const
+
+/** Chooses the colours; the next ones with each click. */
+function Scheme() {
+  const { colorScheme, setColorScheme } = useMantineColorScheme()
+  return (
+    <ActionIcon
+      variant="subtle"
+      color="gray"
+      c="dimmed"
+      aria-label={schemes[colorScheme]}
+      title={schemes[colorScheme]}
+      onClick={() => setColorScheme(next[colorScheme])}
+    >
+      <Icon name={pictures[colorScheme]} />
+    </ActionIcon>
+  )
+}
 
 const warnMs = 5 * 60_000
 

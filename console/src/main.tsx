@@ -1,7 +1,4 @@
-import './language.ts'
-import '@mantine/core/styles.css'
-import './page.css'
-import './data.css'
+import './styles.ts'
 import { MantineProvider } from '@mantine/core'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'

@@ -6,8 +6,16 @@ import type { ApiError } from './api.ts'
 export interface Loaded<Value> {
   /** The last value, also while a newer one is loaded. */
   readonly value: Value | undefined
+  /** When it was read, in milliseconds since the epoch. */
+  readonly at: number | undefined
   readonly error: ApiError | undefined
   readonly reload: () => void
+}
+
+interface State<Value> {
+  readonly value?: Value | undefined
+  readonly at?: number | undefined
+  readonly error?: ApiError | undefined
 }
 
 /** `load` is called again when `key` changes, and every `everyMs` while the page is visible. */
@@ -16,9 +24,7 @@ export function useLoaded<Value>(
   load: () => Promise<Value>,
   everyMs?: number,
 ): Loaded<Value> {
-  const [state, setState] = useState<{ value?: Value | undefined; error?: ApiError | undefined }>(
-    {},
-  )
+  const [state, setState] = useState<State<Value>>({})
   const latest = useRef(load)
   latest.current = load
   const turn = useRef(0)
@@ -28,8 +34,8 @@ export function useLoaded<Value>(
     turn.current += 1
     const mine = turn.current
     latest.current().then(
-      (value) => mine === turn.current && setState({ value }),
-      (error) => mine === turn.current && setState(({ value }) => ({ value, error })),
+      (value) => mine === turn.current && setState({ value, at: Date.now() }),
+      (error) => mine === turn.current && setState(({ value, at }) => ({ value, at, error })),
     )
   }, [key])
 
@@ -40,5 +46,5 @@ export function useLoaded<Value>(
     return () => clearInterval(timer)
   }, [reload, everyMs])
 
-  return { value: state.value, error: state.error, reload }
+  return { value: state.value, at: state.at, error: state.error, reload }
 }

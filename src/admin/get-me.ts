@@ -27,6 +27,7 @@ const schema = {
         }),
         administrator: boolean('Whether you may see the keys of others; never with a key.'),
         subscription: optional(string('The one of the key.')),
+        ledger: boolean('Whether there is usage to read, which needs USAGE_JOURNAL.'),
       }),
     },
     ...refusals(401, 429, 500, 503),
@@ -34,7 +35,7 @@ const schema = {
 } as const
 
 /** Adds the route. */
-export function getMe(app: FastifyInstance, { isAdmin }: ExternalDeps): void {
+export function getMe(app: FastifyInstance, { isAdmin, usage }: ExternalDeps): void {
   app.get('/v1/me', { schema }, async (request) => {
     const caller = callerOf(request)
     return {
@@ -43,6 +44,7 @@ export function getMe(app: FastifyInstance, { isAdmin }: ExternalDeps): void {
       credential: caller.by === 'key' ? 'api-key' : 'identity-token',
       administrator: await isAdmin(caller),
       ...(caller.by === 'key' && { subscription: caller.subscription }),
+      ledger: usage !== undefined,
     }
   })
 }

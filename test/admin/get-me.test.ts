@@ -13,7 +13,10 @@ test('a caller learns who they are (200)', async (t) => {
     groups: ['team-a'],
     credential: 'identity-token',
     administrator: false,
+    ledger: true,
   })
+  const without = await createKeyApi(t, { ledger: false })
+  t.equal((await without.ask(route, { as: 'alice' })).json().ledger, false)
   t.match(await read('admin'), { username: 'admin', administrator: true })
   t.match(await read(key), {
     username: 'admin',

@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { agentSnippets } from '../../console/src/keys/agent-snippets.ts'
-import type { SnippetValues } from '../../console/src/keys/snippets.ts'
+import { exportKey, type SnippetValues } from '../../console/src/keys/snippets.ts'
 
 interface Settings extends SnippetValues {
   /** An empty folder, in which it works too. */
@@ -37,7 +37,7 @@ function write(home: string, path: string, content: object): void {
 function asShown(id: string, args: string): Agent['script'] {
   const snippet = agentSnippets.find((each) => each.id === id)
   if (snippet === undefined) throw new Error(`there is no ${id}`)
-  return (settings) => `${snippet.text(settings)} ${args}`
+  return (settings) => `${exportKey(settings.key)}\n${snippet.text(settings)} ${args}`
 }
 
 const unasked = '--skip-git-repo-check --dangerously-bypass-approvals-and-sandbox'

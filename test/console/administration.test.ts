@@ -50,7 +50,7 @@ test('an administrator sees who can use a model, and through what', async (t, wo
   const group = page.getByRole('row', { name: 'llm/sim group team' })
   await group.getByText('yes').waitFor()
   await group.getByText('models-as-a-service/open', { exact: true }).waitFor()
-  await group.getByText('100,000 tokens per 1h').waitFor()
+  await group.getByText('100,000 tokens per hour').waitFor()
   t.match(await group.innerText(), /resources\.yaml:\d+/)
   await isAccessible(t, page, 'access')
   await keepPicture(page, 'access')

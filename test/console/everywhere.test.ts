@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core'
 import root from 'tap'
-import { type ConsoleTest, consoleTests, isAccessible } from '../support/console.ts'
+import { act, type ConsoleTest, consoleTests, isAccessible } from '../support/console.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
 import { keepPicture } from '../support/pictures.ts'
 import { poll } from '../support/poll.ts'
@@ -29,8 +29,10 @@ const test = consoleTests({
 
 /** Every page, with its heading; the last ones are for administrators. */
 const pages = [
+  ['overview', 'Overview'],
   ['keys', 'API keys'],
   ['models', 'Models'],
+  ['overview?owner=me', 'Overview'],
   ['models/llm/sim', 'llm/sim'],
   ['usage?by=key', 'Usage'],
   ['explain?model=llm/sim&subscription=plenty', 'Why?'],
@@ -170,10 +172,24 @@ test('the focus returns after each dialog', async (t, world) => {
   const user = gateway.newUser()
   for (let i = 0; i < 2; i += 1) await gateway.mint({ user })
   await signIn(user)
-  for (const name of ['New key', 'Revoke all…', 'Edit test', 'Rotate test', 'Revoke test']) {
+  const actions = 'Actions for test'
+  for (const [name, item] of [
+    ['New key'],
+    ['Revoke all…'],
+    [actions, 'Edit'],
+    [actions, 'Rotate'],
+    [actions, 'Revoke'],
+  ] as const) {
     const button = page.getByRole('button', { name, exact: true }).first()
     await button.focus()
     await page.keyboard.press('Enter')
+    if (item) {
+      await page.getByRole('menuitem', { name: item }).waitFor()
+      while (!String(await page.evaluate('document.activeElement.textContent')).includes(item)) {
+        await page.keyboard.press('ArrowDown')
+      }
+      await page.keyboard.press('Enter')
+    }
     await page.getByRole('dialog').getByRole('button').nth(1).waitFor()
     await page.keyboard.press('Escape')
     await page.getByRole('dialog').waitFor({ state: 'detached' })
@@ -183,14 +199,11 @@ test('the focus returns after each dialog', async (t, world) => {
     )
     t.ok(true, name)
   }
-  const revoke = page.getByRole('button', { name: 'Revoke test' }).first()
-  await revoke.focus()
-  await page.keyboard.press('Enter')
+  await act(page, 'Revoke', 'test')
   const dialog = page.getByRole('dialog')
   await dialog.getByRole('button', { name: 'Revoke', exact: true }).press('Enter')
-  await dialog.getByText('Revoked everywhere').waitFor()
-  await page.getByRole('button', { name: 'Revoke test' }).nth(1).waitFor({ state: 'detached' })
-  await page.keyboard.press('Escape')
+  await page.getByText('Revoked everywhere: test').waitFor()
+  await page.getByRole('button', { name: actions }).nth(1).waitFor({ state: 'detached' })
   await dialog.waitFor({ state: 'detached' })
   await poll(
     () => page.evaluate(`document.activeElement.tagName !== 'BODY'`) as Promise<boolean>,
@@ -253,7 +266,7 @@ test('no token is in an address, in storage, in the log or in a referrer', async
   await go(page, 'models/llm/sim', 'llm/sim')
   await page.getByRole('button', { name: 'Send' }).click()
   await page.getByText(/tokens: .* of the answer/).waitFor()
-  for (const [path, heading] of pages.slice(0, 6)) await go(page, path, heading)
+  for (const [path, heading] of pages.slice(0, 8)) await go(page, path, heading)
   seen.push(
     String(
       await page.evaluate(

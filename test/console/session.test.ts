@@ -53,7 +53,7 @@ test('a token that expires soon is told of', async (t, { page, gateway }) => {
     const token = await issuer.sign({ sub: 'ada', exp: now + minutes * 60 })
     await page.getByLabel('Identity token').fill(token)
     await page.getByRole('button', { name: 'Sign in' }).click()
-    await page.getByRole('heading', { name: 'API keys' }).waitFor()
+    await page.getByRole('heading', { name: 'Overview' }).waitFor()
     const told = page.getByText('Your token is about to expire')
     if (isTold) await told.waitFor()
     t.equal(await told.count(), isTold ? 1 : 0, `${minutes} minutes`)

@@ -10,7 +10,7 @@ import { type Gateway, type GatewaySettings, startGateway } from './gateway.ts'
 
 export interface ConsoleTest extends WatchedPage {
   readonly gateway: Gateway
-  /** Opens a path below /console and signs in. `user` is a user of the gateway's. */
+  /** Opens a path below /console, that of the keys by default, and signs in. `user` is a user of the gateway's. */
   signIn(user: string, path?: string): Promise<void>
 }
 
@@ -35,7 +35,7 @@ export function consoleTests(
       const gateway = await starting
       const watched = await openPage(t as Test, browser)
       const { page, complaints, origins } = watched
-      const signIn: ConsoleTest['signIn'] = async (user, path = '') => {
+      const signIn: ConsoleTest['signIn'] = async (user, path = 'keys') => {
         await page.goto(`${gateway.url}/console/${path}`)
         await page.getByLabel('Identity token').fill(`token-${user}`)
         await page.getByRole('button', { name: 'Sign in' }).click()
@@ -57,6 +57,19 @@ interface AxeResult {
     readonly impact: string
     readonly nodes: readonly { readonly html: string; readonly failureSummary: string }[]
   }[]
+}
+
+/** Opens the menu of a key, and chooses. */
+export async function act(
+  page: Page,
+  what: 'Edit' | 'Rotate' | 'Revoke',
+  key: string,
+): Promise<void> {
+  await page
+    .getByRole('button', { name: `Actions for ${key}`, exact: true })
+    .first()
+    .click()
+  await page.getByRole('menuitem', { name: what }).click()
 }
 
 /** Fails for each serious problem that axe finds, in both colour schemes. */

@@ -7,6 +7,7 @@ import { LimitList } from '../parts/limits.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
 import { Pages, pageIn } from '../parts/pages.tsx'
+import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { WrittenAt } from '../parts/written-at.tsx'
 import { usePlace } from '../route.ts'
@@ -34,11 +35,12 @@ export function AccessPage() {
       title="Access"
       about="Who can use which model, and through what. A policy opens a model, a subscription pays for it; a person has what the own name and all own groups have together."
     >
-      <Group align="flex-start">
-        <Filter name="model" label="Model" description="As in a body, or namespace/name." />
-        <Filter name="subject" label="User or group" description="The whole name." />
+      <Group gap="sm">
+        <Filter name="model" label="Model" placeholder="Model, or namespace/name" />
+        <Filter name="subject" label="User or group" placeholder="User or group, whole" />
       </Group>
       <Problem error={error} />
+      {value === undefined && error === undefined && <Pending />}
       {value?.data.length === 0 && (
         <Nothing title="Nobody, as far as policies and subscriptions say">
           A model needs an AccessPolicy and a Subscription that name it. Names are compared exactly.
@@ -70,7 +72,7 @@ const columns: readonly Column<Subject>[] = [
     ),
   },
   {
-    title: 'Alone enough?',
+    title: 'Can use it',
     cell: (row) => (
       <>
         <Dot color={row.usable ? 'green' : 'gray'}>{row.usable ? 'yes' : 'no'}</Dot>

@@ -5,6 +5,7 @@ import { Filter } from '../parts/filter.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
+import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { Time } from '../parts/time.tsx'
 import { addressOf, usePlace } from '../route.ts'
@@ -32,8 +33,9 @@ export function RefusalsPage() {
       title="Refusals"
       about={`Model requests refused within the last hour, the newest ${maxShown}, read again every ${everyMs / 1_000} seconds.`}
     >
-      <Filter name="find" label="Find" placeholder="User, model, code or text" />
+      <Filter name="find" label="Find" placeholder="Find user, model, code or text" />
       <Problem error={error} />
+      {value === undefined && error === undefined && <Pending />}
       {value && !value.complete && (
         <Alert color="yellow" variant="outline" role="status">
           {value.silent

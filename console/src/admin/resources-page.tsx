@@ -6,6 +6,7 @@ import { Filter } from '../parts/filter.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
 import { Pages, pageIn } from '../parts/pages.tsx'
+import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { WrittenAt } from '../parts/written-at.tsx'
 import { refine, usePlace } from '../route.ts'
@@ -36,16 +37,17 @@ export function ResourcesPage() {
       title="Resources"
       about="What is in force, in which condition, and where it is written. They are changed in their files or in the cluster."
     >
-      <Group align="flex-end">
+      <Group gap="sm">
         <NativeSelect
-          label="Kind"
+          aria-label="Kind"
           value={kind}
           onChange={({ currentTarget }) => refine({ kind: currentTarget.value, page: '' })}
-          data={[{ value: '', label: 'All' }, ...kinds]}
+          data={[{ value: '', label: 'All kinds' }, ...kinds]}
         />
-        <Filter name="find" label="Find" placeholder="namespace/name" />
+        <Filter name="find" label="Find" placeholder="Find namespace/name" />
       </Group>
       <Problem error={error} />
+      {value === undefined && error === undefined && <Pending />}
       {value && value.problems.length > 0 && <Problems {...value} />}
       {value?.data.length === 0 && <Nothing title="No resource fits" />}
       {value && value.data.length > 0 && (
@@ -102,16 +104,43 @@ const columns: readonly Column<ResourceList['data'][number]>[] = [
   {
     title: 'Conditions',
     kind: 'wide',
-    cell: ({ conditions }) =>
-      conditions.map(({ type, status, reason, message }) => {
-        const isWell = status === (alarms.includes(type) ? 'False' : 'True')
-        return (
-          <div key={type} className={isWell ? 'dimmed' : undefined}>
-            {type}: {status}
-            {!isWell && `, ${reason}`}
-            {message && `: ${message}`}
-          </div>
-        )
-      }),
+    cell: ({ conditions }) => <Conditions conditions={conditions} />,
   },
 ]
+
+type Condition = ResourceList['data'][number]['conditions'][number]
+
+function isWell({ type, status }: Condition): boolean {
+  return status === (alarms.includes(type) ? 'False' : 'True')
+}
+
+/** What is not as it should be; the rest is folded. */
+function Conditions({ conditions }: { readonly conditions: readonly Condition[] }) {
+  const well = conditions.filter(isWell)
+  return (
+    <>
+      {conditions
+        .filter((each) => !isWell(each))
+        .map(({ type, status, reason, message }) => (
+          <div key={type}>
+            {type}: {status}, {reason}
+            {message && `: ${message}`}
+          </div>
+        ))}
+      {well.length > 0 && (
+        <details>
+          <summary className="note">
+            {well.length === conditions.length ? 'All' : `The other ${well.length}`} as they should
+            be
+          </summary>
+          {well.map(({ type, status, message }) => (
+            <div key={type} className="dimmed">
+              {type}: {status}
+              {message && `: ${message}`}
+            </div>
+          ))}
+        </details>
+      )}
+    </>
+  )
+}

@@ -1,11 +1,12 @@
-import { Alert, SimpleGrid, Text } from '@mantine/core'
+import { Alert, Text } from '@mantine/core'
 import type { ReactNode } from 'react'
 import type { ReplicaState, ServiceState } from '../api.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Dot } from '../parts/dot.tsx'
 import { Fact, Facts } from '../parts/facts.tsx'
-import { count } from '../parts/limits.tsx'
+import { count, duration } from '../parts/numbers.ts'
 import { Page } from '../parts/page.tsx'
+import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
@@ -14,7 +15,7 @@ const everyMs = 5_000
 
 export function StatePage() {
   const { call } = useSession()
-  const { value, error } = useLoaded(
+  const { value, at, error } = useLoaded(
     '',
     () => call<ServiceState>('GET', '/v1/admin/state'),
     everyMs,
@@ -25,14 +26,24 @@ export function StatePage() {
       about={`The service and what it depends on, as the process sees it that answers; read again every ${everyMs / 1_000} seconds.`}
     >
       <Problem error={error} />
-      {value && <State {...value} />}
+      {value === undefined && error === undefined && <Pending shape="cards" />}
+      {error && at !== undefined && (
+        <p className="note" role="status">
+          As of {new Date(at).toLocaleTimeString()}, when the gateway answered last.
+        </p>
+      )}
+      {value && (
+        <div className={error ? 'stale stack' : 'stack'}>
+          <State {...value} />
+        </div>
+      )}
     </Page>
   )
 }
 
 function State(state: ServiceState) {
   const { replica, version, ready, degraded, resources, revocations, database } = state
-  const { redis, journal, replicas } = state
+  const { redis, journal, replicas, first_byte: firstByte } = state
   return (
     <>
       {degraded.length > 0 && (
@@ -45,7 +56,7 @@ function State(state: ServiceState) {
           Requests are still served as far as they can be.
         </Alert>
       )}
-      <SimpleGrid cols={{ base: 1, xs: 2, lg: 3 }}>
+      <div className="columns">
         <Part title="Process" isWell={ready} words={['ready', 'not ready']}>
           <Fact name="Name">{replica}</Fact>
           <Fact name="Version">{version}</Fact>
@@ -55,6 +66,9 @@ function State(state: ServiceState) {
           </Fact>
           <Fact name="Problems of resources">{count(resources.problems)}</Fact>
           <Fact name="Models that Envoy has not loaded">{count(resources.waiting_models)}</Fact>
+          {firstByte && (
+            <Fact name="Time to the first byte, median">{duration(firstByte.median_seconds)}</Fact>
+          )}
         </Part>
         <Part title="Database" isWell={database.available} words={['available', 'unavailable']}>
           <Fact name="Keys confirmed">
@@ -92,7 +106,7 @@ function State(state: ServiceState) {
             <Fact name="Bytes to read">{count(journal.unread_bytes)}</Fact>
           </Part>
         )}
-      </SimpleGrid>
+      </div>
       {replicas && <Replicas replicas={replicas} />}
     </>
   )

@@ -1,5 +1,6 @@
 /**
- * How coding agents are started with a key: lines for a shell, of which the last one starts the agent.
+ * How coding agents are started with the key in TOLLGATE_KEY: lines for a shell, of which the last one starts
+ * the agent.
  * docs/clients.md shows them, and `npm run compat` runs them.
  */
 
@@ -9,8 +10,8 @@ export const agentSnippets: readonly Snippet[] = [
   {
     id: 'claude-code',
     label: 'Claude Code',
-    text: ({ gateway, key, model }) => `export ANTHROPIC_BASE_URL=${gateway}
-export ANTHROPIC_AUTH_TOKEN=${key}
+    text: ({ gateway, model }) => `export ANTHROPIC_BASE_URL=${gateway}
+export ANTHROPIC_AUTH_TOKEN=$TOLLGATE_KEY
 export ANTHROPIC_MODEL=${shell(model)}
 export ANTHROPIC_DEFAULT_HAIKU_MODEL=${shell(model)}
 claude`,
@@ -18,8 +19,7 @@ claude`,
   {
     id: 'codex',
     label: 'Codex',
-    text: ({ gateway, key, model }) => `export TOLLGATE_KEY=${key}
-codex --model ${shell(model)} -c model_provider=tollgate \\
+    text: ({ gateway, model }) => `codex --model ${shell(model)} -c model_provider=tollgate \\
   -c model_providers.tollgate.name=Tollgate \\
   -c model_providers.tollgate.base_url=${gateway}/v1 \\
   -c model_providers.tollgate.env_key=TOLLGATE_KEY \\
@@ -29,24 +29,23 @@ codex --model ${shell(model)} -c model_provider=tollgate \\
   {
     id: 'opencode',
     label: 'opencode',
-    text: ({ gateway, key, model }) => `export TOLLGATE_KEY=${key}
-export OPENCODE_CONFIG_CONTENT=${shell(openCode(gateway, model))}
+    text: ({ gateway, model }) => `export OPENCODE_CONFIG_CONTENT=${shell(openCode(gateway, model))}
 opencode`,
   },
   {
     id: 'qwen-code',
     label: 'qwen-code',
-    text: ({ gateway, key, model }) => `export OPENAI_BASE_URL=${gateway}/v1
-export OPENAI_API_KEY=${key}
+    text: ({ gateway, model }) => `export OPENAI_BASE_URL=${gateway}/v1
+export OPENAI_API_KEY=$TOLLGATE_KEY
 export OPENAI_MODEL=${shell(model)}
 qwen --auth-type openai`,
   },
   {
     id: 'copilot',
     label: 'Copilot CLI',
-    text: ({ gateway, key, model }) => `export COPILOT_PROVIDER_TYPE=openai
+    text: ({ gateway, model }) => `export COPILOT_PROVIDER_TYPE=openai
 export COPILOT_PROVIDER_BASE_URL=${gateway}/v1
-export COPILOT_PROVIDER_API_KEY=${key}
+export COPILOT_PROVIDER_API_KEY=$TOLLGATE_KEY
 export COPILOT_MODEL=${shell(model)}
 export COPILOT_OFFLINE=true
 copilot`,
@@ -54,15 +53,15 @@ copilot`,
   {
     id: 'cline',
     label: 'cline',
-    text: ({ gateway, key, model }) =>
-      `cline auth -p openai -k ${key} -b ${gateway}/v1 -m ${shell(model)}
+    text: ({ gateway, model }) =>
+      `cline auth -p openai -k $TOLLGATE_KEY -b ${gateway}/v1 -m ${shell(model)}
 cline`,
   },
   {
     id: 'aider',
     label: 'aider',
-    text: ({ gateway, key, model }) => `export OPENAI_API_BASE=${gateway}/v1
-export OPENAI_API_KEY=${key}
+    text: ({ gateway, model }) => `export OPENAI_API_BASE=${gateway}/v1
+export OPENAI_API_KEY=$TOLLGATE_KEY
 aider --model ${shell(`openai/${model}`)}`,
   },
 ]

@@ -4,6 +4,7 @@ import { Checkbox, Group, Stack, Text, Textarea, TextInput } from '@mantine/core
 import type { ReactNode } from 'react'
 import type { ApiKey } from '../api.ts'
 import { linesIn, textIn } from '../parts/dialog-form.tsx'
+import { useFieldError } from '../parts/field-error.tsx'
 import { LimitList } from '../parts/limits.tsx'
 
 const names = ['models', 'tokenRateLimits', 'allowedAddresses'] as const
@@ -24,6 +25,11 @@ interface CapFieldsProps {
 export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
   const present = toLines(caps)
   const known = [...new Set([...present.models, ...models])]
+  const errors = {
+    models: useFieldError('models'),
+    tokenRateLimits: useFieldError('tokenRateLimits'),
+    allowedAddresses: useFieldError('allowedAddresses'),
+  }
   const isOpen = (model: string) => caps?.models === undefined || present.models.includes(model)
   return (
     <details open={names.some((name) => present[name].length > 0)}>
@@ -39,6 +45,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
         <Checkbox.Group
           key={known.join(' ')}
           label="Models"
+          error={errors.models}
           description="The only ones that the key may call; none: all of its subscription."
           defaultValue={present.models}
         >
@@ -66,6 +73,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
         )}
         <Textarea
           name="limits"
+          error={errors.tokenRateLimits}
           label="Token limits"
           description="Of this key, all its models together. One on each line, like 10000/1h."
           autosize
@@ -75,6 +83,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
         />
         <Textarea
           name="addresses"
+          error={errors.allowedAddresses}
           label="Networks"
           description="The only ones that the key may be used from. One on each line, like 192.0.2.0/24."
           autosize

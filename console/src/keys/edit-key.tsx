@@ -2,7 +2,7 @@ import { Modal } from '@mantine/core'
 import { useState } from 'react'
 import type { ApiKey, Propagation, Subscription } from '../api.ts'
 import { DialogForm } from '../parts/dialog-form.tsx'
-import { PropagationNote } from '../parts/propagation.tsx'
+import { endWith, PropagationNote } from '../parts/propagation.tsx'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { nameOf } from './caps.tsx'
@@ -39,11 +39,11 @@ function Form({ record, onClose, onChanged }: EditKeyProps & { readonly record: 
     const body = keyFieldsIn(form, record)
     const answer = await call<{ readonly propagation?: Propagation }>('PATCH', path, body)
     onChanged()
-    if (answer.propagation) setPropagation(answer.propagation)
-    else onClose()
+    const saved = { done: 'Saved', name: body.name }
+    endWith(answer.propagation, saved, { onClose, onPending: setPropagation })
   }
 
-  if (propagation) return <PropagationNote done="Changed" {...{ propagation, onClose }} />
+  if (propagation) return <PropagationNote done="Saved" {...{ propagation, onClose }} />
   return (
     <DialogForm label="Save" onSubmit={save} onCancel={onClose}>
       <KeyFields record={record} models={paying?.model_refs.map(nameOf) ?? []} />

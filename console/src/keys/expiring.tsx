@@ -1,6 +1,9 @@
-import { Alert } from '@mantine/core'
 import type { ApiKey } from '../api.ts'
+import { Icon } from '../parts/icon.tsx'
+import { Link } from '../parts/link.tsx'
+import { some } from '../parts/numbers.ts'
 import { Time } from '../parts/time.tsx'
+import { addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 
@@ -24,17 +27,16 @@ export function ExpiringKeys({ after }: { readonly after: unknown }) {
   const soon = value?.data.filter((key) => expiresSoon(key)) ?? []
   const [first] = soon
   if (first?.expiresAt == null) return null
+  const further = soon.length - 1
   return (
-    <Alert
-      variant="outline"
-      color="yellow"
-      role="status"
-      title={
-        soon.length === 1 ? 'A key is about to expire' : `${soon.length} keys are about to expire`
-      }
-    >
-      <b className="breaks">{first.name}</b> ends <Time at={first.expiresAt} isDistance />. A key
-      cannot be prolonged: make a new one and put it in its place.
-    </Alert>
+    <div className="banner" role="status">
+      <Icon name="clock" />
+      <p>
+        <b className="breaks">{first.name}</b> ends <Time at={first.expiresAt} isDistance />
+        {further > 0 && `, and ${some(further, 'other key', 'other keys')} soon after`}. A key
+        cannot be prolonged: make a new one and put it in its place.
+      </p>
+      <Link to={addressOf('keys', { new: '1' })}>Make a new key</Link>
+    </div>
   )
 }

@@ -1,6 +1,6 @@
 /** What the table of keys shows, as its address says it, and where it comes from. */
 
-import type { ApiKey } from '../api.ts'
+import type { ApiKey, UsagePage } from '../api.ts'
 import { pageIn } from '../parts/pages.tsx'
 import type { Session } from '../session.tsx'
 
@@ -20,6 +20,8 @@ export type SortField = (typeof sortFields)[number]
 export interface FoundKeys {
   readonly keys: readonly ApiKey[]
   readonly hasMore: boolean
+  /** How many keys fit; undefined: more than are known. */
+  readonly number: number | undefined
   /** Whether there are more keys than were searched for the text. */
   readonly isPartial: boolean
 }
@@ -51,7 +53,7 @@ export function readWanted(query: URLSearchParams, { me }: Session): Wanted {
  * A page of keys. The API finds keys by their beginning; names are compared here, in the first
  * thousand keys.
  */
-export async function findKeys(wanted: Wanted, call: Session['call']): Promise<FoundKeys> {
+export async function findKeys(wanted: Wanted, { call }: Session): Promise<FoundKeys> {
   const { username, status, text, sortBy, order, page } = wanted
   const isPrefix = text.startsWith('sk-')
   const search = (offset: number, limit: number) =>
@@ -68,7 +70,8 @@ export async function findKeys(wanted: Wanted, call: Session['call']): Promise<F
   const start = (page - 1) * pageSize
   if (text === '' || isPrefix) {
     const { data, has_more } = await search(start, pageSize)
-    return { keys: data, hasMore: has_more, isPartial: false }
+    const number = has_more ? undefined : start + data.length
+    return { keys: data, number, hasMore: has_more, isPartial: false }
   }
   const all: ApiKey[] = []
   let isPartial = false
@@ -83,5 +86,35 @@ export async function findKeys(wanted: Wanted, call: Session['call']): Promise<F
     [name, description, subscription, owner].some((each) => each.toLowerCase().includes(sought)),
   )
   const keys = found.slice(start, start + pageSize)
-  return { keys, hasMore: found.length > start + pageSize, isPartial }
+  const hasMore = found.length > start + pageSize
+  return { keys, number: isPartial ? undefined : found.length, hasMore, isPartial }
+}
+
+export interface Spent {
+  readonly tokens: number
+  readonly cost: number | undefined
+}
+
+export interface Spending {
+  readonly ofKeys: ReadonlyMap<string, Spent>
+  readonly currency: string | undefined
+}
+
+/** What keys have used this month, by id; undefined: not known, or of too many keys to be read for a table. */
+export async function readSpending(
+  { username }: Wanted,
+  { call, me }: Session,
+): Promise<Spending | undefined> {
+  if (!me.ledger) return undefined
+  const query = new URLSearchParams({ group_by: 'key' })
+  if (username !== undefined) query.set('user', username)
+  const page = await call<UsagePage>('GET', `/v1/usage?${query}`).catch(() => undefined)
+  if (page === undefined || page.has_more) return undefined
+  const ofKeys = new Map(
+    page.data.map(({ key_id = '', total_tokens: tokens, cost }) => [
+      key_id,
+      { tokens, cost: cost === undefined ? undefined : Number(cost) },
+    ]),
+  )
+  return { ofKeys, currency: page.currency }
 }

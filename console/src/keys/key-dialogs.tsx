@@ -4,7 +4,7 @@ import { RevokeKey } from './revoke-key.tsx'
 import { RotateKey } from './rotate-key.tsx'
 
 /** What can be done with an active key. */
-export const keyActs = { edit: 'Edit', rotate: 'Rotate', revoke: 'Revoke' } as const
+export const keyActs = { edit: 'Edit…', rotate: 'Rotate…', revoke: 'Revoke…' } as const
 export type KeyAct = keyof typeof keyActs
 
 export interface KeyDialog {

@@ -1,7 +1,8 @@
 import { TextInput } from '@mantine/core'
-import type { ReactNode } from 'react'
+import { type ReactNode, useEffect, useRef } from 'react'
 import type { ApiKey } from '../api.ts'
 import { textIn } from '../parts/dialog-form.tsx'
+import { useFieldError } from '../parts/field-error.tsx'
 import { useSession } from '../session.tsx'
 import { CapFields, capsIn } from './caps.tsx'
 import { LabelsField, labelsIn } from './labels.tsx'
@@ -19,27 +20,32 @@ interface KeyFieldsProps {
 /** What the holder of a key chooses, also later. */
 export function KeyFields({ record, models, isNameRequired = true, children }: KeyFieldsProps) {
   const { me } = useSession()
+  const name = useRef<HTMLInputElement>(null)
+  // The fields may come after the dialog, which then has given the focus to something else.
+  useEffect(() => name.current?.focus(), [])
   return (
     <>
       <TextInput
+        ref={name}
         name="name"
+        error={useFieldError('name')}
         label="Name"
         description="What will use it, so that you know it when you see it in the list."
         defaultValue={record?.name}
         maxLength={128}
         autoComplete="off"
         required={isNameRequired}
-        data-autofocus
       />
+      {children}
       <TextInput
         name="description"
+        error={useFieldError('description')}
         label="Description"
         defaultValue={record?.description}
         maxLength={1_024}
         autoComplete="off"
       />
       <LabelsField labels={record?.labels} />
-      {children}
       <CapFields {...(record && { caps: record })} models={models} mayWiden={me.administrator} />
     </>
   )

@@ -2,9 +2,10 @@ import { Button, SimpleGrid, Table, Text } from '@mantine/core'
 import { useState } from 'react'
 import type { ApiKey, KeyUsage } from '../api.ts'
 import { Fact, Facts } from '../parts/facts.tsx'
-import { count } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
+import { count } from '../parts/numbers.ts'
 import { Page } from '../parts/page.tsx'
+import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { Time } from '../parts/time.tsx'
 import { addressOf, usePlace } from '../route.ts'
@@ -33,13 +34,19 @@ export function KeyPage() {
       actions={
         value?.status === 'active' &&
         actsOf(me.credential).map((act) => (
-          <Button key={act} variant="default" onClick={() => setDialog({ act, key: value })}>
+          <Button
+            key={act}
+            variant="default"
+            {...(act === 'revoke' && { c: 'var(--no-ink)' })}
+            onClick={() => setDialog({ act, key: value })}
+          >
             {keyActs[act]}
           </Button>
         ))
       }
     >
       <Problem error={error} />
+      {value === undefined && error === undefined && <Pending shape="cards" />}
       {value && (
         <SimpleGrid cols={{ base: 1, md: 2 }}>
           <About {...value} />
@@ -85,7 +92,7 @@ function About(record: ApiKey) {
 }
 
 const columns = [
-  ['Answers', 'answers'],
+  ['Requests', 'answers'],
   ['Input', 'inputTokens'],
   ['Output', 'outputTokens'],
   ['Tokens', 'totalTokens'],

@@ -1,59 +1,99 @@
 import type { ApiKey } from '../api.ts'
+import { isMadeHere } from '../models/try-key.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Dot } from '../parts/dot.tsx'
 import { Link } from '../parts/link.tsx'
+import { Menu } from '../parts/menu.tsx'
+import { compact, count, money, some } from '../parts/numbers.ts'
 import { Pages } from '../parts/pages.tsx'
 import { Time } from '../parts/time.tsx'
 import { addressOf, refine } from '../route.ts'
 import { CapList } from './caps.tsx'
 import { expiresSoon } from './expiring.tsx'
-import type { FoundKeys, SortField, Wanted } from './find-keys.ts'
+import {
+  type FoundKeys,
+  pageSize,
+  type SortField,
+  type Spending,
+  type Wanted,
+} from './find-keys.ts'
 import { type KeyAct, keyActs } from './key-dialogs.tsx'
 import { LabelList } from './labels.tsx'
 
 interface KeyTableProps {
   readonly wanted: Wanted
   readonly found: FoundKeys
+  /** undefined: not known. */
+  readonly spending: Spending | undefined
   readonly showsOwner: boolean
   readonly onAct: (act: KeyAct, key: ApiKey) => void
   readonly acts: readonly KeyAct[]
 }
 
+/** Keys; those that this page has made to try models are folded. */
 export function KeyTable({ wanted, found, ...shown }: KeyTableProps) {
+  const columns = columnsOf(wanted, shown)
+  const own = found.keys.filter((key) => !isMadeHere(key))
+  const made = found.keys.filter(isMadeHere)
+  const keyOf = ({ id }: ApiKey) => id
   return (
     <>
-      <DataTable
-        label="API keys"
-        columns={columnsOf(wanted, shown)}
-        rows={found.keys}
-        keyOf={({ id }) => id}
-      />
-      <Pages page={wanted.page} hasMore={found.hasMore} />
+      {own.length > 0 && <DataTable label="API keys" columns={columns} rows={own} keyOf={keyOf} />}
+      {made.length > 0 && (
+        <details>
+          <summary className="note">
+            {some(made.length, 'ephemeral key')} made by this page to try models
+          </summary>
+          <div className="folded">
+            <DataTable label="Made by this page" columns={columns} rows={made} keyOf={keyOf} />
+          </div>
+        </details>
+      )}
+      <div className="foot">
+        <span className="note">{numberOf(wanted, found)}</span>
+        <Pages page={wanted.page} hasMore={found.hasMore} />
+      </div>
     </>
   )
 }
 
-type Shown = Pick<KeyTableProps, 'showsOwner' | 'onAct' | 'acts'>
+/** `3 keys`, `26 to 50 of more`. */
+function numberOf({ page }: Wanted, { keys, number }: FoundKeys): string {
+  const first = (page - 1) * pageSize + 1
+  const last = first + keys.length - 1
+  if (number === undefined) return `${count(first)} to ${count(last)} of more keys`
+  return number <= pageSize
+    ? some(number, 'key')
+    : `${count(first)} to ${count(last)} of ${some(number, 'key')}`
+}
 
-function columnsOf(wanted: Wanted, { showsOwner, onAct, acts }: Shown): readonly Column<ApiKey>[] {
+type Shown = Pick<KeyTableProps, 'showsOwner' | 'onAct' | 'acts' | 'spending'>
+
+function columnsOf(wanted: Wanted, shown: Shown): readonly Column<ApiKey>[] {
+  const { showsOwner, onAct, acts, spending } = shown
   const owner: Column<ApiKey> = { title: 'Owner', cell: ({ username }) => username }
+  const status: Column<ApiKey> = {
+    title: 'Status',
+    cell: ({ status: word }) => <Status status={word} />,
+  }
+  const spend: Column<ApiKey> = {
+    title: 'This month',
+    kind: 'number',
+    cell: ({ id }) => <Spend spending={spending} id={id} />,
+  }
   return [
     {
       ...sortable(wanted, 'name', 'Name'),
       kind: 'wide',
-      cell: ({ id, name, description, labels }) => (
+      cell: ({ id, name, description, labels, keyPrefix, previous, ephemeral }) => (
         <>
-          <Link to={addressOf(`keys/${id}`)}>{name}</Link>
+          <Link to={addressOf(`keys/${id}`)}>{name}</Link>{' '}
+          {ephemeral && <span className="badge">ephemeral</span>}
+          <div className="under">
+            {keyPrefix && <code className="code whole">{keyPrefix}…</code>}
+            <LabelList labels={labels} most={3} />
+          </div>
           {description && <div className="note">{description}</div>}
-          <LabelList labels={labels} />
-        </>
-      ),
-    },
-    {
-      title: 'Key',
-      cell: ({ keyPrefix, previous }) => (
-        <>
-          {keyPrefix && <code className="code whole">{keyPrefix}…</code>}
           {previous && (
             <div className="note">
               the old secret works until <Time at={previous.endsAt} />
@@ -73,17 +113,15 @@ function columnsOf(wanted: Wanted, { showsOwner, onAct, acts }: Shown): readonly
         </>
       ),
     },
+    ...(wanted.status === 'active' ? [] : [status]),
+    ...(spending ? [spend] : []),
     {
-      title: 'Status',
-      cell: ({ status, ephemeral }) => (
-        <>
-          <Status status={status} />
-          {ephemeral && <div className="note">ephemeral</div>}
-        </>
-      ),
+      ...sortable(wanted, 'last_used_at', 'Last used'),
+      cell: ({ lastUsedAt }) => (lastUsedAt ? <Time at={lastUsedAt} isDistance /> : 'not yet'),
     },
     {
       ...sortable(wanted, 'created_at', 'Created'),
+      isExtra: true,
       cell: ({ createdAt }) => <Time at={createdAt} isDistance />,
     },
     {
@@ -100,27 +138,39 @@ function columnsOf(wanted: Wanted, { showsOwner, onAct, acts }: Shown): readonly
       ),
     },
     {
-      ...sortable(wanted, 'last_used_at', 'Last used'),
-      cell: ({ lastUsedAt }) => (lastUsedAt ? <Time at={lastUsedAt} isDistance /> : 'not yet'),
-    },
-    {
       title: 'Actions',
       kind: 'acts',
       cell: (record) =>
-        record.status === 'active' &&
-        acts.map((act) => (
-          <button
-            key={act}
-            type="button"
-            className="act mantine-focus-auto"
-            aria-label={`${keyActs[act]} ${record.name}`}
-            onClick={() => onAct(act, record)}
-          >
-            {keyActs[act]}
-          </button>
-        )),
+        record.status === 'active' && (
+          <Menu
+            label={`Actions for ${record.name}`}
+            items={acts.map((act) => ({
+              label: keyActs[act],
+              isDangerous: act === 'revoke',
+              onSelect: () => onAct(act, record),
+            }))}
+          />
+        ),
     },
   ]
+}
+
+interface SpendProps {
+  readonly spending: Spending | undefined
+  readonly id: string
+}
+
+function Spend({ spending, id }: SpendProps) {
+  const spent = spending?.ofKeys.get(id)
+  if (spent === undefined) return '–'
+  return (
+    <>
+      <span title={some(spent.tokens, 'token')}>{compact(spent.tokens)}</span>
+      {spent.cost !== undefined && (
+        <div className="note">{money(spent.cost, spending?.currency)}</div>
+      )}
+    </>
+  )
 }
 
 const colors = { active: 'green', expired: 'gray', revoked: 'red' } as const
@@ -146,7 +196,7 @@ function sortable({ sortBy, order }: Wanted, field: SortField, title: string) {
         onClick={() => refine({ sort: field, order: next, page: '' })}
       >
         {title}
-        <span aria-hidden="true">{isSorted ? (isUp ? '▲' : '▼') : ''}</span>
+        <span aria-hidden="true">{isSorted ? (isUp ? '↑' : '↓') : ''}</span>
       </button>
     ),
   } as const

@@ -1,45 +1,49 @@
-import { Alert, Button, Group, SegmentedControl, Stack, TextInput } from '@mantine/core'
+import { Alert, Button, Group, SegmentedControl, TextInput } from '@mantine/core'
 import { useDebouncedCallback } from '@mantine/hooks'
 import { useState } from 'react'
+import { Icon } from '../parts/icon.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
+import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
+import { OwnerField, WhoseSwitch } from '../parts/whose-switch.tsx'
 import { refine, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { ExpiringKeys } from './expiring.tsx'
-import { findKeys, readWanted, type Wanted } from './find-keys.ts'
+import { findKeys, readSpending, readWanted, type Wanted } from './find-keys.ts'
 import { actsOf, type KeyDialog, KeyDialogs } from './key-dialogs.tsx'
 import { KeyTable } from './key-table.tsx'
 import { NewKey } from './new-key.tsx'
 import { RevokeAll } from './revoke-all.tsx'
 
-type Dialog = 'new' | 'revoke-all' | KeyDialog | undefined
+type Dialog = 'revoke-all' | KeyDialog | undefined
 
 export function KeysPage() {
   const session = useSession()
   const { query } = usePlace()
   const wanted = readWanted(query, session)
   const { value, error, reload } = useLoaded(JSON.stringify(wanted), () =>
-    findKeys(wanted, session.call),
+    findKeys(wanted, session),
   )
+  const spending = useLoaded(wanted.username ?? '', () => readSpending(wanted, session))
   const [dialog, setDialog] = useState<Dialog>()
   const close = () => setDialog(undefined)
   const isMine = wanted.username === session.me.username
   const canCreate = session.me.credential === 'identity-token'
+  // The address says it, so that other pages lead to the form.
+  const isNew = canCreate && query.has('new')
+  const openNew = () => refine({ new: '1' })
   return (
     <Page
       title="API keys"
       about="A key calls models and pays with one subscription. It is shown once, when it is made."
       actions={
-        <>
-          {wanted.username !== undefined && (
-            <Button variant="default" onClick={() => setDialog('revoke-all')}>
-              Revoke all…
-            </Button>
-          )}
-          {canCreate && <Button onClick={() => setDialog('new')}>New key</Button>}
-        </>
+        canCreate && (
+          <Button leftSection={<Icon name="plus" size={16} />} onClick={openNew}>
+            New key
+          </Button>
+        )
       }
     >
       {!canCreate && (
@@ -51,30 +55,39 @@ export function KeysPage() {
       {isMine && <ExpiringKeys after={value} />}
       <Filters wanted={wanted} />
       <Problem error={error} />
+      {value === undefined && error === undefined && <Pending />}
       {value?.isPartial && (
         <Alert variant="outline" color="yellow">
           Names were searched in the first 1,000 keys only. The beginning of a key (sk-…) finds any.
         </Alert>
       )}
-      {value && value.keys.length === 0 ? (
-        <NoKeys
-          wanted={wanted}
-          isMine={isMine}
-          onNew={() => setDialog('new')}
-          canCreate={canCreate}
-        />
-      ) : (
-        value && (
-          <KeyTable
-            {...{ wanted }}
-            found={value}
-            showsOwner={!isMine}
-            acts={actsOf(session.me.credential)}
-            onAct={(act, key) => setDialog({ act, key })}
-          />
-        )
+      {value && value.keys.length === 0 && (
+        <NoKeys wanted={wanted} isMine={isMine} onNew={openNew} canCreate={canCreate} />
       )}
-      <NewKey isOpen={dialog === 'new'} onClose={close} onCreated={reload} />
+      {value && value.keys.length > 0 && (
+        <KeyTable
+          wanted={wanted}
+          found={value}
+          spending={spending.value}
+          showsOwner={!isMine}
+          acts={actsOf(session.me.credential)}
+          onAct={(act, key) => setDialog({ act, key })}
+        />
+      )}
+      {value && wanted.username !== undefined && (
+        <Group justify="flex-end">
+          <Button
+            variant="subtle"
+            color="gray"
+            c="var(--no-ink)"
+            size="compact-sm"
+            onClick={() => setDialog('revoke-all')}
+          >
+            Revoke all…
+          </Button>
+        </Group>
+      )}
+      <NewKey isOpen={isNew} onClose={() => refine({ new: '' })} onCreated={reload} />
       {wanted.username !== undefined && (
         <RevokeAll
           isOpen={dialog === 'revoke-all'}
@@ -101,36 +114,27 @@ const statuses = [
 
 function Filters({ wanted }: { readonly wanted: Wanted }) {
   const { me } = useSession()
-  const find = useDebouncedCallback((find: string) => refine({ find, page: '' }), 250)
-  const owns = useDebouncedCallback((owner: string) => refine({ owner, page: '' }), 400)
   const { query } = usePlace()
+  const owner = query.get('owner') ?? ''
+  const find = useDebouncedCallback((find: string) => refine({ find, page: '' }), 250)
   return (
-    <Group align="flex-end">
+    <Group gap="sm">
+      {me.administrator && <WhoseSwitch label="Whose keys" isEverybody={owner !== ''} />}
       <TextInput
-        label="Find"
-        placeholder="Name, subscription or sk-…"
+        aria-label="Find"
+        placeholder="Find by name, subscription or sk-…"
+        leftSection={<Icon name="search" size={16} />}
         defaultValue={wanted.text}
         onChange={({ currentTarget }) => find(currentTarget.value.trim())}
-        w={{ base: '100%', xs: 260 }}
+        w={{ base: '100%', xs: 290 }}
       />
-      {me.administrator && (
-        <TextInput
-          label="Owner"
-          description="Empty: you. *: everybody."
-          inputWrapperOrder={['label', 'input', 'description']}
-          defaultValue={query.get('owner') ?? ''}
-          onChange={({ currentTarget }) => owns(currentTarget.value.trim())}
-          w={{ base: '100%', xs: 200 }}
-        />
-      )}
-      <Stack gap={2}>
-        <SegmentedControl
-          aria-label="Status"
-          data={statuses}
-          value={wanted.status}
-          onChange={(status) => refine({ status, page: '' })}
-        />
-      </Stack>
+      {me.administrator && owner !== '' && <OwnerField label="Owner" owner={owner} />}
+      <SegmentedControl
+        aria-label="Status"
+        data={statuses}
+        value={wanted.status}
+        onChange={(status) => refine({ status, page: '' })}
+      />
     </Group>
   )
 }

@@ -1,5 +1,6 @@
 import { Textarea } from '@mantine/core'
 import { linesIn } from '../parts/dialog-form.tsx'
+import { useFieldError } from '../parts/field-error.tsx'
 
 type Labels = Readonly<Record<string, string>>
 
@@ -9,6 +10,7 @@ export function LabelsField({ labels = {} }: { readonly labels?: Labels | undefi
     <Textarea
       name="labels"
       label="Labels"
+      error={useFieldError('labels')}
       description="One on each line, like team=search."
       autosize
       defaultValue={Object.entries(labels)
@@ -30,14 +32,32 @@ export function labelsIn(form: FormData): Labels {
   )
 }
 
-export function LabelList({ labels = {} }: { readonly labels?: Labels | undefined }) {
+interface LabelListProps {
+  readonly labels?: Labels | undefined
+  /** How many are shown; all by default. */
+  readonly most?: number
+}
+
+export function LabelList({ labels = {}, most = Number.POSITIVE_INFINITY }: LabelListProps) {
+  const all = Object.entries(labels)
   return (
-    <div>
-      {Object.entries(labels).map(([name, value]) => (
-        <span key={name} className="tag">
+    <span className="tags">
+      {all.slice(0, most).map(([name, value]) => (
+        <span key={name} className="tag" title={`${name}=${value}`}>
           {name}={value}
         </span>
       ))}
-    </div>
+      {all.length > most && (
+        <span
+          className="note"
+          title={all
+            .slice(most)
+            .map((each) => each.join('='))
+            .join(', ')}
+        >
+          +{all.length - most}
+        </span>
+      )}
+    </span>
   )
 }

@@ -48,7 +48,7 @@ function Question({ username, onClose, onRevoked }: Omit<RevokeAllProps, 'isOpen
           {done.message}
         </Text>
         {done.propagation ? (
-          <PropagationNote propagation={done.propagation} onClose={onClose} />
+          <PropagationNote done="Revoked" propagation={done.propagation} onClose={onClose} />
         ) : (
           <Button variant="default" onClick={onClose} data-autofocus>
             Close

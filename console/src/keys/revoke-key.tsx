@@ -2,7 +2,7 @@ import { Modal, Text } from '@mantine/core'
 import { useState } from 'react'
 import type { ApiKey, Propagation } from '../api.ts'
 import { DialogForm } from '../parts/dialog-form.tsx'
-import { PropagationNote } from '../parts/propagation.tsx'
+import { endWith, PropagationNote } from '../parts/propagation.tsx'
 import { useSession } from '../session.tsx'
 
 interface RevokeKeyProps {
@@ -27,11 +27,12 @@ function Question({ record, onClose, onRevoked }: RevokeKeyProps & { readonly re
   async function revoke() {
     const path = `/v1/api-keys/${encodeURIComponent(record.id)}`
     const answer = await call<{ readonly propagation: Propagation }>('DELETE', path)
-    setPropagation(answer.propagation)
     onRevoked()
+    const revoked = { done: 'Revoked', name: record.name }
+    endWith(answer.propagation, revoked, { onClose, onPending: setPropagation })
   }
 
-  if (propagation) return <PropagationNote {...{ propagation, onClose }} />
+  if (propagation) return <PropagationNote done="Revoked" {...{ propagation, onClose }} />
   return (
     <DialogForm label="Revoke" cancel="Keep it" color="red.9" onSubmit={revoke} onCancel={onClose}>
       <Text className="breaks">

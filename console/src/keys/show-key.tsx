@@ -7,7 +7,7 @@ import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { agentSnippets } from './agent-snippets.ts'
 import { nameOf } from './caps.tsx'
-import { type Snippet, snippets } from './snippets.ts'
+import { exportKey, type Snippet, snippets } from './snippets.ts'
 
 interface KeyModalProps {
   /** Of the question that leads to the key. */
@@ -89,17 +89,28 @@ function ShowKey({ created, onDone }: ShowKeyProps) {
           </>
         )}
       </Text>
-      <Group gap="xs" wrap="nowrap">
-        <Code fz="sm" p="xs" flex={1} className="secret" data-testid="key">
+      <div className="secret-row">
+        <Code fz="sm" flex={1} className="secret" data-testid="key">
           {key}
         </Code>
-        <Copy value={key} label="Copy key" />
-      </Group>
-      <Group justify="space-between" align="flex-end" gap="xs">
+        <Copy value={key} label="Copy key" isMain />
+      </div>
+      <Text size="sm" fw={600} component="h2" mt="xs">
+        1. Put it into the environment
+      </Text>
+      <div className="lines">
+        <Code block tabIndex={0}>
+          {exportKey('sk-…')}
+        </Code>
+        <Copy value={exportKey(key)} label="Copy line" />
+      </div>
+      <Group justify="space-between" align="flex-end" gap="xs" mt="xs">
+        <Text size="sm" fw={600} component="h2">
+          2. Use it
+        </Text>
         <NativeSelect
-          label="Use it with"
-          description={snippet.hint ?? 'For a shell.'}
-          inputWrapperOrder={['label', 'input', 'description']}
+          aria-label="Use it with"
+          size="xs"
           data={[
             { group: 'Shell and libraries', items: snippets.map(toItem) },
             { group: 'Coding agents', items: agentSnippets.map(toItem) },
@@ -107,11 +118,16 @@ function ShowKey({ created, onDone }: ShowKeyProps) {
           value={snippet.id}
           onChange={({ currentTarget }) => setShown(currentTarget.value)}
         />
-        <Copy value={text} label="Copy lines" />
       </Group>
-      <Code block tabIndex={0} mah={260} data-testid="snippet">
-        {text}
-      </Code>
+      <div className="lines">
+        <Code block tabIndex={0} mah={260} data-testid="snippet">
+          {text}
+        </Code>
+        <Copy value={text} label="Copy lines" />
+      </div>
+      <Text size="xs" c="dimmed">
+        {snippet.hint ?? 'For a shell.'}
+      </Text>
       <Group justify="flex-end">
         <Button onClick={onDone}>I have copied it</Button>
       </Group>

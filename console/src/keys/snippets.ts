@@ -1,8 +1,12 @@
-/** How a key is used in a shell and by libraries: text to be copied as it stands. Tests run it. */
+/**
+ * How a key is used in a shell and by libraries: text to be copied as it stands. Tests run it. The key comes from
+ * the environment, so that it is neither in code nor in the history of a shell a second time.
+ */
 
 export interface SnippetValues {
   /** The gateway's address, without a slash at the end. */
   readonly gateway: string
+  /** Only for a file that is an environment itself. */
   readonly key: string
   /** As a body names it. The model's server chooses it, so it may be code for what the text is pasted into. */
   readonly model: string
@@ -14,6 +18,11 @@ export interface Snippet {
   /** Where it goes, or what it needs; by default a shell. */
   readonly hint?: string
   readonly text: (values: SnippetValues) => string
+}
+
+/** Puts the key where the other lines find it. */
+export function exportKey(key: string): string {
+  return `export TOLLGATE_KEY=${key}`
 }
 
 /** A word of a shell. */
@@ -28,8 +37,8 @@ export const snippets: readonly Snippet[] = [
   {
     id: 'curl',
     label: 'curl',
-    text: ({ gateway, key, model }) => `curl ${gateway}/v1/chat/completions \\
-  -H 'authorization: Bearer ${key}' \\
+    text: ({ gateway, model }) => `curl ${gateway}/v1/chat/completions \\
+  -H "authorization: Bearer $TOLLGATE_KEY" \\
   -H 'content-type: application/json' \\
   -d ${shell(JSON.stringify({ model, messages }))}`,
   },
@@ -46,9 +55,10 @@ ANTHROPIC_AUTH_TOKEN=${key}`,
     id: 'openai-python',
     label: 'OpenAI, Python',
     hint: 'pip install openai',
-    text: ({ gateway, key, model }) => `from openai import OpenAI
+    text: ({ gateway, model }) => `import os
+from openai import OpenAI
 
-client = OpenAI(base_url="${gateway}/v1", api_key="${key}")
+client = OpenAI(base_url="${gateway}/v1", api_key=os.environ["TOLLGATE_KEY"])
 answer = client.chat.completions.create(
     model=${literal(model)}, messages=[{"role": "user", "content": "Hello"}]
 )
@@ -58,9 +68,9 @@ print(answer.choices[0].message.content)`,
     id: 'openai-node',
     label: 'OpenAI, JavaScript',
     hint: 'npm install openai',
-    text: ({ gateway, key, model }) => `import OpenAI from 'openai'
+    text: ({ gateway, model }) => `import OpenAI from 'openai'
 
-const client = new OpenAI({ baseURL: '${gateway}/v1', apiKey: '${key}' })
+const client = new OpenAI({ baseURL: '${gateway}/v1', apiKey: process.env.TOLLGATE_KEY })
 const answer = await client.chat.completions.create({
   model: ${literal(model)},
   messages: [{ role: 'user', content: 'Hello' }],
@@ -71,9 +81,10 @@ console.log(answer.choices[0].message.content)`,
     id: 'anthropic-python',
     label: 'Anthropic, Python',
     hint: 'pip install anthropic',
-    text: ({ gateway, key, model }) => `from anthropic import Anthropic
+    text: ({ gateway, model }) => `import os
+from anthropic import Anthropic
 
-client = Anthropic(base_url="${gateway}", api_key="${key}")
+client = Anthropic(base_url="${gateway}", api_key=os.environ["TOLLGATE_KEY"])
 answer = client.messages.create(
     model=${literal(model)}, max_tokens=100, messages=[{"role": "user", "content": "Hello"}]
 )
@@ -83,9 +94,9 @@ print(answer.content[0].text)`,
     id: 'anthropic-node',
     label: 'Anthropic, JavaScript',
     hint: 'npm install @anthropic-ai/sdk',
-    text: ({ gateway, key, model }) => `import Anthropic from '@anthropic-ai/sdk'
+    text: ({ gateway, model }) => `import Anthropic from '@anthropic-ai/sdk'
 
-const client = new Anthropic({ baseURL: '${gateway}', apiKey: '${key}' })
+const client = new Anthropic({ baseURL: '${gateway}', apiKey: process.env.TOLLGATE_KEY })
 const answer = await client.messages.create({
   model: ${literal(model)},
   max_tokens: 100,

@@ -5,6 +5,7 @@ import { LimitBars } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
+import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { addressOf, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
@@ -29,6 +30,7 @@ export function ModelPage() {
       about={offer ? aboutModel(offer.model) : <Link to={addressOf('models')}>All models</Link>}
     >
       <Problem error={offers.error} />
+      {offers.value === undefined && offers.error === undefined && <Pending shape="cards" />}
       {offers.value && !offer && (
         <Nothing title="There is no such model, or you may not use it">
           <Link to={addressOf('explain', { model: owner })}>Ask why</Link>

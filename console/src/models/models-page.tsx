@@ -1,11 +1,11 @@
 import type { LimitList, Model, Subscription } from '../api.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
-import { count, type LimitState, whole } from '../parts/limits.tsx'
+import { LimitBars } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
 import { Page } from '../parts/page.tsx'
+import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
-import { Time } from '../parts/time.tsx'
 import { addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
@@ -25,6 +25,7 @@ export function ModelsPage() {
       about="What you may call, and which subscription pays for it. Open a model to try it."
     >
       <Problem error={error ?? limits.error} />
+      {value === undefined && error === undefined && <Pending />}
       {value?.length === 0 && (
         <Nothing title="No model is open to you">
           A model must be in a subscription of yours and open to you or one of your groups. Ask{' '}
@@ -76,29 +77,18 @@ interface SubscribedProps {
 function Subscribed({ model, subscription, states }: SubscribedProps) {
   const { subscription_id_header: name, display_name } = subscription
   return (
-    <div>
-      {display_name ?? name}
-      {limitsOf(subscription, model).map((limit) => (
-        <div key={`${limit.kind} ${limit.window}`} className="note">
-          {whole(limit)}
-          <Used {...states.get(keyOf({ ...limit, subscription: name, model: model.owned_by }))} />
-        </div>
-      ))}
+    <div className="group">
+      <b className="breaks">{display_name ?? name}</b>
+      <LimitBars
+        limits={limitsOf(subscription, model).map((limit) => ({
+          // Until its counter is read, or where nothing has been counted.
+          ...{ used: 0, remaining: limit.limit, resetsAt: null },
+          ...states.get(keyOf({ ...limit, subscription: name, model: model.owned_by })),
+          ...limit,
+        }))}
+        of={`${model.id}, ${name}`}
+      />
     </div>
-  )
-}
-
-function Used({ used = 0, remaining, resetsAt }: Partial<LimitState>) {
-  if (used === 0) return null
-  return (
-    <>
-      : {remaining === 0 ? 'all' : count(used)} used
-      {resetsAt && (
-        <>
-          , resets <Time at={resetsAt} isDistance />
-        </>
-      )}
-    </>
   )
 }
 

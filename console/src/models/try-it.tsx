@@ -68,7 +68,7 @@ export function TryIt({ model, subscription, onAnswered }: TryItProps) {
           />
           <Group align="flex-end">
             <NumberInput
-              label="At most, tokens"
+              label="Max. tokens"
               value={maxTokens}
               onChange={setMaxTokens}
               min={1}

@@ -1,7 +1,14 @@
 /** The keys with which models are tried: ephemeral ones, one for each subscription, in memory only. */
 
-import type { CreatedKey } from '../api.ts'
+import type { ApiKey, CreatedKey } from '../api.ts'
 import type { Session } from '../session.tsx'
+
+/** The label of these keys, by which the table of keys knows them. */
+const madeHere = { 'made-by': 'console' }
+
+export function isMadeHere({ ephemeral, labels }: ApiKey): boolean {
+  return ephemeral && labels?.['made-by'] === madeHere['made-by']
+}
 
 const madeIn = new WeakMap<Session, Map<string, CreatedKey>>()
 
@@ -12,7 +19,7 @@ export async function tryKeyOf(session: Session, subscription: string): Promise<
   madeIn.set(session, made)
   const known = made.get(subscription)
   if (known && Date.parse(known.expiresAt ?? '') > Date.now() + 60_000) return known.key
-  const body = { name: 'Tried in the console', subscription, ephemeral: true }
+  const body = { name: 'Tried in the console', subscription, ephemeral: true, labels: madeHere }
   const key = await session.call<CreatedKey>('POST', '/v1/api-keys', body)
   made.set(subscription, key)
   return key.key

@@ -1,16 +1,22 @@
 import { Button, CopyButton } from '@mantine/core'
 
-export function Copy({
-  value,
-  label = 'Copy',
-}: {
+interface CopyProps {
   readonly value: string
   readonly label?: string
-}) {
+  /** Whether it is what one has come for. */
+  readonly isMain?: boolean
+}
+
+export function Copy({ value, label = 'Copy', isMain = false }: CopyProps) {
   return (
     <CopyButton value={value} timeout={2_000}>
       {({ copied, copy }) => (
-        <Button size="compact-sm" variant="default" onClick={copy}>
+        <Button
+          size={isMain ? 'sm' : 'compact-xs'}
+          variant={isMain ? 'filled' : 'default'}
+          flex="none"
+          onClick={copy}
+        >
           <span aria-live="polite">{copied ? 'Copied' : label}</span>
         </Button>
       )}

@@ -15,6 +15,8 @@ export interface Column<Row> {
   readonly sorted?: 'ascending' | 'descending' | undefined
   /** `number`: at the right; `wide`: gets room first; `acts`: buttons or links, without a title that is seen. */
   readonly kind?: 'number' | 'wide' | 'acts'
+  /** Left out where there is room for columns, but not for many. */
+  readonly isExtra?: boolean
   readonly cell: (row: Row, at: number) => ReactNode
 }
 
@@ -34,8 +36,15 @@ export function DataTable<Row>({ label, columns, rows, keyOf }: DataTableProps<R
       <table role="table">
         <thead role="rowgroup">
           <tr role="row">
-            {columns.map(({ title, head, sorted, kind }) => (
-              <th key={title} scope="col" role="columnheader" data-kind={kind} aria-sort={sorted}>
+            {columns.map(({ title, head, sorted, kind, isExtra }) => (
+              <th
+                key={title}
+                scope="col"
+                role="columnheader"
+                data-kind={kind}
+                data-extra={isExtra}
+                aria-sort={sorted}
+              >
                 {head ?? <span className={kind === 'acts' ? 'unseen' : undefined}>{title}</span>}
               </th>
             ))}
@@ -44,8 +53,14 @@ export function DataTable<Row>({ label, columns, rows, keyOf }: DataTableProps<R
         <tbody role="rowgroup">
           {rows.map((row, at) => (
             <tr key={keyOf(row)} role="row">
-              {columns.map(({ title, kind, cell }) => (
-                <td key={title} role="cell" data-label={title} data-kind={kind}>
+              {columns.map(({ title, kind, isExtra, cell }) => (
+                <td
+                  key={title}
+                  role="cell"
+                  data-label={title}
+                  data-kind={kind}
+                  data-extra={isExtra}
+                >
                   {/* One element beside the label. */}
                   <div>{cell(row, at)}</div>
                 </td>

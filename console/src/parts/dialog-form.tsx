@@ -1,6 +1,7 @@
 import { Button, Group, Stack, Text } from '@mantine/core'
 import { type FormEvent, type ReactNode, useState } from 'react'
 import type { ApiError } from '../api.ts'
+import { FieldErrorContext, fieldErrorOf } from './field-error.tsx'
 import { Problem } from './problem.tsx'
 
 interface DialogFormProps {
@@ -36,11 +37,12 @@ export function DialogForm({ onSubmit, onCancel, children, ...rest }: DialogForm
     setBusy(false)
   }
 
+  const atField = error && fieldErrorOf(error)
   return (
     <form onSubmit={send}>
       <Stack>
-        {children}
-        <Problem error={error} />
+        <FieldErrorContext.Provider value={atField}>{children}</FieldErrorContext.Provider>
+        <Problem error={atField ? undefined : error} />
         <Group justify="flex-end">
           {note && (
             <Text size="xs" c="dimmed" flex={1}>

@@ -13,10 +13,12 @@ export function Facts({ title, badge, children }: FactsProps) {
   return (
     <Card withBorder component="section" aria-label={title}>
       <Group justify="space-between" mb="xs">
-        <Text fw={600} component="h2" size="md">
+        <Text className="title" component="h2">
           {title}
         </Text>
-        {badge}
+        <Text size="sm" component="div">
+          {badge}
+        </Text>
       </Group>
       <Table withRowBorders={false} verticalSpacing={3} horizontalSpacing={0} className="numbers">
         <Table.Tbody>{children}</Table.Tbody>

@@ -1,26 +1,27 @@
 import { TextInput } from '@mantine/core'
 import { useDebouncedCallback } from '@mantine/hooks'
 import { refine, usePlace } from '../route.ts'
+import { Icon } from './icon.tsx'
 
 interface FilterProps {
   /** In the query of the address. */
   readonly name: string
   readonly label: string
-  readonly description?: string
   readonly placeholder?: string
 }
 
 /** A field that narrows a table while one types; the address holds it. */
-export function Filter({ name, ...texts }: FilterProps) {
+export function Filter({ name, label, placeholder = label }: FilterProps) {
   const { query } = usePlace()
   const narrow = useDebouncedCallback((text: string) => refine({ [name]: text, page: '' }), 300)
   return (
     <TextInput
-      {...texts}
-      inputWrapperOrder={['label', 'input', 'description']}
+      aria-label={label}
+      placeholder={placeholder}
+      leftSection={<Icon name="search" size={16} />}
       defaultValue={query.get(name) ?? ''}
       onChange={({ currentTarget }) => narrow(currentTarget.value.trim())}
-      w={{ base: '100%', xs: 230 }}
+      w={{ base: '100%', xs: 250 }}
     />
   )
 }

@@ -1,4 +1,5 @@
-import { Progress, Stack, Table, Text } from '@mantine/core'
+import { Table, Text } from '@mantine/core'
+import { count, some } from './numbers.ts'
 import { Time } from './time.tsx'
 
 interface Rate {
@@ -36,28 +37,30 @@ export function LimitList(stated: StatedLimits) {
   return <>{limitsIn(stated).map(whole).join(', ')}</>
 }
 
-const numbers = new Intl.NumberFormat()
-
-export function count(value: number): string {
-  return numbers.format(value)
-}
-
-function tokens(value: number): string {
-  return `${count(value)} ${value === 1 ? 'token' : 'tokens'}`
-}
-
 export interface LimitState extends Limit {
   readonly used: number
   readonly remaining: number
+  /** null: no window is open, or it has no end. */
   readonly resetsAt: string | null
 }
 
-/** `100,000 tokens per 1h`. */
-export function whole({ kind, limit, window }: Limit): string {
-  if (kind === 'tokens') return `${tokens(limit)} per ${window}`
-  const requests = `${count(limit)} ${limit === 1 ? 'request' : 'requests'}`
-  return window === null ? `${requests} at a time` : `${requests} per ${window}`
+const units: Readonly<Record<string, string>> = { s: 'second', m: 'minute', h: 'hour', d: 'day' }
+
+/** `hour`, `24 hours`; a window that is a word stays it. */
+function windowIn(window: string): string {
+  const [, number, unit = ''] = /^(\d+)([smhd])$/.exec(window) ?? []
+  if (number === undefined) return window
+  return number === '1' ? (units[unit] ?? '') : `${number} ${units[unit]}s`
 }
+
+/** `100,000 tokens per hour`. */
+export function whole({ kind, limit, window }: Limit): string {
+  const number = some(limit, kind === 'tokens' ? 'token' : 'request')
+  return window === null ? `${number} at a time` : `${number} per ${windowIn(window)}`
+}
+
+/** Below this part of it a limit is soon used up. */
+const little = 0.2
 
 /** What is left of each limit, and when it is whole again. */
 export function LimitBars({
@@ -69,34 +72,37 @@ export function LimitBars({
 }) {
   if (limits.length === 0) return <Text size="sm">No limit.</Text>
   return (
-    <Stack gap="sm">
+    <div className="limits">
       {limits.map((state) => {
         const { kind, window, limit, used, remaining, resetsAt } = state
-        const share = Math.min(100, (used / limit) * 100)
-        const isSpent = remaining === 0
+        const left = Math.min(1, remaining / limit)
         return (
           <div key={`${kind} ${window} ${limit}`}>
-            <Progress.Root size="lg">
-              <Progress.Section
-                value={share}
-                color={isSpent ? 'red' : share > 80 ? 'yellow' : 'indigo'}
-                aria-label={`Used of ${whole(state)} of ${of}`}
-              />
-            </Progress.Root>
-            <Text size="xs" className="numbers">
-              {isSpent
-                ? `All ${whole(state)} are used`
-                : `${count(remaining)} left of ${whole(state)}`}
+            <p>
+              <span>
+                <b>{remaining === 0 ? 'Nothing' : count(remaining)}</b> left of {whole(state)}
+              </span>
               {used > 0 && resetsAt !== null && (
-                <>
-                  , resets <Time at={resetsAt} isDistance />
-                </>
+                <span className="note">
+                  resets <Time at={resetsAt} isDistance />
+                </span>
               )}
-            </Text>
+            </p>
+            <div
+              className="bar"
+              role="progressbar"
+              aria-label={`Left of ${whole(state)} of ${of}`}
+              aria-valuemin={0}
+              aria-valuemax={limit}
+              aria-valuenow={remaining}
+              data-left={remaining === 0 ? 'none' : left < little ? 'little' : 'enough'}
+            >
+              <i style={{ width: `${left * 100}%` }} />
+            </div>
           </div>
         )
       })}
-    </Stack>
+    </div>
   )
 }
 

@@ -20,7 +20,7 @@ export function Page({ title, about, actions, children }: PageProps) {
     <Stack gap="lg">
       <Group justify="space-between" align="flex-start">
         <div className="heading">
-          <Title order={1} size="h2" ref={heading} tabIndex={-1} style={{ outline: 'none' }}>
+          <Title order={1} ref={heading} tabIndex={-1} style={{ outline: 'none' }}>
             {title}
           </Title>
           <Text c="dimmed" size="sm" maw="64em">

@@ -1,15 +1,30 @@
 import { Alert, Button, Stack, Text } from '@mantine/core'
 import type { Propagation } from '../api.ts'
+import { toast } from './toast.tsx'
 
 interface PropagationNoteProps {
   readonly propagation: Propagation
-  /** What has been done; `Revoked` by default. */
-  readonly done?: string
+  /** What has been done, such as `Revoked`. */
+  readonly done: string
   readonly onClose: () => void
 }
 
-/** The end of a dialog: whether a change is in force everywhere already. */
-export function PropagationNote({ propagation, done = 'Revoked', onClose }: PropagationNoteProps) {
+/** Ends a dialog: at once if the change is in force everywhere; otherwise it stays, and says where it is not. */
+export function endWith(
+  propagation: Propagation | undefined,
+  { done, name }: { readonly done: string; readonly name: string },
+  { onClose, onPending }: { onClose: () => void; onPending: (pending: Propagation) => void },
+): void {
+  if (propagation?.state === 'pending') {
+    onPending(propagation)
+    return
+  }
+  toast(propagation === undefined ? `${done}: ${name}` : `${done} everywhere: ${name}`)
+  onClose()
+}
+
+/** The end of a dialog: where a change is in force, and where not yet. */
+export function PropagationNote({ propagation, done, onClose }: PropagationNoteProps) {
   const { state, replicas, acknowledged, waitingFor = [] } = propagation
   const isEverywhere = state === 'confirmed'
   return (

@@ -1,22 +1,24 @@
 /** Times in the reader's zone, with UTC on hover. */
 
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
-const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' })
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'always' })
 
+/** A unit in seconds, and from how many of them on it is used: people say 30 days, and 90 seconds are a minute. */
 const units = [
-  ['year', 365 * 86_400],
-  ['month', 30 * 86_400],
-  ['day', 86_400],
-  ['hour', 3_600],
-  ['minute', 60],
-  ['second', 1],
+  ['year', 365 * 86_400, 2],
+  ['month', 30 * 86_400, 3],
+  ['day', 86_400, 1],
+  ['hour', 3_600, 1],
+  ['minute', 60, 1],
+  ['second', 1, 0],
 ] as const
 
-/** `in 3 days`, `2 min ago`. */
+/** `in 30 days`, `2 minutes ago`. */
 export function distance(at: number, now = Date.now()): string {
   const seconds = Math.round((at - now) / 1_000)
-  const [unit, length] = units.find(([, each]) => Math.abs(seconds) >= each) ?? units[5]
-  return relative.format(Math.round(seconds / length), unit).replaceAll('.', '')
+  const [unit, length] =
+    units.find(([, each, least]) => Math.abs(seconds) >= each * least) ?? units[5]
+  return relative.format(Math.round(seconds / length), unit)
 }
 
 /** `at` is RFC 3339. */

@@ -7,15 +7,31 @@ type Limit = LimitList['data'][number]
 
 const maxCards = 12
 
+/** The limits of a model in a subscription. */
+interface LimitGroup {
+  readonly model: string
+  readonly subscription: string
+  readonly states: readonly Limit[]
+}
+
+/** Limits by model and subscription, the most used first. */
+export function byUse(limits: readonly Limit[]): readonly LimitGroup[] {
+  const groups = new Map<string, { model: string; subscription: string; states: Limit[] }>()
+  for (const limit of limits) {
+    const { model, subscription } = limit
+    const name = JSON.stringify([model, subscription])
+    const group = groups.get(name) ?? { model: model ?? 'this key', subscription, states: [] }
+    group.states.push(limit)
+    groups.set(name, group)
+  }
+  const share = ({ states }: LimitGroup) =>
+    Math.max(...states.map(({ used, limit }) => used / limit))
+  return [...groups.values()].sort((a, b) => share(b) - share(a))
+}
+
 /** What is left of the caller's limits, the most used first. */
 export function LimitsNow({ limits }: { readonly limits: readonly Limit[] }) {
-  const groups = new Map<string, Limit[]>()
-  for (const limit of limits) {
-    const name = `${limit.model ?? 'this key'}, ${limit.subscription}`
-    groups.set(name, [...(groups.get(name) ?? []), limit])
-  }
-  const share = (all: readonly Limit[]) => Math.max(...all.map(({ used, limit }) => used / limit))
-  const shown = [...groups].sort(([, a], [, b]) => share(b) - share(a)).slice(0, maxCards)
+  const shown = byUse(limits).slice(0, maxCards)
   if (shown.length === 0) return null
   return (
     <section aria-label="What is left now">
@@ -23,15 +39,13 @@ export function LimitsNow({ limits }: { readonly limits: readonly Limit[] }) {
         What is left now
       </Text>
       <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }}>
-        {shown.map(([name, all]) => (
-          <Card key={name} withBorder p="sm">
-            <Text size="sm" fw={500} mb="xs" className="breaks">
-              {name}
-            </Text>
-            <LimitBars
-              limits={all.map((each) => ({ ...each, resetsAt: each.resetsAt ?? '' }))}
-              of={name}
-            />
+        {shown.map(({ model, subscription, states }) => (
+          <Card key={`${model} ${subscription}`} withBorder p="md">
+            <div className="spread">
+              <b className="breaks">{model}</b>
+              <span className="note">{subscription}</span>
+            </div>
+            <LimitBars limits={states} of={`${model}, ${subscription}`} />
           </Card>
         ))}
       </SimpleGrid>

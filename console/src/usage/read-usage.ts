@@ -31,6 +31,8 @@ export interface Asked {
 }
 
 export interface FoundUsage extends Pick<UsagePage, 'gaps'> {
+  /** Of the costs. */
+  readonly currency: string | undefined
   /** Of the hours, days or months, in milliseconds since the epoch. */
   readonly starts: readonly number[]
   /** One row for each group, the largest total first. */
@@ -96,7 +98,7 @@ export async function findUsage(asked: Asked, { call, me }: Session): Promise<Fo
     isOwn ? call<LimitList>('GET', `/v1/limits?${only}`) : { data: [] },
   ])
   return {
-    ...{ names, gaps: totals.gaps, limits: limits.data },
+    ...{ names, gaps: totals.gaps, limits: limits.data, currency: totals.currency },
     starts: startsOf(asked.span, now),
     totals: [...totals.data].sort((a, b) => b.total_tokens - a.total_tokens),
     times: times.data,
@@ -104,7 +106,8 @@ export async function findUsage(asked: Asked, { call, me }: Session): Promise<Fo
   }
 }
 
-async function readPages(address: string, call: Session['call']): Promise<UsagePage> {
+/** All pages of a query, up to some thousand rows. */
+export async function readPages(address: string, call: Session['call']): Promise<UsagePage> {
   let page = await call<UsagePage>('GET', address)
   const data = [...page.data]
   for (let pages = 1; pages < maxPages && page.next_cursor !== undefined; pages += 1) {

@@ -1,28 +1,23 @@
-import {
-  Alert,
-  Button,
-  Card,
-  Group,
-  NativeSelect,
-  SegmentedControl,
-  Stack,
-  Text,
-} from '@mantine/core'
+import { Alert, Button, Card, Group, NativeSelect, SegmentedControl, Text } from '@mantine/core'
 import { useMemo, useState } from 'react'
 import type { ApiError } from '../api.ts'
+import { sumOf } from '../overview/read-periods.ts'
+import { Bars, Swatch } from '../parts/bars.tsx'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Filter } from '../parts/filter.tsx'
-import { count } from '../parts/limits.tsx'
+import { whole } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
+import { count, money, share } from '../parts/numbers.ts'
 import { Page } from '../parts/page.tsx'
+import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { Time } from '../parts/time.tsx'
+import { OwnerField, WhoseSwitch } from '../parts/whose-switch.tsx'
 import { addressOf, refine, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { ceilingOf, LimitsNow } from './limits-now.tsx'
-import { Plot, type Series } from './plot.tsx'
 import {
   type Asked,
   csvAddress,
@@ -33,14 +28,29 @@ import {
   spans,
   type UsageRow,
 } from './read-usage.ts'
+import { colorAt, toSeries } from './series.ts'
 
 const everyMs = 60_000
 
 export function UsagePage() {
+  const { me } = useSession()
+  if (me.ledger) return <Usage />
+  return (
+    <Page title="Usage" about="Tokens of answered requests, by hours, days and months.">
+      <Nothing title="Usage is not kept here">
+        This gateway has no usage journal. The limits are on the page of the{' '}
+        <Link to={addressOf('models')}>models</Link>.
+      </Nothing>
+    </Page>
+  )
+}
+
+function Usage() {
   const session = useSession()
   const { query } = usePlace()
   const { administrator } = session.me
   const asked = readAsked(query, session)
+  const owner = query.get('owner') ?? ''
   const { key: _, ...rest } = Object.fromEntries(query)
   const { value, error } = useLoaded(
     JSON.stringify(asked),
@@ -53,30 +63,24 @@ export function UsagePage() {
       about="Tokens of answered requests, by hours, and by days and months of UTC. Counted from the journal, so it may be some seconds behind."
       actions={<Csv asked={asked} />}
     >
-      <Group align="flex-start">
-        <Stack gap={4}>
-          <Text size="sm" fw={500} component="span" aria-hidden="true">
-            Time
-          </Text>
-          <SegmentedControl
-            aria-label="Time"
-            data={spans.map(({ value, label }) => ({ value, label }))}
-            value={asked.span.value}
-            onChange={(span) => refine({ span })}
-          />
-        </Stack>
+      <Group gap="sm">
+        {administrator && <WhoseSwitch label="Whose usage" isEverybody={owner !== ''} />}
+        <SegmentedControl
+          aria-label="Time"
+          data={spans.map(({ value, label }) => ({ value, label }))}
+          value={asked.span.value}
+          onChange={(span) => refine({ span })}
+        />
         <NativeSelect
-          label="By"
+          aria-label="By"
           value={asked.by.value}
           onChange={({ currentTarget }) => refine({ by: currentTarget.value })}
           data={groupings
             .filter(({ value }) => administrator || value !== 'user')
-            .map(({ value, label }) => ({ value, label }))}
+            .map(({ value, label }) => ({ value, label: `By ${label.toLowerCase()}` }))}
         />
-        <Filter name="model" label="Model" placeholder="namespace/name" />
-        {administrator && (
-          <Filter name="owner" label="User" description="Empty: you. *: everybody." />
-        )}
+        <Filter name="model" label="Model" placeholder="Model: namespace/name" />
+        {administrator && owner !== '' && <OwnerField label="User" owner={owner} />}
       </Group>
       {asked.key !== '' && (
         <Text size="sm">
@@ -88,6 +92,7 @@ export function UsagePage() {
         </Text>
       )}
       <Problem error={error} />
+      {value === undefined && error === undefined && <Pending />}
       {value?.totals.length === 0 && (
         <Nothing title="Nothing was used in this time">
           Call a model with <Link to={addressOf('keys')}>a key</Link>, or look at a longer time.
@@ -132,23 +137,22 @@ const formats = {
   month: new Intl.DateTimeFormat(undefined, { month: 'short', year: 'numeric', timeZone: 'UTC' }),
 }
 
-const colors = ['#4c6ef5', '#12b886', '#fab005', '#e64980', '#15aabf', '#868e96'] as const
-const others = colors.length - 1
-
 function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundUsage }) {
-  const { totals, gaps, isPartial, names } = found
+  const { totals, gaps, isPartial, names, starts } = found
   const { field, label } = asked.by
-  const { times, series } = useMemo(() => toSeries(found, field), [found, field])
+  const series = useMemo(
+    () => toSeries(starts, totals, found.times, field, (value) => names.get(value) ?? value),
+    [found, starts, totals, names, field],
+  )
   const ceiling = ceilingOf(asked, found)
+  const sums = sumOf(totals)
   const hasCost = totals.some(({ cost }) => cost !== undefined)
   const named: Column<UsageRow> = {
     title: label,
     kind: 'wide',
     cell: (row, at) => (
       <>
-        <svg className="swatch" viewBox="0 0 1 1" aria-hidden="true">
-          <circle cx=".5" cy=".5" r=".5" fill={colors[Math.min(at, others)]} />
-        </svg>
+        <Swatch color={colorAt(at)} />
         <Narrowed field={field} value={row[field] ?? ''}>
           {names.get(row[field] ?? '') ?? (row[field] || 'identity token')}
         </Narrowed>
@@ -167,24 +171,35 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
           There is more than is shown; the CSV has the first thousand rows. Choose a shorter time.
         </Alert>
       )}
-      <Card withBorder p="sm">
-        <Plot
+      <Card withBorder component="section" aria-label="Plot">
+        <p className="sums">
+          <b>{count(sums.tokens)}</b> tokens
+          <b>{count(sums.answers)}</b> {sums.answers === 1 ? 'request' : 'requests'}
+          {sums.cost !== undefined && <b>{money(sums.cost, found.currency)}</b>}
+        </p>
+        <Bars
           label={`Tokens by ${asked.span.unit} and ${label.toLowerCase()}; the table below has the sums`}
           format={formats[asked.span.unit]}
           ceiling={ceiling?.limit}
-          {...{ times, series }}
+          times={starts}
+          series={series}
         />
         {ceiling && (
           <Text size="xs" c="dimmed">
-            The limit is {count(ceiling.limit)} tokens per {ceiling.window}, in{' '}
-            {ceiling.subscription}; the dashed line shows it if the bars come near. A window begins
-            with its first response, not with the {asked.span.unit}.
+            The limit is {whole(ceiling)}, in {ceiling.subscription}; the dashed line shows it if
+            the bars come near. A window begins with its first response, not with the{' '}
+            {asked.span.unit}.
           </Text>
         )}
       </Card>
       <DataTable
         label="Sums"
-        columns={[named, ...numbers, ...(hasCost ? [cost] : [])]}
+        columns={[
+          named,
+          ...numbers,
+          shareOf(sums.tokens),
+          ...(hasCost ? [costIn(found.currency)] : []),
+        ]}
         rows={totals}
         keyOf={(row) => row[field] ?? ''}
       />
@@ -209,37 +224,30 @@ function Narrowed({ field, value, children }: NarrowedProps) {
 
 const numbers = (
   [
-    ['Answers', 'answers'],
-    ['Refused, about', 'refusals_approximate'],
-    ['Input', 'input_tokens'],
-    ['Cached', 'cached_tokens'],
-    ['Output', 'output_tokens'],
+    ['Requests', 'answers'],
+    ['Refused by limits', 'refusals_approximate'],
+    ['Input', 'input_tokens', true],
+    ['Cached', 'cached_tokens', true],
+    ['Output', 'output_tokens', true],
     ['Tokens', 'total_tokens'],
   ] as const
 ).map(
-  ([title, field]): Column<UsageRow> => ({
+  ([title, field, isExtra = false]): Column<UsageRow> => ({
     title,
+    isExtra,
     kind: 'number',
     cell: (row) => count(row[field]),
   }),
 )
 
-const cost: Column<UsageRow> = { title: 'Cost', kind: 'number', cell: (row) => row.cost }
+const shareOf = (all: number): Column<UsageRow> => ({
+  title: 'Share',
+  kind: 'number',
+  cell: ({ total_tokens }) => share(all === 0 ? 0 : total_tokens / all),
+})
 
-/** The groups with the most tokens, and all others together, at each time of the span. */
-function toSeries({ starts, totals, times: rows }: FoundUsage, field: Asked['by']['field']) {
-  const times = starts.map((start) => start / 1_000)
-  const placeOf = new Map(totals.map((row, at) => [row[field], Math.min(at, others)]))
-  const series: Series[] = colors.slice(0, totals.length).map((color, at) => ({
-    color,
-    label: at === others ? 'others' : (totals[at]?.[field] ?? ''),
-    values: times.map(() => 0),
-  }))
-  const timeAt = new Map(times.map((time, at) => [time, at]))
-  for (const row of rows) {
-    const at = timeAt.get(Date.parse(row.start ?? '') / 1_000)
-    const values = series[placeOf.get(row[field]) ?? others]?.values as number[] | undefined
-    if (values && at !== undefined) values[at] = (values[at] ?? 0) + row.total_tokens
-  }
-  return { times, series }
-}
+const costIn = (currency: string | undefined): Column<UsageRow> => ({
+  title: 'Cost',
+  kind: 'number',
+  cell: ({ cost }) => cost !== undefined && money(Number(cost), currency),
+})

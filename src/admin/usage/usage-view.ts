@@ -64,6 +64,7 @@ export const usagePage = object('UsagePage', {
     description: 'Times of which some usage was lost before it was read; usually none.',
     items: usageGap,
   },
+  currency: optional(string('Of the costs, ISO 4217; left out if no row has one.')),
   has_more: boolean('Whether a further page has rows.'),
   next_cursor: optional(string('The cursor of that page.')),
 })

@@ -104,6 +104,7 @@ export function getUsage(app: FastifyInstance, deps: ExternalDeps): void {
       to: toTimestamp(query.to),
       data: page.map((total) => showRow(total, query)),
       gaps: gaps.map(showGap),
+      ...(page.some(({ cost }) => cost !== null) && { currency: bill.currency }),
       has_more: next !== undefined,
       ...(next !== undefined && { next_cursor: next }),
     }

@@ -1,0 +1,223 @@
+import { Card, Group, List, SimpleGrid, Text } from '@mantine/core'
+import type { RefusalList, ResourceList, ServiceState } from '../api.ts'
+import { Dot } from '../parts/dot.tsx'
+import { Link } from '../parts/link.tsx'
+import { compact, count, duration, money, some } from '../parts/numbers.ts'
+import { Pending } from '../parts/pending.tsx'
+import { Problem } from '../parts/problem.tsx'
+import { addressOf } from '../route.ts'
+import { type Session, useSession } from '../session.tsx'
+import { readPages, type UsageRow } from '../usage/read-usage.ts'
+import { useLoaded } from '../use-loaded.ts'
+import { Health } from './health.tsx'
+import { LastRefusals } from './last-refusals.tsx'
+import { Change } from './periods.tsx'
+import { type Period, type Periods, readPeriods } from './read-periods.ts'
+import { Shares, TokensPlot } from './tokens-plot.tsx'
+
+const everyMs = 60_000
+const stateEveryMs = 10_000
+const maxRefusals = 200
+const dayMs = 86_400_000
+
+/** What an administrator looks at first. */
+export function Everybody() {
+  const session = useSession()
+  const { call } = session
+  const usage = useLoaded('', () => readUsage(session), everyMs)
+  const state = useLoaded('', () => call<ServiceState>('GET', '/v1/admin/state'), stateEveryMs)
+  const refusals = useLoaded(
+    '',
+    () => call<RefusalList>('GET', `/v1/admin/refusals?limit=${maxRefusals}`),
+    everyMs,
+  )
+  const resources = useLoaded(
+    '',
+    () => call<ResourceList>('GET', '/v1/admin/resources?limit=1000'),
+    everyMs,
+  )
+  const hasNothing = [usage, state, refusals, resources].every(
+    ({ value, error }) => value === undefined && error === undefined,
+  )
+  return (
+    <>
+      <Problem error={state.error ?? refusals.error ?? resources.error} />
+      {hasNothing && <Pending shape="cards" />}
+      {state.value && <Health {...state.value} />}
+      {!hasNothing && (
+        <SimpleGrid cols={{ base: 1, xs: 2, lg: 4 }}>
+          {session.me.ledger && (
+            <>
+              <Today {...(usage.value && { usage: usage.value })} of="Requests" />
+              <Today {...(usage.value && { usage: usage.value })} of="Tokens" />
+            </>
+          )}
+          <Refused list={refusals.value} />
+          <FirstByte state={state.value} />
+        </SimpleGrid>
+      )}
+      <Problem error={usage.error} />
+      {usage.value && (
+        <TokensPlot
+          {...usage.value.periods}
+          more={addressOf('usage', { owner: '*', by: 'model' })}
+        />
+      )}
+      <div className="columns">
+        {usage.value && usage.value.users.length > 0 && <TopUsers users={usage.value.users} />}
+        {resources.value && <Unwell {...resources.value} />}
+        {refusals.value && (
+          <LastRefusals refusals={refusals.value.data} showsUser all={addressOf('refusals')} />
+        )}
+      </div>
+    </>
+  )
+}
+
+interface UsageOfAll {
+  readonly periods: Periods
+  /** The largest first. */
+  readonly users: readonly UsageRow[]
+}
+
+async function readUsage(session: Session): Promise<UsageOfAll | undefined> {
+  if (!session.me.ledger) return undefined
+  const from = new Date(Date.now() - 13 * dayMs).toISOString().slice(0, 10)
+  const [periods, users] = await Promise.all([
+    readPeriods(session, undefined),
+    readPages(`/v1/usage?from=${from}&group_by=user`, session.call),
+  ])
+  return (
+    periods && { periods, users: users.data.toSorted((a, b) => b.total_tokens - a.total_tokens) }
+  )
+}
+
+interface TodayProps {
+  readonly usage?: UsageOfAll
+  readonly of: 'Requests' | 'Tokens'
+}
+
+function Today({ usage, of }: TodayProps) {
+  const today: Period | undefined = usage?.periods.periods[0]
+  const read = ({ answers, tokens }: Period['now']) => (of === 'Requests' ? answers : tokens)
+  return (
+    <Card withBorder component="section" aria-label={`${of} today`} className="stat">
+      <h2>{of} today</h2>
+      <p className="stat-value">{today ? compact(read(today.now)) : '–'}</p>
+      {today && (
+        <p className="stat-foot">
+          <Change now={read(today.now)} before={read(today.soFar)} />
+          <span>
+            Yesterday {compact(read(today.whole))}
+            {of === 'Tokens' &&
+              today.now.cost !== undefined &&
+              ` · today ${money(today.now.cost, usage?.periods.currency)}`}
+          </span>
+        </p>
+      )}
+    </Card>
+  )
+}
+
+function Refused({ list }: { readonly list: RefusalList | undefined }) {
+  const limits = list?.data.filter(({ status }) => status === 429).length ?? 0
+  const all = list?.data.length ?? 0
+  const isMore = all >= maxRefusals
+  return (
+    <Card withBorder component="section" aria-label="Refusals" className="stat">
+      <h2>Refusals, last hour</h2>
+      <p className="stat-value">{list ? `${count(all)}${isMore ? '+' : ''}` : '–'}</p>
+      {list && (
+        <p className="stat-foot">
+          <span>
+            {count(limits)} by limits, {count(all - limits)} for other reasons
+          </span>
+        </p>
+      )}
+    </Card>
+  )
+}
+
+function FirstByte({ state }: { readonly state: ServiceState | undefined }) {
+  const firstByte = state?.first_byte
+  return (
+    <Card withBorder component="section" aria-label="Time to the first byte" className="stat">
+      <h2>Time to the first byte</h2>
+      <p className="stat-value">{firstByte ? duration(firstByte.median_seconds) : '–'}</p>
+      {state && (
+        <p className="stat-foot">
+          <span>
+            {firstByte
+              ? `median of ${some(firstByte.responses, 'response')}; 95% below ${duration(firstByte.p95_seconds)}`
+              : 'no response since the start'}
+          </span>
+        </p>
+      )}
+    </Card>
+  )
+}
+
+function TopUsers({ users }: { readonly users: readonly UsageRow[] }) {
+  return (
+    <Card withBorder component="section" aria-label="Top users">
+      <Group justify="space-between" mb="sm">
+        <Text className="title" component="h2">
+          Top users
+        </Text>
+        <Link to={addressOf('usage', { owner: '*', by: 'user' })}>All users</Link>
+      </Group>
+      <Shares
+        rows={users}
+        nameOf={({ user = '' }) => user}
+        toOf={({ user = '' }) => addressOf('usage', { owner: user })}
+        colored={false}
+      />
+    </Card>
+  )
+}
+
+const wellPhases = ['Ready', 'Active']
+const maxUnwell = 5
+
+/** Resources that are not in force as they are written. */
+function Unwell({ data, problems, more_problems }: ResourceList) {
+  const unwell = data.filter(({ phase }) => phase && !wellPhases.includes(phase))
+  const number = problems.length + more_problems
+  return (
+    <Card withBorder component="section" aria-label="Resources with problems">
+      <Group justify="space-between" mb="sm">
+        <Text className="title" component="h2">
+          Resources with problems
+        </Text>
+        {number + unwell.length > 0 && <Link to={addressOf('resources')}>All resources</Link>}
+      </Group>
+      {number + unwell.length === 0 && (
+        <Text size="sm" c="dimmed">
+          All {some(data.length, 'resource')} are in force.
+        </Text>
+      )}
+      <ul className="rows">
+        {unwell.slice(0, maxUnwell).map(({ kind, namespace, name, phase }) => (
+          <li key={`${kind} ${namespace}/${name}`}>
+            <span className="grows breaks">
+              <Link to={addressOf('resources', { kind, find: `${namespace}/${name}` })}>
+                {`${kind} ${namespace}/${name}`}
+              </Link>
+            </span>
+            <Dot color={phase === 'Failed' ? 'red' : 'yellow'}>{phase}</Dot>
+          </li>
+        ))}
+      </ul>
+      {number > 0 && (
+        <List size="xs" spacing={4} mt={unwell.length > 0 ? 'sm' : 0} c="dimmed">
+          {problems.slice(0, 3).map((problem) => (
+            <List.Item key={problem} className="breaks">
+              {problem}
+            </List.Item>
+          ))}
+          {number > 3 && <List.Item>and {number - 3} more</List.Item>}
+        </List>
+      )}
+    </Card>
+  )
+}

@@ -1,0 +1,69 @@
+import { Card, Group, Text } from '@mantine/core'
+import type { Refusal } from '../api.ts'
+import { wordsOf } from '../parts/codes.ts'
+import { Link } from '../parts/link.tsx'
+import { Time } from '../parts/time.tsx'
+import { addressOf } from '../route.ts'
+
+interface LastRefusalsProps {
+  /** undefined: they are being read. */
+  readonly refusals: readonly Refusal[] | undefined
+  readonly showsUser?: boolean
+  /** Where all of them are. */
+  readonly all: string
+}
+
+const shown = 5
+
+/** The last refusals, each with its reason and where to ask further. */
+export function LastRefusals({ refusals, showsUser = false, all }: LastRefusalsProps) {
+  return (
+    <Card withBorder component="section" aria-label="Last refusals">
+      <Group justify="space-between" mb="sm">
+        <Text className="title" component="h2">
+          Last refusals
+        </Text>
+        {refusals && refusals.length > shown && <Link to={all}>All of the last hour</Link>}
+      </Group>
+      {refusals?.length === 0 && (
+        <Text size="sm" c="dimmed">
+          Nothing was refused within the last hour.
+        </Text>
+      )}
+      <ul className="rows">
+        {refusals?.slice(0, shown).map((refusal) => (
+          <RefusalRow key={`${refusal.requestId} ${refusal.at}`} {...{ refusal, showsUser }} />
+        ))}
+      </ul>
+    </Card>
+  )
+}
+
+interface RefusalRowProps {
+  readonly refusal: Refusal
+  readonly showsUser: boolean
+}
+
+export function RefusalRow({ refusal, showsUser }: RefusalRowProps) {
+  const { requestId, at, status, code, message, model, user } = refusal
+  return (
+    <li>
+      <span className="status" data-kind={status === 429 ? 'wait' : 'no'}>
+        {status}
+      </span>
+      <div className="grows">
+        <div>
+          <Link to={addressOf('explain', { request: requestId })}>{wordsOf(code).title}</Link>
+        </div>
+        <div className="note clamp" title={message}>
+          {showsUser && `${user ?? 'nobody'} · `}
+          {model && `${model} · `}
+          {message}
+        </div>
+      </div>
+      <span className="note whole">
+        <Time at={at} isDistance />
+      </span>
+    </li>
+  )
+}

@@ -1,0 +1,156 @@
+import { Button, Card, Group, Text } from '@mantine/core'
+import type { ApiKey, LimitList, OwnRefusalList } from '../api.ts'
+import { ExpiringKeys } from '../keys/expiring.tsx'
+import { LimitBars } from '../parts/limits.tsx'
+import { follow, Link } from '../parts/link.tsx'
+import { some } from '../parts/numbers.ts'
+import { Pending } from '../parts/pending.tsx'
+import { Problem } from '../parts/problem.tsx'
+import { Time } from '../parts/time.tsx'
+import { addressOf } from '../route.ts'
+import { useSession } from '../session.tsx'
+import { byUse } from '../usage/limits-now.tsx'
+import { useLoaded } from '../use-loaded.ts'
+import { LastRefusals } from './last-refusals.tsx'
+import { Periods } from './periods.tsx'
+import { readPeriods } from './read-periods.ts'
+import { TokensPlot } from './tokens-plot.tsx'
+
+const everyMs = 60_000
+const limitsEveryMs = 10_000
+const shownKeys = 5
+const shownLimits = 4
+
+interface FoundKeys {
+  readonly data: readonly ApiKey[]
+  readonly has_more: boolean
+}
+
+/** What the holder of keys looks at first. */
+export function Mine() {
+  const session = useSession()
+  const { call, me } = session
+  const usage = useLoaded('', () => readPeriods(session, me.username), everyMs)
+  const limits = useLoaded('', () => call<LimitList>('GET', '/v1/limits'), limitsEveryMs)
+  const refusals = useLoaded(
+    '',
+    () => call<OwnRefusalList>('GET', '/v1/refusals?limit=20'),
+    everyMs,
+  )
+  const keys = useLoaded(
+    '',
+    () =>
+      call<FoundKeys>('POST', '/v1/api-keys/search', {
+        filters: { username: me.username, status: ['active'] },
+        sort: { by: 'last_used_at', order: 'desc' },
+        pagination: { limit: 100 },
+      }),
+    everyMs,
+  )
+  const hasNothing = [usage, limits, keys].every(
+    ({ value, error }) => value === undefined && error === undefined,
+  )
+  return (
+    <>
+      <ExpiringKeys after={keys.value} />
+      <Problem error={limits.error ?? refusals.error ?? keys.error} />
+      {hasNothing && <Pending shape="cards" />}
+      {keys.value?.data.length === 0 && me.credential === 'identity-token' && <Begin />}
+      <Problem error={usage.error} />
+      {usage.value && <Periods {...usage.value} />}
+      {usage.value && <TokensPlot {...usage.value} more={addressOf('usage')} />}
+      <div className="columns">
+        {limits.value && <Left limits={limits.value.data} />}
+        {keys.value && keys.value.data.length > 0 && <Keys {...keys.value} />}
+        {refusals.value && (
+          <LastRefusals refusals={refusals.value.data} all={addressOf('explain')} />
+        )}
+      </div>
+    </>
+  )
+}
+
+/** The way of somebody who has no key. */
+function Begin() {
+  const address = addressOf('keys', { new: '1' })
+  return (
+    <Card withBorder component="section" aria-label="Your first call">
+      <Group justify="space-between" gap="lg">
+        <div className="heading">
+          <Text className="title" component="h2">
+            Your first call, in a minute
+          </Text>
+          <Text size="sm" c="dimmed">
+            Make a key, copy the lines for your client, and call a model. What it uses is then seen
+            here.
+          </Text>
+        </div>
+        <Button component="a" href={address} onClick={(event) => follow(event, address)}>
+          Make your first key
+        </Button>
+      </Group>
+    </Card>
+  )
+}
+
+function Left({ limits }: { readonly limits: LimitList['data'] }) {
+  const groups = byUse(limits)
+  return (
+    <Card withBorder component="section" aria-label="What is left">
+      <Group justify="space-between" mb="sm">
+        <Text className="title" component="h2">
+          What is left
+        </Text>
+        <Link to={addressOf('models')}>All limits</Link>
+      </Group>
+      {groups.length === 0 && (
+        <Text size="sm" c="dimmed">
+          No limit holds for you.
+        </Text>
+      )}
+      {groups.slice(0, shownLimits).map(({ model, subscription, states }) => (
+        <div key={`${model} ${subscription}`} className="group">
+          <div className="spread">
+            <b className="breaks">{model}</b>
+            <span className="note">{subscription}</span>
+          </div>
+          <LimitBars limits={states} of={`${model}, ${subscription}`} />
+        </div>
+      ))}
+    </Card>
+  )
+}
+
+function Keys({ data, has_more }: FoundKeys) {
+  return (
+    <Card withBorder component="section" aria-label="API keys">
+      <Group justify="space-between" mb="sm">
+        <Text className="title" component="h2">
+          {has_more ? 'More than 100 active keys' : some(data.length, 'active key')}
+        </Text>
+        <Link to={addressOf('keys')}>All keys</Link>
+      </Group>
+      <ul className="rows">
+        {data.slice(0, shownKeys).map(({ id, name, subscription, lastUsedAt }) => (
+          <li key={id}>
+            <div className="grows">
+              <div>
+                <Link to={addressOf(`keys/${id}`)}>{name}</Link>
+              </div>
+              <div className="note">{subscription}</div>
+            </div>
+            <span className="note whole">
+              {lastUsedAt ? (
+                <>
+                  used <Time at={lastUsedAt} isDistance />
+                </>
+              ) : (
+                'not used yet'
+              )}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </Card>
+  )
+}

@@ -1,0 +1,32 @@
+import { Page } from '../parts/page.tsx'
+import { WhoseSwitch } from '../parts/whose-switch.tsx'
+import { usePlace } from '../route.ts'
+import { useSession } from '../session.tsx'
+import { Everybody } from './everybody.tsx'
+import { Mine } from './mine.tsx'
+
+/** An administrator begins with everybody. */
+const owners = { mine: 'me', everybody: '' }
+
+export function OverviewPage() {
+  const { me } = useSession()
+  const { query } = usePlace()
+  const isEverybody = me.administrator && query.get('owner') !== owners.mine
+  return (
+    <Page
+      title="Overview"
+      about={
+        isEverybody
+          ? 'All users, models and processes. Days, weeks and months are those of UTC.'
+          : 'Your use, your limits and your keys. Days, weeks and months are those of UTC.'
+      }
+      actions={
+        me.administrator && (
+          <WhoseSwitch label="Whose overview" isEverybody={isEverybody} owners={owners} />
+        )
+      }
+    >
+      {isEverybody ? <Everybody /> : <Mine />}
+    </Page>
+  )
+}

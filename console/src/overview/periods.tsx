@@ -1,0 +1,59 @@
+import { Card, SimpleGrid } from '@mantine/core'
+import { compact, count, money, share, some } from '../parts/numbers.ts'
+import type { Period, Periods as PeriodsRead } from './read-periods.ts'
+
+/** Today, this week, this month. */
+export function Periods({ periods, currency }: PeriodsRead) {
+  return (
+    <SimpleGrid cols={{ base: 1, sm: 3 }}>
+      {periods.map((period) => (
+        <PeriodCard key={period.name} {...period} currency={currency} />
+      ))}
+    </SimpleGrid>
+  )
+}
+
+function PeriodCard({
+  name,
+  before,
+  now,
+  soFar,
+  whole,
+  currency,
+}: Period & Pick<PeriodsRead, 'currency'>) {
+  return (
+    <Card withBorder component="section" aria-label={name} className="stat">
+      <h2>{name}</h2>
+      <p className="stat-value" title={count(now.tokens)}>
+        {now.tokens < 10_000_000 ? count(now.tokens) : compact(now.tokens)} <small>tokens</small>
+      </p>
+      <p>
+        {some(now.answers, 'request')}
+        {now.cost !== undefined && ` · ${money(now.cost, currency)}`}
+      </p>
+      <p className="stat-foot">
+        <Change now={now.tokens} before={soFar.tokens} />
+        <span>
+          {before} {compact(whole.tokens)}
+          {whole.cost !== undefined && ` · ${money(whole.cost, currency)}`}
+        </span>
+      </p>
+    </Card>
+  )
+}
+
+/** By how much it is more or less than before, at the same point of the period. */
+export function Change({ now, before }: { readonly now: number; readonly before: number }) {
+  if (before === 0) return null
+  const change = now / before - 1
+  const isMore = change >= 0
+  return (
+    <span
+      className="change"
+      title="Compared with the same part of the period before"
+      data-way={isMore ? 'more' : 'less'}
+    >
+      {isMore ? '↑' : '↓'} {share(Math.abs(change))}
+    </span>
+  )
+}

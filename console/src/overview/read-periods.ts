@@ -1,0 +1,129 @@
+/** Today, this week and this month, each with the one before. Days, weeks and months are those of UTC. */
+
+import type { UsagePage } from '../api.ts'
+import type { Session } from '../session.tsx'
+import { readPages, type UsageRow } from '../usage/read-usage.ts'
+
+export interface Sum {
+  readonly answers: number
+  readonly tokens: number
+  readonly refusals: number
+  /** undefined: nothing had a rate. */
+  readonly cost: number | undefined
+}
+
+export interface Period {
+  readonly name: string
+  readonly before: string
+  readonly now: Sum
+  /** As much of the one before as there is of this one. */
+  readonly soFar: Sum
+  /** The whole one before. */
+  readonly whole: Sum
+}
+
+export interface Periods {
+  readonly periods: readonly Period[]
+  readonly currency: string | undefined
+  /** Of the last days, in milliseconds since the epoch. */
+  readonly starts: readonly number[]
+  /** Of these days, by day and model. */
+  readonly days: readonly UsageRow[]
+  /** Of these days by model, the largest first. */
+  readonly models: readonly UsageRow[]
+}
+
+const hourMs = 3_600_000
+const dayMs = 24 * hourMs
+/** How many days are shown, today included. */
+export const shownDays = 14
+
+/** The beginnings of the present periods and of those before. */
+function spansAt(now: number) {
+  const date = new Date(now)
+  const today = Math.floor(now / dayMs) * dayMs
+  // 1 January 1970 was a Thursday.
+  const monday = today - ((today / dayMs + 3) % 7) * dayMs
+  const [year, month] = [date.getUTCFullYear(), date.getUTCMonth()]
+  return [
+    { name: 'Today', before: 'Yesterday', start: today, last: today - dayMs },
+    { name: 'This week', before: 'Last week', start: monday, last: monday - 7 * dayMs },
+    {
+      ...{ name: 'This month', before: 'Last month' },
+      ...{ start: Date.UTC(year, month), last: Date.UTC(year, month - 1) },
+    },
+  ] as const
+}
+
+/** `user` undefined: everybody, for administrators. Without a ledger undefined. Rejects with an ApiError. */
+export async function readPeriods(
+  { call, me }: Session,
+  user: string | undefined,
+  now = Date.now(),
+): Promise<Periods | undefined> {
+  if (!me.ledger) return undefined
+  const spans = spansAt(now)
+  const today = spans[0].start
+  const starts = Array.from({ length: shownDays }, (_, i) => today - (shownDays - 1 - i) * dayMs)
+  const read = (from: number, to: number, groups: string) => {
+    const query = new URLSearchParams({ from: time(from), to: time(to), group_by: groups })
+    if (user !== undefined) query.set('user', user)
+    return readPages(`/v1/usage?${query}`, call)
+  }
+  const first = Math.min(starts[0] ?? today, ...spans.map(({ last }) => last))
+  const end = Math.ceil((now + 1) / hourMs) * hourMs
+  const [all, ...parts] = await Promise.all([
+    read(first, end, 'day,model'),
+    ...spans.map(({ start, last }) => read(last, Math.min(start, last + (end - start)), 'month')),
+  ])
+  const between = (from: number, to: number) =>
+    (all as UsagePage).data.filter(
+      ({ start = '' }) => Date.parse(start) >= from && Date.parse(start) < to,
+    )
+  const days = between(starts[0] ?? today, end)
+  return {
+    ...{ starts, days, currency: (all as UsagePage).currency },
+    models: byModel(days),
+    periods: spans.map(({ name, before, start, last }, i) => ({
+      ...{ name, before },
+      now: sumOf(between(start, end)),
+      whole: sumOf(between(last, start)),
+      soFar: sumOf(parts[i]?.data ?? []),
+    })),
+  }
+}
+
+function time(at: number): string {
+  return new Date(at).toISOString()
+}
+
+export function sumOf(rows: readonly UsageRow[]): Sum {
+  const sum = (read: (row: UsageRow) => number) => rows.reduce((all, row) => all + read(row), 0)
+  return {
+    answers: sum(({ answers }) => answers),
+    tokens: sum(({ total_tokens }) => total_tokens),
+    refusals: sum(({ refusals_approximate }) => refusals_approximate),
+    cost: rows.some(({ cost }) => cost !== undefined)
+      ? sum(({ cost = '0' }) => Number(cost))
+      : undefined,
+  }
+}
+
+function byModel(days: readonly UsageRow[]): readonly UsageRow[] {
+  const models = new Map<string, UsageRow>()
+  for (const row of days) {
+    const before = models.get(row.model ?? '')
+    models.set(row.model ?? '', before === undefined ? row : add(before, row))
+  }
+  return [...models.values()].sort((a, b) => b.total_tokens - a.total_tokens)
+}
+
+function add(a: UsageRow, b: UsageRow): UsageRow {
+  const cost = a.cost ?? b.cost
+  return {
+    ...a,
+    answers: a.answers + b.answers,
+    total_tokens: a.total_tokens + b.total_tokens,
+    ...(cost !== undefined && { cost: String(Number(a.cost ?? 0) + Number(b.cost ?? 0)) }),
+  }
+}

@@ -1,0 +1,89 @@
+import { Card, Group, Text } from '@mantine/core'
+import { useMemo } from 'react'
+import { Bars, Swatch } from '../parts/bars.tsx'
+import { Link } from '../parts/link.tsx'
+import { compact, share } from '../parts/numbers.ts'
+import type { UsageRow } from '../usage/read-usage.ts'
+import { colorAt, toSeries } from '../usage/series.ts'
+import { type Periods, shownDays } from './read-periods.ts'
+
+const format = new Intl.DateTimeFormat(undefined, {
+  day: 'numeric',
+  month: 'short',
+  timeZone: 'UTC',
+})
+
+/** Tokens of the last days by model, with totals and shares beside them. */
+export function TokensPlot({ starts, days, models, more }: Periods & { readonly more: string }) {
+  const series = useMemo(() => toSeries(starts, models, days, 'model'), [starts, models, days])
+  return (
+    <Card withBorder component="section" aria-label="Tokens by day">
+      <Group justify="space-between" mb="md">
+        <Text className="title" component="h2">
+          Tokens, last {shownDays} days
+        </Text>
+        <Link to={more}>All usage</Link>
+      </Group>
+      {models.length === 0 ? (
+        <Text size="sm" c="dimmed">
+          Nothing was used in these days.
+        </Text>
+      ) : (
+        <div className="beside">
+          <Bars
+            label={`Tokens of the last ${shownDays} days by model; the list beside it has the sums`}
+            times={starts}
+            format={format}
+            series={series}
+          />
+          <Shares rows={models} nameOf={({ model = '' }) => model} />
+        </div>
+      )}
+    </Card>
+  )
+}
+
+interface SharesProps {
+  /** The largest first. */
+  readonly rows: readonly UsageRow[]
+  readonly nameOf: (row: UsageRow) => string
+  /** Where a row leads. */
+  readonly toOf?: (row: UsageRow) => string
+  /** Whether the rows have the colours of a plot. */
+  readonly colored?: boolean
+}
+
+const most = 6
+
+/** Names with their totals, and their part of all of them. */
+export function Shares({ rows, nameOf, toOf, colored = true }: SharesProps) {
+  const all = rows.reduce((sum, row) => sum + row.total_tokens, 0)
+  return (
+    <ul className="shares">
+      {rows.slice(0, most).map((row, at) => {
+        const part = all === 0 ? 0 : row.total_tokens / all
+        const name = nameOf(row)
+        return (
+          <li key={name}>
+            {colored && <Swatch color={colorAt(at)} />}
+            <span className="grows clip" title={name}>
+              {toOf ? <Link to={toOf(row)}>{name}</Link> : name}
+            </span>
+            <b>{compact(row.total_tokens)}</b>
+            <span className="dimmed">{share(part)}</span>
+            <svg
+              className="share"
+              aria-hidden="true"
+              viewBox="0 0 100 4"
+              preserveAspectRatio="none"
+            >
+              <rect width="100" height="4" />
+              <rect width={100 * part} height="4" fill={colored ? colorAt(at) : colorAt(0)} />
+            </svg>
+          </li>
+        )
+      })}
+      {rows.length > most && <li className="dimmed">and {rows.length - most} more</li>}
+    </ul>
+  )
+}

@@ -1,0 +1,133 @@
+/** The codes of refusals in words: what was wrong, and what to do next. */
+
+import type { ErrorCode } from '../../../src/core/decision/errors.ts'
+
+export interface Words {
+  readonly title: string
+  readonly next: string
+}
+
+/** As they are written in answers: two codes are inside the service only. */
+type PublicCode =
+  | Exclude<ErrorCode, 'token_limit_exceeded' | 'subscription_pending'>
+  | 'rate_limit_exceeded'
+  | 'insufficient_quota'
+
+const again = 'Send it again in a few seconds. If it lasts, tell whoever runs the gateway.'
+const written = 'Change the request as the message says.'
+
+const codes: Readonly<Record<PublicCode, Words>> = {
+  rate_limit_exceeded: {
+    title: 'Token limit used up',
+    next: 'Wait until it resets, or use a key of another subscription that includes the model.',
+  },
+  insufficient_quota: {
+    title: 'Budget used up',
+    next: 'Wait until it resets, or ask an administrator for a larger budget.',
+  },
+  request_limit_exceeded: {
+    title: 'Request limit used up',
+    next: 'Wait until it resets, or send fewer requests.',
+  },
+  concurrency_limit_exceeded: {
+    title: 'Too many requests at a time',
+    next: 'Wait until one of your requests has ended, or send fewer at a time.',
+  },
+  too_many_requests: { title: 'Too many calls of the API', next: 'Wait a moment; then go on.' },
+  credential_invalid: {
+    title: 'Key not accepted',
+    next: 'Check that the key is whole and neither revoked nor expired. If it is, make a new one.',
+  },
+  identity_token_required: {
+    title: 'An API key cannot do this',
+    next: 'Sign in with an identity token.',
+  },
+  model_not_allowed: {
+    title: 'Model not open to you',
+    next: 'Check the name of the model: the Models page has those that you may use. Ask an administrator to open another one.',
+  },
+  subscription_not_allowed: {
+    title: 'Subscription does not include the model',
+    next: 'Use a key of a subscription that includes the model: the Models page shows which ones.',
+  },
+  invalid_subscription: {
+    title: 'No such subscription',
+    next: 'Choose one of your own subscriptions.',
+  },
+  subscription_not_ready: {
+    title: 'Subscription not ready',
+    next: 'Try again in a minute. If it lasts, an administrator finds the reason under Resources.',
+  },
+  address_not_allowed: {
+    title: 'Key not allowed from this network',
+    next: 'Use the key from one of its networks, or ask an administrator to add yours.',
+  },
+  path_closed: {
+    title: 'Path closed',
+    next: 'Use an operation that is counted, such as /v1/chat/completions.',
+  },
+  admin_required: {
+    title: 'For administrators',
+    next: 'Sign in as an administrator, or ask one.',
+  },
+  client_certificate_required: {
+    title: 'Client certificate required',
+    next: 'Send a certificate of an accepted authority.',
+  },
+  local_only: { title: 'Only on the same machine', next: 'Call it where the service runs.' },
+  invalid_request: { title: 'Request malformed', next: written },
+  bad_request: { title: 'Request malformed', next: written },
+  invalid_body: {
+    title: 'Body is no JSON object',
+    next: 'Send a JSON object with the name of the model in it.',
+  },
+  invalid_lifetime: {
+    title: 'Lifetime not valid',
+    next: 'Choose a time like 30d that is not above the maximum.',
+  },
+  body_too_large: { title: 'Body too large', next: 'Send less at a time.' },
+  model_path_needed: {
+    title: 'Model missing in the path',
+    next: 'Put namespace and name of the model before /v1 in the path.',
+  },
+  model_ambiguous: {
+    title: 'Several models have this name',
+    next: 'Name the model as namespace/name, or use its path.',
+  },
+  not_found: {
+    title: 'Path not known',
+    next: 'Check the base URL of your client: it usually ends in /v1.',
+  },
+  method_not_allowed: { title: 'Method not supported', next: 'Use POST for calls of models.' },
+  model_unavailable: {
+    title: 'Model not available',
+    next: 'Its server does not answer. Try again in a minute, or use another model.',
+  },
+  loop_detected: {
+    title: 'Request came back to the gateway',
+    next: 'The address of the model leads back to this gateway; an administrator must correct it.',
+  },
+  idempotency_busy: { title: 'The same request is under way', next: again },
+  idempotency_done: { title: 'Done before', next: 'Use a new Idempotency-Key for a new key.' },
+  idempotency_mismatch: {
+    title: 'Idempotency-Key used before',
+    next: 'Use a new one for each request.',
+  },
+  internal: { title: 'Fault of the gateway', next: again },
+  internal_error: { title: 'Fault of the gateway', next: again },
+  store_unavailable: { title: 'Key store out of reach', next: again },
+  store_slow: { title: 'Key store too slow', next: again },
+  store_locked: { title: 'Key store busy', next: again },
+  search_timeout: { title: 'Search took too long', next: 'Narrow the search.' },
+  usage_timeout: { title: 'Reading usage took too long', next: 'Choose a shorter time.' },
+  audit_unavailable: { title: 'Audit trail out of reach', next: again },
+  identity_unavailable: { title: 'Identity provider out of reach', next: again },
+  counters_unavailable: { title: 'Counters out of reach', next: again },
+}
+
+/** A code of a newer service has no words of its own. */
+export function wordsOf(code: string): Words {
+  return Object.hasOwn(codes, code)
+    ? codes[code as PublicCode]
+    : { title: code.replaceAll('_', ' '), next: written }
+}

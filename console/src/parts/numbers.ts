@@ -1,0 +1,43 @@
+/** Numbers as people read them. */
+
+const whole = new Intl.NumberFormat()
+const short = new Intl.NumberFormat(undefined, { notation: 'compact', maximumSignificantDigits: 3 })
+const percent = new Intl.NumberFormat(undefined, { style: 'percent', maximumFractionDigits: 0 })
+const exact = new Intl.NumberFormat(undefined, { style: 'percent', maximumFractionDigits: 1 })
+
+/** `12,345`. */
+export function count(value: number): string {
+  return whole.format(value)
+}
+
+/** `12.3K`. */
+export function compact(value: number): string {
+  return short.format(value)
+}
+
+/** `24 %`; what is little is more exact. */
+export function share(part: number): string {
+  return (part > 0 && part < 0.01 ? exact : percent).format(part)
+}
+
+/** `one key`, `2 keys`. */
+export function some(value: number, one: string, many = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : many}`
+}
+
+/** An amount of money; of little ones the first digits that are not 0. */
+export function money(value: number, currency: string | undefined): string {
+  const digits =
+    Math.abs(value) >= 1 || value === 0
+      ? { minimumFractionDigits: 2, maximumFractionDigits: 2 }
+      : { maximumSignificantDigits: 2 }
+  return new Intl.NumberFormat(undefined, {
+    ...digits,
+    ...(currency && { style: 'currency', currency, currencyDisplay: 'narrowSymbol' }),
+  }).format(value)
+}
+
+/** `240 ms`, `1.3 s`. */
+export function duration(seconds: number): string {
+  return seconds < 1 ? `${Math.round(seconds * 1_000)} ms` : `${seconds.toFixed(1)} s`
+}
