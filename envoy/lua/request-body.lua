@@ -16,7 +16,7 @@
 local ffi = require("ffi")
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
 
-local cast, band, bor, bxor, rshift = ffi.cast, bit.band, bit.bor, bit.bxor, bit.rshift
+local cast, band, bor, bnot, bxor, rshift = ffi.cast, bit.band, bit.bor, bit.bnot, bit.bxor, bit.rshift
 
 local OPEN_BRACE, QUOTE, BACKSLASH = 123, 34, 92
 local MOST_LEVELS = 100
@@ -56,8 +56,11 @@ local function bytes(from, to)
 end
 
 local VALUE, FIRST_ITEM, FIRST_NAME, NEXT_NAME, BEFORE_COLON, AFTER_VALUE = state(), state(), state(), state(), state(), state()
-local MINUS, ZERO, INTEGER, POINT, FRACTION, EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS =
-  state(), state(), state(), state(), state(), state(), state(), state()
+local EXPONENT = state()
+local number = {}
+for _, part in ipairs({ "minus", "zero", "integer", "point", "fraction", "exponent_sign", "exponent_digits" }) do
+  number[part] = state()
+end
 local WORDS = {}
 for _, word in ipairs({ "true", "false", "null" }) do
   WORDS[word] = {}
@@ -83,97 +86,99 @@ local BEGINS_STRING, NAME_ENDS, ESCAPED_NAME_ENDS, OPENS_OBJECT, OPENS_ARRAY, CL
 local NEXT = ffi.new("uint16_t[?]", states * 256)
 for i = 0, states * 256 - 1 do NEXT[i] = BROKEN end
 
-local function go(from, list, to)
-  for _, code in ipairs(list) do NEXT[from + code] = to end
-end
+do
+  local function go(from, list, to)
+    for _, code in ipairs(list) do NEXT[from + code] = to end
+  end
 
-local SPACES, DIGITS, HEX = bytes("[ \t\r\n]"), bytes("%d"), bytes("%x")
+  local SPACES, DIGITS, HEX = bytes("[ \t\r\n]"), bytes("%d"), bytes("%x")
 
-local function begin_value(from)
-  go(from, SPACES, from)
-  go(from, { QUOTE }, BEGINS_STRING)
-  go(from, { OPEN_BRACE }, OPENS_OBJECT)
-  go(from, bytes("%["), OPENS_ARRAY)
-  go(from, bytes("%-"), MINUS)
-  go(from, bytes("0"), ZERO)
-  go(from, bytes("[1-9]"), INTEGER)
-  for word, parts in pairs(WORDS) do go(from, { byte(word) }, parts[1]) end
-end
+  local function begin_value(from)
+    go(from, SPACES, from)
+    go(from, { QUOTE }, BEGINS_STRING)
+    go(from, { OPEN_BRACE }, OPENS_OBJECT)
+    go(from, bytes("%["), OPENS_ARRAY)
+    go(from, bytes("%-"), number.minus)
+    go(from, bytes("0"), number.zero)
+    go(from, bytes("[1-9]"), number.integer)
+    for word, parts in pairs(WORDS) do go(from, { byte(word) }, parts[1]) end
+  end
 
-local function end_value(from)
-  go(from, SPACES, AFTER_VALUE)
-  go(from, bytes(","), SEPARATES)
-  go(from, bytes("}"), CLOSES_OBJECT)
-  go(from, bytes("%]"), CLOSES_ARRAY)
-end
+  local function end_value(from)
+    go(from, SPACES, AFTER_VALUE)
+    go(from, bytes(","), SEPARATES)
+    go(from, bytes("}"), CLOSES_OBJECT)
+    go(from, bytes("%]"), CLOSES_ARRAY)
+  end
 
--- The transitions of a string: between two characters it is in `home`, after a character of several bytes in
--- `wide`, after an escape in `escaped`.
-local function string_of(home, wide, escaped, part, ends)
-  go(home, bytes(0x20, 0x7f), home)
-  go(home, { QUOTE }, ends)
-  go(home, bytes("\\"), part.escape)
-  -- Well-formed sequences (Unicode, table 3-7).
-  local sequences = {
-    { 0xc2, 0xdf, part.more1 }, { 0xe0, 0xe0, part.after_e0 }, { 0xe1, 0xec, part.more2 }, { 0xed, 0xed, part.after_ed },
-    { 0xee, 0xef, part.more2 }, { 0xf0, 0xf0, part.after_f0 }, { 0xf1, 0xf3, part.more3 }, { 0xf4, 0xf4, part.after_f4 },
-  }
-  for _, sequence in ipairs(sequences) do go(home, bytes(sequence[1], sequence[2]), sequence[3]) end
-  go(part.after_e0, bytes(0xa0, 0xbf), part.more1)
-  go(part.after_ed, bytes(0x80, 0x9f), part.more1)
-  go(part.after_f0, bytes(0x90, 0xbf), part.more2)
-  go(part.after_f4, bytes(0x80, 0x8f), part.more2)
-  go(part.more3, bytes(0x80, 0xbf), part.more2)
-  go(part.more2, bytes(0x80, 0xbf), part.more1)
-  go(part.more1, bytes(0x80, 0xbf), wide)
-  go(part.escape, bytes('["\\/bfnrt]'), escaped)
-  go(part.escape, bytes("u"), part.unit1)
-  go(part.unit1, HEX, part.unit2)
-  go(part.unit1, bytes("[dD]"), part.after_d)
-  go(part.unit2, HEX, part.unit3)
-  go(part.unit3, HEX, part.unit4)
-  go(part.unit4, HEX, escaped)
-  -- A low surrogate must follow a high one.
-  go(part.after_d, bytes("[0-7]"), part.unit3)
-  go(part.after_d, bytes("[89abAB]"), part.high3)
-  go(part.high3, HEX, part.high4)
-  go(part.high4, HEX, part.low_escape)
-  go(part.low_escape, bytes("\\"), part.low_u)
-  go(part.low_u, bytes("u"), part.low1)
-  go(part.low1, bytes("[dD]"), part.low2)
-  go(part.low2, bytes("[c-fC-F]"), part.unit3)
-end
+  -- The transitions of a string: between two characters it is in `home`, after a character of several bytes in
+  -- `wide`, after an escape in `escaped`.
+  local function string_of(home, wide, escaped, part, ends)
+    go(home, bytes(0x20, 0x7f), home)
+    go(home, { QUOTE }, ends)
+    go(home, bytes("\\"), part.escape)
+    -- Well-formed sequences (Unicode, table 3-7).
+    local sequences = {
+      { 0xc2, 0xdf, part.more1 }, { 0xe0, 0xe0, part.after_e0 }, { 0xe1, 0xec, part.more2 }, { 0xed, 0xed, part.after_ed },
+      { 0xee, 0xef, part.more2 }, { 0xf0, 0xf0, part.after_f0 }, { 0xf1, 0xf3, part.more3 }, { 0xf4, 0xf4, part.after_f4 },
+    }
+    for _, sequence in ipairs(sequences) do go(home, bytes(sequence[1], sequence[2]), sequence[3]) end
+    go(part.after_e0, bytes(0xa0, 0xbf), part.more1)
+    go(part.after_ed, bytes(0x80, 0x9f), part.more1)
+    go(part.after_f0, bytes(0x90, 0xbf), part.more2)
+    go(part.after_f4, bytes(0x80, 0x8f), part.more2)
+    go(part.more3, bytes(0x80, 0xbf), part.more2)
+    go(part.more2, bytes(0x80, 0xbf), part.more1)
+    go(part.more1, bytes(0x80, 0xbf), wide)
+    go(part.escape, bytes('["\\/bfnrt]'), escaped)
+    go(part.escape, bytes("u"), part.unit1)
+    go(part.unit1, HEX, part.unit2)
+    go(part.unit1, bytes("[dD]"), part.after_d)
+    go(part.unit2, HEX, part.unit3)
+    go(part.unit3, HEX, part.unit4)
+    go(part.unit4, HEX, escaped)
+    -- A low surrogate must follow a high one.
+    go(part.after_d, bytes("[0-7]"), part.unit3)
+    go(part.after_d, bytes("[89abAB]"), part.high3)
+    go(part.high3, HEX, part.high4)
+    go(part.high4, HEX, part.low_escape)
+    go(part.low_escape, bytes("\\"), part.low_u)
+    go(part.low_u, bytes("u"), part.low1)
+    go(part.low1, bytes("[dD]"), part.low2)
+    go(part.low2, bytes("[c-fC-F]"), part.unit3)
+  end
 
-begin_value(VALUE)
-begin_value(FIRST_ITEM)
-go(FIRST_ITEM, bytes("%]"), CLOSES_ARRAY)
-go(FIRST_NAME, SPACES, FIRST_NAME)
-go(FIRST_NAME, { QUOTE }, NAME)
-go(FIRST_NAME, bytes("}"), CLOSES_OBJECT)
-go(NEXT_NAME, SPACES, NEXT_NAME)
-go(NEXT_NAME, { QUOTE }, NAME)
-go(BEFORE_COLON, SPACES, BEFORE_COLON)
-go(BEFORE_COLON, bytes(":"), VALUE)
-end_value(AFTER_VALUE)
-for word, parts in pairs(WORDS) do
-  for i = 2, #word do go(parts[i - 1], { byte(word, i) }, parts[i] or AFTER_VALUE) end
+  begin_value(VALUE)
+  begin_value(FIRST_ITEM)
+  go(FIRST_ITEM, bytes("%]"), CLOSES_ARRAY)
+  go(FIRST_NAME, SPACES, FIRST_NAME)
+  go(FIRST_NAME, { QUOTE }, NAME)
+  go(FIRST_NAME, bytes("}"), CLOSES_OBJECT)
+  go(NEXT_NAME, SPACES, NEXT_NAME)
+  go(NEXT_NAME, { QUOTE }, NAME)
+  go(BEFORE_COLON, SPACES, BEFORE_COLON)
+  go(BEFORE_COLON, bytes(":"), VALUE)
+  end_value(AFTER_VALUE)
+  for word, parts in pairs(WORDS) do
+    for i = 2, #word do go(parts[i - 1], { byte(word, i) }, parts[i] or AFTER_VALUE) end
+  end
+  go(number.minus, bytes("0"), number.zero)
+  go(number.minus, bytes("[1-9]"), number.integer)
+  go(number.integer, DIGITS, number.integer)
+  for _, from in ipairs({ number.zero, number.integer }) do go(from, bytes("%."), number.point) end
+  go(number.point, DIGITS, number.fraction)
+  go(number.fraction, DIGITS, number.fraction)
+  for _, from in ipairs({ number.zero, number.integer, number.fraction }) do go(from, bytes("[eE]"), HAS_EXPONENT) end
+  go(EXPONENT, bytes("[+-]"), number.exponent_sign)
+  for _, from in ipairs({ EXPONENT, number.exponent_sign, number.exponent_digits }) do go(from, DIGITS, number.exponent_digits) end
+  for _, from in ipairs({ number.zero, number.integer, number.fraction, number.exponent_digits }) do end_value(from) end
+  string_of(STRING, STRING, BEGINS_STRING, in_string, AFTER_VALUE)
+  -- Inside a string, where plain text probably follows.
+  for code = 0, 255 do NEXT[RESUMED + code] = NEXT[STRING + code] == STRING and BEGINS_STRING or NEXT[STRING + code] end
+  -- A name that is not plain ASCII is decoded when it ends.
+  string_of(NAME, ESCAPED_NAME, ESCAPED_NAME, in_name, NAME_ENDS)
+  string_of(ESCAPED_NAME, ESCAPED_NAME, ESCAPED_NAME, in_name, ESCAPED_NAME_ENDS)
 end
-go(MINUS, bytes("0"), ZERO)
-go(MINUS, bytes("[1-9]"), INTEGER)
-go(INTEGER, DIGITS, INTEGER)
-for _, from in ipairs({ ZERO, INTEGER }) do go(from, bytes("%."), POINT) end
-go(POINT, DIGITS, FRACTION)
-go(FRACTION, DIGITS, FRACTION)
-for _, from in ipairs({ ZERO, INTEGER, FRACTION }) do go(from, bytes("[eE]"), HAS_EXPONENT) end
-go(EXPONENT, bytes("[+-]"), EXPONENT_SIGN)
-for _, from in ipairs({ EXPONENT, EXPONENT_SIGN, EXPONENT_DIGITS }) do go(from, DIGITS, EXPONENT_DIGITS) end
-for _, from in ipairs({ ZERO, INTEGER, FRACTION, EXPONENT_DIGITS }) do end_value(from) end
-string_of(STRING, STRING, BEGINS_STRING, in_string, AFTER_VALUE)
--- Inside a string, where plain text probably follows.
-for code = 0, 255 do NEXT[RESUMED + code] = NEXT[STRING + code] == STRING and BEGINS_STRING or NEXT[STRING + code] end
--- A name that is not plain ASCII is decoded when it ends.
-string_of(NAME, ESCAPED_NAME, ESCAPED_NAME, in_name, NAME_ENDS)
-string_of(ESCAPED_NAME, ESCAPED_NAME, ESCAPED_NAME, in_name, ESCAPED_NAME_ENDS)
 
 -- The plain bytes of a string: printable ASCII without " and \\.
 local PLAIN = ffi.new("bool[256]")
@@ -383,83 +388,7 @@ local function note_name(level, p, length)
   if insert(names, hash_1, hash_2) then refuse("a name stands twice in one object") end
 end
 
--- The fields by what is left of a name that some server reads as one of them: Go's encoding/json folds case, readers
--- of protobuf's JSON accept camelCase, and version 2 of Go's passes over dashes and underscores.
-local LENIENT = {}
-for _, name in ipairs({
-  "model", "stream", "stream_options", "include_usage", "continuous_usage_stats", "background", "max_tokens",
-  "max_completion_tokens", "max_output_tokens", "n_predict", "n", "n_cmpl", "best_of", "prompt", "prompt_embeds",
-  "candidate_count", "num_return_sequences", "min_tokens", "min_new_tokens", "thinking", "budget_tokens",
-  "reasoning",
-}) do
-  LENIENT[name:gsub("_", "")] = name
-end
--- Their lengths, and their first and last eight bytes with the bit set that makes a letter small. A name is
--- compared with these first, without a Lua string.
-local LENGTHS, FOLDED, FOLDED_NAMES = ffi.new("bool[?]", 32), ffi.new("struct { uint64_t first, last; int length; }[32]"), 0
-local SMALL_LETTERS = ONES * 0x20
-
-local function folded(p, length)
-  return bor(eight_bytes(p, length), SMALL_LETTERS), bor(eight_bytes(p + math.max(length - 8, 0), length), SMALL_LETTERS)
-end
-
-for name in pairs(LENIENT) do
-  local entry = FOLDED[FOLDED_NAMES]
-  LENGTHS[#name], FOLDED_NAMES, entry.length = true, FOLDED_NAMES + 1, #name
-  local text = ffi.new("uint8_t[32]", { byte(name, 1, #name) })
-  entry.first, entry.last = folded(text, #name)
-end
-
--- The name that was looked at last, without dashes and underscores.
-local MOST_LETTERS, DASH, UNDERSCORE = 31, 0x2d, 0x5f
-local letters = ffi.new("uint8_t[?]", MOST_LETTERS + 8)
-
--- The field of which this name may be a spelling, without looking at letters beyond ASCII; few other names are
--- compared as a Lua string.
-local function resembled_field(p, length)
-  local count = 0
-  for at = 0, length - 1 do
-    local code = p[at]
-    if code ~= DASH and code ~= UNDERSCORE then
-      if count == MOST_LETTERS then return nil end
-      letters[count], count = code, count + 1
-    end
-  end
-  if not LENGTHS[count] then return nil end
-  local first, last = folded(letters, count)
-  for i = 0, FOLDED_NAMES - 1 do
-    if FOLDED[i].length == count and FOLDED[i].first == first and FOLDED[i].last == last then
-      return LENIENT[ffi.string(letters, count):lower()]
-    end
-  end
-  return nil
-end
-
--- Refuses characters that no field of a model request has. For servers in C, a NUL ends a name. The others fold
--- to ASCII letters: U+017F to s, U+212A to k, U+0130 and U+0131 to i.
-local function check_fold(p, length)
-  for at = 0, length - 1 do
-    local code, next = p[at], p[at + 1]
-    if code == 0 or code == 0xc5 and next == 0xbf or code == 0xe2 and next == 0x84 and p[at + 2] == 0xaa
-      or code == 0xc4 and (next == 0xb0 or next == 0xb1) then
-      refuse("a field has a name that some parsers take for another")
-    end
-  end
-end
-
 local SPELLED = "a field must be spelled exactly "
-
--- The name if it is one of `names`, else nil. A name that only some servers read as one of `names` is refused; if
--- that one is only measured, the second result is the one that it resembles.
-local function field_named(p, length, names, literal)
-  if not literal then check_fold(p, length) end
-  local meant = resembled_field(p, length)
-  local asked = meant and names[meant]
-  if not asked then return nil end
-  if literal and ffi.string(p, length) == meant then return meant end
-  if asked == true then refuse(SPELLED .. meant) end
-  return nil, meant
-end
 
 -- No legitimate body has this many names with escapes or beyond ASCII.
 local MOST_ESCAPED_NAMES = 10000
@@ -604,6 +533,330 @@ end
 -- Whether the container at a level is an object.
 local is_object = ffi.new("bool[?]", MOST_LEVELS + 1)
 
+-- Reports that a field is there, once.
+local function report(found, field)
+  local fields = found.fields
+  if not fields then
+    fields = {}
+    found.fields = fields
+  end
+  if not fields[field] then
+    fields[field] = true
+    fields[#fields + 1] = field
+  end
+end
+
+-- What names mean in their places: the rule of a name, how the value of a rule is looked at, and so on.
+local field_at_top, rule_below, enter_place, mask_at, follow, after_item
+local LOOK, CHOOSES = ffi.new("uint8_t[256]"), {}
+
+do
+  -- What a body may name besides what is read for counting: something stored in the account at the model's server, or
+  -- another model. What the names in a container mean depends on the container, so each has a place. RULES has, for
+  -- each place and name, the place of its value, and as which field the value is reported if there is one.
+  -- In OPAQUE are texts and values of users, such as the parameters of their tools: nothing there means anything.
+  local TOP, ANY, OPAQUE, ITEM, LAST_PLACE = 1, 2, 3, 4, 8
+  -- How the value of a name is looked at: a field is reported if it has one, or one that is no object. Of an item, its id
+  -- and its kind: one that is only an id, or says that it is a reference, stands for a stored one.
+  local FIELD, NO_OBJECT, ITEM_ID, ITEM_KIND, ITEM_TYPE = 1, 2, 3, 4, 5
+  local RULES = {}
+  CHOOSES["tools[].model"] = true
+
+  do
+    local TOOL, CONTAINER, AUDIO, VARIABLES = 5, 6, 7, 8
+
+    local function all(...)
+      local together = {}
+      for _, rules in ipairs({ ... }) do
+        for name, rule in pairs(rules) do together[name] = rule end
+      end
+      return together
+    end
+
+    local function reported(...)
+      local rules = {}
+      for _, name in ipairs({ ... }) do rules[name] = { look = FIELD, field = name, place = ANY } end
+      return rules
+    end
+
+    local function opaque(...)
+      local rules = {}
+      for _, name in ipairs({ ... }) do rules[name] = { place = OPAQUE } end
+      return rules
+    end
+
+    local choosing = reported(
+      "adapter_id", "content_policy_fallbacks", "context_window_fallbacks", "custom_llm_provider", "deployment_id",
+      "fallbacks", "lora", "lora_path", "model_group", "models", "provider", "route", "specific_deployment", "user_config"
+    )
+    for name in pairs(choosing) do CHOOSES[name] = true end
+    local everywhere = all(
+      reported("file_id", "file_ids", "input_file_id", "vector_store_ids", "container_id"),
+      opaque(
+        "metadata", "parameters", "schema", "input_schema", "output_schema", "json_schema", "arguments", "annotations", "citations"
+      ),
+      -- A text is the id of a container, an object describes one, and may have its id.
+      { container = { look = NO_OBJECT, field = "container", place = CONTAINER }, tools = { place = TOOL } }
+    )
+    RULES[TOP] = all(
+      everywhere, choosing, reported("previous_response_id", "conversation", "tool_resources"),
+      opaque("documents", "guided_json", "structured_outputs", "chat_template_kwargs", "client_metadata"),
+      { input = { place = ITEM } }
+    )
+    RULES[ANY] = all(everywhere, opaque("input", "input_examples", "env"), {
+      audio = { place = AUDIO }, variables = { place = VARIABLES },
+    })
+    RULES[OPAQUE], RULES[VARIABLES] = {}, {}
+    RULES[ITEM] = all(RULES[ANY], {
+      id = { look = ITEM_ID, place = ANY },
+      role = { look = ITEM_KIND, place = ANY },
+      type = { look = ITEM_TYPE, place = ANY },
+    })
+    RULES[TOOL] = all(RULES[ANY], { model = { look = FIELD, field = "tools[].model", place = ANY } })
+    RULES[CONTAINER] = all(RULES[ANY], { id = { look = FIELD, field = "container", place = ANY } })
+    RULES[AUDIO] = all(RULES[ANY], { id = { look = FIELD, field = "audio.id", place = ANY } })
+  end
+
+  -- The fields, and the others that have rules, by what is left of a name that some server reads as one of them: Go's
+  -- encoding/json folds case, readers of protobuf's JSON accept camelCase, and version 2 of Go's passes over dashes and
+  -- underscores. Each has a number from 1 on.
+  local FIELDS = {
+    "model", "stream", "stream_options", "include_usage", "continuous_usage_stats", "background", "max_tokens",
+    "max_completion_tokens", "max_output_tokens", "n_predict", "n", "n_cmpl", "best_of", "prompt", "prompt_embeds",
+    "candidate_count", "num_return_sequences", "min_tokens", "min_new_tokens", "thinking", "budget_tokens",
+    "reasoning",
+  }
+  do
+    local known = {}
+    for _, name in ipairs(FIELDS) do known[name] = true end
+    for _, rules in pairs(RULES) do
+      for name in pairs(rules) do
+        if not known[name] then FIELDS[#FIELDS + 1], known[name] = name, true end
+      end
+    end
+  end
+
+  -- They are found by their first and last eight bytes, with the bit that makes a letter small. These are nearly the whole
+  -- name, so there is no Lua string of most names; and no two have the same place, so there is no loop.
+  local SMALL_LETTERS, BITS = ONES * 0x20, 11
+  local PLACED = ffi.new("struct { uint64_t first, last; int length, field; }[?]", 2 ^ BITS)
+  local factor = 0x9e3779b97f4a7c15ULL
+
+  local function folded(p, length)
+    return bor(eight_bytes(p, length), SMALL_LETTERS), bor(eight_bytes(p + math.max(length - 8, 0), length), SMALL_LETTERS)
+  end
+
+  local function place_for(first, last, length)
+    return tonumber(rshift((first + last * 31 + length) * factor, 64 - BITS))
+  end
+
+  local function put_all(names)
+    ffi.fill(PLACED, ffi.sizeof(PLACED))
+    for name, field in pairs(names) do
+      local first, last = folded(ffi.new("uint8_t[64]", { byte(name, 1, #name) }), #name)
+      local entry = PLACED[place_for(first, last, #name)]
+      if entry.length ~= 0 then return false end
+      entry.first, entry.last, entry.length, entry.field = first, last, #name, field
+    end
+    return true
+  end
+
+  do
+    -- Frequent names that begin and end as others do.
+    local names = { call_id = 0, tool_calls = 0 }
+    for i, name in ipairs(FIELDS) do names[name], names[name:gsub("_", "")] = i, i end
+    while not put_all(names) do factor = factor * 5 + 2 end
+  end
+
+  -- The name that was looked at last, without dashes and underscores.
+  local MOST_LETTERS, MOST_FIELDS, DASH, UNDERSCORE = 31, 128, 0x2d, 0x5f
+  local letters = ffi.new("uint8_t[?]", MOST_LETTERS + 8)
+
+  -- The number of the field of this name, or -1. Letters may be large.
+  local function field_of(p, length)
+    local first, last = folded(p, length)
+    local at = place_for(first, last, length)
+    if PLACED[at].first ~= first or PLACED[at].last ~= last or PLACED[at].length ~= length then return -1 end
+    local field = PLACED[at].field
+    if length > 16 and ffi.string(p, length):gsub("_", ""):lower() ~= FIELDS[field]:gsub("_", "") then return -1 end
+    return field
+  end
+
+  -- The number of the field of which this name may be a spelling, or 0. What folds to an ASCII letter is one (check_fold),
+  -- and a NUL ends the name.
+  local function resembled_field(p, length)
+    local field = field_of(p, length)
+    if field >= 0 then return field end
+    local count, at = 0, 0
+    while at < length do
+      local code = p[at]
+      at = at + 1
+      if code == 0 then break end
+      if code > 0x7f then
+        if code == 0xc5 and p[at] == 0xbf then
+          code, at = 0x73, at + 1
+        elseif code == 0xe2 and p[at] == 0x84 and p[at + 1] == 0xaa then
+          code, at = 0x6b, at + 2
+        elseif code == 0xc4 and (p[at] == 0xb0 or p[at] == 0xb1) then
+          code, at = 0x69, at + 1
+        end
+      end
+      if code ~= DASH and code ~= UNDERSCORE then
+        if count == MOST_LETTERS then return 0 end
+        letters[count], count = code, count + 1
+      end
+    end
+    return math.max(field_of(letters, count), 0)
+  end
+
+  -- Refuses characters that no field of a model request has. For servers in C, a NUL ends a name. The others fold
+  -- to ASCII letters: U+017F to s, U+212A to k, U+0130 and U+0131 to i.
+  local function check_fold(p, length)
+    for at = 0, length - 1 do
+      local code, next = p[at], p[at + 1]
+      if code == 0 or code == 0xc5 and next == 0xbf or code == 0xe2 and next == 0x84 and p[at + 2] == 0xaa
+        or code == 0xc4 and (next == 0xb0 or next == 0xb1) then
+        refuse("a field has a name that some parsers take for another")
+      end
+    end
+  end
+
+  -- The place of the container at a level.
+  local places = ffi.new("uint8_t[?]", MOST_LEVELS + 1)
+  places[1] = TOP
+
+  -- The rules by number, and the places of their values. LOOK has how each value is looked at.
+  local NUMBERED, PLACE_OF = {}, ffi.new("uint8_t[256]", ANY)
+  -- The number of the rule of a field at a place, or 0.
+  local RULE = ffi.new("uint8_t[?]", (LAST_PLACE + 1) * MOST_FIELDS)
+  -- Most names within a body have no rule. Each that has one is a bit: BEGIN and END have the bits of the names that begin
+  -- and end with a byte, MASK those of a place.
+  local BEGIN, END, MASK = ffi.new("int32_t[256]"), ffi.new("int32_t[256]"), ffi.new("int32_t[?]", LAST_PLACE + 1)
+
+  do
+    local numbers, bits = {}, 0
+    for i, name in ipairs(FIELDS) do
+      local own = 0
+      for place, rules in pairs(RULES) do
+        local rule = rules[name]
+        if rule then
+          if not numbers[rule] then
+            NUMBERED[#NUMBERED + 1], numbers[rule] = rule, #NUMBERED + 1
+            LOOK[#NUMBERED], PLACE_OF[#NUMBERED] = rule.look or 0, rule.place
+          end
+          RULE[place * MOST_FIELDS + i] = numbers[rule]
+          if place ~= TOP then
+            if own == 0 then own, bits = 2 ^ bits, bits + 1 end
+            MASK[place] = bor(MASK[place], own)
+          end
+        end
+      end
+      for _, way in ipairs({ name, name:upper(), "_", "-" }) do
+        BEGIN[byte(way)], END[byte(way, -1)] = bor(BEGIN[byte(way)], own), bor(END[byte(way, -1)], own)
+      end
+    end
+  end
+
+  -- The name at the top if it is one of `names`, else nil; and its rule. A name that only some servers read as one of `names`
+  -- is refused; if that one is only measured, the third result is the one that it resembles.
+  function field_at_top(p, length, names, literal)
+    if not literal then check_fold(p, length) end
+    local meant = resembled_field(p, length)
+    local rule, name = RULE[TOP * MOST_FIELDS + meant], FIELDS[meant]
+    local asked = name and names[name]
+    if not asked then return nil, rule end
+    if literal and ffi.string(p, length) == name then return name, rule end
+    if asked == true then refuse(SPELLED .. name) end
+    return nil, rule, name
+  end
+
+  -- The rule of a name below the top, where names of this mask have one.
+  function rule_below(level, p, length, literal, mask)
+    if mask == 0 or literal and band(BEGIN[p[0]], END[p[length - 1]], mask) == 0 then return 0 end
+    return RULE[places[level] * MOST_FIELDS + resembled_field(p, length)]
+  end
+
+  -- Notes the place of the container that opens at a level, the value of a name with this rule if it is in an object.
+  -- Returns the names that have rules in it.
+  function enter_place(level, is_member, rule)
+    local place = places[level - 1]
+    if is_member and place ~= OPAQUE then place = PLACE_OF[rule] end
+    places[level] = place
+    return MASK[place]
+  end
+
+  function mask_at(level)
+    return MASK[places[level]]
+  end
+
+  -- What is known of an item: it has an id, it has a kind.
+  local HAS_ID, HAS_KIND = 1, 2
+
+  -- Reports an item that is only an id when it ends. Returns what is known then.
+  function after_item(level, item, found)
+    if not is_object[level] or places[level] ~= ITEM then return item end
+    if item == HAS_ID then report(found, "item_reference") end
+    return 0
+  end
+
+  -- Reports the field of a rule if the name that ends at `at` of the window has a value; null and an empty list are
+  -- none. Returns what is known of the item, which was `item`.
+  do
+    local SMALL_N, OPEN_BRACKET, CLOSE_BRACKET = 0x6e, 0x5b, 0x5d
+    -- More of a value is not looked at, and a value after more spaces than this counts as one.
+    local GLANCE = 64
+    local glance = ffi.new("uint8_t[?]", 2 * GLANCE)
+    local COLON, SPACE = 0x3a, 0x20
+    local reference = ffi.new("uint64_t[2]")
+    ffi.copy(reference, '"item_reference"', 16)
+
+    local function value_after(source, base, p, at, last)
+      local from = at + 1
+      if p[from] == COLON then from = from + (p[from + 1] == SPACE and 2 or 1) end
+      if from == at + 1 or p[from] <= SPACE then
+        from = past_space(p, at + 1)
+        from = from < last and past_space(p, from + 1) or last
+      end
+      if last - from >= GLANCE then return p + from end
+      local text = source:getBytes(base + at + 1, math.min(GLANCE, source:length() - base - at - 1))
+      ffi.fill(glance, 2 * GLANCE)
+      ffi.copy(glance, text, #text)
+      p = cast("const uint8_t*", glance)
+      return p + past_space(p, past_space(p, 0) + 1)
+    end
+
+    -- Whether a text begins with an escape, or with plain letters before one. Nobody writes a type so but to hide it.
+    local function has_escape(value)
+      local at = 1
+      while value[at] ~= QUOTE and value[at] ~= BACKSLASH and at < GLANCE do at = at + 1 end
+      return value[at] == BACKSLASH
+    end
+
+    local function holds_backslash(eight)
+      eight = bxor(eight, BACKSLASH_IN_EACH)
+      return band(eight - ONES, bnot(eight), HIGH_BITS) ~= 0
+    end
+
+    local function is_reference(value)
+      local first, second = cast(EIGHT, value)[0], cast(EIGHT, value)[1]
+      if first == reference[0] and second == reference[1] then return true end
+      return (holds_backslash(first) or holds_backslash(second)) and has_escape(value)
+    end
+
+    function follow(rule, item, found, source, base, p, at, last)
+      local look, value = LOOK[rule], value_after(source, base, p, at, last)
+      local first = value[0]
+      if first == SMALL_N then return item end
+      if look == ITEM_ID then return bor(item, HAS_ID) end
+      if look == ITEM_TYPE and is_reference(value) then report(found, "item_reference") end
+      if look >= ITEM_KIND then return bor(item, HAS_KIND) end
+      if first == OPEN_BRACKET and value[past_space(value, 1)] == CLOSE_BRACKET then return item end
+      if look == FIELD or first ~= OPEN_BRACE then report(found, NUMBERED[rule].field) end
+      return item
+    end
+  end
+end
+
 -- Reads `source`, which must be one object. Returns the values of its members in `names`, as { first, last,
 -- text } with positions from 0, and the position of its closing brace. Of prompts only the texts, lists and objects
 -- in their lists are counted, since they may be most of the body; a prompt that is no such list counts as one.
@@ -618,6 +871,8 @@ local function read_object(source, names)
   local in_prompts = false
   local level = 1
   local escaped_names = 0
+  -- The rule of the name that was read last, the names that have rules here, and what is known of the item.
+  local rule, mask, item = 0, 0, 0
   -- The place of the last brace, bracket, comma or end of a name; the number of bytes after it from which a value
   -- may be a number beyond a double.
   local mark, longest = at, LONG_NUMBER
@@ -667,6 +922,7 @@ local function read_object(source, names)
         current = is_object[level] and NEXT_NAME or VALUE
       else
         if is_object[level] ~= (next == CLOSES_OBJECT) then not_json() end
+        if item ~= 0 then item = after_item(level, item, found) end
         level = level - 1
         if level == 0 then
           local close = base + at
@@ -674,20 +930,21 @@ local function read_object(source, names)
           if past_base + past ~= size then refuse("something follows the object") end
           return found, close
         end
-        current = AFTER_VALUE
+        current, mask = AFTER_VALUE, mask_at(level)
       end
     elseif next == OPENS_OBJECT or next == OPENS_ARRAY then
       level = level + 1
       if level > MOST_LEVELS then refuse("it is nested too deeply") end
       local opens_object = next == OPENS_OBJECT
       is_object[level] = opens_object
+      mask = enter_place(level, is_object[level - 1], rule)
       if opens_object then open_object(level) end
       current = opens_object and FIRST_NAME or FIRST_ITEM
       mark = at
       -- Close an empty one at once, because a body of only these takes longest.
       if p[at + 1] == (opens_object and 0x7d or 0x5d) then
         at, level, current = at + 1, level - 1, AFTER_VALUE
-        mark = at
+        mark, mask = at, mask_at(level)
       end
     elseif next == NAME_ENDS or next == ESCAPED_NAME_ENDS then
       local first = mark + 2
@@ -699,11 +956,14 @@ local function read_object(source, names)
         name, length = decode(name, length)
       end
       if level == 1 then
-        local resembled
-        field, resembled = field_named(name, length, names, next == NAME_ENDS)
-        found.misspelled = found.misspelled or resembled
+        local misspelled
+        field, rule, misspelled = field_at_top(name, length, names, next == NAME_ENDS)
+        found.misspelled = found.misspelled or misspelled
         in_prompts = field == "prompt" or field == "prompt_embeds"
+      else
+        rule = rule_below(level, name, length, next == NAME_ENDS, mask)
       end
+      if LOOK[rule] ~= 0 then item = follow(rule, item, found, source, base, p, at, last) end
       note_name(level, name, length)
       mark, current = at, BEFORE_COLON
       if level == 1 then field_at = at end
@@ -1014,8 +1274,29 @@ end
 -- any value but these for true.
 local BACKGROUND = "background must be false or left out, because the tokens of such a response are not counted"
 local NO_BACKGROUND = { ["false"] = true, null = true }
+local CLOSED = {
+  choosing = " may choose another model than the one that is checked and counted; spec.modelFields of the ModelRef opens it",
+  stored = " names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it",
+}
 
-local function judge(handle, path, before_check)
+-- Refuses the first field that the model does not open, where Check has said which it opens. It compares the body's
+-- name with the model's, or has it replaced, if it has sent one: then nothing else may choose.
+local function judge_fields(handle, headers, fields)
+  local opened = " " .. (headers:get("x-tollgate-open") or "") .. " "
+  local is_named = headers:get("x-tollgate-models") or headers:get("x-tollgate-upstream-model")
+  for _, field in ipairs(fields) do
+    if field == "background" then
+      if is_metered(handle) then refuse(BACKGROUND) end
+    elseif CHOOSES[field] then
+      if is_named and not find(opened, " " .. field .. " ", 1, true) then refuse(field .. CLOSED.choosing) end
+    elseif not find(opened, " state ", 1, true) then
+      refuse(field .. CLOSED.stored)
+    end
+  end
+end
+
+local function judge(handle, path, stage)
+  local before_check = stage == "before"
   local body = handle:body()
   -- Not earlier: a headers object is not valid after waiting for the body.
   local headers = handle:headers()
@@ -1036,13 +1317,12 @@ local function judge(handle, path, before_check)
   local members = headers:get("x-tollgate-chunk-usage") and IN_EACH or AT_END
   local model, added, found, close = examine(body, names, changes, members)
   local background = found.background and found.background.text
-  if background and not NO_BACKGROUND[background] then
-    -- Before Check it is not known whether responses are counted. Check decides by this header.
-    if before_check then
-      headers:replace("x-tollgate-refusal", BACKGROUND)
-    elseif is_metered(handle) then
-      refuse(BACKGROUND)
-    end
+  if background and not NO_BACKGROUND[background] then report(found, "background") end
+  -- Before Check it is not known what the model opens. Check decides by this header, so not again after it.
+  if found.fields and before_check then
+    headers:replace("x-tollgate-refusal", "fields " .. table.concat(found.fields, ","))
+  elseif found.fields and stage ~= "after" then
+    judge_fields(handle, headers, found.fields)
   end
   local ids = headers:get("x-tollgate-models")
   if ids then check_model(ids, model) end
@@ -1100,7 +1380,7 @@ function envoy_on_request(handle)
     return respond(handle, path, "401", NO_CREDENTIAL, "credential_invalid")
   end
   -- An error outside pcall would let the request pass unchecked.
-  local fine, problem = pcall(judge, handle, path, before_check)
+  local fine, problem = pcall(judge, handle, path, stage)
   release()
   if collectgarbage("count") > LARGE_HEAP then collectgarbage() end
   if fine then return end

@@ -4,6 +4,7 @@
  * grant that `fits` accepts (docs/decisions/0009-allows-from-templates.md).
  */
 
+import { openedFields } from '../core/decision/body-fields.ts'
 import type { CountedLimit } from '../core/decision/counter.ts'
 import type { Grant } from '../core/decision/decide.ts'
 import type { Dialect } from '../core/decision/dialect.ts'
@@ -53,6 +54,8 @@ export class AllowTemplate {
     })
     this.after = bytesOf((writer) => {
       if (bodyNames !== undefined) writeHeader(writer, 'x-tollgate-models', bodyNames)
+      const opened = openedFields(model.resource)
+      if (opened !== undefined) writeHeader(writer, 'x-tollgate-open', opened)
       writeServer(writer, model.resource.server, sentName)
       if (metered && model.resource.output?.usageInEveryChunk) {
         writeHeader(writer, 'x-tollgate-chunk-usage', 'true')

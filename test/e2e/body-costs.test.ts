@@ -21,6 +21,7 @@ const bodies: Readonly<Record<string, string>> = {
       ...['1', '""', '[]', '{}', '[1]', '{"a":1}', '"\\n"', '"\\u4e2d"', '"\u00e9"', 'null'],
       ...[`1${' '.repeat(301)}`, `${'['.repeat(90)}${']'.repeat(90)}`],
       `{${fill('"nnnnn":', 8)}1}`,
+      ...['{"file_id":null}', '{"call_id":1}', '{"container":{}}', '{"Input-File-ID":null}'],
     ].map((item) => [`items ${item.slice(0, 12)}`, listOf(item)]),
   ),
   'one number': bodyOf(`0.${'0'.repeat(size)}`),
@@ -29,6 +30,11 @@ const bodies: Readonly<Record<string, string>> = {
   'one name of units': bodyOf(`{"${fill('\\u0041')}":1}`),
   'names beyond ASCII': bodyOf(`[${fill('{"\u00e9":1},', 72_000)}"${fill('x', size - 72_000)}"]`),
   'names with escapes': bodyOf(`[${fill('{"\\n":1},', 72_000)}"${fill('x', size - 72_000)}"]`),
+  'items of the input': `{"input":[${fill('{"type":"x","id":""},')}0]}`,
+  'tools with a model': `{"tools":[${fill('{"model":null},')}0]}`,
+  'names with escapes of fields': bodyOf(
+    `[${fill('{"\\u0066ile_id":[]},', 160_000)}"${fill('x', size - 160_000)}"]`,
+  ),
   'names as long as fields': `{${Array.from({ length: size / 10 }, (_, i) => `"${i.toString(16).padStart(5, 'm')}":1`).join(',')}}`,
 }
 

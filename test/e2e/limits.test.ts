@@ -105,7 +105,7 @@ test('a reached limit refuses everything except the list of models', async (t, g
       t.equal((await gateway.ask(path, key, init)).status, 429, path)
     }
   }
-  t.equal((await gateway.ask('/llm/sim/v1/files', key)).status, 429)
+  t.equal((await gateway.ask('/llm/sim/v1/models/sim', key)).status, 429)
   t.equal((await gateway.ask('/llm/sim/v1/models', key)).status, 200)
 })
 

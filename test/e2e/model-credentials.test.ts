@@ -68,7 +68,7 @@ test('a model server gets the credential of its ModelRef', async (t, gateway) =>
 
 test("replaces the client's own header of that name", async (t, gateway) => {
   const { key } = await gateway.mint()
-  for (const path of ['/v1/chat/completions', '/v1/models', '/v1/files']) {
+  for (const path of ['/v1/chat/completions', '/v1/models', '/v1/models/a']) {
     const post = path.endsWith('completions')
     const { status } = await gateway.ask(`/llm/azure${path}`, key, {
       method: post ? 'POST' : 'GET',

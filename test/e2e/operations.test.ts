@@ -1,3 +1,4 @@
+import { choosingFields } from '../../src/core/kinds/body-fields.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
 import { sendRaw, toBytes } from '../support/raw-http.ts'
@@ -8,12 +9,25 @@ import { startScriptedModel } from '../support/scripted-model.ts'
  */
 const scripted = await startScriptedModel()
 const team = { groups: ['team'] }
+const plenty = [[1_000_000, '1h']] as const
+const scriptedModels = ['other', 'own', 'all', 'named', 'renamed', 'wide'].map(
+  (name) => `llm/${name}`,
+)
 const test = gatewayTests({
   resources: (backendUrl) => [
     ...models(backendUrl).slice(0, 1),
-    modelRef('other', { backendUrl: scripted.url }),
-    accessPolicy('open', ['llm/sim', 'llm/other'], team),
+    modelRef('other', { backendUrl: scripted.url, state: 'shared' }),
+    modelRef('own', { backendUrl: scripted.url }),
+    modelRef('all', { backendUrl: scripted.url, paths: 'all' }),
+    modelRef('named', { backendUrl: scripted.url, modelIds: ['org/named'] }),
+    modelRef('renamed', { backendUrl: scripted.url, upstreamModel: 'theirs' }),
+    modelRef('wide', {
+      ...{ backendUrl: scripted.url, modelIds: ['org/wide'], state: 'shared' },
+      modelFields: ['fallbacks', 'tools[].model'],
+    }),
+    accessPolicy('open', ['llm/sim', ...scriptedModels], team),
     ...subscriptions({ plenty: 1_000_000 }),
+    subscription('wide', team, Object.fromEntries(scriptedModels.map((each) => [each, plenty]))),
     subscription('spent', team, { 'llm/other': [[1, '1h']] }),
     meter,
   ],
@@ -151,4 +165,236 @@ test('uploads to shared paths get an error with the path to use', async (t, gate
     })
     t.equal((await gateway.ask(path, 'nonsense', { method: 'POST' })).status, 401)
   }
+})
+
+/** Reads, changes or ends something that is stored at the server. */
+const stored: readonly (readonly [string, string])[] = [
+  ['GET', '/v1/responses/resp_1'],
+  ['HEAD', '/v1/responses/resp_1'],
+  ['GET', '/v1/responses/resp_1/input_items'],
+  ['POST', '/v1/responses/resp_1/cancel'],
+  ['DELETE', '/v1/responses/resp_1'],
+  ['GET', '/v1/responses'],
+  ['GET', '/v1/chat/completions'],
+  ['DELETE', '/v1/chat/completions'],
+  ['GET', '/v1/files?limit=2'],
+  ['GET', '/v1/files/file-1'],
+  ['GET', '/v1/files/file-1/content'],
+  ['DELETE', '/v1/files/file-1'],
+  ['GET', '/v1/batches'],
+  ['GET', '/v1/batches/batch_1'],
+  ['POST', '/v1/batches/batch_1/cancel'],
+]
+
+/** The same, at a server whose paths are all open. */
+const storedElsewhere: readonly (readonly [string, string])[] = [
+  ['GET', '/v1/chat/completions/chatcmpl-1/messages'],
+  ['POST', '/v1/chat/completions/chatcmpl-1'],
+  ['GET', '/v1/conversations/conv_1'],
+  ['POST', '/v1/vector_stores/vs_1/search'],
+  ['GET', '/v1/containers/c_1/files'],
+  ['POST', '/v1/threads'],
+  ['GET', '/v1/messages/batches'],
+  ['GET', '/v1/Files/file-1'],
+  ['POST', '/v1/files/'],
+  ['GET', '/v1/files;x=1'],
+]
+
+test('what a server stores is closed', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const before = scripted.received.length
+  const headers = [`authorization: Bearer ${key}`]
+  for (const [model, paths] of [
+    ['own', stored],
+    ['all', [...stored, ...storedElsewhere]],
+  ] as const) {
+    for (const [method, operation] of paths) {
+      const asked = toBytes({ method, path: `/llm/${model}${operation}`, headers })
+      const answer = await sendRaw(gateway.port, asked)
+      t.equal(answer.status, 403, `${method} ${operation} of ${model}`)
+      if (method === 'HEAD') continue
+      t.match(JSON.parse(answer.body).error.message, /spec\.state: shared/, operation)
+    }
+  }
+  t.equal(scripted.received.length, before, 'the server gets no request')
+  for (const [method, operation] of stored) {
+    if (method === 'DELETE' && operation === '/v1/chat/completions') continue
+    const asked = toBytes({ method, path: `/llm/other${operation}`, headers })
+    t.equal((await sendRaw(gateway.port, asked)).status, 200, `${method} ${operation}, shared`)
+  }
+  for (const operation of ['/v1/responses', '/v1/chat/completions']) {
+    for (const store of [true, false, null]) {
+      const asked = { method: 'POST', body: JSON.stringify({ model: 'own', store }) }
+      t.equal((await gateway.ask(`/llm/own${operation}`, key, asked)).status, 200)
+      t.equal((await gateway.ask(operation, key, asked)).status, 200)
+    }
+  }
+})
+
+/** Members of a body by the field that they name, in the places where the APIs have it. */
+const naming: readonly (readonly [string, string])[] = [
+  ['previous_response_id', '"previous_response_id":"resp_1"'],
+  ['previous_response_id', '"previousResponseId":"resp_1"'],
+  ['conversation', '"conversation":"conv_1"'],
+  ['conversation', '"conversation":{"id":"conv_1"}'],
+  ['item_reference', '"input":[{"type":"item_reference","id":"msg_1"}]'],
+  ['item_reference', '"input":[{"role":"user","content":"x"},{"id":"msg_1"}]'],
+  ['item_reference', '"input":[{"id":"msg_1","type":null}]'],
+  ['item_reference', '"input":[{"id":"msg_1","type":"item\\u005freference"}]'],
+  ['file_id', '"input":[{"role":"user","content":[{"type":"input_file","file_id":"file-1"}]}]'],
+  ['file_id', '"input":[{"role":"user","content":[{"type":"input_image","fileId":"file-1"}]}]'],
+  ['file_id', '"input":[{"role":"user","content":[{"\\u0066ile_id":"file-1"}]}]'],
+  ['file_id', '"input":[{"role":"user","content":[{"FILE-ID" : "file-1"}]}]'],
+  [
+    'file_id',
+    '"messages":[{"role":"user","content":[{"type":"file","file":{"file_id":"file-1"}}]}]',
+  ],
+  [
+    'file_id',
+    '"messages":[{"role":"user","content":[{"type":"document","source":{"type":"file","file_id":"f"}}]}]',
+  ],
+  ['file_id', '"messages":[{"role":"user","content":[{"type":"container_upload","file_id":"f"}]}]'],
+  ['file_id', '"messages":[{"content":[{"parameters":1},[[{"file_id":"f"}]]]}]'],
+  ['file_id', '"messages":[{"content":[{"type":"tool_use","input":{"a":1}},{"file_id":"f"}]}]'],
+  ['file_id', '"prompt":{"id":"pmpt_1","variables":{"x":{"type":"input_file","file_id":"f"}}}'],
+  ['file_id', '"tools":[{"type":"image_generation","input_image_mask":{"file_id":"file-1"}}]'],
+  [
+    'file_ids',
+    '"tools":[{"type":"code_interpreter","container":{"type":"auto","file_ids":["f"]}}]',
+  ],
+  ['input_file_id', '"input_file_id":"file-1"'],
+  ['vector_store_ids', '"tools":[{"type":"file_search","vector_store_ids":["vs_1"]}]'],
+  ['vector_store_ids', '"tools":[{"type":"file_search","vector_store_ids":[ \n "vs_1"]}]'],
+  ['container', '"tools":[{"type":"code_interpreter","container":"cntr_1"}]'],
+  ['container', '"container":"container_1"'],
+  ['container', '"container":{"skills":[],"id":"container_1"}'],
+  [
+    'container_id',
+    '"input":[{"type":"code_interpreter_call","id":"ci_1","container_id":"cntr_1"}]',
+  ],
+  [
+    'container_id',
+    '"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"cntr_1"}}]',
+  ],
+  ['tool_resources', '"tool_resources":{"file_search":{"vector_store_ids":["vs_1"]}}'],
+  ['audio.id', '"messages":[{"role":"assistant","audio":{"id":"audio_1"}}]'],
+]
+
+/** Members in which the same names mean nothing stored. */
+const harmless: readonly string[] = [
+  '"previous_response_id":null,"conversation":null,"container":null',
+  '"messages":[{"role":"user","content":[{"type":"text","text":"\\"file_id\\":\\"f\\"","file_id":null}]}]',
+  '"messages":[{"role":"user","content":"{\\"file_id\\":\\"file-1\\",\\"container\\":\\"c\\"}"}]',
+  '"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"x","input":{"file_id":"f","container":"c"}}]}]',
+  '"messages":[{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"x","arguments":"{\\"file_id\\":1}"}}]}]',
+  '"tools":[{"type":"function","function":{"name":"x","parameters":{"type":"object","properties":{"file_id":{"type":"string"},"container":{"type":"string"},"model":{}},"required":["file_id"]}}}]',
+  '"tools":[{"name":"x","input_schema":{"properties":{"file_ids":{"type":"array"}}},"input_examples":[{"file_ids":["a"]}]}]',
+  '"tools":[{"type":"file_search","vector_store_ids":[]},{"type":"code_interpreter","container":{"type":"auto","file_ids":[ ]}}]',
+  '"metadata":{"file_id":"x","container":"y"},"prompt":{"id":"p","variables":{"file_id":"x"}}',
+  '"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"properties":{"file_id":{}}}}}',
+  '"text":{"format":{"type":"json_schema","name":"x","schema":{"properties":{"container_id":{}}}}}',
+  '"documents":[{"text":"x","file_id":"y"}]',
+  '"input":[{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"x","annotations":[{"type":"file_citation","file_id":"f"}]}]},{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"},{"type":"function_call_output","call_id":"c","output":"{}"},{"role":"user","content":"x"}]',
+  '"audio":{"voice":"alloy","format":"wav"},"store":true,"file_path":"x","files":[],"ids":["x"]',
+]
+
+test('a body names nothing that is stored', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const ask = (path: string, model: string, members: string) =>
+    gateway.ask(path, key, { method: 'POST', body: `{"model":"${model}",${members}}` })
+  const before = scripted.received.length
+  for (const [field, members] of naming) {
+    for (const operation of ['/v1/responses', '/v1/chat/completions', '/v1/messages']) {
+      const byPath = await ask(`/llm/own${operation}`, 'own', members)
+      const byBody = await ask(operation, 'own', members)
+      t.strictSame([byPath.status, byBody.status], [400, 400], members)
+      t.strictSame(JSON.parse(byPath.text), JSON.parse(byBody.text))
+      const message = `The request body is refused: ${field} names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it.`
+      t.equal(JSON.parse(byBody.text).error.message, message, members)
+    }
+  }
+  const batch = { method: 'POST', body: '{"input_file_id":"file-1"}' }
+  const refused = await gateway.ask('/llm/own/v1/batches', key, batch)
+  t.equal(refused.status, 400)
+  t.match(JSON.parse(refused.text).error.message, /input_file_id .* spec\.state: shared/)
+  t.equal(scripted.received.length, before, 'the server gets no request')
+
+  for (const [, members] of naming) {
+    t.equal((await ask('/llm/other/v1/responses', 'other', members)).status, 200, members)
+    t.equal((await ask('/v1/responses', 'other', members)).status, 200, members)
+  }
+  t.equal((await gateway.ask('/llm/other/v1/batches', key, batch)).status, 200)
+  for (const members of harmless) {
+    for (const operation of ['/v1/responses', '/v1/chat/completions', '/v1/messages']) {
+      t.equal((await ask(`/llm/own${operation}`, 'own', members)).status, 200, members)
+      t.equal((await ask(operation, 'own', members)).status, 200, members)
+    }
+  }
+})
+
+test('the place of a field in the body makes no difference', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const ask = async (body: string) =>
+    (await gateway.ask('/llm/own/v1/chat/completions', key, { method: 'POST', body })).status
+  for (const [value, status] of [
+    ['"file-1"', 400],
+    ['null', 200],
+    ['[ ]', 200],
+  ] as const) {
+    for (let pad = 65_536 - 80; pad < 65_536 + 8; pad += 1) {
+      const part = `{"file_id" :  ${value}}`
+      const got = await ask(`{"model":"own","x":"${'x'.repeat(pad - 30)}","messages":[${part}]}`)
+      if (got !== status) t.fail(`${got} with ${value} after ${pad}`)
+    }
+  }
+  const spaces = ' '.repeat(70_000)
+  t.equal(await ask(`{"model":"own","messages":[{"file_id"${spaces}:${spaces}"x"}]}`), 400)
+})
+
+const values: Readonly<Record<string, string>> = {
+  'tools[].model': '"tools":[{"type":"advisor_20260301","name":"advisor","model":"large"}]',
+}
+
+test('only model chooses the model', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const ask = (path: string, model: string, members: string) =>
+    gateway.ask(path, key, { method: 'POST', body: `{"model":"${model}",${members}}` })
+  for (const field of choosingFields) {
+    const members = values[field] ?? `"${field}":["expensive"]`
+    const before = scripted.received.length
+    for (const [model, name] of [
+      ['named', 'org/named'],
+      ['renamed', 'renamed'],
+      ...(field === 'fallbacks' || field === 'tools[].model'
+        ? []
+        : [['wide', 'org/wide'] as const]),
+    ] as const) {
+      for (const path of ['/v1/chat/completions', '/v1/messages']) {
+        const byPath = await ask(`/llm/${model}${path}`, name, members)
+        const byBody = await ask(path, name, members)
+        t.strictSame([byPath.status, byBody.status], [400, 400], `${field} of ${model}`)
+        t.strictSame(JSON.parse(byPath.text), JSON.parse(byBody.text))
+        t.match(JSON.parse(byBody.text).error.message, `${field} may choose another model`)
+      }
+    }
+    t.equal(scripted.received.length, before, 'the server gets no request')
+    const absent = members.replace(/("model"|^"[a-z_]+"):(\["expensive"\]|"large")/, '$1:null')
+    for (const [model, name, sent] of [
+      ['named', 'org/named', absent],
+      ['renamed', 'renamed', absent],
+      ['own', 'own', members],
+    ] as const) {
+      t.equal(
+        (await ask(`/llm/${model}/v1/messages`, name, sent)).status,
+        200,
+        `${sent} of ${model}`,
+      )
+      t.equal((await ask('/v1/messages', name, sent)).status, 200, `${sent} of ${model}`)
+    }
+  }
+  for (const members of ['"fallbacks":["x"]', values['tools[].model'] ?? '']) {
+    t.equal((await ask('/llm/wide/v1/messages', 'wide', members)).status, 200, members)
+    t.equal((await ask('/v1/messages', 'wide', members)).status, 200, members)
+  }
+  t.equal((await ask('/llm/named/v1/messages', 'named', '"Fall-Backs":["x"]')).status, 400)
 })

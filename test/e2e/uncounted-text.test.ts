@@ -12,8 +12,8 @@ const settings = (env: Record<string, string>) => ({
   env,
   resources: (backendUrl: string) => [
     ...models(backendUrl).slice(0, 1),
-    modelRef('other', { backendUrl: scripted.url, paths: 'all' }),
-    modelRef('renamed', { backendUrl: scripted.url, upstreamModel: 'other' }),
+    modelRef('other', { backendUrl: scripted.url, paths: 'all', state: 'shared' }),
+    modelRef('renamed', { backendUrl: scripted.url, upstreamModel: 'other', state: 'shared' }),
     accessPolicy('open', ['llm/sim', 'llm/other', 'llm/renamed'], team),
     ...scales(0, 17, 500),
     subscription('both', team, {

@@ -9,6 +9,7 @@
 import type { Sized } from '../admission/estimator.ts'
 import type { AdmissionRules } from '../kinds/resources.ts'
 import { mayCall, mayUse } from './access.ts'
+import { foundFields, refuseFields } from './body-fields.ts'
 import type { Caller } from './caller.ts'
 import {
   type CountedLimit,
@@ -31,6 +32,8 @@ import {
   type PathRules,
   refuseOperation,
   refuseSpelling,
+  refuseStored,
+  unreadFields,
 } from './operations.ts'
 import { nameAtServer, publishedModels, readPublishedName } from './published-names.ts'
 import { bestPaying, isHealthy, type Selection, type SelectionError, select } from './selection.ts'
@@ -48,7 +51,7 @@ export interface AccessRequest {
   readonly method: string
   /** The model in the body; used only on the shared paths. */
   readonly bodyModel: string | undefined
-  /** What is wrong with the body, or may be, if the gateway has read it before Check. */
+  /** What is wrong with the body, or fields that may be (body-fields.ts), if the gateway has read it before Check. */
   readonly bodyProblem?: string | undefined
   /** The client's `x-maas-subscription`; used only for identity tokens. */
   readonly requestedSubscription: string | undefined
@@ -308,7 +311,7 @@ export function authorize(
   if (misspelled !== undefined) return { allowed: false, ...misspelled }
 
   onStep?.('model')
-  const model = findModel(request, snapshot, caller, rules)
+  const model = findModel(request, snapshot, caller)
   if ('allowed' in model) return model
   onStep?.('access', model)
   if (!mayUse(caller, model)) return denyModel(request)
@@ -317,12 +320,10 @@ export function authorize(
     if (leavesOut(caller, model.key)) return denyModel(request, 'key_models')
   }
   onStep?.('operation')
-  const { allPaths } = model.resource.server
-  const closed = refuseOperation(operation, method, rules, allPaths)
+  const closed = refuseHere(model, operation, method, rules)
   if (closed !== undefined) return { allowed: false, ...closed }
-  // On shared paths the body is refused before the model that it names is looked up.
-  const problem = target.modelKey && refusedProblem(request, rules)
-  if (problem) return deny('invalid_body', { about: 'body', problem })
+  const problem = refuseBody(request, model, rules)
+  if (problem !== undefined) return deny('invalid_body', { about: 'body', problem })
 
   onStep?.('subscription')
   const subscription = selectPaying(snapshot, request, caller, model)
@@ -372,6 +373,31 @@ export function enforceLimits(
   const retryAt = spentUntil(states)
   if (retryAt === undefined) return { ...grant, states }
   return { allowed: false, code: 'token_limit_exceeded', retryAt, states, grant }
+}
+
+/** The refusal of an operation that is closed for every caller of the model. */
+function refuseHere(
+  { resource }: Model,
+  operation: string,
+  method: string,
+  rules: PathRules,
+): OperationRefusal | undefined {
+  const { server, state } = resource
+  const closed = refuseOperation(operation, method, rules, server.allPaths)
+  if (closed !== undefined || state === 'shared') return closed
+  return refuseStored(operation, method, server.allPaths)
+}
+
+/** What is wrong with the body. On shared paths one that cannot be read is refused before the model is looked up. */
+function refuseBody(
+  { target: { operation }, method, bodyProblem }: AccessRequest,
+  { resource }: Model,
+  rules: PathRules,
+): string | undefined {
+  const fields = foundFields(bodyProblem)
+  if (fields === undefined && bodyProblem !== undefined) return bodyProblem
+  const named = fields ?? unreadFields(operation, method)
+  return refuseFields(named, resource, isMetered(operation, rules))
 }
 
 /** Those that are taken from follow those of tokens. */
@@ -472,13 +498,8 @@ function denySubscription(
 }
 
 /** The requested model, by path or by body. Unknown and forbidden models give the same error. */
-function findModel(
-  request: AccessRequest,
-  snapshot: Snapshot,
-  caller: Caller,
-  rules: PathRules,
-): Model | Denial {
-  const { target, bodyModel } = request
+function findModel(request: AccessRequest, snapshot: Snapshot, caller: Caller): Model | Denial {
+  const { target, bodyModel, bodyProblem } = request
   if (target.modelKey !== undefined) {
     return snapshot.models.get(target.modelKey) ?? denyModel(request)
   }
@@ -486,9 +507,9 @@ function findModel(
   if (isNamedByPath(operation)) {
     return deny('model_path_needed', { about: 'path_needed', operation })
   }
-  const bodyProblem = refusedProblem(request, rules)
-  if (bodyProblem !== undefined || bodyModel === undefined) {
-    return deny('invalid_body', { about: 'body', problem: bodyProblem })
+  const problem = foundFields(bodyProblem) === undefined ? bodyProblem : undefined
+  if (problem !== undefined || bodyModel === undefined) {
+    return deny('invalid_body', { about: 'body', problem })
   }
   const find = (by: Caller) => findByName(bodyModel, request, snapshot, by)
   const found = find(caller)
@@ -496,15 +517,6 @@ function findModel(
   // A model that only the caps leave out is refused because of them.
   const { caps: _, ...uncapped } = caller
   return find(uncapped) ?? denyModel(request)
-}
-
-/**
- * What is wrong with the body. The gateway reports the field `background` of every body that sets
- * it; that is a problem only where responses are counted.
- */
-function refusedProblem({ target, bodyProblem }: AccessRequest, rules: PathRules) {
-  const allowed = bodyProblem?.startsWith('background ') && !isMetered(target.operation, rules)
-  return allowed ? undefined : bodyProblem
 }
 
 /**

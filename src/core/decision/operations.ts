@@ -5,6 +5,8 @@
  * Envoy does, or ignore its case. So a path must be spelled exactly as listed to reach it.
  */
 
+import { stateFields } from '../kinds/body-fields.ts'
+
 /** The names of countable operations in `METER_PATHS`. */
 export const meterable = {
   chat: '/v1/chat/completions',
@@ -123,6 +125,15 @@ export type Refusal =
       readonly code: 'not_found'
       readonly detail: { readonly about: 'spelling'; readonly path: string }
     }
+  /** It reads or ends what is stored at the model's server, for all callers of the model. */
+  | {
+      readonly code: 'path_closed'
+      readonly detail: {
+        readonly about: 'stored'
+        readonly operation: string
+        readonly method: string
+      }
+    }
   /** `open`: the operations that are counted. */
   | {
       readonly code: 'path_closed'
@@ -187,6 +198,7 @@ function refuseOverride(query: string): Refusal | undefined {
  */
 const bodyFields: ReadonlyMap<string, string> = new Map(
   [
+    ...stateFields,
     ...['model', 'stream', 'stream_options', 'background', 'prompt', 'prompt_embeds'],
     ...['n', 'n_cmpl', 'best_of'],
     ...['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'],
@@ -229,6 +241,38 @@ export function refuseOperation(
     return { code: 'path_closed', detail }
   }
   return undefined
+}
+
+/** Families of operations below which a server keeps something in its account. */
+const families =
+  'responses|chat/completions|files|batches|messages/batches|conversations|assistants|threads|containers|uploads|vector_stores|videos|skills|evals|fine_tuning'
+const stored = new RegExp(`^/v1/(?:${families})(?:/.*)?$`, 's')
+/** These make something, or take an upload. Each names what is stored, if at all, in its body. */
+const makes: ReadonlySet<string> = new Set([
+  meterable.responses,
+  meterable.chat,
+  '/v1/files',
+  '/v1/batches',
+])
+
+/**
+ * Refuses what lists, reads, changes or ends things that are stored at a server, whose account all callers of
+ * the model share; undefined: it does not. With `allPaths`, every spelling of such a path.
+ */
+export function refuseStored(
+  operation: string,
+  method: string,
+  allPaths = false,
+): Refusal | undefined {
+  if (method === 'POST' && makes.has(operation)) return undefined
+  const isStored = stored.test(operation) || (allPaths && stored.test(loosely(decode(operation))))
+  if (!isStored) return undefined
+  return { code: 'path_closed', detail: { about: 'stored', operation, method } }
+}
+
+/** The fields of its body that name something stored, of an operation whose body the gateway does not read. */
+export function unreadFields(operation: string, method: string): readonly string[] {
+  return operation === '/v1/batches' && method === 'POST' ? ['input_file_id'] : []
 }
 
 /**

@@ -60,6 +60,11 @@ function describeDetail(detail: DenialDetail): string {
       return `Write the path as ${detail.path}.`
     case 'unserved':
       return 'This operation is not served.'
+    case 'stored':
+      return (
+        `${detail.method} ${detail.operation} is closed: all callers of this model share one account at its ` +
+        'server, with what is stored there; spec.state: shared of its ModelRef opens it.'
+      )
     case 'uncounted': {
       const { method, operation, open } = detail
       const closed = `${method} ${operation} may return text that is not counted, so it is closed here`

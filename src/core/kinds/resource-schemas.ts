@@ -22,6 +22,7 @@ import {
   type Schema,
   text,
 } from '../formats/schema.ts'
+import { choosingFields } from './body-fields.ts'
 import { subscriptionNamespace, tenantsNamespace } from './metadata.ts'
 import { credential, credentialReference, output, server } from './model-server-schema.ts'
 import { routingDocuments } from './routing-schemas.ts'
@@ -221,6 +222,16 @@ const modelRefFields = {
   credential,
   ...server,
   output,
+  modelFields: list(oneOf(choosingFields, {}), {
+    description:
+      'fields by which requests may choose another model beside `model`; with `modelIds` or `upstreamModel` they are else refused ([model-servers.md](model-servers.md#another-model-beside-model))',
+    maxItems: choosingFields.length,
+  }),
+  state: oneOf(['closed', 'shared'], {
+    description:
+      '`shared` opens what is stored in the account at the server, to everybody who may call the model: responses, files, batches ([model-servers.md](model-servers.md#what-a-server-stores))',
+    otherwise: '`closed`',
+  }),
 } as const
 
 /** `others`, here and below: fields of the original's definitions. */

@@ -74,6 +74,7 @@ function toModelRef(external: ExternalModel): ModelRef {
     kind: 'ModelRef',
     metadata,
     backend: { kind: 'ExternalModel', name: metadata.name },
+    modelFields: [],
     ...serverOf({ metadata, modelIds: [] }, external),
   }
   alone.set(external, made)

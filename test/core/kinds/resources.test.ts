@@ -1,5 +1,6 @@
 import { test } from 'tap'
 import { showPath } from '../../../src/core/formats/fields.ts'
+import { choosingFields } from '../../../src/core/kinds/body-fields.ts'
 import type { Subscription, Tenant } from '../../../src/core/kinds/resources.ts'
 import { defaultServer } from '../../../src/core/resources/parse-model-server.ts'
 import { parseResource } from '../../../src/core/resources/parse-resource.ts'
@@ -104,6 +105,8 @@ test('all fields of a model are read', async (t) => {
   const document = modelRef('small', {
     endpointOverride: 'https://small.example/x',
     modelIds: ['Small-7B', 'small:latest'],
+    modelFields: ['fallbacks'],
+    state: 'shared',
   })
   document.metadata.annotations = { 'openshift.io/display-name': 'Small' }
   document.metadata.creationTimestamp = '2026-01-01T00:00:00Z'
@@ -120,6 +123,8 @@ test('all fields of a model are read', async (t) => {
     endpointOverride: 'https://small.example/x',
     backendUrl: 'http://small.example:8000',
     modelIds: ['Small-7B', 'small:latest'],
+    modelFields: ['fallbacks'],
+    state: 'shared',
     server: defaultServer,
   })
 })
@@ -278,6 +283,8 @@ const validations = [
     ['x'.repeat(257)],
     'spec.modelIds[0] must have at most 256 characters',
   ],
+  [model, ['spec', 'modelFields'], ['fallback'], /^spec\.modelFields\[0\] must be one of /],
+  [model, ['spec', 'state'], 'open', 'spec.state must be one of closed, shared'],
 
   [
     policy,
@@ -480,6 +487,8 @@ test('the limits of each rule are valid', async (t) => {
     [model, ['spec', 'backendUrl'], 'http://[::1]:8000'],
     [model, ['spec', 'backendUrl'], `https://${'a.'.repeat(126)}a`],
     [model, ['spec', 'modelIds'], ['org/Model-7B:latest']],
+    [model, ['spec', 'modelFields'], [...choosingFields]],
+    [model, ['spec', 'state'], 'closed'],
     [policy, ['spec', 'subjects'], { users: ['system:serviceaccount:a:b'] }],
     [paid, ['spec', 'owner'], { users: [], groups: [] }],
     [paid, [...limits, 'limit'], 1],

@@ -12,6 +12,8 @@ export const originals: readonly WrittenDocument[] = [
     timeouts: { connect: '500ms', idle: '60s', answer: '10m' },
     retries: 1,
     paths: 'all',
+    modelFields: ['fallbacks', 'tools[].model'],
+    state: 'shared',
     output: {
       maxTokens: 4_096,
       honoursMaxTokens: false,

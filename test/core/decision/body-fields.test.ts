@@ -1,0 +1,44 @@
+import { test } from 'tap'
+import { foundFields, openedFields, refuseFields } from '../../../src/core/decision/body-fields.ts'
+import { choosingFields, stateFields } from '../../../src/core/kinds/body-fields.ts'
+import type { ModelRef } from '../../../src/core/kinds/resources.ts'
+import { modelRef, resourceOf } from '../../support/documents.ts'
+
+const model = (spec: object) => resourceOf(modelRef('small', spec)) as ModelRef
+
+test('only the names of fields are read as such', async (t) => {
+  t.strictSame(foundFields('fields file_id,audio.id'), ['file_id', 'audio.id'])
+  t.equal(foundFields('it is not a JSON object'), undefined)
+  t.equal(foundFields(undefined), undefined)
+})
+
+test('what is stored is open where the state is shared', async (t) => {
+  for (const field of [...stateFields, 'one_of_a_newer_script']) {
+    for (const spec of [{}, { state: 'closed' }]) {
+      t.match(refuseFields([field], model(spec), false), `${field} names what is stored`)
+    }
+    t.equal(refuseFields([field], model({ state: 'shared' }), false), undefined)
+  }
+})
+
+test('other models are chosen where nothing is compared or replaced, or by opened fields', async (t) => {
+  for (const field of choosingFields) {
+    for (const names of [{ modelIds: ['a'] }, { upstreamModel: 'a' }]) {
+      t.match(refuseFields([field], model(names), false), `${field} may choose another model`)
+      const open = model({ ...names, modelFields: [field] })
+      t.equal(refuseFields([field], open, false), undefined)
+    }
+    t.equal(refuseFields([field], model({}), false), undefined)
+  }
+})
+
+test('the background is closed where responses are counted', async (t) => {
+  t.match(refuseFields(['background'], model({ state: 'shared' }), true), /^background must be/)
+  t.equal(refuseFields(['background'], model({}), false), undefined)
+})
+
+test('the script is told only what is open', async (t) => {
+  t.equal(openedFields(model({ modelIds: ['a'] })), undefined)
+  const spec = { state: 'shared', modelFields: ['fallbacks', 'tools[].model'] }
+  t.equal(openedFields(model(spec)), 'state fallbacks tools[].model')
+})
