@@ -168,11 +168,22 @@ export const currency: Reader<string> = {
 
 /** Origins as browsers write them. */
 export const origins: Reader<readonly string[]> = {
-  form: '`*`, or a comma-separated list of origins like `https://app.example`',
+  form: '`*`, or a comma-separated list of origins like `https://app.example` or `app://name`',
   read(written) {
     const found = itemsOf(written)
-    return found.every((item) => item === '*' || URL.parse(item)?.origin === item) ? found : invalid
+    return found.every((item) => item === '*' || isOrigin(item)) ? found : invalid
   },
+}
+
+/** As browsers send it: for schemes of their own, of desktop apps and extensions, only they know the form. */
+function isOrigin(written: string): boolean {
+  const url = URL.parse(written)
+  if (url === null || url.origin !== 'null') return url?.origin === written
+  return (
+    url.protocol !== 'file:' &&
+    /^[a-z][a-z0-9+.-]*:\/\/[\w.~-]+(:\d{1,5})?$/.test(written) &&
+    written.startsWith(url.protocol)
+  )
 }
 
 /** Names with values, which are not validated. May contain a collector's credential. */

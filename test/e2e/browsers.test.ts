@@ -1,7 +1,8 @@
 import { gatewayTests } from '../support/gateway.ts'
 
 const origin = 'https://app.example'
-const test = gatewayTests({ limits: { allowedOrigins: [origin] } })
+const apps = ['app://obsidian.md', 'tauri://localhost', 'chrome-extension://abcdefgh']
+const test = gatewayTests({ limits: { allowedOrigins: [origin, ...apps] } })
 const paths = ['/v1/chat/completions', '/llm/sim/v1/chat/completions', '/v1/api-keys', '/v1/models']
 
 test('answers a preflight without a credential', async (t, gateway) => {
@@ -20,6 +21,17 @@ test('answers a preflight without a credential', async (t, gateway) => {
     t.match(headers.get('access-control-allow-methods'), 'POST')
     t.equal(headers.get('access-control-allow-credentials'), null)
   }
+})
+
+test('apps and extensions have origins of their own schemes', async (t, gateway) => {
+  const ask = async (sent: string) => {
+    const headers = { origin: sent, 'access-control-request-method': 'POST' }
+    const answer = await gateway.ask('/v1/models', undefined, { method: 'OPTIONS', headers })
+    return answer.headers.get('access-control-allow-origin')
+  }
+  for (const app of apps) t.equal(await ask(app), app)
+  for (const other of ['app://evil', 'tauri://localhost.evil', 'http://localhost', 'null'])
+    t.equal(await ask(other), null, other)
 })
 
 test('a page of the allowed origin can read responses and errors', async (t, gateway) => {

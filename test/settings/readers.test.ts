@@ -80,6 +80,38 @@ test('origins are written as browsers send them', async (t) => {
     'http://localhost:3000',
   ])
   t.strictSame(form.origins.read('*'), ['*'])
+  for (const origin of [
+    'app://obsidian.md',
+    'tauri://localhost',
+    'capacitor://localhost',
+    'chrome-extension://abcdefghijklmnopabcdefghijklmnop',
+    'moz-extension://3c1d0e0c-93d7-4c1a-9f2b-0d2f3f7c1a11',
+    'vscode-webview://1abc2def',
+    'app.vendor+x://localhost:3000',
+  ]) {
+    t.strictSame(form.origins.read(origin), [origin])
+  }
+  for (const written of [
+    'app://',
+    'app:/x',
+    'app:x',
+    'app://x/',
+    'app://x/y',
+    'app://x?y',
+    'app://x#y',
+    'app://user@x',
+    'app://*',
+    'app://a b',
+    'App://x',
+    'app://x:y',
+    'file://',
+    'file://x',
+    'null',
+    'data:text/html,x',
+    'blob:https://app.example/x',
+  ]) {
+    t.equal(form.origins.read(written), form.invalid, written)
+  }
   for (const written of [
     'a.example',
     'https://a.example/',
