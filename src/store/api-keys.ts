@@ -163,7 +163,10 @@ export interface ApiKeyStore extends KeyLookup, ApiKeyRecords {}
 
 /** The permanent store, as the cache in front of it uses it. */
 export interface ApiKeyTable extends ApiKeyRecords {
-  /** The keys with these hashes that exist, in any order. */
+  /**
+   * The keys with these hashes that exist, in any order. A secret that a repeated request could replace is
+   * recorded as used, so that none does.
+   */
   findByHashes(hashes: readonly string[]): Promise<readonly FoundKey[]>
   /** The `limit` most recently used keys that are active at `now`. */
   findLastUsed(limit: number, now: number): Promise<readonly FoundKey[]>

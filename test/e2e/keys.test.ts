@@ -115,3 +115,25 @@ test('all invalid keys get the same response', async (t, gateway) => {
   }
   t.equal(new Set(refusals).size, 1, 'identical byte for byte')
 })
+
+test('a repeated creation never ends a secret in use', async (t, gateway) => {
+  const send = (user: string) =>
+    gateway.ask('/v1/api-keys', `token-${user}`, {
+      method: 'POST',
+      headers: { 'idempotency-key': 'once' },
+      body: '{"name":"one"}',
+    })
+  const user = gateway.newUser()
+  const { key } = JSON.parse((await send(user)).text)
+  t.equal((await gateway.chat(key)).status, 200)
+  const again = await send(user)
+  t.equal(again.status, 409, again.text)
+  t.equal((await gateway.chat(key)).status, 200)
+
+  const other = gateway.newUser()
+  const lost = JSON.parse((await send(other)).text)
+  const second = await send(other)
+  t.equal(second.status, 201)
+  t.equal((await gateway.chat(lost.key)).status, 401, 'nobody had the first one')
+  t.equal((await gateway.chat(JSON.parse(second.text).key)).status, 200)
+})

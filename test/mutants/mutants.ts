@@ -37,6 +37,14 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'store/api-keys/postgres-api-keys.ts',
+    ['admin/keys/idempotency.test.ts'],
+    [
+      ['row.is_replaceable ? row.key_hash : []', '[]'],
+      ['!row.is_replaceable || ', 'true || '],
+    ],
+  ),
+  ...mutants(
     'admin/http/authenticate.ts',
     ['admin/keys/key-reach.test.ts'],
     [

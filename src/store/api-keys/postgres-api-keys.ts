@@ -35,6 +35,7 @@ interface FoundRow {
   readonly revoked_at: Date | null
   readonly caps: unknown
   readonly is_previous?: boolean
+  readonly is_replaceable?: boolean
 }
 
 interface Row extends FoundRow {
@@ -70,13 +71,15 @@ export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
     },
     async findByHashes(hashes) {
       const rows = await within(sql<FoundRow[]>`
-        select ${foundColumns(sql)}, false as is_previous from api_keys
-        where key_hash = any(${hashes}::text[])
+        select ${foundColumns(sql)}, false as is_previous, ${isReplaceable(sql)} as is_replaceable
+        from api_keys where key_hash = any(${hashes}::text[])
         union all
         select id, username, previous_hash, status, user_groups, subscription, created_at,
-          least(expires_at, previous_ends_at), revoked_at, caps, true from api_keys
+          least(expires_at, previous_ends_at), revoked_at, caps, true, false from api_keys
         where previous_hash = any(${hashes}::text[])`)
-      return rows.map(toFound)
+      const first = rows.flatMap((row) => (row.is_replaceable ? row.key_hash : []))
+      const used = new Set(first.length === 0 ? [] : await recordFirstUses(sql, first))
+      return rows.filter((row) => !row.is_replaceable || used.has(row.key_hash)).map(toFound)
     },
     async findLastUsed(limit, now) {
       const query = sql<FoundRow[]>`
@@ -285,6 +288,30 @@ function toKnown(row: FoundRow) {
  */
 function lockBound(sql: Sql): Fragment {
   return sql`(select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)) is not null`
+}
+
+/** Whether a repeated request may replace the secret: nobody has used it, as far as it is recorded. */
+function isReplaceable(sql: Sql): Fragment {
+  return sql`(last_used_at is null and exists (
+    select from tollgate_idempotency as made where made.key_hash = api_keys.key_hash))`
+}
+
+/**
+ * Records first uses before anybody gets an answer to them, so that no secret in use is replaced. Returns
+ * the secrets that had not been replaced before.
+ */
+async function recordFirstUses(sql: Sql, hashes: readonly string[]): Promise<readonly string[]> {
+  const rows = await within(sql<{ key_hash: string }[]>`
+    with mine as (
+      select id from api_keys where key_hash = any(${hashes}::text[]) and ${lockBound(sql)}
+      order by id for no key update
+    )
+    update api_keys set last_used_at = coalesce(last_used_at, now()),
+      previous_ends_at = case when last_used_at is null
+        then least(previous_ends_at, now() + previous_end_after) else previous_ends_at end
+    from mine where api_keys.id = mine.id
+    returning key_hash`)
+  return rows.map(({ key_hash: hash }) => hash)
 }
 
 /** Whether a row's recorded use is old enough to be updated. */

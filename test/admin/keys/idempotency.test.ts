@@ -36,7 +36,6 @@ test('a repeated creation replaces the unused secret on the same id', async (t) 
   t.not(key, lost)
   t.equal(keyPrefix.slice(0, 12), key.slice(0, 12))
   t.notOk(await works(api, lost), 'the lost secret has ended')
-  t.ok(await works(api, key))
   t.equal(await countKeys(api), 1)
   t.match(api.audited.at(-1), {
     action: 'key.create',
@@ -50,6 +49,60 @@ test('a repeated creation replaces the unused secret on the same id', async (t) 
   const last = (await send('k', body)).json()
   t.notOk(await works(api, key))
   t.ok(await works(api, last.key), 'as often as it is repeated')
+})
+
+test('a secret in use is not replaced, however soon', async (t) => {
+  const api = await createKeyApi(t)
+  // Another process, which shares nothing but the database, and notes uses late.
+  const other = await createKeyApi(t, { url: api.url })
+  other.now = api.now
+  const send = sender(api, create)
+  const { id, key } = (await send('k', { name: 'one' })).json()
+  t.ok(await works(other, key))
+  const again = await send('k', { name: 'one' })
+  t.equal(again.statusCode, 409)
+  t.match(again.json(), { error: { code: 'idempotency_done' }, record: { id, lastUsedAt: /^20/ } })
+  t.ok(await works(api, key))
+  t.ok(await works(other, key))
+
+  const rotate = sender(api, `POST /v1/api-keys/${id}/rotate`)
+  const body = { overlap: '2h', endOldAfterFirstUse: '1h' }
+  const rotated = (await rotate('r', body)).json()
+  t.equal((await rotate('r', body)).statusCode, 200, 'not used yet')
+  const last = (await rotate('r', body)).json()
+  t.notOk(await works(other, rotated.key))
+  await api.sql`update api_keys set previous_ends_at = now() + interval '2 hours'`
+  t.ok(await works(other, last.key))
+  t.equal((await rotate('r', body)).statusCode, 409)
+  t.ok(await works(other, last.key))
+  const [row] = await api.sql<{ near: boolean }[]>`
+    select previous_ends_at <= now() + interval '1 hour' as near from api_keys`
+  t.ok(row?.near, 'the first use has shortened the overlap')
+})
+
+test('a use and a repetition at once: the secret works, or it never did', async (t) => {
+  const api = await createKeyApi(t)
+  const [one, two] = [
+    await createKeyApi(t, { url: api.url }),
+    await createKeyApi(t, { url: api.url }),
+  ]
+  one.now = two.now = api.now
+  const send = sender(api, create)
+  const seen = { kept: 0, replaced: 0 }
+  for (let round = 0; round < 40; round += 1) {
+    const id = `k${round}`
+    const { key } = (await send(id, { name: id })).json()
+    const [used, again, usedToo] = await Promise.all([
+      works(one, key),
+      send(id, { name: id }),
+      works(two, key),
+    ])
+    t.equal(again.statusCode, used || usedToo ? 409 : 201, `${used} ${usedToo} ${again.body}`)
+    const current = again.statusCode === 201 ? again.json().key : key
+    for (const process of [api, one, two]) t.ok(await works(process, current))
+    seen[again.statusCode === 201 ? 'replaced' : 'kept'] += 1
+  }
+  t.comment(JSON.stringify(seen))
 })
 
 test('after the secret was used, the record is the answer', async (t) => {
@@ -187,7 +240,6 @@ test('a try whose process is lost is taken over, and then does nothing', async (
   const { key, id } = (await send('k', { name: 'one' })).json()
   go.resolve()
   refused(t, await stalled, 409, 'idempotency_busy')
-  t.ok(await works(api, key))
   t.equal(await countKeys(api), 1)
 
   // Another process, after a restart.
@@ -195,6 +247,7 @@ test('a try whose process is lost is taken over, and then does nothing', async (
   other.now = api.now
   const again = (await sender(other, create)('k', { name: 'one' })).json()
   t.equal(again.id, id)
+  t.notOk(await works(api, key))
   t.ok(await works(other, again.key))
 })
 

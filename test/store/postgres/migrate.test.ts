@@ -32,6 +32,7 @@ const all = [
   '0021-expiring-keys.sql',
   '0022-notices.sql',
   '0023-secrets.sql',
+  '0024-first-uses.sql',
 ]
 
 test('each migration is applied once', async (t) => {
