@@ -135,7 +135,8 @@ export function toCrd(kind: Kind): object {
 
 /** Converts a schema for the API server: our own keywords become CEL rules or are left out. */
 function toOpenApi(schema: Schema, ofKind: Kind['rules'] = []): object {
-  const { form, item, otherwise, missing, others, closed, mild, ...ofServer } = schema
+  const { form, item, otherwise, missing, others, closed, mild, cut, maxBytes, ...ofServer } =
+    schema
   const { refuses = [], rules = [], ...plain } = ofServer
   const { properties, additionalProperties, items } = schema
   const validations = [

@@ -1,22 +1,57 @@
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { timesPlain } from '../support/envoy-load.ts'
 import { gatewayTests } from '../support/gateway.ts'
 
 const team = { groups: ['team'] }
-const hour = [[1_000, '1h']] as const
+const hour = [[1_000_000_000, '1h']] as const
+/** The most that a ModelRef may have. */
+const longIds = Array.from({ length: 256 }, (_, i) =>
+  `acme/${'x'.repeat(56)}${1_000 + i}`.slice(0, 64),
+)
 const test = gatewayTests({
   resources: (backendUrl) => [
     modelRef('sim', { backendUrl, modelIds: ['acme/Sim-7B', 'sim:latest'] }),
+    modelRef('many', { backendUrl, modelIds: longIds }),
     modelRef('twin', { backendUrl }, 'east'),
     modelRef('twin', { backendUrl, modelIds: ['only-west'] }, 'west'),
     modelRef('twin', { backendUrl }, 'shut'),
-    accessPolicy('open', ['llm/sim', 'east/twin', 'west/twin'], team),
+    accessPolicy('open', ['llm/sim', 'llm/many', 'east/twin', 'west/twin'], team),
     accessPolicy('shut', ['shut/twin'], { groups: ['nobody'] }),
-    subscription('plenty', team, { 'llm/sim': hour }),
+    subscription('plenty', team, { 'llm/sim': hour, 'llm/many': hour }),
     subscription('east', team, { 'east/twin': hour }),
     subscription('both', team, { 'east/twin': hour, 'west/twin': hour, 'shut/twin': hour }),
   ],
 })
 const shared = '/v1/chat/completions'
+
+test('as many ids as a ModelRef may have cost little', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const send = (name: string, model: string) => async () => {
+    const { status, text } = await gateway.chat(
+      key,
+      {},
+      { model },
+      `/llm/${name}/v1/chat/completions`,
+    )
+    if (status !== 200) throw new Error(`${status} for ${name}: ${text}`)
+  }
+  const plain = send('sim', 'sim')
+  const others = { first: send('many', 'many'), last: send('many', longIds.at(-1) ?? '') }
+  const times = await timesPlain(gateway.envoy.pid, plain, others)
+  for (const [name, ratio] of times) {
+    t.comment(`${name}: ${ratio.toFixed(2)} times`)
+    t.ok(ratio <= 2, `${name}: ${ratio.toFixed(2)} times`)
+  }
+  const refused = await gateway.chat(key, {}, { model: 'sim' }, '/llm/many/v1/chat/completions')
+  t.equal(refused.status, 403)
+  const asked = await gateway.ask('/llm/many/v1/chat/completions', key, {
+    method: 'POST',
+    headers: { 'x-long': 'x'.repeat(24_000) },
+    body: JSON.stringify({ model: 'many', messages: [] }),
+  })
+  t.equal(asked.status, 200, 'beside long headers of the client')
+})
+
 const keep = { echo: true }
 
 test('a model can be called by the ids of its ModelRef', async (t, gateway) => {

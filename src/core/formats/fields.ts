@@ -66,7 +66,7 @@ function read(value: unknown, schema: Schema, problems: FieldProblem[], path: Fi
     return readItems(value, schema, problems, path)
   }
   if (!isObject(value)) return problem('must be an object')
-  if (schema.additionalProperties !== undefined) return readMap(value, problems, path)
+  if (schema.additionalProperties !== undefined) return readMap(value, schema, problems, path)
   if (schema.properties === undefined) return value
   const fields: Record<string, unknown> = {}
   for (const [name, inside] of Object.entries(schema.properties)) {
@@ -92,7 +92,7 @@ function readMildly(
 }
 
 function readItems(
-  items: readonly unknown[],
+  written: readonly unknown[],
   schema: Schema,
   problems: FieldProblem[],
   path: FieldPath,
@@ -100,11 +100,30 @@ function readItems(
   const { item = 'item', items: inside, unique } = schema
   const { minItems = 0, maxItems = Number.POSITIVE_INFINITY } = schema
   const problem = (message: string): void => void problems.push({ path, message })
-  if (items.length < minItems) problem(`needs at least ${minItems} ${item}`)
-  if (items.length > maxItems) return problem(`must have at most ${maxItems} ${item}s`)
+  const tooMany = written.length > maxItems
+  if (written.length < minItems) problem(`needs at least ${minItems} ${item}`)
+  if (tooMany && !schema.cut) return problem(`must have at most ${maxItems} ${item}s`)
+  const items = firstOf(written, schema)
+  if (items.length < written.length) {
+    const most = tooMany ? `${maxItems} ${item}s` : `${schema.maxBytes} bytes`
+    const message = `must have at most ${most}; the first ${items.length} are in force`
+    problems.push({ path, message, isMild: true })
+  }
   if (inside === undefined) return items
   if (unique !== undefined) refuseRepeats(items, unique, problems, path)
   return items.map((each, index) => read(each, inside, problems, [...path, index]))
+}
+
+/** As many as may be in force, by their number and by the bytes of all. */
+function firstOf(items: readonly unknown[], { maxItems, maxBytes }: Schema): readonly unknown[] {
+  const first = maxItems === undefined ? items : items.slice(0, maxItems)
+  if (maxBytes === undefined) return first
+  let left = maxBytes
+  const end = first.findIndex((item) => {
+    left -= typeof item === 'string' ? Buffer.byteLength(item) : 0
+    return left < 0
+  })
+  return end < 0 ? first : first.slice(0, end)
 }
 
 function refuseRepeats(
@@ -127,14 +146,19 @@ function refuseRepeats(
 /** A map of strings; null counts as missing here too. */
 function readMap(
   map: Readonly<Record<string, unknown>>,
+  { additionalProperties = { type: 'string' }, maxProperties = Number.POSITIVE_INFINITY }: Schema,
   problems: FieldProblem[],
   path: FieldPath,
 ): unknown {
-  const entries = Object.entries(map).filter(([, text]) => text !== null)
+  const written = Object.entries(map).filter(([, text]) => text !== null)
+  const entries = written.slice(0, maxProperties)
+  if (entries.length < written.length) {
+    const message = `must have at most ${maxProperties} entries; the first ones are in force`
+    problems.push({ path, message, isMild: true })
+  }
   for (const [name, text] of entries) {
-    if (typeof text !== 'string') {
-      problems.push({ path: [...path, name], message: 'must be a string' })
-    }
+    const wrong = typeof text === 'string' ? breaks(text, additionalProperties) : 'must be a string'
+    if (wrong !== undefined) problems.push({ path: [...path, name], message: wrong })
   }
   return Object.fromEntries(entries)
 }

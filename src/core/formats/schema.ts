@@ -19,6 +19,12 @@ export interface Schema<Value = unknown> {
   readonly items?: Schema
   readonly minItems?: number
   readonly maxItems?: number
+  /** The most bytes of all texts of a list, in UTF-8. */
+  readonly maxBytes?: number
+  /** Whether the first items of a list that is too long are in force. */
+  readonly cut?: boolean
+  /** The most entries of a map. */
+  readonly maxProperties?: number
   /** In code points, as JSON Schema and Kubernetes count. */
   readonly minLength?: number
   readonly maxLength?: number
@@ -101,16 +107,21 @@ export function object<Of extends Properties>(
   return schema('object', { properties, ...(required.length > 0 && { required }), ...more })
 }
 
-/** Empty if missing. */
+/** What a list and a text have at most that do not say it. */
+const most = { items: 5_000, length: 1_024 }
+
+/** Empty if missing. Of one that does not say how long it may be, the first items are in force. */
 export function list<Item>(
   items: Schema<Item>,
   more: Partial<Schema> = {},
 ): Schema<readonly Item[]> & Filled {
-  return { ...schema('array', { items, ...more }), missing: [] }
+  const bound = more.maxItems === undefined && { maxItems: most.items, cut: true }
+  return { ...schema('array', { items, ...more, ...bound }), missing: [] }
 }
 
 export function text(more: Partial<Schema> = {}): Schema<string> {
-  return schema('string', more)
+  const isBound = more.maxLength !== undefined || more.enum !== undefined
+  return schema('string', isBound ? more : { ...more, maxLength: most.length })
 }
 
 /** One of these texts. */
@@ -134,12 +145,14 @@ export function boolean(more: Partial<Schema> = {}): Schema<boolean> {
   return schema('boolean', more)
 }
 
-/** A map of strings to strings; empty if missing. */
+/** A map of strings to strings, of which the first entries are in force; empty if missing. */
 export function labels(
   more: Partial<Schema> = {},
+  maxLength = 4_096,
 ): Schema<Readonly<Record<string, string>>> & Filled {
+  const additionalProperties = { type: 'string', maxLength } as const
   return {
-    ...schema('object', { additionalProperties: { type: 'string' }, ...more }),
+    ...schema('object', { additionalProperties, maxProperties: 1_000, ...more }),
     missing: {},
   }
 }

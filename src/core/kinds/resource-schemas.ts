@@ -38,6 +38,9 @@ const othersOfMetadata = [
   ...['resourceVersion', 'generation', 'deletionGracePeriodSeconds', 'selfLink', 'clusterName'],
 ]
 
+/** Of all annotations together, for an API server. */
+const maxAnnotation = 262_144
+
 /** The API server's own rules for objects, which we apply to files, and those of a kind. */
 function metadata(
   namespace: string,
@@ -59,7 +62,7 @@ function metadata(
         }),
         namespace,
       ),
-      annotations: labels(),
+      annotations: labels({}, maxAnnotation),
       creationTimestamp: text(),
       deletionTimestamp: text(),
     },
@@ -97,9 +100,10 @@ function subjects(more: Partial<Schema>) {
   return filled(
     object(
       {
-        users: list(text(plainName), { description: 'names of users' }),
+        users: list(text(plainName), { description: 'names of users', item: 'user' }),
         groups: list(object({ name: required(text({ ...plainName, description: 'its name' })) }), {
           description: 'groups; every member counts',
+          item: 'group',
         }),
       },
       more,
@@ -112,8 +116,14 @@ function attribution(description: string) {
   return filled(
     object(
       {
-        organizationId: filled(text({ description: 'the organization that is responsible' }), ''),
-        costCenter: filled(text({ description: 'the cost center that is charged' }), ''),
+        organizationId: filled(
+          text({ description: 'the organization that is responsible', maxLength: 4_096 }),
+          '',
+        ),
+        costCenter: filled(
+          text({ description: 'the cost center that is charged', maxLength: 4_096 }),
+          '',
+        ),
         labels: labels({ description: 'further labels' }),
       },
       { description },
@@ -217,7 +227,11 @@ const modelRefFields = {
     otherwise: '`GATEWAY_URL`/namespace/name',
   }),
   modelIds: list(text({ ...plainName, maxLength: 256 }), {
-    description: 'further names that requests may use for the model',
+    description: 'further names that requests may use for the model, 16 KiB of them in all',
+    item: 'name',
+    maxItems: 256,
+    maxBytes: 16_384,
+    cut: true,
   }),
   credential,
   ...server,
@@ -244,6 +258,7 @@ const accessPolicyFields = {
       item: 'model',
       minItems: 1,
       maxItems: maxModels,
+      cut: true,
     }),
   ),
   subjects: required(
@@ -371,6 +386,7 @@ const subscriptionFields = {
       item: 'model',
       minItems: 1,
       maxItems: maxModels,
+      cut: true,
     }),
   ),
   tokenMetadata: attribution('whom use is attributed to'),
@@ -394,6 +410,7 @@ const externalOidc = object(
     issuerUrl: required(
       text({
         description: 'issuer of the provider, exactly as in its tokens',
+        maxLength: 2_048,
         pattern: '^https://[!-"$->@-~]+$',
         form: 'an https URL',
       }),
@@ -584,7 +601,7 @@ const tiers = list(
   object({
     name: required(text({ minLength: 1 })),
     displayName: text({ pattern: '[^ \\t\\r\\n\\f\\v]', form: 'more than blanks' }),
-    description: filled(text(), ''),
+    description: filled(text({ maxLength: 4_096 }), ''),
     level: filled(integer(-2_147_483_648, 2_147_483_647), 0),
     groups: list(text({ minLength: 1 })),
   }),

@@ -38,7 +38,8 @@ const parentRef = object({
   port,
 })
 
-const conditions = list(object({ type: text(), status: text(), message: text() }))
+const message = text({ maxLength: 32_768 })
+const conditions = list(object({ type: text(), status: text(), message }))
 
 /** For lists of which only the length matters. */
 const some = list({ type: 'object' })

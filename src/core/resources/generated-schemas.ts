@@ -7,12 +7,15 @@ import { integer, list, object, required, type Schema, text } from '../formats/s
 
 const count = (description: string): Schema => integer(0, 2_147_483_647, { description })
 
+/** As meta/v1 has it. */
+const message = text({ maxLength: 32_768 })
+
 const conditions: Schema = list(
   object({
     type: required(text()),
     status: required(text({ enum: ['True', 'False', 'Unknown'] })),
     reason: required(text()),
-    message: required(text()),
+    message: required(message),
     observedGeneration: integer(0, Number.MAX_SAFE_INTEGER),
     lastTransitionTime: required(text({ format: 'date-time' })),
   }),
@@ -38,7 +41,7 @@ function references(description: string, more: Readonly<Record<string, Schema>> 
       namespace: required(text()),
       ready: required({ type: 'boolean' }),
       reason: text(),
-      message: text(),
+      message,
       ...more,
     }),
     { description },
@@ -50,7 +53,7 @@ const models = count('how many models it names')
 export const statuses = {
   ModelRef: object({
     phase: phase('Pending', 'Ready', 'Unhealthy', 'Failed'),
-    endpoint: text({ description: 'where clients send requests' }),
+    endpoint: text({ description: 'where clients send requests', maxLength: 4_096 }),
     httpRouteName: text(),
     httpRouteNamespace: text(),
     httpRouteGatewayName: text(),

@@ -60,6 +60,7 @@ const url = text({
   ],
 })
 const certificate = text({
+  maxLength: 1_048_576,
   rules: [{ message: 'must be a certificate in PEM', holds: isCertificate }],
 })
 const provider = object({

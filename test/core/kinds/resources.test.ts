@@ -1,7 +1,10 @@
 import { test } from 'tap'
 import { showPath } from '../../../src/core/formats/fields.ts'
+import type { Schema } from '../../../src/core/formats/schema.ts'
 import { choosingFields } from '../../../src/core/kinds/body-fields.ts'
+import { documents } from '../../../src/core/kinds/resource-schemas.ts'
 import type { Subscription, Tenant } from '../../../src/core/kinds/resources.ts'
+import { statuses } from '../../../src/core/resources/generated-schemas.ts'
 import { defaultServer } from '../../../src/core/resources/parse-model-server.ts'
 import { parseResource } from '../../../src/core/resources/parse-resource.ts'
 import {
@@ -501,6 +504,73 @@ test('the limits of each rule are valid', async (t) => {
     [tenant, ['spec', 'externalOIDC'], { issuerUrl: 'https://a', clientId: 'c', ttl: 30 }],
   ] as const) {
     t.strictSame(problemsOf(change(document, path, value)), [], showPath(path))
+  }
+})
+
+/** The paths of lists, maps and texts that have no maximum. */
+function unboundIn(schema: Schema, path: string): readonly string[] {
+  const { type, properties = {}, items, additionalProperties, maxItems, maxProperties } = schema
+  const isBound =
+    type === 'string'
+      ? schema.enum !== undefined || schema.maxLength !== undefined
+      : type === 'array'
+        ? maxItems !== undefined
+        : additionalProperties === undefined || maxProperties !== undefined
+  const below = Object.entries(properties).flatMap(([name, each]) =>
+    unboundIn(each, `${path}.${name}`),
+  )
+  const inside = [items, additionalProperties].flatMap((each) =>
+    each ? unboundIn(each, `${path}[]`) : [],
+  )
+  return [...(isBound ? [] : [path]), ...below, ...inside]
+}
+
+test('every list, map and text has a maximum', async (t) => {
+  const all = { ...documents, ...statuses }
+  t.strictSame(
+    Object.entries(all).flatMap(([kind, schema]) => unboundIn(schema, kind)),
+    [],
+  )
+})
+
+test('of a list that is too long the first items are in force', async (t) => {
+  const many = (count: number, of: (n: number) => unknown) =>
+    Array.from({ length: count }, (_, n) => of(n))
+  const names = many(5_001, (n) => `name-${n}`)
+  const limit = [{ limit: 5, window: '1m' }]
+  for (const [document, path, value, first] of [
+    [model, ['spec', 'modelIds'], names, 256],
+    [model, ['spec', 'modelIds'], many(100, (n) => `${n}`.padStart(250, 'x')), 65],
+    [model, ['spec', 'modelIds'], many(100, (n) => `${n}`.padStart(200, 'ü')), 41],
+    [policy, ['spec', 'subjects', 'users'], names, 5_000],
+    [policy, ['spec', 'subjects', 'groups'], names.map((name) => ({ name })), 5_000],
+    [policy, ['spec', 'modelRefs'], names.map((name) => ({ namespace: 'llm', name })), 5_000],
+    [paid, ['spec', 'owner', 'users'], names, 5_000],
+    [
+      paid,
+      ['spec', 'modelRefs'],
+      names.map((name) => ({ namespace: 'llm', name, tokenRateLimits: limit })),
+      5_000,
+    ],
+  ] as const) {
+    const changed = change(document, path, value)
+    t.match(problemsOf(changed), [
+      new RegExp(`^${showPath(path)} must have at most .*; the first ${first} are in force$`),
+    ])
+    const shorter = change(document, path, value.slice(0, first))
+    t.strictSame(resourceOf(changed), resourceOf(shorter), showPath(path))
+    t.strictSame(problemsOf(shorter), [])
+  }
+  const labels = Object.fromEntries(names.map((name) => [name, 'a']))
+  t.match(problemsOf(change(paid, ['spec', 'tokenMetadata'], { labels })), [/at most 1000 entries/])
+})
+
+test('limits are never cut', async (t) => {
+  const many = Array.from({ length: 21 }, () => ({ limit: 5, window: '1m' }))
+  for (const name of ['tokenRateLimits', 'requestRateLimits']) {
+    const changed = change(paid, ['spec', 'modelRefs', 0, name], many)
+    t.notOk('resource' in parseResource(changed))
+    t.match(problemsOf(changed), [`spec.modelRefs[0].${name} must have at most 20 limits`])
   }
 })
 
