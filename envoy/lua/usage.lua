@@ -1,6 +1,6 @@
--- Reads the usage that a response reports, while the response passes. It holds only an event that it may
--- have to remove, and a short JSON response with a content-length, so that one that breaks off is an error
--- instead of half a response.
+-- Reads the usage that a response reports, while the response passes. It holds only the lines of an event that it
+-- may have to remove and that are not complete, and a short JSON response with a content-length, so that one that breaks
+-- off is an error instead of half a response.
 --
 -- The figures go into the metadata `tollgate.usage`, which the access logs send to the service. They are
 -- `total_tokens` of `usage` and its parts by type. With the dialect "anthropic" in Check's metadata they are
@@ -12,20 +12,22 @@
 -- (https://html.spec.whatwg.org/multipage/server-sent-events.html). Only the structure of JSON is followed, so
 -- a NaN beside the usage does no harm.
 --
--- If request-body.lua asked for usage and the client did not, the event that has nothing else
--- (`"choices":[]`) is removed. If it asked for usage in each event, that of an event with choices becomes null, as where
--- a server reports it only at the end.
+-- If request-body.lua asked for usage and the client did not, the lines with a text that has nothing else
+-- are removed, and with them their event if no other data is in it. A text with empty choices and something else, such as
+-- an error, loses only its usage. If usage was asked for in each event, that of a text with choices becomes null, as where
+-- a server reports it only at the end. Many servers and clients take each line of data for an event, whatever is
+-- between two of them, so a line leaves when it is complete, not when its event is.
 --
 -- Envoy's overload manager does not see Lua's memory, so nothing is kept of a response between two of its pieces but
--- where in its structure it is, and an event that may have to be removed, up to 64 KiB of it.
+-- where in its structure it is, and lines that may have to be removed, up to 64 KiB of them.
 
-local ffi = require("ffi")
-local byte, find, match, sub = string.byte, string.find, string.match, string.sub
+local ffi, new_table = require("ffi"), require("table.new")
+local byte, find, match, sub, concat = string.byte, string.find, string.match, string.sub, table.concat
 local cast, band, bnot, bor, bxor, rshift = ffi.cast, bit.band, bit.bnot, bit.bor, bit.bxor, bit.rshift
 
 local QUOTE, BACKSLASH, COMMA, COLON, SPACE = 34, 92, 44, 58, 32
 local OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
-local LF, CR = 10, 13
+local LF, CR, TAB = 10, 13, 9
 
 -- The members of a usage that are reported, and their names in the metadata.
 local TOTAL = {
@@ -56,7 +58,7 @@ local DETAILS = {
 -- The longest figure that is read, in bytes.
 local LONGEST_FIGURE = 1024
 local LONGEST_NAME = 32
--- The longest event that is held, in bytes. A longer one is more than usage.
+-- The most that is held of an event, in bytes. What is longer is more than usage.
 local LONGEST_HELD = 65536
 -- The most that is held of all events on this thread, in bytes. ENVOY_HEAP_BYTES leaves room for it and for garbage.
 local MOST_HELD = 4194304
@@ -64,7 +66,8 @@ local MOST_HELD = 4194304
 local MOST_PARTS = 64
 
 -- The members that are looked for, as a tree. A node says what its value is: a `figure`, by its place among the labels
--- of the dialect; the `choices`; a `usage` or another object, and which of its members are looked for.
+-- of the dialect; the `choices`; a `usage` or another object, and which of its members are looked for. In an event there
+-- are also those that say nothing to the client beside usage, and `MORE`, which stands for all others.
 local function figures(labels, fields, prefix)
   local members = {}
   for name, label in pairs(fields) do
@@ -93,16 +96,28 @@ local function usage_node(labels, fields, details, prefix)
   return node
 end
 
-local CHOICES = { choices = true }
+local CHOICES, SILENT, MORE = { choices = true }, { silent = true }, { more = true }
+
+-- A node for the object of an event.
+local function event_node(members)
+  for _, name in ipairs({ "id", "object", "created", "model", "system_fingerprint", "service_tier", "obfuscation" }) do
+    members[name] = SILENT
+  end
+  members.choices = CHOICES
+  local node = object_node(members)
+  node.notes_more = true
+  return node
+end
 
 local function dialect(fields, details, parent, prefix)
   local labels = {}
   local usage = usage_node(labels, fields, details, "")
   local inner = object_node({ usage = usage_node(labels, fields, details, prefix), choices = CHOICES })
+  inner.is_more = true
   return {
     labels = labels,
     answer = object_node({ usage = usage }),
-    event = object_node({ usage = usage, choices = CHOICES, [parent] = inner }),
+    event = event_node({ usage = usage, [parent] = inner }),
   }
 end
 
@@ -140,13 +155,28 @@ local function before_space(p, first, at)
 end
 
 -- Where a line of an event is: at its beginning, after one to four bytes of "data:", after all of them, in its data,
--- in a line of another kind, or after a byte-order mark, which may precede the first line.
-local LINE, AFTER_COLON, DATA, OTHER, MARK = 0, 5, 6, 7, 8
+-- in a line of another kind, after a byte-order mark, which may precede the first line, after some bytes of "event:" or
+-- "id:", or after all of them.
+local LINE, AFTER_COLON, DATA, OTHER, MARK, EVENT, ID, NAMED = 0, 5, 6, 7, 8, 9, 14, 16
 local FIELD = ffi.new("uint8_t[5]", { byte("data:", 1, 5) })
 local DATA_FIELD = cast(FOUR, FIELD)[0]
+-- Where it is after one more byte, which ends no line. After the colon of data the first byte may be a space.
+local AFTER = ffi.new("uint8_t[?]", (NAMED + 1) * 256)
+for line = 0, NAMED do
+  for code = 0, 255 do AFTER[line * 256 + code] = line == NAMED and NAMED or OTHER end
+end
+for line = 0, 4 do AFTER[line * 256 + FIELD[line]] = line + 1 end
+for _, code in ipairs({ 0xef, 0xbb, 0xbf }) do AFTER[LINE * 256 + code], AFTER[MARK * 256 + code] = MARK, MARK end
+AFTER[MARK * 256 + FIELD[0]] = 1
+for first, name in pairs({ [EVENT] = "event:", [ID] = "id:" }) do
+  AFTER[LINE * 256 + byte(name)] = first
+  for i = 2, #name do AFTER[(first + i - 2) * 256 + byte(name, i)] = i == #name and NAMED or first + i - 1 end
+end
+local NULL = cast(FOUR, ffi.new("uint8_t[4]", { byte("null", 1, 4) }))[0]
 
--- A reader of JSON texts that arrive in pieces, or of the data in the lines of events. It collects the figures of
--- each usage in `told`, and notes whether the text had a usage and whether its choices were empty.
+-- A reader of JSON texts that arrive in pieces, or of those in the data of events: an object, which may go on in the next
+-- line of data, or whatever a line has. It collects the figures of each usage in `told`, and notes what else is in the
+-- text that it has read last.
 local function new_reader(root, told, is_event)
   return {
     root = root,
@@ -155,11 +185,25 @@ local function new_reader(root, told, is_event)
     -- The place in the line, and whether the last byte was the CR of a line end, which an LF may follow.
     line = is_event and LINE or DATA,
     after_cr = false,
+    -- Whether it stops after each line, and not only after an event or a line that ends a text with usage; whether a part
+    -- of the event is held; whether the client has a line of it that needs its end; whether lines with its name, its id or
+    -- empty data wait for its data; the place before which nothing has to be held.
+    stops = false,
+    holds = false,
+    has_begun = false,
+    has_names = false,
+    sent = 0,
+    -- Whether the text has a usage, empty choices, choices, other members that are not null; whether it is no object.
     has_usage = false,
     is_empty = false,
     has_choices = false,
-    -- Where the piece begins, and where the usage is, both from the beginning of the event.
+    has_more = false,
+    is_other = false,
+    -- Where the piece begins, and where the object and its usage are, all from the beginning of what is held, or of the
+    -- piece if nothing is.
     base = 0,
+    first = nil,
+    last = nil,
     usage_first = nil,
     usage_last = nil,
     -- The node of the object that is open, those of the objects around it, and the number of other containers that
@@ -176,14 +220,22 @@ local function new_reader(root, told, is_event)
     member = nil,
     value = nil,
     -- The figures of the usage that is open, by the places of their labels; false for those that it has not.
-    figures = {},
+    figures = new_table(#told, 0),
   }
+end
+
+local PLACES = { "first", "last", "usage_first", "usage_last" }
+
+-- Prepares for the next text.
+local function forget(reader)
+  reader.has_usage, reader.is_empty, reader.has_choices, reader.has_more, reader.is_other = false, false, false, false, false
+  reader.first, reader.last, reader.usage_first, reader.usage_last = nil, nil, nil, nil
 end
 
 -- Prepares for the next event.
 local function reset(reader)
-  reader.line, reader.after_cr, reader.has_usage, reader.is_empty = LINE, false, false, false
-  reader.has_choices, reader.usage_first, reader.usage_last = false, nil, nil
+  reader.line, reader.after_cr, reader.has_begun, reader.has_names = LINE, false, false, false
+  forget(reader)
   reader.node, reader.depth, reader.below, reader.in_string, reader.escaped = nil, 0, 0, false, false
   reader.begun, reader.member, reader.value = "", nil, nil
 end
@@ -252,6 +304,26 @@ local function keep_value(reader, text, first, last, joint)
   end
 end
 
+-- Whether a value is null, or the NaN that some servers write for it.
+local function is_nothing(p, first, last)
+  if last - first == 4 then return cast(FOUR, p + first)[0] == NULL end
+  return last - first == 3 and p[first] == 78 and p[first + 1] == 97 and p[first + 2] == 78
+end
+
+-- Notes whether the value between two places, of the choices or of a member that is not looked for, says anything.
+local function judge_value(reader, member, p, first, last)
+  first = past_space(p, first, last)
+  last = before_space(p, first, last)
+  local is_empty = is_nothing(p, first, last)
+  if member == MORE then
+    reader.has_more = not is_empty
+  else
+    is_empty = is_empty or last - first > 1 and p[first] == OPEN_BRACKET and past_space(p, first + 1, last) == last - 1
+      and p[last - 1] == CLOSE_BRACKET
+    reader.is_empty, reader.has_choices = is_empty, not is_empty
+  end
+end
+
 -- Handles the end of the value that is read, of which the text from `first` to `last` was not kept.
 local function end_value(reader, p, text, first, last)
   local member = reader.member
@@ -272,13 +344,13 @@ local function end_value(reader, p, text, first, last)
       return
     end
   end
-  if not label and member ~= CHOICES then return end
+  if (member == MORE or member == CHOICES) and not reader.value then return judge_value(reader, member, p, first, last) end
+  if not label and member ~= CHOICES and member ~= MORE then return end
   keep_value(reader, text, first, last, "")
   local value = reader.value
   reader.value = nil
-  if member == CHOICES then
-    reader.is_empty = #value <= LONGEST_FIGURE and find(value, "^%s*%[%s*%]%s*$") ~= nil
-    reader.has_choices = not reader.is_empty
+  if member == CHOICES or member == MORE then
+    judge_value(reader, member, cast(BYTES, value), 0, #value)
   elseif #value <= LONGEST_FIGURE then
     local inner = cast(BYTES, value)
     first = past_space(inner, 0, #value)
@@ -297,6 +369,10 @@ local function descend(reader, node, at)
   reader.depth = reader.depth + 1
   reader.outer[reader.depth] = reader.node
   reader.node, reader.member = node, nil
+  if reader.depth == 1 then
+    forget(reader)
+    reader.first = reader.base + at
+  end
   if node.usage then
     reader.usage_first, reader.usage_last = reader.base + at, nil
     for label = 1, #reader.told do reader.figures[label] = false end
@@ -323,6 +399,7 @@ local function ascend(reader, at)
   reader.member = reader.node.usage and COMPLETE or nil
   reader.node = reader.outer[reader.depth]
   reader.depth = reader.depth - 1
+  if reader.depth == 0 then reader.last = reader.base + at end
   if reader.sums and reader.depth == 0 then add_up(reader.told, reader.sums) end
 end
 
@@ -345,12 +422,15 @@ local function pause(reader, p, text, first, stop, from, last, joint)
   end
 end
 
--- Reads the piece of a text from `at` to `last`, of an event until it ends. Returns the place after what was read, and
--- whether the event ended.
+-- Reads the piece of a text from `at` to `last`, of an event until it stops after a line. Returns the place after what was
+-- read, and where in the line the end was: LINE if it is the empty line after an event, DATA if it ends a text, AFTER_COLON
+-- if it only has data that is empty; nil at the end of the piece.
 local function read(reader, text, at, last)
   local p, is_event = cast(BYTES, text), reader.is_event
   local line, in_string, below, looked, begun = reader.line, reader.in_string, reader.below, reader.node ~= nil, reader.begun
-  local ended = false
+  local stops, begun_event = reader.stops, reader.has_begun
+  local pending = reader.holds or reader.has_names
+  local ended = nil
   -- The beginning and the end of the last string in this piece, and the beginning of the value that is read.
   local first, stop, from = at, at, at
   if reader.escaped and at < last then
@@ -361,25 +441,31 @@ local function read(reader, text, at, last)
     local code = p[at]
     if line ~= DATA then
       if code == LF or code == CR then
-        if line ~= LINE then
-          line, reader.after_cr = LINE, code == CR
-        elseif code == LF and reader.after_cr then
+        if line == LINE and code == LF and reader.after_cr then
           reader.after_cr = false
         else
-          reader.after_cr, ended, at = code == CR, true, at + 1
-          break
+          reader.after_cr = code == CR
+          local is_name = line == NAMED or line == AFTER_COLON
+          if line == LINE or stops and (is_name and begun_event or pending and not is_name) then
+            ended, line, at = line, LINE, at + 1
+            break
+          end
+          -- It waits for the data of its event.
+          if is_name and stops then pending, reader.has_names = true, true end
+          line = LINE
         end
+        if not looked and not pending then reader.sent = at + 1 end
       elseif line == AFTER_COLON then
         if code ~= SPACE then at = at - 1 end
         line, first, stop, from = DATA, at + 1, at + 1, at + 1
       elseif line == LINE and at + 4 < last and cast(FOUR, p + at)[0] == DATA_FIELD and p[at + 4] == COLON then
         at, line = at + 4, AFTER_COLON
-      elseif line < AFTER_COLON and code == FIELD[line] then
-        line = line + 1
-      elseif line == MARK and code == FIELD[0] then
-        line = 1
-      elseif line ~= OTHER then
-        line = (line == LINE or line == MARK) and (code == 0xef or code == 0xbb or code == 0xbf) and MARK or OTHER
+      else
+        line = AFTER[line * 256 + code]
+        if line == OTHER or line == NAMED then
+          -- Nothing in the rest of the line matters.
+          while at + 1 < last and p[at + 1] ~= LF and p[at + 1] ~= CR do at = at + 1 end
+        end
       end
     elseif in_string then
       if code == QUOTE then
@@ -396,6 +482,13 @@ local function read(reader, text, at, last)
           reader.in_string, reader.below, reader.begun = true, below, begun
           pause(reader, p, text, first, stop, from, at, "\n")
           begun = reader.begun
+        else
+          -- What is no object ends with its line.
+          in_string, below = false, 0
+          if reader.stops or reader.has_usage then
+            ended, at = DATA, at + 1
+            break
+          end
         end
       else
         -- Most of a response is text.
@@ -435,6 +528,18 @@ local function read(reader, text, at, last)
             reader.in_string, reader.below, reader.begun = false, below, begun
             pause(reader, p, text, first, stop, from, at, "\n")
             begun = reader.begun
+          else
+            below = 0
+            if reader.stops or reader.has_usage then
+              local kind = (reader.last or reader.is_other or past_space(p, from, at) < at) and DATA or AFTER_COLON
+              if kind == DATA or reader.has_begun then
+                ended, at = kind, at + 1
+                break
+              end
+              pending, reader.has_names = true, true
+            else
+              reader.first, reader.last, reader.is_other = nil, nil, false
+            end
           end
         end
       elseif below > 0 then
@@ -445,7 +550,9 @@ local function read(reader, text, at, last)
             local length, node = stop - first + #begun, reader.node
             local member = length <= LONGEST_NAME and (#begun > 0 or node.known[length * 256 + p[first]])
               and node.members[begun .. sub(text, first + 1, stop)]
-            if member then
+            if not member and node.notes_more and not reader.has_more then member = MORE end
+            if member and member ~= SILENT then
+              if member.is_more then reader.has_more = true end
               reader.member, reader.value, from = member, nil, at + 1
             end
           end
@@ -462,7 +569,13 @@ local function read(reader, text, at, last)
   end
   reader.line, reader.in_string, reader.below, reader.begun = line, in_string, below, begun
   -- At the end of a line, or between two, nothing is left to be kept.
-  if looked and line == DATA then pause(reader, p, text, first, stop, from, last, "") end
+  if line == DATA then
+    if looked then
+      pause(reader, p, text, first, stop, from, last, "")
+    else
+      reader.is_other = reader.is_other or past_space(p, from, last) < last
+    end
+  end
   return at, ended
 end
 
@@ -479,7 +592,7 @@ local function report(stream)
   end
 end
 
--- The streams that hold a part of an event, and how much they hold in total. The streams that were reset since the
+-- The streams that hold lines of an event, and how much they hold in total. The streams that were reset since the
 -- last count have gone unnoticed, so it is done again once a second if the total seems too large.
 local holders = setmetatable({}, { __mode = "k" })
 local held, counted_at = 0, 0
@@ -495,41 +608,29 @@ local function may_hold(bytes)
   return held + bytes <= MOST_HELD
 end
 
--- The parts of the current event that are held, as one text, to be sent or removed.
+-- The lines that are held, as one text, to be sent or removed.
 local function take(stream)
   if stream.size == 0 then return "" end
-  local event = table.concat(stream.parts)
+  local lines = concat(stream.parts)
   stream.parts, held, stream.size = {}, held - stream.size, 0
-  return event
+  return lines
 end
 
--- Holds the next part of the current event, or no more of the event if that is too much. Returns what can be sent.
+-- Holds more of the current event, or no more of its text if that is too much. Returns what can be sent.
 local function hold(stream, part)
+  if #part == 0 then return "" end
   if stream.size + #part > LONGEST_HELD or not may_hold(#part) then
-    stream.holds = false
+    stream.passes, stream.reader.has_begun = true, true
     return take(stream) .. part
   end
   local parts = stream.parts
   if #parts == MOST_PARTS then
-    parts = { table.concat(parts) }
+    parts = { concat(parts) }
     stream.parts = parts
   end
   parts[#parts + 1] = part
   holders[stream], stream.size, held = true, stream.size + #part, held + #part
   return ""
-end
-
--- Whether the event that has been read holds only usage and is to be removed.
-local function is_removed(stream, size)
-  return stream.removes and stream.holds and stream.reader.has_usage and stream.reader.is_empty
-    and stream.size + size <= LONGEST_HELD
-end
-
--- Whether the usage of the event that has been read is to become null.
-local function is_blanked(stream, size)
-  local reader = stream.reader
-  return stream.blanks and stream.holds and reader.has_usage and reader.has_choices and reader.usage_last ~= nil
-    and stream.size + size <= LONGEST_HELD
 end
 
 -- The place, from 0, of the next usage that is not null, or nil. Once they are asked for usage, many servers put a
@@ -565,21 +666,178 @@ local function last_end(p, low, at)
   return low
 end
 
+-- The beginning of the line with the byte at `at`, or `low` if it begins before.
+local function line_of(p, low, at)
+  while at > low and p[at - 1] ~= LF and p[at - 1] ~= CR do at = at - 1 end
+  return at
+end
+
+-- The place after spaces and tabs, which do not end a line, and the place before them.
+local function past_blanks(p, at, last)
+  while at < last and (p[at] == SPACE or p[at] == TAB) do at = at + 1 end
+  return at
+end
+
+local function before_blanks(p, first, at)
+  while at > first and (p[at - 1] == SPACE or p[at - 1] == TAB) do at = at - 1 end
+  return at
+end
+
+-- The places between which the member `usage` is, whose value is between two places, with the comma that goes with it. The
+-- value alone if its name is in another line.
+local function member_of(p, text, first, from, past)
+  local colon = before_blanks(p, first, from) - 1
+  local name = before_blanks(p, first, colon) - #'"usage"'
+  if p[colon] ~= COLON or name < first or sub(text, name + 1, name + #'"usage"') ~= '"usage"' then return from, past, "null" end
+  local comma = past_blanks(p, past, #text)
+  if p[comma] == COMMA then return name, comma + 1 end
+  comma = before_blanks(p, first, name) - 1
+  return p[comma] == COMMA and comma or name, past
+end
+
+-- Whether between two places there is only the beginning of a line of data.
+local function begins_data(p, first, last)
+  while p[first] >= 0xbb do first = first + 1 end
+  return last - first >= 5 and cast(FOUR, p + first)[0] == DATA_FIELD and past_blanks(p, first + 5, last) == last
+end
+
+-- Judges the text with usage that has been read, on lines that end at `past`; what may be held begins at `first`. Returns
+-- the places between which something is removed, nil if nothing is; what is sent in its place; and whether it is the whole
+-- text.
+local function judge(stream, p, text, first, past)
+  local reader = stream.reader
+  if not stream.edits or stream.passes or not reader.usage_last then return nil end
+  local begin = line_of(p, first, reader.first)
+  if past - (reader.has_begun and begin or first) >= LONGEST_HELD then return nil end
+  local from, to = reader.usage_first, reader.usage_last + 1
+  if reader.has_choices then
+    if stream.blanks then return from, to, "null" end
+  elseif stream.removes and not reader.has_more then
+    -- Something else may be on its lines.
+    local is_alone = begins_data(p, begin, reader.first) and past_space(p, reader.last + 1, past) == past
+    if is_alone then return begin, past, nil, true end
+  elseif stream.removes and reader.is_empty then
+    return member_of(p, text, begin, from, to)
+  end
+  return nil
+end
+
+-- Handles the end of the lines of a text with usage. Adds to `out` what is to be sent of them and of what is before, from
+-- `from` on. Returns the place from which on the rest is sent.
+local function end_text(stream, out, p, text, from, first, past)
+  local reader = stream.reader
+  local cut, rest, instead, is_gone = judge(stream, p, text, first, past)
+  stream.removed = is_gone == true
+  if not cut then
+    reader.has_begun = true
+    return from
+  end
+  if is_gone then
+    -- The name of the event waits for other data, but not for a second such text.
+    if stream.has_lost and cut > first then reader.has_begun = true end
+    stream.has_lost = true
+    if not reader.has_begun then
+      if first > from then out[#out + 1] = sub(text, from + 1, first) end
+      if cut > first then out[#out + 1] = hold(stream, sub(text, first + 1, cut)) end
+      return past
+    end
+  end
+  reader.has_begun = true
+  if cut > from then out[#out + 1] = sub(text, from + 1, cut) end
+  out[#out + 1] = instead
+  return rest
+end
+
+-- The same for lines of which a part is held.
+local function end_held_text(stream, out, text, first, past)
+  local lines = take(stream) .. sub(text, first + 1, past)
+  local from = end_text(stream, out, cast(BYTES, lines), lines, 0, 0, #lines)
+  if from < #lines then out[#out + 1] = sub(lines, from + 1) end
+  return past
+end
+
+-- Handles the end of a line; `kind` says where in it that was. Adds to `out` what is to be sent of what is held, and returns
+-- the places from which on the rest is sent, and may have to be held.
+local function end_line(stream, kind, out, p, text, from, first, past)
+  local reader = stream.reader
+  -- The next line of data belongs to the same text.
+  if reader.node then return from, first end
+  if kind == DATA and reader.has_usage then
+    if stream.size > 0 then
+      from = end_held_text(stream, out, text, first, past)
+    else
+      from = end_text(stream, out, p, text, from, first, past)
+    end
+  else
+    reader.has_begun = reader.has_begun or reader.has_names or kind == DATA
+    if stream.size > 0 then out[#out + 1] = take(stream) end
+  end
+  stream.passes = false
+  forget(reader)
+  return from, past
+end
+
+-- Handles the empty line after an event, in the same way.
+local function end_event(stream, out, text, from, first, past)
+  local reader = stream.reader
+  stream.is_open = false
+  stream.removed = stream.has_lost and not reader.has_begun and not reader.node
+  if stream.removed then
+    if first > from then out[#out + 1] = sub(text, from + 1, first) end
+    take(stream)
+    return past, past
+  end
+  if stream.size > 0 then out[#out + 1] = take(stream) end
+  return from, past
+end
+
+-- The place after a line end, of which the first byte is before `past`.
+local function past_line_end(reader, p, past, size)
+  if not reader.after_cr or past == size or p[past] ~= LF then return past end
+  reader.after_cr = false
+  return past + 1
+end
+
+-- Moves the places of a text, because what is held begins elsewhere.
+local function move(reader, by)
+  for _, place in ipairs(PLACES) do
+    if reader[place] then reader[place] = reader[place] + by end
+  end
+end
+
+-- Handles the end of a piece within an event. Returns the place from which on it may have to be held; nil if nothing of it
+-- may.
+local function end_piece(stream, p, first, size)
+  local reader = stream.reader
+  if stream.passes or reader.line == OTHER and not reader.node then
+    -- What no client reads as a part of an event is not held.
+    reader.has_begun = reader.has_begun or reader.has_names
+    return nil
+  end
+  if stream.size > 0 then return first end
+  local begin = reader.has_begun and line_of(p, first, reader.first or size) or first
+  move(reader, -begin)
+  return begin
+end
+
 -- Reads a piece of a stream of events. Returns what is to be sent of it. Of the events that begin and end in it, only
 -- those with a usage are read.
 local function read_events(stream, text)
   local p, size, reader = cast(BYTES, text), #text, stream.reader
-  -- The current event begins at `first`, and what is before `from` is in `out` or removed.
+  -- What is before `from` is in `out`, removed or held. What may have to be held, besides what is, begins at `first`.
   local out, at, from, first = {}, 0, 0, 0
   local usage = find_usage(p, text, 0)
+  if reader.after_cr and p[0] == LF then
+    -- The second half of a line end is sent, held or removed with the first.
+    at, first, reader.after_cr = 1, 1, false
+    if stream.removed then
+      from = 1
+    elseif stream.size > 0 then
+      out[1], from = hold(stream, "\n"), 1
+    end
+  end
   while at < size do
     if not stream.is_open then
-      if reader.after_cr and p[at] == LF then
-        -- The second half of the line end that ended an event is sent or removed with it.
-        at = at + 1
-        if stream.removed then from = at end
-        reader.after_cr = false
-      end
       local began = at
       if usage and usage < at then usage = find_usage(p, text, at) end
       at = last_end(p, at, usage or size)
@@ -587,40 +845,52 @@ local function read_events(stream, text)
       if at > began then stream.removed, reader.after_cr = false, p[at - 1] == CR end
       if at == size then break end
       reset(reader)
-      first, stream.is_open, stream.holds = at, true, stream.removes or stream.blanks
+      first, stream.is_open, stream.has_lost, stream.passes = at, true, false, false
     end
-    reader.base = stream.size - first
-    local past, ended = read(reader, text, at, size)
-    if ended then
-      stream.is_open, stream.removed = false, is_removed(stream, past - first)
-      if stream.removed then
-        if first > from then out[#out + 1] = sub(text, from + 1, first) end
-        take(stream)
-        from = past
-      elseif is_blanked(stream, past - first) then
-        if first > from then out[#out + 1] = sub(text, from + 1, first) end
-        local event = take(stream) .. sub(text, first + 1, past)
-        out[#out + 1] = sub(event, 1, reader.usage_first) .. "null" .. sub(event, reader.usage_last + 2)
-        from = past
-      elseif stream.size > 0 then
-        out[1] = take(stream)
+    stream.removed, reader.base = false, stream.size > 0 and stream.size - first or 0
+    reader.stops = stream.edits and (not reader.has_begun or stream.size > 0 or stream.passes)
+    reader.holds, reader.sent = stream.size > 0, first
+    local past, kind = read(reader, text, at, size)
+    if not reader.holds then first = reader.sent end
+    if kind then
+      past = past_line_end(reader, p, past, size)
+      if kind ~= LINE then
+        from, first = end_line(stream, kind, out, p, text, from, first, past)
+        local code = past < size and p[past]
+        if code == LF or code == CR then
+          kind, reader.after_cr = LINE, code == CR
+          past = past_line_end(reader, p, past + 1, size)
+        end
       end
-    elseif stream.holds then
-      if first > from then out[#out + 1] = sub(text, from + 1, first) end
-      out[#out + 1], from = hold(stream, sub(text, first + 1)), size
+      if kind == LINE then from, first = end_event(stream, out, text, from, first, past) end
     end
     at = past
   end
+  if stream.is_open and stream.edits then
+    local begin = end_piece(stream, p, first, size)
+    if not begin then
+      if stream.size > 0 then out[#out + 1] = take(stream) end
+    elseif begin < size then
+      if begin > from then out[#out + 1] = sub(text, from + 1, begin) end
+      out[#out + 1], from = hold(stream, sub(text, begin + 1)), size
+    end
+  end
   if from == 0 and #out == 0 then return text end
   out[#out + 1] = sub(text, from + 1)
-  return table.concat(out)
+  return concat(out)
 end
 
--- Handles the end of a response, and of its last event. Returns what is to be sent of that.
+-- Handles the end of a response, and of its last line. Returns what is to be sent of that.
 local function end_events(stream)
-  local removed = is_removed(stream, 0)
-  local rest = take(stream)
-  return removed and "" or rest
+  local reader, lines = stream.reader, take(stream)
+  if lines == "" or reader.node then return lines end
+  if reader.line == DATA and reader.has_usage then
+    local out = {}
+    local from = end_text(stream, out, cast(BYTES, lines), lines, 0, 0, #lines)
+    return reader.has_begun and concat(out) .. sub(lines, from + 1) or ""
+  end
+  -- A name says nothing without data.
+  return reader.line ~= DATA and stream.has_lost and not reader.has_begun and "" or lines
 end
 
 -- The first byte of a response that belongs neither to a byte-order mark nor to white space.
@@ -637,7 +907,7 @@ local function is_short_json(headers)
 end
 
 local function no_figures(spoken)
-  local list = {}
+  local list = new_table(#spoken.labels, 0)
   for label = 1, #spoken.labels do list[label] = false end
   return list
 end
@@ -684,13 +954,16 @@ local function new_stream(handle, anthropic, removes, blanks)
     reader = new_reader(spoken.event, told, true),
     removes = removes,
     blanks = blanks,
+    edits = removes or blanks,
     -- Whether the response is JSON, and a list of which nothing but the beginning has come. Unknown before its first byte.
     is_json = nil,
     opens = false,
-    -- Whether an event has begun and not ended; whether it is held, the parts of it and their size; whether the last one
-    -- was removed.
+    -- Whether an event has begun and not ended; whether a text of it was removed; whether the text that is read is too long
+    -- to be held.
     is_open = false,
-    holds = false,
+    has_lost = false,
+    passes = false,
+    -- What is held, in parts, and its size; whether the last line that ended was removed.
     parts = {},
     size = 0,
     removed = false,
@@ -732,7 +1005,12 @@ end
 local ANSWER = '{"choices":[' .. ('{"index":0,"message":{"role":"assistant","content":"Hello"}},'):rep(200) .. '{}]}'
 local EVENTS = ('data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'):rep(10)
   .. 'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}\n\ndata: [DONE]\n\n'
+-- Lines that wait, or do not, before what is removed, and a member that is.
+local LINES = (":\n"):rep(500) .. ("id:\n"):rep(300) .. 'data: {"choices":[],"usage":{"total_tokens":3}}\n\n'
+local MORE_THAN_USAGE = ('data: {"choices":[],"usage":{"total_tokens":3},"x":1}\n\n'):rep(100)
 for _ = 1, 20 do
+  read_events(new_stream(nil, false, true, false), LINES)
+  read_events(new_stream(nil, false, true, false), MORE_THAN_USAGE)
   read(new_reader(OPENAI.answer, no_figures(OPENAI), false), ANSWER, 0, #ANSWER)
   read_events(new_stream(nil, false, true, false), EVENTS)
 end

@@ -1,6 +1,7 @@
 import { counts, scales } from '../support/counted.ts'
 import { accessPolicy, modelRef } from '../support/documents.ts'
 import { gatewayTests, meter, models } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
 
 const scripted = await startScriptedModel()
@@ -12,12 +13,16 @@ const test = gatewayTests({
     ...scales(0, 40),
     meter,
   ],
+  env: { METER_PATHS: 'chat,completions' },
 })
 
 const path = '/llm/other/v1/chat/completions'
 const stream = { 'content-type': 'text/event-stream' }
 const text = '{"id":"c","choices":[{"index":0,"delta":{"content":"Hi"}}]}'
-const extra = '{"id":"c","choices":[],"usage":{"total_tokens":40}}'
+const usage = '"usage":{"total_tokens":40}'
+const extra = `{"id":"c","choices":[],${usage}}`
+const call =
+  '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"f"}}]}}]}'
 const closing = '{"choices":[{"index":0,"delta":{}}],"usage":{"total_tokens":40}}'
 
 /** A stream of these data fields, with this line ending. */
@@ -99,6 +104,97 @@ const streams: Readonly<Record<string, readonly [readonly (string | Buffer)[], s
     ],
     events(['{"choices":[{"usage":{"total_tokens":1}}],"x":{"usage":{"total_tokens":2}}}']),
   ],
+  'one line end between events': [
+    [`data: ${text}\ndata: ${extra}\ndata: [DONE]\n`],
+    `data: ${text}\ndata: [DONE]\n`,
+  ],
+  'one line end, byte by byte': [
+    torn(`data: ${text}\r\ndata: ${extra}\r\ndata: [DONE]\r\n`),
+    `data: ${text}\r\ndata: [DONE]\r\n`,
+  ],
+  'one CR, cut before usage and its line end': [
+    [`data: ${text}\rdata: ${extra.slice(0, -9)}`, extra.slice(-9), '\rdata: [DONE]\r'],
+    `data: ${text}\rdata: [DONE]\r`,
+  ],
+  'the last text in its event': [
+    [`data: ${text}\n\ndata: ${text}\ndata: ${extra}\n\n${events(['[DONE]'])}`],
+    events(plain),
+  ],
+  'a tool call in its event': [
+    [`data: ${call}\ndata: ${extra}\n\n${events(['[DONE]'])}`],
+    events([call, '[DONE]']),
+  ],
+  'the end in its event': [
+    [`${events([text])}data: ${extra}\ndata: [DONE]\n\n`],
+    events([text, '[DONE]']),
+  ],
+  'names and comments in its event': [
+    torn(`id: 1\nevent: x\n: hi\ndata: ${text}\nid: 2\ndata: ${extra}\n: ho\n\ndata: [DONE]\n\n`),
+    `id: 1\nevent: x\n: hi\ndata: ${text}\nid: 2\n: ho\n\ndata: [DONE]\n\n`,
+  ],
+  'a comment before it stays': [
+    [`: hi\nretry: 5\ndata: ${extra}\n\n${events(['[DONE]'])}`],
+    `: hi\nretry: 5\n${events(['[DONE]'])}`,
+  ],
+  'its name goes with it': [
+    torn(`${events([text])}id: 2\nevent: x\ndata: ${extra}\n\n${events(['[DONE]'])}`),
+    events([text, '[DONE]']),
+  ],
+  'an extra event first': [[events([extra, text, '[DONE]'])], events([text, '[DONE]'])],
+  'one line end, usage first': [
+    [`data: ${extra}\ndata: ${text}\ndata: [DONE]`],
+    `data: ${text}\ndata: [DONE]`,
+  ],
+  'data on several lines before the end in its event': [
+    torn(
+      `data: ${text}\ndata: {"choices":[],\ndata: "usage":{"total_tokens":40}\ndata: }\ndata: [DONE]\n`,
+    ),
+    `data: ${text}\ndata: [DONE]\n`,
+  ],
+  'what says nothing beside usage': [
+    [
+      events([
+        text,
+        extra
+          .replace('}', `,"prompt_tokens":null}`)
+          .replace(
+            '{',
+            '{"object":"x","created":1,"model":"m","system_fingerprint":"f","service_tier":null,"obfuscation":"a","error":null,',
+          ),
+        '[DONE]',
+      ]),
+    ],
+    events([text, '[DONE]']),
+  ],
+  'usage alone': [[events([text, '{"usage":{"total_tokens":40}}'])], events([text])],
+  'usage beside something that is no choice is kept': [
+    [events(['{"response":"Hi","usage":{"total_tokens":40}}', '[DONE]'])],
+    events(['{"response":"Hi","usage":{"total_tokens":40}}', '[DONE]']),
+  ],
+  'two texts on a line are kept': [
+    [events([`${text}${extra}`, '[DONE]'])],
+    events([`${text}${extra}`, '[DONE]']),
+  ],
+  ...Object.fromEntries(
+    [
+      '"timings":{"predicted_ms":7.5,"usage":{"total_tokens":1}}',
+      '"error":{"message":"x"}',
+      '"citations":["a","b"]',
+      '"prompt_filter_results":[{"prompt_index":0}]',
+      '"x_groq":{"id":"r"}',
+    ].map((more) => [
+      `only usage beside ${more}`,
+      [
+        [
+          events([text]),
+          ...torn(
+            events([`{"choices":[], ${usage} , ${more}}`, `{${more},"choices":[] , ${usage}}`]),
+          ),
+        ],
+        events([text, `{"choices":[],  ${more}}`, `{${more},"choices":[] }`]),
+      ],
+    ]),
+  ),
   'a long event before it': [
     [events([JSON.stringify({ choices: [{ delta: { content: 'x'.repeat(200_000) } }] }), extra])],
     events([JSON.stringify({ choices: [{ delta: { content: 'x'.repeat(200_000) } }] })]),
@@ -137,6 +233,79 @@ test('a client that asks for usage gets the stream unchanged', async (t, gateway
       },
       'other',
     )
+  }
+})
+
+/** Pieces of a stream, and what a client must have of each before the next is sent. */
+const paced: Readonly<Record<string, readonly (readonly [sent: string, seen: string])[]>> = {
+  'one line end': [
+    [`data: ${text}\n`, `data: ${text}\n`],
+    [`data: ${text}\n`, `data: ${text}\n`],
+    [': ping\n', ': ping\n'],
+    [`data: ${extra}\n`, ''],
+    ['data: [DONE]\n', 'data: [DONE]\n'],
+  ],
+  'an end that comes with the next event': [
+    [`data: ${text}\r\n`, `data: ${text}\r\n`],
+    [`\r\ndata: ${text}\r\n`, `\r\ndata: ${text}\r\n`],
+    [`\r\ndata: ${extra}\r\n`, '\r\n'],
+    ['\r\ndata: [DONE]\r\n', 'data: [DONE]\r\n'],
+  ],
+  'a CR, and the beginning of a line after it': [
+    [`data: ${text}\r`, `data: ${text}\r`],
+    [`\ndata: ${text}\r\ndata: {"cho`, `\ndata: ${text}\r\n`],
+    [`ices":[{}]}\r`, 'data: {"choices":[{}]}\r'],
+  ],
+  'usage first': [
+    [`event: x\ndata: ${extra}\n`, ''],
+    [`\nevent: y\ndata: ${text}\n`, `event: y\ndata: ${text}\n`],
+  ],
+  'no event at all': [
+    ['\u001f\u008b\b event', '\u001f\u008b\b event'],
+    ['more\n', 'more\n'],
+    [': pi', ': pi'],
+    ['ng\n', 'ng\n'],
+  ],
+}
+
+test('what is complete arrives before more is sent', async (t, gateway) => {
+  for (const [title, steps] of Object.entries(paced)) {
+    const { key } = await gateway.mint({ subscription: 'limit-41' })
+    let received = ''
+    const pieces = async function* () {
+      let expected = ''
+      for (const [sent, seen] of steps) {
+        yield sent
+        expected += seen
+        await poll(() => received.length >= expected.length, `${title}: ${JSON.stringify(seen)}`)
+      }
+    }
+    scripted.answer({ headers: stream, pieces: pieces() })
+    const response = await fetch(gateway.url + path, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'other', stream: true, messages: [] }),
+    })
+    const decoder = new TextDecoder()
+    for await (const bytes of response.body ?? [])
+      received += decoder.decode(bytes, { stream: true })
+    t.equal(received, steps.map(([, seen]) => seen).join(''), title)
+  }
+})
+
+test('removes only usage on every route and operation', async (t, gateway) => {
+  for (const operation of ['chat/completions', 'completions']) {
+    for (const at of [`/llm/other/v1/${operation}`, `/v1/${operation}`]) {
+      const { key } = await gateway.mint({ subscription: 'limit-41' })
+      const sent = operation === 'completions' ? '{"choices":[{"text":"Hi"}]}' : text
+      scripted.answer({
+        headers: stream,
+        pieces: [`data: ${sent}\ndata: ${extra}\ndata: [DONE]\n`],
+      })
+      const ask = { model: 'other', stream: true, prompt: 'x' }
+      const { text: seen } = await gateway.chat(key, undefined, ask, at)
+      t.equal(seen, `data: ${sent}\ndata: [DONE]\n`, at)
+    }
   }
 })
 

@@ -61,7 +61,7 @@ test('a stream is asked for usage in each of its events', async (t, gateway) => 
 const usage = (tokens: number) =>
   `{"prompt_tokens":1,"total_tokens":${tokens + 1},"completion_tokens":${tokens}}`
 const chunk = (choices: string, reported: string) =>
-  `{"id":"c","usage" : ${reported},"choices":[${choices}],"x":{"usage":{"total_tokens":9}}}`
+  `{"id":"c","usage" : ${reported},"choices":[${choices}]${choices && ',"x":{"usage":{"total_tokens":9}}'}}`
 const [one, two] = ['{"delta":{"content":"a"}}', '{"delta":{"content":"\\"usage\\":{}"}}']
 
 /** The stream of a server, with these figures in its events, and at its end. */

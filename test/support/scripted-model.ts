@@ -10,11 +10,11 @@ export interface Received {
   readonly body: string
 }
 
-/** An answer: its headers, and its body in pieces, each sent separately. */
+/** An answer: its headers, and its body in pieces, each sent separately, and when the test yields it. */
 export interface Script {
   readonly status?: number
   readonly headers?: http.OutgoingHttpHeaders
-  readonly pieces: readonly (string | Buffer)[]
+  readonly pieces: Iterable<string | Buffer> | AsyncIterable<string | Buffer>
 }
 
 /** A model server that answers every path and method with the current script. */
@@ -38,7 +38,7 @@ export async function startScriptedModel(): Promise<ScriptedModel> {
     response.sendDate = false
     response.writeHead(status, script.headers)
     response.flushHeaders()
-    for (const piece of pieces) {
+    for await (const piece of pieces) {
       if (piece.length > 0) await new Promise((written) => response.write(piece, written))
     }
     response.end()
