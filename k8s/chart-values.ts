@@ -1,5 +1,7 @@
 /** The values of the chart. Their defaults come from the overlay. */
 
+import type { Manifest } from './render.ts'
+
 /** A place in the manifests: `Kind name`, and the path in it; list elements by index or name. */
 export type Place = readonly [manifest: string, ...path: readonly (string | number)[]]
 
@@ -76,6 +78,11 @@ export const values: readonly Value[] = [
     places: [[...controller, 'containers', 'controller', 'resources']],
   },
   {
+    name: 'cleanup.resources',
+    meaning: 'of the job that deletes expired ephemeral keys',
+    places: [[...job, 'containers', 'cleanup', 'resources']],
+  },
+  {
     name: 'autoscaling.minReplicas',
     meaning: 'of the gateway',
     places: [[...scaler, 'minReplicas']],
@@ -87,16 +94,22 @@ export const values: readonly Value[] = [
   },
 ]
 
-/** Objects of one kind that an installation may leave out. */
+const ofController = /tollgate-(controller(-lease)?|models-write|access-status)$/
+
+/** Objects that an installation may leave out. */
 export const optional: Readonly<
-  Record<string, { readonly kind: string; readonly meaning: string }>
+  Record<string, { readonly has: (manifest: Manifest) => boolean; readonly meaning: string }>
 > = {
+  'controller.enabled': {
+    has: ({ metadata }) => ofController.test(metadata.name),
+    meaning: 'exactly one release of a cluster has it',
+  },
   'autoscaling.enabled': {
-    kind: 'HorizontalPodAutoscaler',
+    has: ({ kind }) => kind === 'HorizontalPodAutoscaler',
     meaning: 'if disabled, set the number of replicas with kubectl scale',
   },
   'networkPolicies.enabled': {
-    kind: 'NetworkPolicy',
+    has: ({ kind }) => kind === 'NetworkPolicy',
     meaning: 'which pods may connect to which',
   },
 }

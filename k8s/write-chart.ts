@@ -8,6 +8,10 @@ import { dirname, join } from 'node:path'
 import { Document, Scalar, stringify, type YAMLMap } from 'yaml'
 import { isObject } from '../src/core/formats/fields.ts'
 import { packageRoot } from '../src/runtime/package-root.ts'
+import { settings } from '../src/settings/table.ts'
+import { extraFiles, extras } from './chart-extras.ts'
+import { inRelease, mark } from './chart-names.ts'
+import { placeInPods } from './chart-pods.ts'
 import { optional, type Place, values } from './chart-values.ts'
 import { type Manifest, render } from './render.ts'
 import { renderCrds } from './write-crds.ts'
@@ -15,8 +19,9 @@ import { renderCrds } from './write-crds.ts'
 type JsonObject = Record<string, unknown>
 
 const note = '# Written by `npm run chart` from k8s/overlays/production.\n'
-/** A placeholder for a Helm expression. */
-const mark = (expression: string): string => `HELM<${expression}>`
+const markOfSettings = mark(
+  'mergeOverwrite (dict "GATEWAY_URL" (printf "http://%s-gateway.%s" .Release.Name .Release.Namespace)) .Values.settings | toJson',
+)
 const markOfValue = (name: string): string => mark(`.Values.${name} | toJson`)
 
 /** The files of k8s/chart by their paths in it. */
@@ -34,8 +39,10 @@ export function renderChart(): ReadonlyMap<string, string> {
   }
   restartOnChange(manifests)
   for (const manifest of manifests) {
-    files.set(`templates/${fileOf(manifest)}`, writeTemplate(manifest))
+    const placed = placeInPods(inRelease(manifest, manifests))
+    files.set(`templates/${fileOf(manifest)}`, writeTemplate(manifest, placed))
   }
+  for (const [name, text] of extraFiles(note)) files.set(name, text)
   return files
 }
 
@@ -57,15 +64,19 @@ function chart(): object {
 function takeDefaults(manifests: readonly Manifest[]): ReadonlyMap<string, Default> {
   const defaults = new Map<string, Default>()
   for (const { name, meaning, places } of values) {
-    const [first, ...others] = places.map((place) => replace(manifests, place, markOfValue(name)))
+    const by = name === 'settings' ? markOfSettings : markOfValue(name)
+    const [first, ...others] = places.map((place) => replace(manifests, place, by))
     if (others.some((other) => JSON.stringify(other) !== JSON.stringify(first))) {
       throw new Error(`k8s/overlays/production: not the same everywhere: ${name}`)
     }
-    defaults.set(name, { value: first, meaning })
+    // The address follows from the release.
+    const { GATEWAY_URL: _, ...value } = first as JsonObject
+    defaults.set(name, { value: name === 'settings' ? value : first, meaning })
   }
   for (const [name, { meaning }] of Object.entries(optional)) {
     defaults.set(name, { value: true, meaning })
   }
+  for (const [name, extra] of Object.entries(extras)) defaults.set(name, extra)
   return defaults
 }
 
@@ -102,24 +113,25 @@ function replace(manifests: readonly Manifest[], [target, ...path]: Place, by: u
   return before
 }
 
-function writeTemplate(manifest: Manifest): string {
-  const placed = inNamespaceOfRelease(manifest) as Manifest
-  const text = write(placed).replaceAll(/"?HELM<(.*?)>"?/g, '{{ $1 }}')
-  const [flag] = Object.entries(optional).find(([, { kind }]) => kind === manifest.kind) ?? []
-  return flag === undefined ? text : `{{- if .Values.${flag} }}\n${text}{{- end }}\n`
-}
-
-/** Replaces our namespace in every object and subject. */
-function inNamespaceOfRelease(part: unknown): unknown {
-  if (Array.isArray(part)) return part.map(inNamespaceOfRelease)
-  if (!isObject(part)) return part
-  return Object.fromEntries(
-    Object.entries(part).map(([field, value]) =>
-      field === 'namespace' && value === 'tollgate'
-        ? [field, mark('.Release.Namespace')]
-        : [field, inNamespaceOfRelease(value)],
-    ),
+function writeTemplate(manifest: Manifest, placed: Manifest): string {
+  const text = write(placed)
+    .replaceAll(/"?HELM<(.*?)>"?/g, '{{ $1 }}')
+    .replaceAll(/^( *)WITH (\S+): (.*)$/gm, '{{- with $3 }}\n$1$2: {{ toJson . }}\n{{- end }}')
+    .replaceAll(/^( *- )EACH (.*)$/gm, '{{- range $2 }}\n$1{{ toJson . }}\n{{- end }}')
+    .replaceAll(
+      /^( *)EACH: (.*)$/gm,
+      '{{- range $$name, $$value := $2 }}\n$1{{ $$name }}: {{ toJson $$value }}\n{{- end }}',
+    )
+    .replaceAll(
+      /^( *)ELSE (\S+) (\S+):\n((?:\1[ -].*\n)+)/gm,
+      '{{- with $3 }}\n$1$2: {{ toJson . }}\n{{- else }}\n$1$2:\n$4{{- end }}\n',
+    )
+  const flags = Object.entries(optional).flatMap(([flag, { has }]) =>
+    has(manifest) ? [`.Values.${flag}`] : [],
   )
+  if (flags.length === 0) return text
+  const condition = flags.length === 1 ? flags[0] : `and ${flags.join(' ')}`
+  return `{{- if ${condition} }}\n${text}{{- end }}\n`
 }
 
 function write(document: object): string {
@@ -149,12 +161,13 @@ function writeValues(defaults: ReadonlyMap<string, Default>): string {
 function schemaOf(defaults: ReadonlyMap<string, Default>): object {
   const properties: JsonObject = {}
   for (const [name, { value }] of defaults) {
-    const [first = '', second] = name.split('.')
-    if (second === undefined) properties[first] = schemaOfValue(value)
-    else {
-      const { properties: before } = (properties[first] ?? {}) as { properties?: JsonObject }
-      properties[first] = closed({ ...before, [second]: schemaOfValue(value) })
+    const path = name.split('.')
+    let inside = properties
+    for (const part of path.slice(0, -1)) {
+      inside[part] ??= closed({})
+      inside = (inside[part] as { properties: JsonObject }).properties
     }
+    inside[path.at(-1) as string] = schemaOfValue(name, value)
   }
   return {
     $schema: 'http://json-schema.org/draft-07/schema#',
@@ -166,16 +179,26 @@ function closed(properties: JsonObject): object {
   return { type: 'object', additionalProperties: false, properties }
 }
 
-function schemaOfValue(value: unknown): object {
-  if (typeof value === 'number') return { type: 'integer', minimum: 1 }
-  if (!isObject(value)) return { type: typeof value, ...(value !== true && { minLength: 1 }) }
-  const isSettings = Object.values(value).every((inside) => typeof inside === 'string')
-  if (!isSettings) return { type: 'object' }
-  return {
-    type: 'object',
-    additionalProperties: { type: 'string' },
-    propertyNames: { pattern: '^[A-Z][A-Z0-9_]*$' },
+function schemaOfValue(name: string, value: unknown): object {
+  if (name === 'settings') {
+    return {
+      type: 'object',
+      additionalProperties: { type: 'string' },
+      propertyNames: { anyOf: [{ enum: settingNames() }, { pattern: '^OTEL_[A-Z0-9_]+$' }] },
+    }
   }
+  if (name.endsWith('runbookUrl')) return { type: 'string', pattern: '^https?://' }
+  if (Array.isArray(value)) return { type: 'array' }
+  if (typeof value === 'number') return { type: 'integer', minimum: 1 }
+  if (isObject(value)) return { type: 'object' }
+  return { type: typeof value, ...(typeof value === 'string' && value !== '' && { minLength: 1 }) }
+}
+
+/** Each may also be read from a file. */
+function settingNames(): readonly string[] {
+  return Object.values(settings)
+    .flatMap(({ name }) => [name, `${name}_FILE`])
+    .sort()
 }
 
 const notes = `Tollgate {{ .Chart.AppVersion }} in the namespace {{ .Release.Namespace }}.
@@ -185,10 +208,17 @@ The pods start once the Secret {{ .Values.storesSecret }} is there:
   kubectl -n {{ .Release.Namespace }} create secret generic {{ .Values.storesSecret }} \\
     --from-literal=database-url=postgres://… --from-literal=redis-url=redis://…
 
-  kubectl -n {{ .Release.Namespace }} rollout status deployment/tollgate-gateway
+  kubectl -n {{ .Release.Namespace }} rollout status deployment/{{ .Release.Name }}-gateway
 
 An upgrade that changes settings replaces the pods, one after the other. A changed Secret needs no restart.
 Definitions are installed once; before an upgrade: kubectl apply -k k8s/crds
+{{- if not .Values.controller.enabled }}
+
+The controller is not part of this release: another one of the cluster must have it, or no status is written.
+{{- else }}
+
+Only one release of a cluster may have the controller: others are installed with controller.enabled=false.
+{{- end }}
 `
 
 if (import.meta.main) {

@@ -1,4 +1,7 @@
-/** `npm run monitoring`: rules.yaml → prometheus-rule.yaml, the same for the Prometheus operator. */
+/**
+ * `npm run monitoring`: rules.yaml → prometheus-rule.yaml, the same for the Prometheus operator. RUNBOOK_URL is
+ * written into both as the address of docs/runbook.md.
+ */
 
 import { readFileSync, writeFileSync } from 'node:fs'
 
@@ -20,7 +23,16 @@ export function toPrometheusRule(rules: string): string {
   ].join('\n')
 }
 
+/** The rules with another address of the runbook. */
+export function withRunbook(rules: string, url: string): string {
+  return rules.replaceAll(/(?<=runbook_url: )[^#\s]+(?=#)/g, url)
+}
+
 if (import.meta.main) {
-  const rules = readFileSync(new URL('rules.yaml', place), 'utf8')
+  const path = new URL('rules.yaml', place)
+  const kept = readFileSync(path, 'utf8')
+  const { RUNBOOK_URL: url } = process.env
+  const rules = url ? withRunbook(kept, url) : kept
+  if (rules !== kept) writeFileSync(path, rules)
   writeFileSync(new URL('prometheus-rule.yaml', place), toPrometheusRule(rules))
 }

@@ -67,7 +67,9 @@ function sections() {
   const alerts = groups.flatMap(({ rules }) =>
     rules.flatMap(({ alert: name, labels, annotations }) => {
       if (name === undefined) return []
-      const { summary, runbook_url: url } = annotations
+      const { summary, runbook_url } = annotations
+      // The runbook of this version is here, wherever the alert leads.
+      const url = `docs/runbook.md#${runbook_url.split('#')[1]}`
       return [{ name, severity: labels.severity, summary, url }]
     }),
   )

@@ -134,7 +134,7 @@ function readCall(command: Command, args: readonly string[], unknown: () => Wron
       continue
     }
     const { value } = token
-    if (value === undefined || (!token.inlineValue && /^-./.test(value))) {
+    if (value === undefined || (!token.inlineValue && /^--?[a-z]/i.test(value))) {
       const next = value === undefined ? '' : `; ${quoted(value)} is another flag`
       throw wrong(`--${token.name} needs a value, ${flag.takes}${next}.`)
     }

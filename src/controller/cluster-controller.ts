@@ -63,7 +63,6 @@ export interface ClusterControllerOptions {
   readonly originalMs?: number
 }
 
-const leaseName = 'tollgate-controller'
 /** The Lease of the original's controller (its `--leader-elect`). */
 const originalLeaseName = 'maas-controller.models-as-a-service.opendatahub.io'
 /** The log message while it is alive, or may be. */
@@ -80,7 +79,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
   const lease = followLease({
     client,
     namespace: config.leaseNamespace ?? ownNamespace(),
-    name: leaseName,
+    name: config.leaseName,
     identity: `${hostname()}_${randomUUID()}`,
     signal,
     onChange(isHeld) {

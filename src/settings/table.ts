@@ -177,6 +177,8 @@ export const settings = {
     'how to reach the cluster\'s API server'),
   leaseNamespace: optional('LEASE_NAMESPACE', 'the pod\'s, else `models-as-a-service`', form.anyText,
     'namespace of the Lease of `tollgate controller`'),
+  leaseName: setting('LEASE_NAME', 'tollgate-controller', form.anyText,
+    'name of the Lease; controllers of one cluster share it, since only one may write'),
   podNamespace: optional('POD_NAMESPACE', 'none', form.anyText,
     'namespace of this process\'s pod, from the downward API; revocations do not wait for a pod that has ended'),
   podName: optional('POD_NAME', 'none', form.anyText,

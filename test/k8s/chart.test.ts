@@ -1,8 +1,9 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
+import { Ajv } from 'ajv'
 import { test } from 'tap'
-import { parseAllDocuments, stringify } from 'yaml'
+import { parse, parseAllDocuments, stringify } from 'yaml'
 import { type Manifest, nameOf, render } from '../../k8s/render.ts'
 import { renderChart } from '../../k8s/write-chart.ts'
 import { folderOf } from '../support/kubernetes/manifests.ts'
@@ -77,6 +78,106 @@ for (const [name, command, source] of [
     t.notSame(after, before, 'other settings have another name, so that the pods are replaced')
   })
 }
+
+test('values are checked, settings by their names', async (t) => {
+  const read = (name: string) => readFileSync(join(chart, name), 'utf8')
+  const isValid = new Ajv({ strict: false }).compile(JSON.parse(read('values.schema.json')))
+  const defaults = parse(read('values.yaml'))
+  t.ok(isValid(defaults), JSON.stringify(isValid.errors))
+  const settings = (more: object) => ({ ...defaults, settings: { ...defaults.settings, ...more } })
+  for (const good of [
+    { METER_PATHS: 'chat' },
+    { DATABASE_URL_FILE: '/run/url' },
+    { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4317' },
+  ]) {
+    t.ok(isValid(settings(good)), JSON.stringify(good))
+  }
+  for (const wrong of [
+    settings({ METER_PATH: 'chat' }),
+    settings({ METER_PATHS: 1 }),
+    { ...defaults, imagePullSecret: [] },
+    { ...defaults, tolerations: {} },
+    { ...defaults, monitoring: { rules: { runbookUrl: 'docs/runbook.md' } } },
+  ]) {
+    t.notOk(isValid(wrong))
+  }
+})
+
+test('names carry the release', async (t) => {
+  for (const [name, text] of renderChart()) {
+    if (!name.startsWith('templates/') || name.endsWith('.txt')) continue
+    const own = text.match(/^ {2}name: .*$/m)?.[0] ?? ''
+    t.match(own, '.Release.Name', name)
+    t.notMatch(text, /\b(HELM|WITH|EACH|ELSE)\b/, `${name}: nothing is left to be written out`)
+    const label = text.match(/app\.kubernetes\.io\/name: tollgate/)
+    t.equal(label, null, `${name}: pods are selected by the release`)
+  }
+})
+
+const others = ['template', 'other', chart, '--namespace', 'elsewhere']
+
+test('two releases share no object of the cluster', { skip: noHelm }, async (t) => {
+  const objects = Object.values(
+    read(run(helm ?? '', ...others, '--set', 'controller.enabled=false')),
+  )
+  for (const { kind, metadata } of objects) t.match(metadata.name, /^other-/, kind)
+  t.notMatch(JSON.stringify(objects), /tollgate-gateway|"tollgate-internal|models-write/)
+})
+
+test('what only some clusters have is rendered if it is asked for', { skip: noHelm }, async (t) => {
+  const file = join(temporaryFolder(t), 'values.yaml')
+  const pods = {
+    imagePullSecrets: [{ name: 'pull' }],
+    nodeSelector: { pool: 'gate' },
+    tolerations: [{ key: 'gate', operator: 'Exists' }],
+    affinity: { nodeAffinity: {} },
+  }
+  writeFileSync(
+    file,
+    stringify({
+      ...pods,
+      labels: { team: 'platform' },
+      annotations: { note: 'a' },
+      podLabels: { mesh: 'off' },
+      podAnnotations: { scrape: 'no' },
+      extraEnv: [{ name: 'X', value: 'y' }],
+      extraVolumes: [{ name: 'ca', configMap: { name: 'ca' } }],
+      extraVolumeMounts: [{ name: 'ca', mountPath: '/ca' }],
+      gateway: { topologySpreadConstraints: [{ maxSkew: 2 }] },
+      ingress: { enabled: true, hosts: ['models.example'], className: 'nginx' },
+      httpRoute: { enabled: true, parentRefs: [{ name: 'front' }], hostnames: ['models.example'] },
+      monitoring: {
+        podMonitor: { enabled: true },
+        rules: { enabled: true, runbookUrl: 'https://wiki.example/runbook' },
+        dashboards: { enabled: true },
+      },
+    }),
+  )
+  const objects = read(run(helm ?? '', ...others, '--values', file))
+  const all = Object.values(objects)
+  const count = (kind: string) => all.filter((each) => each.kind === kind).length
+  for (const kind of ['Ingress', 'HTTPRoute', 'PodMonitor', 'PrometheusRule']) {
+    t.equal(count(kind), 1, kind)
+  }
+  t.equal(count('ConfigMap'), 4, 'the settings, and three dashboards')
+  const rules = JSON.stringify(all.find(({ kind }) => kind === 'PrometheusRule'))
+  t.match(rules, 'https://wiki.example/runbook#tollgatedown')
+  t.match(rules, '{{ $labels.instance }}')
+  for (const each of all.filter(({ kind }) => /^(Deployment|CronJob)$/.test(kind))) {
+    const text = JSON.stringify(each)
+    for (const part of Object.entries(pods)) {
+      t.ok(text.includes(JSON.stringify(Object.fromEntries([part])).slice(1, -1)), part[0])
+    }
+    t.match(text, '"mesh":"off"')
+    t.match(text, '"scrape":"no"')
+    if (each.kind === 'Deployment') t.match(text, '"mountPath":"/ca"')
+  }
+  const deployments = JSON.stringify(all.filter(({ kind }) => kind === 'Deployment'))
+  for (const part of ['"maxSkew":2', '"name":"X"', '"configMap":{"name":"ca"}']) {
+    t.match(deployments, part)
+  }
+  for (const each of all) t.match(each.metadata, { labels: { team: 'platform' } }, each.kind)
+})
 
 test('the chart renders the production overlay and the definitions', {
   skip: noHelm,

@@ -42,8 +42,8 @@ const builtIn = ['__rate_interval', '__range']
 
 /** Grafana does not run here; these are the mistakes on which its import would fail. */
 root.test('dashboards refer only to what exists', async (t) => {
-  t.equal(dashboards.length, 2)
-  t.equal(new Set(dashboards.map(({ uid }) => uid)).size, 2)
+  t.equal(dashboards.length, 3)
+  t.equal(new Set(dashboards.map(({ uid }) => uid)).size, 3)
   const documented = readFileSync(new URL('../docs/metrics.md', folder), 'utf8')
   for (const dashboard of dashboards) {
     const { panels, templating, title } = dashboard
@@ -68,9 +68,23 @@ root.test('dashboards refer only to what exists', async (t) => {
   }
 })
 
+root.test('panels are of kinds that fit, ten of them in the overview', async (t) => {
+  const overview = dashboards.find(({ uid }) => uid === 'tollgate-overview')
+  t.equal(overview?.panels.length, 10)
+  const kinds = new Set(overview?.panels.map(({ type }) => type))
+  t.strictSame([...kinds].sort(), ['bargauge', 'stat', 'table', 'timeseries'])
+  for (const { title: dashboard, panels } of dashboards) {
+    for (const { type, title, targets = [] } of panels) {
+      // A sum over the whole chosen time is one figure for each series, not a line.
+      const isWhole = targets.some(({ expr }) => expr.includes('$__range'))
+      if (isWhole) t.not(type, 'timeseries', `${dashboard}: ${title}`)
+    }
+  }
+})
+
 /** These have data only with Redis, or after a failure. */
 const mayBeEmpty =
-  /redis|unflushed|journal|model_failures|usage_unusable|revocation_propagation|limited_calls/
+  /redis|unflushed|journal|uncounted|model_failures|usage_unusable|revocation_propagation|limited_calls/
 
 const skip = skipPrometheus || (envoyPath() === undefined && 'no Envoy')
 

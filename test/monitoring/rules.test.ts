@@ -28,7 +28,10 @@ test('each alert has a description and a link to the runbook', async (t) => {
     t.match(labels?.severity, /^(critical|warning|info)$/, alert)
     t.match(annotations?.summary, /\.$/, alert)
     t.match(annotations?.description, /\.$/, alert)
-    t.equal(annotations?.runbook_url, `docs/runbook.md#${alert.toLowerCase()}`)
+    t.equal(
+      annotations?.runbook_url,
+      `https://tollgate.example/docs/runbook.md#${alert.toLowerCase()}`,
+    )
   }
 })
 
