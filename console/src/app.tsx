@@ -27,6 +27,7 @@ import { Nothing } from './parts/nothing.tsx'
 import { Page } from './parts/page.tsx'
 import { distance } from './parts/time.tsx'
 import { Toasts } from './parts/toast.tsx'
+import { ReferencePage } from './reference/reference-page.tsx'
 import { addressOf, usePlace } from './route.ts'
 import { type Session, SessionContext } from './session.tsx'
 import { SignIn } from './sign-in.tsx'
@@ -65,6 +66,13 @@ const administration: readonly Entry[] = [
   { path: 'state', label: 'State', icon: 'state', page: () => <StatePage /> },
 ]
 
+const reference: Entry = {
+  ...{ path: 'reference', label: 'API reference', icon: 'reference' },
+  page: () => <ReferencePage />,
+}
+
+const all = [...entries, ...administration, reference]
+
 const ended = 'Your session has ended: the service does not accept the token any more.'
 
 export function App() {
@@ -92,7 +100,7 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
   const [isOpen, { toggle, close }] = useDisclosure()
   const { path } = usePlace()
   const [first, ...below] = path.split('/')
-  const open = [...entries, ...administration].find((each) => each.path === (first || 'overview'))
+  const open = all.find((each) => each.path === (first || 'overview'))
   const page = below.length > 0 ? open?.inner : open?.page
   const { me, expiresAt } = session
   return (
@@ -148,14 +156,7 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
           )}
         </AppShell.Section>
         <AppShell.Section>
-          <ul className="nav">
-            <li>
-              <a className="mantine-focus-auto" href="/docs" target="_blank" rel="noreferrer">
-                <Icon name="reference" />
-                API reference
-              </a>
-            </li>
-          </ul>
+          <Entries entries={[reference]} {...{ open, close }} />
         </AppShell.Section>
       </AppShell.Navbar>
       <AppShell.Main id="content" tabIndex={-1}>

@@ -36,6 +36,7 @@ const pages = [
   ['models/llm/sim', 'llm/sim'],
   ['usage?by=key', 'Usage'],
   ['explain?model=llm/sim&subscription=plenty', 'Why?'],
+  ['reference', 'API reference'],
   ['nowhere', 'There is no such page'],
   ['access', 'Access'],
   ['resources', 'Resources'],

@@ -6,10 +6,13 @@ import { packageRoot } from '../../src/runtime/package-root.ts'
 /** Where pictures are kept, for people to look at; no test compares them. */
 const folder = process.env.PICTURES ?? join(packageRoot, '.data', 'pictures')
 
-/** Keeps what the page shows, in light colours. */
+/** Keeps what the page shows, in light colours and in dark ones. */
 export async function keepPicture(page: Page, name: string): Promise<void> {
   mkdirSync(folder, { recursive: true })
-  await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' })
-  await page.waitForTimeout(300)
-  await page.screenshot({ path: join(folder, `${name}.png`) })
+  for (const colorScheme of ['dark', 'light'] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+    await page.waitForTimeout(300)
+    const suffix = colorScheme === 'dark' ? '-dark' : ''
+    await page.screenshot({ path: join(folder, `${name}${suffix}.png`) })
+  }
 }

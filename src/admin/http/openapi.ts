@@ -36,6 +36,20 @@ function markOptionalBodies(paths: Record<string, Record<string, Operation>>): v
   }
 }
 
+/** The bar selects between documents; there is only one. */
+const theme = `.swagger-ui .topbar { display: none }
+.back { display: block; font: 600 14px system-ui, sans-serif; margin: 0 auto; max-width: 1460px; padding: 16px 20px 0 }
+@media (prefers-color-scheme: dark) { body { background: #1c2022 } .back { color: #a5b8ff } }`
+
+/** The console has the same reference, with the credential of whoever is signed in. */
+const backToConsole = `addEventListener('DOMContentLoaded', () => {
+  const link = document.createElement('a')
+  link.className = 'back'
+  link.href = '/console/reference'
+  link.textContent = '← Tollgate console'
+  document.body.prepend(link)
+})`
+
 /**
  * Collects the routes registered after it, and serves their document at `/openapi.json` and
  * `/docs`, both without a credential.
@@ -85,8 +99,8 @@ export function describeApi(app: FastifyInstance): void {
     uiConfig: { docExpansion: 'list', defaultModelsExpandDepth: -1 },
     theme: {
       title: 'Tollgate API',
-      // The bar selects between documents; there is only one.
-      css: [{ filename: 'theme.css', content: '.swagger-ui .topbar { display: none }' }],
+      css: [{ filename: 'theme.css', content: theme }],
+      js: [{ filename: 'theme.js', content: backToConsole }],
     },
   })
   app.register(async (scope) => {

@@ -1,0 +1,190 @@
+import { Button, Code, Group, Stack, Text, Textarea, TextInput } from '@mantine/core'
+import { type FormEvent, useState } from 'react'
+import type { ApiError } from '../api.ts'
+import { Problem } from '../parts/problem.tsx'
+import { useSession } from '../session.tsx'
+import {
+  bodyOf,
+  type Description,
+  exampleOf,
+  type Field,
+  fieldsOf,
+  type Operation,
+  typeOf,
+} from './document.ts'
+
+interface OperationDetailsProps {
+  readonly operation: Operation
+  readonly description: Description
+}
+
+/** An operation in a line, and all of it when it is opened. */
+export function OperationDetails({ operation, description }: OperationDetailsProps) {
+  const [isOpen, setOpen] = useState(false)
+  const { method, path, summary } = operation
+  return (
+    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary>
+        <span className="method" data-method={method}>
+          {method}
+        </span>
+        <code className="breaks">{path}</code>
+        <span className="dimmed">{summary}</span>
+      </summary>
+      {isOpen && <Whole {...{ operation, description }} />}
+    </details>
+  )
+}
+
+function Whole({ operation, description }: OperationDetailsProps) {
+  const { parameters = [], requestBody, responses = {} } = operation
+  const body = requestBody && bodyOf(requestBody)
+  const [good] = Object.entries(responses)
+  return (
+    <Stack gap="md" className="operation">
+      {operation.description && <Text size="sm">{operation.description}</Text>}
+      {parameters.length > 0 && (
+        <Fields
+          title="Parameters"
+          fields={parameters.map(({ name, required = false, description: about = '', schema }) => ({
+            ...{ name, isRequired: required, about },
+            type: schema ? typeOf(schema, description) : '',
+          }))}
+        />
+      )}
+      {body && <Fields title="Body" fields={fieldsOf(body, description)} />}
+      {good && (
+        <Fields title={`Answer ${good[0]}`} fields={fieldsOf(bodyOf(good[1]), description)} />
+      )}
+      <Text size="sm" c="dimmed">
+        Other answers:{' '}
+        {Object.entries(responses)
+          .slice(1)
+          .map(([status, { description: about = '' }]) => `${status} ${about}`.trim())
+          .join(' · ')}
+      </Text>
+      <Send {...{ operation, description }} />
+    </Stack>
+  )
+}
+
+function Fields({ title, fields }: { readonly title: string; readonly fields: readonly Field[] }) {
+  if (fields.length === 0) return null
+  return (
+    <div>
+      <Text size="sm" fw={600} component="h3" mb={4}>
+        {title}
+      </Text>
+      <dl className="fields">
+        {fields.map(({ name, type, isRequired, about }) => (
+          <div key={name}>
+            <dt>
+              <code>{name}</code>
+              <span className="note">
+                {type}
+                {isRequired && ', required'}
+              </span>
+            </dt>
+            <dd>{about}</dd>
+          </div>
+        ))}
+      </dl>
+    </div>
+  )
+}
+
+interface Answer {
+  readonly text?: string
+  readonly error?: ApiError
+}
+
+/** Sends it, with what is filled in. */
+function Send({ operation, description }: OperationDetailsProps) {
+  const { call } = useSession()
+  const { method, path, parameters = [], requestBody } = operation
+  const [answer, setAnswer] = useState<Answer>()
+  const [isBusy, setBusy] = useState(false)
+  const body = requestBody && bodyOf(requestBody)
+  const example = body && JSON.stringify(exampleOf(body, description), null, 2)
+  const own = parameters.filter((each) => each.in !== 'header')
+
+  async function send(event: FormEvent<HTMLFormElement>) {
+    event.preventDefault()
+    const form = new FormData(event.currentTarget)
+    setBusy(true)
+    try {
+      const address = addressWith(path, own, form)
+      const written = String(form.get('body') ?? '').trim()
+      const sent = written === '' ? undefined : JSON.parse(written)
+      const value = await call<unknown>(method, address, sent)
+      setAnswer({ text: JSON.stringify(value, null, 2) })
+    } catch (error) {
+      const isOurs = (error as ApiError).status !== undefined
+      setAnswer(isOurs ? { error: error as ApiError } : { text: `Not sent: ${error}` })
+    }
+    setBusy(false)
+  }
+
+  return (
+    <form onSubmit={send}>
+      <Stack gap="sm">
+        <Group gap="sm" align="flex-end">
+          {own.map(({ name, required = false, in: where }) => (
+            <TextInput
+              key={name}
+              name={`${where} ${name}`}
+              label={name}
+              required={required}
+              autoComplete="off"
+              size="xs"
+            />
+          ))}
+        </Group>
+        {example && (
+          <Textarea
+            name="body"
+            label="Body"
+            defaultValue={example}
+            autosize
+            maxRows={16}
+            spellCheck={false}
+            classNames={{ input: 'mono' }}
+          />
+        )}
+        <Group>
+          <Button
+            type="submit"
+            size="xs"
+            variant={method === 'GET' ? 'filled' : 'default'}
+            loading={isBusy}
+          >
+            Send
+          </Button>
+          {method !== 'GET' && (
+            <Text size="xs" c="dimmed">
+              This does what it says, as you.
+            </Text>
+          )}
+        </Group>
+        <Problem error={answer?.error} />
+        {answer?.text !== undefined && (
+          <Code block tabIndex={0} mah={360}>
+            {answer.text}
+          </Code>
+        )}
+      </Stack>
+    </form>
+  )
+}
+
+/** The path with its parameters, and the query with those that are filled in. */
+function addressWith(path: string, parameters: Operation['parameters'] = [], form: FormData) {
+  const query = new URLSearchParams()
+  let filled = path
+  for (const { name, in: where } of parameters) {
+    const value = String(form.get(`${where} ${name}`) ?? '').trim()
+    if (where === 'path') filled = filled.replace(`{${name}}`, encodeURIComponent(value))
+    else if (value !== '') query.set(name, value)
+  }
+  return `${filled}${query.size > 0 ? `?${query}` : ''}`
+}
