@@ -56,21 +56,21 @@ export function parseTokens(text: string): TokenTable {
 function addLine(line: string, callers: Map<string, TokenCaller>): string | undefined {
   const columns = splitColumns(line)
   if (columns === undefined) return 'quotes have to enclose a whole column'
-  const [token, user, uid, groups = ''] = columns.map((column) => column.trim())
+  const [token, user, uid, listed = ''] = columns.map((column) => column.trim())
   if (!token || !user || uid === undefined) return 'needs token, user and uid'
+  const groups = listed
+    .split(',')
+    .map((group) => group.trim())
+    .filter((group) => group !== '')
+  if ([user, ...groups].some((name) => /\p{Cc}/u.test(name))) {
+    return 'a name must not have a control character'
+  }
+  if (line.includes('\ufffd')) return 'is not UTF-8: save the file in that encoding'
   if (token.startsWith('sk-')) return 'a token that begins with sk- would be taken for an API key'
   if (!sendable.test(token)) return 'a token has to be visible ASCII without blanks and commas'
   const key = hashOfToken(token)
   if (callers.has(key)) return 'this token stands in an earlier line'
-  callers.set(key, {
-    by: 'token',
-    proof: { by: 'file' },
-    user,
-    groups: groups
-      .split(',')
-      .map((group) => group.trim())
-      .filter((group) => group !== ''),
-  })
+  callers.set(key, { by: 'token', proof: { by: 'file' }, user, groups })
   return undefined
 }
 

@@ -34,16 +34,21 @@ export function readClaims(claims: JsonObject, rules: ClaimRules): Person | stri
   const user = rules.usernamePrefix + name
   if (reserved.test(user)) return 'has a name that begins with system:'
 
-  const groups = rules.groups === undefined ? undefined : findClaim(claims, rules.groups)
-  if (groups !== undefined && !(Array.isArray(groups) && groups.every(isName))) {
-    return `has no list of groups in ${rules.groups}`
-  }
+  const groups = rules.groups === undefined ? [] : readGroups(findClaim(claims, rules.groups))
+  if (groups === undefined) return `has no list of groups in ${rules.groups}`
   return {
     user,
-    groups: (groups ?? [])
+    groups: groups
       .map((group) => rules.groupsPrefix + group)
       .filter((group) => !reserved.test(group)),
   }
+}
+
+/** As in kube-apiserver one text is one group; null is none, and so are blanks. undefined: no groups. */
+function readGroups(written: unknown): readonly string[] | undefined {
+  const list: readonly unknown[] = Array.isArray(written) ? written : [written ?? '']
+  const named = list.filter((group) => typeof group !== 'string' || group.trim() !== '')
+  return named.every(isName) ? named : undefined
 }
 
 /**

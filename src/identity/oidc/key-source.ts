@@ -5,17 +5,28 @@
  * keys.
  */
 
-import { type CryptoKey, createLocalJWKSet, errors, type JWSHeaderParameters } from 'jose'
+import {
+  type CryptoKey,
+  createLocalJWKSet,
+  errors,
+  type JSONWebKeySet,
+  type JWSHeaderParameters,
+} from 'jose'
 import { ServiceError } from '../../core/decision/errors.ts'
+import { isObject } from '../../core/formats/fields.ts'
 import { isTrustworthy } from '../../core/formats/trustworthy.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import type { JsonObject, ReadDocument } from './documents.ts'
 
-/** A key, and the number of changes of the set when the key was in it. */
-export interface FoundKey {
-  readonly key: CryptoKey
+/** The keys that fit a header, and the number of changes of the set when they were in it. */
+export interface FoundKeys {
+  /** Not empty. */
+  readonly keys: readonly CryptoKey[]
   readonly generation: number
 }
+
+/** The most keys of a set that may fit one header; each costs a forged token a verification. */
+const maxFitting = 8
 
 export type KeySource = ReturnType<typeof createKeySource>
 
@@ -72,7 +83,7 @@ export function createKeySource(options: KeySourceOptions) {
       discovered = about
       const text = JSON.stringify(found)
       if (text !== written) {
-        keys = createLocalJWKSet(found as unknown as Parameters<typeof createLocalJWKSet>[0])
+        keys = createLocalJWKSet(toKeySet(found))
         written = text
         generation += 1
       }
@@ -108,13 +119,13 @@ export function createKeySource(options: KeySourceOptions) {
   }
 
   /** Looks in the set as it is now. */
-  async function findKnown(header: JWSHeaderParameters): Promise<FoundKey | undefined> {
+  async function findKnown(header: JWSHeaderParameters): Promise<FoundKeys | undefined> {
     const of = generation
-    const key = isLost() ? undefined : await keys?.(header).catch(ignoreUnknown)
-    return key && { key, generation: of }
+    const found = isLost() || keys === undefined ? [] : await fittingIn(keys, header)
+    return found.length === 0 ? undefined : { keys: found, generation: of }
   }
 
-  async function find(header: JWSHeaderParameters): Promise<FoundKey | undefined> {
+  async function find(header: JWSHeaderParameters): Promise<FoundKeys | undefined> {
     const known = await findKnown(header)
     if (known !== undefined) return known
     await refresh()
@@ -143,7 +154,7 @@ export function createKeySource(options: KeySourceOptions) {
     /** The discovery document as last read. */
     discovered: (): JsonObject | undefined => discovered,
     /**
-     * The key for a token's header; undefined: the provider has none. Rejects with
+     * The keys for a token's header; undefined: the provider has none. Rejects with
      * `identity_unavailable` if only the provider could tell, and it is unavailable.
      */
     find,
@@ -154,7 +165,25 @@ export function createKeySource(options: KeySourceOptions) {
   }
 }
 
-function ignoreUnknown(error: unknown): undefined {
-  if (error instanceof errors.JWKSNoMatchingKey) return undefined
-  throw error
+/** Without entries that are no keys, which would make the others unusable. */
+function toKeySet(document: JsonObject): JSONWebKeySet {
+  const { keys } = document
+  // Anything else than a list is refused by what reads the set.
+  return { keys: (Array.isArray(keys) ? keys.filter(isObject) : keys) as JSONWebKeySet['keys'] }
+}
+
+/** Providers list two keys of one `kid`, or tokens have none: then several fit. */
+async function fittingIn(
+  keys: ReturnType<typeof createLocalJWKSet>,
+  header: JWSHeaderParameters,
+): Promise<readonly CryptoKey[]> {
+  try {
+    return [await keys(header)]
+  } catch (error) {
+    if (error instanceof errors.JWKSNoMatchingKey) return []
+    if (!(error instanceof errors.JWKSMultipleMatchingKeys)) throw error
+    const found: CryptoKey[] = []
+    for await (const key of error) if (found.push(key) === maxFitting) break
+    return found
+  }
 }

@@ -6,7 +6,7 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import { createVerdicts } from '../verdicts.ts'
 import { type ClaimRules, readClaims } from './claims.ts'
 import type { CodeFlow } from './code-flow.ts'
-import type { KeySource } from './key-source.ts'
+import type { FoundKeys, KeySource } from './key-source.ts'
 
 export interface ProviderOptions {
   readonly issuer: string
@@ -49,23 +49,36 @@ export function createProvider(options: ProviderOptions) {
     prefixesGroups: shared?.groups !== true && claims.groupsPrefix !== '',
   } as const
 
-  async function verifyAfresh(token: string, now: number): Promise<TokenCaller> {
-    let provedBy = Number.NaN
-    const findKey = async (header: JWSHeaderParameters): Promise<CryptoKey> => {
-      refuseHeader(header)
-      const found = await keys.find(header)
-      if (found === undefined) throw new Refusal('is signed by an unknown key (kid)', false)
-      provedBy = found.generation
-      return found.key
+  /** With each key that fits its header, until one has signed it. */
+  async function verifySignature(token: string, now: number) {
+    let found: FoundKeys | undefined
+    for (let tried = 0; ; tried += 1) {
+      const findKey = async (header: JWSHeaderParameters): Promise<CryptoKey> => {
+        refuseHeader(header)
+        found ??= await keys.find(header)
+        const key = found?.keys[tried]
+        if (key === undefined) throw new Refusal('is signed by an unknown key (kid)', false)
+        return key
+      }
+      try {
+        const { payload } = await jwtVerify(token, findKey, {
+          issuer,
+          audience: [...audiences],
+          algorithms,
+          requiredClaims: ['exp'],
+          clockTolerance: tolerance,
+          currentDate: new Date(now),
+        })
+        return { payload, provedBy: found?.generation ?? Number.NaN }
+      } catch (error) {
+        const isOther = error instanceof errors.JWSSignatureVerificationFailed
+        if (!isOther || found?.keys[tried + 1] === undefined) throw error
+      }
     }
-    const { payload } = await jwtVerify(token, findKey, {
-      issuer,
-      audience: [...audiences],
-      algorithms,
-      requiredClaims: ['exp'],
-      clockTolerance: tolerance,
-      currentDate: new Date(now),
-    })
+  }
+
+  async function verifyAfresh(token: string, now: number): Promise<TokenCaller> {
+    const { payload, provedBy } = await verifySignature(token, now)
     if ((payload.iat ?? 0) * 1_000 > now + tolerance * 1_000) {
       throw new Refusal('is from the future (iat)')
     }

@@ -70,16 +70,9 @@ test('groups are a list of strings, taken as they are', async (t) => {
   t.strictSame(groupsOf([]), [])
   t.strictSame(groupsOf(['a,b', '"c"', ' d ', '["e"]']), ['a,b', '"c"', ' d ', '["e"]'])
   t.strictSame(groupsOf(['a'], { groupsPrefix: 'oidc:' }), ['oidc:a'])
-  for (const groups of [
-    'team-a',
-    null,
-    7,
-    { a: 1 },
-    ['a', ['b']],
-    ['a', 7],
-    ['a', null],
-    ['a\u0000'],
-  ])
+  t.strictSame(groupsOf('team-a'), ['team-a'], 'one text is one group')
+  for (const none of [null, '', ' ', ['', '\t']]) t.strictSame(groupsOf(none), [])
+  for (const groups of [7, { a: 1 }, ['a', ['b']], ['a', 7], ['a', null], ['a\u0000'], 'a\u0000'])
     t.equal(groupsOf(groups), undefined, JSON.stringify(groups))
   const nested = readClaims(
     { sub: 'a', realm_access: { roles: ['x'] } },

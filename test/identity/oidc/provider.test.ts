@@ -1,13 +1,23 @@
 import { createHmac, generateKeyPairSync } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { base64url, CompactEncrypt, exportJWK, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose'
+import {
+  base64url,
+  CompactEncrypt,
+  exportJWK,
+  type JWK,
+  type JWTPayload,
+  SignJWT,
+  UnsecuredJWT,
+} from 'jose'
 import { type Test, test } from 'tap'
 import type { TokenCaller } from '../../../src/core/decision/caller.ts'
 import { ServiceError } from '../../../src/core/decision/errors.ts'
+import { readClaims } from '../../../src/identity/oidc/claims.ts'
 import { createReadDocument } from '../../../src/identity/oidc/documents.ts'
 import { createKeySource } from '../../../src/identity/oidc/key-source.ts'
 import { createProvider, type Provider } from '../../../src/identity/oidc/provider.ts'
 import { type OidcIssuer, startOidcIssuer } from '../../support/oidc-issuer.ts'
+import { poll } from '../../support/poll.ts'
 
 const now = Date.UTC(2026, 2, 1, 12)
 const seconds = now / 1_000
@@ -115,13 +125,66 @@ test('a wrong claim is named after the signature has been verified', async (t) =
     [{ iss: [issuer.url] }, 'has no usable iss'],
     [{ sub: null }, 'has no usable name in sub'],
     [{ sub: 7 }, 'has no usable name in sub'],
-    [{ groups: 'team-a' }, 'has no list of groups in groups'],
+    [{ groups: 7 }, 'has no list of groups in groups'],
+    [{ groups: { team: 1 } }, 'has no list of groups in groups'],
+    [{ groups: 'a\0' }, 'has no list of groups in groups'],
     [{ groups: ['a', ['b']] }, 'has no list of groups in groups'],
   ] as const) {
     const token = await issuer.sign({ sub: 'ada', ...claims } as JWTPayload)
     t.equal(await ask(token), `The identity token ${message}.`, JSON.stringify(claims))
   }
 })
+
+test('groups may be one text, none, or have blanks among them', async (t) => {
+  const { issuer, ask } = await createWorld(t)
+  for (const [groups, read] of [
+    ['team-a', ['team-a']],
+    ['team-a,team-b', ['team-a,team-b']],
+    ['', []],
+    [' ', []],
+    [[], []],
+    [['', 'team-a', '  '], ['team-a']],
+    [['', ''], []],
+  ] as const) {
+    const caller = await ask(await issuer.sign({ sub: 'ada', groups }))
+    t.match(caller, { user: 'ada' }, JSON.stringify(groups))
+    t.strictSame((caller as TokenCaller).groups, read, JSON.stringify(groups))
+  }
+  const rules = { username: undefined, usernamePrefix: '', groupsPrefix: '', required: [] }
+  const nobody = readClaims({ sub: 'ada', groups: null }, { ...rules, groups: 'groups' })
+  t.strictSame(nobody, { user: 'ada', groups: [] })
+})
+
+test('each key of a set that fits is tried', async (t) => {
+  const { issuer, ask } = await createWorld(t)
+  const first = issuer.published.get('first')
+  const strange = { ...(await freshKey(issuer, 'other')), kid: 'first' }
+  for (const [index, keys] of [
+    [strange, first],
+    [first, first],
+    [{ ...first, x: 'AAAA' }, first],
+    [null, 'text', 7, [], first],
+    [{ ...first, kid: undefined }, strange, first],
+  ].entries()) {
+    const marker = await freshKey(issuer, `marker-${index}`)
+    issuer.published.clear()
+    for (const [place, key] of [...keys, marker].entries()) {
+      issuer.published.set(`${place}`, key as JWK)
+    }
+    // A key that is not known yet makes it read the set again.
+    const marked = await issuer.sign({ sub: 'ada' }, { kid: `marker-${index}` })
+    await poll(async () => typeof (await ask(marked)) === 'object', 'the set is read')
+    const title = JSON.stringify(keys).slice(0, 60)
+    t.match(await ask(await issuer.sign({ sub: 'ada' })), { user: 'ada' }, title)
+    const forged = (await issuer.sign({ sub: 'ada' })).replace(/\.[^.]+$/, '.AAAA')
+    t.equal(await ask(forged), 'The identity token is not valid.', title)
+  }
+})
+
+async function freshKey(issuer: OidcIssuer, kid: string): Promise<JWK | undefined> {
+  await issuer.addKey(kid)
+  return issuer.published.get(kid)
+}
 
 test('the answer to a forged token says only that it is not valid', async (t) => {
   const { issuer, ask, reasons } = await createWorld(t)
