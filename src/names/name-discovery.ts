@@ -194,7 +194,8 @@ export function createNameDiscovery(deps: NameDiscoveryDeps): NameDiscovery {
   }
 
   async function follow(): Promise<void> {
-    if (servers().size > 0 || names.owners.size > 0) {
+    // Once in any case: names that are declared may belong to others.
+    if (servers().size > 0 || names.owners.size > 0 || !claims.isRead) {
       try {
         for (const [id, listed] of await store.readChanges(servers())) take(id, listed)
         await claims.read()

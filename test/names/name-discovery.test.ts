@@ -4,6 +4,7 @@ import { type Test, test } from 'tap'
 import type { ServedModel } from '../../src/core/decision/model-list.ts'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
 import type { ModelRef } from '../../src/core/kinds/resources.ts'
+import { identityCondition } from '../../src/core/status/name-conflicts.ts'
 import { createNameDiscovery, type NameDiscovery } from '../../src/names/name-discovery.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { createServedNamesStore } from '../../src/store/served-names.ts'
@@ -71,6 +72,20 @@ test('names seen by one process are known to all, also to later ones', async (t)
   await poll(() => modelsOf(late, 'c') === 'llm/one', 'the name is known from the store')
   const [row] = await sql`select names from tollgate_served_names`
   t.strictSame(row?.names, ['c'])
+})
+
+test('models that declare their names are known to be unique', async (t) => {
+  const sql = await createMigrated(t)
+  const declared = snapshotOf(
+    modelRef('one', { modelIds: ['a'] }),
+    modelRef('two', { modelIds: ['b'] }),
+  )
+  const discovery = start(t, sql, { shown: () => declared })
+  const statuses = (): string[] => {
+    const current = discovery.snapshot()
+    return [...current.models.values()].map((model) => identityCondition(model, current).status)
+  }
+  await poll(() => statuses().join() === 'True,True', 'both are unique, though no server is asked')
 })
 
 test('a name that a caller was shown is known at once', async (t) => {
