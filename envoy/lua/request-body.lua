@@ -1360,7 +1360,7 @@ end
 -- Without a credential no body is held. Check decides whether the credential is valid.
 local function has_credential(headers)
   local bearer = (headers:get("authorization") or ""):lower()
-  return find(bearer, "^bearer +[!-~]+ *$") or find(headers:get("x-api-key") or "", "[!-~]")
+  return find(bearer, "^bearer +[!-~]") or find(headers:get("x-api-key") or "", "[!-~]")
 end
 
 local NO_CREDENTIAL = '"message":"A credential is needed: Authorization: Bearer <API key>.","type":"authentication_error"'

@@ -20,7 +20,7 @@ import type { Snapshot } from '../core/decision/snapshot.ts'
 import { readTarget, type Target } from '../core/decision/target.ts'
 import { lastValue } from '../core/formats/header-value.ts'
 import { isSampled } from '../core/formats/trace-context.ts'
-import type { Authenticate } from '../identity/authenticate.ts'
+import { type Authenticate, isBare } from '../identity/authenticate.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
 import type { CounterStore } from '../store/counters.ts'
 import { createTemplates } from './allow-template.ts'
@@ -199,8 +199,8 @@ export function createCheck(deps: CheckDeps): Check {
 /**
  * A caller that sent a credential learns why it is refused; others learn only that one is required.
  */
-function explain(denial: Denial, { authorization, apiKey }: CheckRequest): Denial {
-  const isBare = authorization === undefined && apiKey === undefined
-  if (denial.code !== 'credential_invalid' || denial.detail !== undefined || isBare) return denial
+function explain(denial: Denial, request: CheckRequest): Denial {
+  if (denial.code !== 'credential_invalid' || denial.detail !== undefined) return denial
+  if (isBare(request)) return denial
   return { ...denial, detail: { about: 'credential', reason: undefined } }
 }

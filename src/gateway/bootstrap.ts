@@ -37,6 +37,8 @@ export type BootstrapSettings = {
   readonly bodyTimeoutMs?: number | undefined
   /** Origins whose pages may call the gateway, `*` for all; none by default. */
   readonly allowedOrigins?: readonly string[] | undefined
+  /** Headers of clients that reach models although a prefix of envoy/bootstrap.yaml removes them; none by default. */
+  readonly headersToModels?: ReadonlySet<string> | undefined
   /** Where the gateway's spans are sent; unset: it does not trace. */
   readonly tracing?: TracingSettings | undefined
   /** Whether clients' trace headers are trusted; by default they are removed. */
@@ -93,6 +95,7 @@ type VirtualHost = { routes: Route[]; typed_per_filter_config?: Record<string, o
 type Connections = {
   route_config: { virtual_hosts: VirtualHost[] }
   access_log: AccessLog[]
+  early_header_mutation_extensions: { name: string; typed_config: { mutations: object[] } }[]
   http_filters: {
     name: string
     typed_config: Asking & {
@@ -147,6 +150,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
       putJournal(connections, settings.journal)
       putBodyLimits(connections, settings)
       putHopMark(connections, settings.hopMark)
+      putKeptHeaders(connections, settings.headersToModels)
       putIdleTimeouts(connections)
       putOrigins(connections, settings.allowedOrigins)
       putTracing(connections, clusters, settings)
@@ -303,6 +307,22 @@ function putOrigins(connections: Connections, origins: readonly string[] | undef
   }
   for (const host of connections.route_config.virtual_hosts) {
     host.typed_per_filter_config = { ...host.typed_per_filter_config, cors: policy }
+  }
+}
+
+/** Nothing can be exempt from a removal by prefix, so such a header is moved aside meanwhile. */
+function putKeptHeaders(connections: Connections, names: ReadonlySet<string> = new Set()): void {
+  const { mutations } = named(connections.early_header_mutation_extensions, 'ingress').typed_config
+  const copy = (key: string, from: string) => ({
+    append: {
+      header: { key, value: `%REQ(${from})%` },
+      append_action: 'OVERWRITE_IF_EXISTS_OR_ADD',
+    },
+  })
+  for (const name of names) {
+    const aside = `kept-${name}`
+    mutations.unshift({ remove: aside }, copy(aside, name))
+    mutations.push(copy(name, aside), { remove: aside })
   }
 }
 

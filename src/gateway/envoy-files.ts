@@ -42,6 +42,7 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
     bodyLimit: config.bodyLimit,
     bodyTimeoutMs: config.bodyTimeoutMs,
     allowedOrigins: config.allowedOrigins,
+    headersToModels: config.headersToModels,
     heapBytes: config.envoyHeapBytes,
     tracing: tracingOf(config),
     trustsTraces: config.traceTrustClients,

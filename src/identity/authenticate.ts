@@ -38,6 +38,7 @@ const bearer = /^bearer +([^\s,]+) *$/i
 /** Longer ones are refused unread; identity tokens with hundreds of groups are shorter. */
 const maxCredentialLength = 16_384
 const maxHeaderLength = maxCredentialLength + 'Bearer '.length
+const maxTwice = 2 * (maxCredentialLength + 'Bearer , '.length)
 
 /** Verifies API keys and identity tokens separately. */
 export function createAuthenticate(deps: { key: Verify; token: Verify }): Authenticate {
@@ -49,16 +50,36 @@ export function createAuthenticate(deps: { key: Verify; token: Verify }): Authen
   }
 }
 
-/** The only credential of a request; undefined if there is none, or more than one. */
-export function credentialOf({ authorization, apiKey }: Presented): string | undefined {
-  const bearer = bearerOf(authorization)
-  if (apiKey === undefined) return bearer
-  // An identity token is not accepted in this header, which its issuer's software does not use.
-  if (apiKey.length > maxCredentialLength || !looksLikeKey(apiKey)) return undefined
-  return authorization === undefined || bearer === apiKey ? apiKey : undefined
+/**
+ * The only credential of a request; undefined if there is none, or more than one. A blank one is none, and the
+ * same one twice is one.
+ */
+export function credentialOf(presented: Presented): string | undefined {
+  const [authorization, apiKey] = [given(presented.authorization), given(presented.apiKey)]
+  const fromBearer = authorization && bearerOf(authorization)
+  if (apiKey === undefined) return fromBearer
+  if (apiKey.length > maxCredentialLength) return undefined
+  if (authorization !== undefined && fromBearer !== apiKey) return undefined
+  // An identity token alone is not accepted in this header, which its issuer's software does not use.
+  return authorization !== undefined || looksLikeKey(apiKey) ? apiKey : undefined
 }
 
-function bearerOf(authorization: string | undefined): string | undefined {
-  if (authorization === undefined || authorization.length > maxHeaderLength) return undefined
-  return bearer.exec(authorization)?.[1]
+/** Whether a request has no credential, not even an invalid one. */
+export function isBare({ authorization, apiKey }: Presented): boolean {
+  return given(authorization) === undefined && given(apiKey) === undefined
+}
+
+/** Blank, with or without the scheme. */
+const blank = /^ *(?:bearer *)?$/i
+
+/** The value of a header, which a client, or a proxy after it, may have sent twice; undefined if it is blank. */
+function given(header: string | undefined): string | undefined {
+  if (header === undefined || blank.test(header)) return undefined
+  if (header.length > maxTwice || !header.includes(',')) return header
+  const [first = '', ...others] = header.split(',').map((each) => each.trim())
+  return others.every((each) => each === first) ? first : header
+}
+
+function bearerOf(authorization: string): string | undefined {
+  return authorization.length > maxHeaderLength ? undefined : bearer.exec(authorization)?.[1]
 }

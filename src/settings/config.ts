@@ -9,6 +9,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { pathRules } from '../core/decision/operations.ts'
 import { type Address, type SocketAddress, showAddress } from '../core/formats/address.ts'
+import { hashOfKey } from '../core/formats/api-key.ts'
 import { hopMark } from '../core/formats/hop.ts'
 import { invalid } from './readers.ts'
 import { removedSettings } from './removed.ts'
@@ -127,11 +128,12 @@ function derive(all: Read, env: Environment) {
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
   const { gatewayUrl: written = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
   const gatewayUrl = written.replace(/\/+$/, '')
+  const markers = { own: read.keyMarker, accepted: read.acceptedMarkers }
   const ownName = nameReplica(read.grpcAddresses)
   return {
     ...read,
     /** Which operations are counted, and whether the others are open. */
-    paths: pathRules(meterPaths, unmeteredPaths),
+    paths: pathRules(meterPaths, unmeteredPaths, (text) => hashOfKey(text, markers) !== undefined),
     /** How Subscriptions admit that do not say it. */
     admission: {
       mode: admissionMode,

@@ -186,6 +186,17 @@ function isOrigin(written: string): boolean {
   )
 }
 
+/** Names that envoy/bootstrap.yaml removes by a prefix. */
+export const modelHeaders: Reader<ReadonlySet<string>> = {
+  form: 'a comma-separated list of headers that begin with x-llm-d-, x-gateway-inference-, x-gateway-model-name, x-gateway-destination-endpoint or x-slo-',
+  read(written) {
+    const found = itemsOf(written.toLowerCase())
+    const removed =
+      /^x-(llm-d-|gateway-inference-|gateway-model-name|gateway-destination-endpoint|slo-)[a-z0-9-]*$/
+    return found.every((item) => removed.test(item)) ? new Set(found) : invalid
+  },
+}
+
 /** Names with values, which are not validated. May contain a collector's credential. */
 export const pairs: Reader<string> = {
   form: 'a comma-separated list of `name=value`',

@@ -12,6 +12,7 @@ import { type RawAnswer, sendRaw, toBytes } from '../support/raw-http.ts'
 
 const closed = { groups: ['nobody'] }
 const test = gatewayTests({
+  limits: { headersToModels: new Set(['x-slo-ttft-ms']) },
   resources: (backendUrl) => [
     ...models(backendUrl),
     modelRef('closed', { backendUrl }),
@@ -172,4 +173,47 @@ test('clients cannot set timeouts', async (t, gateway) => {
   const { key } = await gateway.mint()
   const slow = 'x-sim: {"delayMs":300}'
   t.equal((await send(gateway, key, chatPath, [slow, ...proxied])).status, 200)
+})
+
+test('headers that choose a model behind a server do not reach it', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'plenty' })
+  const choosing = [
+    ...['x-llm-d-model', 'X-LLM-D-Priority', 'x-gateway-inference-objective'],
+    ...['x-gateway-inference-fairness-id', 'x-gateway-model-name', 'X-Gateway-Model-Name-Rewrite'],
+    ...['x-gateway-destination-endpoint', 'x-gateway-destination-endpoint-subset', 'x-slo-tpot-ms'],
+  ]
+  const kept = ['x-slo-ttft-ms: 200', 'x-gateway: mine', 'x-llm: d']
+  for (const path of [chatPath, '/v1/chat/completions']) {
+    const headers = [...choosing.map((name) => `${name}: large`), ...kept, echo]
+    const answer = await send(gateway, key, path, headers)
+    t.equal(answer.status, 200, path)
+    const seen = JSON.parse(answer.body).sim_echo.headers
+    for (const name of choosing) t.notOk(seen[name.toLowerCase()], `${name} at ${path}`)
+    t.match(seen, { 'x-slo-ttft-ms': '200', 'x-gateway': 'mine', 'x-llm': 'd' })
+    t.notOk(Object.keys(seen).some((name) => name.startsWith('kept-')))
+  }
+  const { body } = await send(gateway, key, chatPath, [echo])
+  t.notOk(Object.hasOwn(JSON.parse(body).sim_echo.headers, 'x-slo-ttft-ms'))
+})
+
+test('a blank second credential is none, and the same one twice is one', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'plenty' })
+  for (const headers of [
+    [`authorization: Bearer ${key}`, 'x-api-key:'],
+    ['authorization: Bearer ', `x-api-key: ${key}`],
+    ['authorization:', `x-api-key: ${key}`],
+    [`authorization: Bearer ${key}`, `authorization: Bearer ${key}`],
+    [`authorization: Bearer ${key}`, `x-api-key: ${key}`, `x-api-key: ${key}`],
+  ]) {
+    for (const path of [chatPath, '/v1/chat/completions']) {
+      const { status } = await sendRaw(gateway.port, toBytes({ path, headers, body }))
+      t.equal(status, 200, `${headers} at ${path}`)
+    }
+    const path = '/v1/subscriptions'
+    const { status } = await sendRaw(gateway.port, toBytes({ method: 'GET', path, headers }))
+    t.equal(status, 200, `${headers} at the API`)
+  }
+  const { key: other } = await gateway.mint({ subscription: 'plenty' })
+  const headers = [`authorization: Bearer ${key}`, `x-api-key: ${other}`]
+  t.equal((await sendRaw(gateway.port, toBytes({ path: chatPath, headers, body }))).status, 401)
 })

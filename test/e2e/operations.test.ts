@@ -398,3 +398,74 @@ test('only model chooses the model', async (t, gateway) => {
   }
   t.equal((await ask('/llm/named/v1/messages', 'named', '"Fall-Backs":["x"]')).status, 400)
 })
+
+test('ids of models may have escaped slashes', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const headers = [`authorization: Bearer ${key}`]
+  const ask = async (path: string, method = 'GET') =>
+    (await sendRaw(gateway.port, toBytes({ method, path, headers }))).status
+  for (const id of ['meta-llama%2Fname', 'meta-llama%2fname', 'a%2Fb%2Fc-1:x']) {
+    const path = `/v1/models/${id}`
+    t.equal(await ask(`/llm/other${path}?x=%2F`), 200, id)
+    t.match(scripted.received.at(-1), { method: 'GET', path: `${path}?x=%2F` })
+    // The service has no gateway to ask for lists here, and no model of this name.
+    for (const prefix of ['', '/maas-api']) t.equal(await ask(`${prefix}${path}`), 404, id)
+  }
+  const before = scripted.received.length
+  for (const id of [
+    ...['%2Fa', 'a%2F', 'a%2F%2Fb', 'a%2F.%2Fb', 'a%2F..%2Fb', '..%2Fb', 'a%2F%2e%2e'],
+    ...['a%252Fb', 'a%25', 'a%5Cb', 'a%5cb', 'a%2Fb%5C', 'a%2Fb%25'],
+  ]) {
+    for (const prefix of ['/llm/other', '', '/maas-api']) {
+      t.equal(await ask(`${prefix}/v1/models/${id}`), 400, `${prefix} ${id}`)
+    }
+  }
+  for (const path of [
+    ...['/llm%2Fother/v1/models/a', '/llm/other/v1%2Fmodels/a', '/llm/other/v1/files/a%2Fb'],
+    ...['/llm/other/v1/responses/a%2Fb', '/v1/api-keys/a%2Fb', '/maas-api%2Fv1/models/a'],
+    ...['/llm/other/v1/models%2Fa', '/x/y/z/v1/models/a%2Fb', '/v1/model/a%2Fb/subscriptions'],
+  ]) {
+    t.equal(await ask(path), 400, path)
+  }
+  t.equal(await ask('/llm/other/v1/models/a%2Fb', 'POST'), 404)
+  t.equal(scripted.received.length, before)
+})
+
+test('a key of ours in a query does not reach a model', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const ask = (path: string) => gateway.ask(path, key, { method: 'POST', body })
+  const before = scripted.received.length
+  const escaped = key.replace('sk', '%73%6b').replace('_', '%5F')
+  for (const query of [`key=${key}`, `a=1&api_key=${escaped}`, `x[y]=Bearer%20${key}`, key]) {
+    for (const path of ['/llm/other/v1/chat/completions', '/v1/chat/completions']) {
+      const { status, text } = await ask(`${path}?${query}`)
+      t.equal(status, 400, query)
+      t.match(JSON.parse(text).error.message, 'The query must not hold an API key')
+      t.notOk(text.includes(key))
+    }
+    const listing = await gateway.ask(`/llm/other/v1/models?${query}`, key)
+    t.equal(listing.status, 400, query)
+  }
+  t.equal(scripted.received.length, before)
+  for (const query of ['key=sk-ant-api03-abc_def', 'key=sk-tg-a_b', 'key=x', 'sk-=1']) {
+    t.equal((await ask(`/llm/other/v1/chat/completions?${query}`)).status, 200, query)
+  }
+})
+
+test('says what the base URL should be, and what is not served', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (const [path, message] of [
+    ['/anthropic/v1/messages', /below \/anthropic: the base URL .* address of this gateway alone/],
+    ['/openai/v1/chat/completions', /below \/openai and \/api: the base URL .* and \/v1/],
+    ['/api/v1/chat/completions', /below \/openai and \/api: the base URL .* and \/v1/],
+    ['/v1/responses/compact', /not served; send the input itself to POST \/v1\/responses/],
+    ['/v1/responses/input_tokens', /not served; send the input itself to POST \/v1\/responses/],
+    ['/llm/other/v1/responses/compact', /This operation is not served/],
+    ['/llm/other/v1/responses/input_tokens', /This operation is not served/],
+  ] as const) {
+    const { status, text } = await gateway.ask(path, key, { method: 'POST', body })
+    t.equal(status, 404, path)
+    t.match(JSON.parse(text).error.message, message)
+  }
+  t.equal((await gateway.ask('/', undefined, { method: 'HEAD' })).status, 200)
+})

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { createAuthenticate, type Presented } from '../../src/identity/authenticate.ts'
+import { createAuthenticate, isBare, type Presented } from '../../src/identity/authenticate.ts'
 
 /** Records which way a credential was verified. */
 const authenticate = createAuthenticate({
@@ -96,16 +96,36 @@ test('a key may be in x-api-key', async (t) => {
   for (const [authorization, apiKey] of [
     [undefined, ''],
     [undefined, 'alice-token'],
-    ['Bearer alice-token', 'alice-token'],
-    [`Bearer ${key}`, ''],
     [`Bearer ${key}`, 'sk-tg-c_d'],
+    [`Bearer ${key}, Bearer sk-tg-c_d`, key],
+    [`Bearer ${key}`, `${key}, sk-tg-c_d`],
     ['Bearer alice-token', key],
-    ['', key],
     ['Basic YTpi', key],
     [`Bearer ${key},`, key],
   ] as const) {
     t.equal(authenticate({ authorization, apiKey }, 0), null, `${authorization} and ${apiKey}`)
   }
+})
+
+test('a blank credential is none, and the same one twice is one', async (t) => {
+  const key = 'sk-tg-a_b'
+  for (const blank of [undefined, '', ' ', 'Bearer', 'Bearer ', 'bearer   ']) {
+    t.match(authenticate({ authorization: blank, apiKey: key }, 0), { user: `key ${key}` })
+    t.equal(isBare({ authorization: blank, apiKey: ' ' }), true)
+  }
+  for (const blank of ['', ' ']) {
+    t.match(authenticate({ authorization: `Bearer ${key}`, apiKey: blank }, 0), { user: /key/ })
+    t.match(authenticate({ authorization: 'Bearer a', apiKey: blank }, 0), { user: 'token a' })
+  }
+  for (const [authorization, apiKey, user] of [
+    ['Bearer a', 'a', 'token a'],
+    ['Bearer a,Bearer a', undefined, 'token a'],
+    [`Bearer ${key}, Bearer ${key}`, `${key}, ${key}`, `key ${key}`],
+    [undefined, `${key},${key}`, `key ${key}`],
+  ] as const) {
+    t.match(authenticate({ authorization, apiKey }, 0), { user }, `${authorization} and ${apiKey}`)
+  }
+  t.equal(isBare({ authorization: 'Basic YTpi', apiKey: undefined }), false)
 })
 
 test('credentials above 16 KiB are not read', async (t) => {

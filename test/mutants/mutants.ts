@@ -415,10 +415,10 @@ export const allMutants: readonly Mutant[] = [
     ['identity/authenticate.test.ts'],
     [
       [
-        'authorization === undefined || bearer === apiKey',
-        'authorization === undefined || bearer !== apiKey',
+        'authorization !== undefined && fromBearer !== apiKey',
+        'authorization !== undefined && fromBearer === apiKey',
       ],
-      ['|| !looksLikeKey(apiKey)) return undefined', ') return undefined'],
+      ['authorization !== undefined || looksLikeKey(apiKey) ? apiKey', 'true ? apiKey'],
       [
         'looksLikeKey(credential) ? deps.key : deps.token',
         'looksLikeKey(credential) ? deps.token : deps.key',

@@ -34,6 +34,7 @@ export interface EnvoySettings
     | 'bodyTimeoutMs'
     | 'heapBytes'
     | 'allowedOrigins'
+    | 'headersToModels'
     | 'certificateFile'
     | 'trustedHops'
     | 'tracing'

@@ -30,7 +30,7 @@ export interface GatewaySettings {
   /** Envoy's limits; by default those of the template. */
   readonly limits?: Pick<
     EnvoySettings,
-    'bodyLimit' | 'bodyTimeoutMs' | 'heapBytes' | 'allowedOrigins'
+    'bodyLimit' | 'bodyTimeoutMs' | 'heapBytes' | 'allowedOrigins' | 'headersToModels'
   >
   /** Changes Envoy's configuration, given as JSON. */
   readonly adjustEnvoy?: (bootstrap: string) => string

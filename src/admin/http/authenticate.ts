@@ -7,7 +7,12 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import { capsOf } from '../../core/decision/key-caps.ts'
 import { messageOf } from '../../core/decision/refusal-message.ts'
 import { networkOf } from '../../core/formats/network.ts'
-import { type Authenticate, credentialOf, type Presented } from '../../identity/authenticate.ts'
+import {
+  type Authenticate,
+  credentialOf,
+  isBare,
+  type Presented,
+} from '../../identity/authenticate.ts'
 import { createRequestLimit, type Rate } from './request-limit.ts'
 import { revocationShareOf, shareOf } from './share.ts'
 import { addressOf, gatewayAddressOf, trustPeers } from './trusted-proxies.ts'
@@ -70,8 +75,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
     try {
       request.caller = await prove(request)
     } catch (error) {
-      const { authorization, 'x-api-key': apiKey } = request.headers
-      if (authorization === undefined && apiKey === undefined) reply.header(...bareChallenge)
+      if (isBare(presentedBy(request))) reply.header(...bareChallenge)
       else if (isRefused(error)) {
         admit(reply, networks?.take(networkOf(addressOf(request)), now))
       }
@@ -120,6 +124,11 @@ function mayEndItself({ caller, headers, routeOptions }: FastifyRequest): boolea
 function presentedBy({ headers }: FastifyRequest): Presented {
   // Node joins repeated headers with commas, which no key contains.
   return { authorization: headers.authorization, apiKey: headers['x-api-key']?.toString() }
+}
+
+/** The credential that a request of a caller is made with, for a request of ours in its name. */
+export function bearerOf(request: FastifyRequest): string {
+  return `Bearer ${credentialOf(presentedBy(request))}`
 }
 
 /** Whether this is the credential that the request is made with. */

@@ -19,7 +19,7 @@ import { lastValue } from '../../core/formats/header-value.ts'
 import { toTimestamp } from '../../core/formats/timestamp.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import type { ExternalDeps } from '../deps.ts'
-import { callerOf } from '../http/authenticate.ts'
+import { bearerOf, callerOf } from '../http/authenticate.ts'
 import { object, string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
@@ -79,7 +79,7 @@ const oneSchema = {
     type: 'object',
     required: ['id'],
     properties: {
-      id: string('Slashes stay as they are; the gateway refuses `%2F`.'),
+      id: string('Slashes stay as they are, or are escaped once (`%2F`).'),
     },
   },
   response: {
@@ -97,7 +97,7 @@ export function listModels(app: FastifyInstance, deps: ExternalDeps): void {
     const subscriptions = subscriptionsOf(snapshot, caller, requested)
     reply.header('cache-control', 'no-store')
     reply.header('x-access-checked-at', toTimestamp(deps.clock()))
-    const { authorization = `Bearer ${request.headers['x-api-key']}` } = request.headers
+    const authorization = bearerOf(request)
     const { boundAddress: address } = request
     const search = { snapshot, caller, authorization, address, subscriptions }
     return mergeModels(await findModels(deps, search))

@@ -33,6 +33,8 @@ const modelsPath = '/v1/models'
  * open.
  */
 export interface PathRules {
+  /** Whether a text is an API key of ours by its form; undefined: none is looked for. */
+  readonly isKey?: ((text: string) => boolean) | undefined
   readonly metered: ReadonlySet<string>
   readonly unmetered: 'open' | 'closed'
 }
@@ -41,8 +43,9 @@ export interface PathRules {
 export function pathRules(
   names: Iterable<MeterName> = ['chat'],
   unmetered: PathRules['unmetered'] = 'open',
+  isKey?: PathRules['isKey'],
 ): PathRules {
-  return { metered: new Set(Array.from(names, (name) => meterable[name])), unmetered }
+  return { isKey, metered: new Set(Array.from(names, (name) => meterable[name])), unmetered }
 }
 
 /** Operations whose body is JSON and names the model. They are served on shared paths too. */
@@ -57,6 +60,8 @@ const namedByBody: ReadonlySet<string> = new Set([
 ])
 
 const id = '[\\w~:@-][\\w.~:@-]*'
+/** Of a model: with escaped slashes. The gateway refuses those of other paths. */
+const modelId = `${id}(?:%2[Ff]${id})*`
 /** Operations for which only the path names the model: uploads, files, batches. */
 const namedByPath = new RegExp(
   `^/v1/(?:audio/(?:transcriptions|translations)|images/(?:edits|variations)|files(?:/${id}(?:/content)?)?|batches(?:/${id}(?:/cancel)?)?)$`,
@@ -66,8 +71,11 @@ const tokenizing = /^\/v1\/(?:de)?tokenize$/
  * Read-only operations. A server that routes by prefix could take another method for the operation
  * above.
  */
-const readOnly = new RegExp(`^/v1/(?:models(?:/${id})?|responses/${id}(?:/input_items)?)$`)
-const storedResponse = new RegExp(`^/v1/responses/${id}(?:/(?:input_items|cancel))?$`)
+const readOnly = new RegExp(`^/v1/(?:models(?:/${modelId})?|responses/${id}(?:/input_items)?)$`)
+/** Not the operations beside them, which are not served. */
+const storedResponse = new RegExp(
+  `^/v1/responses/(?!(?:compact|input_tokens)$)${id}(?:/(?:input_items|cancel))?$`,
+)
 const cancelsResponse = new RegExp(`^/v1/responses/${id}/cancel$`)
 
 /** Ids of fine-tuned models have colons; so have the methods of Google's APIs (`:predict`). */
@@ -79,7 +87,7 @@ const verb = '.*:\\w*(?:[Gg]enerat|[Pp]redict|[Cc]ontent)'
  * return it, and whether it has been counted is not known.
  */
 const textless: readonly (readonly [methods: readonly string[], operation: RegExp])[] = [
-  [['GET', 'HEAD'], new RegExp(`^/v1/models(?:/(?!${verb})${id})?$`)],
+  [['GET', 'HEAD'], new RegExp(`^/v1/models(?:/(?!${verb})${modelId})?$`)],
   [['GET', 'HEAD'], new RegExp(`^/v1/(?:files|batches)(?:/${id})?$`)],
   [['DELETE'], new RegExp(`^/v1/(?:files|responses)/${id}$`)],
   [['POST'], new RegExp(`^/v1/(?:messages/count_tokens|batches/${id}/cancel)$`)],
@@ -110,7 +118,10 @@ type LongPart = 'path' | 'query'
 export type Refusal =
   | { readonly code: 'not_found'; readonly detail: { readonly about: 'query' | 'unserved' } }
   | { readonly code: 'not_found'; readonly detail: { readonly about: 'override' } }
-  | { readonly code: 'invalid_request'; readonly detail: { readonly about: 'path' } }
+  | {
+      readonly code: 'invalid_request'
+      readonly detail: { readonly about: 'path' | 'key_in_query' }
+    }
   | {
       readonly code: 'invalid_request'
       readonly detail: { readonly about: 'long'; readonly part: LongPart; readonly max: number }
@@ -154,10 +165,13 @@ export type Refusal =
 export function refuseSpelling(
   operation: string,
   query: string,
-  { metered }: PathRules,
+  { metered, isKey }: PathRules,
 ): Refusal | undefined {
   if (query.length > maxQueryLength) return tooLong('query', maxQueryLength)
   const read = query === '' ? '' : decode(query)
+  if (isKey !== undefined && holdsKey(read, isKey)) {
+    return { code: 'invalid_request', detail: { about: 'key_in_query' } }
+  }
   if (mayHoldPath.test(query) && holdsMetered(read, metered)) {
     return { code: 'not_found', detail: { about: 'query' } }
   }
@@ -181,6 +195,12 @@ function refusePath(operation: string, metered: PathRules['metered']): Refusal |
 
 /** Rails and older versions of Spring ignore it: `/v1/messages.json`. */
 const extension = /\.[a-z]+$/
+
+/** A key in a query would reach the model's server, and its log. */
+function holdsKey(query: string, isKey: (text: string) => boolean): boolean {
+  if (!query.includes('sk-')) return false
+  return query.split(/[^0-9A-Za-z_-]/).some(isKey)
+}
 
 /** Parameters from which servers take the method: Rails, Laravel, Express, Google's gateways. */
 const overridesMethod =

@@ -50,6 +50,8 @@ function describeDetail(detail: DenialDetail): string {
       return 'The query must not name another method; send the request with that method.'
     case 'field':
       return `The query must not have "${detail.field}"; write it into the body.`
+    case 'key_in_query':
+      return 'The query must not hold an API key, which would reach the model and logs: send it in a header, and rotate it.'
     case 'path':
       return 'The path is malformed.'
     case 'long': {
