@@ -75,7 +75,7 @@ export function ExplainPage() {
             <TextInput
               name="request"
               aria-label="Request id"
-              placeholder="x-request-id of the last hour"
+              placeholder="x-request-id"
               defaultValue={query.get('request') ?? ''}
               flex={1}
               required

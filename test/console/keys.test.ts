@@ -156,6 +156,31 @@ test('a key is restricted, and only an administrator lifts that', async (t, worl
   t.equal((await gateway.ask(chatPath, key, chat())).status, 200)
 })
 
+test('a change that is not in force everywhere is told of in the dialog', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  await gateway.mint({ user })
+  await signIn(user)
+  const propagation = {
+    ...{ state: 'pending', replicas: 2, acknowledged: 1 },
+    waitingFor: [`replica-2 ${hostile}`],
+  }
+  await page.route('**/v1/api-keys/*', async (route) => {
+    if (route.request().method() !== 'DELETE') return route.continue()
+    const answer = await route.fetch()
+    return route.fulfill({ json: { ...(await answer.json()), propagation } })
+  })
+  await act(page, 'Revoke', 'test')
+  const dialog = page.getByRole('dialog')
+  await dialog.getByRole('button', { name: 'Revoke', exact: true }).click()
+  await dialog.getByText('Revoked, and still spreading').waitFor()
+  await dialog.getByText(`Waiting for replica-2 ${hostile}.`).waitFor()
+  t.equal(await page.getByText('Revoked everywhere').count(), 0)
+  await isAccessible(t, page, 'a pending revocation')
+  await dialog.getByRole('button', { name: 'Close' }).last().click()
+  await dialog.waitFor({ state: 'detached' })
+})
+
 test('a key that is about to expire is told beforehand', async (t, world) => {
   const { page, gateway, signIn } = world
   const user = gateway.newUser()

@@ -33,7 +33,7 @@ export function RefusalsPage() {
       title="Refusals"
       about={`Model requests refused within the last hour, the newest ${maxShown}, read again every ${everyMs / 1_000} seconds.`}
     >
-      <Filter name="find" label="Find" placeholder="Find user, model, code or text" />
+      <Filter name="find" label="Find" placeholder="Find user, model or code" />
       <Problem error={error} />
       {value === undefined && error === undefined && <Pending />}
       {value && !value.complete && (

@@ -56,7 +56,7 @@ function State(state: ServiceState) {
           Requests are still served as far as they can be.
         </Alert>
       )}
-      <div className="columns">
+      <div className="packed">
         <Part title="Process" isWell={ready} words={['ready', 'not ready']}>
           <Fact name="Name">{replica}</Fact>
           <Fact name="Version">{version}</Fact>

@@ -1,10 +1,11 @@
-import { Alert, Button, Card, Group, NativeSelect, SegmentedControl, Text } from '@mantine/core'
+import { Button, Card, Group, NativeSelect, SegmentedControl, Text } from '@mantine/core'
 import { useMemo, useState } from 'react'
 import type { ApiError } from '../api.ts'
 import { sumOf } from '../overview/read-periods.ts'
 import { Bars, Swatch } from '../parts/bars.tsx'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Filter } from '../parts/filter.tsx'
+import { Icon } from '../parts/icon.tsx'
 import { whole } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
 import { Nothing } from '../parts/nothing.tsx'
@@ -162,14 +163,20 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
   return (
     <>
       {gaps.map(({ journal, from, to }) => (
-        <Alert key={`${journal} ${from}`} color="yellow" variant="outline" role="status">
-          Some usage was lost between <Time at={from} /> and {to ? <Time at={to} /> : 'now'}.
-        </Alert>
+        <div key={`${journal} ${from}`} className="banner" role="status">
+          <Icon name="alert" />
+          <p>
+            Some usage was lost between <Time at={from} /> and {to ? <Time at={to} /> : 'now'}.
+          </p>
+        </div>
       ))}
       {isPartial && (
-        <Alert color="yellow" variant="outline" role="status">
-          There is more than is shown; the CSV has the first thousand rows. Choose a shorter time.
-        </Alert>
+        <div className="banner" role="status">
+          <Icon name="alert" />
+          <p>
+            There is more than is shown; the CSV has the first thousand rows. Choose a shorter time.
+          </p>
+        </div>
       )}
       <Card withBorder component="section" aria-label="Plot">
         <p className="sums">

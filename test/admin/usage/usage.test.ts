@@ -80,6 +80,7 @@ test('usage is summed by what was asked for (200)', async (t) => {
       },
     ],
     gaps: [{ journal: 'journal', from: '2026-03-01T00:01:00Z', to: '2026-03-01T01:00:00Z' }],
+    currency: 'EUR',
     has_more: false,
   })
   const months = await read(api, 'alice', 'group_by=month&from=2026-02-01')
