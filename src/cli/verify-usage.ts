@@ -2,7 +2,7 @@
 
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import { findJournalName } from '../ratelimit/journal/name.ts'
-import { findKept } from '../ratelimit/ledger/kept.ts'
+import { countUnread, findKept } from '../ratelimit/ledger/kept.ts'
 import { type Verification, verifyUsage } from '../ratelimit/ledger/verify.ts'
 import { loadConfig } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
@@ -41,6 +41,8 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
   const sql = openPool({ url, connections: 1, applicationName: 'tollgate usage' })
   try {
     const state = await readLedgerState(sql, from, to)
+    // Before the lines are compared: what is written meanwhile is no lag.
+    const unread = path === undefined ? 0 : await countUnread(path, state.journals)
     const problems: string[] = []
     const kept = await findKept(
       { path: config.usageJournal, folder: config.usageArchiveDir },
@@ -50,15 +52,21 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
     )
     const result = await verifyUsage({ state, kept, unusableUsage, from, to })
     const status = result.differences.length + problems.length > 0 ? 1 : 0
-    if (flags.json) io.out(toJson({ problems, gaps: state.gaps, ...result }))
+    if (flags.json) io.out(toJson({ problems, gaps: state.gaps, unreadBytes: unread, ...result }))
     else {
       for (const problem of problems) io.out(problem)
+      if (unread > 0) io.err(lagging(unread))
       show(result, state, span, io)
     }
     return status
   } finally {
     await sql.end()
   }
+}
+
+function lagging(unread: number): string {
+  const bytes = unread.toLocaleString('en')
+  return `The ledger lags: ${bytes} bytes of the journal are not in it yet, and were not compared.`
 }
 
 function show(

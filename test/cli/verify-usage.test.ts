@@ -62,6 +62,13 @@ test('sums of rotated and growing files agree', async (t) => {
   t.match(out, /^\d\d sums agree\.$/)
   t.equal(status, 0, 'a line that was not read yet is no difference')
   t.match(err, /^Everything since 2026-03-01T13:00:00Z is kept/m)
+  t.match(
+    err,
+    /^The ledger lags: \d+ bytes of the journal are not in it yet, and were not compared\.$/m,
+  )
+  t.match(JSON.parse((await run('--json')).out), { unreadBytes: Number })
+  await feed.step()
+  t.notMatch((await run()).err, 'lags')
   await forgetUser(sql, 'ann')
   t.match(await run(), { status: 0 }, 'a forgotten name is no difference')
 })

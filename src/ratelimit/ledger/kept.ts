@@ -77,12 +77,41 @@ async function* readAdded(
   places: Places,
   read: ReadBytes,
 ): AsyncGenerator<string> {
-  const head = await readHead(handle, (first) => places.some((place) => place.head === first))
+  const head = await readHead(handle, (first) => isIn(places, first))
   const start = read.get(head) ?? 0
   const end = places.find((place) => place.head === head)?.offset ?? 0
   if (end > start) {
     yield* linesOf(handle.createReadStream({ start, end: end - 1, autoClose: false }))
   }
+}
+
+/**
+ * Bytes of the journal at this path that the ledger has not added yet, so that nothing is known of
+ * them; 0 if it does not know the journal.
+ */
+export async function countUnread(
+  path: string,
+  journals: LedgerState['journals'],
+): Promise<number> {
+  const own = journals.find(({ journal }) => journal === findJournalName(path))
+  if (own === undefined) return 0
+  let unread = 0
+  for (const { path: file, size } of await listJournal(path)) {
+    const handle = await open(file, 'r').catch(() => undefined)
+    try {
+      const head = handle && (await readHead(handle, (first) => isIn(own.places, first)))
+      if (!head) continue
+      const { offset = 0 } = own.places.find((place) => place.head === head) ?? {}
+      unread += Math.max(0, size - offset)
+    } finally {
+      await handle?.close()
+    }
+  }
+  return unread
+}
+
+function isIn(places: Places, head: string): boolean {
+  return places.some((place) => place.head === head)
 }
 
 /** Archives that may have lines of this time (milliseconds since the epoch), in order. */
