@@ -44,6 +44,8 @@ export interface LoggedStream extends Omit<Mutable<EndedStream>, 'details'> {
   firstByteMs: number | undefined
   /** Whether its request still runs. */
   isRunning: boolean
+  /** Whether the request has been sent to the model. */
+  isSent: boolean
 }
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] }
@@ -54,7 +56,7 @@ const downstreamPeriodic = 5
 const noFlags: ReadonlySet<number> = new Set()
 
 /**
- * AccessLogCommon: start_time = 5, time_to_first_upstream_rx_byte = 9, response_flags = 16,
+ * AccessLogCommon: start_time = 5, time_to_last_upstream_tx_byte = 8, time_to_first_upstream_rx_byte = 9, response_flags = 16,
  * metadata = 17, upstream_transport_failure_reason = 18, duration = 23; Metadata: filter_metadata =
  * 1, a map of Structs; access_log_type = 33. The duration ends when that of the journal does (`%DURATION%`).
  */
@@ -68,6 +70,7 @@ export function readCommon(common: WireReader, journaled: boolean): LoggedStream
     flags: noFlags,
     transport: '',
     isRunning: false,
+    isSent: false,
     reported: undefined,
   }
   let startedAt: number | undefined
@@ -76,6 +79,7 @@ export function readCommon(common: WireReader, journaled: boolean): LoggedStream
     else if (common.field === 16) found.flags = readFlags(common)
     else if (common.field === 18) found.transport = common.string()
     else if (common.field === 5 && journaled) startedAt = readMilliseconds(common)
+    else if (common.field === 8) found.isSent = true
     else if (common.field === 9) found.firstByteMs = readMilliseconds(common)
     else if (common.field === 33) found.isRunning = common.unsigned() === downstreamPeriodic
     else if (common.field === 23) found.durationMs = readMilliseconds(common)

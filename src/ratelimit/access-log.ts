@@ -105,6 +105,7 @@ function readEntry(
     status: answer.status,
     bytes: answer.bytes,
     reported: used ?? nothingReported,
+    ...(answer.status === 0 && hasLeft(common) && { hasLeft: true }),
     ...(group !== undefined && { group }),
     ...(cap !== undefined && { cap }),
     ...(check.estimate && { estimate: check.estimate }),
@@ -114,6 +115,11 @@ function readEntry(
   if (!common.isRunning) return usage
   onRunning?.(usage)
   return undefined
+}
+
+/** ResponseFlags: downstream_connection_termination = 15, downstream_remote_reset = 28. */
+function hasLeft({ isSent, flags }: LoggedStream): boolean {
+  return isSent && (flags.has(15) || flags.has(28))
 }
 
 function toHeld(

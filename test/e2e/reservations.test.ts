@@ -1,4 +1,10 @@
+import { mkdtempSync, readFileSync } from 'node:fs'
+import http2 from 'node:http2'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { Test } from 'tap'
+import { chargeOf } from '../../src/core/decision/usage.ts'
+import { parseLine } from '../../src/ratelimit/journal/line.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { highestResidentMiB } from '../support/envoy-load.ts'
 import { type Answer, type Gateway, gatewayTests, meter, models } from '../support/gateway.ts'
@@ -12,6 +18,7 @@ const limit = 5_000
 const reserving = { admission: { mode: 'reserve', overshootPercent: 25 } }
 const counting = { admission: { mode: 'count' } }
 const greedy = await startGreedyModel()
+const journal = join(mkdtempSync(join(tmpdir(), 'reservations-')), 'usage.jsonl')
 /** What the requests of one window may use. */
 const ofGreedy = { limit: 10_000, bound: 12_500 }
 const test = gatewayTests({
@@ -51,7 +58,11 @@ const test = gatewayTests({
     subscription('short-counts', team, { 'llm/sim': [[limit, '8s']] }, counting),
     meter,
   ],
-  env: { METER_PATHS: 'chat,messages,responses,completions', ADMISSION_MODE: 'reserve' },
+  env: {
+    METER_PATHS: 'chat,messages,responses,completions',
+    ADMISSION_MODE: 'reserve',
+    USAGE_JOURNAL: journal,
+  },
   adjustEnvoy: (bootstrap) =>
     bootstrap.replace(/("access_log_flush_interval":\s*)"10s"/, '$1"0.2s"'),
 })
@@ -626,6 +637,58 @@ test('a client that hangs up is charged, unless requests are only counted', asyn
   const [held, counted] = [await hangUp('large'), await hangUp('counts')]
   t.ok(held >= 3 && held <= 80, `${held} tokens`)
   t.equal(counted, 0)
+})
+
+/** Sends a chat call, and leaves when the model has begun, without having had a byte. */
+async function leaveEarly(gateway: Gateway, key: string, at: string, isHttp2: boolean) {
+  const body = JSON.stringify({
+    ...{ model: 'sim', messages: [{ role: 'user', content: 'Hi '.repeat(100) }] },
+    sim: { delayMs: 30_000 },
+  })
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` }
+  const hasBegun = () =>
+    poll(async () => (await gateway.model.tally()).open > 0, 'the model has begun')
+  if (isHttp2) {
+    const session = http2.connect(gateway.url).on('error', () => {})
+    const stream = session.request({ ':method': 'POST', ':path': at, ...headers })
+    stream.on('error', () => {}).end(body)
+    await hasBegun()
+    stream.close(http2.constants.NGHTTP2_CANCEL)
+    await new Promise((closed) => stream.on('close', closed))
+    session.destroy()
+  } else {
+    const abort = new AbortController()
+    const init = { method: 'POST', headers, body, signal: abort.signal }
+    const running = fetch(gateway.url + at, init).catch(() => {})
+    await hasBegun()
+    abort.abort()
+    await running
+  }
+  await poll(async () => (await gateway.model.tally()).open === 0, 'the model has noticed')
+}
+
+test('a client that leaves before the first byte is charged its input', async (t, gateway) => {
+  const lines = () => readFileSync(journal, 'utf8').split('\n').flatMap(parseLine)
+  const before = lines().filter(({ hasLeft }) => hasLeft).length
+  const used = async (name: string, at: string, isHttp2: boolean) => {
+    const { key } = await gateway.mint({ subscription: name })
+    await leaveEarly(gateway, key, at, isHttp2)
+    return usedBy(gateway, key)
+  }
+  for (const at of [shared, path]) {
+    for (const isHttp2 of [false, true]) {
+      const charged = await used('large', at, isHttp2)
+      t.ok(charged >= 50 && charged <= 500, `${at} ${isHttp2}: ${charged} tokens`)
+      t.equal(await used('counts', at, isHttp2), 0, 'unless requests are only counted')
+    }
+  }
+  const charged = () => lines().filter((each) => each.hasLeft && chargeOf(each, 'allow').tokens)
+  await poll(() => charged().length === before + 4, 'the journal says the same')
+  const { key } = await gateway.mint({ subscription: 'greedy' })
+  const fails = JSON.stringify({ model: 'greedy', messages: [], fails: true })
+  const failed = await gateway.ask(shared, key, { method: 'POST', body: fails })
+  t.ok(failed.status >= 500, `${failed.status}`)
+  t.equal(await usedBy(gateway, key), 0, 'a failure of the server costs nothing')
 })
 
 test('the hold of a stream grows while it runs, and it is charged once', async (t, gateway) => {

@@ -101,6 +101,12 @@ function createWorld(options: Options = {}) {
       for (const usage of logged(id, allowed, used, { status, onUnmetered: held.release }).ended)
         settle(usage)
     },
+    /** Reports a request without a response; `isSent`: whether it had been sent to the model. */
+    leave(id: string, allowed: Buffer, common: object, isSent: boolean) {
+      const sent = isSent && { time_to_last_upstream_tx_byte: { seconds: 0, nanos: 5_000_000 } }
+      const entry = { status: 0, common: { ...common, ...sent }, onUnmetered: held.release }
+      for (const usage of logged(id, allowed, {}, entry).ended) settle(usage)
+    },
     /** Reports a request that still runs. */
     run(id: string, allowed: Buffer, bytes: number) {
       const { ended, running } = logged(id, allowed, { streamed: true }, { bytes, type: 5 })
@@ -118,6 +124,8 @@ function createWorld(options: Options = {}) {
 interface Entry extends Pick<Listeners, 'onUnmetered'> {
   readonly status?: number
   readonly bytes?: number
+  /** More of its common properties. */
+  readonly common?: object
   /** AccessLogType: 5 while the request runs, 6 at its end. */
   readonly type?: number
 }
@@ -127,14 +135,17 @@ function logged(
   id: string,
   allowed: Buffer,
   used: Readonly<Record<string, FlatValue>>,
-  { status = 200, bytes = 0, type = 6, onUnmetered }: Entry,
+  { status = 200, bytes = 0, type = 6, common = {}, onUnmetered }: Entry,
 ) {
   const metadata = {
     'envoy.filters.http.ext_authz': structOf(readAllow(allowed).metadata),
     'tollgate.usage': structOf(used),
   }
   const entry = {
-    common_properties: { metadata: { filter_metadata: metadata }, access_log_type: type },
+    common_properties: {
+      ...{ metadata: { filter_metadata: metadata }, access_log_type: type },
+      ...common,
+    },
     request: { request_id: id },
     response: { response_code: { value: status }, response_body_bytes: bytes },
   }
@@ -405,6 +416,25 @@ test('requests that are only counted can be charged the same, and hold nothing',
     const answer = await ask('a', 400)
     end('a', answer, {})
     t.same([used() ?? 0, held(), holds.size], [charges ? 111 : 0, 0, 0])
+  }
+})
+
+test('a client that leaves before the first byte is charged the admitted input', async (t) => {
+  for (const [options, charged] of [
+    [{}, 111],
+    [{ admission: { mode: 'count' }, charges: true }, 111],
+    [{ admission: { mode: 'count' } }, 0],
+  ] as const) {
+    for (const flag of ['downstream_connection_termination', 'downstream_remote_reset']) {
+      const { ask, leave, used, held } = createWorld(options)
+      leave('a', await ask('a', 400), { response_flags: { [flag]: true } }, false)
+      t.same([used() ?? 0, held()], [0, 0], 'not before it was sent to the model')
+      leave('b', await ask('b', 400), { response_flags: { [flag]: true } }, true)
+      t.same([used() ?? 0, held()], [charged, 0], flag)
+    }
+    const { ask, leave, used } = createWorld(options)
+    leave('a', await ask('a', 400), { response_flags: { upstream_remote_reset: true } }, true)
+    t.equal(used() ?? 0, 0, 'a failure of the server costs nothing')
   }
 })
 

@@ -46,6 +46,8 @@ export async function startGreedyModel(): Promise<GreedyModel> {
     const each = names.map((name) => Number(body[name])).find((max) => max > 0) ?? freely
     const prompts = Array.isArray(body.prompt) ? body.prompt.length : 1
     const choices = prompts * Math.max(1, ...counts.map((name) => Number(body[name] ?? 1)))
+    // A server that fails, before it answers.
+    if (body.fails) return void request.socket.destroy()
     const output = choices * each
     answered.push({ body, choices, each, totalTokens: input + output })
     response.end(JSON.stringify(toAnswer(operation, output)))

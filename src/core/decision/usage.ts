@@ -27,6 +27,8 @@ export interface Usage {
   readonly cap?: string
   /** Length of the response's body. */
   readonly bytes: number
+  /** Whether its client left before the response began, once the request had been sent to the model. */
+  readonly hasLeft?: boolean
   /** Identity of the response, if the gateway reports it twice. */
   readonly response?: EndedResponse
   /** What is charged if the model reports less; undefined: what it reports. */
@@ -104,11 +106,17 @@ export interface Charge {
   readonly estimated: number
 }
 
-/** The only rule of what a response is charged, for counters and ledger. */
+/**
+ * The only rule of what a response is charged, for counters and ledger. A server's failure is charged nothing; a client
+ * that does not wait for the answer has still had its input read.
+ */
 export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   const reported = countedTokens(usage)
   const unusable = reported === undefined && isSuccess(usage)
-  const { estimate } = usage
+  const { estimate, hasLeft } = usage
+  if (estimate !== undefined && hasLeft) {
+    return { tokens: estimate.input, unusable: false, estimated: estimate.input }
+  }
   if (estimate !== undefined && (unusable || isCutShort(usage))) return chargeWith(estimate, usage)
   const tokens = unusable && unusableUsage === 'estimate' ? estimateTokens(usage) : reported
   return { tokens, unusable, estimated: unusable ? (tokens ?? 0) : 0 }

@@ -85,6 +85,11 @@ function toUsage(fields: Fields): JournaledUsage | undefined {
   if (typeof payer === 'string' && payer !== '-') usage.payer = payer
   if (typeof cap === 'string' && cap !== '-') usage.cap = cap
   if (estimate) usage.estimate = estimate
+  // Envoy's names of the two ways to leave; a request that was not sent to the model has no `sent`.
+  const { flags, sent } = fields
+  if (status === 0 && typeof sent === 'number' && /\bD[CR]\b/.test(String(flags))) {
+    usage.hasLeft = true
+  }
   return usage
 }
 

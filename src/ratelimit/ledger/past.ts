@@ -74,12 +74,16 @@ async function readLines(
       for (const one of parseLine(line)) {
         const { startedAt } = one
         const { endedAt } = one.response
-        if (!isSuccess(one) || endedAt < span.from || endedAt >= span.to) continue
+        if (endedAt < span.from || endedAt >= span.to) continue
+        const { tokens } = chargeOf(one, unusableUsage)
+        if (!isSuccess(one) && tokens === undefined) continue
         count += 1
         if (count > maxAnswers) throw new TooManyAnswers()
         const spender = spenders(one.user, one.subscription, one.model)
-        const { tokens = 0 } = chargeOf(one, unusableUsage)
-        addTo(found, endedAt - (endedAt % hourMs), { spender, startedAt, endedAt, tokens })
+        addTo(found, endedAt - (endedAt % hourMs), {
+          ...{ spender, startedAt, endedAt },
+          tokens: tokens ?? 0,
+        })
       }
     }
   }

@@ -46,10 +46,10 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
     get size(): number {
       return rows.length
     },
-    /** Adds a response, unless it is no success. Its end in milliseconds since the epoch. */
+    /** Adds a response, unless it is no success and is charged nothing. Its end in milliseconds since the epoch. */
     add(usage: Usage, endedAt: number): void {
-      if (!isSuccess(usage)) return
       const { tokens, unusable, estimated } = chargeOf(usage, unusableUsage)
+      if (!isSuccess(usage) && tokens === undefined) return
       const row = rowOf(usage, endedAt)
       row.answers += 1
       if (tokens === undefined) return

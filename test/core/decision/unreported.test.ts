@@ -40,6 +40,13 @@ test('a message that only began is charged what it sent', async (t) => {
   t.strictSame(reporting(more), charge, 'never less than it reported')
 })
 
+test('a client that left before the response is charged its input', async (t) => {
+  const left = { status: 0, bytes: 0, hasLeft: true }
+  t.strictSame(reporting({}, left), { tokens: 50, unusable: false, estimated: 50 })
+  const bare = { ...usage, ...left, estimate: undefined } as unknown as Usage
+  t.equal(chargeOf(bare, 'estimate').tokens, undefined, 'if what is unreported is charged')
+})
+
 test('without an estimate, or a success, nothing is estimated', async (t) => {
   const bare = { ...usage, estimate: undefined } as unknown as Usage
   t.strictSame(chargeOf(bare, 'allow'), { tokens: undefined, unusable: true, estimated: 0 })

@@ -62,6 +62,21 @@ test('reported values are passed on unchanged', async (t) => {
   t.strictSame(parseLine(lineWith({ reported: null })), [{ ...usage, reported: new Map() }])
 })
 
+test('a client has left if it was the one who ended what had been sent', async (t) => {
+  const hasLeft = (fields: object) => parseLine(lineWith({ status: 0, ...fields }))[0]?.hasLeft
+  t.equal(hasLeft({ flags: 'DC', sent: 3 }), true)
+  t.equal(hasLeft({ flags: 'UF,DR', sent: 0 }), true)
+  for (const other of [
+    { flags: 'DC', sent: null },
+    { flags: '-', sent: 3 },
+    { flags: null, sent: 3 },
+    { flags: 'UC', sent: 3 },
+    { flags: 'DC', sent: 3, status: 200 },
+  ]) {
+    t.equal(hasLeft(other), undefined, JSON.stringify(other))
+  }
+})
+
 test('the counters of a key are read if there are any', async (t) => {
   t.strictSame(parseLine(lineWith({ cap: 'id-1 60000' })), [{ ...usage, cap: 'id-1 60000' }])
   t.strictSame(parseLine(lineWith({ cap: null })), [usage])
