@@ -88,7 +88,14 @@ function measureMemory(): Figure {
       {
         ...{ id: crypto.randomUUID(), counters: [counter], overshoot: 0.25, canCap: true },
         ...{
-          expected: { ...expected, floor: 2_000, beyondRoom: 2_000, least: 1, worst: 4_096 },
+          expected: {
+            ...expected,
+            floor: 2_000,
+            beyondRoom: 2_000,
+            isSeveral: false,
+            least: 1,
+            worst: 4_096,
+          },
           charge: 'admission',
         },
       },

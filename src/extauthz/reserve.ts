@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { mostEver } from '../core/admission/admit.ts'
 import type { Expected } from '../core/admission/estimator.ts'
-import type { Estimators } from '../core/admission/estimators.ts'
+import { type Estimators, ownerOf } from '../core/admission/estimators.ts'
 import { type CountedLimit, counterOf, isTaken } from '../core/decision/counter.ts'
 import {
   type AccessRequest,
@@ -69,7 +69,10 @@ export function createReserve(deps: ReserveDeps): Reserve {
     if (isReserving && isRead && request.isUnread) return askLater()
     const { sized, expected, estimate, defaultMs } = isReserving
       ? sizeUp(estimators, grant, request)
-      : { ...unsized, defaultMs: estimators.of(subscription, model.key).defaultMs }
+      : {
+          ...unsized,
+          defaultMs: estimators.of(ownerOf(subscription, caller.user), model.key).defaultMs,
+        }
     const { bytes, maxOutput, choices } = sized
     const size = { bytes, maxOutput, choices, admittedAt: now, estimate }
     // A request without an id is counted too; nobody can say that it has ended.
@@ -217,7 +220,8 @@ function describeTooMuch({ choices = 1 }: RequestSize, least: number, most: numb
 }
 
 function sizeUp(estimators: Estimators, grant: Grant, request: AccessRequest) {
-  const estimator = estimators.of(grant.subscription, grant.model.key)
+  const owner = ownerOf(grant.subscription, grant.caller.user)
+  const estimator = estimators.of(owner, grant.model.key)
   const sized = request.size?.() ?? unknownSize
   const hasOutput = !outputless.test(request.target.operation)
   const { maxTokens, honoursMaxTokens } = grant.model.resource.output ?? {}
@@ -234,7 +238,7 @@ const unknownSize: RequestSize = { bytes: undefined, maxOutput: undefined, choic
 /** For requests that hold no tokens. */
 const nothing: Expected = {
   ...{ input: 0, inputVariance: 0, output: 0, outputVariance: 0 },
-  ...{ floor: 0, beyondRoom: 0, least: 0, worst: 0 },
+  ...{ floor: 0, beyondRoom: 0, isSeveral: false, least: 0, worst: 0 },
 }
 const unsized = { sized: unknownSize, expected: nothing, estimate: undefined } as const
 const uncharged = { overshoot: 0, charge: 'end' } as const

@@ -1,6 +1,6 @@
 /** What follows for holds when a response has ended: its window, its release, and what it teaches. */
 
-import type { Estimators } from '../core/admission/estimators.ts'
+import { type Estimators, ownerOf } from '../core/admission/estimators.ts'
 import { stillOpen } from '../core/decision/admitted-windows.ts'
 import { anyCounterOf, type Counter, isTaken } from '../core/decision/counter.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
@@ -54,7 +54,7 @@ export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
       const sent = estimateOutput(estimate, bytes, reported.get('streamed') === true)
       const seen = Math.max(tokensByType(reported).output, sent)
       const { cap = Number.POSITIVE_INFINITY } = held
-      const more = estimators.of(subscription, model).expectMore(held, seen, cap)
+      const more = estimators.of(ownerOf(subscription, user), model).expectMore(held, seen, cap)
       holds.renew(counters, held.id, more, now)
     },
     release(ended) {
@@ -64,12 +64,12 @@ export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
       holds.release([anyCounterOf(subscription, model, user)], id)
     },
     learn(usage, tokens) {
-      const { held, reported, model, subscription } = usage
+      const { held, reported, model, subscription, user } = usage
       const streamBytes = reported.get('streamed') === true ? usage.bytes : undefined
       if (held === undefined || tokens === undefined) return
       const { input, output } = tokensByType(reported)
       const { bytes, maxOutput, choices, cap, isBroken, tookMs } = held
-      estimators.of(subscription, model).learn({
+      estimators.of(ownerOf(subscription, user), model).learn({
         ...{ bytes, maxOutput, choices, input, output, tookMs, streamBytes },
         isCut: isBroken || (cap !== undefined && output >= cap),
       })

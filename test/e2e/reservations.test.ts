@@ -111,7 +111,7 @@ test('several answers share a ceiling', async (t, gateway) => {
   await gateway.settled()
   for (const n of [4, '4', 4.0]) {
     const own = received(await ask(gateway, key, { n })).max_completion_tokens as number
-    t.ok(own <= one / 2, `${own} of ${one} for each of ${n}`)
+    t.ok(own < one && 4 * own <= 25_000, `${own} of ${one} for each of ${n}`)
     await gateway.settled()
   }
 })
@@ -175,7 +175,7 @@ test('no spelling hides a higher maximum', async (t, gateway) => {
     await gateway.settled()
     const body = received(await ask(gateway, key, { n_predict: -1, n_cmpl: 3 }, at))
     t.equal(body.n_predict, body.max_completion_tokens, at)
-    t.ok((body.n_predict as number) < 5_000, at)
+    t.ok(3 * (body.n_predict as number) <= 25_000, at)
     await gateway.settled()
   }
 })
@@ -283,7 +283,7 @@ test('the answers to several prompts share a ceiling', async (t, gateway) => {
     const title = JSON.stringify(prompt).slice(0, 40)
     t.equal(received(answer).max_tokens, ceiling, title)
     t.ok(count * ceiling <= 25_000, `${title}: ${ceiling} for each of ${count}`)
-    t.ok(ceiling > (count > 1 ? 100 : 1_000), `${title}: only ${ceiling}`)
+    t.ok(ceiling > (count > 1 ? 20 : 1_000), `${title}: only ${ceiling}`)
   }
   for (const prompt of lists) await isSharedBy(50, prompt)
   for (const prompt of single) await isSharedBy(1, prompt)
@@ -370,7 +370,7 @@ test('one request never passes its room, however many answers it asks for', asyn
 
 test('what does not fit now is refused for now', async (t, gateway) => {
   for (const at of ['/v1/messages', '/llm/greedy/v1/messages']) {
-    const used = await askGreedy(gateway, at, { max_tokens: 9_000 })
+    const used = await askGreedy(gateway, at, { max_tokens: 3_000, n: 3 })
     t.equal(used.status, 200, used.text)
     const { key } = used
     const several = await askGreedy(gateway, at, { max_tokens: 1, n: 4_000 }, { key })
@@ -417,7 +417,7 @@ test('a lowered maximum stays above the minima of its request', async (t, gatewa
     // Interleaved thinking may have more than the maximum.
     const own = { ...thinking(16_000), max_tokens: 2_000 }
     t.match(await askGreedy(gateway, `${prefix}/v1/messages`, own), { made: { each: 2_000 } })
-    const { key } = await askGreedy(gateway, `${prefix}/v1/messages`, { max_tokens: 9_000 })
+    const { key } = await askGreedy(gateway, `${prefix}/v1/messages`, { max_tokens: 3_000, n: 3 })
     const later = { ...thinking(2_000), max_tokens: 32_000, n: 2 }
     const refused = await askGreedy(gateway, `${prefix}/v1/messages`, later, { key })
     t.match(refused, { status: 429, tokens: 0 }, refused.text)

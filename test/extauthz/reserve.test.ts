@@ -48,8 +48,13 @@ function createWorld(options: Options = {}) {
   const { ofModels = {}, output } = options
   const snapshot = snapshotOf(
     modelRef('small', output && { output }),
-    accessPolicy('open', ['llm/small'], { users: ['ada'] }),
-    subscription('pool', { users: ['ada'] }, { 'llm/small': limits }, { admission, ofModels }),
+    accessPolicy('open', ['llm/small'], { users: ['ada', 'bob'] }),
+    subscription(
+      'pool',
+      { users: ['ada', 'bob'] },
+      { 'llm/small': limits },
+      { admission, ofModels },
+    ),
   )
   const counters = createMemoryCounters()
   const own = createMemoryHolds(counters)
@@ -59,8 +64,9 @@ function createWorld(options: Options = {}) {
   const clock = { now: start }
   const faults: unknown[] = []
   const ada = { by: 'key', user: 'ada', groups: [], keyId: 'k1', subscription: 'pool' } as const
+  const caller = { user: 'ada' }
   const deps: CheckDeps = {
-    authenticate: () => ada,
+    authenticate: () => ({ ...ada, user: caller.user }),
     snapshot: () => snapshot,
     counters,
     reserve: createReserve({
@@ -87,7 +93,7 @@ function createWorld(options: Options = {}) {
   if (limit === undefined) throw new Error('no limit')
   const counter = counterOf(limit, 'ada')
   return {
-    ...{ counters, clock, deps, faults, holds: own, taking },
+    ...{ counters, clock, deps, faults, holds: own, taking, caller },
     check: async (bytes: Buffer) => check(bytes),
     ask: async (id: string | undefined, bytes?: number, path = chat) =>
       check(
@@ -97,9 +103,15 @@ function createWorld(options: Options = {}) {
         }),
       ),
     /** Reports a response as Envoy does. */
-    end(id: string, allowed: Buffer, used: Readonly<Record<string, FlatValue>>, status = 200) {
-      for (const usage of logged(id, allowed, used, { status, onUnmetered: held.release }).ended)
-        settle(usage)
+    end(
+      id: string,
+      allowed: Buffer,
+      used: Readonly<Record<string, FlatValue>>,
+      status = 200,
+      bytes = 0,
+    ) {
+      const entry = { status, bytes, onUnmetered: held.release }
+      for (const usage of logged(id, allowed, used, entry).ended) settle(usage)
     },
     /** Reports a request without a response; `isSent`: whether it had been sent to the model. */
     leave(id: string, allowed: Buffer, common: object, isSent: boolean) {
@@ -448,6 +460,31 @@ test('estimates follow what the responses report', async (t) => {
   }
   await ask('last', 4_000)
   t.ok(held() - before < 800, `${held() - before} tokens are held of 540`)
+})
+
+test('what one user sends sets the estimates of nobody else', async (t) => {
+  const world = () => createWorld({ limits: [[100_000, '1m']] })
+  /** How many of twenty requests are admitted at once, and what one is charged that breaks off. */
+  const measure = async ({ ask }: ReturnType<typeof createWorld>) => {
+    const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => ask(`b${i}`, 400)))
+    const [first] = answers as [Buffer]
+    return [answers.filter(isAllowed).length, readAllow(first).metadata.estimate]
+  }
+  const alone = world()
+  alone.caller.user = 'bob'
+  const wanted = await measure(alone)
+  t.ok((wanted[0] as number) >= 5, `${wanted[0]} at once`)
+  const shared = world()
+  for (let i = 0; i < 40; i += 1) {
+    shared.clock.now += minute
+    const answer = await shared.ask(`a${i}`, 400)
+    // Long answers, in events that are larger, or smaller, than usual.
+    const reported = { ...usageOf(100, i % 2 === 0 ? 30_000 : 50), streamed: true }
+    shared.end(`a${i}`, answer, reported, 200, 400_000)
+  }
+  shared.clock.now += minute
+  shared.caller.user = 'bob'
+  t.same(await measure(shared), wanted)
 })
 
 test('a ceiling goes to the gateway and to the client', async (t) => {

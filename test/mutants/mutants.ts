@@ -265,7 +265,10 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'core/admission/estimator.ts',
     ['extauthz/reserve.test.ts', 'core/admission/estimator.test.ts'],
-    [['choices > 1 ? 0 : floor', 'floor']],
+    [
+      ['isSeveral: choices > 1', 'isSeveral: false'],
+      ['Math.min(2 * usual, ', 'Math.max(0, '],
+    ],
   ),
   ...mutants(
     'core/admission/log-histogram.ts',
@@ -604,6 +607,7 @@ export const allMutants: readonly Mutant[] = [
       ['Math.max(known.output, output)', 'output'],
       ['known.input || estimate.input', 'estimate.input'],
       ['(unusable || isCutShort(usage))', 'unusable'],
+      ['estimate !== undefined && hasLeft', 'false'],
     ],
   ),
   ...mutants(

@@ -67,10 +67,13 @@ export function mostEver(limits: readonly number[], expected: Expected, overshoo
 
 /**
  * The most output that a request alone may be given: what is left, or what it may have beyond that. However long answers
- * have become, that is at most what an unused limit gives, or the first floor if that is more.
+ * have become, that is at most what an unused limit gives, or the first floor if that is more. Several answers get what
+ * is left, unless their input alone is estimated to pass an unused limit.
  */
-function mostOf(left: number, unused: number, { input, beyondRoom }: Expected): number {
+function mostOf(left: number, unused: number, expected: Expected): number {
+  const { input, beyondRoom, isSeveral } = expected
   const own = Math.ceil(input)
+  if (isSeveral && own < unused) return left - own
   const beyond = Math.min(Math.ceil(beyondRoom), Math.max(firstFloor, unused - own))
   return Math.max(beyond, left - own)
 }

@@ -1,5 +1,5 @@
 /**
- * What one request to a model under a subscription will use, learned from the responses before it.
+ * What one request of a user to a model under a subscription will use, learned from the responses before it.
  * Output is learned by size class, the power of two of the client's own maximum; input as tokens per
  * byte of the body. Before the first response an answer is expected to have about 400 tokens.
  */
@@ -28,8 +28,10 @@ export interface Expected {
   readonly outputVariance: number
   /** As much output as 99 of 100 such requests need at most. */
   readonly floor: number
-  /** As much output as it may be given beyond its room while it is alone: the floor of one answer, none of several. */
+  /** As much output as it may be given beyond its room while it is alone: the floor of one answer. */
   readonly beyondRoom: number
+  /** Whether several answers share that, which then must not pass a room that their input fits. */
+  readonly isSeveral: boolean
   /** The fewest output tokens that the request can be given. */
   readonly least: number
   /** The most output; Infinity: unknown. */
@@ -62,7 +64,7 @@ export interface Estimator {
   learn(observed: Observed): void
   /** How long a request usually runs, in milliseconds. */
   readonly defaultMs: number
-  /** How many bytes a stream takes for each token of output. */
+  /** How many bytes a stream takes for each token of output: from half to twice of what is usual. */
   readonly bytesPerToken: number
   /** What it has learned, by a number that stands for the same in all processes and versions. */
   parts(): Iterable<readonly [part: number, DecayingSums]>
@@ -143,7 +145,8 @@ export function createEstimator(): Estimator {
     const [ms = 0, requests = 0] = took.read()
     const [streamTokens = 0, streamBytes = 0] = streams.read()
     defaultMs = ms / requests
-    bytesPerToken = Math.max(1, streamBytes / streamTokens)
+    const usual = firstStream.bytesPerToken
+    bytesPerToken = Math.min(2 * usual, Math.max(usual / 2, streamBytes / streamTokens))
   }
 
   function histogramOf(part: number): LogHistogram | undefined {
@@ -183,15 +186,16 @@ export function createEstimator(): Estimator {
       const input = inputOf(bytes)
       const { shape } = outputsOf(sized)
       const output = shape.capped(most)
-      const floor = choices * Math.min(most, shape.quantile(floorShare))
+      const beyondRoom = Math.min(most, shape.quantile(floorShare))
       return {
         input: input.mean,
         inputVariance: input.variance,
         output: choices * output.mean,
         // Answers to one prompt resemble each other.
         outputVariance: choices * choices * output.variance,
-        floor,
-        beyondRoom: choices > 1 ? 0 : floor,
+        floor: choices * beyondRoom,
+        beyondRoom,
+        isSeveral: choices > 1,
         // A minimum beyond the request's own maximum is for the server to refuse.
         least: choices * Math.min(most, leastOutput),
         worst: choices * most,

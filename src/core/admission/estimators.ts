@@ -1,51 +1,55 @@
-/** The estimators of a process: one for each subscription and model. */
+/**
+ * The estimators of a process: one for each model of each user of a subscription, so that nobody's answers decide what
+ * others may do at once, or pay for what broke off.
+ */
 
+import { hash } from 'node:crypto'
 import { createEstimator, type Estimator } from './estimator.ts'
 
 export interface Estimators {
-  /** Creates it if there is none. `model` is `<namespace>/<name>`. */
-  of(subscription: string, model: string): Estimator
+  /** Creates it if there is none. `owner`: `ownerOf`; `model`: `<namespace>/<name>`. */
+  of(owner: string, model: string): Estimator
+  /** The same without forgetting another one for it; undefined: there is no room. */
+  ifRoom(owner: string, model: string): Estimator | undefined
   all(): Iterable<{
-    readonly subscription: string
+    readonly owner: string
     readonly model: string
     readonly estimator: Estimator
   }>
 }
 
-/** Some 20 KB each. */
-const defaultMax = 1_000
+/** Whose answers an estimator has learned from, without the user's name: it is kept in the database. */
+export function ownerOf(subscription: string, user: string): string {
+  return `${subscription} ${hash('sha256', user).slice(0, 16)}`
+}
 
-/** Beyond `max` the oldest one of the oldest subscription is forgotten. */
+/** Some 10 KB each, 20 at most. */
+const defaultMax = 2_000
+
+/** Beyond `max` the one that was used least recently is forgotten. */
 export function createEstimators(max = defaultMax): Estimators {
-  /** By subscription, then by model. */
-  const all = new Map<string, Map<string, Estimator>>()
-  let size = 0
+  const known = new Map<string, { owner: string; model: string; estimator: Estimator }>()
 
-  function forgetOne(): void {
-    for (const [subscription, models] of all) {
-      const [oldest] = models.keys()
-      if (oldest !== undefined) models.delete(oldest)
-      if (models.size === 0) all.delete(subscription)
-      size -= 1
-      return
+  function of(owner: string, model: string): Estimator {
+    const name = `${owner}\n${model}`
+    const found = known.get(name)
+    if (found === undefined && known.size >= max) {
+      const [oldest] = known.keys()
+      if (oldest !== undefined) known.delete(oldest)
     }
+    const own = found ?? { owner, model, estimator: createEstimator() }
+    known.delete(name)
+    known.set(name, own)
+    return own.estimator
   }
 
   return {
-    *all() {
-      for (const [subscription, models] of all) {
-        for (const [model, estimator] of models) yield { subscription, model, estimator }
-      }
+    of,
+    ifRoom(owner, model) {
+      const found = known.get(`${owner}\n${model}`)
+      if (found !== undefined) return found.estimator
+      return known.size < max ? of(owner, model) : undefined
     },
-    of(subscription, model) {
-      const found = all.get(subscription)?.get(model)
-      if (found !== undefined) return found
-      if (size >= max) forgetOne()
-      const created = createEstimator()
-      const models = all.get(subscription) ?? new Map<string, Estimator>()
-      all.set(subscription, models.set(model, created))
-      size += 1
-      return created
-    },
+    all: () => known.values(),
   }
 }

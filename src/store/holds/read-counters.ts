@@ -53,6 +53,7 @@ const nothing: AskedHold = {
     outputVariance: 0,
     floor: 0,
     beyondRoom: 0,
+    isSeveral: false,
     least: 0,
     worst: 0,
   },

@@ -192,10 +192,21 @@ function keysWith(asked: AskedHold): readonly string[] {
 
 function argsOf(asked: AskedHold, member: string, lease: number): readonly (string | number)[] {
   const { expected, counters } = asked
-  const { input, inputVariance, output, outputVariance, floor, beyondRoom, least, worst } = expected
+  const {
+    input,
+    inputVariance,
+    output,
+    outputVariance,
+    floor,
+    beyondRoom,
+    isSeveral,
+    least,
+    worst,
+  } = expected
   return [
     ...[member, lease, asked.charge === 'end' ? '1' : '0'],
-    ...[input, inputVariance, output, outputVariance, floor, beyondRoom, least],
+    ...[input, inputVariance, output, outputVariance, floor],
+    ...[isSeveral ? -beyondRoom : beyondRoom, least],
     Number.isFinite(worst) ? worst : -1,
     ...[asked.overshoot, asked.canCap ? '1' : '0', counters.length],
     ...allOf(asked).flatMap((counter) => [counter.limit, counter.windowMs, partsOf(counter).name]),

@@ -63,7 +63,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
 /**
  * KEYS[1] the sums, KEYS[2] the open holds, KEYS[3] their leases, KEYS[4…] counters. ARGV[1] the id,
  * empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] '1' if it binds every window; ARGV[4] to
- * ARGV[11] expected input, its variance, output, its variance, floor, beyond its room, least, worst (-1: unknown); ARGV[12]
+ * ARGV[11] expected input, its variance, output, its variance, floor, beyond its room (below 0: of several answers), least, worst (-1: unknown); ARGV[12]
  * the overshoot; ARGV[13] '1' if it can have a ceiling; ARGV[14] how many of the counters are of tokens,
  * the first ones; then for each counter its limit, the length of its window (ms; 0: it is one of open requests), and its name in the sums; at last who asks, or nothing. The arithmetic is that of core/admission/admit.ts.
  */
@@ -74,6 +74,8 @@ local input, input_variance, output, output_variance, floor, beyond, least, wors
   tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]),
   tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
 if worst < 0 then worst = math.huge end
+local several = beyond < 0
+beyond = math.abs(beyond)
 local outcome, open, room, unused, rooms, taken = 'held', 0, math.huge, math.huge, {}, {}
 local function read(i)
   local used, left = redis.pcall('GET', KEYS[i]), redis.call('PTTL', KEYS[i])
@@ -112,8 +114,9 @@ local alone = open == 0
 local share = can_cap and room * ${ceilingShare} or 0
 local needed = math.max(floor, least)
 if alone and can_cap then
-  beyond = math.min(math.ceil(beyond), math.max(${firstFloor}, unused - math.ceil(input)))
-  needed = math.min(needed, math.max(beyond, room - math.ceil(input)))
+  local own = math.ceil(input)
+  beyond = math.min(math.ceil(beyond), math.max(${firstFloor}, unused - own))
+  needed = math.min(needed, several and own < unused and room - own or math.max(beyond, room - own))
 end
 local cap = math.min(worst, math.max(math.ceil(needed), math.floor(share - input)))
 local expects = math.min(math.ceil(output), cap)

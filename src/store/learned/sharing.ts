@@ -50,11 +50,14 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
 
   async function takeOver(): Promise<void> {
     let overlapMs = lateMs
+    // At first the latest ones are kept; later, others' users take no room from those of this process.
+    const { of, ifRoom } = estimators
+    const known = last === undefined ? of : ifRoom
     for (;;) {
       const rows = await readLearned(sql, last, overlapMs)
       overlapMs = 0
-      for (const { subscription, model, part, sums } of rows) {
-        estimators.of(subscription, model).replace(part, Float64Array.from(sums))
+      for (const { owner, model, part, sums } of rows) {
+        known(owner, model)?.replace(part, Float64Array.from(sums))
       }
       const end = rows.at(-1)
       if (end === undefined) return
@@ -87,7 +90,7 @@ export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<
 }
 
 interface Taken {
-  readonly subscription: string
+  readonly owner: string
   readonly model: string
   readonly part: number
   readonly delta: Delta
@@ -96,11 +99,11 @@ interface Taken {
 
 function takeSome(estimators: Estimators): readonly Taken[] {
   const taken: Taken[] = []
-  for (const { subscription, model, estimator } of estimators.all()) {
+  for (const { owner, model, estimator } of estimators.all()) {
     for (const [part, sums] of estimator.parts()) {
       const delta = sums.take()
       if (delta === undefined) continue
-      taken.push({ subscription, model, part, delta, settle: () => sums.settle() })
+      taken.push({ owner, model, part, delta, settle: () => sums.settle() })
       if (taken.length === maxAdded) return taken
     }
   }

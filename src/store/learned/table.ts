@@ -4,9 +4,9 @@ import type { Delta } from '../../core/admission/decaying-sums.ts'
 import { withLongDeadline } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 
-/** A part of an estimator; `model` is `<namespace>/<name>`. */
+/** A part of an estimator; `model` is `<namespace>/<name>`. The column of the owner is called `subscription`. */
 export interface LearnedPart {
-  readonly subscription: string
+  readonly owner: string
   readonly model: string
   readonly part: number
 }
@@ -27,8 +27,14 @@ export async function addLearned(
   sql: Sql,
   deltas: readonly (LearnedPart & { readonly delta: Delta })[],
 ): Promise<void> {
-  const rows = deltas.map(({ delta, ...part }) => {
-    return { ...part, kept: delta.kept, sums: short(delta.sums), whole: short(delta.whole) }
+  const rows = deltas.map(({ delta, owner, ...part }) => {
+    return {
+      subscription: owner,
+      ...part,
+      kept: delta.kept,
+      sums: short(delta.sums),
+      whole: short(delta.whole),
+    }
   })
   await withLongDeadline(sql`
     with added as (
@@ -58,12 +64,12 @@ export async function readLearned(
   after: Omit<LearnedRow, 'sums'> | undefined,
   overlapMs: number,
 ): Promise<readonly LearnedRow[]> {
-  const { subscription = '', model = '', part = 0, at = '-infinity' } = after ?? {}
+  const { owner = '', model = '', part = 0, at = '-infinity' } = after ?? {}
   return withLongDeadline(sql<LearnedRow[]>`
-    select subscription, model, part, sums, updated_at::text as at from tollgate_learned
+    select subscription as owner, model, part, sums, updated_at::text as at from tollgate_learned
     where (updated_at, subscription, model, part)
       > (${at}::timestamptz - make_interval(secs => ${overlapMs / 1_000}::float8),
-        ${subscription}::text, ${model}::text, ${part}::smallint)
+        ${owner}::text, ${model}::text, ${part}::smallint)
     order by updated_at, subscription, model, part limit ${pageRows}`)
 }
 

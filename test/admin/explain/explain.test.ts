@@ -122,7 +122,7 @@ test('what requests hold and take is neither ended nor asked about a later time'
   const [tokens, open] = world.subscriptions.get('basic')?.limits.get('llm/small') ?? []
   if (tokens === undefined || open === undefined) throw new Error('no limits')
   counters.add([counterOf(tokens, 'bob')], 30, api.now)
-  const sizes = { floor: 9, beyondRoom: 9, least: 1, worst: 9 }
+  const sizes = { floor: 9, beyondRoom: 9, isSeveral: false, least: 1, worst: 9 }
   const expected = { input: 1, inputVariance: 0, output: 9, outputVariance: 0, ...sizes }
   const asked = { expected, overshoot: 0, canCap: true, charge: 'admission' } as const
   for (const user of ['alice', 'bob']) {

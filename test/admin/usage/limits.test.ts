@@ -133,6 +133,7 @@ const takes = {
     outputVariance: 0,
     floor: 0,
     beyondRoom: 0,
+    isSeveral: false,
     least: 0,
     worst: 0,
   },

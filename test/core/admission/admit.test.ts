@@ -16,7 +16,7 @@ import { createRandom } from '../../support/random.ts'
 const random = createRandom()
 const expected: Expected = {
   ...{ input: 100, inputVariance: 400, output: 200, outputVariance: 10_000 },
-  ...{ floor: 900, beyondRoom: 900, least: 1, worst: 4_096 },
+  ...{ floor: 900, beyondRoom: 900, isSeveral: false, least: 1, worst: 4_096 },
 }
 
 function roomOf(limit: number, used: number, holds: readonly Hold[] = []): Room {
@@ -92,7 +92,7 @@ test('several answers never pass the room', async (t) => {
   const answers = (choices: number, more: object = {}): Expected => ({
     ...expected,
     ...{ floor: choices * 900, least: choices, worst: choices * 4_096 },
-    ...{ beyondRoom: choices > 1 ? 0 : 900, ...more },
+    ...{ beyondRoom: 900, isSeveral: choices > 1, ...more },
   })
   const capOf = (used: number, wants: Expected) =>
     heldBy(admit([roomOf(10_000, used)], wants, 0.25, true)).cap
@@ -101,6 +101,7 @@ test('several answers never pass the room', async (t) => {
   t.equal(capOf(9_000, answers(128)), 3_400)
   t.equal(capOf(9_999, answers(1)), 900, 'what one answer needs')
   t.equal(admit([roomOf(1_000, 999)], answers(2), 0, true).outcome, 'busy')
+  t.equal(capOf(0, answers(50, { input: 90_000 })), 900, 'though their input is too much')
   t.equal(admit([roomOf(10_000, 9_000)], answers(3_401), 0.25, true).outcome, 'busy')
   t.equal(admit([roomOf(10_000, 9_900)], answers(2_000), 0, true).outcome, 'busy')
   t.equal(capOf(0, answers(1, { least: 9_000, worst: 20_000 })), 9_000, 'a minimum in the room')
@@ -129,7 +130,7 @@ function worstExcess(limit: number, promised: number, decide: typeof admit): num
       inputVariance: random.below(5_000),
       output: 1 + random.below(300),
       outputVariance: random.below(50_000),
-      ...{ floor: choices * floorOfOne, beyondRoom: choices > 1 ? 0 : floorOfOne },
+      ...{ floor: choices * floorOfOne, beyondRoom: floorOfOne, isSeveral: choices > 1 },
       least: choices * (random.below(9) === 0 ? 1 + random.below(5_000) : 1),
       worst: random.below(3) === 0 ? Number.POSITIVE_INFINITY : choices * (1 + random.below(5_000)),
     }
@@ -138,7 +139,8 @@ function worstExcess(limit: number, promised: number, decide: typeof admit): num
     if (admission.outcome === 'held') {
       // Only one answer passes the bound, by what most need, within an unused limit.
       const most = Math.max(firstFloor, Math.floor(limit * 1.25) - wants.input)
-      const own = choices > 1 ? 0 : Math.min(floorOfOne, most)
+      const isOver = choices === 1 || wants.input >= Math.floor(limit * 1.25)
+      const own = isOver ? Math.min(floorOfOne, most) : 0
       if (open.length === 0 && own > 0) alone = Math.max(alone, used + wants.input + own)
       open.push(admission.hold)
     }

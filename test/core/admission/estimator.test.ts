@@ -103,6 +103,18 @@ test('estimates follow a subscription within a hundred answers', async (t) => {
   t.ok(other.output < first.output / 2, 'another size class begins with what all have learned')
 })
 
+test('bytes for a token stay from half to twice of what is usual', async (t) => {
+  const learned = (output: number, streamBytes: number) => {
+    const estimator = createEstimator()
+    const observed = { bytes: 400, maxOutput: undefined, input: 100, isCut: false }
+    for (let i = 0; i < 40; i += 1) estimator.learn({ ...observed, output, streamBytes })
+    return estimator.bytesPerToken
+  }
+  t.equal(learned(10, 1_000_000), 360, 'large events')
+  t.equal(learned(5_000, 1_000), 90, 'all tokens in one event')
+  t.ok(near(learned(100, 20_000), 200, 0.05))
+})
+
 test('a request of unknown length is expected to be like the others', async (t) => {
   const estimator = createEstimator()
   for (let i = 0; i < 200; i += 1) {

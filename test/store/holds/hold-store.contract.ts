@@ -27,7 +27,7 @@ const hour = 3_600_000
 const random = createRandom()
 const small: Expected = {
   ...{ input: 100, inputVariance: 100, output: 100, outputVariance: 100 },
-  ...{ floor: 400, beyondRoom: 400, least: 1, worst: 1_000 },
+  ...{ floor: 400, beyondRoom: 400, isSeveral: false, least: 1, worst: 1_000 },
 }
 let named = 0
 
@@ -62,6 +62,7 @@ const take = (id: string | undefined, taken: readonly Required<Counter>[]): Aske
     outputVariance: 0,
     floor: 0,
     beyondRoom: 0,
+    isSeveral: false,
     least: 0,
     worst: 0,
   },
@@ -418,7 +419,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       const expected: Expected = {
         ...{ input: random.below(500) / 3, inputVariance: random.below(5_000) / 7 },
         ...{ output: 1 + random.below(300) / 3, outputVariance: random.below(50_000) / 7 },
-        ...{ floor: choices * floorOfOne, beyondRoom: choices > 1 ? 0 : floorOfOne },
+        ...{ floor: choices * floorOfOne, beyondRoom: floorOfOne, isSeveral: choices > 1 },
         least: choices * (random.below(9) === 0 ? 1 + random.below(5_000) : 1),
         worst:
           random.below(3) === 0 ? Number.POSITIVE_INFINITY : choices * (1 + random.below(5_000)),

@@ -29,7 +29,7 @@ function asked(id: string, windowMs: number): AskedHold {
     counters: [{ key: `basic\nllm/small\n${windowMs}\nada`, windowMs, limit: 10_000 }],
     expected: {
       ...{ input: 100, inputVariance: 1, output: 100, outputVariance: 1 },
-      ...{ floor: 200, beyondRoom: 200, least: 1, worst: 400 },
+      ...{ floor: 200, beyondRoom: 200, isSeveral: false, least: 1, worst: 400 },
     },
     ...{ overshoot: 0.25, canCap: true, charge: 'admission' },
   }

@@ -60,7 +60,7 @@ function asked(id: string | undefined, limit: number, user: string): AskedHold {
     counters: [{ key, windowMs: longMs, limit }],
     expected: {
       ...{ input: 100, inputVariance: 1, output: 100, outputVariance: 1 },
-      ...{ floor: 200, beyondRoom: 200, least: 1, worst: 400 },
+      ...{ floor: 200, beyondRoom: 200, isSeveral: false, least: 1, worst: 400 },
     },
     ...{ overshoot: 0.25, canCap: true, charge: 'admission' },
   }
