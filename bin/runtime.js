@@ -21,8 +21,7 @@ const PARENT_POLL_MS = 500
  * or newer: in this process if it is one, else in a child that is as good as this process, sharing
  * its terminal, signals and exit status. Ends the process with one sentence when it cannot.
  *
- * Node refuses to strip types under node_modules, so this serves clones; a packed Tollgate has to
- * bring its sources already stripped.
+ * Node refuses to strip types under node_modules: a package has the sources without them, in lib/.
  * @param {string} entry
  * @param {string[]} args
  * @param {{ dev: boolean }} needs
@@ -30,7 +29,7 @@ const PARENT_POLL_MS = 500
 export async function launch(entry, args, { dev }) {
   try {
     await installPackages(ROOT, { dev, log: (line) => console.error(line) })
-    const path = join(ROOT, entry)
+    const path = findEntry(entry)
     if (major(process.versions.node) >= WANTED_MAJOR) {
       process.argv = [process.execPath, path, ...args]
       await import(pathToFileURL(path).href)
@@ -42,6 +41,13 @@ export async function launch(entry, args, { dev }) {
     console.error(error.message)
     process.exitCode = 1
   }
+}
+
+/** @param {string} entry */
+function findEntry(entry) {
+  const packed = join(ROOT, 'lib', entry.replace(/\.ts$/, '.js'))
+  // Only of a package: in a clone lib/ is there while it is packed.
+  return !existsSync(join(ROOT, 'src')) && existsSync(packed) ? packed : join(ROOT, entry)
 }
 
 /** @returns {string} path of a Node that is new enough */

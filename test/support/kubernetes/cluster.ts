@@ -28,7 +28,7 @@ export const noCluster = !CLUSTER_KUBECONFIG && noNodes && `no CLUSTER_KUBECONFI
 export const imageHere = imageOf('tollgate')
 
 function imageOf(name: string): string {
-  return `${CLUSTER_REGISTRY && `${CLUSTER_REGISTRY}/`}${name}:0.1.0`
+  return `${CLUSTER_REGISTRY && `${CLUSTER_REGISTRY}/`}${name}:0.2.0`
 }
 
 /** Environment of `helm`. */

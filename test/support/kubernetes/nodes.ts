@@ -106,7 +106,7 @@ export async function startNodes(t: Test): Promise<Nodes> {
 }
 
 function buildImages(archive: string): void {
-  const [image, trial, pause] = ['tollgate:0.1.0', 'tollgate-trial:0.1.0', 'tollgate-pause:0.1.0']
+  const [image, trial, pause] = ['tollgate:0.2.0', 'tollgate-trial:0.2.0', 'tollgate-pause:0.2.0']
   buildImage(image)
   buildImage(trial, 'trial')
   buildImage(pause, undefined, script('Containerfile'))
