@@ -39,6 +39,8 @@ export interface SharedDeps {
 export interface ExternalDeps extends SharedDeps {
   readonly isAdmin: IsAdmin
   readonly keyMarker: string
+  /** MAX_KEYS_PER_USER; 0: no limit. */
+  readonly maxKeysPerUser: number
   /** API_KEY_REACH. */
   readonly keyReach: KeyReach
   /** API_KEY_MAX_EXPIRATION_DAYS; the Tenant's takes precedence. */

@@ -10,7 +10,7 @@ import {
   renameSync,
   rmSync,
 } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { delimiter, isAbsolute, join } from 'node:path'
 import { packageRoot } from '../runtime/package-root.ts'
 import { StartError } from '../runtime/start-error.ts'
 import { identify } from './process-identity.ts'
@@ -82,7 +82,9 @@ async function pipInstall(
     ...['-r', requirements],
   ]
   const pip = spawn(python, args, {
-    env: { ...env, PIP_REQUIRE_VIRTUALENV: '0' },
+    // Python would run a pip.py of the current folder.
+    cwd: join(packageRoot, '.tools'),
+    env: { ...env, PIP_REQUIRE_VIRTUALENV: '0', PYTHONSAFEPATH: '1' },
     stdio: ['ignore', 'ignore', 'pipe'],
     ...(signal && { signal }),
   })
@@ -118,9 +120,9 @@ function removeUnfinished(folder: string): void {
   }
 }
 
-/** The first program of this name on PATH. */
+/** The first program of this name on PATH; folders that depend on the current one are passed over. */
 export function findOnPath(name: string, env: NodeJS.ProcessEnv): string | undefined {
-  const folders = (env.PATH ?? '').split(delimiter).filter((folder) => folder !== '')
+  const folders = (env.PATH ?? '').split(delimiter).filter(isAbsolute)
   return folders.map((folder) => join(folder, name)).find(isExecutable)
 }
 

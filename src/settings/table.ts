@@ -211,6 +211,9 @@ export const settings = {
   /** A key with caps always reaches itself only. */
   keyReach: setting('API_KEY_REACH', 'owner', form.oneOf('owner', 'self'),
     'which keys a key without caps sees and revokes: all of its owner, or itself, like a key with caps'),
+  /** 0: no limit. */
+  maxKeysPerUser: setting('MAX_KEYS_PER_USER', '10000', form.integer(0, 1_000_000),
+    'most active keys of a user, beyond which none can be made; `0` for no limit. Keys that were taken over stay'),
   keyMarker: setting('API_KEY_MARKER', 'tg', form.marker,
     'new keys are `sk-tg-…`'),
   acceptedMarkers: setting('API_KEY_MARKERS_ACCEPTED', 'tg,oai', form.markers,

@@ -101,8 +101,11 @@ export interface Rotation {
 
 /** Operations on records, of the API and of the cache in front of the table. */
 interface ApiKeyRecords {
-  /** Throws `idempotency_busy` if another attempt has taken over. */
-  insert(record: ApiKeyRecord, attempt?: Attempt): Promise<void>
+  /**
+   * Throws `idempotency_busy` if another attempt has taken over, and `too_many_keys` if the user has `most`
+   * active keys (undefined: no limit), also of concurrent calls.
+   */
+  insert(record: ApiKeyRecord, attempt?: Attempt, most?: number): Promise<void>
   findById(id: string): Promise<ApiKeyRecord | undefined>
   /**
    * Changes a key that is active at `now` and belongs to `owner` (undefined: to anybody), and

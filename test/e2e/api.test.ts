@@ -49,6 +49,10 @@ for (const prefix of ['', '/maas-api']) {
     const page = await gateway.ask(`${prefix}/docs`, undefined, { redirect: 'follow' })
     t.equal(page.status, 200)
     t.match(page.headers.get('content-type'), 'text/html')
+    for (const { headers } of [page, document]) {
+      t.equal(headers.get('x-content-type-options'), 'nosniff')
+      t.equal(headers.get('referrer-policy'), 'no-referrer')
+    }
   })
 }
 

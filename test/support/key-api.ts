@@ -46,6 +46,8 @@ export interface KeyApiOptions {
   readonly trustedProxies?: readonly string[]
   /** None by default. */
   readonly trustedHops?: number
+  /** No limit by default. */
+  readonly maxKeysPerUser?: number
   /** `owner` by default. */
   readonly keyReach?: KeyReach
   readonly readCounters?: ResettableCounters['readFresh']
@@ -182,6 +184,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     serviceState: async () => wholeState,
     isAdmin: createIsAdmin(new Set(['tollgate-admins'])),
     keyMarker: 'tg',
+    maxKeysPerUser: options.maxKeysPerUser ?? 0,
     keyReach: options.keyReach ?? 'owner',
     gatewayTrustedHops: options.trustedHops ?? 0,
     maxExpirationDays: 90,

@@ -86,6 +86,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     isAdmin: () => false,
     keyMarker: 'tg',
     keyReach: 'owner',
+    maxKeysPerUser: 0,
     maxExpirationDays: 90,
     searchesAtOnce: 1,
     probeModel: createProbeModel({

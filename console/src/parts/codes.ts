@@ -33,6 +33,10 @@ const codes: Readonly<Record<PublicCode, Words>> = {
     title: 'Too many requests at a time',
     next: 'Wait until one of your requests has ended, or send fewer at a time.',
   },
+  too_many_keys: {
+    title: 'Too many active keys',
+    next: 'Revoke keys that you no longer use; then make this one.',
+  },
   too_many_requests: { title: 'Too many calls of the API', next: 'Wait a moment; then go on.' },
   credential_invalid: {
     title: 'Key not accepted',

@@ -22,6 +22,9 @@ declare module 'fastify' {
   }
 }
 
+/** Seconds after which some key may have ended. */
+const retryAfterFull = '60'
+
 /** Gives every refusal of this listener the same envelope. */
 export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   app.decorateRequest('refusedWith', null)
@@ -66,7 +69,9 @@ export function sendError(reply: FastifyReply, code: ErrorCode, message?: string
     reply.header('www-authenticate', challengeOf(message ?? describe(code).message))
   }
   if (status === 503 || code === 'idempotency_busy') reply.header('retry-after', retryAfterOutage)
-  if (isFinal(status)) reply.header('x-should-retry', 'false')
+  // Nothing that waiting alone would change.
+  if (code === 'too_many_keys') reply.header('retry-after', retryAfterFull)
+  if (isFinal(status) || code === 'too_many_keys') reply.header('x-should-retry', 'false')
   return reply.code(status).send(toEnvelope(code, message))
 }
 

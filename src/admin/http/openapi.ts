@@ -1,7 +1,7 @@
 /** The OpenAPI 3.1 document, generated from the route schemas, and its page. */
 
 import swagger from '@fastify/swagger'
-import swaggerUi from '@fastify/swagger-ui'
+import swaggerUi, { type FastifySwaggerUiOptions } from '@fastify/swagger-ui'
 import type { FastifyInstance } from 'fastify'
 import { nameSchemas } from './named-schemas.ts'
 
@@ -89,21 +89,26 @@ export function describeApi(app: FastifyInstance): void {
       return openapiObject
     },
   })
-  app.register(swaggerUi, {
-    routePrefix: '/docs',
-    staticCSP: true,
-    // The page loads everything from us, and also works over plain HTTP on a private network.
-    transformStaticCSP: (policy) =>
-      policy.replace(' validator.swagger.io', '').replace(' upgrade-insecure-requests;', ''),
-    logLevel: 'warn',
-    uiConfig: { docExpansion: 'list', defaultModelsExpandDepth: -1 },
-    theme: {
-      title: 'Tollgate API',
-      css: [{ filename: 'theme.css', content: theme }],
-      js: [{ filename: 'theme.js', content: backToConsole }],
-    },
-  })
   app.register(async (scope) => {
+    scope.addHook('onRequest', async (_request, reply) => {
+      reply.headers({ 'x-content-type-options': 'nosniff', 'referrer-policy': 'no-referrer' })
+    })
+    scope.register(swaggerUi, page)
     scope.get('/openapi.json', { schema: { hide: true } }, () => app.swagger())
   })
+}
+
+/** The page, which loads everything from us and also works over plain HTTP on a private network. */
+const page: FastifySwaggerUiOptions = {
+  routePrefix: '/docs',
+  staticCSP: true,
+  transformStaticCSP: (policy) =>
+    policy.replace(' validator.swagger.io', '').replace(' upgrade-insecure-requests;', ''),
+  logLevel: 'warn',
+  uiConfig: { docExpansion: 'list', defaultModelsExpandDepth: -1 },
+  theme: {
+    title: 'Tollgate API',
+    css: [{ filename: 'theme.css', content: theme }],
+    js: [{ filename: 'theme.js', content: backToConsole }],
+  },
 }

@@ -164,7 +164,7 @@ export function createApiKey(app: FastifyInstance, deps: ExternalDeps): void {
           lastUsedAt: null,
         }
         await intend(request, { keyId: record.id, user: record.user, subscription })
-        await keys.insert(record, attempt)
+        await keys.insert(record, attempt, deps.maxKeysPerUser || undefined)
         reply.code(201)
         return { ...shown, ...showCreated(record) }
       })

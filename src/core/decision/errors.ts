@@ -72,6 +72,7 @@ const catalogue = {
   ...all(429, 'rate_limit_error', {
     /** Of the management API. */
     too_many_requests: 'Too many requests; wait for the time in retry-after.',
+    too_many_keys: 'You have as many active keys as a user may have; revoke some first.',
   }),
   ...all(500, 'server_error', {
     internal: 'Something went wrong on our side.',

@@ -9,10 +9,17 @@ export function toCsv(columns: readonly string[], rows: readonly CsvRow[]): stri
 }
 
 /**
- * A name that a spreadsheet would take for a formula begins with an apostrophe instead: it would be
- * computed where the file is opened.
+ * What a spreadsheet may take for a formula, which it would compute where the file is opened, begins with
+ * an apostrophe: also in full width, and behind what separates cells in other countries.
  */
+const formula = /(^|[;\n])(?= *[=+\-@＝＋－＠])/g
+
 function toCell(value: string | number): string {
-  const text = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${value}` : `${value}`
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+  const text = typeof value === 'string' ? withApostrophes(value) : `${value}`
+  return /[",;\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+}
+
+function withApostrophes(value: string): string {
+  const text = value.replace(formula, "$1'")
+  return /^[\t\r]/.test(text) ? `'${text}` : text
 }

@@ -221,9 +221,9 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
 
   return {
     findByHash,
-    async insert(record, attempt) {
+    async insert(record, attempt, most) {
       try {
-        await table.insert(record, attempt)
+        await table.insert(record, attempt, most)
       } finally {
         evict([record.hash])
       }

@@ -6,8 +6,8 @@ import type { ApiKeyRecord, ApiKeyStatus, PreviousSecret } from '../../core/form
 import { closedCaps, type KeyCaps, readStoredCaps } from '../../core/formats/key-caps.ts'
 import type { Labels } from '../../core/formats/labels.ts'
 import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from '../api-keys.ts'
-import { recordMade } from '../idempotency.ts'
-import { within, withLongDeadline } from '../postgres/postgres.ts'
+import { type Attempt, recordMade } from '../idempotency.ts'
+import { orRefused, type Pool, within, withLongDeadline } from '../postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../postgres/sql.ts'
 import type { RevokedKey } from '../revocations/revocation-log.ts'
 
@@ -15,6 +15,8 @@ import type { RevokedKey } from '../revocations/revocation-log.ts'
 const ephemeralGraceMs = 1_800_000
 /** Any number that every process shares; `migrate` has another. */
 const cleanupLock = 7_005_101_902
+/** With the user's name as a second number: who counts the keys of a user and adds one. */
+const roomLock = 701_902
 /** The most rows that one statement revokes or deletes, so that it meets its deadline. */
 const batchRows = 2_000
 /** Less than a request's deadline, so that the caller learns the cause. */
@@ -51,23 +53,19 @@ interface Row extends FoundRow {
   readonly previous_last_used_at: Date | null
 }
 
-/** The table of keys over a pool or a transaction; the database must be migrated. */
-export function createPostgresApiKeys(sql: Sql): ApiKeyTable {
+/** The table of keys over a pool; the database must be migrated. */
+export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
   return {
-    async insert(record, attempt) {
-      const { id, hash } = record
-      const { count } = await within(sql`
-        with made as (${recordMade(sql, attempt, { keyId: id, hash })})
-        insert into api_keys (id, username, name, description, key_hash, status, user_groups,
-          subscription, ephemeral, created_at, expires_at, key_prefix, labels,
-          caps)
-        select ${id}, ${record.user}, ${record.name}, ${record.description || null},
-          ${hash}, ${record.status}, ${record.groups},
-          ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
-          ${record.expiresAt === null ? null : new Date(record.expiresAt)}, ${record.prefix},
-          ${toJson(record.labels)}::text::jsonb, ${toJson(record.caps)}::text::jsonb
-        from made`)
-      if (count === 0) throw new ServiceError('idempotency_busy')
+    async insert(record, attempt, most) {
+      if (most === undefined) return await within(insertOne(sql, record, attempt)).then(requireOne)
+      const inserting = sql.begin(async (transaction) =>
+        (await hasRoom(transaction, record.user, most, record.createdAt))
+          ? await insertOne(transaction, record, attempt)
+          : 'full',
+      )
+      const inserted = await orRefused(inserting)
+      if (inserted === 'full') throw tooMany(most)
+      requireOne(inserted)
     },
     async findByHashes(hashes) {
       const rows = await within(sql<FoundRow[]>`
@@ -254,6 +252,41 @@ type RotatedRow = RevokedRecordRow & {
 }
 
 type RevokedRecordRow = Row & { readonly transaction: string }
+
+function insertOne(sql: Sql, record: ApiKeyRecord, attempt: Attempt | undefined): Query<object[]> {
+  const { id, hash } = record
+  return sql`
+    with made as (${recordMade(sql, attempt, { keyId: id, hash })})
+    insert into api_keys (id, username, name, description, key_hash, status, user_groups,
+      subscription, ephemeral, created_at, expires_at, key_prefix, labels,
+      caps)
+    select ${id}, ${record.user}, ${record.name}, ${record.description || null},
+      ${hash}, ${record.status}, ${record.groups},
+      ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
+      ${record.expiresAt === null ? null : new Date(record.expiresAt)}, ${record.prefix},
+      ${toJson(record.labels)}::text::jsonb, ${toJson(record.caps)}::text::jsonb
+    from made`
+}
+
+function requireOne({ count }: { readonly count: number }): void {
+  if (count === 0) throw new ServiceError('idempotency_busy')
+}
+
+/** Within a transaction: until its end no other one of this kind counts the user's keys. */
+async function hasRoom(sql: Sql, user: string, most: number, now: number): Promise<boolean> {
+  await sql`select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)`
+  await sql`select pg_advisory_xact_lock(${roomLock}, hashtext(${user}))`
+  const [row] = await sql<{ count: number }[]>`
+    select count(*)::int as count from (
+      select from api_keys where username = ${user} and ${isActiveAt(sql, now)} limit ${most}
+    ) as active`
+  return (row?.count ?? 0) < most
+}
+
+function tooMany(most: number): ServiceError {
+  const message = `You have ${most.toLocaleString('en')} active keys, the most that a user may have (MAX_KEYS_PER_USER); revoke some first.`
+  return new ServiceError('too_many_keys', { message })
+}
 
 function foundColumns(sql: Sql): Fragment {
   return sql`id, username, key_hash, status, user_groups, subscription, created_at, expires_at, revoked_at,

@@ -55,11 +55,12 @@ export function createNoticeStore(sql: Sql): NoticeStore {
   }
 }
 
-/** Keys that expire soon and of which there is no notice yet. */
+/** Keys that expire soon and of which there is no notice yet: the first of each user, then the second. */
 export function expiringKeys(sql: Sql, max: number): Query<ExpiringKey[]> {
   return sql<ExpiringKey[]>`
     select id, name, username as user, subscription,
       (extract(epoch from expires_at) * 1000)::float8 as "expiresAt"
+    from (select *, row_number() over (partition by username order by expires_at, id) as turn
     from api_keys
     where status = 'active' and not ephemeral and expires_at > now()
       -- Alone in what an index can bound.
@@ -69,5 +70,5 @@ export function expiringKeys(sql: Sql, max: number): Query<ExpiringKey[]> {
         select 1 from tollgate_notices as kept
         where kept.ends_at > expires_at - interval '1 second' and kept.subject = encode(
           substr(sha256(convert_to('key ' || api_keys.id, 'UTF8')), 1, 16), 'hex')::uuid)
-    order by expires_at limit ${max}`
+    ) as due order by turn, expires_at limit ${max}`
 }

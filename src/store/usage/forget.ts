@@ -12,7 +12,8 @@ export interface Forgotten {
 
 /**
  * Gives the rows of a user a random name; their sums stay. Later usage of the user makes new rows, and
- * lines that the ledger has not read yet, too. Resets of the user's counters are removed.
+ * lines that the ledger has not read yet, too. Resets of the user's counters and notices are
+ * removed.
  */
 export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
   const name = `forgotten-${randomUUID()}`
@@ -25,6 +26,8 @@ export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
     await transaction`
       delete from tollgate_counter_resets
       where right(counter, char_length(${user}::text) + 1) = E'\n' || ${user}::text`
+    await transaction`
+      delete from tollgate_notices where body::jsonb #>> '{data,user}' = ${user}`
     return { rows: count, name }
   })
 }

@@ -229,3 +229,27 @@ test('a key has the groups that its owner had at its creation', async (t) => {
   t.strictSame(groups, ['tollgate-admins', 'team-a'])
   t.strictSame((await api.keys.findById(id))?.groups, ['tollgate-admins', 'team-a'])
 })
+
+test('a user has at most MAX_KEYS_PER_USER active keys, also of concurrent requests', async (t) => {
+  const api = await createKeyApi(t, { maxKeysPerUser: 3 })
+  const create = (as = 'alice', body: object = { name: 'k' }) =>
+    api.ask('POST /v1/api-keys', { as, body })
+  const answers = await Promise.all(Array.from({ length: 8 }, () => create()))
+  const made = answers.filter(({ statusCode }) => statusCode === 201)
+  t.equal(made.length, 3)
+  const full = answers.find(({ statusCode }) => statusCode !== 201)
+  if (full === undefined) throw new Error('one is refused')
+  refused(t, full, 429, 'too_many_keys')
+  t.match(full.json().error.message, /^You have 3 active keys.*MAX_KEYS_PER_USER/)
+  t.equal(full.headers['x-should-retry'], 'false')
+  refused(t, await create('alice', { ephemeral: true }), 429, 'too_many_keys')
+  t.equal((await create('bob')).statusCode, 201)
+
+  const { id } = made[0]?.json() ?? {}
+  t.equal((await api.ask(`POST /v1/api-keys/${id}/rotate`, { as: 'alice' })).statusCode, 200)
+  t.equal((await api.ask(`DELETE /v1/api-keys/${id}`, { as: 'alice' })).statusCode, 200)
+  t.equal((await create('alice', { name: 'k', expiresIn: 60 })).statusCode, 201)
+  refused(t, await create(), 429, 'too_many_keys')
+  api.now += 61_000
+  t.equal((await create()).statusCode, 201, 'one has expired')
+})

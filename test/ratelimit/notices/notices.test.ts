@@ -5,6 +5,7 @@ import { createNotices } from '../../../src/ratelimit/notices/notices.ts'
 import { createSend } from '../../../src/ratelimit/notices/send.ts'
 import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import { createNoticeStore, expiringKeys } from '../../../src/store/notices/postgres.ts'
+import { forgetUser } from '../../../src/store/usage/forget.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createMigrated } from '../../support/key-store.ts'
 import { secret, startReceiver } from '../../support/notice-receiver.ts'
@@ -193,4 +194,33 @@ test('keys that expire soon are found by index', async (t) => {
   const [row] = await sql<Record<'QUERY PLAN', string>[]>`
     explain (format json) ${expiringKeys(sql, 500)}`
   t.match(JSON.stringify(row), '"Index Name":"api_keys_active_expires_at"')
+})
+
+test('a user with many expiring keys does not keep others from being told', async (t) => {
+  const sql = await createMigrated(t)
+  await sql`
+    insert into api_keys (id, username, name, key_hash, user_groups, subscription, created_at, expires_at)
+    select name || i, name, 'k', name || i, '{}', 'premium', now() - interval '80 days',
+      now() + make_interval(mins => i + late)
+    from (values ('many', 1000, 0), ('ann', 2, 5000), ('bob', 1, 6000)) as users (name, keys, late),
+      generate_series(1, keys) i`
+  const due = await expiringKeys(sql, 5)
+  t.strictSame(
+    due.map(({ id }) => id),
+    ['many1', 'ann1', 'bob1', 'many2', 'ann2'],
+  )
+})
+
+test('forgetting a user removes the notices that name them', async (t) => {
+  const sql = await createMigrated(t)
+  const add = (user: string) => sql`
+    insert into tollgate_notices (subject, percent, ends_at, body)
+    values (gen_random_uuid(), 80, now(), ${JSON.stringify({ data: { user } })})`
+  for (const user of ['ann', 'bob', 'a"nn']) await add(user)
+  await forgetUser(sql, 'ann')
+  const left = await sql<{ body: string }[]>`select body from tollgate_notices order by body`
+  t.strictSame(
+    left.map(({ body }) => JSON.parse(body).data.user),
+    ['a"nn', 'bob'],
+  )
 })
