@@ -39,13 +39,22 @@ local TOTAL = {
   output_tokens = "completion_tokens",
   cached_tokens = "cached_tokens",
   reasoning_tokens = "reasoning_tokens",
+  -- Of an answer in Anthropic's form.
+  cache_creation_input_tokens = "cache_creation_input_tokens",
+  cache_read_input_tokens = "cache_read_input_tokens",
 }
 local MESSAGE = {
   input_tokens = "input_tokens",
   cache_creation_input_tokens = "cache_creation_input_tokens",
   cache_read_input_tokens = "cache_read_input_tokens",
   output_tokens = "output_tokens",
+  -- Of an answer in OpenAI's form.
+  total_tokens = "total_tokens",
+  prompt_tokens = "prompt_tokens",
+  completion_tokens = "completion_tokens",
 }
+-- The members of one of the `iterations` of a usage, which add up.
+local ITERATION = { "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "type" }
 -- Members that hold further figures. Those get a prefix, so that a total among them is not taken for the
 -- total.
 local DETAILS = {
@@ -88,41 +97,72 @@ local function object_node(members)
   return { members = members, known = known }
 end
 
-local function usage_node(labels, fields, details, prefix)
-  local members = figures(labels, fields, prefix)
-  for name, more in pairs(details) do members[name] = object_node(figures(labels, fields, prefix .. more)) end
+-- An object in a list. Its figures are behind those of all labels, `places` from `behind` on.
+local function item_node(behind, names)
+  local members = {}
+  for place, name in ipairs(names) do members[name] = { figure = behind + place } end
   local node = object_node(members)
-  node.usage = true
+  node.is_item = true
   return node
 end
 
-local CHOICES, SILENT, MORE = { choices = true }, { silent = true }, { more = true }
+-- The most labels of a dialect.
+local MOST_LABELS = 24
+local ITEM = item_node(MOST_LABELS, ITERATION)
+local ITERATIONS = { item = ITEM }
+
+-- `rank`: of several usages of a response the one with the least is told.
+local function usage_node(labels, fields, details, prefix, rank)
+  local members = figures(labels, fields, prefix)
+  for name, more in pairs(details) do members[name] = object_node(figures(labels, fields, prefix .. more)) end
+  members.iterations = ITERATIONS
+  local node = object_node(members)
+  node.usage, node.rank = true, rank
+  node.total, node.prompt, node.completion = labels[prefix .. "total_tokens"], labels[prefix .. "prompt_tokens"], labels[prefix .. "completion_tokens"]
+  -- The places of the sums of its iterations.
+  node.sums = {}
+  for place = 1, 4 do node.sums[place] = labels[prefix .. fields[ITERATION[place]]] end
+  return node
+end
+
+local SILENT, MORE = { silent = true }, { more = true }
 
 -- A node for the object of an event.
-local function event_node(members)
+local function event_node(members, choices)
   for _, name in ipairs({ "id", "object", "created", "model", "system_fingerprint", "service_tier", "obfuscation" }) do
     members[name] = SILENT
   end
-  members.choices = CHOICES
+  members.choices = choices
   local node = object_node(members)
   node.notes_more = true
   return node
 end
 
-local function dialect(fields, details, parent, prefix)
+local function dialect(fields, details, parents)
   local labels = {}
-  local usage = usage_node(labels, fields, details, "")
-  local inner = object_node({ usage = usage_node(labels, fields, details, prefix), choices = CHOICES })
-  inner.is_more = true
+  local usage = usage_node(labels, fields, details, "", 1)
+  -- Kimi's, and Groq's.
+  local choice = object_node({ usage = usage_node(labels, fields, details, "", 2) })
+  choice.is_item = true
+  local choices = { choices = true, item = choice }
+  local groq = object_node({ usage = usage_node(labels, fields, details, "", 3) })
+  groq.is_more = true
+  local event = { usage = usage, x_groq = groq }
+  for parent, prefix in pairs(parents) do
+    local inner = object_node({ usage = usage_node(labels, fields, details, prefix, 1) })
+    inner.is_more = true
+    event[parent] = inner
+  end
   return {
     labels = labels,
-    answer = object_node({ usage = usage }),
-    event = event_node({ usage = usage, [parent] = inner }),
+    answer = object_node({ usage = usage, choices = choices, x_groq = groq, data = { data = true } }),
+    event = event_node(event, choices),
   }
 end
 
-local OPENAI = dialect(TOTAL, DETAILS, "response", "")
-local ANTHROPIC = dialect(MESSAGE, {}, "message", "start_")
+local OPENAI = dialect(TOTAL, DETAILS, { response = "", message = "" })
+local ANTHROPIC = dialect(MESSAGE, {}, { message = "start_" })
+ANTHROPIC.answer.is_message, ANTHROPIC.event.is_message = true, true
 -- Stands for the value of a usage that was an object and has ended.
 local COMPLETE = { complete = true }
 
@@ -220,7 +260,15 @@ local function new_reader(root, told, is_event)
     member = nil,
     value = nil,
     -- The figures of the usage that is open, by the places of their labels; false for those that it has not.
-    figures = new_table(#told, 0),
+    figures = new_table(MOST_LABELS + #ITERATION, 0),
+    -- The rank of the usage that is told, if it is usable; whether the answer has data, as embeddings have.
+    rank = nil,
+    has_data = false,
+    -- The sums of the iterations of the usage that is open; the members whose lists are open, by depth; whether the first
+    -- of the choices was read.
+    iterations = nil,
+    lists = {},
+    has_choice = false,
   }
 end
 
@@ -230,6 +278,7 @@ local PLACES = { "first", "last", "usage_first", "usage_last" }
 local function forget(reader)
   reader.has_usage, reader.is_empty, reader.has_choices, reader.has_more, reader.is_other = false, false, false, false, false
   reader.first, reader.last, reader.usage_first, reader.usage_last = nil, nil, nil, nil
+  reader.has_choice = false
 end
 
 -- Prepares for the next event.
@@ -270,7 +319,7 @@ end
 
 -- The text of a value as a figure, or nil. A string remains a string, which the service ignores.
 local function to_figure(text)
-  return to_number(text) or match(text, '^"([%w.+-]*)"$')
+  return to_number(text) or match(text, '^"([%w_.+-]*)"$')
 end
 
 -- The same for a whole number of at most 15 digits, with or without an exponent, between two places; nil for most others.
@@ -324,15 +373,87 @@ local function judge_value(reader, member, p, first, last)
   end
 end
 
+-- Whether a figure is a whole number that can be counted.
+local function is_usable(figure)
+  return type(figure) == "number" and figure >= 0 and figure % 1 == 0 and figure <= 9007199254740991
+end
+
+-- Adds the figures of an iteration to the sums of its usage. `silent` are those of attempts that wrote nothing.
+local function add_iteration(reader)
+  local figures, sums = reader.figures, reader.iterations
+  if not sums then
+    sums = { 0, 0, 0, 0, silent = { 0, 0, 0, 0 }, is_usable = true, has_fallback = false }
+    reader.iterations = sums
+  end
+  local kind, output = figures[MOST_LABELS + 5], figures[MOST_LABELS + 2]
+  sums.has_fallback = sums.has_fallback or kind == "fallback_message"
+  for place = 1, 4 do
+    local figure = figures[MOST_LABELS + place]
+    if not figure and place > 2 then figure = 0 end
+    if not is_usable(figure) then
+      sums.is_usable = false
+      return
+    end
+    sums[place] = sums[place] + figure
+    if output == 0 and (kind == "message" or kind == "fallback_message") then sums.silent[place] = sums.silent[place] + figure end
+  end
+end
+
+-- The iterations of a usage are what was used, if they are usable: of a declined attempt and the one in its place, what wrote
+-- nothing adds nothing.
+local function use_iterations(reader, node)
+  local sums, figures = reader.iterations, reader.figures
+  if not sums or not sums.is_usable then return false end
+  for place = 1, 4 do
+    local label = node.sums[place]
+    figures[label] = sums[place] - (sums.has_fallback and sums.silent[place] or 0)
+  end
+  figures[node.total or 0] = false
+  return true
+end
+
+-- Tells the figures of a usage that has ended. Of several the one of the least rank counts, and of one place the last, but what
+-- is no usable figure, or 0, replaces none. A total belongs to its own parts.
+local function tell(reader, node)
+  local figures, told = reader.figures, reader.told
+  local is_sum = use_iterations(reader, node)
+  -- A message has no total of its own.
+  if reader.root.is_message and not (figures[node.prompt] or figures[node.completion]) then figures[node.total] = false end
+  local has_more, total = false, figures[node.total]
+  for label = 1, #told do
+    if label ~= node.total and is_usable(figures[label]) and figures[label] > 0 then has_more = true end
+  end
+  local is_real = has_more or is_usable(total) and total > 0
+  if is_real then
+    if reader.rank and node.rank > reader.rank then return end
+    if is_sum or reader.rank and node.rank < reader.rank then
+      for label = 1, #told do told[label] = false end
+    end
+    reader.rank = node.rank
+  elseif reader.rank then
+    return
+  end
+  for label = 1, #told do
+    local figure = figures[label]
+    if label == node.total then
+      if is_usable(figure) and (figure > 0 or not has_more) or not is_real and figure then
+        told[label] = figure
+      elseif has_more then
+        told[label] = false
+      end
+    elseif figure and not (is_usable(told[label]) and (not is_usable(figure) or figure == 0)) then
+      told[label] = figure
+    end
+  end
+end
+
 -- Handles the end of the value that is read, of which the text from `first` to `last` was not kept.
 local function end_value(reader, p, text, first, last)
   local member = reader.member
   reader.member = nil
   if member == COMPLETE then
     reader.has_usage = true
-    local figures, told = reader.figures, reader.told
-    for label = 1, #told do told[label] = figures[label] or told[label] end
-    return
+    return tell(reader, reader.ended)
   end
   local label = member.figure
   if label and not reader.value then
@@ -344,12 +465,12 @@ local function end_value(reader, p, text, first, last)
       return
     end
   end
-  if (member == MORE or member == CHOICES) and not reader.value then return judge_value(reader, member, p, first, last) end
-  if not label and member ~= CHOICES and member ~= MORE then return end
+  if (member == MORE or member.choices) and not reader.value then return judge_value(reader, member, p, first, last) end
+  if not label and not member.choices and member ~= MORE then return end
   keep_value(reader, text, first, last, "")
   local value = reader.value
   reader.value = nil
-  if member == CHOICES or member == MORE then
+  if member.choices or member == MORE then
     judge_value(reader, member, cast(BYTES, value), 0, #value)
   elseif #value <= LONGEST_FIGURE then
     local inner = cast(BYTES, value)
@@ -374,8 +495,10 @@ local function descend(reader, node, at)
     reader.first = reader.base + at
   end
   if node.usage then
-    reader.usage_first, reader.usage_last = reader.base + at, nil
+    reader.usage_first, reader.usage_last, reader.iterations = reader.base + at, nil, nil
     for label = 1, #reader.told do reader.figures[label] = false end
+  elseif node == ITEM then
+    for label = MOST_LABELS + 1, MOST_LABELS + #ITERATION do reader.figures[label] = false end
   end
 end
 
@@ -393,14 +516,34 @@ local function add_up(told, sums)
   end
 end
 
+-- Handles the end of the object that is the text.
+local function end_object(reader, at)
+  reader.last = reader.base + at
+  if reader.has_data then
+    -- Embeddings have no output.
+    local told, usage = reader.told, reader.root.members.usage
+    if told[usage.prompt] and not told[usage.completion] then told[usage.completion] = 0 end
+    reader.has_data = false
+  end
+  if reader.sums then
+    add_up(reader.told, reader.sums)
+    reader.rank = nil
+  end
+end
+
 -- Handles the end of such an object at `at`.
 local function ascend(reader, at)
-  if reader.node.usage then reader.usage_last = reader.base + at end
-  reader.member = reader.node.usage and COMPLETE or nil
+  local node = reader.node
+  reader.member = nil
+  if node.usage then
+    reader.usage_last, reader.member, reader.ended = reader.base + at, COMPLETE, node
+  elseif node.is_item then
+    if node == ITEM then add_iteration(reader) else reader.has_choice = true end
+    reader.member = reader.lists[reader.depth]
+  end
   reader.node = reader.outer[reader.depth]
   reader.depth = reader.depth - 1
-  if reader.depth == 0 then reader.last = reader.base + at end
-  if reader.sums and reader.depth == 0 then add_up(reader.told, reader.sums) end
+  if reader.depth == 0 then end_object(reader, at) end
 end
 
 -- Keeps what is needed of a piece, or of a line of data, that ends at `last`: of a value, and of the last string, because
@@ -511,7 +654,12 @@ local function read(reader, text, at, last)
         in_string, first, stop, begun = true, at + 1, at + 1, ""
       elseif code == OPEN_BRACE or code == OPEN_BRACKET then
         local member = reader.member
-        if below > 0 or code == OPEN_BRACKET then
+        if below == 1 and code == OPEN_BRACE and member and member.item and not (member.choices and reader.has_choice) then
+          -- The choices are not empty.
+          reader.value = "[{"
+          descend(reader, member.item, at)
+          reader.lists[reader.depth], below = member, 0
+        elseif below > 0 or code == OPEN_BRACKET then
           below = below + 1
         elseif not looked then
           descend(reader, reader.root, at)
@@ -552,7 +700,7 @@ local function read(reader, text, at, last)
               and node.members[begun .. sub(text, first + 1, stop)]
             if not member and node.notes_more and not reader.has_more then member = MORE end
             if member and member ~= SILENT then
-              if member.is_more then reader.has_more = true end
+              if member.is_more then reader.has_more = true elseif member.data then reader.has_data = true end
               reader.member, reader.value, from = member, nil, at + 1
             end
           end
@@ -561,6 +709,7 @@ local function read(reader, text, at, last)
           if code ~= COMMA then
             ascend(reader, at)
             looked = reader.depth > 0
+            if reader.member and reader.member.item then below, reader.value = 1, "[{" end
           end
         end
       end

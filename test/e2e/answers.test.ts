@@ -236,6 +236,54 @@ test('a client that asks for usage gets the stream unchanged', async (t, gateway
   }
 })
 
+/** Where else servers report 40 tokens in a stream, to a client that has asked. */
+const elsewhere: Readonly<Record<string, readonly string[]>> = {
+  "the first choice's": [
+    text,
+    `{"choices":[{"index":0,"delta":{},${usage}},{"usage":{"total_tokens":9}}]}`,
+  ],
+  "x_groq's": [text, `{"choices":[{"index":0}],"x_groq":{"id":"r",${usage}}}`],
+  'the top level before others': [
+    `{"x_groq":{"usage":{"total_tokens":9}},"choices":[{"usage":{"total_tokens":8}}],${usage}}`,
+  ],
+  'the first that is usable': [
+    `{"choices":[{${usage}}],"usage":{"total_tokens":"x"},"x_groq":{"usage":{"total_tokens":9}}}`,
+  ],
+  'parts without a total after an early total': [
+    '{"choices":[{}],"usage":{"total_tokens":11}}',
+    '{"choices":[],"usage":{"prompt_tokens":30,"completion_tokens":10}}',
+  ],
+  'zeros after it': [
+    `{"choices":[{}],${usage}}`,
+    '{"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}',
+  ],
+  "Anthropic's form": [
+    '{"type":"message_start","message":{"usage":{"input_tokens":20,"cache_read_input_tokens":8,"output_tokens":1}}}',
+    '{"type":"message_delta","usage":{"output_tokens":12}}',
+  ],
+}
+
+test('counts usage wherever servers report it', async (t, gateway) => {
+  const asked = { stream: true, stream_options: { include_usage: true } }
+  for (const [title, data] of Object.entries(elsewhere)) {
+    for (const pieces of [[events(data)], torn(events(data, '\r\n'))]) {
+      scripted.answer({ headers: stream, pieces })
+      const send = async (key: string) => {
+        const { text: seen } = await gateway.chat(key, {}, asked, path)
+        t.equal(seen, pieces.map(String).join(''), title)
+      }
+      await counts(t, gateway, 40, send, 'other')
+    }
+  }
+  for (const body of [
+    `{"choices":[{"message":{"content":"[{"},${usage}},{"usage":{"total_tokens":9}}]}`,
+    '{"object":"list","usage":{"prompt_tokens":40},"data":[{"embedding":[0.1]}]}',
+  ]) {
+    scripted.answer({ headers: { 'content-type': 'application/json' }, pieces: [body] })
+    await counts(t, gateway, 40, (key) => gateway.chat(key, {}, {}, path), 'other')
+  }
+})
+
 /** Pieces of a stream, and what a client must have of each before the next is sent. */
 const paced: Readonly<Record<string, readonly (readonly [sent: string, seen: string])[]>> = {
   'one line end': [

@@ -85,15 +85,43 @@ export function isSuccess({ status }: Pick<Usage, 'status'>): boolean {
 }
 
 /**
- * Tokens to count: for a 2xx response that reports them as whole numbers of 0 or more. undefined:
- * the response counts nothing, either because it is no success or because its model reported
- * nothing usable.
+ * Tokens to count: for a 2xx response that reports them as whole numbers of 0 or more, its total, or
+ * without a usable one both of its parts. undefined: the response counts nothing, either because it
+ * is no success or because its model reported nothing usable.
  */
 export function countedTokens(usage: Usage): number | undefined {
   const { reported } = usage
   if (!isSuccess(usage)) return undefined
-  if (reported.has('total_tokens')) return whole(reported.get('total_tokens'))
-  return messageTokens(reported)
+  const total = usableTotal(reported)
+  if (total !== undefined) return total
+  const { input, output, isMessage } = partsOf(reported)
+  if (isMessage) return whole(sum(input, output))
+  return input === undefined || output === undefined ? undefined : whole(input + output)
+}
+
+/** The total, unless it is 0 beside parts that are not. */
+function usableTotal(reported: Reported): number | undefined {
+  const total = whole(reported.get('total_tokens'))
+  if (total !== 0) return total
+  const { input, output } = partsOf(reported)
+  return input || output ? undefined : total
+}
+
+/**
+ * What was reported of the tokens by OpenAI's names, else by Anthropic's: `input_tokens` leaves out
+ * tokens read from a cache or written to one, so the three are added, as in OpenAI's total. The start
+ * and end of a stream report the same tokens, and some servers report 0 at one of them, so the higher
+ * figure of the two is used.
+ */
+function partsOf(reported: Reported) {
+  const prompt = whole(reported.get('prompt_tokens'))
+  const output = whole(reported.get('completion_tokens'))
+  if (prompt === undefined && output === undefined) {
+    return { input: inputOf(reported), output: outputOf(reported), isMessage: true }
+  }
+  // An answer in Anthropic's form to a request in OpenAI's has cached tokens beside these, too.
+  const input = prompt === undefined ? undefined : sum(prompt, cachedOf(reported, atEnd))
+  return { input, output, isMessage: false }
 }
 
 /** What a response is charged. */
@@ -118,8 +146,11 @@ export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
     return { tokens: estimate.input, unusable: false, estimated: estimate.input }
   }
   if (estimate !== undefined && (unusable || isCutShort(usage))) return chargeWith(estimate, usage)
-  const tokens = unusable && unusableUsage === 'estimate' ? estimateTokens(usage) : reported
-  return { tokens, unusable, estimated: unusable ? (tokens ?? 0) : 0 }
+  if (!unusable || unusableUsage === 'allow') return { tokens: reported, unusable, estimated: 0 }
+  // Only the part that is missing, if one is.
+  const { input = 0, output = 0 } = partsOf(usage.reported)
+  const estimated = estimateTokens(usage)
+  return { tokens: input + output + estimated, unusable, estimated }
 }
 
 /** Whether a message's beginning was reported and its end was not. */
@@ -131,20 +162,13 @@ function isCutShort({ reported, status }: Usage): boolean {
 /** What was reported, and an estimate of the rest. */
 function chargeWith(estimate: Estimate, usage: Usage): Charge {
   const { reported, bytes } = usage
-  const known = tokensByType(reported)
-  const output = estimateOutput(estimate, bytes, reported.get('streamed') === true)
-  const tokens = (known.input || estimate.input) + Math.max(known.output, output)
+  const known = partsOf(reported)
+  const rest = estimateOutput(estimate, bytes, reported.get('streamed') === true)
+  // What only the start of a stream has reported is not all of it.
+  const output = isCutShort(usage) ? Math.max(known.output ?? 0, rest) : (known.output ?? rest)
+  const tokens = (known.input || estimate.input) + output
   const unusable = countedTokens(usage) === undefined
-  return { tokens, unusable, estimated: tokens - known.input - known.output }
-}
-
-/**
- * Tokens of a message. `input_tokens` leaves out tokens read from a cache or written to one, so the
- * three are added, as in OpenAI's total. The start and end of a stream report the same tokens, and
- * some servers report 0 at one of them, so the higher figure of the two is used.
- */
-function messageTokens(reported: Reported): number | undefined {
-  return whole(sum(inputOf(reported), outputOf(reported)))
+  return { tokens, unusable, estimated: tokens - (known.input ?? 0) - (known.output ?? 0) }
 }
 
 /** Anthropic's figures at the end of a response, and at the start of a stream. */
@@ -172,7 +196,7 @@ function outputOf(reported: Reported): number | undefined {
 export function tokensByType(reported: Reported) {
   const figure = (name: string): number | undefined => whole(reported.get(name))
   return {
-    input: figure('prompt_tokens') ?? inputOf(reported) ?? 0,
+    input: (usableTotal(reported) && figure('prompt_tokens')) ?? partsOf(reported).input ?? 0,
     /** Input tokens that came from a cache. */
     cached:
       figure('details_cached_tokens') ?? greater(figure(atEnd.read), figure(atStart.read)) ?? 0,
@@ -183,8 +207,11 @@ export function tokensByType(reported: Reported) {
 }
 
 function inputTokens(reported: Reported, names: typeof atEnd): number | undefined {
-  const cached = sum(whole(reported.get(names.written)), whole(reported.get(names.read)))
-  return sum(whole(reported.get(names.input)), cached)
+  return sum(whole(reported.get(names.input)), cachedOf(reported, names))
+}
+
+function cachedOf(reported: Reported, names: typeof atEnd): number | undefined {
+  return sum(whole(reported.get(names.written)), whole(reported.get(names.read)))
 }
 
 function whole(value: unknown): number | undefined {

@@ -32,6 +32,13 @@ test('nothing reported is charged by input and bytes', async (t) => {
   t.equal(reporting({}, embeddings).tokens, 50, 'no output')
 })
 
+test('of what is reported nothing is estimated', async (t) => {
+  const half = { tokens: 17, unusable: true, estimated: 5 }
+  t.strictSame(reporting({ prompt_tokens: 12, streamed: true }), half, 'the output')
+  const other = { tokens: 52, unusable: true, estimated: 50 }
+  t.strictSame(reporting({ completion_tokens: 2, streamed: true }), other, 'the input')
+})
+
 test('a message that only began is charged what it sent', async (t) => {
   const begun = { start_input_tokens: 30, start_output_tokens: 1, streamed: true }
   t.strictSame(reporting(begun), { tokens: 35, unusable: false, estimated: 4 })

@@ -1,5 +1,6 @@
 import { test } from 'tap'
 import {
+  chargeOf,
   countedTokens,
   countersOf,
   nothingReported,
@@ -62,6 +63,32 @@ test('other reports of tokens are ignored', async (t) => {
     )
   }
   t.equal(countedTokens({ ...usage, reported: nothingReported }), undefined)
+})
+
+test('without a usable total both parts add up', async (t) => {
+  const parts = { prompt_tokens: 10, completion_tokens: 7 }
+  for (const total of [undefined, null, '17', 0, -1, false]) {
+    t.equal(countedTokens(reporting({ ...parts, total_tokens: total })), 17, String(total))
+  }
+  t.equal(countedTokens(reporting({ ...parts, cache_read_input_tokens: 100 })), 117)
+  t.equal(countedTokens(reporting({ ...parts, total_tokens: 20 })), 20, 'a total counts')
+  const zeros = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 }
+  t.equal(countedTokens(reporting(zeros)), 0)
+  t.equal(countedTokens(reporting({ prompt_tokens: 10, completion_tokens: 0 })), 10, 'embeddings')
+  for (const half of [{ prompt_tokens: 10 }, { completion_tokens: 7, prompt_tokens: '10' }]) {
+    t.equal(countedTokens(reporting(half)), undefined, JSON.stringify(half))
+  }
+})
+
+test('only the part that is missing is estimated', async (t) => {
+  const charged = (fields: object, unusable: 'allow' | 'estimate') =>
+    chargeOf(reporting({ ...fields }), unusable)
+  for (const half of [{ prompt_tokens: 10 }, { completion_tokens: 10 }]) {
+    t.strictSame(charged(half, 'allow'), { tokens: undefined, unusable: true, estimated: 0 })
+    t.strictSame(charged(half, 'estimate'), { tokens: 35, unusable: true, estimated: 25 })
+  }
+  const whole = { prompt_tokens: 10, completion_tokens: 1 }
+  t.strictSame(charged(whole, 'estimate'), { tokens: 11, unusable: false, estimated: 0 })
 })
 
 test('a message counts all input and output tokens', async (t) => {
