@@ -988,10 +988,27 @@ local IN_EACH = {
   names = { include_usage = true, continuous_usage_stats = true },
 }
 
+-- For a server that refuses these options and reports usage unasked (`spec.output.streamUsage`).
+local NOT = { list = {}, names = {} }
+
+-- What is added to a body without stream_options. Its own are kept up to a length, to be restored.
+local ASKED, LONGEST_OPTIONS = ',"stream_options":{"include_usage":true}', 4096
+
+-- Adds the change with which a body that was asked for usage before Check has its own options again.
+local function unask(changes, found, close, own)
+  local options = found.stream_options
+  if own == "" then
+    changes[#changes + 1] = { close - #ASKED, close - 1, "" }
+  else
+    changes[#changes + 1] = { options.first, options.last, own }
+  end
+end
+
 -- Adds the changes with which the body asks for usage by these members, each as { first, last, replacement } with
 -- positions from 0. Returns the members that were not true.
 local function ask_for_usage(changes, options, close, members)
   local asked, brace = {}, nil
+  if members == NOT then return asked end
   if options and byte(options.text) == OPEN_BRACE then
     asked, brace = read_object(source_of(options.text), members.names)
   elseif options and options.text ~= "null" then
@@ -1314,7 +1331,8 @@ local function judge(handle, path, stage)
   local maxima, names = maxima_of(path, only), names_for(handle, path)
   if maxima and (before_check or ceiling or only) then names = with_maxima(names) end
   local changes = {}
-  local members = headers:get("x-tollgate-chunk-usage") and IN_EACH or AT_END
+  local how = headers:get("x-tollgate-chunk-usage")
+  local members = how == "unasked" and NOT or how and IN_EACH or AT_END
   local model, added, found, close = examine(body, names, changes, members)
   local background = found.background and found.background.text
   if background and not NO_BACKGROUND[background] then report(found, "background") end
@@ -1333,9 +1351,19 @@ local function judge(handle, path, stage)
   local is_empty = find(body:getBytes(0, math.min(length, 64)), "^%s*{%s*}")
   if name then changes[#changes + 1] = naming_of(found.model, name) end
   if maxima and (ceiling or only) then cap_output(changes, found, close, maxima, ceiling, is_empty) end
-  if #changes > 0 then body:setBytes(changed(body, length, changes)) end
   local metadata = handle:streamInfo():dynamicMetadata()
-  if added.include_usage then metadata:set("tollgate.body", "usage_added", true) end
+  local earlier_body = members == NOT and metadata:get("tollgate.body")
+  if earlier_body and earlier_body.usage_added and earlier_body.options then
+    unask(changes, found, close, earlier_body.options)
+    metadata:set("tollgate.body", "usage_added", false)
+  end
+  if #changes > 0 then body:setBytes(changed(body, length, changes)) end
+  if added.include_usage then
+    metadata:set("tollgate.body", "usage_added", true)
+    -- Before Check it is not known what the server takes.
+    local own = found.stream_options and found.stream_options.text or ""
+    if before_check and #own <= LONGEST_OPTIONS then metadata:set("tollgate.body", "options", own) end
+  end
   if added.continuous_usage_stats then metadata:set("tollgate.body", "usage_in_each", true) end
 end
 

@@ -57,7 +57,9 @@ export class AllowTemplate {
       const opened = openedFields(model.resource)
       if (opened !== undefined) writeHeader(writer, 'x-tollgate-open', opened)
       writeServer(writer, model.resource.server, sentName)
-      if (metered && model.resource.output?.usageInEveryChunk) {
+      if (model.resource.output?.streamUsage === 'unasked') {
+        writeHeader(writer, 'x-tollgate-chunk-usage', 'unasked')
+      } else if (metered && model.resource.output?.usageInEveryChunk) {
         writeHeader(writer, 'x-tollgate-chunk-usage', 'true')
       }
       if (model.resource.output?.maxTokensField === 'max_tokens') {

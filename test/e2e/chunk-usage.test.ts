@@ -5,12 +5,15 @@ import { startScriptedModel } from '../support/scripted-model.ts'
 const scripted = await startScriptedModel()
 const team = { groups: ['team'] }
 const output = { usageInEveryChunk: true }
-const limits = { 'llm/sim': [[10_000_000, '1h']], 'llm/scripted': [[10_000_000, '1h']] } as const
+const limits = Object.fromEntries(
+  ['llm/sim', 'llm/scripted', 'llm/strict'].map((model) => [model, [[10_000_000, '1h']] as const]),
+)
 const test = gatewayTests({
   resources: (backendUrl) => [
     modelRef('sim', { backendUrl, output }),
     modelRef('scripted', { backendUrl: scripted.url, output }),
-    accessPolicy('open', ['llm/sim', 'llm/scripted'], team),
+    modelRef('strict', { backendUrl: scripted.url, output: { streamUsage: 'unasked' } }),
+    accessPolicy('open', Object.keys(limits), team),
     subscription('counts', team, limits),
     subscription('reserves', team, limits, { admission: { mode: 'reserve' } }),
     meter,
@@ -102,6 +105,35 @@ test('an event that is too long to be held passes as it is', async (t, gateway) 
   const at = '/llm/scripted/v1/chat/completions'
   const { text } = await gateway.chat(key, undefined, { model: 'scripted', stream: true }, at)
   t.ok(text === `${pieces[0]}${streamOf(['null', 'null'], '\n')}`)
+})
+
+test('a server that refuses to be asked is not asked', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'counts' })
+  const bytes = `data: ${chunk(one, 'null')}\n\ndata: ${chunk('', usage(2))}\n\n`
+  scripted.answer({ headers: { 'content-type': 'text/event-stream' }, pieces: [bytes] })
+  const used = async () => {
+    await gateway.settled()
+    const { data } = JSON.parse((await gateway.ask('/v1/limits', key)).text)
+    return data.find(({ model }: { model: string }) => model.endsWith('strict')).used
+  }
+  for (const operation of ['chat/completions', 'completions']) {
+    for (const at of [`/llm/strict/v1/${operation}`, `/v1/${operation}`]) {
+      for (const options of [
+        '',
+        ',"stream_options":null',
+        ',"stream_options": { }',
+        ',"stream_options":{"include_usage":false,"x":1}',
+        ',"stream_options":{"include_usage":true}',
+      ]) {
+        const before = await used()
+        const body = `{"model":"strict","stream":true${options},"messages":[],"prompt":"" }`
+        const { text } = await gateway.ask(at, key, { method: 'POST', body })
+        t.equal(scripted.received.at(-1)?.body, body, at)
+        t.equal(text, bytes, 'the client gets what the server sends')
+        t.equal(await used(), before + 3)
+      }
+    }
+  }
 })
 
 async function usedBy(gateway: Gateway, key: string): Promise<number> {

@@ -198,6 +198,12 @@ export const output = object(
       otherwise: '`max_completion_tokens`',
       enum: ['max_completion_tokens', 'max_tokens'],
     }),
+    streamUsage: text({
+      description:
+        'whether streams of chat and completions are asked for their usage (`stream_options`). With `unasked`, for servers that refuse these options and report usage by themselves, they are sent as the client has written them; a stream without usage is unusable usage',
+      otherwise: '`asked`',
+      enum: ['asked', 'unasked'],
+    }),
     usageInEveryChunk: filled(
       boolean({
         description:

@@ -19,6 +19,7 @@ export const originals: readonly WrittenDocument[] = [
       honoursMaxTokens: false,
       maxTokensField: 'max_tokens',
       usageInEveryChunk: true,
+      streamUsage: 'unasked',
     },
   }),
   modelRef('large', { credential: { secretRef: { name: 'provider', key: 'api-key' } } }),
