@@ -302,6 +302,9 @@ export const allMutants: readonly Mutant[] = [
     'core/decision/usage.ts',
     ['core/decision/usage.test.ts'],
     [
+      ['return input || output ? undefined : total', 'return total'],
+      ['input === undefined || output === undefined', 'input === undefined'],
+      ['tokens: input + output + estimated', 'tokens: estimated'],
       ['status >= 200 && status <= 299', 'status >= 200 && status <= 399'],
       ['(value as number) >= 0', '(value as number) > 0'],
       ['one + (other ?? 0)', 'one'],
@@ -604,7 +607,8 @@ export const allMutants: readonly Mutant[] = [
     'core/decision/usage.ts',
     ['core/decision/unreported.test.ts'],
     [
-      ['Math.max(known.output, output)', 'output'],
+      ['Math.max(known.output ?? 0, rest)', 'rest'],
+      ['(known.output ?? rest)', 'rest'],
       ['known.input || estimate.input', 'estimate.input'],
       ['(unusable || isCutShort(usage))', 'unusable'],
       ['estimate !== undefined && hasLeft', 'false'],
