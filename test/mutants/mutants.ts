@@ -24,6 +24,24 @@ function mutants(
 
 export const allMutants: readonly Mutant[] = [
   ...mutants(
+    'core/resources/parse-resource.ts',
+    ['core/kinds/resources.test.ts'],
+    [
+      ['if (problems === undefined) modelRefs', 'if (true) modelRefs'],
+      ['problems.push({ ...problem, isMild: false })', 'problems.push(problem)'],
+    ],
+  ),
+  ...mutants(
+    'core/formats/fields.ts',
+    ['core/kinds/resources.test.ts'],
+    [['if (tooMany && !schema.cut)', 'if (false)']],
+  ),
+  ...mutants(
+    'identity/oidc/key-source.ts',
+    ['identity/oidc/provider.test.ts'],
+    [['keys.filter(isObject)', 'keys']],
+  ),
+  ...mutants(
     'admin/http/require-administrator.ts',
     ['admin/http/require-administrator.test.ts'],
     [['if (await isAdmin(caller)) return', 'if (!(await isAdmin(caller))) return']],
