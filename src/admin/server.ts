@@ -7,6 +7,7 @@ import type { AuditTrail } from '../audit/trail.ts'
 import { toEnvelope } from '../core/decision/errors.ts'
 import type { RefusedRequest } from '../core/decision/refused-request.ts'
 import { hopHeader, isOwnHop } from '../core/formats/hop.ts'
+import { isFromPage } from '../core/formats/page-request.ts'
 import { redact } from '../core/formats/redact.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import type { ExternalDeps, OperatorDeps } from './deps.ts'
@@ -148,10 +149,10 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
 /** The internal listener, to which no route of the gateway leads. */
 export function buildInternal(deps: InternalDeps): FastifyInstance {
   const app = createListener(deps)
-  // A page in a browser on this machine could make plain requests too. It cannot leave out its origin.
   app.addHook('onRequest', async ({ headers }, reply) => {
     const message = 'Pages in a browser may not call this listener.'
-    if (headers.origin !== undefined) return sendError(reply, 'local_only', message)
+    const { address } = (app.server.address() ?? {}) as { address?: string }
+    if (isFromPage(headers, address)) return sendError(reply, 'local_only', message)
   })
   probes(app, deps)
   drainGateway(app, deps)

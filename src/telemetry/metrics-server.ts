@@ -4,6 +4,7 @@ import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer, type Server as SecureServer } from 'node:https'
 import { describe, toEnvelope } from '../core/decision/errors.ts'
 import { hopHeader, isOwnHop } from '../core/formats/hop.ts'
+import { isFromPage } from '../core/formats/page-request.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import type { Exposition } from './exposition.ts'
 
@@ -14,7 +15,7 @@ const limits = { requestTimeout: 10_000 }
 
 /**
  * A server that does not listen yet. Calls `onFault` if a scrape fails, which returns 500. Refuses
- * requests with the gateway's `hopMark`.
+ * requests with the gateway's `hopMark`, and those of pages.
  */
 export function createMetricsServer(
   { scrape }: Pick<Exposition, 'scrape'>,
@@ -28,6 +29,8 @@ export function createMetricsServer(
       response
         .writeHead(describe('loop_detected').status, { 'content-type': 'application/json' })
         .end(JSON.stringify(toEnvelope('loop_detected')))
+    } else if (isFromPage(request.headers, boundTo(server))) {
+      response.writeHead(403).end('Pages in a browser may not call this listener.')
     } else if (path !== '/metrics') {
       response.writeHead(404).end()
     } else if (request.method !== 'GET' && request.method !== 'HEAD') {
@@ -42,10 +45,15 @@ export function createMetricsServer(
       }
     }
   }
-  const server = tls
+  const server: Server = tls
     ? createSecureServer({ ...tls.options, ...limits }, answer)
     : createServer(limits, answer)
   if (tls) tls.follow(server as SecureServer)
   server.maxConnections = 32
   return server
+}
+
+function boundTo(server: Server): string | undefined {
+  const address = server.address()
+  return typeof address === 'string' ? undefined : address?.address
 }

@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { get } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type Test, test } from 'tap'
 import { createMetricsServer } from '../../src/telemetry/metrics-server.ts'
@@ -12,7 +13,11 @@ async function start(t: Test, scrape: () => Promise<string>) {
     server.closeAllConnections()
   })
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  return { faults, ask: (path: string, method = 'GET') => fetch(url + path, { method }) }
+  return {
+    url,
+    faults,
+    ask: (path: string, method = 'GET') => fetch(url + path, { method }),
+  }
 }
 
 test('GET /metrics returns the scrape', async (t) => {
@@ -49,4 +54,19 @@ test('thirty-two concurrent scrapes are all answered', async (t) => {
   const answers = await Promise.all(Array.from({ length: 32 }, () => ask('/metrics')))
   for (const answer of answers) t.equal(await answer.text(), 'a 1\n')
   t.strictSame(faults, [])
+})
+
+test('a page in a browser reads nothing', async (t) => {
+  const { url } = await start(t, async () => 'a 1\n')
+  const ask = (headers: Record<string, string>) =>
+    new Promise<number | undefined>((settle, fail) => {
+      get(`${url}/metrics`, { headers }, (answer) => settle(answer.resume().statusCode)).on(
+        'error',
+        fail,
+      )
+    })
+  t.equal(await ask({ host: 'rebound.example' }), 403)
+  t.equal(await ask({ 'sec-fetch-site': 'same-origin' }), 403)
+  t.equal(await ask({ 'sec-fetch-site': 'none' }), 200)
+  t.equal(await ask({ host: 'localhost' }), 200)
 })

@@ -59,6 +59,8 @@ const namedByBody: ReadonlySet<string> = new Set([
   '/v1/audio/speech',
 ])
 
+const countsTokens = '/v1/messages/count_tokens'
+
 const id = '[\\w~:@-][\\w.~:@-]*'
 /** Of a model: with escaped slashes. The gateway refuses those of other paths. */
 const modelId = `${id}(?:%2[Ff]${id})*`
@@ -256,7 +258,9 @@ export function refuseOperation(
   if (!allPaths && !isKnown(operation, method)) {
     return { code: 'not_found', detail: { about: 'unserved' } }
   }
-  if (unmetered === 'closed' && !isTextless(operation, method)) {
+  // Where messages are not counted it is not known whether the server takes it for one.
+  const isUnsure = operation === countsTokens && !metered.has(meterable.messages)
+  if (unmetered === 'closed' && (isUnsure || !isTextless(operation, method))) {
     const detail = { about: 'uncounted', operation, method, open: [...metered] } as const
     return { code: 'path_closed', detail }
   }

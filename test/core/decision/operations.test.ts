@@ -3,6 +3,7 @@ import {
   isListing,
   isMetered,
   isUncounted,
+  type MeterName,
   meterable,
   pathRules,
   refuseOperation,
@@ -319,7 +320,7 @@ const textless = [
 // As far as the path says, `compact` is an id.
 textless.push('DELETE /v1/files/file-1')
 textless.push('DELETE /v1/responses/resp_1', 'DELETE /v1/responses/compact')
-textless.push('POST /v1/messages/count_tokens', 'POST /v1/batches/batch_1/cancel')
+textless.push('POST /v1/batches/batch_1/cancel')
 
 test('closed leaves counted calls and what returns no text', async (t) => {
   const operations = [
@@ -345,6 +346,13 @@ test('closed leaves counted calls and what returns no text', async (t) => {
     }
     t.strictSame(passed.sort(), [...textless, ...metered.map((path) => `POST ${path}`)].sort())
   }
+})
+
+test('closed opens the count of tokens where messages are counted', async (t) => {
+  const ask = (...names: MeterName[]) =>
+    refuseOperation('/v1/messages/count_tokens', 'POST', pathRules(names, 'closed'))?.code
+  t.equal(ask('chat'), 'path_closed')
+  t.equal(ask('chat', 'messages'), undefined)
 })
 
 test('what closed would refuse is uncounted', async (t) => {
