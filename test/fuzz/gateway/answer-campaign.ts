@@ -2,7 +2,7 @@
  * Sends responses of all forms through the gateway, and checks that each is counted as reported.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Answer, drawAnswer, plainTokens } from './answer.ts'
+import { type Answer, drawAnswer, modelText, plainTokens } from './answer.ts'
 import { seedOf } from './dice.ts'
 import type { Seat } from './world.ts'
 
@@ -11,6 +11,8 @@ export interface AnswerFind {
   readonly answer: Answer
   readonly counted: number
   readonly status: number
+  /** How often the text of the model has reached the client. */
+  readonly texts: number
 }
 
 export interface AnswerOptions {
@@ -43,11 +45,11 @@ export async function answerCampaign(options: AnswerOptions): Promise<AnswerScor
       drawn += 1
       const number = seedOf(seed, 'answer', drawn)
       const answer = drawAnswer(number)
-      const { status, counted } = await countOne(seat, url, number, answer.isStream)
+      const { status, counted, texts } = await countOne(seat, url, number, answer.isStream)
       if (answer.allowed.length === 1) count(tried, answer)
-      if (status !== 200 || !answer.allowed.includes(counted)) {
+      if (status !== 200 || !answer.allowed.includes(counted) || texts !== answer.texts) {
         if (answer.allowed.length === 1) count(failed, answer)
-        onFind({ number, answer, counted, status })
+        onFind({ number, answer, counted, status, texts })
       }
     }
   }
@@ -65,9 +67,9 @@ async function countOne(
   url: string,
   number: number,
   stream: boolean,
-): Promise<{ status: number; counted: number }> {
+): Promise<{ status: number; counted: number; texts: number }> {
   const before = await seat.counted()
-  const status = await call(seat, url, { stream, number })
+  const { status, texts } = await call(seat, url, { stream, number })
   await call(seat, url, { stream: false })
   const giveUpAt = performance.now() + 20_000
   let counted = (await seat.counted()) - before
@@ -76,20 +78,20 @@ async function countOne(
     await delay(5)
     counted = (await seat.counted()) - before
   }
-  return { status, counted: counted - plainTokens }
+  return { status, counted: counted - plainTokens, texts }
 }
 
 async function call(
   seat: Seat,
   url: string,
   { stream, number }: { readonly stream: boolean; readonly number?: number },
-): Promise<number> {
+): Promise<{ status: number; texts: number }> {
   const headers = new Headers({ 'content-type': 'application/json' })
   headers.set('authorization', `Bearer ${seat.keys.good}`)
   if (number !== undefined) headers.set('x-answer', String(number))
   const body = JSON.stringify({ model: 'sim', stream, messages: [] })
   const path = `/${seat.name}/sim/v1/chat/completions`
   const response = await fetch(url + path, { method: 'POST', headers, body })
-  await response.arrayBuffer().catch(() => {})
-  return response.status
+  const text = await response.text().catch(() => '')
+  return { status: response.status, texts: text.split(modelText).length - 1 }
 }

@@ -7,6 +7,8 @@ export interface Answer {
   /** The allowed token counts: one if counting is promised, otherwise also 0 and an earlier figure. */
   readonly allowed: readonly number[]
   readonly isStream: boolean
+  /** How often the text of the model is in it; each must reach the client. */
+  readonly texts: number
   /** The choices that led to it. */
   readonly traits: readonly string[]
 }
@@ -18,7 +20,7 @@ export function plainAnswer(): Answer {
   const body = JSON.stringify({ choices: [], usage: { total_tokens: plainTokens } })
   const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n`
   const parts = [Buffer.from(`${head}connection: close\r\n\r\n${body}`)]
-  return { parts, allowed: [plainTokens], isStream: false, traits: ['plain'] }
+  return { parts, allowed: [plainTokens], isStream: false, texts: 0, traits: ['plain'] }
 }
 
 /** A trait: its name, and whether a response with it must still be counted. */
@@ -68,7 +70,7 @@ const extras: readonly Trait<string>[] = [
   ['quoted', true, '"x":"\\"usage\\":{\\"total_tokens\\":77777}",'],
   ['quoted-event', true, '"x":"\\n\\ndata: {\\"usage\\":{\\"total_tokens\\":77777}}\\n\\n",'],
   ['inner', true, '"x":{"usage":{"total_tokens":77777}},'],
-  ['inner-list', true, '"choices":[{"usage":{"total_tokens":77777}}],'],
+  ['inner-list', true, '"choices":[{"index":0},{"usage":{"total_tokens":77777}}],'],
   ['nan', true, '"logprob":NaN,'],
   ['infinity', true, '"logprob":-Infinity,'],
   ['surrogate', true, '"x":"\\ud800",'],
@@ -76,6 +78,28 @@ const extras: readonly Trait<string>[] = [
   ['long', true, `"x":"${'lorem '.repeat(20_000)}",`],
   ['deep', true, `"x":${'['.repeat(90)}${']'.repeat(90)},`],
   ['braces', true, '"x":"}]}{[\\\\",'],
+]
+
+/** The member with the usage, which servers have in several places and forms. */
+const places: readonly Trait<(usage: string, tokens: number) => string>[] = [
+  ...Array<Trait<(usage: string, tokens: number) => string>>(6).fill([
+    'at the top',
+    true,
+    (usage) => `"usage":${usage}`,
+  ]),
+  ['in x_groq', true, (usage) => `"x_groq":{"id":"r","usage":${usage}}`],
+  [
+    'parts',
+    true,
+    (_, tokens) =>
+      `"usage":{"prompt_tokens":${tokens - 1},"completion_tokens":1,"total_tokens":null}`,
+  ],
+  [
+    'input and output',
+    true,
+    (_, tokens) => `"usage":{"output_tokens":${tokens},"input_tokens":0,"total_tokens":0}`,
+  ],
+  ['beside timings', true, (usage) => `"choices":[],"timings":{"n":1},"usage":${usage}`],
 ]
 
 /** More than the gateway buffers of an event. */
@@ -100,25 +124,31 @@ export function drawAnswer(seed: number): Answer {
   const isStream = form !== 'object'
   const label = take({ events: sseLabels, object: jsonLabels, lines: lineLabels }[form])
   const figure = take(figures)(tokens)
+  // Both parts of the second add up where the total is not usable.
+  const parts = 3
   const usage = dice.pick([
     `{"total_tokens":${figure}}`,
     `{"prompt_tokens":1,"completion_tokens":2,"total_tokens":${figure},"x":{"total_tokens":3}}`,
     `{ "total_tokens" :${figure} , "prompt_tokens":null}`,
   ])
   const extra = dice.chance(1) ? take(huge) : take(extras)
-  const object = `{${extra}"usage":${usage}}`
+  const object = `{${extra}${take(places)(usage, tokens)}}`
   const body =
     form === 'object'
       ? object
       : form === 'lines'
         ? lines(object, dice, take)
         : events(object, dice, take)
-  const { head, parts } = frame(Buffer.from(body), dice, take)
+  const { head, parts: pieces } = frame(Buffer.from(body), dice, take)
   const labelLine = label === undefined ? '' : `content-type: ${label}\r\n`
   const start = Buffer.from(`HTTP/1.1 200 OK\r\n${labelLine}${head}connection: close\r\n\r\n`)
-  const allowed = isPromised ? [tokens] : [tokens, earlier, 0]
-  return { parts: [start, ...parts], allowed, isStream, traits }
+  const allowed = isPromised ? [tokens] : [tokens, parts, earlier, 0]
+  const texts = body.split(modelText).length - 1
+  return { parts: [start, ...pieces], allowed, isStream, texts, traits }
 }
+
+/** The text of each event. */
+export const modelText = '"content":"la"'
 
 type Take = <T>(among: readonly Trait<T>[]) => T
 
@@ -140,8 +170,13 @@ function events(last: string, dice: Dice, take: Take): string {
     ['named', true, `event: x${ending}id: 7${ending}retry: 5${ending}`],
     ['blank', true, ending],
   ] as const)
-  const event = (data: string) => field + data + ending + ending
-  const delta = '{"choices":[{"index":0,"delta":{"content":"la"}}],"usage":null}'
+  const between = take([
+    ['empty line', true, ending],
+    ['empty line', true, ending],
+    ['one line end', true, ''],
+  ] as const)
+  const event = (data: string) => field + data + ending + between
+  const delta = `{"choices":[{"index":0,"delta":{${modelText}}}],"usage":null}`
   const many = Array<string>(dice.below(4)).fill(event(delta))
   if (dice.chance(20)) many.push(event(`{"choices":[],"usage":{"total_tokens":${earlier}}}`))
   const end = take([
@@ -160,7 +195,7 @@ function events(last: string, dice: Dice, take: Take): string {
 
 /** One JSON object per line. */
 function lines(last: string, dice: Dice, take: Take): string {
-  const delta = '{"message":{"content":"la"},"done":false}'
+  const delta = `{"message":{${modelText}},"done":false}`
   const ending = take([
     ['lf', true, '\n'],
     ['crlf', true, '\r\n'],

@@ -110,10 +110,10 @@ function highestMiB(pid: number): number | undefined {
   return highest === undefined ? undefined : Math.round(Number(highest) / 1_024)
 }
 
-function showAnswer({ number, answer, counted, status }: AnswerFind): string {
+function showAnswer({ number, answer, counted, status, texts }: AnswerFind): string {
   const bytes = Buffer.concat(answer.parts).toString()
   const lines = [
-    `FIND answer ${number}: ${answer.traits.join(' ')}: ${status}, ${counted} counted`,
+    `FIND answer ${number}: ${answer.traits.join(' ')}: ${status}, ${counted} counted, ${texts} of ${answer.texts} texts`,
     `  may be ${answer.allowed.join(' or ')}; ${JSON.stringify(bytes.slice(0, 700))}`,
   ]
   return lines.join('\n')
