@@ -7,6 +7,7 @@ import { ApiError, refusalIn } from './api.ts'
 
 export interface Provider {
   readonly issuer: string
+  readonly name: string
   /** Its page for signing in, without state and challenge. */
   readonly page: string
 }
@@ -27,12 +28,21 @@ const backs = /^\/console\/signed-in(?:\/|$)/
 /** Characters of a provider's text; a longer one would push everything else off the page. */
 const maxRefusalLength = 300
 
-/** The providers to choose from; none if they cannot be read. */
-export async function readProviders(): Promise<readonly Provider[]> {
+/** How one can sign in. */
+export interface Ways {
+  readonly providers: readonly Provider[]
+  /** Whether an identity token may be kept in the tab; undefined: that is not known. */
+  readonly keepsToken?: boolean
+  /** Of the sample of `npm start`, for whoever has its link. */
+  readonly sampleUsers?: readonly string[]
+}
+
+/** Only by pasting a token, if the service does not answer. */
+export async function readWays(): Promise<Ways> {
   try {
-    return (await (await fetch('/console/sign-in', { cache: 'no-store' })).json()).providers
+    return await (await fetch('/console/sign-in', { cache: 'no-store' })).json()
   } catch {
-    return []
+    return { providers: [] }
   }
 }
 

@@ -1,7 +1,8 @@
-/** Who is signed in. The token is in memory only: a reload forgets it. */
+/** Who is signed in. */
 
 import { createContext, useContext } from 'react'
 import { type Me, send } from './api.ts'
+import { keepToken } from './kept-token.ts'
 
 export interface Session {
   readonly me: Me
@@ -23,7 +24,7 @@ export function useSession(): Session {
   return session
 }
 
-/** Asks the service who the token stands for. Rejects with an ApiError. */
+/** Asks the service who the token stands for, and keeps an identity token for a reload. Rejects with an ApiError. */
 export async function openSession(token: string, onEnd: () => void): Promise<Session> {
   const ask = async (method: string, path: string, body?: unknown) => {
     try {
@@ -36,8 +37,10 @@ export async function openSession(token: string, onEnd: () => void): Promise<Ses
   const call: Session['call'] = async (...request) => (await ask(...request)).json()
   const read: Session['read'] = async (path) => (await ask('GET', path)).text()
   const me: Me = await (await send(token, 'GET', '/v1/me')).json()
+  const expiresAt = expiryOf(token)
   const ownKey = me.credential === 'api-key' ? token : undefined
-  return { me, expiresAt: expiryOf(token), ownKey, call, read }
+  if (ownKey === undefined) keepToken(token, expiresAt)
+  return { me, expiresAt, ownKey, call, read }
 }
 
 /** The `exp` of a JWT; the service verifies it, the page only warns of it. */

@@ -4,6 +4,7 @@ import {
   Code,
   Container,
   Divider,
+  Group,
   Paper,
   PasswordInput,
   Stack,
@@ -12,8 +13,10 @@ import {
 } from '@mantine/core'
 import { type FormEvent, useCallback, useEffect, useState } from 'react'
 import type { ApiError } from './api.ts'
-import { begin, finish, type Provider, readProviders } from './code-flow.ts'
+import { begin, finish, readWays, type Ways } from './code-flow.ts'
+import { allowKeeping, forgetToken, keptToken } from './kept-token.ts'
 import { Problem } from './parts/problem.tsx'
+import { hasSampleCode, signInToSample } from './sample.ts'
 import { openSession, type Session } from './session.tsx'
 
 interface SignInProps {
@@ -27,10 +30,18 @@ interface SignInProps {
 const returned = finish()
 returned.catch(() => undefined)
 
+/** The token that the page is loaded with: of a provider, or of before a reload. */
+async function firstToken(): Promise<string | undefined> {
+  return (await returned) ?? keptToken()
+}
+
 export function SignIn({ notice, onSession, onEnd }: SignInProps) {
   const [error, setError] = useState<ApiError>()
   const [isBusy, setBusy] = useState(false)
-  const [providers, setProviders] = useState<readonly Provider[]>()
+  const [ways, setWays] = useState<Ways>()
+  const [isRestoring, setRestoring] = useState(
+    () => notice === undefined && keptToken() !== undefined,
+  )
 
   const enter = useCallback(
     async (token: Promise<string | undefined>) => {
@@ -40,6 +51,7 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
         const given = await token
         if (given !== undefined) onSession(await openSession(given, onEnd))
       } catch (problem) {
+        if ((problem as ApiError).status === 401) forgetToken()
         setError(problem as ApiError)
       }
       setBusy(false)
@@ -49,9 +61,14 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
 
   useEffect(() => {
     document.title = 'Sign in · Tollgate'
-    void readProviders().then(setProviders)
     // A notice says that a session has ended, so this is not the first time.
-    if (notice === undefined) void enter(returned)
+    const isFirst = notice === undefined
+    if (!isFirst) forgetToken()
+    void readWays().then((found) => {
+      if (found.keepsToken !== undefined) allowKeeping(found.keepsToken)
+      setWays(found)
+      if (isFirst) void enter(firstToken()).then(() => setRestoring(false))
+    })
   }, [enter, notice])
 
   function paste(event: FormEvent<HTMLFormElement>) {
@@ -60,7 +77,19 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
     void enter(Promise.resolve(token))
   }
 
-  const hasProviders = providers !== undefined && providers.length > 0
+  const isOneClick = ways?.sampleUsers !== undefined && hasSampleCode()
+  const hasWays = ways !== undefined && (ways.providers.length > 0 || isOneClick)
+  // The form would only be seen for a moment.
+  if (isRestoring) {
+    return (
+      <Container size={440} py={80} component="main">
+        <Title order={1}>Tollgate</Title>
+        <Text c="dimmed" role="status">
+          Signing in at {location.host} …
+        </Text>
+      </Container>
+    )
+  }
   return (
     <Container size={440} py={80} component="main">
       <Stack gap="lg">
@@ -76,32 +105,39 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
         <Problem error={error} />
         <Paper withBorder p="lg">
           <Stack>
-            {providers?.map((provider) => (
+            {isOneClick && (
+              <Sample
+                users={ways.sampleUsers ?? []}
+                isBusy={isBusy}
+                onChoice={(user) => void enter(signInToSample(user))}
+              />
+            )}
+            {ways?.providers.map((provider) => (
               <Button
                 key={provider.issuer}
                 loading={isBusy}
                 onClick={() => void enter(begin(provider))}
               >
-                Sign in with {new URL(provider.issuer).host}
+                Sign in with {provider.name}
               </Button>
             ))}
-            {hasProviders && <Divider label="or" />}
+            {hasWays && <Divider label="or" />}
             <form onSubmit={paste}>
               <Stack>
                 <PasswordInput
                   name="token"
                   label="Identity token"
-                  description="It stays in the memory of this page; reloading the page forgets it."
+                  description={
+                    ways?.keepsToken === false
+                      ? 'It stays in the memory of this page; reloading the page forgets it.'
+                      : 'It stays in this tab until you sign out or it expires.'
+                  }
                   autoComplete="off"
                   spellCheck={false}
                   visibilityToggleButtonProps={{ 'aria-label': 'Show the token' }}
                   required
                 />
-                <Button
-                  type="submit"
-                  variant={hasProviders ? 'default' : 'filled'}
-                  loading={isBusy}
-                >
+                <Button type="submit" variant={hasWays ? 'default' : 'filled'} loading={isBusy}>
                   Sign in
                 </Button>
               </Stack>
@@ -109,10 +145,37 @@ export function SignIn({ notice, onSession, onEnd }: SignInProps) {
           </Stack>
         </Paper>
         <Text size="sm" c="dimmed">
-          Your identity provider or cluster gives you the token, for example{' '}
-          <Code>kubectl create token</Code>. An API key also signs in, but cannot create keys.
+          {ways?.sampleUsers !== undefined && !isOneClick ? (
+            'Open the link that npm start has printed to sign in to the sample with one click.'
+          ) : (
+            <>
+              Your identity provider or cluster gives you the token, for example{' '}
+              <Code>kubectl create token</Code>. An API key also signs in, but cannot create keys.
+            </>
+          )}
         </Text>
       </Stack>
     </Container>
+  )
+}
+
+interface SampleProps {
+  readonly users: readonly string[]
+  readonly isBusy: boolean
+  readonly onChoice: (user: string) => void
+}
+
+function Sample({ users, isBusy, onChoice }: SampleProps) {
+  return (
+    <Stack gap="xs" component="section" aria-label="Sample identities">
+      <Text size="sm">This is a sample. Look around as</Text>
+      <Group grow>
+        {users.map((user) => (
+          <Button key={user} loading={isBusy} onClick={() => onChoice(user)}>
+            {user}
+          </Button>
+        ))}
+      </Group>
+    </Stack>
   )
 }

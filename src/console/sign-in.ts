@@ -1,10 +1,11 @@
-/** `/console/sign-in`: the providers to choose from, and the exchange of a code for a token. */
+/** `/console/sign-in`: how one can sign in, and the exchange of a provider's code for a token. */
 
 import { hash } from 'node:crypto'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../core/decision/errors.ts'
 import type { CodeFlow } from '../identity/oidc/code-flow.ts'
+import { sampleUsers, signInToSample } from './sample-sign-in.ts'
 
 export interface SignInDeps {
   /** The providers in force. */
@@ -13,6 +14,12 @@ export interface SignInDeps {
   readonly gatewayUrl: string
   /** The provider of the settings; undefined: they name none. */
   readonly ownIssuer: string | undefined
+  /** Names of providers to show, by issuer. */
+  readonly displayNames: ReadonlyMap<string, string> | undefined
+  /** Whether the page may keep an identity token in its tab. */
+  readonly keepsToken: boolean
+  /** Signs in to the sample of `npm start`; undefined: this is not the sample. */
+  readonly sampleCode: string | undefined
   /** Counts an exchange for the address of the request; returns milliseconds until it may be made. */
   readonly waitOf: (request: FastifyRequest) => number
 }
@@ -35,7 +42,7 @@ const schema = {
 
 /** Adds the routes. The page puts state and challenge into the address of a provider. */
 export function signIn(app: FastifyInstance, deps: SignInDeps): void {
-  const { codeFlows, gatewayUrl, ownIssuer, waitOf } = deps
+  const { codeFlows, gatewayUrl, ownIssuer, waitOf, displayNames, keepsToken, sampleCode } = deps
   let exchanges = 0
 
   /**
@@ -47,12 +54,17 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
     return issuer === ownIssuer ? own : `${own}/${hash('sha256', issuer, 'hex').slice(0, 32)}`
   }
 
+  if (sampleCode !== undefined) signInToSample(app, sampleCode, waitOf)
   app.get('/console/sign-in', { schema: { hide: true } }, async (_request, reply) => {
     reply.header('cache-control', 'no-store')
     return {
+      keepsToken,
+      ...(sampleCode !== undefined && { sampleUsers }),
       providers: codeFlows().flatMap((flow) => {
         const page = flow.pageFor(redirectUriOf(flow.issuer))
-        return page === undefined ? [] : { issuer: flow.issuer, page }
+        if (page === undefined) return []
+        const name = displayNames?.get(flow.issuer) ?? new URL(flow.issuer).host
+        return { issuer: flow.issuer, name, page }
       }),
     }
   })

@@ -5,6 +5,7 @@ import { type SocketAddress, showAddress } from '../core/formats/address.ts'
 import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
 import { judgeOf } from '../gateway/address-rules.ts'
 import { StartError } from '../runtime/start-error.ts'
+import { movedSampleFolder } from '../settings/sample.ts'
 import { loadSnapshot } from '../sources/pipeline.ts'
 import { freePort, isSet } from './own-addresses.ts'
 import { checkPorts, whyNot } from './ports.ts'
@@ -36,7 +37,7 @@ export async function chooseModels(
     const modelServerAddress = isMoved ? { ...usual, port: await freePort(usual.host) } : usual
     const url = localUrl(modelServerAddress)
     if (url === `http://${sampleModelServer}`) return { resourceFolder, modelServerAddress }
-    const folder = join(config.dataDir, 'sample-resources')
+    const folder = movedSampleFolder(config.dataDir)
     writeSampleResources(folder, url)
     return { resourceFolder: folder, modelServerAddress }
   }

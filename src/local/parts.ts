@@ -23,6 +23,8 @@ export interface PartsOptions {
   /** Path of the Envoy program. */
   readonly envoy: string
   readonly log: (line: string) => void
+  /** Settings of the service that no other process is given. */
+  readonly serviceEnv?: NodeJS.ProcessEnv
   /** Where the sample model server listens; undefined: it is not started. */
   readonly modelServerAddress: SocketAddress | undefined
   /** Replaces the sample model server: another Node program that listens on its address. */
@@ -88,6 +90,7 @@ export function createParts(options: PartsOptions): Part[] {
         ],
         env: {
           ...env,
+          ...options.serviceEnv,
           DATA_DIR: config.dataDir,
           ENVOY_CONFIG_DIR: config.envoyConfigDir,
           RESOURCES: resourceFolder === undefined ? 'kubernetes' : `file:${resourceFolder}`,

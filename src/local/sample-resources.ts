@@ -1,6 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { sampleModelServer, sampleResourceFolder } from './up-settings.ts'
+import { sampleResourceFolder } from '../settings/sample.ts'
+import { sampleModelServer } from './up-settings.ts'
 
 /**
  * Writes the sample resources to `folder` with another address of the sample model server, so that

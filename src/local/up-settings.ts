@@ -3,10 +3,10 @@
 import { join } from 'node:path'
 import { localHost, showAddress } from '../core/formats/address.ts'
 import { isLoopback } from '../core/formats/trustworthy.ts'
-import { packageRoot } from '../runtime/package-root.ts'
 import { checkDataDir, checkFiles } from '../settings/check-files.ts'
 import { type Config, loadConfig, type SocketAddress } from '../settings/config.ts'
 import { everyMeter } from '../settings/describe-paths.ts'
+import { sampleResourceFolder, sampleTokensFile } from '../settings/sample.ts'
 import { settings } from '../settings/table.ts'
 import {
   isSet,
@@ -28,11 +28,6 @@ export interface UpSettings {
 
 /** The sample model server's address in the sample resources. */
 export const sampleModelServer = settings.modelServerAddress.fallback
-
-/** The shipped sample resources. */
-export const sampleResourceFolder = join(packageRoot, 'examples', 'resources')
-
-const sampleTokensFile = join(packageRoot, 'examples', 'tokens.csv')
 
 /**
  * Reads the settings. Throws a ConfigError that names all invalid ones, `check`'s included. An

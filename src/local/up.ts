@@ -2,6 +2,7 @@
  * The whole gateway on this machine, with each part a supervised process, until a signal or the end
  * of its parent.
  */
+import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { StartError } from '../runtime/start-error.ts'
@@ -67,19 +68,21 @@ async function start(read: UpSettings, supervisor: Supervisor, isVerbose: boolea
   const { resourceFolder, modelServerAddress } = await chooseModels(settings, log)
   recordAddresses(config, modelServerAddress)
   const envoy = await findEnvoy({ path: config.envoyPath, env: settings.env, log, signal })
+  // Only the sample's own identities and resources give the three responses, and a sign-in by a link.
+  const sample = settings.sampleResources && settings.sampleTokens
+  const code = sample ? randomBytes(16).toString('base64url') : undefined
   const parts = createParts({
     ...{ env: settings.env, settings, resourceFolder, modelServerAddress, envoy, log },
+    ...(code !== undefined && { serviceEnv: { SAMPLE_SIGN_IN_CODE: code } }),
   })
   for (const part of parts) {
     signal.throwIfAborted()
     log(`Starting ${part.name}`)
     await supervisor.start(part)
   }
-  // Only the sample's own identities and resources give these three responses.
-  const sample = settings.sampleResources && settings.sampleTokens
   const gateway = localUrl(config.gatewayAddress)
   const tries = sample ? await makeTryLines({ gateway, signal }) : []
-  console.log(welcome({ settings, resourceFolder, modelServerAddress, tries, isVerbose }))
+  console.log(welcome({ settings, resourceFolder, modelServerAddress, tries, code, isVerbose }))
 }
 
 /** The ports that must be free, with their settings. */

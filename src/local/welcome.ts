@@ -15,6 +15,8 @@ export interface WelcomeOptions {
   readonly modelServerAddress: SocketAddress | undefined
   /** The `curl` commands, or none if resources or identities are not the sample's. */
   readonly tries: readonly string[]
+  /** By which one signs in to the sample on the console; undefined: this is not the sample. */
+  readonly code: string | undefined
   /** Whether every address is shown. */
   readonly isVerbose: boolean
 }
@@ -45,11 +47,13 @@ export function welcome(options: WelcomeOptions): string {
 
 type Row = readonly [name: string, value: string]
 
-function usualRows({ settings, resourceFolder }: WelcomeOptions, gateway: string): Row[] {
+function usualRows({ settings, resourceFolder, code }: WelcomeOptions, gateway: string): Row[] {
   const { config, sampleResources, sampleTokens } = settings
   const folder = resourceFolder === undefined ? "the cluster's" : resourceFolder
   return [
-    ['Console', `${gateway}/console`],
+    code === undefined
+      ? ['Console', `${gateway}/console`]
+      : ['Console', `${gateway}/console#sample=${code}  (one click to sign in; for you alone)`],
     ['Base URL', `${gateway}/v1  (Anthropic's clients: without /v1)`],
     ...(sampleTokens
       ? [

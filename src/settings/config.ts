@@ -13,6 +13,7 @@ import { hashOfKey } from '../core/formats/api-key.ts'
 import { hopMark } from '../core/formats/hop.ts'
 import { invalid } from './readers.ts'
 import { removedSettings } from './removed.ts'
+import { isSample } from './sample.ts'
 import { type Setting, type Settings, settings } from './table.ts'
 
 export { type Address, type SocketAddress, showAddress }
@@ -225,6 +226,10 @@ function checkTogether(config: Config): readonly string[] {
   const nameOf = (key: keyof Settings): string => settings[key].name
   const { auditRequired, auditLog, metricsUser, metricsUserKey, drainMinMs, drainMs } = config
   const rules: readonly (readonly [isBroken: boolean, problem: string])[] = [
+    [
+      config.sampleSignInCode !== undefined && !isSample(config),
+      'SAMPLE_SIGN_IN_CODE: is only for the sample of npm start, on this machine',
+    ],
     [auditRequired && auditLog === undefined, 'AUDIT_REQUIRED: needs a trail; AUDIT_LOG is off'],
     [
       metricsUser === 'hash' && metricsUserKey === undefined,

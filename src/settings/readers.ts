@@ -197,6 +197,18 @@ export const modelHeaders: Reader<ReadonlySet<string>> = {
   },
 }
 
+/** Display names by issuer. The last `=` separates them: an issuer may have one in its path. */
+export const issuerNames: Reader<ReadonlyMap<string, string>> = {
+  form: 'a comma-separated list of `https://issuer=Name`',
+  read(written) {
+    const found = itemsOf(written).map((item) =>
+      /^(https?:\/\/\S+?)\s*=\s*([^=]{1,64})$/.exec(item),
+    )
+    if (found.length === 0 || found.includes(null)) return invalid
+    return new Map(found.map((match) => [match?.[1] ?? '', match?.[2]?.trim() ?? '']))
+  },
+}
+
 /** Names with values, which are not validated. May contain a collector's credential. */
 export const pairs: Reader<string> = {
   form: 'a comma-separated list of `name=value`',

@@ -166,6 +166,8 @@ export const settings = {
     'prefix for the users of a provider'),
   oidcGroupsPrefix: optional('OIDC_GROUPS_PREFIX', 'none', form.anyText,
     'prefix for the groups of a provider'),
+  oidcDisplayNames: optional('OIDC_DISPLAY_NAMES', 'their hosts', form.issuerNames,
+    'names of providers on the console, by issuer'),
   oidcCaFile: optional('OIDC_CA_FILE', 'the public authorities', form.path,
     'certificates (PEM) of the authorities trusted for providers, instead of the public ones'),
   oidcOutageGraceMs: setting('OIDC_OUTAGE_GRACE', '1h', form.duration('0', '24h'),
@@ -202,6 +204,11 @@ export const settings = {
   /** undefined: no limit. */
   apiRateLimit: setting('API_RATE_LIMIT', '600/1m', form.orOff(form.rate),
     'requests of one user to the external API, counted by each process: those with identity tokens, those with keys, and revocations each have this limit of their own'),
+  consoleKeepsToken: setting('CONSOLE_KEEPS_TOKEN', 'true', form.flag,
+    'whether the console keeps an identity token in its tab (sessionStorage) until it expires or its owner signs out, so that a reload does not forget it; API keys are never kept'),
+  /** undefined: nobody signs in by a link. */
+  sampleSignInCode: optional('SAMPLE_SIGN_IN_CODE', 'a random one by `npm start`', form.secretText,
+    'the code of the link by which one signs in to the sample of `npm start`; nowhere else accepted'),
   apiAddressRateLimit: setting('API_RATE_LIMIT_ADDRESS', '1200/1m', form.orOff(form.rate),
     'bad credentials that one address, or IPv6 /64, may send to the external API, and sign-ins on the console, counted by each process'),
   adminGroups: optional('ADMIN_GROUPS', '`tollgate-admins`; none with `KUBERNETES_TOKEN_REVIEW`', form.names,

@@ -8,6 +8,7 @@ import { createAskGateway } from '../admin/models/ask-gateway.ts'
 import { createProbeModel, type ProbeModel } from '../admin/models/model-probe.ts'
 import { buildAdmin, buildInternal } from '../admin/server.ts'
 import { serveConsole } from '../console/console.ts'
+import { refuseForeignHosts } from '../console/sample-sign-in.ts'
 import { localHost, showAddress } from '../core/formats/address.ts'
 import { networkOf } from '../core/formats/network.ts'
 import type { GatewayDrain } from '../core/status/gateway-drain.ts'
@@ -77,12 +78,18 @@ export function createExternalApi(
     accessCheckTimeoutMs: config.accessCheckTimeoutSeconds * 1_000,
   })
   const { codeFlows } = tokens
-  const { gatewayUrl, apiAddressRateLimit } = config
+  const { gatewayUrl, apiAddressRateLimit, sampleSignInCode: sampleCode } = config
+  if (sampleCode !== undefined) refuseForeignHosts(app)
   const exchanges = apiAddressRateLimit && createRequestLimit(apiAddressRateLimit)
   const waitOf = (request: FastifyRequest): number =>
     exchanges?.take(networkOf(addressOf(request)), clock()) ?? 0
   app.register(async (scope) =>
-    serveConsole(scope, { codeFlows, gatewayUrl, ownIssuer: config.oidcIssuerUrl, waitOf }),
+    serveConsole(scope, {
+      ...{ codeFlows, gatewayUrl, waitOf, sampleCode },
+      ownIssuer: config.oidcIssuerUrl,
+      displayNames: config.oidcDisplayNames,
+      keepsToken: config.consoleKeepsToken,
+    }),
   )
   return app
 }

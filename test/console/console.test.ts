@@ -10,6 +10,9 @@ async function build(t: Test) {
     gatewayUrl: 'http://gateway.example',
     ownIssuer: undefined,
     waitOf: () => 0,
+    displayNames: undefined,
+    keepsToken: false,
+    sampleCode: undefined,
   })
   t.teardown(() => app.close())
   return app
@@ -65,4 +68,13 @@ test('the files of the page are kept for good, and no others are served', async 
     const { statusCode } = await app.inject(`/console/assets/${name}`)
     t.ok(statusCode >= 400 || name === '../index.html', `${name} is ${statusCode}`)
   }
+})
+
+test('the page learns whether it may keep a token, and of no sample', async (t) => {
+  const app = await build(t)
+  const { statusCode, body } = await app.inject('/console/sign-in')
+  t.equal(statusCode, 200)
+  t.strictSame(JSON.parse(body), { keepsToken: false, providers: [] })
+  const url = '/console/sign-in/sample'
+  t.equal((await app.inject({ method: 'POST', url, payload: {} })).statusCode, 404)
 })

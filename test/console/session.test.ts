@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import root from 'tap'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { startOidcIssuer } from '../support/oidc-issuer.ts'
+import { poll } from '../support/poll.ts'
 
 const issuer = await startOidcIssuer(root)
 const test = consoleTests({ env: { OIDC_ISSUER_URL: issuer.url, OIDC_CLIENT_ID: 'tollgate' } })
@@ -58,10 +59,11 @@ test('a token that expires soon is told of', async (t, { page, gateway }) => {
     if (isTold) await told.waitFor()
     t.equal(await told.count(), isTold ? 1 : 0, `${minutes} minutes`)
     if (isTold) await isAccessible(t, page, 'the warning')
+    await page.getByRole('button', { name: 'Sign out' }).click()
   }
 })
 
-test('a reload loses nothing but the token', async (t, { page, gateway, signIn }) => {
+test('a reload loses nothing', async (t, { page, gateway, signIn }) => {
   const user = gateway.newUser()
   for (let i = 0; i < 27; i += 1) await gateway.mint({ user })
   await signIn(user)
@@ -74,12 +76,64 @@ test('a reload loses nothing but the token', async (t, { page, gateway, signIn }
   const address = page.url()
   t.match(address, /find=test&status=all&sort=name&order=asc&page=2$/)
   await page.reload()
-  await page.getByLabel('Identity token').fill(`token-${user}`)
-  await page.getByRole('button', { name: 'Sign in' }).click()
   await page.getByText('Page 2').waitFor()
   t.equal(page.url(), address)
   t.equal(await page.getByLabel('Find').inputValue(), 'test')
   t.equal(await page.getByRole('row').count(), 3, 'the head and two keys')
+})
+
+test('a token is kept until its owner signs out or it ends, an API key never', async (t, {
+  page,
+  gateway,
+  signIn,
+  expected,
+}) => {
+  expected.add(401)
+  const kept = () => page.evaluate("sessionStorage.getItem('tollgate-token')")
+  const form = page.getByLabel('Identity token')
+  const enter = async (token: string) => {
+    await page.goto(`${gateway.url}/console`)
+    await form.fill(token)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('button', { name: 'Sign out' }).waitFor()
+  }
+  const user = gateway.newUser()
+  const { key } = await gateway.mint({ user })
+  await signIn(user)
+  t.match(await kept(), `token-${user}`)
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await form.waitFor()
+  t.equal(await kept(), null, 'signed out')
+  await page.reload()
+  await form.waitFor()
+
+  await enter(key)
+  t.equal(await kept(), null, 'an API key')
+  await page.reload()
+  await form.waitFor()
+
+  const exp = Math.floor(Date.now() / 1_000) + 4
+  await enter(await issuer.sign({ sub: 'ada', exp }))
+  t.match(await kept(), `"expiresAt":${exp}000`)
+  await poll(async () => (await kept()) === null, 'it is forgotten when it expires')
+  t.ok(Date.now() >= exp * 1_000, 'and not earlier')
+
+  const refused = JSON.stringify({ token: 'nobody' })
+  await page.goto(`${gateway.url}/console`, { waitUntil: 'networkidle' })
+  await page.evaluate(`sessionStorage.setItem('tollgate-token', '${refused}')`)
+  await page.reload()
+  await page.getByText(/^401 /).waitFor()
+  t.equal(await kept(), null, 'one that is refused')
+
+  const way = { json: { keepsToken: false, providers: [] } }
+  await page.route('**/console/sign-in', (route) => route.fulfill(way))
+  await page.waitForLoadState('networkidle')
+  await page.evaluate(`sessionStorage.setItem('tollgate-token', '{"token":"token-${user}"}')`)
+  await page.reload()
+  await form.waitFor()
+  t.equal(await kept(), null, 'the setting removes what was kept')
+  await enter(`token-${user}`)
+  t.equal(await kept(), null, 'and nothing is kept')
 })
 
 test('no other page frames it, or reads the API for it', async (t, { page, gateway, signIn }) => {

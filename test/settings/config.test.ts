@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path'
 import { test } from 'tap'
 import { checkSockets } from '../../src/settings/check-files.ts'
 import { ConfigError, loadConfig } from '../../src/settings/config.ts'
+import { sampleResourceFolder, sampleTokensFile } from '../../src/settings/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 function problemsOf(env: Record<string, string>): readonly string[] {
@@ -206,4 +207,41 @@ test('the socket of the admin page has a path that the system accepts', async (t
   const deep = `/${'x'.repeat(100)}`
   t.match(check({ DATA_DIR: deep }), [/^ENVOY_ADMIN_ADDRESS: .* has 118 bytes.*DATA_DIR/])
   t.strictSame(check({ DATA_DIR: deep, ENVOY_ADMIN_ADDRESS: 'unix:/run/a.sock' }), [])
+})
+
+test('a sign-in by a code is for the sample on this machine only', async (t) => {
+  const SAMPLE_SIGN_IN_CODE = 'a-code'
+  const sample = {
+    SAMPLE_SIGN_IN_CODE,
+    RESOURCES: `file:${sampleResourceFolder}`,
+    TOKEN_AUTH_FILE: sampleTokensFile,
+    DATA_DIR: '/tmp/data',
+  }
+  t.equal(loadConfig(sample).sampleSignInCode, 'a-code')
+  t.ok(loadConfig({ ...sample, RESOURCES: 'file:/tmp/data/sample-resources' }))
+  for (const other of [
+    { TOKEN_AUTH_FILE: '/etc/tokens.csv' },
+    { TOKEN_AUTH_FILE: '' },
+    { RESOURCES: 'file:/etc/resources' },
+    { RESOURCES: 'kubernetes' },
+    { GATEWAY_ADDRESS: '0.0.0.0:8000' },
+    { GATEWAY_ADDRESS: '192.0.2.1:8000' },
+    { API_ADDRESS: ':8080' },
+  ]) {
+    t.match(problemsOf({ ...sample, ...other }), [/^SAMPLE_SIGN_IN_CODE: is only for the sample/])
+  }
+})
+
+test('providers have display names', async (t) => {
+  const names = (written: string) => loadConfig({ OIDC_DISPLAY_NAMES: written }).oidcDisplayNames
+  t.strictSame(
+    [...(names('https://a.example/x=y=Our staff, http://127.0.0.1:1 = Test') ?? [])],
+    [
+      ['https://a.example/x=y', 'Our staff'],
+      ['http://127.0.0.1:1', 'Test'],
+    ],
+  )
+  for (const wrong of ['Staff', 'https://a.example', 'https://a.example=', 'a.example=Staff']) {
+    t.match(problemsOf({ OIDC_DISPLAY_NAMES: wrong }), [/^OIDC_DISPLAY_NAMES: must be/], wrong)
+  }
 })

@@ -45,17 +45,18 @@ async function unpack(): Promise<string> {
   return join(folder, 'chromium')
 }
 
-/** A browser of its own, such as one with another environment; undefined where none runs. */
+/** A browser of its own, such as one with another environment or more flags; undefined where none runs. */
 export async function launch(
   t: Test,
   env: Record<string, string> = {},
+  args: readonly string[] = [],
 ): Promise<Browser | undefined> {
   try {
     const executablePath = process.env.CHROMIUM_PATH ?? (await unpack())
     // Not the package's own flags: one of them switches off the protection of origins.
     const browser = await driver.launch({
       executablePath,
-      args: ['--no-sandbox'],
+      args: ['--no-sandbox', ...args],
       headless: true,
       env: { ...process.env, ...env },
     })

@@ -10,7 +10,7 @@ import { type Gateway, type GatewaySettings, startGateway } from './gateway.ts'
 
 export interface ConsoleTest extends WatchedPage {
   readonly gateway: Gateway
-  /** Opens a path below /console, that of the keys by default, and signs in. `user` is a user of the gateway's. */
+  /** Opens a path below /console, that of the keys by default, and signs in, also if somebody is. `user` is a user of the gateway's. */
   signIn(user: string, path?: string): Promise<void>
 }
 
@@ -36,6 +36,9 @@ export function consoleTests(
       const watched = await openPage(t as Test, browser)
       const { page, complaints, origins } = watched
       const signIn: ConsoleTest['signIn'] = async (user, path = 'keys') => {
+        if (page.url().startsWith(gateway.url)) {
+          await page.evaluate("sessionStorage.removeItem('tollgate-token')")
+        }
         await page.goto(`${gateway.url}/console/${path}`)
         await page.getByLabel('Identity token').fill(`token-${user}`)
         await page.getByRole('button', { name: 'Sign in' }).click()

@@ -1,0 +1,55 @@
+/**
+ * The identity token of this tab (sessionStorage), so that a reload does not forget it: until its owner
+ * signs out, it expires or the service refuses it. Never an API key, and nothing where the service says so.
+ */
+
+const keptUnder = 'tollgate-token'
+/** The longest time of a timer of the browser, in milliseconds. */
+const longestMs = 2 ** 31 - 1
+
+interface Kept {
+  readonly token: string
+  /** Milliseconds since the epoch, if the token says it. */
+  readonly expiresAt: number | undefined
+}
+
+let mayKeep = false
+
+/** What the service allows. Until it is known, nothing is kept. */
+export function allowKeeping(isAllowed: boolean): void {
+  mayKeep = isAllowed
+  if (!isAllowed) forgetToken()
+}
+
+export function keepToken(token: string, expiresAt: number | undefined): void {
+  if (!mayKeep) return
+  const kept: Kept = { token, expiresAt }
+  sessionStorage.setItem(keptUnder, JSON.stringify(kept))
+  forgetAt(kept)
+}
+
+/** The token, if there is one that has not expired. */
+export function keptToken(): string | undefined {
+  const text = sessionStorage.getItem(keptUnder)
+  if (text === null) return undefined
+  const kept: Kept = JSON.parse(text)
+  if (kept.expiresAt !== undefined && kept.expiresAt <= Date.now()) {
+    forgetToken()
+    return undefined
+  }
+  forgetAt(kept)
+  return kept.token
+}
+
+export function forgetToken(): void {
+  sessionStorage.removeItem(keptUnder)
+}
+
+/** Also while nobody uses the page. */
+function forgetAt({ token, expiresAt }: Kept): void {
+  if (expiresAt === undefined) return
+  const waitMs = Math.min(expiresAt - Date.now(), longestMs)
+  setTimeout(() => {
+    if (keptToken() === token && expiresAt <= Date.now()) forgetToken()
+  }, waitMs)
+}

@@ -1,0 +1,38 @@
+/** Signing in to the sample of `npm start`, with the code of the link that it prints. */
+
+import { refusalIn } from './api.ts'
+
+const keptUnder = 'tollgate-sample'
+const inFragment = /^#sample=([\w-]{1,128})$/
+
+takeCode()
+// A link that is followed in a tab with this page only changes the fragment.
+addEventListener('hashchange', () => {
+  if (takeCode()) location.reload()
+})
+
+/** Moves the code out of the address, where it could be read over a shoulder or copied with the link. */
+function takeCode(): boolean {
+  const code = inFragment.exec(location.hash)?.[1]
+  if (code === undefined) return false
+  sessionStorage.setItem(keptUnder, code)
+  history.replaceState(null, '', location.pathname + location.search)
+  return true
+}
+
+/** Whether this tab was opened by the link. */
+export function hasSampleCode(): boolean {
+  return sessionStorage.getItem(keptUnder) !== null
+}
+
+/** The token of a sample user. Rejects with an ApiError; a code of an earlier start is forgotten. */
+export async function signInToSample(user: string): Promise<string> {
+  const code = sessionStorage.getItem(keptUnder) ?? ''
+  const response = await fetch('/console/sign-in/sample', {
+    method: 'POST',
+    body: JSON.stringify({ code, user }),
+  })
+  if (response.status === 401) sessionStorage.removeItem(keptUnder)
+  if (!response.ok) throw await refusalIn(response)
+  return (await response.json()).token
+}

@@ -1,0 +1,70 @@
+/**
+ * `/console/sign-in/sample`: a sample identity for whoever has the link that `npm start` prints. The
+ * sample's tokens are known to everybody, so pages of other origins, which a browser lets send requests
+ * to this machine, must not be able to use them either.
+ */
+
+import { hash, timingSafeEqual } from 'node:crypto'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FromSchema } from 'json-schema-to-ts'
+import { invalidRequest, ServiceError } from '../core/decision/errors.ts'
+import { isLoopback } from '../core/formats/trustworthy.ts'
+
+/** Those of examples/tokens.csv that differ in what they see. */
+export const sampleUsers = ['alice', 'bob', 'admin'] as const
+
+const schema = {
+  hide: true,
+  body: {
+    type: 'object',
+    required: ['code', 'user'],
+    properties: {
+      code: { type: 'string', minLength: 1, maxLength: 128 },
+      user: { type: 'string', enum: sampleUsers },
+    },
+  },
+} as const
+
+/**
+ * Refuses every request to the API whose Host is not this machine: the page of a name that has come to
+ * lead here (DNS rebinding) has the origin of that name, and would be let read every answer.
+ */
+export function refuseForeignHosts(app: FastifyInstance): void {
+  app.addHook('onRequest', async ({ headers: { host = '' } }) => {
+    if (isLoopback(URL.parse(`http://${host}`)?.hostname ?? '')) return
+    throw invalidRequest(
+      'Host must be this machine, such as 127.0.0.1 or localhost: the sample is for nobody else.',
+    )
+  })
+}
+
+/** Adds the route. `waitOf` counts an attempt, and returns milliseconds until it may be made. */
+export function signInToSample(
+  app: FastifyInstance,
+  code: string,
+  waitOf: (request: FastifyRequest) => number,
+): void {
+  app.post<{ Body: FromSchema<typeof schema.body> }>(
+    '/console/sign-in/sample',
+    { schema },
+    async (request, reply) => {
+      const { host, origin, 'sec-fetch-site': site } = request.headers
+      if (site !== 'same-origin' || origin !== `http://${host}`) {
+        throw invalidRequest('Origin and Sec-Fetch-Site must be those of the console itself.')
+      }
+      const waitMs = waitOf(request)
+      if (waitMs > 0) {
+        reply.header('retry-after', Math.ceil(waitMs / 1_000))
+        throw new ServiceError('too_many_requests')
+      }
+      if (!isSame(request.body.code, code)) throw new ServiceError('credential_invalid')
+      reply.header('cache-control', 'no-store')
+      return { token: `${request.body.user}-token` }
+    },
+  )
+}
+
+/** In a time that does not depend on where they differ. */
+function isSame(one: string, other: string): boolean {
+  return timingSafeEqual(hash('sha256', one, 'buffer'), hash('sha256', other, 'buffer'))
+}

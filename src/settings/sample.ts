@@ -1,0 +1,28 @@
+/** The sample of `npm start`: its resources and identities, which everybody knows. */
+
+import { join, resolve } from 'node:path'
+import { isLoopback } from '../core/formats/trustworthy.ts'
+import { packageRoot } from '../runtime/package-root.ts'
+import type { Config } from './config.ts'
+
+/** The shipped sample resources. */
+export const sampleResourceFolder = join(packageRoot, 'examples', 'resources')
+
+/** Their copy with another address of the sample model server. */
+export const movedSampleFolder = (dataDir: string): string => join(dataDir, 'sample-resources')
+
+/** The shipped sample identities: tokens like `alice-token`. */
+export const sampleTokensFile = join(packageRoot, 'examples', 'tokens.csv')
+
+/** Whether identities and resources are the sample's, and only this machine reaches them. */
+export function isSample(config: Config): boolean {
+  const { tokenAuthFile = '', resourceFolder, dataDir, gatewayAddress, apiAddress } = config
+  const folders = [sampleResourceFolder, movedSampleFolder(dataDir)]
+  return (
+    resolve(tokenAuthFile) === sampleTokensFile &&
+    resourceFolder !== undefined &&
+    folders.includes(resourceFolder) &&
+    isLoopback(gatewayAddress.host) &&
+    ('path' in apiAddress || isLoopback(apiAddress.host))
+  )
+}
