@@ -32,7 +32,8 @@ export const values: readonly Value[] = [
   },
   {
     name: 'settings',
-    meaning: 'of the service and the controller: docs/settings.md; GATEWAY_URL is the public one',
+    meaning:
+      'of the service and the controller: docs/settings.md; GATEWAY_URL is the public one. All that can be counted is counted, the rest refused (METER_PATHS, UNMETERED_PATHS); beside the original: chat and open',
     places: [['ConfigMap tollgate-settings', 'data']],
   },
   {

@@ -51,6 +51,7 @@ export function createModelMetrics() {
     },
     /** Of all models. */
     firstBytes: lastFirstBytes.read,
+    uncountedCalls: (): number => uncounted.points().reduce((sum, { value }) => sum + value, 0),
     data: (): readonly MetricData[] => [
       counterData(
         'tollgate_model_checks',

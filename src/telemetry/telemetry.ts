@@ -55,6 +55,8 @@ export interface Telemetry extends Exposition {
   onEnded(outcome: Outcome): void
   /** How long the last responses took to begin; undefined: there was none. */
   firstBytes(): FirstBytes | undefined
+  /** Requests that were allowed and whose tokens are not counted. */
+  uncountedCalls(): number
   /** Called for each response of the REST API. */
   onApiAnswered: ApiMetrics['count']
   /** The same function, with its durations recorded as those of Check. */
@@ -155,6 +157,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     },
     onUnusable: models.countUnusable,
     firstBytes: models.firstBytes,
+    uncountedCalls: models.uncountedCalls,
     onApiAnswered: api.count,
     onEnded(outcome) {
       models.countEnded(outcome)

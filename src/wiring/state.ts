@@ -27,6 +27,7 @@ export function openState(
     ping: () => ping(pool),
     listReplicas: () => listReplicas(pool),
     firstBytes: parts.telemetry.firstBytes,
+    uncountedCalls: parts.telemetry.uncountedCalls,
     snapshot: parts.discovery.snapshot,
     resources: { ...resources, problems: parts.resourceProblems },
     // Both may contain the cluster.

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { type Manifest, nameOf, readManifests } from '../../k8s/render.ts'
+import { type Manifest, nameOf, readManifests, render } from '../../k8s/render.ts'
 import { parseResource } from '../../src/core/resources/parse-resource.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { loadConfig } from '../../src/settings/config.ts'
@@ -15,6 +15,9 @@ import {
   podsOf,
 } from '../support/kubernetes/manifests.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const k8s = join(packageRoot, 'k8s')
+const settingsName = 'tollgate-settings'
 
 /** Runs the test for each overlay. */
 function inOverlays(
@@ -286,6 +289,25 @@ inOverlays('every referenced object exists', (t, manifests, pods) => {
       }
     }
   }
+})
+
+test('new installations count everything, a take-over what the original counted', async (t) => {
+  const read = (data: unknown) => {
+    const { paths } = loadConfig(data as Record<string, string>)
+    return [paths.metered.size, paths.unmetered]
+  }
+  const settingsOf = (manifests: readonly Manifest[]) =>
+    manifests.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === settingsName)
+      ?.data
+  for (const overlay of ['production', 'trial']) {
+    const manifests = render(join(k8s, 'overlays', overlay))
+    t.strictSame(read(settingsOf(manifests)), [5, 'closed'], overlay)
+    const taking = render(join(k8s, 'components', 'take-over'), manifests)
+    t.strictSame(read(settingsOf(taking)), [1, 'open'], `${overlay} with the take-over`)
+  }
+  const units = readFileSync(join(packageRoot, 'systemd', 'tollgate.env'), 'utf8')
+  const lines = [...units.matchAll(/^(METER_PATHS|UNMETERED_PATHS)=(.*)$/gm)]
+  t.strictSame(read(Object.fromEntries(lines.map((line) => line.slice(1)))), [5, 'closed'])
 })
 
 test('the cleanup runs as the contract describes', async (t) => {

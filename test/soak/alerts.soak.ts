@@ -403,9 +403,11 @@ t.test('every alert fires by its fault and clears after it', options, async (t) 
     load(5, () => chat(key, { usage: null })),
     load(5, () => chat(key, { status: 500 })),
     load(5, () => chat(key, {}, 'gone')),
+    load(5, () => ({ ...chat(key), url: `${replicas.url}/llm/sim/v1/completions` })),
   ]
   await fires(
     'TollgateUsageUnusable',
+    'TollgateUncountedCalls',
     'TollgateModelErrors',
     'TollgateModelFailing',
     'TollgateJournalSkipped',

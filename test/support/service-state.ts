@@ -11,5 +11,6 @@ export const wholeState: ServiceState = {
     ...{ problems: 0, waiting_models: 0, age_seconds: 1.5 },
   },
   revocations: { confirmed: 4, pending: 0, log_failing: false },
+  uncounted_calls: 0,
   database: { available: true, grace_seconds: 10 },
 }

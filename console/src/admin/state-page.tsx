@@ -88,6 +88,13 @@ function State(state: ServiceState) {
           </Fact>
         </Part>
         <Part
+          title="Calls"
+          isWell={state.uncounted_calls === 0}
+          words={['all counted', 'not all counted']}
+        >
+          <Fact name="Not counted since the start">{count(state.uncounted_calls)}</Fact>
+        </Part>
+        <Part
           title="Counters"
           isWell={redis?.available ?? true}
           words={redis ? ['Redis available', 'Redis unavailable'] : ['in memory', '']}

@@ -35,6 +35,8 @@ export interface ProcessParts {
   readonly firstBytes: () =>
     | { readonly responses: number; readonly medianMs: number; readonly p95Ms: number }
     | undefined
+  /** Calls since the start that may have returned text without being counted. */
+  readonly uncountedCalls: () => number
   /** The other parts that are unavailable, by name; one may be there twice. */
   readonly unavailable: () => readonly string[]
 }
@@ -107,6 +109,7 @@ export function createProcessState(parts: ProcessParts) {
             ...{ available: !redis.unavailable, unflushed: redis.unflushed, losses: redis.losses },
           },
         }),
+        uncounted_calls: parts.uncountedCalls(),
         ...(firstBytes && {
           first_byte: {
             responses: firstBytes.responses,

@@ -83,6 +83,11 @@ const schema = {
             losses: { ...count, description: 'How often it has lost its data since the start.' },
           }),
         }),
+        uncounted_calls: {
+          ...count,
+          description:
+            'Allowed by this process since its start although they may return text that nothing counts (METER_PATHS).',
+        },
         first_byte: optional({
           description:
             'Time to the first byte of a response, of the last 1,000 that this process has seen at most; left out before the first.',

@@ -85,6 +85,7 @@ export const conditions: Readonly<Record<string, Condition>> = {
   TollgateRevocationLogFailing: above('tollgate_revocation_log_failing', 0, 'revocation-log'),
   TollgateRevocationsReplayed: grows(/^tollgate_revocations_replayed_total/),
   TollgateUsageUnusable: grows(/^tollgate_usage_unusable_total/),
+  TollgateUncountedCalls: grows(/^tollgate_uncounted_calls_total/),
   TollgateJournalFailing: above('tollgate_journal_failing', 0, 'journal'),
   TollgateJournalUnread: (seen) =>
     grows(new RegExp(`^${unread}`))(seen) && above(unread, 2 ** 20)(seen),
