@@ -3,7 +3,15 @@
  * that runs in a clone that has never seen `npm install`, possibly on a Node too old for the rest.
  */
 import { spawn } from 'node:child_process'
-import { mkdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { delimiter, join, resolve, sep } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -40,18 +48,34 @@ export function needsInstall(root, { dev }) {
   return false
 }
 
+/** The package that brings Node for this platform. */
+export const nodePackage = `node-${process.platform}-${process.arch}`
+
 /**
- * Makes the packages under `root` those of its lockfile, by npm, if they are not. Two that start
- * together take turns: npm moves folders about, which would pull them from under the other. Rejects
- * with a LaunchError when npm fails.
+ * Whether the lockfile of `root` has a Node for this platform that is not installed. npm passes over
+ * an optional package that it could not fetch, and says nothing.
  * @param {string} root
- * @param {{ dev: boolean, log: (line: string) => void }} options
  */
-export async function installPackages(root, { dev, log }) {
-  if (!needsInstall(root, { dev })) return
+export function lacksNode(root) {
+  if (root.split(sep).includes('node_modules')) return false
+  const locked = readLock(join(root, 'package-lock.json'))
+  const folder = `node_modules/${nodePackage}`
+  return locked?.[folder] !== undefined && !existsSync(join(root, folder, 'bin', 'node'))
+}
+
+/**
+ * Makes the packages under `root` those of its lockfile, by npm, if they are not, or if one is missing
+ * that has become necessary. Two that start together take turns: npm moves folders about, which would
+ * pull them from under the other. Rejects with a LaunchError when npm fails.
+ * @param {string} root
+ * @param {{ dev: boolean, log: (line: string) => void, isMissing?: () => boolean }} options
+ */
+export async function installPackages(root, { dev, log, isMissing = () => false }) {
+  const isNeeded = () => needsInstall(root, { dev }) || isMissing()
+  if (!isNeeded()) return
   const turn = await takeTurn(root, log)
   try {
-    if (!needsInstall(root, { dev })) return
+    if (!isNeeded()) return
     log('Installing packages (npm ci; once, a minute or so) ...')
     await npmCi(root, turn.record)
   } finally {

@@ -8,7 +8,7 @@ import { createRequire } from 'node:module'
 import { constants } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { installPackages, LaunchError } from './install.js'
+import { installPackages, LaunchError, lacksNode, nodePackage } from './install.js'
 
 /** The folder with package.json. */
 export const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -34,7 +34,7 @@ export async function launch(entry, args, { dev }) {
       process.argv = [process.execPath, path, ...args]
       await import(pathToFileURL(path).href)
     } else {
-      runAsChild(findNode(), [path, ...args])
+      runAsChild(await findNode(dev), [path, ...args])
     }
   } catch (error) {
     if (!(error instanceof LaunchError)) throw error
@@ -50,13 +50,34 @@ function findEntry(entry) {
   return !existsSync(join(ROOT, 'src')) && existsSync(packed) ? packed : join(ROOT, entry)
 }
 
-/** @returns {string} path of a Node that is new enough */
-function findNode() {
+/**
+ * The path of a Node that is new enough. One that an interrupted installation has left out is installed
+ * first.
+ * @param {boolean} dev
+ * @returns {Promise<string>}
+ */
+async function findNode(dev) {
+  const found = findInstalledNode()
+  if (found !== undefined) return found
+  const log = (/** @type {string} */ line) => console.error(line)
+  await installPackages(ROOT, { dev, log, isMissing: () => lacksNode(ROOT) })
+  const node = findInstalledNode()
+  if (node !== undefined) return node
+  const why = lacksNode(ROOT)
+    ? `npm could not fetch ${nodePackage}, which brings a newer one`
+    : `no package for ${process.platform}-${process.arch} brings a newer one`
+  throw new LaunchError(
+    `Tollgate needs Node ${WANTED_MAJOR} or newer: this is Node ${process.versions.node}, and ${why}. Install Node ${WANTED_MAJOR} and try again.`,
+  )
+}
+
+/** @returns {string | undefined} */
+function findInstalledNode() {
   const require = createRequire(import.meta.url)
   /** @type {string[]} */
   const candidates = []
   try {
-    const manifest = require.resolve(`node-${process.platform}-${process.arch}/package.json`)
+    const manifest = require.resolve(`${nodePackage}/package.json`)
     candidates.push(join(dirname(manifest), 'bin', 'node'))
   } catch {
     // There is no such package for this platform, or optional packages were left out.
@@ -68,9 +89,7 @@ function findNode() {
     const { stdout } = spawnSync(node, ['-p', 'process.versions.node'], { encoding: 'utf8' })
     if (major(stdout ?? '') >= WANTED_MAJOR) return node
   }
-  throw new LaunchError(
-    `Tollgate needs Node ${WANTED_MAJOR} or newer: this is Node ${process.versions.node}, and no package for ${process.platform}-${process.arch} brings a newer one. Install Node ${WANTED_MAJOR} and try again.`,
-  )
+  return undefined
 }
 
 /** @param {string} version */

@@ -1,7 +1,9 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { installPackages, needsInstall } from '../../bin/install.js'
+import { installPackages, lacksNode, needsInstall, nodePackage } from '../../bin/install.js'
+import { packageRoot } from '../../src/runtime/package-root.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const LOCKED = {
@@ -56,4 +58,58 @@ test('without npm there is an error that says so', async (t) => {
   const options = { dev: false, log: (line: string) => log.push(line) }
   await t.rejects(installPackages(clone(t), options), { message: /^npm is not on PATH/ })
   t.match(log, [/^Installing packages/])
+})
+
+test('a Node that an interrupted installation has left out is installed', async (t) => {
+  const folder = `node_modules/${nodePackage}`
+  const optional = { [folder]: { version: '24.0.0', optional: true } }
+  const used = { 'node_modules/used': { version: '1.2.3' } }
+  /** A clone that runs on an old Node, and an npm that installs with these lines. */
+  const start = (npm: readonly string[], locked: object = { ...used, ...optional }) => {
+    const root = clone(t, used, locked)
+    cpSync(join(packageRoot, 'bin'), join(root, 'bin'), { recursive: true })
+    mkdirSync(join(root, 'src', 'cli'), { recursive: true })
+    writeFileSync(join(root, 'src', 'cli', 'main.ts'), "console.log('it runs')")
+    writeFileSync(join(root, 'package.json'), '{"type":"module"}')
+    const path = temporaryFolder(t)
+    const lines = ['#!/bin/sh', `echo npm >> ${root}/runs`, ...npm]
+    writeFileSync(join(path, 'npm'), lines.join('\n'), { mode: 0o755 })
+    const old =
+      "data:text/javascript,Object.defineProperty(process.versions,'node',{value:'20.1.0'})"
+    const run = () => {
+      const args = ['--import', old, join(root, 'bin', 'tollgate.js')]
+      const env = { PATH: `${path}:/nowhere` }
+      const { stdout, stderr, status } = spawnSync(process.execPath, args, {
+        env,
+        encoding: 'utf8',
+      })
+      return { stdout, stderr, status }
+    }
+    return {
+      root,
+      run,
+      runs: () => readFileSync(join(root, 'runs'), 'utf8').split('\n').length - 1,
+    }
+  }
+  const bin = `${folder}/bin`
+  const good = start([
+    `/bin/mkdir -p ${bin}`,
+    `echo '{}' > ${folder}/package.json`,
+    `/bin/ln -s ${process.execPath} ${bin}/node`,
+  ])
+  t.ok(lacksNode(good.root))
+  t.match(good.run(), { status: 0, stdout: 'it runs\n', stderr: /^Installing packages/ })
+  t.notOk(lacksNode(good.root))
+  t.match(good.run(), { status: 0, stdout: 'it runs\n', stderr: '' })
+  t.equal(good.runs(), 1, 'once')
+
+  const away = start([':'])
+  const said = new RegExp(`this is Node 20.1.0, and npm could not fetch ${nodePackage}`)
+  t.match(away.run(), { status: 1, stderr: said })
+  t.match(away.run(), { status: 1, stderr: said })
+  t.equal(away.runs(), 2, 'it is tried again with each start')
+
+  const foreign = start([':'], used)
+  t.match(foreign.run(), { status: 1, stderr: /no package for \S+ brings a newer one/ })
+  t.throws(() => foreign.runs(), 'nothing to install')
 })
