@@ -35,7 +35,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     ...['runtime', 'settings', 'kubernetes', 'store', 'sources', 'gateway', 'names'],
   ],
   admin: [...core, 'runtime', 'tls', 'store', 'audit', 'identity'],
-  console: ['core/decision', 'runtime', 'identity'],
+  console: ['core/formats', 'core/decision', 'runtime', 'identity'],
   extauthz: [...core, 'grpc', 'store', 'identity'],
   ratelimit: [...core, 'runtime', 'grpc', 'store', 'sources'],
   telemetry: [...core, 'tls'],

@@ -1,9 +1,9 @@
 /** The sample of `npm start`: its resources and identities, which everybody knows. */
 
 import { join, resolve } from 'node:path'
+import type { Address, SocketAddress } from '../core/formats/address.ts'
 import { isLoopback } from '../core/formats/trustworthy.ts'
 import { packageRoot } from '../runtime/package-root.ts'
-import type { Config } from './config.ts'
 
 /** The shipped sample resources. */
 export const sampleResourceFolder = join(packageRoot, 'examples', 'resources')
@@ -14,8 +14,16 @@ export const movedSampleFolder = (dataDir: string): string => join(dataDir, 'sam
 /** The shipped sample identities: tokens like `alice-token`. */
 export const sampleTokensFile = join(packageRoot, 'examples', 'tokens.csv')
 
+interface Served {
+  readonly tokenAuthFile: string | undefined
+  readonly resourceFolder: string | undefined
+  readonly dataDir: string
+  readonly gatewayAddress: SocketAddress
+  readonly apiAddress: Address
+}
+
 /** Whether identities and resources are the sample's, and only this machine reaches them. */
-export function isSample(config: Config): boolean {
+export function isSample(config: Served): boolean {
   const { tokenAuthFile = '', resourceFolder, dataDir, gatewayAddress, apiAddress } = config
   const folders = [sampleResourceFolder, movedSampleFolder(dataDir)]
   return (
