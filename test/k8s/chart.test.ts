@@ -138,9 +138,9 @@ test('what only some clusters have is rendered if it is asked for', { skip: noHe
       ...pods,
       labels: { team: 'platform' },
       annotations: { note: 'a' },
-      podLabels: { mesh: 'off' },
-      podAnnotations: { scrape: 'no' },
-      extraEnv: [{ name: 'X', value: 'y' }],
+      podLabels: { mesh: 'none' },
+      podAnnotations: { scrape: 'never' },
+      extraEnv: [{ name: 'X', value: 'z' }],
       extraVolumes: [{ name: 'ca', configMap: { name: 'ca' } }],
       extraVolumeMounts: [{ name: 'ca', mountPath: '/ca' }],
       gateway: { topologySpreadConstraints: [{ maxSkew: 2 }] },
@@ -168,8 +168,8 @@ test('what only some clusters have is rendered if it is asked for', { skip: noHe
     for (const part of Object.entries(pods)) {
       t.ok(text.includes(JSON.stringify(Object.fromEntries([part])).slice(1, -1)), part[0])
     }
-    t.match(text, '"mesh":"off"')
-    t.match(text, '"scrape":"no"')
+    t.match(text, '"mesh":"none"')
+    t.match(text, '"scrape":"never"')
     if (each.kind === 'Deployment') t.match(text, '"mountPath":"/ca"')
   }
   const deployments = JSON.stringify(all.filter(({ kind }) => kind === 'Deployment'))
