@@ -62,8 +62,9 @@ function addLine(line: string, callers: Map<string, TokenCaller>): string | unde
     .split(',')
     .map((group) => group.trim())
     .filter((group) => group !== '')
-  if ([user, ...groups].some((name) => /\p{Cc}/u.test(name))) {
-    return 'a name must not have a control character'
+  // The database cannot store it.
+  if ([user, ...groups].some((name) => name.includes('\0'))) {
+    return 'a name must not have a NUL character'
   }
   if (line.includes('\ufffd')) return 'is not UTF-8: save the file in that encoding'
   if (token.startsWith('sk-')) return 'a token that begins with sk- would be taken for an API key'

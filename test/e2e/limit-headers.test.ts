@@ -117,7 +117,8 @@ test('reports a reached limit in both formats', async (t, gateway) => {
     error: {
       type: 'tokens',
       code: 'rate_limit_exceeded',
-      message: /140 of 100 tokens in 1m\. Please try again in \d+m?s?\w*\.$/,
+      message:
+        /140 of 100 tokens in 1m \(subscription "two", resets at [-\dT:]+Z\)\. Please try again in \d+m?s?\w*\.$/,
     },
   })
   const retryAfterS = refused.headers.get('retry-after')
