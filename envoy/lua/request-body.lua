@@ -1068,7 +1068,7 @@ local MINIMA = { "min_tokens", "min_new_tokens" }
 local BUDGETS = { thinking = { budget_tokens = "size" }, reasoning = { max_tokens = "size" } }
 
 -- These fields, and those that determine how much output there is. Names that only some servers take for the latter
--- are told to Check, which refuses them where a subscription reserves.
+-- are told to Check, which refuses them where a subscription reserves, or where only one answer is counted.
 local measured = {}
 local function with_maxima(names)
   local all = measured[names]

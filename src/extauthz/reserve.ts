@@ -9,6 +9,7 @@ import { type CountedLimit, counterOf, isTaken } from '../core/decision/counter.
 import {
   type AccessRequest,
   type Decision,
+  decideUnread,
   enforceLimits,
   type Grant,
   type RequestSize,
@@ -54,6 +55,7 @@ let checks = 0
 /** The function that `decide` calls for subscriptions that reserve, and for limits that are taken from. */
 export function createReserve(deps: ReserveDeps): Reserve {
   const { holds, counters, estimators, onLoss, isDry = false, pause = delay } = deps
+  const read = counters.read.bind(counters)
   /** When the store of holds first did not respond; undefined: it has since. */
   let awaySince: number | undefined
 
@@ -66,7 +68,7 @@ export function createReserve(deps: ReserveDeps): Reserve {
     const taken = takes ? countersOf(limits.filter(isTaken)) : []
     const isReserving = reservesTokens(grant)
     const isRead = capped.test(request.target.operation)
-    if (isReserving && isRead && request.isUnread) return askLater()
+    if (isReserving && isRead && request.isUnread) return decideUnread(grant, read, now)
     const { sized, expected, estimate, defaultMs } = isReserving
       ? sizeUp(estimators, grant, request)
       : {
@@ -88,17 +90,6 @@ export function createReserve(deps: ReserveDeps): Reserve {
       id === undefined || !request.call ? undefined : `${ownName}-${checks++}`
     let asker = nameAsker()
     let attempts = 0
-
-    /** Only what is used up refuses: what the request may use is known when its body has been read. */
-    function askLater(): Decision | Promise<Decision> {
-      const later = { ...grant, limits: ofTokens }
-      const decideBy = (used: Windows): Decision => {
-        const decision = enforceLimits(later, used, now)
-        return decision.allowed ? { ...decision, isUnread: true } : { ...decision, grant }
-      }
-      const used = counters.read(tokens, now)
-      return used instanceof Promise ? used.then(decideBy) : decideBy(used)
-    }
 
     /** Why the request does not fit into its limits even while they are unused; undefined: it does. */
     function tooMuch(): string | undefined {

@@ -6,16 +6,23 @@ const scripted = await startScriptedModel()
 const team = { groups: ['team'] }
 const output = { usageInEveryChunk: true }
 const limits = Object.fromEntries(
-  ['llm/sim', 'llm/scripted', 'llm/strict'].map((model) => [model, [[10_000_000, '1h']] as const]),
+  ['llm/sim', 'llm/scripted', 'llm/strict', 'llm/lone'].map((model) => [
+    model,
+    [[10_000_000, '1h']] as const,
+  ]),
 )
 const test = gatewayTests({
   resources: (backendUrl) => [
     modelRef('sim', { backendUrl, output }),
     modelRef('scripted', { backendUrl: scripted.url, output }),
     modelRef('strict', { backendUrl: scripted.url, output: { streamUsage: 'unasked' } }),
+    modelRef('lone', { backendUrl, output: { usageOfAllAnswers: false } }),
     accessPolicy('open', Object.keys(limits), team),
     subscription('counts', team, limits),
     subscription('reserves', team, limits, { admission: { mode: 'reserve' } }),
+    subscription('takes', team, limits, {
+      ofModels: { requestRateLimits: [{ limit: 2, window: '1h' }] },
+    }),
     meter,
   ],
   env: { METER_PATHS: 'chat,completions' },
@@ -157,4 +164,52 @@ test('what breaks off at any tenth is charged exactly, reserved or not', async (
       t.equal(charged, totalTokens - sent.totalTokens - 1, subscription)
     }
   }
+})
+
+const answers = [
+  ...[{ n: 2 }, { n: '2' }, { n: 2 }, { n_cmpl: 2 }, { best_of: 3 }, { num_return_sequences: 2 }],
+  ...[{ N: 2 }, { n: 1, n_: 2 }, { n: [2] }, { n: 1, stream: true, best_of: 2 }],
+]
+const prompts = [{ prompt: ['a', 'b'] }, { prompt: [[1], [2]] }, { prompt: ['a'], n: 2 }]
+
+test('more answers than a server reports are refused', async (t, gateway) => {
+  for (const subscription of ['counts', 'reserves']) {
+    const { key } = await gateway.mint({ subscription })
+    const ask = (at: string, fields: object, model = 'lone') =>
+      gateway.ask(at, key, { method: 'POST', body: JSON.stringify({ model, ...fields }) })
+    for (const [operation, body, more] of [
+      ['/v1/chat/completions', { messages: [] }, answers],
+      ['/v1/completions', { prompt: 'a' }, [...answers, ...prompts]],
+    ] as const) {
+      for (const at of [operation, `/llm/lone${operation}`]) {
+        for (const fields of more) {
+          const { status, text } = await ask(at, { ...body, ...fields })
+          t.equal(status, 400, `${at} ${JSON.stringify(fields)}: ${text}`)
+          t.match(text, /invalid_body/)
+        }
+        const padded = await ask(at, { ...body, n: 2, user: 'x'.repeat(100_000) })
+        t.match(padded.text, /2 answers.*\(n, n_cmpl, best_of, prompt\)/, at)
+        for (const fields of [{}, { n: 1 }, { n: null, best_of: 1 }, { prompt: ['a'] }]) {
+          const { status, text } = await ask(at, { ...body, ...fields })
+          t.equal(status, 200, `${at} ${JSON.stringify(fields)}: ${text}`)
+          await gateway.settled()
+        }
+      }
+      t.equal((await ask(operation, { ...body, n: 2 }, 'sim')).status, 200)
+      await gateway.settled()
+    }
+    const uncounted = await ask('/llm/lone/v1/responses', { input: 'a', n: 2 })
+    t.equal(uncounted.status, 200, uncounted.text)
+  }
+})
+
+test('one that is refused takes nothing, and one that is asked about twice takes one', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'takes' })
+  const body = (n: number) => JSON.stringify({ model: 'lone', messages: [], n })
+  const statuses: number[] = []
+  for (const n of [2, 1, 2, 1, 1]) {
+    const at = '/llm/lone/v1/chat/completions'
+    statuses.push((await gateway.ask(at, key, { method: 'POST', body: body(n) })).status)
+  }
+  t.strictSame(statuses, [400, 200, 400, 200, 429])
 })

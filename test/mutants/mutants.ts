@@ -571,6 +571,15 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'core/decision/answers.ts',
+    ['core/decision/answers.test.ts'],
+    [
+      ['choices <= 1', 'choices <= 2'],
+      ['output?.usageOfAllAnswers === false', 'false'],
+      ['problem !== undefined || ', ''],
+    ],
+  ),
+  ...mutants(
     'core/decision/admitted-windows.ts',
     ['ratelimit/held.test.ts'],
     [

@@ -9,6 +9,7 @@
 import type { Sized } from '../admission/estimator.ts'
 import type { AdmissionRules } from '../kinds/resources.ts'
 import { mayCall, mayUse } from './access.ts'
+import { refuseAnswers, takesOneAnswer } from './answers.ts'
 import { foundFields, refuseFields } from './body-fields.ts'
 import type { Caller } from './caller.ts'
 import {
@@ -62,8 +63,9 @@ export interface AccessRequest {
    * checked.
    */
   readonly source?: (() => string | undefined) | undefined
-  /** The gateway's id of the request, and its size; read only to hold room for it. */
+  /** The gateway's id of the request, read only to hold room for it. */
   readonly requestId?: (() => string | undefined) | undefined
+  /** Its size; read to hold room for it, and where only one answer is counted. */
   readonly size?: (() => RequestSize) | undefined
   /** Whether the gateway has not read the body yet, and can ask again when it has. */
   readonly isUnread?: boolean | undefined
@@ -235,6 +237,7 @@ export function decide(
   const decision = authorize(request, snapshot, rules, onStep)
   if (!decision.allowed || decision.limits.length === 0) return decision
   onStep?.('limits')
+  if (decision.isUnread) return decideUnread(decision, read, now)
   if (reserve !== undefined && (decision.takes || reservesTokens(decision))) {
     const reserved = reserve(decision, request, now)
     return reserved instanceof Promise
@@ -322,7 +325,8 @@ export function authorize(
   onStep?.('operation')
   const closed = refuseHere(model, operation, method, rules)
   if (closed !== undefined) return { allowed: false, ...closed }
-  const problem = refuseBody(request, model, rules)
+  const isOne = takesOneAnswer(model.resource, operation, rules)
+  const problem = refuseBody(request, model, rules, isOne)
   if (problem !== undefined) return deny('invalid_body', { about: 'body', problem })
 
   onStep?.('subscription')
@@ -347,6 +351,7 @@ export function authorize(
     takes: !listing && takesFrom(limits),
     states: [],
     admission: subscription.admission,
+    ...(isOne && request.isUnread && { isUnread: true }),
     metered: isMetered(operation, rules),
     uncounted: isUncounted(operation, method, rules),
     listing,
@@ -375,6 +380,25 @@ export function enforceLimits(
   return { allowed: false, code: 'token_limit_exceeded', retryAt, states, grant }
 }
 
+/** The decision before the body has been read: what is used up refuses, all else is decided when it has been. */
+export function decideUnread(
+  grant: Grant,
+  read: World['read'],
+  now: number,
+): Decision | Promise<Decision> {
+  const limits = grant.limits.filter((limit) => !isTaken(limit))
+  const conclude = (used: Windows): Decision => {
+    const decision = enforceLimits({ ...grant, limits }, used, now)
+    return decision.allowed ? { ...decision, isUnread: true } : { ...decision, grant }
+  }
+  const { user } = grant.caller
+  const used = read(
+    limits.map((limit) => counterOf(limit, user)),
+    now,
+  )
+  return used instanceof Promise ? used.then(conclude) : conclude(used)
+}
+
 /** The refusal of an operation that is closed for every caller of the model. */
 function refuseHere(
   { resource }: Model,
@@ -390,14 +414,17 @@ function refuseHere(
 
 /** What is wrong with the body. On shared paths one that cannot be read is refused before the model is looked up. */
 function refuseBody(
-  { target: { operation }, method, bodyProblem }: AccessRequest,
+  { target: { operation }, method, bodyProblem, size, isUnread }: AccessRequest,
   { resource }: Model,
   rules: PathRules,
+  isOne: boolean,
 ): string | undefined {
   const fields = foundFields(bodyProblem)
   if (fields === undefined && bodyProblem !== undefined) return bodyProblem
   const named = fields ?? unreadFields(operation, method)
-  return refuseFields(named, resource, isMetered(operation, rules))
+  const problem = refuseFields(named, resource, isMetered(operation, rules))
+  if (problem !== undefined || !isOne || isUnread || size === undefined) return problem
+  return refuseAnswers(size())
 }
 
 /** Those that are taken from follow those of tokens. */

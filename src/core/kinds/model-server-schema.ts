@@ -204,6 +204,11 @@ export const output = object(
       otherwise: '`asked`',
       enum: ['asked', 'unasked'],
     }),
+    usageOfAllAnswers: boolean({
+      description:
+        'whether the usage that the server reports is that of all answers to a request. With `false`, for servers that report that of one as llama.cpp does, requests for more than one (`n`, lists of prompts) are refused on chat and completions, where they are counted',
+      otherwise: '`true`',
+    }),
     usageInEveryChunk: filled(
       boolean({
         description:

@@ -19,6 +19,7 @@ export const originals: readonly WrittenDocument[] = [
       honoursMaxTokens: false,
       maxTokensField: 'max_tokens',
       usageInEveryChunk: true,
+      usageOfAllAnswers: false,
       streamUsage: 'unasked',
     },
   }),
