@@ -6,7 +6,6 @@ import {
   type Decision,
   type Denial,
   decide,
-  namedModel,
   type Reserve,
   refuseAddress,
   refuseCaller,
@@ -14,9 +13,10 @@ import {
 } from '../core/decision/decide.ts'
 import { dialectOf, statusIn } from '../core/decision/dialect.ts'
 import { ServiceError } from '../core/decision/errors.ts'
+import { closedModels, namedModel } from '../core/decision/named-models.ts'
 import { isListing, type PathRules } from '../core/decision/operations.ts'
 import { refusalReason } from '../core/decision/refusal-reason.ts'
-import type { Snapshot } from '../core/decision/snapshot.ts'
+import type { Model, Snapshot } from '../core/decision/snapshot.ts'
 import { readTarget, type Target } from '../core/decision/target.ts'
 import { lastValue } from '../core/formats/header-value.ts'
 import { isSampled } from '../core/formats/trace-context.ts'
@@ -127,7 +127,7 @@ export function createCheck(deps: CheckDeps): Check {
       const model = target?.modelKey ?? bodyModel
       const { code } = decision
       const status = statusIn(dialect, code)
-      const reason = refusalReason(decision, named)
+      const reason = refusalReason(decision, () => closedOf(caller, request, target))
       onRefused({
         ...{ code, denial: decision, now, status, reason, caller, model, bodyModel, method, path },
         ...{ subscription, source, requestId, traceparent },
@@ -184,6 +184,14 @@ export function createCheck(deps: CheckDeps): Check {
     // The internal error may be that there is no snapshot.
     if (decision.code === 'internal') return undefined
     return target && namedModel({ target, bodyModel: model }, snapshot())
+  }
+
+  function closedOf(
+    caller: Caller | null,
+    { model }: CheckRequest,
+    target: Target | undefined,
+  ): readonly Model[] {
+    return target ? closedModels({ caller, target, bodyModel: model }, snapshot()) : []
   }
 
   function toRefusal(error: unknown): Decision {

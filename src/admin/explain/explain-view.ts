@@ -37,7 +37,7 @@ export interface View {
 type Json = Readonly<Record<string, unknown>>
 
 export function showExplanation(explanation: Explanation, view: View): Json {
-  const { decision, model, policies, subscriptions } = explanation
+  const { decision, model, closed, policies, subscriptions } = explanation
   const { caller, path, at, expiresAt, locate } = view
   const states = decision.states ?? []
   const steps = showSteps(explanation, view)
@@ -49,7 +49,7 @@ export function showExplanation(explanation: Explanation, view: View): Json {
       status: statusIn(dialectOf(readTarget(path)?.operation), decision.code),
       code: toEnvelope(decision.code).error.code,
       message: redact(messageOf(decision, at) ?? describe(decision.code).message),
-      ...(locate && reasonIn(refusalReason(decision, model?.key))),
+      ...(locate && reasonIn(refusalReason(decision, () => closed))),
     }),
     at: toTimestamp(at),
     ...whoIn(caller),

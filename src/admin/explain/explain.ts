@@ -185,5 +185,5 @@ function lookAt(request: FastifyRequest, { user, ...other }: Caller): void {
 }
 
 function refuse(decision: Denial, steps: readonly Step[]): Explanation {
-  return { decision, steps, model: undefined, policies: [], subscriptions: [] }
+  return { decision, steps, model: undefined, closed: [], policies: [], subscriptions: [] }
 }

@@ -446,24 +446,6 @@ function denyModel(
   return deny('model_not_allowed', name === undefined ? undefined : { about, name })
 }
 
-/**
- * The key of the model that a request names, if it exists, whether or not the caller may use it.
- */
-export function namedModel(
-  { target, bodyModel }: Pick<AccessRequest, 'target' | 'bodyModel'>,
-  snapshot: Snapshot,
-): string | undefined {
-  const { modelKey } = target
-  if (modelKey !== undefined) return snapshot.models.has(modelKey) ? modelKey : undefined
-  if (bodyModel === undefined) return undefined
-  const published = readPublishedName(bodyModel)
-  const named =
-    published === undefined
-      ? snapshot.modelsByName.get(bodyModel)
-      : publishedModels(published, snapshot)
-  return named?.length === 1 ? named[0]?.key : undefined
-}
-
 /** Only a shared path has the body's name; on others the gateway compares it with `bodyNames`. */
 function sentName(
   { target, bodyModel }: AccessRequest,

@@ -6,6 +6,7 @@
 import { mayUse } from './access.ts'
 import type { Caller } from './caller.ts'
 import { type AccessRequest, type Decision, decide, type Step, type World } from './decide.ts'
+import { closedModels } from './named-models.ts'
 import { ownedBy } from './owners.ts'
 import { findSubscription, type SelectionError, unusableReason } from './selection.ts'
 import type { CompiledPolicy, CompiledSubscription, Model, Snapshot } from './snapshot.ts'
@@ -14,9 +15,11 @@ export interface Explanation {
   readonly decision: Decision
   /** Those that the decision reached. All but the last have passed; the last too, if it allows. */
   readonly steps: readonly Step[]
-  /** The model that the request names, if it exists. */
+  /** The model that the request names, if it exists; undefined too if its name is that of several closed ones. */
   readonly model: Model | undefined
-  /** The policies that name the model, ordered by name. */
+  /** If that is why it is refused: the models of this name, none of which a policy opens to the caller. */
+  readonly closed: readonly Model[]
+  /** The policies that name the model, or the closed ones, ordered by name. */
   readonly policies: readonly ConsideredPolicy[]
   /**
    * The caller's subscriptions and the one that was named, ordered by name; empty if the decision
@@ -52,11 +55,17 @@ export async function explain(request: AccessRequest, world: World): Promise<Exp
   })
   const { snapshot } = world
   const { caller } = request
+  const isClosed = refusesModel(decision)
+  const closed = isClosed ? closedModels(request, snapshot) : []
+  // A body's name is looked up among the models that the caller may use; here the others count too.
+  if (closed.length > 0 && steps.at(-1) === 'model') steps.push('access')
+  model ??= closed.length === 1 ? closed[0] : undefined
   return {
     decision,
     steps,
     model,
-    policies: caller && model ? policiesOf(model, caller, snapshot) : [],
+    closed,
+    policies: caller ? policiesOf(model ? [model] : closed, caller, snapshot) : [],
     subscriptions:
       caller && model && steps.includes('subscription')
         ? subscriptionsOf(request, caller, model, snapshot)
@@ -64,16 +73,20 @@ export async function explain(request: AccessRequest, world: World): Promise<Exp
   }
 }
 
-function policiesOf({ key }: Model, caller: Caller, { policies }: Snapshot) {
-  const naming = [...policies.values()].filter(({ modelKeys }) => modelKeys.includes(key))
-  return naming.sort(byName).map((policy) => {
-    const { users, groups } = policy.resource.subjects
-    return { policy, opens: mayUse(caller, { users: new Set(users), groups: new Set(groups) }) }
-  })
+/** Whether the caller may not use the model, or there is none. */
+function refusesModel(decision: Decision): boolean {
+  if (decision.allowed || decision.code !== 'model_not_allowed') return false
+  return decision.detail?.about !== 'key_models'
 }
 
-function byName(a: CompiledPolicy, b: CompiledPolicy): number {
-  return a.resource.metadata.name < b.resource.metadata.name ? -1 : 1
+function policiesOf(named: readonly Model[], caller: Caller, { policies }: Snapshot) {
+  const naming = [...new Set(named.flatMap((model) => model.policies))].sort()
+  return naming.flatMap((name) => {
+    const policy = policies.get(name)
+    if (policy === undefined) return []
+    const { users, groups } = policy.resource.subjects
+    return [{ policy, opens: mayUse(caller, { users: new Set(users), groups: new Set(groups) }) }]
+  })
 }
 
 function subscriptionsOf(

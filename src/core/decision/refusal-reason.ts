@@ -1,11 +1,16 @@
+import { showFirst } from '../formats/lists.ts'
 import type { Denial } from './decide.ts'
+import type { Model } from './snapshot.ts'
+
+/** Names of models, and of policies of each, in one reason. */
+const shown = 3
 
 /**
  * Why a request was refused, for the log: more detailed than the code, and for some codes more than
- * the caller may know. `model` is the key of the model that the request names, undefined if there
- * is none.
+ * the caller may know. `closed` are the models that the request names and no policy opens to the caller
+ * (named-models.ts); they are read only for a model that is not allowed.
  */
-export function refusalReason(denial: Denial, model: string | undefined): string | undefined {
+export function refusalReason(denial: Denial, closed: () => readonly Model[]): string | undefined {
   const { code, detail, selection } = denial
   switch (detail?.about) {
     case 'credential':
@@ -22,5 +27,11 @@ export function refusalReason(denial: Denial, model: string | undefined): string
   }
   if (code === 'credential_invalid') return 'no credential'
   if (code !== 'model_not_allowed') return selection
-  return model === undefined ? 'no such model' : 'no AccessPolicy opens the model to the caller'
+  const models = closed()
+  if (models.length === 0) return 'no such model'
+  const details = models.slice(0, shown).map(({ key, policies }) => {
+    if (policies.length === 0) return `none names ${key}`
+    return `${key} is named by ${showFirst(policies, shown)}`
+  })
+  return `no AccessPolicy opens the model to the caller: ${showFirst(details, shown, models.length)}`
 }

@@ -38,6 +38,8 @@ export interface Model {
   /** Union of the subjects of all policies that name the model. */
   readonly users: ReadonlySet<string>
   readonly groups: ReadonlySet<string>
+  /** The names of these policies, ordered. */
+  readonly policies: readonly string[]
 }
 
 /** The state of a resource's references to models. */

@@ -259,6 +259,7 @@ function compileModel(key: string, resource: ModelRef, applying: readonly Access
     bodyNames: resource.modelIds.length === 0 ? undefined : namesOf(resource).join('\t'),
     users: new Set(applying.flatMap(({ subjects }) => subjects.users)),
     groups: new Set(applying.flatMap(({ subjects }) => subjects.groups)),
+    policies: applying.map(({ metadata }) => metadata.name).sort(),
   }
 }
 

@@ -211,6 +211,25 @@ test('an administrator sees anybody, all policies, with file, line and reason', 
   ])
 })
 
+test('a bare name of models that the caller may not use names them and their policies', async (t) => {
+  const { explain } = await createWorld(t)
+  const asked = { user: 'alice', groups: ['team-a'], model: 'secret' }
+  const answer = await explain('admin', asked)
+  t.match(answer, {
+    ...{ allowed: false, code: 'model_not_allowed', model: 'llm/secret' },
+    reason: 'no AccessPolicy opens the model to the caller: llm/secret is named by other-team',
+    policies: [{ kind: 'AccessPolicy', name: 'other-team', opens: false }],
+  })
+  t.match(answer.steps.at(-1), { step: 'access', passed: false })
+  t.match(answer.steps.at(-2), { step: 'model', passed: true, resource: { name: 'secret' } })
+  const without = ({ message, ...rest }: { message: string }) => rest
+  const [own, unknown] = [
+    await explain('alice', { model: 'secret' }),
+    await explain('alice', { model: 'nothing' }),
+  ]
+  t.strictSame(without(own), without(unknown), 'the caller learns nothing of it')
+})
+
 test("others' keys, users and refusals are refused to users", async (t) => {
   const { api, pastRefusals, explain } = await createWorld(t)
   const { id } = await api.createKey('bob')

@@ -2,7 +2,9 @@ import { test } from 'tap'
 import type { Caller } from '../../../src/core/decision/caller.ts'
 import { authorize } from '../../../src/core/decision/decide.ts'
 import type { NameOwner } from '../../../src/core/decision/name-owners.ts'
+import { closedModels } from '../../../src/core/decision/named-models.ts'
 import { pathRules } from '../../../src/core/decision/operations.ts'
+import { refusalReason } from '../../../src/core/decision/refusal-reason.ts'
 import { createServedNames, takenOf } from '../../../src/core/decision/served-names.ts'
 import type { Model, Snapshot } from '../../../src/core/decision/snapshot.ts'
 import { readTarget } from '../../../src/core/decision/target.ts'
@@ -59,8 +61,33 @@ function given(
     const decision = authorize(request, shown, pathRules())
     return decision.allowed ? decision.model.key : decision.code
   }
-  return { names, ask, set }
+  /** Why it is refused, for the log. */
+  function reason(bodyModel: string, caller: Caller = ada): string | undefined {
+    const denial = { allowed: false, code: 'model_not_allowed' } as const
+    const target = readTarget('/v1/chat/completions')!
+    return refusalReason(denial, () => closedModels({ caller, target, bodyModel }, shown))
+  }
+  return { names, ask, set, reason }
 }
+
+test('the reason of a refusal names the closed models of a name, and their policies', async (t) => {
+  const world = snapshotOf(...usual, modelRef('unnamed'))
+  const { ask, reason } = given({ shut: ['org/Shut'], new: ['org/New'], unnamed: ['x'] }, {}, world)
+  const no = 'no AccessPolicy opens the model to the caller'
+  for (const name of ['org/Shut', 'shut', 'publishers/llm/models/shut']) {
+    t.equal(ask(name), 'model_not_allowed')
+    t.equal(reason(name), `${no}: llm/shut is named by theirs`)
+  }
+  const nobody: Caller = { ...ada, user: 'bob', groups: [] }
+  t.equal(reason('org/New', nobody), `${no}: east/new is named by open, theirs`)
+  t.equal(reason('x'), `${no}: none names llm/unnamed`)
+  t.equal(reason('org/Nothing'), 'no such model')
+  const several = snapshotOf(
+    ...['a', 'b', 'c', 'd'].map((name) => modelRef(name, { modelIds: ['same'] }, name)),
+  )
+  const shown = 'none names a/a, none names b/b, none names c/c and 1 more'
+  t.equal(given({}, {}, several).reason('same'), `${no}: ${shown}`)
+})
 
 test('a name that a server lists is an id of its model', async (t) => {
   const { set, ask } = given({ one: ['org/One', 'lora'] })
