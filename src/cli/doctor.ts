@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parse } from 'yaml'
+import type { Condition } from '../core/status/condition.ts'
 import { conditions, type Figures, type Observed } from '../core/status/findings.ts'
 import { askAdmin } from '../gateway/admin-page.ts'
 import { withRecordedAddresses } from '../local/own-addresses.ts'
@@ -109,13 +110,14 @@ async function seeService(config: Config, sinceStart: boolean) {
     const ready = await askOwn(config.internalAddress, '/readyz', secure)
     const { status, degraded = [] } = JSON.parse(ready.body)
     const { body, ...list } = await askOwn(config.internalAddress, resources, secure)
-    const problems = list.status === 200 ? impaired(JSON.parse(body)) : []
+    const listed = list.status === 200 ? JSON.parse(body) : { data: [], problems: [] }
+    const [problems, unreachable] = [impaired(listed), unreachableOf(listed)]
     const down = ready.status === 200 ? undefined : `${at} says: ${status}`
-    return { down, degraded, before, now, problems }
+    return { down, degraded, before, now, problems, unreachable }
   } catch (error) {
     const problems = await problemsOf(config.resourceFolder)
     const down = `${at}, METRICS_ADDRESS: ${errorMessage(error)}`
-    return { down, degraded: [], before: none, now: none, problems }
+    return { down, degraded: [], before: none, now: none, problems, unreachable: [] }
   }
 }
 
@@ -135,13 +137,24 @@ interface Listed {
   readonly name: string
   /** Generated policies have none. */
   readonly phase?: string
-  readonly conditions: readonly { readonly type: string; readonly message: string }[]
+  readonly conditions: readonly Condition[]
 }
 
-function impaired(list: {
+interface List {
   readonly data: readonly Listed[]
   readonly problems: readonly string[]
-}) {
+}
+
+function unreachableOf({ data }: List): readonly string[] {
+  return data.flatMap(({ namespace, name, conditions }) => {
+    const found = conditions.find(({ type }) => type === 'BackendReachable')
+    if (found?.status !== 'False') return []
+    const why = [found.reason, found.message].filter(Boolean).join(', ')
+    return [`the last request to the server of ${namespace}/${name} failed: ${why}`]
+  })
+}
+
+function impaired(list: List) {
   const affected = list.data.filter(({ phase = 'Ready' }) => !/^(Ready|Active)$/.test(phase))
   const sentences = affected.map(({ kind, namespace, name, phase, conditions }) => {
     const why = conditions.find(({ type }) => type === 'Ready')?.message ?? ''

@@ -39,13 +39,15 @@ export async function explain(
 }
 
 function show(answer: ExplainAnswer): string {
-  const { steps, policies, subscriptions, limits, changesAt, refusal } = answer
+  const { steps, policies, subscriptions, limits, changesAt, refusal, askedAs, backend } = answer
   const isCounted = limits.some(({ kind = 'tokens' }) => kind !== 'tokens')
   const isHeld = limits.some(({ held }) => held !== undefined)
   const then = refusal && `At ${printable(refusal.at)} it was ${showOutcome(refusal)}\n`
   const sections = [
     then,
     `${then ? 'Now it' : 'It'} would be ${answer.allowed ? 'let through.' : showOutcome(answer)}`,
+    askedAs && showAsked(askedAs),
+    backend && printable(`The last request to the model's server failed: ${showFailure(backend)}.`),
     table(
       ['STEP', 'RESULT', 'BY', 'WRITTEN IN'],
       steps.map(({ step, passed, resource }) => [
@@ -87,6 +89,15 @@ function show(answer: ExplainAnswer): string {
 function showOutcome({ status, code, message, reason }: Omit<ExplainAnswer, 'allowed'>): string {
   const detail = reason === undefined ? '' : ` (${reason})`
   return printable(`refused with ${status} ${code}: ${message}${detail}`)
+}
+
+function showAsked({ key, keyId, name, subscription }: NonNullable<ExplainAnswer['askedAs']>) {
+  const which = key === 'new' ? 'a new key' : `the newest key, ${name} (${keyId})`
+  return printable(`Asked with ${which}, of the Subscription ${subscription}.`)
+}
+
+function showFailure({ reason, detail }: NonNullable<ExplainAnswer['backend']>): string {
+  return detail === undefined || detail === '' ? reason : `${reason} (${detail})`
 }
 
 /** The resource, and where it is written. */

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net'
 import root from 'tap'
 import { type Address, showAddress } from '../../src/settings/config.ts'
 import { noOpenssl, selfSigned } from '../support/certificates.ts'
+import { runAt } from '../support/command.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { freePorts } from '../support/free-ports.ts'
 import { gatewayTests } from '../support/gateway.ts'
@@ -137,6 +138,29 @@ test('failures of model servers are counted and shown', async (t, gateway) => {
     conditions.get('unvouched')?.message,
     certificate ? 'CERTIFICATE_VERIFY_FAILED' : undefined,
   )
+
+  const doctor = await runAt(
+    {
+      env: {
+        INTERNAL_ADDRESS: showAddress(internal),
+        METRICS_ADDRESS: showAddress(at as Address),
+        ENVOY_ADMIN_ADDRESS: gateway.envoy.admin,
+      },
+    },
+    'doctor',
+  )
+  t.match(
+    doctor.out,
+    /server of llm\/closed failed: Refused, .+\s+docs\/runbook\.md#tollgatemodelfailing/,
+  )
+  t.notMatch(doctor.out, /llm\/(fine|mended|unasked)/)
+  const explained = async (model: string) => {
+    const options = { method: 'POST', body: JSON.stringify({ model }) }
+    return JSON.parse((await gateway.ask('/v1/explain', key, options)).text)
+  }
+  const backend = { reachable: false, reason: 'refused' }
+  t.match(await explained('closed'), { allowed: true, backend })
+  t.notOk((await explained('mended')).backend)
 })
 
 test('the response has the request id, but no details', async (t, gateway) => {

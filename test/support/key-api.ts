@@ -12,6 +12,7 @@ import { pathRules } from '../../src/core/decision/operations.ts'
 import type { OthersRefusals, PastRefusals } from '../../src/core/decision/past-refusal.ts'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
 import { hashOfKey } from '../../src/core/formats/api-key.ts'
+import type { BackendState } from '../../src/core/status/conditions.ts'
 import { noPolicies } from '../../src/core/status/policies.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
@@ -53,6 +54,7 @@ export interface KeyApiOptions {
   readonly readCounters?: ResettableCounters['readFresh']
   readonly resetCounters?: ResettableCounters['reset']
   readonly reserve?: Reserve
+  readonly backendOf?: (model: string) => BackendState | undefined
   readonly pastRefusals?: PastRefusals
   readonly othersRefusals?: OthersRefusals
   /** Whether there is a usage ledger; true by default. */
@@ -197,6 +199,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     readCounters: options.readCounters ?? memory.readFresh,
     resetCounters: options.resetCounters ?? memory.reset,
     ...(options.reserve && { reserve: options.reserve }),
+    ...(options.backendOf && { backendOf: options.backendOf }),
     paths: pathRules(),
     usage: options.ledger === false ? undefined : createUsageReader(sql),
     simulate: createSimulate({ path: options.journal, folder: undefined }, 'allow', (...span) =>

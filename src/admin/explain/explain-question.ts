@@ -23,7 +23,7 @@ export const questionSchema = {
     user: {
       ...text,
       description:
-        'The user who would ask, with the groups; for administrators. Without keyId and user it is the caller.',
+        'The user who would ask, for administrators: with the newest active key that is not ephemeral, else with a new one, made with these groups, or by subscription. Without keyId and user it is the caller.',
     },
     groups: { type: ['array', 'null'], maxItems: 1_000, items: { type: 'string' } },
     subscription: {
@@ -73,6 +73,8 @@ export interface Question extends Hypothetical {
   readonly keyId: string | undefined
   /** Who asks, without a keyId. */
   readonly person: Caller
+  /** The same if `user` names somebody. */
+  readonly named: TokenCaller | undefined
   /** Milliseconds since the epoch. */
   readonly at: number
 }
@@ -99,10 +101,12 @@ export function readQuestion(
   if (Boolean(user) !== Boolean(groups)) throw invalidRequest('user and groups belong together.')
   if (!model && !path) throw invalidRequest('Name the model or the path.')
   if (path && !path.startsWith('/')) throw invalidRequest('path must begin with a slash.')
+  const named = user ? personOf(user, groups ?? []) : undefined
   const isKey = model ? models.has(model) : false
   return {
     keyId: keyId ?? undefined,
-    person: user ? personOf(user, groups ?? []) : caller,
+    person: named ?? caller,
+    named,
     method: body.method ?? 'POST',
     path: path ?? (isKey ? `/${model}${meterable.chat}` : meterable.chat),
     bodyModel: model ?? undefined,

@@ -10,11 +10,12 @@ import type { ConsideredSubscription, Explanation } from '../../core/decision/ex
 import type { PastRefusal } from '../../core/decision/past-refusal.ts'
 import { messageOf } from '../../core/decision/refusal-message.ts'
 import { refusalReason } from '../../core/decision/refusal-reason.ts'
-import { resourceKey } from '../../core/decision/snapshot.ts'
+import { type Model, resourceKey } from '../../core/decision/snapshot.ts'
 import { readTarget } from '../../core/decision/target.ts'
 import { redact } from '../../core/formats/redact.ts'
 import { toEndTimestamp, toTimestamp } from '../../core/formats/timestamp.ts'
 import type { Resource } from '../../core/kinds/resources.ts'
+import type { BackendState } from '../../core/status/conditions.ts'
 import { integer, object, objects, optional, string } from '../http/schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { kindSchema, showState, windowSchema } from '../usage/limit-state.ts'
@@ -32,13 +33,26 @@ export interface View {
   readonly at: number
   /** When the key expires; null: never. */
   readonly expiresAt?: number | null
+  readonly askedAs?: AskedAs | undefined
+  /** How the last request to a model's server ended. */
+  readonly backendOf?: ((model: string) => BackendState | undefined) | undefined
 }
+
+/** With what somebody asks who is named without a key. */
+export type AskedAs =
+  | {
+      readonly key: 'newest'
+      readonly keyId: string
+      readonly name: string
+      readonly subscription: string
+    }
+  | { readonly key: 'new'; readonly subscription: string }
 
 type Json = Readonly<Record<string, unknown>>
 
 export function showExplanation(explanation: Explanation, view: View): Json {
   const { decision, model, closed, policies, subscriptions } = explanation
-  const { caller, path, at, expiresAt, locate } = view
+  const { caller, path, at, expiresAt, locate, askedAs, backendOf } = view
   const states = decision.states ?? []
   const steps = showSteps(explanation, view)
   const isOpen = steps.some(({ step }) => step === 'operation')
@@ -53,7 +67,9 @@ export function showExplanation(explanation: Explanation, view: View): Json {
     }),
     at: toTimestamp(at),
     ...whoIn(caller),
-    ...(model && (locate || isOpen) && { model: model.key }),
+    ...(askedAs && { askedAs }),
+    ...(model &&
+      (locate || isOpen) && { model: model.key, ...showFailure(model, backendOf, locate) }),
     steps,
     policies: policies
       .filter(({ opens }) => opens || locate)
@@ -132,6 +148,14 @@ function showLimits(states: readonly LimitState[]): readonly Json[] {
   }))
 }
 
+/** Only if the server's last request has failed. Its details may name addresses that users need not know. */
+function showFailure({ key }: Model, backendOf: View['backendOf'], locate: View['locate']): Json {
+  const failure = backendOf?.(key)?.failure
+  if (!failure) return {}
+  const { reason, detail } = failure
+  return { backend: { reachable: false, reason, ...(locate && { detail: redact(detail) }) } }
+}
+
 function whoIn(caller: Caller | null): Json {
   if (caller === null) return {}
   return { user: caller.user, ...(caller.by === 'key' && { keyId: caller.keyId }) }
@@ -208,6 +232,26 @@ export const responseSchema = {
       allowed: { type: 'boolean' },
       ...{ status: optional(status), code: optional(code), message: optional(message) },
       ...outcome,
+      askedAs: optional({
+        description: 'Only with user: the key that the user would ask with.',
+        ...object('AskedAs', {
+          key: string('The newest active one that is not ephemeral, or a new one.', {
+            enum: ['newest', 'new'],
+          }),
+          keyId: optional(string('Not of a new one.')),
+          name: optional(string('Not of a new one.')),
+          subscription: string('Bare name of the one that it is bound to.'),
+        }),
+      }),
+      backend: optional({
+        description:
+          "Only if the last request to the model's server has failed, as the process knows that answers. Nothing is refused for it.",
+        ...object('BackendFailure', {
+          reachable: { type: 'boolean', const: false },
+          reason: { type: 'string', examples: ['refused'] },
+          detail: optional(string('For administrators.')),
+        }),
+      }),
       steps: {
         description: 'In order, as far as the decision went; the last one decided.',
         ...objects('DecisionStep', {

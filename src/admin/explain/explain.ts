@@ -1,7 +1,7 @@
 /** `POST /v1/explain`: whether a request would be let through, and why. */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Caller } from '../../core/decision/caller.ts'
+import type { Caller, TokenCaller } from '../../core/decision/caller.ts'
 import type { Counter } from '../../core/decision/counter.ts'
 import type { Denial, Step } from '../../core/decision/decide.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
@@ -9,6 +9,7 @@ import { type Explanation, explain } from '../../core/decision/explain.ts'
 import { compileCaps, onlyKeyOf } from '../../core/decision/key-caps.ts'
 import { isOf, type PastRefusal } from '../../core/decision/past-refusal.ts'
 import { readTarget } from '../../core/decision/target.ts'
+import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
 import { describeEnd } from '../../identity/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
@@ -21,12 +22,13 @@ import {
   questionSchema,
   readQuestion,
 } from './explain-question.ts'
-import { responseSchema, showExplanation, showPast } from './explain-view.ts'
+import { type AskedAs, responseSchema, showExplanation, showPast } from './explain-view.ts'
+import { newestKey, subscriptionOfNewKey } from './stand-in.ts'
 
 type ExplainDeps = Pick<
   ExternalDeps,
   | ('keys' | 'isAdmin' | 'keyReach' | 'snapshot' | 'readCounters' | 'reserve' | 'paths' | 'clock')
-  | ('pastRefusals' | 'othersRefusals' | 'locate')
+  | ('pastRefusals' | 'othersRefusals' | 'locate' | 'backendOf')
 >
 
 /** Who would ask. */
@@ -37,7 +39,10 @@ interface Who {
   readonly ended?: string | undefined
   /** When the key expires, in milliseconds since the epoch; null: never. */
   readonly expiresAt?: number | null
+  readonly askedAs?: AskedAs
 }
+
+type Known = Who & { readonly caller: Caller }
 
 const schema = {
   operationId: 'explain',
@@ -57,7 +62,7 @@ const notAllAnswered = 'Not every process of the service has answered; ask again
 /** Adds the route. It calls the functions of Check itself; it counts nothing and opens no window. */
 export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
   const { keys, isAdmin, snapshot, readCounters, reserve, paths, clock, locate } = deps
-  const { pastRefusals, othersRefusals, keyReach } = deps
+  const { pastRefusals, othersRefusals, keyReach, backendOf } = deps
 
   async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
     const { caller, ended } = who
@@ -85,9 +90,12 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     return explain({ ...request, caller, target, tokensOpen: true, source }, world)
   }
 
-  async function findKey(id: string, at: number): Promise<(Who & { caller: Caller }) | undefined> {
+  async function findKey(id: string, at: number): Promise<Known | undefined> {
     const record = isKeyId(id) ? await keys.findById(id) : undefined
-    if (record === undefined) return undefined
+    return record && ofKey(record, at)
+  }
+
+  function ofKey(record: ApiKeyRecord, at: number): Known {
     const { user, groups, subscription, expiresAt } = record
     const caps = compileCaps(record)
     const caller = {
@@ -97,12 +105,28 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     return { caller, ended: describeEnd(record, at), expiresAt }
   }
 
+  /** Somebody by name, with a key: an own one, or a new one. A subscription that is named makes it a token. */
+  async function standIn(
+    person: TokenCaller,
+    { at, requestedSubscription }: Question,
+  ): Promise<Known> {
+    if (requestedSubscription !== undefined) return { caller: person }
+    const record = await newestKey(keys, person.user, clock())
+    if (record !== undefined) {
+      const { id: keyId, name, subscription } = record
+      return { ...ofKey(record, at), askedAs: { key: 'newest', keyId, name, subscription } }
+    }
+    const subscription = subscriptionOfNewKey(person, snapshot())
+    return { caller: person, ...(subscription && { askedAs: { key: 'new', subscription } }) }
+  }
+
   /** The person, or the key's owner; refuses a user who asks about another one. */
   async function readWho(
-    { keyId, person, at }: Question,
+    question: Question,
     request: FastifyRequest,
     whole: boolean,
-  ): Promise<Who & { caller: Caller }> {
+  ): Promise<Known> {
+    const { keyId, person, named, at } = question
     const caller = callerOf(request)
     const { user, groups } = caller
     const only = onlyKeyOf(caller, keyReach)
@@ -113,7 +137,7 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
       }
       const isSelf = person.user === user && person.groups.every((each) => groups.includes(each))
       if (!whole && !isSelf) throw new ServiceError('admin_required', { message: notYours })
-      return { caller: person }
+      return named ? standIn(named, question) : { caller: person }
     }
     const found = keyId === (only ?? keyId) ? await findKey(keyId, at) : undefined
     if (found !== undefined) lookAt(request, found.caller)
@@ -153,12 +177,15 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
       const whole = await isAdmin(caller)
       const show = async (who: Who, asked: Hypothetical, at: number) => {
         await showOthers(request)
-        const view = { locate: whole ? locate : undefined, ...who, path: asked.path, at }
+        const view = { locate: whole ? locate : undefined, ...who, path: asked.path, at, backendOf }
         return showExplanation(await decide(who, asked, at), view)
       }
 
       if (!('requestId' in question)) {
-        return show(await readWho(question, request, whole), question, question.at)
+        const who = await readWho(question, request, whole)
+        const { askedAs } = who
+        const bound = askedAs?.key === 'new' && { requestedSubscription: askedAs.subscription }
+        return show(who, { ...question, ...bound }, question.at)
       }
       const past = await findPast(question.requestId, whole ? undefined : caller.user, now)
       const only = onlyKeyOf(caller, keyReach)

@@ -15,7 +15,10 @@ const span = {
 
 export const explainFlags = {
   key: { takes: '<id>', means: 'as the key with this id; otherwise as yourself', field: 'keyId' },
-  user: { takes: '<name>', means: 'as this user, for administrators' },
+  user: {
+    takes: '<name>',
+    means: 'as this user, for administrators: with the newest key, or a new one',
+  },
   group: {
     takes: '<name>',
     means: 'with --user: a group of the user',

@@ -24,6 +24,8 @@ export interface Observed {
   readonly daysLeft: ReadonlyMap<string, number>
   /** Problems of resources, and resources that are not in force as written; one sentence each. */
   readonly problems: readonly string[]
+  /** Models whose server has failed the last request, one sentence each. */
+  readonly unreachable: readonly string[]
 }
 
 /** The details, none or more; undefined: nothing is wrong. */
@@ -98,7 +100,8 @@ export const conditions: Readonly<Record<string, Condition>> = {
   TollgateResourceProblems: (seen) =>
     listed(seen.problems) ?? above('tollgate_resource_problems')(seen),
   TollgateModelsWaiting: above('tollgate_models_waiting'),
-  TollgateModelFailing: grows(/^tollgate_model_failures_total/),
+  TollgateModelFailing: (seen) =>
+    listed(seen.unreachable) ?? grows(/^tollgate_model_failures_total/)(seen),
   TollgateModelErrors(seen) {
     const [errors, all] = [sum(seen, modelErrors), sum(seen, /^tollgate_model_responses_total/)]
     return errors > 0.05 * all ? [`${errors} of ${all} responses`] : undefined

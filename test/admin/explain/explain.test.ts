@@ -230,6 +230,53 @@ test('a bare name of models that the caller may not use names them and their pol
   t.strictSame(without(own), without(unknown), 'the caller learns nothing of it')
 })
 
+test('somebody who is named asks with the newest regular key, else with a new one', async (t) => {
+  const two = snapshotOf(
+    modelRef('small'),
+    accessPolicy('open', ['llm/small'], { groups: ['team-a'] }),
+    subscription('cheap', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] }),
+    subscription('dear', { groups: ['team-a'] }, { 'llm/small': [[900, '1m']] }, { priority: 5 }),
+  )
+  const api = await createKeyApi(t, { snapshot: two })
+  const asked = { user: 'alice', groups: ['team-a'], model: 'small' }
+  const ask = async (as = 'admin', more = {}) =>
+    (await api.ask(route, { as, body: { ...asked, ...more } })).json()
+  t.match(await ask(), { allowed: true, askedAs: { key: 'new', subscription: 'dear' } })
+  const { id } = await api.createKey('alice', { name: 'daily', subscription: 'cheap' })
+  api.now += 1_000
+  const gone = await api.createKey('alice', { subscription: 'dear' })
+  await api.ask(`DELETE /v1/api-keys/${gone.id}`, { as: 'alice' })
+  await api.createKey('alice', { subscription: 'dear', ephemeral: true })
+  const expected = { key: 'newest', keyId: id, name: 'daily', subscription: 'cheap' }
+  for (const as of ['admin', 'alice']) {
+    t.match(await ask(as), {
+      allowed: true,
+      keyId: id,
+      askedAs: expected,
+      limits: [{ limit: 100 }],
+    })
+  }
+  t.match(api.audited.at(-1), { action: 'key.explain' })
+  const named = await ask('admin', { subscription: 'dear' })
+  t.match(named, { allowed: true, limits: [{ limit: 900 }] })
+  t.notOk(named.askedAs, 'with a subscription it is the person')
+  t.match(await ask('admin', { user: 'zed', groups: [] }), { allowed: false })
+})
+
+test('a model whose server fails says so; only administrators see the details', async (t) => {
+  const failure = { reason: 'refused', detail: 'delayed connect error: 111' } as const
+  const api = await createKeyApi(t, {
+    snapshot,
+    backendOf: (model) => (model === 'llm/small' ? { failure } : undefined),
+  })
+  const ask = async (as: string, model: string) =>
+    (await api.ask(route, { as, body: { model } })).json().backend
+  t.strictSame(await ask('admin', 'small'), { reachable: false, ...failure })
+  t.strictSame(await ask('alice', 'small'), { reachable: false, reason: 'refused' })
+  t.equal(await ask('admin', 'secret'), undefined)
+  t.equal(await ask('bob', 'nothing'), undefined)
+})
+
 test("others' keys, users and refusals are refused to users", async (t) => {
   const { api, pastRefusals, explain } = await createWorld(t)
   const { id } = await api.createKey('bob')

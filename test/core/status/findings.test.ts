@@ -4,7 +4,13 @@ import { parse } from 'yaml'
 import { conditions, type Observed } from '../../../src/core/status/findings.ts'
 
 const quiet: Observed = {
-  ...{ degraded: [], silent: [], problems: [], daysLeft: new Map([['Envoy', Infinity]]) },
+  ...{
+    degraded: [],
+    silent: [],
+    problems: [],
+    unreachable: [],
+    daysLeft: new Map([['Envoy', Infinity]]),
+  },
   ...{ before: new Map(), now: new Map() },
 }
 const textOf = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
@@ -55,6 +61,7 @@ test('each condition holds in its case alone', async (t) => {
     TollgateEnvoyDown: { envoyDown: 'ECONNREFUSED' },
     TollgateDatabaseAway: { databaseError: 'ECONNREFUSED' },
     TollgateReplicaSilent: { silent: ['a'] },
+    TollgateModelFailing: { unreachable: ['the last request to the server of llm/a failed'] },
     TollgateResourceProblems: { problems: ['models.yaml:3: error: …'] },
     TollgateCertificateExpires: { daysLeft: new Map([['cert.pem', 13.9]]) },
     Clocks: { aheadSeconds: -6 },

@@ -1,0 +1,33 @@
+/** With what somebody would ask whose key is not named. */
+
+import type { TokenCaller } from '../../core/decision/caller.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { selectForKey } from '../../core/decision/selection.ts'
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
+import type { ApiKeyStore } from '../../store/api-keys.ts'
+
+/** The newest active key of the user that is not ephemeral, at `now`; undefined: there is none. */
+export async function newestKey(
+  keys: Pick<ApiKeyStore, 'search'>,
+  user: string,
+  now: number,
+): Promise<ApiKeyRecord | undefined> {
+  const any = { only: undefined, subscription: undefined, prefix: undefined, labels: {} }
+  const newest = { sortBy: 'created_at', descending: true, limit: 1, offset: 0 } as const
+  const statuses = new Set(['active'] as const)
+  const [found] = await keys.search({
+    ...{ ...any, ...newest, owner: user, statuses, includeEphemeral: false, now },
+  })
+  return found
+}
+
+/** The subscription that a new key of the person would be bound to; undefined: there is none. */
+export function subscriptionOfNewKey(person: TokenCaller, snapshot: Snapshot): string | undefined {
+  try {
+    return selectForKey(snapshot, person, undefined).name
+  } catch (error) {
+    if (error instanceof ServiceError) return undefined
+    throw error
+  }
+}
