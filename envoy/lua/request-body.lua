@@ -555,15 +555,16 @@ do
   -- another model. What the names in a container mean depends on the container, so each has a place. RULES has, for
   -- each place and name, the place of its value, and as which field the value is reported if there is one.
   -- In OPAQUE are texts and values of users, such as the parameters of their tools: nothing there means anything.
-  local TOP, ANY, OPAQUE, ITEM, LAST_PLACE = 1, 2, 3, 4, 8
+  local TOP, ANY, OPAQUE, ITEM, LAST_PLACE = 1, 2, 3, 4, 9
   -- How the value of a name is looked at: a field is reported if it has one, or one that is no object. Of an item, its id
   -- and its kind: one that is only an id, or says that it is a reference, stands for a stored one.
+  -- An image of the model's is a stored one unless its data is there.
   local FIELD, NO_OBJECT, ITEM_ID, ITEM_KIND, ITEM_TYPE = 1, 2, 3, 4, 5
   local RULES = {}
-  CHOOSES["tools[].model"] = true
+  CHOOSES["tools[].model"], CHOOSES["extra_body"] = true, true
 
   do
-    local TOOL, CONTAINER, AUDIO, VARIABLES = 5, 6, 7, 8
+    local TOOL, CONTAINER, AUDIO, VARIABLES, EXTRA = 5, 6, 7, 8, 9
 
     local function all(...)
       local together = {}
@@ -587,7 +588,8 @@ do
 
     local choosing = reported(
       "adapter_id", "content_policy_fallbacks", "context_window_fallbacks", "custom_llm_provider", "deployment_id",
-      "fallbacks", "lora", "lora_path", "model_group", "models", "provider", "route", "specific_deployment", "user_config"
+      "fallbacks", "lora", "lora_path", "model_group", "model_list", "models", "preset", "provider", "route", "specific_deployment",
+      "user_config"
     )
     for name in pairs(choosing) do CHOOSES[name] = true end
     local everywhere = all(
@@ -601,7 +603,7 @@ do
     RULES[TOP] = all(
       everywhere, choosing, reported("previous_response_id", "conversation", "tool_resources"),
       opaque("documents", "guided_json", "structured_outputs", "chat_template_kwargs", "client_metadata"),
-      { input = { place = ITEM } }
+      { input = { place = ITEM }, extra_body = { place = EXTRA } }
     )
     RULES[ANY] = all(everywhere, opaque("input", "input_examples", "env"), {
       audio = { place = AUDIO }, variables = { place = VARIABLES },
@@ -610,9 +612,15 @@ do
     RULES[ITEM] = all(RULES[ANY], {
       id = { look = ITEM_ID, place = ANY },
       role = { look = ITEM_KIND, place = ANY },
+      result = { look = ITEM_KIND, place = ANY },
       type = { look = ITEM_TYPE, place = ANY },
     })
     RULES[TOOL] = all(RULES[ANY], { model = { look = FIELD, field = "tools[].model", place = ANY } })
+    -- LiteLLM sends its members in place of those of the body.
+    local replaces = { look = FIELD, field = "extra_body", place = ANY }
+    RULES[EXTRA] = all(RULES[ANY], reported("previous_response_id", "conversation"), {
+      model = replaces, models = replaces, fallbacks = replaces,
+    })
     RULES[CONTAINER] = all(RULES[ANY], { id = { look = FIELD, field = "container", place = ANY } })
     RULES[AUDIO] = all(RULES[ANY], { id = { look = FIELD, field = "audio.id", place = ANY } })
   end
@@ -803,12 +811,25 @@ do
   -- none. Returns what is known of the item, which was `item`.
   do
     local SMALL_N, OPEN_BRACKET, CLOSE_BRACKET = 0x6e, 0x5b, 0x5d
-    -- More of a value is not looked at, and a value after more spaces than this counts as one.
+    -- More of a value is not looked at.
     local GLANCE = 64
     local glance = ffi.new("uint8_t[?]", 2 * GLANCE)
     local COLON, SPACE = 0x3a, 0x20
     local reference = ffi.new("uint64_t[2]")
     ffi.copy(reference, '"item_reference"', 16)
+    local image = ffi.new("uint64_t[2]")
+    ffi.copy(image, '"image_generation_call"', 16)
+
+    -- The place in the source of the first byte from `place` on that is no space.
+    local function past_space_of(source, place)
+      local room = GLANCE
+      while true do
+        local text = source:getBytes(place, math.min(room, source:length() - place))
+        local spaces = find(text, "[^ \t\r\n]")
+        if spaces or #text == 0 then return place + (spaces or 1) - 1 end
+        place, room = place + #text, math.min(2 * room, WINDOW)
+      end
+    end
 
     local function value_after(source, base, p, at, last)
       local from = at + 1
@@ -818,11 +839,12 @@ do
         from = from < last and past_space(p, from + 1) or last
       end
       if last - from >= GLANCE then return p + from end
-      local text = source:getBytes(base + at + 1, math.min(GLANCE, source:length() - base - at - 1))
+      -- The window ends in the value or before it.
+      local place = past_space_of(source, past_space_of(source, base + at + 1) + 1)
+      local text = source:getBytes(place, math.min(GLANCE, source:length() - place))
       ffi.fill(glance, 2 * GLANCE)
       ffi.copy(glance, text, #text)
-      p = cast("const uint8_t*", glance)
-      return p + past_space(p, past_space(p, 0) + 1)
+      return cast("const uint8_t*", glance)
     end
 
     -- Whether a text begins with an escape, or with plain letters before one. Nobody writes a type so but to hide it.
@@ -848,7 +870,10 @@ do
       local first = value[0]
       if first == SMALL_N then return item end
       if look == ITEM_ID then return bor(item, HAS_ID) end
-      if look == ITEM_TYPE and is_reference(value) then report(found, "item_reference") end
+      if look == ITEM_TYPE then
+        if is_reference(value) then report(found, "item_reference") end
+        if cast(EIGHT, value)[0] == image[0] and cast(EIGHT, value)[1] == image[1] then return item end
+      end
       if look >= ITEM_KIND then return bor(item, HAS_KIND) end
       if first == OPEN_BRACKET and value[past_space(value, 1)] == CLOSE_BRACKET then return item end
       if look == FIELD or first ~= OPEN_BRACE then report(found, NUMBERED[rule].field) end

@@ -198,6 +198,10 @@ const storedElsewhere: readonly (readonly [string, string])[] = [
   ['GET', '/v1/Files/file-1'],
   ['POST', '/v1/files/'],
   ['GET', '/v1/files;x=1'],
+  ['GET', '/v1/files%3Fx'],
+  ['DELETE', '/v1/files/file-1%23x'],
+  ['GET', '/v1/files.json'],
+  ['GET', '/v1/v1/files'],
 ]
 
 test('what a server stores is closed', async (t, gateway) => {
@@ -241,6 +245,13 @@ const naming: readonly (readonly [string, string])[] = [
   ['item_reference', '"input":[{"role":"user","content":"x"},{"id":"msg_1"}]'],
   ['item_reference', '"input":[{"id":"msg_1","type":null}]'],
   ['item_reference', '"input":[{"id":"msg_1","type":"item\\u005freference"}]'],
+  ['item_reference', `"input":[{"id":"msg_1","type":${' '.repeat(70)}"item_reference"}]`],
+  ['item_reference', `"input":[{"id":"msg_1","type"${' '.repeat(50)}:"item_reference"}]`],
+  ['item_reference', `"input":[{"id":"msg_1","type" :${' '.repeat(70_000)}"item_reference"}]`],
+  ['item_reference', `"input":[{"id":"msg_1","role":${' '.repeat(70)}null}]`],
+  ['item_reference', '"input":[{"type":"image_generation_call","id":"ig_1"}]'],
+  ['item_reference', '"input":[{"id":"ig_1","result":null,"type":"image_generation_call"}]'],
+  ['previous_response_id', '"extra_body":{"previous_response_id":"resp_1"}'],
   ['file_id', '"input":[{"role":"user","content":[{"type":"input_file","file_id":"file-1"}]}]'],
   ['file_id', '"input":[{"role":"user","content":[{"type":"input_image","fileId":"file-1"}]}]'],
   ['file_id', '"input":[{"role":"user","content":[{"\\u0066ile_id":"file-1"}]}]'],
@@ -295,6 +306,10 @@ const harmless: readonly string[] = [
   '"text":{"format":{"type":"json_schema","name":"x","schema":{"properties":{"container_id":{}}}}}',
   '"documents":[{"text":"x","file_id":"y"}]',
   '"input":[{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"x","annotations":[{"type":"file_citation","file_id":"f"}]}]},{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"},{"type":"function_call_output","call_id":"c","output":"{}"},{"role":"user","content":"x"}]',
+  '"input":[{"id":"ig_1","type":"image_generation_call","status":"completed","result":"aGk="}]',
+  `"input":[{"id":"msg_1","type":${' '.repeat(70)}"message"}]`,
+  `"messages":[{"file_id":${' '.repeat(70_000)}null,"container" : ${' '.repeat(70)}null}]`,
+  '"extra_body":{"google":{"thinking_config":{"include_thoughts":true}}}',
   '"audio":{"voice":"alloy","format":"wav"},"store":true,"file_path":"x","files":[],"ids":["x"]',
 ]
 
@@ -352,6 +367,7 @@ test('the place of a field in the body makes no difference', async (t, gateway) 
 })
 
 const values: Readonly<Record<string, string>> = {
+  extra_body: '"extra_body":{"model":"large"}',
   'tools[].model': '"tools":[{"type":"advisor_20260301","name":"advisor","model":"large"}]',
 }
 
@@ -397,6 +413,15 @@ test('only model chooses the model', async (t, gateway) => {
     t.equal((await ask('/v1/messages', 'wide', members)).status, 200, members)
   }
   t.equal((await ask('/llm/named/v1/messages', 'named', '"Fall-Backs":["x"]')).status, 400)
+  t.equal(
+    (await ask('/llm/named/v1/messages', 'named', '"extra_body":{"x":{"model":1}}')).status,
+    200,
+  )
+  for (const query of ['fallbacks=x', 'Models[]=x', 'deploymentId=x', 'candidate_count=9']) {
+    const path = `/v1/messages?${query}`
+    t.equal((await ask(`/llm/named${path}`, 'named', '"x":1')).status, 400, query)
+    t.equal((await ask(path, 'named', '"x":1')).status, 400, query)
+  }
 })
 
 test('ids of models may have escaped slashes', async (t, gateway) => {

@@ -5,7 +5,7 @@
  * Envoy does, or ignore its case. So a path must be spelled exactly as listed to reach it.
  */
 
-import { stateFields } from '../kinds/body-fields.ts'
+import { choosingFields, stateFields } from '../kinds/body-fields.ts'
 
 /** The names of countable operations in `METER_PATHS`. */
 export const meterable = {
@@ -184,8 +184,7 @@ function refusePath(operation: string, metered: PathRules['metered']): Refusal |
   if (namedByBody.has(operation) || operation === modelsPath) return undefined
   if (operation.length > maxPathLength) return tooLong('path', maxPathLength)
   if (malformed.test(operation)) return { code: 'invalid_request', detail: { about: 'path' } }
-  // Some servers take an escaped `?` or `#` for the end of the path.
-  const path = loosely(decode(operation).replace(/[?#].*$/s, ''))
+  const path = mostLoosely(operation)
   for (const meant of metered) {
     const end = meant.slice('/v1'.length)
     if (path.endsWith(end) || path.replace(extension, '').endsWith(end)) {
@@ -193,6 +192,11 @@ function refusePath(operation: string, metered: PathRules['metered']): Refusal |
     }
   }
   return undefined
+}
+
+/** As `loosely`; some servers take an escaped `?` or `#` for the end of the path. */
+function mostLoosely(operation: string): string {
+  return loosely(decode(operation).replace(/[?#].*$/s, ''))
 }
 
 /** Rails and older versions of Spring ignore it: `/v1/messages.json`. */
@@ -221,8 +225,9 @@ function refuseOverride(query: string): Refusal | undefined {
 const bodyFields: ReadonlyMap<string, string> = new Map(
   [
     ...stateFields,
+    ...choosingFields,
     ...['model', 'stream', 'stream_options', 'background', 'prompt', 'prompt_embeds'],
-    ...['n', 'n_cmpl', 'best_of'],
+    ...['n', 'n_cmpl', 'best_of', 'candidate_count', 'num_return_sequences'],
     ...['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'],
   ].map((name) => [name.replaceAll('_', ''), name]),
 )
@@ -271,6 +276,8 @@ export function refuseOperation(
 const families =
   'responses|chat/completions|files|batches|messages/batches|conversations|assistants|threads|containers|uploads|vector_stores|videos|skills|evals|fine_tuning'
 const stored = new RegExp(`^/v1/(?:${families})(?:/.*)?$`, 's')
+/** The same, also behind another prefix, and with an extension. */
+const storedAnywhere = new RegExp(`/v1/(?:${families})(?:[./].*)?$`, 's')
 /** These make something, or take an upload. Each names what is stored, if at all, in its body. */
 const makes: ReadonlySet<string> = new Set([
   meterable.responses,
@@ -289,7 +296,8 @@ export function refuseStored(
   allPaths = false,
 ): Refusal | undefined {
   if (method === 'POST' && makes.has(operation)) return undefined
-  const isStored = stored.test(operation) || (allPaths && stored.test(loosely(decode(operation))))
+  const isStored =
+    stored.test(operation) || (allPaths && storedAnywhere.test(mostLoosely(operation)))
   if (!isStored) return undefined
   return { code: 'path_closed', detail: { about: 'stored', operation, method } }
 }

@@ -21,7 +21,7 @@ export const stateFields = [
 
 /**
  * Fields, beside `model`, by which some server chooses another model: LiteLLM's router, OpenRouter, servers
- * with adapters, tools that run a model of their own. The script has the same list.
+ * with adapters, tools that run a model of their own. `extra_body` counts only if it names a model. The script has the same list.
  */
 export const choosingFields = [
   'adapter_id',
@@ -29,11 +29,14 @@ export const choosingFields = [
   'context_window_fallbacks',
   'custom_llm_provider',
   'deployment_id',
+  'extra_body',
   'fallbacks',
   'lora',
   'lora_path',
   'model_group',
+  'model_list',
   'models',
+  'preset',
   'provider',
   'route',
   'specific_deployment',
