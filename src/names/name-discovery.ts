@@ -145,6 +145,7 @@ export function createNameDiscovery(deps: NameDiscoveryDeps): NameDiscovery {
     if (!servers().has(id)) return
     const turn = turnOf(id)
     turn.answeredAt = performance.now()
+    names.recognise(id, served)
     const isNew = take(
       id,
       takenOf(served).map((each) => each.id),

@@ -2,7 +2,9 @@ import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests } from '../support/gateway.ts'
 import { startModelServer } from '../support/model-server.ts'
 import { poll } from '../support/poll.ts'
+import { startScriptedModel } from '../support/scripted-model.ts'
 
+const llamaCpp = await startScriptedModel()
 const team = { groups: ['team'] }
 const hour = [[1_000_000, '1h']] as const
 const shared = '/v1/chat/completions'
@@ -51,4 +53,27 @@ test('a name of two servers is served by the earlier model', async (t, gateway) 
   other.server.closeAllConnections()
   await poll(async () => (await ask('two')).status === 503, 'its server is unavailable')
   t.equal((await ask('sim-small')).status, 200)
+})
+
+test("one answer only is taken of llama.cpp's server, unless its ModelRef says otherwise", async (t, gateway) => {
+  const list = '"data":[{"id":"tiny.gguf","owned_by":"llamacpp"}]'
+  llamaCpp.answer({ pieces: [`{${list},"choices":[],"usage":{"total_tokens":3}}`] })
+  const { url: backendUrl } = llamaCpp
+  const names = ['tiny', 'counted'].map((name) => `llm/${name}`)
+  gateway.put('llama.yaml', [
+    modelRef('tiny', { backendUrl }),
+    modelRef('counted', { backendUrl, output: { usageOfAllAnswers: true } }),
+    accessPolicy('llama', names, team),
+    subscription('llama', team, Object.fromEntries(names.map((key) => [key, hour]))),
+  ])
+  await poll(() => gateway.mint({ subscription: 'llama' }).then(Boolean, () => false), 'in force')
+  const { key } = await gateway.mint({ subscription: 'llama' })
+  const ask = async (at: string, n: number, model = 'tiny') =>
+    (await gateway.chat(key, {}, { model, n }, at)).status
+  const path = '/llm/tiny/v1/chat/completions'
+  await poll(async () => (await ask(path, 2)) === 400, 'it is recognised')
+  t.equal(await ask(path, 1), 200)
+  t.equal(await ask(shared, 2), 400)
+  t.equal(await ask(shared, 1), 200)
+  t.equal(await ask(path.replace('tiny', 'counted'), 2), 200)
 })

@@ -575,7 +575,7 @@ export const allMutants: readonly Mutant[] = [
     ['core/decision/answers.test.ts'],
     [
       ['choices <= 1', 'choices <= 2'],
-      ['output?.usageOfAllAnswers === false', 'false'],
+      ['usageOfAllAnswers ?? !', 'usageOfAllAnswers ?? '],
       ['problem !== undefined || ', ''],
     ],
   ),

@@ -1,16 +1,23 @@
 /** Requests for several answers, of a model whose server reports the usage of one of them only. */
 
-import type { ModelRef } from '../kinds/resources.ts'
 import { isMetered, meterable, type PathRules } from './operations.ts'
+import type { Model, Snapshot } from './snapshot.ts'
 
 /** The operations on which such servers do so; of a list of responses they report all. */
 const operations: ReadonlySet<string> = new Set([meterable.chat, meterable.completions])
 
-/** Whether requests of this operation may ask for one answer only, because the others would not be counted. */
-export function takesOneAnswer({ output }: ModelRef, operation: string, rules: PathRules): boolean {
-  return (
-    output?.usageOfAllAnswers === false && operations.has(operation) && isMetered(operation, rules)
-  )
+/**
+ * Whether requests of this operation may ask for one answer only, because the others would not be counted: so
+ * says the ModelRef, or else its server, where that is llama.cpp's.
+ */
+export function takesOneAnswer(
+  model: Model,
+  operation: string,
+  rules: PathRules,
+  { servedNames }: Pick<Snapshot, 'servedNames'>,
+): boolean {
+  if (!operations.has(operation) || !isMetered(operation, rules)) return false
+  return !(model.resource.output?.usageOfAllAnswers ?? !servedNames.isLlamaCpp(model))
 }
 
 /**
@@ -25,6 +32,6 @@ export function refuseAnswers(size: {
   if (problem !== undefined || choices <= 1) return problem
   return (
     `it asks for ${choices} answers, and the usage that the server of this model reports is that of one; ` +
-    'ask for one at a time (n, n_cmpl, best_of, prompt); spec.output.usageOfAllAnswers of the ModelRef says so'
+    'ask for one at a time (n, n_cmpl, best_of, prompt); spec.output.usageOfAllAnswers: true of the ModelRef lets more pass'
   )
 }

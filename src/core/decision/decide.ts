@@ -325,7 +325,7 @@ export function authorize(
   onStep?.('operation')
   const closed = refuseHere(model, operation, method, rules)
   if (closed !== undefined) return { allowed: false, ...closed }
-  const isOne = takesOneAnswer(model.resource, operation, rules)
+  const isOne = takesOneAnswer(model, operation, rules, snapshot)
   const problem = refuseBody(request, model, rules, isOne)
   if (problem !== undefined) return deny('invalid_body', { about: 'body', problem })
 

@@ -14,6 +14,8 @@ export interface ServedModel {
   readonly id: string
   /** Unix seconds; undefined if the server gives no usable value. */
   readonly created: number | undefined
+  /** Whether the server says that it is llama.cpp's. */
+  readonly isLlamaCpp?: boolean
 }
 
 /** A model that a subscription opens. */
@@ -51,7 +53,7 @@ export interface ListedSubscription {
 const maxIdLength = 512
 const listForm = {
   lists: ['data', 'models'],
-  names: ['id', 'name', 'model', 'created'],
+  names: ['id', 'name', 'model', 'created', 'owned_by'],
   maxEntries: 10_000,
   // Quoted, each character may be an escape of six.
   maxValue: 2 + 6 * maxIdLength,
@@ -87,10 +89,11 @@ export function* readServedModels(text: string): Generator<void, readonly Served
   const served = new Map<string, ServedModel>()
   for (const [i, entry] of (yield* readEntries(text, listForm)).entries()) {
     if (i % entriesInStep === 0) yield
-    const { name, model, created } = entry
+    const { name, model, created, owned_by: owner } = entry
     const id = entry.id ?? name ?? model
     if (!isUsableId(id) || served.has(id)) continue
-    served.set(id, { id, created: readSeconds(created) })
+    const isLlamaCpp = owner === 'llamacpp'
+    served.set(id, { id, created: readSeconds(created), ...(isLlamaCpp && { isLlamaCpp }) })
   }
   return [...served.values()]
 }

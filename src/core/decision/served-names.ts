@@ -43,6 +43,7 @@ interface List {
 /** `room`: the most names in all, which the namespaces share fairly. */
 export function createServedNames(room = maxNames) {
   const lists = new Map<string, List>()
+  const llamaCpps = new Set<string>()
   const serversBy = new Map<string, Set<string>>()
   const owners = new Map<string, NameOwner>()
   const owned = new Map<string, number>()
@@ -137,8 +138,15 @@ export function createServedNames(room = maxNames) {
       lists.set(server, { names: taken, demand: names.length, namespaces })
       return before === undefined || !areSame(before.names, taken)
     },
+    /** Records what a server says it is, if it has answered this process. */
+    recognise(server: string, served: readonly { readonly isLlamaCpp?: boolean }[]): void {
+      const isLlamaCpp = served.length > 0 && served.every((each) => each.isLlamaCpp)
+      if (isLlamaCpp) llamaCpps.add(server)
+      else llamaCpps.delete(server)
+    },
     /** Forgets a server that no model uses any more. */
     forget(server: string): void {
+      llamaCpps.delete(server)
       const before = lists.get(server)
       if (before === undefined) return
       edition += 1
@@ -216,6 +224,7 @@ export function createServedNames(room = maxNames) {
           },
           ownerOf: (name) => owners.get(name)?.namespace,
           listOf: (model) => lists.get(serverOf(model))?.names,
+          isLlamaCpp: (model) => llamaCpps.size > 0 && llamaCpps.has(serverOf(model)),
         },
       }
     },

@@ -108,6 +108,8 @@ export interface ServedNames {
   ownerOf(name: string): string | undefined
   /** The names that the model's server lists; undefined if it has not answered yet. */
   listOf(model: Model): readonly string[] | undefined
+  /** Whether all that a model's server lists says that this is llama.cpp's server. */
+  isLlamaCpp(model: Model): boolean
 }
 
 type ByOwner = ReadonlyMap<string, readonly CompiledSubscription[]>

@@ -207,7 +207,7 @@ export const output = object(
     usageOfAllAnswers: boolean({
       description:
         'whether the usage that the server reports is that of all answers to a request. With `false`, for servers that report that of one as llama.cpp does, requests for more than one (`n`, lists of prompts) are refused on chat and completions, where they are counted',
-      otherwise: '`true`',
+      otherwise: "`true`; `false` where the server's list of models says that it is llama.cpp's",
     }),
     usageInEveryChunk: filled(
       boolean({

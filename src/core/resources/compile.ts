@@ -148,6 +148,7 @@ const noNames: ServedNames = {
   get: () => undefined,
   ownerOf: () => undefined,
   listOf: () => undefined,
+  isLlamaCpp: () => false,
 }
 
 const nothing: Snapshot = {

@@ -3,22 +3,18 @@ import { refuseAnswers, takesOneAnswer } from '../../../src/core/decision/answer
 import { type AccessRequest, type Decision, decide } from '../../../src/core/decision/decide.ts'
 import { pathRules } from '../../../src/core/decision/operations.ts'
 import { readTarget } from '../../../src/core/decision/target.ts'
-import type { ModelRef } from '../../../src/core/kinds/resources.ts'
-import {
-  accessPolicy,
-  modelRef,
-  resourceOf,
-  snapshotOf,
-  subscription,
-} from '../../support/documents.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const rules = pathRules(['chat', 'responses', 'messages'])
 const one = { output: { usageOfAllAnswers: false } }
 const [chat, completions] = ['/v1/chat/completions', '/v1/completions']
 
 test('one answer only is taken where others would not be counted', async (t) => {
-  const takes = (spec: object, operation: string, by = rules) =>
-    takesOneAnswer(resourceOf(modelRef('small', spec)) as ModelRef, operation, by)
+  const takes = (spec: object, operation: string, by = rules, isLlamaCpp = false) => {
+    const snapshot = snapshotOf(modelRef('small', spec))
+    const servedNames = { ...snapshot.servedNames, isLlamaCpp: () => isLlamaCpp }
+    return takesOneAnswer(snapshot.models.get('llm/small')!, operation, by, { servedNames })
+  }
   t.ok(takes(one, chat))
   for (const spec of [{}, { output: {} }, { output: { usageOfAllAnswers: true } }]) {
     t.notOk(takes(spec, chat))
@@ -26,6 +22,9 @@ test('one answer only is taken where others would not be counted', async (t) => 
   t.notOk(takes(one, completions), 'not counted')
   t.ok(takes(one, completions, pathRules(['completions'])))
   for (const operation of ['/v1/responses', '/v1/messages']) t.notOk(takes(one, operation))
+  t.ok(takes({}, chat, rules, true), "llama.cpp's server")
+  t.notOk(takes({ output: { usageOfAllAnswers: true } }, chat, rules, true))
+  t.notOk(takes({}, completions, rules, true))
 })
 
 test('more than one answer is refused, and what cannot be told', async (t) => {

@@ -56,6 +56,17 @@ test('invalid parts of a server’s list are ignored', async (t) => {
   t.equal(usable(Array.from({ length: 20_000 }, (_, id) => ({ id: `${id}` }))).length, 10_000)
 })
 
+test("llama.cpp's server is recognised by the owner of its models", async (t) => {
+  for (const [owner, isLlamaCpp] of [
+    ['llamacpp', true],
+    ['vllm', undefined],
+    [['llamacpp'], undefined],
+  ]) {
+    const [model] = readServedModels(JSON.stringify({ data: [{ id: 'm', owned_by: owner }] }))
+    t.equal(model?.isLlamaCpp, isLlamaCpp)
+  }
+})
+
 test('an invalid date is omitted', async (t) => {
   for (const [created, expected] of [
     [0, 0],

@@ -236,3 +236,25 @@ test('a namespace that lists a million names takes no room from others', async (
   t.ok(countOf() >= 48_000 && countOf() <= 50_000, `${countOf()} remain of two that want much`)
   t.equal(names.of('of b').length, 1_000)
 })
+
+test("a server is llama.cpp's if all that it lists says so, until it is forgotten", async (t) => {
+  const names = createServedNames()
+  const snapshot = snapshotOf(...usual)
+  const one = snapshot.models.get('llm/one')!
+  const { servedNames } = names.onto(snapshot, serverOf)
+  const listed = (isLlamaCpp: boolean) => ({ id: 'm', created: undefined, isLlamaCpp })
+  t.notOk(snapshot.servedNames.isLlamaCpp(one))
+  for (const [list, expected] of [
+    [[listed(true)], true],
+    [[listed(true), listed(false)], false],
+    [[listed(true)], true],
+    [[], false],
+    [[listed(true)], true],
+  ] as const) {
+    names.recognise('one', list)
+    t.equal(servedNames.isLlamaCpp(one), expected)
+    t.notOk(servedNames.isLlamaCpp(snapshot.models.get('llm/two')!))
+  }
+  names.forget('one')
+  t.notOk(servedNames.isLlamaCpp(one))
+})
