@@ -111,12 +111,14 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const state = openState(context, parts, journal, () => ready && !gatewayDrain.isAsked)
   const condition = { state, gatewayDrain }
   const external = createExternalApi(context, parts, tls, condition)
-  const internal = createInternalApi(context, parts, tls, condition)
   const metrics = createMetricsServer(parts.telemetry, onFault, tls?.plain, config.hopMark)
   stops.push(() => {
     metrics.close()
     metrics.closeAllConnections()
   })
+  const metricsAddress =
+    config.metricsAddress && (await listenServer('METRICS_ADDRESS', metrics, config.metricsAddress))
+  const internal = createInternalApi(context, parts, tls, { ...condition, metricsAddress })
   // The probes close late, because they report that the others are closing.
   stops.push(part('the internal listener', () => drain(internal, 0)))
   stops.push({
@@ -125,8 +127,6 @@ async function start(context: Context): Promise<ServiceAddresses> {
     lost: 'calls under way',
     stop: (graceMs) => Promise.all([grpc.stop(graceMs), drain(external, Math.min(graceMs, 5_000))]),
   })
-  const metricsAddress =
-    config.metricsAddress && (await listenServer('METRICS_ADDRESS', metrics, config.metricsAddress))
   await internal.ready()
   await probes.handOver(internal.server)
   const grpcAddresses: Address[] = []

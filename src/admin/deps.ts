@@ -7,6 +7,7 @@ import type { ServedModel } from '../core/decision/model-list.ts'
 import type { PathRules } from '../core/decision/operations.ts'
 import type { OthersRefusals, PastRefusals } from '../core/decision/past-refusal.ts'
 import type { Model, Snapshot } from '../core/decision/snapshot.ts'
+import type { SocketAddress } from '../core/formats/address.ts'
 import type { KeyMarkers } from '../core/formats/api-key.ts'
 import type { BackendState } from '../core/status/conditions.ts'
 import type { Enforcement } from '../core/status/enforcement.ts'
@@ -78,6 +79,8 @@ export interface ExternalDeps extends SharedDeps {
 export interface OperatorDeps extends SharedDeps {
   readonly log: FastifyBaseLogger
   readonly gatewayDrain: GatewayDrain
+  /** Where the metrics are; undefined: METRICS_ADDRESS is off. */
+  readonly metricsAddress?: SocketAddress | undefined
   /** Whether requests may be sent here: resources loaded, not draining. */
   readonly ready: () => boolean
   /** Names of unavailable parts; a degraded process should still get requests. */

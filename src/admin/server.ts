@@ -43,6 +43,7 @@ import { listModels } from './models/list-models.ts'
 import { listSubscriptions } from './models/list-subscriptions.ts'
 import { lookUpTier } from './models/lookup-tier.ts'
 import { selectSubscription } from './models/select-subscription.ts'
+import { addresses } from './operation/addresses.ts'
 import { drainGateway } from './operation/drain-gateway.ts'
 import { health } from './operation/health.ts'
 import { listAccess } from './operation/list-access.ts'
@@ -83,7 +84,7 @@ export interface AdminDeps
     CallerDeps {}
 
 export interface InternalDeps extends ListenerDeps, OperatorDeps {
-  /** Whether callers must have a certificate; probes and drain requests need none. */
+  /** Whether callers must have a certificate; probes, addresses and drain requests need none. */
   readonly asksCallers?: boolean
 }
 
@@ -155,6 +156,7 @@ export function buildInternal(deps: InternalDeps): FastifyInstance {
     if (isFromPage(headers, address)) return sendError(reply, 'local_only', message)
   })
   probes(app, deps)
+  addresses(app, deps)
   drainGateway(app, deps)
   app.register(async (scope) => {
     if (deps.asksCallers) requireCertificate(scope)

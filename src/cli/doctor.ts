@@ -5,10 +5,11 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parse } from 'yaml'
+import { parseSocketAddress } from '../core/formats/address.ts'
 import type { Condition } from '../core/status/condition.ts'
 import { conditions, type Figures, type Observed } from '../core/status/findings.ts'
 import { askAdmin } from '../gateway/admin-page.ts'
-import { withRecordedAddresses } from '../local/own-addresses.ts'
+import { isSet, withRecordedAddresses } from '../local/own-addresses.ts'
 import { findEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { packageRoot } from '../runtime/package-root.ts'
@@ -35,7 +36,10 @@ export async function doctor(
   { flags }: Call<typeof doctorFlags>,
   io: Pick<CommandIo, 'env' | 'out'>,
 ): Promise<number> {
-  const seen = await observe(loadConfig(withRecordedAddresses(io.env)), flags['since-start'])
+  const env = withRecordedAddresses(io.env)
+  const config = loadConfig(env)
+  const metrics = isSet(env, 'METRICS_ADDRESS') ? {} : await askMetricsAddress(config)
+  const seen = await observe({ ...config, ...metrics }, flags['since-start'])
   const found = sections().flatMap((section) => {
     const details = conditions[section.name]?.(seen)
     return details === undefined ? [] : [{ ...section, details }]
@@ -99,9 +103,26 @@ async function observe(config: Config, sinceStart: boolean): Promise<Observed> {
   return { ...service, ...database, envoyDown: envoy.down, daysLeft }
 }
 
+/**
+ * Where the process has its metrics: units of several processes that share the other settings choose it for
+ * each. Nothing if it does not say.
+ */
+async function askMetricsAddress({ internalAddress, tlsCertFile }: Config) {
+  try {
+    const secure = { isSecure: tlsCertFile !== undefined }
+    const { status, body } = await askOwn(internalAddress, '/internal/v1/addresses', secure)
+    if (status !== 200) return {}
+    const { metrics } = JSON.parse(body)
+    return { metricsAddress: metrics === null ? undefined : parseSocketAddress(metrics) }
+  } catch {
+    return {}
+  }
+}
+
 async function seeService(config: Config, sinceStart: boolean) {
   const secure = { isSecure: config.tlsCertFile !== undefined }
-  const at = showAddress(config.internalAddress)
+  const at = `INTERNAL_ADDRESS ${showAddress(config.internalAddress)}`
+  const { metricsAddress } = config
   const none: Figures = new Map()
   try {
     const before = sinceStart ? none : await scrape(config, secure)
@@ -116,7 +137,8 @@ async function seeService(config: Config, sinceStart: boolean) {
     return { down, degraded, before, now, problems, unreachable }
   } catch (error) {
     const problems = await problemsOf(config.resourceFolder)
-    const down = `${at}, METRICS_ADDRESS: ${errorMessage(error)}`
+    const metrics = metricsAddress ? `, METRICS_ADDRESS ${showAddress(metricsAddress)}` : ''
+    const down = `${at}${metrics}: ${errorMessage(error)}`
     return { down, degraded: [], before: none, now: none, problems, unreachable: [] }
   }
 }

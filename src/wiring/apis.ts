@@ -1,6 +1,7 @@
 /** The REST APIs: the external one, and the internal one for operators. */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { OperatorDeps } from '../admin/deps.ts'
 import { createIsAdmin } from '../admin/http/administrators.ts'
 import { createRequestLimit } from '../admin/http/request-limit.ts'
 import { addressOf } from '../admin/http/trusted-proxies.ts'
@@ -128,7 +129,7 @@ export function createInternalApi(
   context: Context,
   parts: Parts,
   tls: ListenerTls | undefined,
-  { state, gatewayDrain }: Condition,
+  { state, gatewayDrain, metricsAddress }: Condition & Pick<OperatorDeps, 'metricsAddress'>,
 ): FastifyInstance {
   const { keyParts, markers } = parts
   const asking = internalTls(context.config, tls)
@@ -136,6 +137,7 @@ export function createInternalApi(
     ...context,
     ...sharedDeps(context, parts),
     ...{ markers, gatewayDrain, keys: keyParts.keys, noteUse: keyParts.noteUse },
+    metricsAddress,
     ...{ ready: state.isReady, degraded: state.degraded },
     tls: asking,
     asksCallers: asking !== undefined && tls?.asksCallers === true,

@@ -121,6 +121,14 @@ test('a process whose metrics fail is not in service', { skip }, async (t) => {
   t.match(text, '/metrics has status 500')
 })
 
+test('a process of a unit says itself where its metrics are', { skip }, async (t) => {
+  const gateway = await startGateway(t)
+  const { METRICS_ADDRESS: _, ...env } = settingsOf(gateway, {})
+  await until(t, env, [])
+  const elsewhere = await run({ ...env, METRICS_ADDRESS: '127.0.0.1:9' }, '--since-start')
+  t.match(elsewhere.text, /METRICS_ADDRESS 127\.0\.0\.1:9: .*ECONNREFUSED/)
+})
+
 test('without a process it says what would keep it from serving', { skip }, async (t) => {
   const database = { DATABASE_URL: await createDatabase(t) }
   const gateway = await startGateway(t, { env: database })

@@ -25,8 +25,8 @@ export const doctor = command({
   summary: 'Say what is wrong now, the worst first, and where the runbook has the remedy',
   about:
     'Of the process of the service on this machine or in this pod. It uses the settings of the process: it asks ' +
-    'INTERNAL_ADDRESS, METRICS_ADDRESS, ENVOY_ADMIN_ADDRESS and the database, and reads the certificates. Beside ' +
-    'tollgate up it finds these by DATA_DIR. For five seconds it watches what is refused, fails or is lost. If the ' +
+    'INTERNAL_ADDRESS, which says where the metrics are if METRICS_ADDRESS is not set, ENVOY_ADMIN_ADDRESS and the ' +
+    'database, and reads the certificates. Beside tollgate up it finds these by DATA_DIR. For five seconds it watches what is refused, fails or is lost. If the ' +
     'process is down, it names the problems of the folder in RESOURCES.',
   flags: doctorFlags,
   exit: '0 nothing is wrong, 1 something is.',
