@@ -20,6 +20,7 @@ import { KeyPage } from './keys/key-page.tsx'
 import { KeysPage } from './keys/keys-page.tsx'
 import { ModelPage } from './models/model-page.tsx'
 import { ModelsPage } from './models/models-page.tsx'
+import { endTryKeys } from './models/try-key.ts'
 import { OverviewPage } from './overview/overview-page.tsx'
 import { Icon, type IconName, Mark } from './parts/icon.tsx'
 import { follow, Link } from './parts/link.tsx'
@@ -86,6 +87,8 @@ export function App() {
     return <SignIn notice={notice} onSession={setSession} onEnd={onEnd} />
   }
   const signOut = () => {
+    session.close()
+    void endTryKeys(session)
     setNotice('You have signed out.')
     setSession(undefined)
   }

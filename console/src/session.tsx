@@ -14,6 +14,8 @@ export interface Session {
   readonly call: <Answer>(method: string, path: string, body?: unknown) => Promise<Answer>
   /** The same for an answer that is text. */
   readonly read: (path: string) => Promise<string>
+  /** Called when the user signs out: what is still asked then ends no later session. */
+  readonly close: () => void
 }
 
 export const SessionContext = createContext<Session | undefined>(undefined)
@@ -26,11 +28,12 @@ export function useSession(): Session {
 
 /** Asks the service who the token stands for, and keeps an identity token for a reload. Rejects with an ApiError. */
 export async function openSession(token: string, onEnd: () => void): Promise<Session> {
+  let isClosed = false
   const ask = async (method: string, path: string, body?: unknown) => {
     try {
       return await send(token, method, path, body)
     } catch (error) {
-      if ((error as { status?: number }).status === 401) onEnd()
+      if ((error as { status?: number }).status === 401 && !isClosed) onEnd()
       throw error
     }
   }
@@ -40,7 +43,10 @@ export async function openSession(token: string, onEnd: () => void): Promise<Ses
   const expiresAt = expiryOf(token)
   const ownKey = me.credential === 'api-key' ? token : undefined
   if (ownKey === undefined) keepToken(token, expiresAt)
-  return { me, expiresAt, ownKey, call, read }
+  const close = () => {
+    isClosed = true
+  }
+  return { me, expiresAt, ownKey, call, read, close }
 }
 
 /** The `exp` of a JWT; the service verifies it, the page only warns of it. */

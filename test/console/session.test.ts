@@ -24,6 +24,32 @@ test('whoever signs out is nobody, also by the way back', async (t, { page, gate
   for (const each of [user, 'plenty', 'llm/sim']) t.notOk(content.includes(each), each)
 })
 
+test('signing out ends the keys that the page has made, and no others', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  await gateway.mint({ user })
+  const make = async (more: object) => {
+    const body = { subscription: 'plenty', ephemeral: true, ...more }
+    const options = { method: 'POST', body: JSON.stringify(body) }
+    t.equal((await gateway.ask('/v1/api-keys', `token-${user}`, options)).status, 201)
+  }
+  await make({ name: 'own' })
+  await make({ name: 'tried', labels: { 'made-by': 'console' } })
+  await make({ name: 'tried', labels: { 'made-by': 'console' } })
+  const active = async (): Promise<readonly string[]> => {
+    const filters = { status: ['active'], includeEphemeral: true }
+    const search = { method: 'POST', body: JSON.stringify({ filters }) }
+    const { text } = await gateway.ask('/v1/api-keys/search', `token-${user}`, search)
+    return JSON.parse(text).data.map(({ name }: { name: string }) => name)
+  }
+  await signIn(user)
+  t.strictSame([...(await active())].sort(), ['own', 'test', 'tried', 'tried'])
+  await page.getByRole('button', { name: 'Sign out' }).click()
+  await page.getByText('You have signed out.').waitFor()
+  await poll(async () => (await active()).length === 2, 'those of the page have ended')
+  t.strictSame([...(await active())].sort(), ['own', 'test'])
+})
+
 test('a credential that is refused ends the session', async (t, { page, gateway, expected }) => {
   expected.add(401)
   const user = gateway.newUser()

@@ -29,3 +29,23 @@ export async function tryKeyOf(session: Session, subscription: string): Promise<
 export function forgetTryKey(session: Session, subscription: string): void {
   madeIn.get(session)?.delete(subscription)
 }
+
+/**
+ * Ends the keys that this page has made for the user, also before a reload and in other tabs, which make new
+ * ones. Never rejects: those that cannot be ended now expire within the hour.
+ */
+export async function endTryKeys(session: Session): Promise<void> {
+  if (session.ownKey !== undefined) return
+  madeIn.delete(session)
+  const { username } = session.me
+  const filters = { username, status: ['active'], includeEphemeral: true, labelsContain: madeHere }
+  const search = { filters, pagination: { limit: 100 } }
+  const found = session.call<{ readonly data: readonly ApiKey[] }>(
+    'POST',
+    '/v1/api-keys/search',
+    search,
+  )
+  const { data } = await found.catch(() => ({ data: [] }))
+  const made = data.filter(isMadeHere)
+  await Promise.allSettled(made.map(({ id }) => session.call('DELETE', `/v1/api-keys/${id}`)))
+}
