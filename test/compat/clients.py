@@ -95,6 +95,10 @@ def openai_python():
     check("embeddings", lambda: client().embeddings.create(model=MODEL, input=["a", "b"]).data[1].embedding)
     check("models.list", lambda: [each.id for each in client().models.list()])
     check("models.retrieve", lambda: client().models.retrieve("sim-small").id == "sim-small")
+    own = openai.OpenAI(base_url=f"{BASE}/llm/sim/v1", api_key=KEY)
+    check("models.retrieve, with a slash", lambda: status_of(lambda: own.models.retrieve("meta-llama/name")) == 404)
+    for title, other in (("an empty x-api-key", ""), ("the key twice", KEY)):
+        check(title, lambda: [each.id for each in client(default_headers={"x-api-key": other}).models.list()])
     check("401", lambda: raises(openai.AuthenticationError, lambda: chat(WRONG)))
     check("403", lambda: raises(openai.PermissionDeniedError, lambda: chat(model="closed")))
     check("429", lambda: raises(openai.RateLimitError, lambda: chat(SPENT)))
@@ -121,6 +125,9 @@ def anthropic_python():
     check("messages", lambda: WORDS in ask().content[0].text)
     check("messages, streamed", streamed)
     check("messages, auth_token", by_bearer)
+    for title, other in (("an empty x-api-key", ""), ("the key twice", KEY)):
+        both = dict(auth_token=KEY, api_key=None, default_headers={"x-api-key": other})
+        check(title, lambda: anthropic.Anthropic(base_url=BASE, **both).models.list().data)
     check("401", lambda: raises(anthropic.AuthenticationError, lambda: ask(WRONG)))
     check("404", lambda: raises(anthropic.NotFoundError, lambda: ask(model="closed")))
     check("429", lambda: raises(anthropic.RateLimitError, lambda: ask(SPENT)))

@@ -1,4 +1,9 @@
-import OpenAI, { AuthenticationError, PermissionDeniedError, RateLimitError } from 'openai'
+import OpenAI, {
+  AuthenticationError,
+  NotFoundError,
+  PermissionDeniedError,
+  RateLimitError,
+} from 'openai'
 import { type Gateway, gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
 
 const test = gatewayTests({
@@ -74,4 +79,24 @@ test('the openai client uses other operations', async (t, gateway) => {
   t.match(response.output_text, /^a small river/)
   const listed = await clientOf(gateway, key, '/llm/sim/v1').models.list()
   t.ok(listed.data.some(({ id }) => id === 'sim-small'))
+})
+
+test('the openai client asks for a model whose id has a slash', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const { models } = clientOf(gateway, key, '/llm/sim/v1')
+  // The model server says so: what it got is the id as the client wrote it.
+  await t.rejects(models.retrieve('meta-llama/name'), { status: 404, code: 'model_not_found' })
+  const shared = clientOf(gateway, key).models
+  const unknown = await shared.retrieve('meta-llama/name').catch((error: unknown) => error)
+  t.ok(unknown instanceof NotFoundError)
+})
+
+test('the openai client sends an empty credential, or the same one twice', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (const other of ['', ' ', key]) {
+    const client = clientOf(gateway, key).withOptions({ defaultHeaders: { 'x-api-key': other } })
+    const answer = await client.chat.completions.create({ model: 'sim', messages })
+    t.equal(answer.usage?.total_tokens, 17, `beside ${JSON.stringify(other.slice(0, 3))}`)
+    t.ok(await client.models.list())
+  }
 })

@@ -57,7 +57,7 @@ test('rejects invalid options by name', async (t) => {
 test('a target has a URL, a key and a model', async (t) => {
   const args = ['--target', 'https://gateway.example/v1/', '--model', 'm']
   const options = readOptions(args, { TOLLGATE_KEY: 'sk-env\n' })
-  t.match(options.target, { url: 'https://gateway.example/v1', key: 'sk-env', model: 'm' })
+  t.match(options.target, { url: 'https://gateway.example', key: 'sk-env', model: 'm' })
   t.equal(options.yardsticks, false)
   t.ok(options.cases.every(({ route }) => route === 'body'))
   if (options.target === undefined) throw new Error('no target')
