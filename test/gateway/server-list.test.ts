@@ -50,12 +50,21 @@ test('the credential may be a Secret of the cluster', async (t) => {
   t.match(server.asked, [{ headers: { authorization: 'Bearer sk-of-the-cluster' } }])
 })
 
+test('a list may be bare, or in models', async (t) => {
+  for (const body of ['[{"id":"a"}]', '{"models":[{"name":"a"}]}', '{"models":[{"model":"a"}]}']) {
+    const { url } = await startAnswering(t, 200, body)
+    t.match(await askServer(refOf({ backendUrl: url }), options()), [{ id: 'a' }], body)
+  }
+  const { url } = await startAnswering(t, 200, '[]')
+  t.same(await askServer(refOf({ backendUrl: url }), options()), [])
+})
+
 test('anything but a list of models is an error', async (t) => {
   for (const status of [301, 401, 404, 500]) {
     const { url } = await startAnswering(t, status, listOf('a'))
     await t.rejects(askServer(refOf({ backendUrl: url }), options()), { message: `${status}` })
   }
-  for (const body of ['<html>', '', '[]', '{"data":[{"id":', `"${'x'.repeat(5_000_000)}"`]) {
+  for (const body of ['<html>', '', '"a"', '{"data":[{"id":', `"${'x'.repeat(5_000_000)}"`]) {
     const { url } = await startAnswering(t, 200, body)
     await t.rejects(askServer(refOf({ backendUrl: url }), options()), body.slice(0, 9))
   }
