@@ -154,7 +154,8 @@ test('a misspelt limit closes its model, and no other', async (t, gateway) => {
   }
   gateway.put('both.yaml', both({ requestRateLimits: [{ limit: 100_000, window: '1h' }] }))
   const key = await mintBy(gateway, 'both')
-  t.equal(await statusOf(gateway, key, 'exact'), 200)
+  // The subscription is ready once one of its models is; the other may still be on its way to Envoy.
+  await poll(async () => (await statusOf(gateway, key, 'exact')) === 200, 'its entry is in force')
   gateway.put('both.yaml', both({ requestRateLimit: [{ limit: 1, window: '1h' }] }))
   await poll(async () => (await statusOf(gateway, key, 'exact')) === 403, 'its entry is closed')
   t.equal(await statusOf(gateway, key, 'other'), 200)
