@@ -30,7 +30,9 @@ const schema = {
  * lead here (DNS rebinding) has the origin of that name, and would be let read every answer.
  */
 export function refuseForeignHosts(app: FastifyInstance): void {
-  app.addHook('onRequest', async ({ headers: { host = '' } }) => {
+  app.addHook('onRequest', async ({ url, headers: { host = '' } }) => {
+    // Envoy's health check has the name of its cluster for a Host, and the answer tells nobody anything.
+    if (url === '/health') return
     if (isLoopback(URL.parse(`http://${host}`)?.hostname ?? '')) return
     throw invalidRequest(
       'Host must be this machine, such as 127.0.0.1 or localhost: the sample is for nobody else.',

