@@ -278,6 +278,7 @@ test('a query has no field of the body', async (t) => {
     ['?n=9', 'n'],
     ['?max-tokens=9', 'max_tokens'],
     ['?background=true', 'background'],
+    ['?models=1', 'models'],
   ] as const) {
     for (const operation of [meterable.chat, meterable.responses, '/v1/rerank']) {
       const expected = { code: 'invalid_request', detail: { about: 'field', field } } as const
@@ -289,7 +290,7 @@ test('a query has no field of the body', async (t) => {
     '?beta=true',
     '?api-version=1',
     '?x=model',
-    '?models=1',
+    '?modelled=1',
     '?=model',
     '?a[n]=1',
   ]) {
