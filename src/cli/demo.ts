@@ -1,10 +1,11 @@
-/** `tollgate demo`: keys and traffic for the sample gateway of `tollgate up`, to look at. */
+/** `tollgate demo`: keys, traffic and two weeks of usage for the sample gateway of `tollgate up`, to look at. */
 
-import { isLoopback } from '../core/formats/trustworthy.ts'
-import { createApiClient } from './api-client.ts'
-import { checkUrl, defaultUrl } from './api-server.ts'
+import { removeDemoUsage, writeDemoUsage } from '../store/usage/demo.ts'
+import { type ApiClient, createApiClient } from './api-client.ts'
 import { type Call, Unreachable, WrongCall } from './command.ts'
 import type { demoFlags } from './commands/run.ts'
+import { demoHistory } from './demo-history.ts'
+import { type DemoPlace, withDemo } from './demo-place.ts'
 import { toJson } from './json.ts'
 import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
@@ -32,6 +33,8 @@ const keys: readonly DemoKey[] = [
   { user: 'bob', name: 'Support assistant', subscription: 'team-b-only' },
 ]
 
+const users = [...new Set(keys.map(({ user }) => user))]
+
 /** The models asked for, in turn: mostly what is open, sometimes what is not. */
 const models = [
   'sim-small',
@@ -42,41 +45,71 @@ const models = [
   'sim-smal',
 ] as const
 
+type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
+
 /** Runs the command; returns the exit status: 1 if nothing was answered. */
-export async function demo(
-  { flags }: Call<typeof demoFlags>,
-  io: Pick<CommandIo, 'env' | 'out' | 'err'>,
-): Promise<number> {
-  const requests = readRequests(flags.requests)
-  const url = checkUrl(io.env.TOLLGATE_URL?.trim() || defaultUrl, true)
-  if (!isLoopback(new URL(url).hostname)) {
-    throw new Error(`${url} is not on this machine; a demo is for the gateway of tollgate up.`)
+export async function demo({ flags }: Call<typeof demoFlags>, io: Io): Promise<number> {
+  if (flags.remove && flags.requests !== undefined) {
+    throw new WrongCall('--requests has no meaning with --remove.')
   }
+  const requests = readRequests(flags.requests)
+  return await withDemo(io.env, async (place) => {
+    return flags.remove
+      ? await remove(place, flags.json, io)
+      : await make(place, requests, flags.json, io)
+  })
+}
+
+async function make(place: DemoPlace, requests: number, asJson: boolean, io: Io): Promise<number> {
+  const { url, sql } = place
+  // First: it fails where the identities are not the sample's.
   const made = await makeKeys(url)
+  const history = demoHistory(Date.now())
+  const sums = [...history.values()].reduce((sum, rows) => sum + rows.length, 0)
+  await writeDemoUsage(sql, history, (written) => {
+    if (written % 7 === 0) io.err(`${written} of ${history.size} days of usage are written.`)
+  })
+  const statuses = await sendAll(url, made, requests)
+  const rows = [...statuses].sort(([a], [b]) => a - b)
+  const page = `${url}/console`
+  const keys = made.length
+  if (asJson) io.out(toJson({ keys, sums, statuses: Object.fromEntries(rows), page }))
+  else {
+    const cells = rows.map((row) => row.map(String))
+    io.out(renderTable(['STATUS', 'REQUESTS'], cells, 64))
+    io.out(`\n${keys} keys, and what they and the users demo-* have done: ${page}`)
+  }
+  return statuses.has(200) ? 0 : 1
+}
+
+/** The history, and the keys; what these have really used stays. */
+async function remove({ url, sql }: DemoPlace, asJson: boolean, { out }: Io): Promise<number> {
+  const sums = await removeDemoUsage(sql)
+  let revoked = 0
+  for (const user of users) revoked += await revokeKeys(clientOf(url, user), user)
+  const said = `Removed ${sums.toLocaleString('en')} sums of usage, and revoked ${revoked} keys.`
+  out(asJson ? toJson({ sums, keys: revoked }) : said)
+  return 0
+}
+
+/** The statuses of this many requests, some at once. */
+async function sendAll(
+  url: string,
+  secrets: readonly string[],
+  requests: number,
+): Promise<ReadonlyMap<number, number>> {
   const statuses = new Map<number, number>()
   let next = 0
   async function send(): Promise<void> {
     for (;;) {
       const turn = next++
       if (turn >= requests) return
-      const status = await chat(url, made[turn % made.length] as string, turn)
+      const status = await chat(url, secrets[turn % secrets.length] as string, turn)
       statuses.set(status, (statuses.get(status) ?? 0) + 1)
     }
   }
   await Promise.all(Array.from({ length: atOnce }, send))
-  const rows = [...statuses].sort(([a], [b]) => a - b)
-  const page = `${url}/console`
-  if (flags.json) io.out(toJson({ keys: made.length, statuses: Object.fromEntries(rows), page }))
-  else
-    io.out(
-      renderTable(
-        ['STATUS', 'REQUESTS'],
-        rows.map((row) => row.map(String)),
-        64,
-      ),
-    )
-  if (!flags.json) io.out(`\n${made.length} keys, and what they have done: ${page}`)
-  return statuses.has(200) ? 0 : 1
+  return statuses
 }
 
 function readRequests(written = '200'): number {
@@ -88,19 +121,30 @@ function readRequests(written = '200'): number {
 /** Their secrets. Rejects with a readable error, also if the gateway is not the sample's. */
 async function makeKeys(url: string): Promise<readonly string[]> {
   const secrets: string[] = []
-  for (const user of new Set(keys.map((each) => each.user))) {
-    const ask = createApiClient({ url, token: `${user}-token` })
-    const { data } = (await ask('POST', '/v1/api-keys/search', {
-      filters: { username: user, status: ['active'], labelsContain: label },
-      pagination: { limit: 100 },
-    })) as { readonly data: readonly { readonly id: string }[] }
-    for (const { id } of data) await ask('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)
+  for (const user of users) {
+    const ask = clientOf(url, user)
+    await revokeKeys(ask, user)
     for (const { user: _, ...each } of keys.filter((each) => each.user === user)) {
       const body = { expiresIn: '30d', ...each, labels: label }
       secrets.push(((await ask('POST', '/v1/api-keys', body)) as { readonly key: string }).key)
     }
   }
   return secrets
+}
+
+/** Revokes those of a demo, and returns how many that were. */
+async function revokeKeys(ask: ApiClient, user: string): Promise<number> {
+  const { data } = (await ask('POST', '/v1/api-keys/search', {
+    filters: { username: user, status: ['active'], labelsContain: label },
+    pagination: { limit: 100 },
+  })) as { readonly data: readonly { readonly id: string }[] }
+  for (const { id } of data) await ask('DELETE', `/v1/api-keys/${encodeURIComponent(id)}`)
+  return data.length
+}
+
+/** As a user of the sample, whose tokens are known to all. */
+function clientOf(url: string, user: string): ApiClient {
+  return createApiClient({ url, token: `${user}-token` })
 }
 
 /** One chat, streamed every other time; its status. */

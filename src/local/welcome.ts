@@ -3,6 +3,7 @@
 import { join } from 'node:path'
 import { type Address, type SocketAddress, showAddress } from '../core/formats/address.ts'
 import { describePaths } from '../settings/describe-paths.ts'
+import { settings as defaults } from '../settings/table.ts'
 import { listenersOf } from './own-addresses.ts'
 import { localUrl, type UpSettings } from './up-settings.ts'
 
@@ -63,13 +64,18 @@ function usualRows({ settings, resourceFolder, code }: WelcomeOptions, gateway: 
           ] as const,
         ]
       : []),
-    ...(sampleResources && sampleTokens
-      ? [['To look at', `TOLLGATE_URL=${gateway} bin/tollgate demo`] as const]
+    ...(sampleResources && sampleTokens && config.databaseUrl === undefined
+      ? [['To look at', `${folderOf(config)}bin/tollgate demo`] as const]
       : []),
     ['Tokens', describePaths(config.paths)],
     ['Resources', resourceFolder === undefined ? folder : `${folder}  (changes are read at once)`],
     ['Logs', join(config.dataDir, 'log')],
   ]
+}
+
+/** How other commands find what belongs to this one. */
+function folderOf({ dataDir }: UpSettings['config']): string {
+  return dataDir === defaults.dataDir.fallback ? '' : `DATA_DIR=${dataDir} `
 }
 
 function addressRows({ settings, modelServerAddress }: WelcomeOptions): Row[] {

@@ -36,6 +36,11 @@ export type UsageSums = Record<keyof typeof usageFigures, number>
 
 export interface UsageRow extends UsageGroup, UsageSums {}
 
+/** A row that `tollgate demo` has made up. */
+export interface DemoUsage extends UsageRow {
+  readonly refusals: number
+}
+
 /** A span of time in which lines of a journal were lost; milliseconds since the epoch. */
 export interface UsageGap {
   readonly from: number
@@ -116,6 +121,8 @@ export interface UsageQuery {
   readonly label?: string | undefined
   /** Only of keys that have all of these labels now. */
   readonly labels?: Labels | undefined
+  /** Only what was really used, without what `tollgate demo` has made up. */
+  readonly onlyReal?: boolean
   /** The group after which the page begins: its start, if there is a unit, then its dimensions. */
   readonly after: readonly (string | number)[] | undefined
   readonly limit: number

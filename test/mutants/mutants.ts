@@ -37,6 +37,16 @@ export const allMutants: readonly Mutant[] = [
     [['if (tooMany && !schema.cut)', 'if (false)']],
   ),
   ...mutants(
+    'store/usage/reader.ts',
+    ['store/usage/demo.test.ts'],
+    [['onlyReal ? sql`and not demo`', 'onlyReal ? sql``']],
+  ),
+  ...mutants(
+    'store/usage/demo.ts',
+    ['store/usage/demo.test.ts'],
+    [['id: digestOf(`demo ${row.id}`), ', '']],
+  ),
+  ...mutants(
     'identity/oidc/key-source.ts',
     ['identity/oidc/provider.test.ts'],
     [['keys.filter(isObject)', 'keys']],

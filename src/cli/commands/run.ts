@@ -77,15 +77,18 @@ export const envoyConfig = command({
 
 export const demoFlags = {
   requests: { takes: '<number>', means: 'how many; 200 by default, 10,000 at most' },
+  remove: { means: 'remove the usage again, and revoke the keys' },
   ...json,
 } as const
 
 export const demo = command({
   name: 'demo',
-  summary: 'Make keys and traffic for the gateway of tollgate up',
+  summary: 'Make keys, traffic and two weeks of usage for the gateway of tollgate up',
   about:
     'Makes keys for the sample identities of tollgate up and sends requests with them to its sample models, some of ' +
-    'which are refused, so that the console has something to show. The keys are good for 30 days at most; those of an ' +
-    'earlier demo are revoked. The gateway, TOLLGATE_URL (default http://127.0.0.1:8000), must be on this machine.',
+    'which are refused, and writes two weeks of usage of made-up users, demo-*, so that the console has something to show. ' +
+    'No limit is used up by that usage; CSV, FOCUS, tollgate usage verify and tollgate simulate leave it out. The keys are ' +
+    'good for 30 days at most; keys and usage of an earlier demo are replaced. It works with the embedded database that ' +
+    'tollgate up has made in DATA_DIR, and with no other; TOLLGATE_URL need not be set.',
   flags: demoFlags,
 })

@@ -75,7 +75,7 @@ const figureColumns: Readonly<Record<string, string>> = { ...usageFigures, refus
  * Rows of the table: names in bounded form, the payer in its parts. Names that become the same are
  * one row, because a statement cannot add to a row twice.
  */
-function toRows(rows: readonly UsageGroup[]) {
+export function toRows(rows: readonly UsageGroup[]): Record<string, unknown>[] {
   const merged = new Map<string, Record<string, unknown>>()
   // Thousands of rows have few payers.
   const payers = new Map<string, ReturnType<typeof toPayerColumns>>()

@@ -31,12 +31,12 @@ const maxGaps = 100
 
 /** The statement of a query; `bench/ledger.bench.ts` explains it. */
 export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
-  const { from, to, unit, by, only, label, labels, after, limit } = query
+  const { from, to, unit, by, only, label, labels, onlyReal, after, limit } = query
   const start = `date_trunc('${unit}', hour, 'UTC')`
   // By bytes, whatever the collation of the database.
   const names = by.map((each) => `${columns[each]} collate "C"`)
   const groups = sql.unsafe([...(unit === undefined ? [] : [start]), ...names].join(', '))
-  let conditions = sql``
+  let conditions = onlyReal ? sql`and not demo` : sql``
   for (const [name, value] of Object.entries(only)) {
     const column = sql.unsafe(columns[name as UsageDimension])
     conditions = sql`${conditions} and ${column} = ${cutName(value)}`

@@ -14,7 +14,7 @@ export async function readLedgerState(sql: Pool, from: number, to: number): Prom
       select (extract(epoch from hour) * 1000)::float8 as hour, username as user, key_id as "keyId",
         model, ${sumsOf(snapshot, usageFigures)}
       from tollgate_usage_hours
-      where hour >= ${new Date(from)} and hour < ${new Date(to)}
+      where hour >= ${new Date(from)} and hour < ${new Date(to)} and not demo
       group by hour, username, key_id, model`
     return { rows, ...(await readJournals(snapshot)), gaps: await gapsOf(snapshot, from, to) }
   }, 'isolation level repeatable read read only')
@@ -33,7 +33,7 @@ export async function readPastSums(
         sum(answers)::float8 as answers, sum(total_tokens)::float8 as total,
         sum(refusals)::float8 as refusals
       from tollgate_usage_hours
-      where hour >= ${new Date(from)} and hour < ${new Date(to)}
+      where hour >= ${new Date(from)} and hour < ${new Date(to)} and not demo
       group by hour, username, subscription, model order by hour limit ${maxRows + 1}`
     return { rows, ...(await readJournals(snapshot)), gaps: await gapsOf(snapshot, from, to) }
   }, 'isolation level repeatable read read only')

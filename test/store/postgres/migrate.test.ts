@@ -33,6 +33,7 @@ const all = [
   '0022-notices.sql',
   '0023-secrets.sql',
   '0024-first-uses.sql',
+  '0025-demo-usage.sql',
 ]
 
 test('each migration is applied once', async (t) => {
