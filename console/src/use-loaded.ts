@@ -12,6 +12,11 @@ export interface Loaded<Value> {
   readonly reload: () => void
 }
 
+/** Whether none of these has a value or an error yet. */
+export function isWaitingFor(...all: readonly Loaded<unknown>[]): boolean {
+  return all.every(({ value, error }) => value === undefined && error === undefined)
+}
+
 interface State<Value> {
   readonly value?: Value | undefined
   readonly at?: number | undefined

@@ -91,6 +91,8 @@ test('an administrator sees a refusal, and why', async (t, world) => {
   await page.getByRole('link', { name: 'Refusals' }).click()
   const row = page.getByRole('row', { name: user })
   await row.getByText('403 model_not_allowed').waitFor()
+  await row.getByText('Model not open to you').waitFor()
+  await row.getByText('the Models page has those that you may use').waitFor()
   await row.getByText(hostile, { exact: true }).waitFor()
   await isAccessible(t, page, 'refusals')
   await keepPicture(page, 'refusals')

@@ -112,6 +112,23 @@ test('only an administrator asks about others', async (t, world) => {
     .getByText(/resources\.yaml:\d+/)
     .first()
     .waitFor()
+  await page.getByText(`Asked for ${other} with an identity token.`).waitFor()
+
+  const { id } = await gateway.mint({ user: other })
+  const backend = { reachable: false, reason: 'timed_out', detail: hostile }
+  await page.route('**/v1/explain', async (route) => {
+    const answer = await route.fetch()
+    await route.fulfill({ json: { ...(await answer.json()), backend } })
+  })
+  await page.getByRole('combobox', { name: 'Subscription' }).selectOption('Any of mine')
+  await page.getByRole('button', { name: 'Would it pass?' }).click()
+  await page
+    .getByText(`Asked for ${other} with the newest key test, of the subscription plenty.`)
+    .waitFor()
+  const link = page.getByRole('link', { name: 'test', exact: true })
+  t.match(await link.getAttribute('href'), id)
+  await page.getByText(`its last request has failed (timed out: ${hostile})`).waitFor()
+  await isAccessible(t, page, 'an explanation for another user')
 })
 
 test('a model nobody opened is explained', async (t, { page, signIn }) => {

@@ -97,9 +97,11 @@ test('somebody new is led to the first key', async (t, { page, gateway, signIn }
 test('an administrator begins with everybody, or with own keys', async (t, world) => {
   const { page, gateway, signIn } = world
   const user = gateway.newUser()
-  await use(gateway, user)
+  const key = await use(gateway, user)
   await signIn('admin', '')
-  await page.getByRole('region', { name: 'Health' }).getByText('All parts work').waitFor()
+  const health = page.getByRole('region', { name: 'Health' })
+  await health.getByText('All parts work').waitFor()
+  t.equal(await health.getByText('Not counted').count(), 0)
   const stat = (name: string) => page.getByRole('region', { name, exact: true })
   await stat('Time to the first byte')
     .getByText(/^median of \d+ responses?/)
@@ -117,7 +119,14 @@ test('an administrator begins with everybody, or with own keys', async (t, world
   await keepPicture(page, 'overview-of-everybody')
   await page.getByText('Mine', { exact: true }).click()
   await page.getByRole('link', { name: 'Make your first key' }).waitFor()
-  t.equal(await page.getByRole('region', { name: 'Health' }).count(), 0)
+  t.equal(await health.count(), 0)
+
+  const embeddings = { method: 'POST', body: '{"model":"sim","input":"Hi"}' }
+  await gateway.ask('/llm/sim/v1/embeddings', key, embeddings)
+  await page.getByText('Everybody', { exact: true }).click()
+  await health.getByText('Not counted 1 call').waitFor()
+  await health.getByRole('link', { name: '1 call' }).click()
+  await page.getByRole('region', { name: 'Calls' }).getByText('not all counted').waitFor()
 })
 
 test('keys that the page has made are folded, and spend is beside each', async (t, world) => {

@@ -1,5 +1,6 @@
 import { Alert } from '@mantine/core'
 import type { Refusal, RefusalList } from '../api.ts'
+import { wordsOf } from '../parts/codes.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Filter } from '../parts/filter.tsx'
 import { Link } from '../parts/link.tsx'
@@ -26,7 +27,9 @@ export function RefusalsPage() {
   )
   const sought = (query.get('find') ?? '').toLowerCase()
   const found = value?.data.filter(({ user, model, code, path, message }) =>
-    [user, model, code, path, message].some((each) => each?.toLowerCase().includes(sought)),
+    [user, model, code, wordsOf(code).title, path, message].some((each) =>
+      each?.toLowerCase().includes(sought),
+    ),
   )
   return (
     <Page
@@ -76,15 +79,22 @@ const columns: readonly Column<Refusal>[] = [
   {
     title: 'Refused with',
     kind: 'wide',
-    cell: ({ status, code, message, reason }) => (
-      <>
-        <code className="code">
-          {status} {code}
-        </code>
-        <div>{message}</div>
-        {reason && <div className="note">{reason}</div>}
-      </>
-    ),
+    cell: ({ status, code, message, reason }) => {
+      const { title, next } = wordsOf(code)
+      return (
+        <>
+          <div>
+            <b>{title}</b>{' '}
+            <code className="code">
+              {status} {code}
+            </code>
+          </div>
+          <div>{message}</div>
+          {reason && <div className="note">{reason}</div>}
+          <div className="note">{next}</div>
+        </>
+      )
+    },
   },
   {
     title: 'Explanation',

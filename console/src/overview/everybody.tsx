@@ -1,18 +1,20 @@
-import { Card, Group, List, SimpleGrid, Text } from '@mantine/core'
+import { List, SimpleGrid, Text } from '@mantine/core'
 import type { RefusalList, ResourceList, ServiceState } from '../api.ts'
 import { Dot } from '../parts/dot.tsx'
 import { Link } from '../parts/link.tsx'
 import { compact, count, duration, money, some } from '../parts/numbers.ts'
+import { Panel } from '../parts/panel.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { addressOf } from '../route.ts'
 import { type Session, useSession } from '../session.tsx'
 import { readPages, type UsageRow } from '../usage/read-usage.ts'
-import { useLoaded } from '../use-loaded.ts'
+import { isWaitingFor, useLoaded } from '../use-loaded.ts'
 import { Health } from './health.tsx'
 import { LastRefusals } from './last-refusals.tsx'
 import { Change } from './periods.tsx'
 import { type Period, type Periods, readPeriods } from './read-periods.ts'
+import { Stat } from './stat.tsx'
 import { Shares, TokensPlot } from './tokens-plot.tsx'
 
 const everyMs = 60_000
@@ -36,9 +38,7 @@ export function Everybody() {
     () => call<ResourceList>('GET', '/v1/admin/resources?limit=1000'),
     everyMs,
   )
-  const hasNothing = [usage, state, refusals, resources].every(
-    ({ value, error }) => value === undefined && error === undefined,
-  )
+  const hasNothing = isWaitingFor(usage, state, refusals, resources)
   return (
     <>
       <Problem error={state.error ?? refusals.error ?? resources.error} />
@@ -100,79 +100,65 @@ interface TodayProps {
 function Today({ usage, of }: TodayProps) {
   const today: Period | undefined = usage?.periods.periods[0]
   const read = ({ answers, tokens }: Period['now']) => (of === 'Requests' ? answers : tokens)
+  const { cost } = today?.now ?? {}
   return (
-    <Card withBorder component="section" aria-label={`${of} today`} className="stat">
-      <h2>{of} today</h2>
-      <p className="stat-value">{today ? compact(read(today.now)) : '–'}</p>
-      {today && (
-        <p className="stat-foot">
-          <Change now={read(today.now)} before={read(today.soFar)} />
-          <span>
-            Yesterday {compact(read(today.whole))}
-            {of === 'Tokens' &&
-              today.now.cost !== undefined &&
-              ` · today ${money(today.now.cost, usage?.periods.currency)}`}
-          </span>
-        </p>
-      )}
-    </Card>
+    <Stat
+      title={`${of} today`}
+      value={today && compact(read(today.now))}
+      foot={
+        today && (
+          <>
+            <Change now={read(today.now)} before={read(today.soFar)} />
+            <span>
+              Yesterday {compact(read(today.whole))}
+              {of === 'Tokens' &&
+                cost !== undefined &&
+                ` · today ${money(cost, usage?.periods.currency)}`}
+            </span>
+          </>
+        )
+      }
+    />
   )
 }
 
 function Refused({ list }: { readonly list: RefusalList | undefined }) {
   const limits = list?.data.filter(({ status }) => status === 429).length ?? 0
   const all = list?.data.length ?? 0
-  const isMore = all >= maxRefusals
   return (
-    <Card withBorder component="section" aria-label="Refusals" className="stat">
-      <h2>Refusals, last hour</h2>
-      <p className="stat-value">{list ? `${count(all)}${isMore ? '+' : ''}` : '–'}</p>
-      {list && (
-        <p className="stat-foot">
-          <span>
-            {count(limits)} by limits, {count(all - limits)} for other reasons
-          </span>
-        </p>
-      )}
-    </Card>
+    <Stat
+      title="Refusals, last hour"
+      label="Refusals"
+      value={list && `${count(all)}${all >= maxRefusals ? '+' : ''}`}
+      foot={list && `${count(limits)} by limits, ${count(all - limits)} for other reasons`}
+    />
   )
 }
 
 function FirstByte({ state }: { readonly state: ServiceState | undefined }) {
   const firstByte = state?.first_byte
+  const about = firstByte
+    ? `median of ${some(firstByte.responses, 'response')}; 95% below ${duration(firstByte.p95_seconds)}`
+    : 'no response since the start'
   return (
-    <Card withBorder component="section" aria-label="Time to the first byte" className="stat">
-      <h2>Time to the first byte</h2>
-      <p className="stat-value">{firstByte ? duration(firstByte.median_seconds) : '–'}</p>
-      {state && (
-        <p className="stat-foot">
-          <span>
-            {firstByte
-              ? `median of ${some(firstByte.responses, 'response')}; 95% below ${duration(firstByte.p95_seconds)}`
-              : 'no response since the start'}
-          </span>
-        </p>
-      )}
-    </Card>
+    <Stat
+      title="Time to the first byte"
+      value={firstByte && duration(firstByte.median_seconds)}
+      foot={state && about}
+    />
   )
 }
 
 function TopUsers({ users }: { readonly users: readonly UsageRow[] }) {
   return (
-    <Card withBorder component="section" aria-label="Top users">
-      <Group justify="space-between" mb="sm">
-        <Text className="title" component="h2">
-          Top users
-        </Text>
-        <Link to={addressOf('usage', { owner: '*', by: 'user' })}>All users</Link>
-      </Group>
+    <Panel title="Top users" more={[addressOf('usage', { owner: '*', by: 'user' }), 'All users']}>
       <Shares
         rows={users}
         nameOf={({ user = '' }) => user}
         toOf={({ user = '' }) => addressOf('usage', { owner: user })}
         colored={false}
       />
-    </Card>
+    </Panel>
   )
 }
 
@@ -183,15 +169,13 @@ const maxUnwell = 5
 function Unwell({ data, problems, more_problems }: ResourceList) {
   const unwell = data.filter(({ phase }) => phase && !wellPhases.includes(phase))
   const number = problems.length + more_problems
+  const isWell = number + unwell.length === 0
   return (
-    <Card withBorder component="section" aria-label="Resources with problems">
-      <Group justify="space-between" mb="sm">
-        <Text className="title" component="h2">
-          Resources with problems
-        </Text>
-        {number + unwell.length > 0 && <Link to={addressOf('resources')}>All resources</Link>}
-      </Group>
-      {number + unwell.length === 0 && (
+    <Panel
+      title="Resources with problems"
+      more={isWell ? undefined : [addressOf('resources'), 'All resources']}
+    >
+      {isWell && (
         <Text size="sm" c="dimmed">
           All {some(data.length, 'resource')} are in force.
         </Text>
@@ -218,6 +202,6 @@ function Unwell({ data, problems, more_problems }: ResourceList) {
           {number > 3 && <List.Item>and {number - 3} more</List.Item>}
         </List>
       )}
-    </Card>
+    </Panel>
   )
 }

@@ -9,6 +9,7 @@ import { addressOf } from '../route.ts'
 /** Whether all parts work, in a line. */
 export function Health(state: ServiceState) {
   const { ready, degraded, database, redis, journal, replicas, resources } = state
+  const { uncounted_calls: uncounted } = state
   const isWell = ready && degraded.length === 0
   return (
     <Card withBorder component="section" aria-label="Health" className="health" py="sm">
@@ -30,6 +31,11 @@ export function Health(state: ServiceState) {
           `${some(resources.models, 'model')}, ${some(resources.subscriptions, 'subscription')}`
         )}
       </Part>
+      {uncounted > 0 && (
+        <Part name="Not counted">
+          <Link to={addressOf('state')}>{some(uncounted, 'call')}</Link>
+        </Part>
+      )}
       <Link to={addressOf('state')}>State</Link>
     </Card>
   )

@@ -1,7 +1,8 @@
-import { Card, Group, Text } from '@mantine/core'
+import { Text } from '@mantine/core'
 import type { Refusal } from '../api.ts'
 import { wordsOf } from '../parts/codes.ts'
 import { Link } from '../parts/link.tsx'
+import { Panel } from '../parts/panel.tsx'
 import { Time } from '../parts/time.tsx'
 import { addressOf } from '../route.ts'
 
@@ -17,14 +18,9 @@ const shown = 5
 
 /** The last refusals, each with its reason and where to ask further. */
 export function LastRefusals({ refusals, showsUser = false, all }: LastRefusalsProps) {
+  const isMore = refusals !== undefined && refusals.length > shown
   return (
-    <Card withBorder component="section" aria-label="Last refusals">
-      <Group justify="space-between" mb="sm">
-        <Text className="title" component="h2">
-          Last refusals
-        </Text>
-        {refusals && refusals.length > shown && <Link to={all}>All of the last hour</Link>}
-      </Group>
+    <Panel title="Last refusals" more={isMore ? [all, 'All of the last hour'] : undefined}>
       {refusals?.length === 0 && (
         <Text size="sm" c="dimmed">
           Nothing was refused within the last hour.
@@ -35,7 +31,7 @@ export function LastRefusals({ refusals, showsUser = false, all }: LastRefusalsP
           <RefusalRow key={`${refusal.requestId} ${refusal.at}`} {...{ refusal, showsUser }} />
         ))}
       </ul>
-    </Card>
+    </Panel>
   )
 }
 

@@ -1,17 +1,19 @@
 import { Button, Card, Group, Text } from '@mantine/core'
-import type { ApiKey, LimitList, OwnRefusalList } from '../api.ts'
+import type { ApiKey, LimitList } from '../api.ts'
 import { ExpiringKeys } from '../keys/expiring.tsx'
 import { LimitBars } from '../parts/limits.tsx'
 import { follow, Link } from '../parts/link.tsx'
 import { some } from '../parts/numbers.ts'
+import { Panel } from '../parts/panel.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { Time } from '../parts/time.tsx'
 import { addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { byUse } from '../usage/limits-now.tsx'
-import { useLoaded } from '../use-loaded.ts'
+import { isWaitingFor, useLoaded } from '../use-loaded.ts'
 import { LastRefusals } from './last-refusals.tsx'
+import { useOwnRefusals } from './own-refusals.ts'
 import { Periods } from './periods.tsx'
 import { readPeriods } from './read-periods.ts'
 import { TokensPlot } from './tokens-plot.tsx'
@@ -32,11 +34,7 @@ export function Mine() {
   const { call, me } = session
   const usage = useLoaded('', () => readPeriods(session, me.username), everyMs)
   const limits = useLoaded('', () => call<LimitList>('GET', '/v1/limits'), limitsEveryMs)
-  const refusals = useLoaded(
-    '',
-    () => call<OwnRefusalList>('GET', '/v1/refusals?limit=20'),
-    everyMs,
-  )
+  const refusals = useOwnRefusals()
   const keys = useLoaded(
     '',
     () =>
@@ -47,14 +45,11 @@ export function Mine() {
       }),
     everyMs,
   )
-  const hasNothing = [usage, limits, keys].every(
-    ({ value, error }) => value === undefined && error === undefined,
-  )
   return (
     <>
       <ExpiringKeys after={keys.value} />
       <Problem error={limits.error ?? refusals.error ?? keys.error} />
-      {hasNothing && <Pending shape="cards" />}
+      {isWaitingFor(usage, limits, keys) && <Pending shape="cards" />}
       {keys.value?.data.length === 0 && me.credential === 'identity-token' && <Begin />}
       <Problem error={usage.error} />
       {usage.value && <Periods {...usage.value} />}
@@ -96,13 +91,7 @@ function Begin() {
 function Left({ limits }: { readonly limits: LimitList['data'] }) {
   const groups = byUse(limits)
   return (
-    <Card withBorder component="section" aria-label="What is left">
-      <Group justify="space-between" mb="sm">
-        <Text className="title" component="h2">
-          What is left
-        </Text>
-        <Link to={addressOf('models')}>All limits</Link>
-      </Group>
+    <Panel title="What is left" more={[addressOf('models'), 'All limits']}>
       {groups.length === 0 && (
         <Text size="sm" c="dimmed">
           No limit holds for you.
@@ -117,19 +106,17 @@ function Left({ limits }: { readonly limits: LimitList['data'] }) {
           <LimitBars limits={states} of={`${model}, ${subscription}`} />
         </div>
       ))}
-    </Card>
+    </Panel>
   )
 }
 
 function Keys({ data, has_more }: FoundKeys) {
   return (
-    <Card withBorder component="section" aria-label="API keys">
-      <Group justify="space-between" mb="sm">
-        <Text className="title" component="h2">
-          {has_more ? 'More than 100 active keys' : some(data.length, 'active key')}
-        </Text>
-        <Link to={addressOf('keys')}>All keys</Link>
-      </Group>
+    <Panel
+      title={has_more ? 'More than 100 active keys' : some(data.length, 'active key')}
+      label="API keys"
+      more={[addressOf('keys'), 'All keys']}
+    >
       <ul className="rows">
         {data.slice(0, shownKeys).map(({ id, name, subscription, lastUsedAt }) => (
           <li key={id}>
@@ -151,6 +138,6 @@ function Keys({ data, has_more }: FoundKeys) {
           </li>
         ))}
       </ul>
-    </Card>
+    </Panel>
   )
 }

@@ -1,6 +1,7 @@
-import { Card, SimpleGrid } from '@mantine/core'
+import { SimpleGrid } from '@mantine/core'
 import { compact, count, money, share, some } from '../parts/numbers.ts'
-import type { Period, Periods as PeriodsRead } from './read-periods.ts'
+import type { Period, Periods as PeriodsRead, Sum } from './read-periods.ts'
+import { Stat } from './stat.tsx'
 
 /** Today, this week, this month. */
 export function Periods({ periods, currency }: PeriodsRead) {
@@ -21,24 +22,24 @@ function PeriodCard({
   whole,
   currency,
 }: Period & Pick<PeriodsRead, 'currency'>) {
+  const costIn = ({ cost }: Sum) => (cost === undefined ? '' : ` · ${money(cost, currency)}`)
   return (
-    <Card withBorder component="section" aria-label={name} className="stat">
-      <h2>{name}</h2>
-      <p className="stat-value" title={count(now.tokens)}>
-        {now.tokens < 10_000_000 ? count(now.tokens) : compact(now.tokens)} <small>tokens</small>
-      </p>
-      <p>
-        {some(now.answers, 'request')}
-        {now.cost !== undefined && ` · ${money(now.cost, currency)}`}
-      </p>
-      <p className="stat-foot">
-        <Change now={now.tokens} before={soFar.tokens} />
-        <span>
-          {before} {compact(whole.tokens)}
-          {whole.cost !== undefined && ` · ${money(whole.cost, currency)}`}
-        </span>
-      </p>
-    </Card>
+    <Stat
+      title={name}
+      value={now.tokens < 10_000_000 ? count(now.tokens) : compact(now.tokens)}
+      unit="tokens"
+      exact={count(now.tokens)}
+      line={`${some(now.answers, 'request')}${costIn(now)}`}
+      foot={
+        <>
+          <Change now={now.tokens} before={soFar.tokens} />
+          <span>
+            {before} {compact(whole.tokens)}
+            {costIn(whole)}
+          </span>
+        </>
+      }
+    />
   )
 }
 

@@ -1,8 +1,9 @@
-import { Card, Group, Text } from '@mantine/core'
+import { Text } from '@mantine/core'
 import { useMemo } from 'react'
 import { Bars, Swatch } from '../parts/bars.tsx'
 import { Link } from '../parts/link.tsx'
 import { compact, share } from '../parts/numbers.ts'
+import { Panel } from '../parts/panel.tsx'
 import type { UsageRow } from '../usage/read-usage.ts'
 import { colorAt, toSeries } from '../usage/series.ts'
 import { type Periods, shownDays } from './read-periods.ts'
@@ -17,13 +18,11 @@ const format = new Intl.DateTimeFormat(undefined, {
 export function TokensPlot({ starts, days, models, more }: Periods & { readonly more: string }) {
   const series = useMemo(() => toSeries(starts, models, days, 'model'), [starts, models, days])
   return (
-    <Card withBorder component="section" aria-label="Tokens by day">
-      <Group justify="space-between" mb="md">
-        <Text className="title" component="h2">
-          Tokens, last {shownDays} days
-        </Text>
-        <Link to={more}>All usage</Link>
-      </Group>
+    <Panel
+      title={`Tokens, last ${shownDays} days`}
+      label="Tokens by day"
+      more={[more, 'All usage']}
+    >
       {models.length === 0 ? (
         <Text size="sm" c="dimmed">
           Nothing was used in these days.
@@ -39,7 +38,7 @@ export function TokensPlot({ starts, days, models, more }: Periods & { readonly 
           <Shares rows={models} nameOf={({ model = '' }) => model} />
         </div>
       )}
-    </Card>
+    </Panel>
   )
 }
 

@@ -1,0 +1,94 @@
+import { Button, Text, TextInput } from '@mantine/core'
+import type { Explanation } from '../api.ts'
+import { RefusalRow } from '../overview/last-refusals.tsx'
+import { useOwnRefusals } from '../overview/own-refusals.ts'
+import { Link } from '../parts/link.tsx'
+import { Page } from '../parts/page.tsx'
+import { Panel } from '../parts/panel.tsx'
+import { Pending } from '../parts/pending.tsx'
+import { Problem } from '../parts/problem.tsx'
+import { addressOf, usePlace } from '../route.ts'
+import { useSession } from '../session.tsx'
+import { useLoaded } from '../use-loaded.ts'
+import { Answer } from './answer.tsx'
+import { QuestionForm } from './question-form.tsx'
+import { Supposed } from './supposed.tsx'
+
+const maxShown = 10
+
+/** The question that the address holds; undefined: none. */
+function readQuestion(query: URLSearchParams): Record<string, unknown> | undefined {
+  const request = query.get('request')
+  if (request) return { requestId: request }
+  const model = query.get('model')
+  if (!model) return undefined
+  const text = (name: string) => query.get(name) || undefined
+  const user = text('user')
+  return {
+    model,
+    subscription: text('subscription'),
+    keyId: text('key'),
+    ...(user && { user, groups: (text('groups') ?? '').split(',').filter((each) => each) }),
+  }
+}
+
+export function ExplainPage() {
+  const { call, me } = useSession()
+  const { query } = usePlace()
+  const question = readQuestion(query)
+  const { value, error } = useLoaded<Explanation | undefined>(
+    JSON.stringify(question ?? null),
+    async () => question && call<Explanation>('POST', '/v1/explain', question),
+  )
+  const refusals = useOwnRefusals()
+  return (
+    <Page
+      title="Why?"
+      about="What the gateway decides about a request, or has decided about a refused one, step by step. Asking counts nothing."
+    >
+      <Problem error={question && error} />
+      {question && value === undefined && error === undefined && <Pending />}
+      {question && value && !error && <Answer {...value} />}
+      <div className="columns" key={query.toString()}>
+        <Panel title="A refused request">
+          <QuestionForm>
+            <TextInput
+              name="request"
+              aria-label="Request id"
+              placeholder="x-request-id"
+              defaultValue={query.get('request') ?? ''}
+              flex={1}
+              required
+            />
+            <Button type="submit" variant="default">
+              Explain
+            </Button>
+          </QuestionForm>
+          <Text size="sm" c="dimmed" my="sm">
+            {refusals.value?.data.length === 0
+              ? 'None of your requests was refused within the last hour.'
+              : 'Your last refusals:'}
+            {me.administrator && (
+              <>
+                {' '}
+                <Link to={addressOf('refusals')}>Those of everybody</Link>
+              </>
+            )}
+          </Text>
+          <ul className="rows">
+            {refusals.value?.data.slice(0, maxShown).map((refusal) => (
+              <RefusalRow
+                key={`${refusal.requestId} ${refusal.at}`}
+                refusal={refusal}
+                showsUser={false}
+              />
+            ))}
+          </ul>
+        </Panel>
+        <Panel title="A request to come">
+          <Supposed query={query} />
+        </Panel>
+      </div>
+    </Page>
+  )
+}

@@ -1,0 +1,31 @@
+import { Card } from '@mantine/core'
+import type { ReactNode } from 'react'
+
+interface StatProps {
+  readonly title: string
+  /** Its name, if the title says more. */
+  readonly label?: string
+  /** undefined: it is being read. */
+  readonly value: string | undefined
+  /** In small letters behind the value. */
+  readonly unit?: string
+  /** The exact value, on hover. */
+  readonly exact?: string
+  readonly line?: ReactNode
+  /** What the value is compared with; left out until it is known. */
+  readonly foot?: ReactNode
+}
+
+/** A figure, and what to make of it. */
+export function Stat({ title, label = title, value = '–', unit, exact, line, foot }: StatProps) {
+  return (
+    <Card withBorder component="section" aria-label={label} className="stat">
+      <h2>{title}</h2>
+      <p className="stat-value" title={exact}>
+        {value} {unit && <small>{unit}</small>}
+      </p>
+      {line && <p>{line}</p>}
+      {foot && <p className="stat-foot">{foot}</p>}
+    </Card>
+  )
+}

@@ -1,0 +1,27 @@
+import { Card, Group, Text } from '@mantine/core'
+import type { ReactNode } from 'react'
+import { Link } from './link.tsx'
+
+interface PanelProps {
+  readonly title: string
+  /** Its name, if the title changes. */
+  readonly label?: string
+  /** Where the rest is, and what it is called. */
+  readonly more?: readonly [to: string, text: string] | undefined
+  readonly children: ReactNode
+}
+
+/** A card with a title, and a link to more of it. */
+export function Panel({ title, label = title, more, children }: PanelProps) {
+  return (
+    <Card withBorder component="section" aria-label={label}>
+      <Group justify="space-between" mb="sm">
+        <Text className="title" component="h2">
+          {title}
+        </Text>
+        {more && <Link to={more[0]}>{more[1]}</Link>}
+      </Group>
+      {children}
+    </Card>
+  )
+}
