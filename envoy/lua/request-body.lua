@@ -548,23 +548,23 @@ end
 
 -- What names mean in their places: the rule of a name, how the value of a rule is looked at, and so on.
 local field_at_top, rule_below, enter_place, mask_at, follow, after_item
-local LOOK, CHOOSES = ffi.new("uint8_t[256]"), {}
+-- The fields that are closed for another reason than that they name something stored, with the reason.
+local LOOK, CLOSED_AS = ffi.new("uint8_t[256]"), { ["tools[].model"] = "choosing", extra_body = "choosing" }
 
 do
   -- What a body may name besides what is read for counting: something stored in the account at the model's server, or
   -- another model. What the names in a container mean depends on the container, so each has a place. RULES has, for
   -- each place and name, the place of its value, and as which field the value is reported if there is one.
   -- In OPAQUE are texts and values of users, such as the parameters of their tools: nothing there means anything.
-  local TOP, ANY, OPAQUE, ITEM, LAST_PLACE = 1, 2, 3, 4, 9
+  local TOP, ANY, OPAQUE, ITEM, LAST_PLACE = 1, 2, 3, 4, 8
   -- How the value of a name is looked at: a field is reported if it has one, or one that is no object. Of an item, its id
-  -- and its kind: one that is only an id, or says that it is a reference, stands for a stored one.
-  -- An image of the model's is a stored one unless its data is there.
-  local FIELD, NO_OBJECT, ITEM_ID, ITEM_KIND, ITEM_TYPE = 1, 2, 3, 4, 5
+  -- and its kind: one that is only an id, or says that it is a reference, stands for a stored one. So does an image or a
+  -- reasoning of the model's unless its data is there.
+  local FIELD, NO_OBJECT, ITEM_TYPE, ITEM_ID, ITEM_ROLE, ITEM_RESULT, ITEM_TEXT = 1, 2, 3, 4, 5, 6, 7
   local RULES = {}
-  CHOOSES["tools[].model"], CHOOSES["extra_body"] = true, true
 
   do
-    local TOOL, CONTAINER, AUDIO, VARIABLES, EXTRA = 5, 6, 7, 8, 9
+    local TOOL, CONTAINER, AUDIO, VARIABLES = 5, 6, 7, 8
 
     local function all(...)
       local together = {}
@@ -587,13 +587,22 @@ do
     end
 
     local choosing = reported(
-      "adapter_id", "content_policy_fallbacks", "context_window_fallbacks", "custom_llm_provider", "deployment_id",
-      "fallbacks", "lora", "lora_path", "model_group", "model_list", "models", "preset", "provider", "route", "specific_deployment",
-      "user_config"
+      "adapter_id", "api_base", "base_url", "content_policy_fallbacks", "context_window_fallbacks", "custom_llm_provider",
+      "deployment_id", "fallbacks", "lora", "lora_path", "model_group", "model_list", "models", "plugins", "preset", "prompt_id",
+      "provider", "route", "specific_deployment", "user_config"
     )
-    for name in pairs(choosing) do CHOOSES[name] = true end
+    -- What servers of one model tell each other: whose memory to read, at which address.
+    local internal = reported(
+      "bootstrap_host", "bootstrap_port", "bootstrap_room", "disaggregated_params", "ec_transfer_params", "kv_transfer_params"
+    )
+    for name in pairs(choosing) do CLOSED_AS[name] = "choosing" end
+    for name in pairs(internal) do CLOSED_AS[name] = "internal" end
     local everywhere = all(
-      reported("file_id", "file_ids", "input_file_id", "vector_store_ids", "container_id"),
+      internal,
+      reported(
+        "cached_content", "collection_ids", "container_id", "file_id", "file_ids", "file_search_store_names", "input_file_id",
+        "library_ids", "skill_id", "vector_store_ids"
+      ),
       opaque(
         "metadata", "parameters", "schema", "input_schema", "output_schema", "json_schema", "arguments", "annotations", "citations"
       ),
@@ -602,8 +611,9 @@ do
     )
     RULES[TOP] = all(
       everywhere, choosing, reported("previous_response_id", "conversation", "tool_resources"),
-      opaque("documents", "guided_json", "structured_outputs", "chat_template_kwargs", "client_metadata"),
-      { input = { place = ITEM }, extra_body = { place = EXTRA } }
+      -- What extra_body has is read as if it were at the top (read_extra).
+      opaque("documents", "guided_json", "structured_outputs", "chat_template_kwargs", "client_metadata", "extra_body"),
+      { input = { place = ITEM } }
     )
     RULES[ANY] = all(everywhere, opaque("input", "input_examples", "env"), {
       audio = { place = AUDIO }, variables = { place = VARIABLES },
@@ -611,16 +621,13 @@ do
     RULES[OPAQUE], RULES[VARIABLES] = {}, {}
     RULES[ITEM] = all(RULES[ANY], {
       id = { look = ITEM_ID, place = ANY },
-      role = { look = ITEM_KIND, place = ANY },
-      result = { look = ITEM_KIND, place = ANY },
       type = { look = ITEM_TYPE, place = ANY },
+      role = { look = ITEM_ROLE, place = ANY },
+      result = { look = ITEM_RESULT, place = ANY },
+      content = { look = ITEM_TEXT, place = ANY },
+      encrypted_content = { look = ITEM_TEXT, place = ANY },
     })
     RULES[TOOL] = all(RULES[ANY], { model = { look = FIELD, field = "tools[].model", place = ANY } })
-    -- LiteLLM sends its members in place of those of the body.
-    local replaces = { look = FIELD, field = "extra_body", place = ANY }
-    RULES[EXTRA] = all(RULES[ANY], reported("previous_response_id", "conversation"), {
-      model = replaces, models = replaces, fallbacks = replaces,
-    })
     RULES[CONTAINER] = all(RULES[ANY], { id = { look = FIELD, field = "container", place = ANY } })
     RULES[AUDIO] = all(RULES[ANY], { id = { look = FIELD, field = "audio.id", place = ANY } })
   end
@@ -632,7 +639,7 @@ do
     "model", "stream", "stream_options", "include_usage", "continuous_usage_stats", "background", "max_tokens",
     "max_completion_tokens", "max_output_tokens", "n_predict", "n", "n_cmpl", "best_of", "prompt", "prompt_embeds",
     "candidate_count", "num_return_sequences", "min_tokens", "min_new_tokens", "thinking", "budget_tokens",
-    "reasoning",
+    "reasoning", "additional_drop_params",
   }
   do
     local known = {}
@@ -737,14 +744,16 @@ do
   local NUMBERED, PLACE_OF = {}, ffi.new("uint8_t[256]", ANY)
   -- The number of the rule of a field at a place, or 0.
   local RULE = ffi.new("uint8_t[?]", (LAST_PLACE + 1) * MOST_FIELDS)
-  -- Most names within a body have no rule. Each that has one is a bit: BEGIN and END have the bits of the names that begin
-  -- and end with a byte, MASK those of a place.
+  -- Most names within a body have no rule. Those that have one are bits, the same for names that begin with the same letter
+  -- and have rules in the same places: BEGIN and END have the bits of the names that begin and end with a byte, MASK those
+  -- of a place.
   local BEGIN, END, MASK = ffi.new("int32_t[256]"), ffi.new("int32_t[256]"), ffi.new("int32_t[?]", LAST_PLACE + 1)
 
   do
-    local numbers, bits = {}, 0
+    local numbers, bits, last_bit = {}, {}, 0
     for i, name in ipairs(FIELDS) do
-      local own = 0
+      local own, kind = 0, sub(name, 1, 1)
+      for place = TOP + 1, LAST_PLACE do kind = kind .. (RULES[place][name] and "+" or "-") end
       for place, rules in pairs(RULES) do
         local rule = rules[name]
         if rule then
@@ -754,7 +763,8 @@ do
           end
           RULE[place * MOST_FIELDS + i] = numbers[rule]
           if place ~= TOP then
-            if own == 0 then own, bits = 2 ^ bits, bits + 1 end
+            if not bits[kind] then bits[kind], last_bit = 2 ^ last_bit, last_bit + 1 end
+            own = bits[kind]
             MASK[place] = bor(MASK[place], own)
           end
         end
@@ -797,13 +807,18 @@ do
     return MASK[places[level]]
   end
 
-  -- What is known of an item: it has an id, it has a kind.
-  local HAS_ID, HAS_KIND = 1, 2
+  -- What is known of an item: it has an id, a role or a type that needs nothing; it is an image, or a reasoning, and has the
+  -- data of one. Reasoning has a text, or one that only the server can read; a summary is not what the server has stored.
+  local HAS_ID, HAS_KIND, IS_IMAGE, HAS_RESULT, IS_REASONING, HAS_TEXT = 1, 2, 4, 8, 16, 32
+  local HAS = ffi.new("uint8_t[8]")
+  HAS[ITEM_ID], HAS[ITEM_ROLE], HAS[ITEM_RESULT], HAS[ITEM_TEXT] = HAS_ID, HAS_KIND, HAS_RESULT, HAS_TEXT
 
   -- Reports an item that is only an id when it ends. Returns what is known then.
   function after_item(level, item, found)
     if not is_object[level] or places[level] ~= ITEM then return item end
-    if item == HAS_ID then report(found, "item_reference") end
+    local needed = HAS_KIND
+    if band(item, IS_REASONING) ~= 0 then needed = HAS_TEXT elseif band(item, IS_IMAGE) ~= 0 then needed = HAS_RESULT end
+    if band(item, HAS_ID) ~= 0 and band(item, needed) == 0 then report(found, "item_reference") end
     return 0
   end
 
@@ -817,8 +832,9 @@ do
     local COLON, SPACE = 0x3a, 0x20
     local reference = ffi.new("uint64_t[2]")
     ffi.copy(reference, '"item_reference"', 16)
-    local image = ffi.new("uint64_t[2]")
+    local image, reasoning = ffi.new("uint64_t[2]"), ffi.new("uint64_t[2]")
     ffi.copy(image, '"image_generation_call"', 16)
+    ffi.copy(reasoning, '"reasoning"', 11)
 
     -- The place in the source of the first byte from `place` on that is no space.
     local function past_space_of(source, place)
@@ -865,17 +881,25 @@ do
       return (holds_backslash(first) or holds_backslash(second)) and has_escape(value)
     end
 
+    -- What a type says of its item.
+    local function kind_of(value, found)
+      if is_reference(value) then report(found, "item_reference") end
+      local first, second = cast(EIGHT, value)[0], cast(EIGHT, value)[1]
+      if first == image[0] and second == image[1] then return IS_IMAGE end
+      if first == reasoning[0] and band(second, FIRST_BYTES[3]) == reasoning[1] then return IS_REASONING end
+      return HAS_KIND
+    end
+
     function follow(rule, item, found, source, base, p, at, last)
       local look, value = LOOK[rule], value_after(source, base, p, at, last)
       local first = value[0]
       if first == SMALL_N then return item end
-      if look == ITEM_ID then return bor(item, HAS_ID) end
-      if look == ITEM_TYPE then
-        if is_reference(value) then report(found, "item_reference") end
-        if cast(EIGHT, value)[0] == image[0] and cast(EIGHT, value)[1] == image[1] then return item end
-      end
-      if look >= ITEM_KIND then return bor(item, HAS_KIND) end
+      if look == ITEM_TYPE then return bor(item, kind_of(value, found)) end
       if first == OPEN_BRACKET and value[past_space(value, 1)] == CLOSE_BRACKET then return item end
+      if look > ITEM_TYPE then
+        if look >= ITEM_RESULT and first == QUOTE and value[1] == QUOTE then return item end
+        return bor(item, HAS[look])
+      end
       if look == FIELD or first ~= OPEN_BRACE then report(found, NUMBERED[rule].field) end
       return item
     end
@@ -1064,8 +1088,8 @@ local function ask_for_usage(changes, options, close, members)
   return added
 end
 
-local STREAMED, NAMING = { model = true, stream = true, stream_options = true }, { model = true }
-local ANSWERING = { model = true, background = true }
+local STREAMED = { model = true, stream = true, stream_options = true, extra_body = true }
+local NAMING, ANSWERING = { model = true, extra_body = true }, { model = true, background = true, extra_body = true }
 
 -- The fields with the most output tokens of an answer, by operation. The first is added if none of them is there.
 local MAXIMA = {
@@ -1098,7 +1122,8 @@ local measured = {}
 local function with_maxima(names)
   local all = measured[names]
   if not all then
-    all = { prompt = "size", prompt_embeds = "size" }
+    -- LiteLLM leaves out the fields that the last one lists.
+    all = { prompt = "size", prompt_embeds = "size", additional_drop_params = "size" }
     for _, list in ipairs({ ALL_MAXIMA, COUNTS, MINIMA }) do
       for _, name in ipairs(list) do all[name] = "size" end
     end
@@ -1162,7 +1187,9 @@ local function size_of(length, found, maxima)
   end
   is_known = is_known and most <= MOST_TOKENS
   local least = least_in(found, is_known and most or math.huge)
-  local problem = found.misspelled and SPELLED .. found.misspelled or unclear or ""
+  local dropped = found.additional_drop_params
+  if is_given(dropped) and not find(dropped.text, "^%[%s*%]$") then unclear = "additional_drop_params may leave out a maximum" end
+  local problem = found.misspelled and SPELLED .. found.misspelled or found.extra or unclear or ""
   return ("%d;%s;%d;%d;%s"):format(length, is_known and ("%d"):format(math.ceil(most)) or "", choices, least, problem)
 end
 
@@ -1201,10 +1228,36 @@ end
 -- Stands for a model that is not a string. No model has this name.
 local NO_NAME = "\0"
 
+local NOT_EXTRA = "extra_body must not have "
+
+-- Reads what `extra_body` has as if it were at the top, because LiteLLM sends it there, in place of what the body has: what is
+-- stored or chooses a model is reported, and the rest of what is read for counting must not be there.
+local function read_extra(found, names)
+  local extra = found.extra_body
+  if not is_given(extra) then return end
+  if byte(extra.text) ~= OPEN_BRACE then refuse("extra_body must be an object") end
+  local own = read_object(source_of(extra.text), names)
+  for _, field in ipairs(own.fields or {}) do
+    report(found, CLOSED_AS[field] == "choosing" and "extra_body" or field)
+  end
+  for name, how in pairs(names) do
+    if name == "model" then
+      if is_given(own.model) then report(found, "extra_body") end
+    elseif how == "size" then
+      if is_given(own[name]) then found.extra = NOT_EXTRA .. name end
+    elseif is_given(own[name]) then
+      refuse(NOT_EXTRA .. name)
+    end
+  end
+  if own.misspelled then found.extra = NOT_EXTRA .. own.misspelled end
+  if own.prompts then found.extra = NOT_EXTRA .. "prompt" end
+end
+
 -- Adds to `changes` those with which a stream reports its usage, by these members of its options. Returns the model
 -- that the body names, or nil; the members that were added; the fields found; and the place of the closing brace.
 local function examine(body, names, changes, members)
   local found, close = read_object(body, names)
+  if found.extra_body then read_extra(found, names) end
   local model = found.model and found.model.text
   if model == '""' then model = nil end
   if model then model = byte(model) == QUOTE and unescape(sub(model, 2, -2)) or NO_NAME end
@@ -1318,6 +1371,7 @@ local BACKGROUND = "background must be false or left out, because the tokens of 
 local NO_BACKGROUND = { ["false"] = true, null = true }
 local CLOSED = {
   choosing = " may choose another model than the one that is checked and counted; spec.modelFields of the ModelRef opens it",
+  internal = " is for the servers of a model, which may read the memory of other requests by it; spec.modelFields of the ModelRef opens it",
   stored = " names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it",
 }
 
@@ -1329,8 +1383,9 @@ local function judge_fields(handle, headers, fields)
   for _, field in ipairs(fields) do
     if field == "background" then
       if is_metered(handle) then refuse(BACKGROUND) end
-    elseif CHOOSES[field] then
-      if is_named and not find(opened, " " .. field .. " ", 1, true) then refuse(field .. CLOSED.choosing) end
+    elseif CLOSED_AS[field] then
+      local applies = is_named or CLOSED_AS[field] == "internal"
+      if applies and not find(opened, " " .. field .. " ", 1, true) then refuse(field .. CLOSED[CLOSED_AS[field]]) end
     elseif not find(opened, " state ", 1, true) then
       refuse(field .. CLOSED.stored)
     end

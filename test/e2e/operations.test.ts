@@ -1,4 +1,4 @@
-import { choosingFields } from '../../src/core/kinds/body-fields.ts'
+import { choosingFields, internalFields } from '../../src/core/kinds/body-fields.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
 import { sendRaw, toBytes } from '../support/raw-http.ts'
@@ -23,7 +23,7 @@ const test = gatewayTests({
     modelRef('renamed', { backendUrl: scripted.url, upstreamModel: 'theirs' }),
     modelRef('wide', {
       ...{ backendUrl: scripted.url, modelIds: ['org/wide'], state: 'shared' },
-      modelFields: ['fallbacks', 'tools[].model'],
+      modelFields: ['fallbacks', 'tools[].model', 'kv_transfer_params'],
     }),
     accessPolicy('open', ['llm/sim', ...scriptedModels], team),
     ...subscriptions({ plenty: 1_000_000 }),
@@ -202,6 +202,44 @@ const storedElsewhere: readonly (readonly [string, string])[] = [
   ['DELETE', '/v1/files/file-1%23x'],
   ['GET', '/v1/files.json'],
   ['GET', '/v1/v1/files'],
+  ['GET', '/v1/x/files'],
+  ['POST', '/v1/vector_store/list'],
+  ['POST', '/v1/rag/query'],
+  ['GET', '/v1/memories'],
+  ['GET', '/v1/prompts/p'],
+  ['POST', '/v1/interactions'],
+  ['GET', '/v1/batch/1'],
+  ['POST', '/v1/realtime/sessions'],
+  ['GET', '/v1/skills'],
+  ['POST', '/v1/fine_tuning/jobs'],
+  ['GET', '/v1/fine-tunes'],
+  ['GET', '/v1/videos/video_1/content'],
+  ['GET', '/v1/cachedContents'],
+  ['GET', '/v1/chat/deferred-completion/1'],
+  ['GET', '/v1/async/chat/completions/1'],
+  ['POST', '/v1/key/generate'],
+  ['GET', '/v1/user/info'],
+  ['GET', '/v1/mcp/server'],
+  ['POST', '/v1/load_lora_adapter'],
+  ['POST', '/v1/unload_lora_adapter'],
+  ['POST', '/v1/models/unload'],
+  ['POST', '/v1/reset_prefix_cache'],
+  ['POST', '/v1/anything/cancel'],
+  ['PUT', '/v1/anything'],
+  ['PATCH', '/v1/anything/1'],
+  ['DELETE', '/v1/anything/1'],
+  ['GET', '/v1/%252e%252e/slots'],
+]
+
+/** At such a server other paths stay open. */
+const openElsewhere: readonly (readonly [string, string])[] = [
+  ['GET', '/v1/model/info'],
+  ['POST', '/v1/anything'],
+  ['POST', '/v1/classify'],
+  ['POST', '/v1/fim/completions'],
+  ['GET', '/v1/audio/voices'],
+  ['POST', '/v1/messages/count_tokens'],
+  ['POST', '/v1/images/edits'],
 ]
 
 test('what a server stores is closed', async (t, gateway) => {
@@ -221,6 +259,11 @@ test('what a server stores is closed', async (t, gateway) => {
     }
   }
   t.equal(scripted.received.length, before, 'the server gets no request')
+  for (const [method, operation] of openElsewhere) {
+    const sent = method === 'POST' ? '{"model":"all"}' : ''
+    const asked = toBytes({ method, path: `/llm/all${operation}`, headers, body: sent })
+    t.equal((await sendRaw(gateway.port, asked)).status, 200, `${method} ${operation}`)
+  }
   for (const [method, operation] of stored) {
     if (method === 'DELETE' && operation === '/v1/chat/completions') continue
     const asked = toBytes({ method, path: `/llm/other${operation}`, headers })
@@ -251,7 +294,25 @@ const naming: readonly (readonly [string, string])[] = [
   ['item_reference', `"input":[{"id":"msg_1","role":${' '.repeat(70)}null}]`],
   ['item_reference', '"input":[{"type":"image_generation_call","id":"ig_1"}]'],
   ['item_reference', '"input":[{"id":"ig_1","result":null,"type":"image_generation_call"}]'],
+  ['item_reference', '"input":[{"type":"reasoning","id":"rs_1","summary":[]}]'],
+  ['item_reference', '"input":[{"id":"rs_1","encrypted_content":null,"type":"reasoning"}]'],
+  ['item_reference', '"input":[{"type":"reasoning","id":"rs_1","content":[],"role":"assistant"}]'],
+  ['item_reference', '"input":[{"type":"reasoning","id":"rs_1","encrypted_content":""}]'],
+  ['item_reference', '"input":[{"type":"reasoning","id":"r","summary":[{"text":"x"}]},{"id":1}]'],
+  ['item_reference', '"input":[{"type":"reasonin\\u0067","id":"rs_1","summary":[]}]'],
+  ['item_reference', '"input":[{"type":"image_generation_call","id":"ig_1","content":"x"}]'],
   ['previous_response_id', '"extra_body":{"previous_response_id":"resp_1"}'],
+  ['item_reference', '"extra_body":{"input":[{"type":"item_reference","id":"msg_1"}]}'],
+  ['file_id', '"extra_body" : {"input":[{"content":[{"file_id":"file-1"}]}]} '],
+  ['cached_content', '"extra_body":{"google":{"cached_content":"cachedContents/1"}}'],
+  ['cached_content', '"cachedContent":"cachedContents/1"'],
+  ['skill_id', '"container":{"skills":[{"type":"custom","skill_id":"skill_1"}]}'],
+  ['collection_ids', '"tools":[{"type":"file_search","collection_ids":["c"]}]'],
+  ['library_ids', '"tools":[{"type":"document_library","library_ids":["l"]}]'],
+  [
+    'file_search_store_names',
+    '"tools":[{"file_search":{"fileSearchStoreNames":["fileSearchStores/1"]}}]',
+  ],
   ['file_id', '"input":[{"role":"user","content":[{"type":"input_file","file_id":"file-1"}]}]'],
   ['file_id', '"input":[{"role":"user","content":[{"type":"input_image","fileId":"file-1"}]}]'],
   ['file_id', '"input":[{"role":"user","content":[{"\\u0066ile_id":"file-1"}]}]'],
@@ -307,6 +368,8 @@ const harmless: readonly string[] = [
   '"documents":[{"text":"x","file_id":"y"}]',
   '"input":[{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"x","annotations":[{"type":"file_citation","file_id":"f"}]}]},{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"},{"type":"function_call_output","call_id":"c","output":"{}"},{"role":"user","content":"x"}]',
   '"input":[{"id":"ig_1","type":"image_generation_call","status":"completed","result":"aGk="}]',
+  '"input":[{"id":"rs_1","type":"reasoning","content":[{"type":"reasoning_text","text":"x"}]}]',
+  '"input":[{"type":"reasoning","summary":[]},{"id":"rs_1","content":"x","role":"assistant"}]',
   `"input":[{"id":"msg_1","type":${' '.repeat(70)}"message"}]`,
   `"messages":[{"file_id":${' '.repeat(70_000)}null,"container" : ${' '.repeat(70)}null}]`,
   '"extra_body":{"google":{"thinking_config":{"include_thoughts":true}}}',
@@ -366,6 +429,104 @@ test('the place of a field in the body makes no difference', async (t, gateway) 
   t.equal(await ask(`{"model":"own","messages":[{"file_id"${spaces}:${spaces}"x"}]}`), 400)
 })
 
+/** Of a form, or of JSON, for the same operations. */
+const withForms = ['images/edits', 'images/variations', 'audio/transcriptions']
+
+test('a body that is no form is read', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const ask = async (model: string, operation: string, body: string | FormData, type?: string) => {
+    const headers = type === undefined ? {} : { 'content-type': type }
+    return await gateway.ask(`/llm/${model}/v1/${operation}`, key, {
+      method: 'POST',
+      headers,
+      body,
+    })
+  }
+  const before = scripted.received.length
+  for (const operation of withForms) {
+    for (const type of [
+      ...['application/json', 'text/plain', 'application/x-www-form-urlencoded'],
+      ...['multipart/form-data', 'multipart/mixed; boundary=x'],
+      'multipart/form-data; boundary=x, application/json',
+    ]) {
+      const stored = await ask('own', operation, '{"model":"own","image":{"file_id":"f"}}', type)
+      t.equal(stored.status, 400, `${operation} ${type}`)
+      t.match(stored.text, /file_id names what is stored/)
+      const other = await ask('named', operation, '{"model":"expensive"}', type)
+      t.equal(other.status, 403, `${operation} ${type}`)
+    }
+    t.equal((await ask('named', operation, '{"model":"org/named","models":["x"]}')).status, 400)
+    t.equal((await ask('own', operation, 'RIFF')).status, 400)
+  }
+  t.equal(scripted.received.length, before, 'the server gets no request')
+  for (const operation of withForms) {
+    t.equal((await ask('named', operation, '{"model":"org/named","image":"x"}')).status, 200)
+    t.match(scripted.received.at(-1), { headers: { 'content-type': 'application/json' } })
+    const form = new FormData()
+    form.set('image', 'x')
+    t.equal((await ask('named', operation, form)).status, 200)
+    t.match(scripted.received.at(-1), {
+      headers: { 'content-type': /^multipart.form-data; bound/ },
+    })
+    const type = 'Multipart/Form-Data ; boundary=x'
+    t.equal((await ask('named', operation, '--x--', type)).status, 200)
+  }
+})
+
+test('no request speaks for another server of the model', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const ask = (path: string, model: string, members: string) =>
+    gateway.ask(path, key, { method: 'POST', body: `{"model":"${model}",${members}}` })
+  const before = scripted.received.length
+  for (const field of internalFields) {
+    for (const members of [
+      `"${field}":{"remote_host":"10.0.0.1"}`,
+      `"nvext":{"${field.replaceAll('_', '-').toUpperCase()}":1}`,
+      `"extra_body":{"${field}":{}}`,
+    ]) {
+      const byPath = await ask('/llm/own/v1/completions', 'own', members)
+      const byBody = await ask('/v1/completions', 'own', members)
+      t.strictSame([byPath.status, byBody.status], [400, 400], members)
+      t.strictSame(JSON.parse(byPath.text), JSON.parse(byBody.text))
+      t.match(JSON.parse(byBody.text).error.message, `${field} is for the servers of a model`)
+    }
+  }
+  t.equal(scripted.received.length, before, 'the server gets no request')
+  const opened = '"kv_transfer_params":{"do_remote_decode":true},"bootstrap_host":null'
+  t.equal((await ask('/llm/wide/v1/completions', 'wide', opened)).status, 200)
+  t.equal((await ask('/v1/completions', 'wide', opened)).status, 200)
+})
+
+test('extra_body has nothing that is read for counting', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'wide' })
+  const ask = async (members: string, path = '/v1/chat/completions') => {
+    const body = `{"model":"own",${members}}`
+    const answers = [
+      await gateway.ask(`/llm/own${path}`, key, { method: 'POST', body }),
+      await gateway.ask(path, key, { method: 'POST', body }),
+    ]
+    t.strictSame(answers[0]?.text, answers[1]?.text, members)
+    return answers[0]
+  }
+  for (const [members, message] of [
+    ['"extra_body":{"stream":true}', 'extra_body must not have stream'],
+    ['"extra_body":{"a":1,"stream_options":{}}', 'extra_body must not have stream_options'],
+    ['"extra_body":{"extra_body":{"stream":true}}', 'extra_body must not have extra_body'],
+    ['"extra_body":{"Stream":true}', 'a field must be spelled exactly stream'],
+    ['"extra-body":{"stream":true}', 'a field must be spelled exactly extra_body'],
+    ['"extra_body":"{}"', 'extra_body must be an object'],
+    ['"extra_body":[["stream",true]]', 'extra_body must be an object'],
+  ] as const) {
+    const answer = await ask(members)
+    t.equal(answer?.status, 400, members)
+    t.match(JSON.parse(answer?.text ?? '').error.message, message)
+  }
+  t.equal((await ask('"extra_body":{"background":true}', '/v1/responses'))?.status, 400)
+  for (const members of ['{}', 'null', '{"stream":null}', '{"top_k":5,"max_tokens":5}']) {
+    t.equal((await ask(`"extra_body":${members}`))?.status, 200, members)
+  }
+})
+
 const values: Readonly<Record<string, string>> = {
   extra_body: '"extra_body":{"model":"large"}',
   'tools[].model': '"tools":[{"type":"advisor_20260301","name":"advisor","model":"large"}]',
@@ -406,6 +567,14 @@ test('only model chooses the model', async (t, gateway) => {
         `${sent} of ${model}`,
       )
       t.equal((await ask('/v1/messages', name, sent)).status, 200, `${sent} of ${model}`)
+    }
+  }
+  for (const field of choosingFields) {
+    const members = `"extra_body":{"a":[],${values[field] ?? `"${field}":["expensive"]`}}`
+    for (const path of ['/llm/named/v1/messages', '/v1/messages']) {
+      const { status, text } = await ask(path, 'org/named', members)
+      t.equal(status, 400, `${path} ${members}`)
+      t.match(JSON.parse(text).error.message, 'extra_body')
     }
   }
   for (const members of ['"fallbacks":["x"]', values['tools[].model'] ?? '']) {

@@ -167,6 +167,23 @@ test('no spelling hides a higher maximum', async (t, gateway) => {
       await gateway.settled()
     }
   }
+  for (const extra of [
+    ...[{ n: 9 }, { N: 9 }, { max_tokens: 9e6 }, { max_completion_tokens: 9 }, { n_predict: 9 }],
+    ...[{ best_of: 9 }, { min_tokens: 9 }, { thinking: { budget_tokens: 9 } }, { prompt: ['a'] }],
+  ]) {
+    for (const at of [path, shared]) {
+      const { status, text } = await ask(gateway, key, { max_tokens: 5, extra_body: extra }, at)
+      t.equal(status, 400, `${at} ${JSON.stringify(extra)}: ${text}`)
+      t.match(text, /extra_body must not have/)
+    }
+  }
+  for (const at of [path, shared]) {
+    const dropped = { max_tokens: 5, additional_drop_params: ['max_tokens'] }
+    t.match((await ask(gateway, key, dropped, at)).text, /additional_drop_params may leave out/)
+    const none = { max_tokens: 5, additional_drop_params: [], extra_body: { n: null, top_k: 5 } }
+    t.equal((await ask(gateway, key, none, at)).status, 200)
+    await gateway.settled()
+  }
   // llama.cpp reads n_predict before max_tokens, and n_cmpl before n.
   for (const at of [path, shared]) {
     const answer = await ask(gateway, key, { max_tokens: 5, n_predict: 9_000_000 }, at)

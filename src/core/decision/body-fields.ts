@@ -4,7 +4,7 @@
  * that it has found; where the path names the model, it judges them itself, by `openedFields`.
  */
 
-import { choosingFields } from '../kinds/body-fields.ts'
+import { choosingFields, internalFields } from '../kinds/body-fields.ts'
 import type { ModelRef } from '../kinds/resources.ts'
 
 /** Before the names that the script has found, separated by commas; nothing else that is wrong begins so. */
@@ -19,6 +19,7 @@ export function foundFields(problem: string | undefined): readonly string[] | un
 const background = 'background'
 
 const choosing: ReadonlySet<string> = new Set(choosingFields)
+const internal: ReadonlySet<string> = new Set(internalFields)
 
 /**
  * What is wrong with the first of these fields that the model does not open; undefined: nothing. A field that
@@ -34,6 +35,8 @@ export function refuseFields(
       if (isMetered) return backgroundProblem
     } else if (choosing.has(field)) {
       if (namesItsModel(model) && !opens(model, field)) return choosingProblem(field)
+    } else if (internal.has(field)) {
+      if (!opens(model, field)) return internalProblem(field)
     } else if (model.state !== 'shared') {
       return stateProblem(field)
     }
@@ -63,7 +66,11 @@ function choosingProblem(field: string): string {
   return `${field} may choose another model than the one that is checked and counted; spec.modelFields of the ModelRef opens it`
 }
 
-/** The script has the same text, and that of the other two. */
+function internalProblem(field: string): string {
+  return `${field} is for the servers of a model, which may read the memory of other requests by it; spec.modelFields of the ModelRef opens it`
+}
+
+/** The script has the same text, and those of the others. */
 export function stateProblem(field: string): string {
   return `${field} names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it`
 }

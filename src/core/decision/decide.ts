@@ -33,12 +33,11 @@ import {
   type PathRules,
   refuseOperation,
   refuseSpelling,
-  refuseStored,
-  unreadFields,
 } from './operations.ts'
 import { nameAtServer, publishedModels, readPublishedName } from './published-names.ts'
 import { bestPaying, isHealthy, type Selection, type SelectionError, select } from './selection.ts'
 import type { CompiledSubscription, Model, Opened, Snapshot } from './snapshot.ts'
+import { refuseStored, unreadFields } from './stored-paths.ts'
 import type { Target } from './target.ts'
 import type { Estimate } from './unreported.ts'
 import { owningGroup } from './usage-labels.ts'

@@ -5,7 +5,7 @@
  * Envoy does, or ignore its case. So a path must be spelled exactly as listed to reach it.
  */
 
-import { choosingFields, stateFields } from '../kinds/body-fields.ts'
+import { openableFields, stateFields } from '../kinds/body-fields.ts'
 
 /** The names of countable operations in `METER_PATHS`. */
 export const meterable = {
@@ -194,8 +194,11 @@ function refusePath(operation: string, metered: PathRules['metered']): Refusal |
   return undefined
 }
 
-/** As `loosely`; some servers take an escaped `?` or `#` for the end of the path. */
-function mostLoosely(operation: string): string {
+/**
+ * A path as the most lenient server reads it, without what `loosely` leaves out; some servers take an
+ * escaped `?` or `#` for its end.
+ */
+export function mostLoosely(operation: string): string {
   return loosely(decode(operation).replace(/[?#].*$/s, ''))
 }
 
@@ -225,7 +228,7 @@ function refuseOverride(query: string): Refusal | undefined {
 const bodyFields: ReadonlyMap<string, string> = new Map(
   [
     ...stateFields,
-    ...choosingFields,
+    ...openableFields,
     ...['model', 'stream', 'stream_options', 'background', 'prompt', 'prompt_embeds'],
     ...['n', 'n_cmpl', 'best_of', 'candidate_count', 'num_return_sequences'],
     ...['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'],
@@ -272,41 +275,6 @@ export function refuseOperation(
   return undefined
 }
 
-/** Families of operations below which a server keeps something in its account. */
-const families =
-  'responses|chat/completions|files|batches|messages/batches|conversations|assistants|threads|containers|uploads|vector_stores|videos|skills|evals|fine_tuning'
-const stored = new RegExp(`^/v1/(?:${families})(?:/.*)?$`, 's')
-/** The same, also behind another prefix, and with an extension. */
-const storedAnywhere = new RegExp(`/v1/(?:${families})(?:[./].*)?$`, 's')
-/** These make something, or take an upload. Each names what is stored, if at all, in its body. */
-const makes: ReadonlySet<string> = new Set([
-  meterable.responses,
-  meterable.chat,
-  '/v1/files',
-  '/v1/batches',
-])
-
-/**
- * Refuses what lists, reads, changes or ends things that are stored at a server, whose account all callers of
- * the model share; undefined: it does not. With `allPaths`, every spelling of such a path.
- */
-export function refuseStored(
-  operation: string,
-  method: string,
-  allPaths = false,
-): Refusal | undefined {
-  if (method === 'POST' && makes.has(operation)) return undefined
-  const isStored =
-    stored.test(operation) || (allPaths && storedAnywhere.test(mostLoosely(operation)))
-  if (!isStored) return undefined
-  return { code: 'path_closed', detail: { about: 'stored', operation, method } }
-}
-
-/** The fields of its body that name something stored, of an operation whose body the gateway does not read. */
-export function unreadFields(operation: string, method: string): readonly string[] {
-  return operation === '/v1/batches' && method === 'POST' ? ['input_file_id'] : []
-}
-
 /**
  * Whether the usage in the answer is counted. Cancelling returns the response, whose usage was not
  * counted: where responses are counted, the gateway lets none run in the background.
@@ -321,7 +289,8 @@ export function isUncounted(operation: string, method: string, rules: PathRules)
   return !isMetered(operation, rules) && !isTextless(operation, method)
 }
 
-function isKnown(operation: string, method: string): boolean {
+/** Whether this is one of the operations that are served by every model. */
+export function isKnown(operation: string, method: string): boolean {
   if (namedByBody.has(operation) || namedByPath.test(operation)) return true
   if (tokenizing.test(operation)) return true
   if (cancelsResponse.test(operation)) return method === 'POST'

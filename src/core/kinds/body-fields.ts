@@ -2,8 +2,8 @@
 
 /**
  * Fields that name what is stored in the account at the model's server: responses, conversations, files,
- * containers. `item_reference` is an item of the input that is only an id; `audio.id` an earlier answer
- * with sound. envoy/lua/request-body.lua has the places in which the APIs define them.
+ * containers, caches. `item_reference` is an item of the input that is only an id, or an image or a reasoning
+ * without its data; `audio.id` an earlier answer with sound. envoy/lua/request-body.lua has the places in which the APIs define them.
  */
 export const stateFields = [
   'previous_response_id',
@@ -17,14 +17,22 @@ export const stateFields = [
   'container_id',
   'tool_resources',
   'audio.id',
+  'cached_content',
+  'collection_ids',
+  'file_search_store_names',
+  'library_ids',
+  'skill_id',
 ] as const
 
 /**
  * Fields, beside `model`, by which some server chooses another model: LiteLLM's router, OpenRouter, servers
- * with adapters, tools that run a model of their own. `extra_body` counts only if it names a model. The script has the same list.
+ * with adapters, tools that run a model of their own. `extra_body` counts only if it has one of them, or `model`. The script
+ * has the same list.
  */
 export const choosingFields = [
   'adapter_id',
+  'api_base',
+  'base_url',
   'content_policy_fallbacks',
   'context_window_fallbacks',
   'custom_llm_provider',
@@ -36,7 +44,9 @@ export const choosingFields = [
   'model_group',
   'model_list',
   'models',
+  'plugins',
   'preset',
+  'prompt_id',
   'provider',
   'route',
   'specific_deployment',
@@ -44,4 +54,20 @@ export const choosingFields = [
   'user_config',
 ] as const
 
-export type ChoosingField = (typeof choosingFields)[number]
+/**
+ * Fields by which the servers of one model tell each other whose memory to read, and at which address:
+ * vLLM, SGLang, TensorRT-LLM. Who sends one could read what another caller has asked. The script has the same list.
+ */
+export const internalFields = [
+  'bootstrap_host',
+  'bootstrap_port',
+  'bootstrap_room',
+  'disaggregated_params',
+  'ec_transfer_params',
+  'kv_transfer_params',
+] as const
+
+/** Those that a ModelRef opens one by one. */
+export const openableFields = [...choosingFields, ...internalFields] as const
+
+export type OpenableField = (typeof openableFields)[number]

@@ -22,7 +22,7 @@ import {
   type Schema,
   text,
 } from '../formats/schema.ts'
-import { choosingFields } from './body-fields.ts'
+import { openableFields } from './body-fields.ts'
 import { subscriptionNamespace, tenantsNamespace } from './metadata.ts'
 import { credential, credentialReference, output, server } from './model-server-schema.ts'
 import { routingDocuments } from './routing-schemas.ts'
@@ -236,10 +236,10 @@ const modelRefFields = {
   credential,
   ...server,
   output,
-  modelFields: list(oneOf(choosingFields, {}), {
+  modelFields: list(oneOf(openableFields, {}), {
     description:
-      'fields by which requests may choose another model beside `model`; with `modelIds` or `upstreamModel` they are else refused ([model-servers.md](model-servers.md#another-model-beside-model))',
-    maxItems: choosingFields.length,
+      'fields that are else refused: those by which requests may choose another model beside `model`, with `modelIds` or `upstreamModel`, and those that are for other servers of the model ([model-servers.md](model-servers.md#another-model-beside-model))',
+    maxItems: openableFields.length,
   }),
   state: oneOf(['closed', 'shared'], {
     description:

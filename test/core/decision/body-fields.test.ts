@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { foundFields, openedFields, refuseFields } from '../../../src/core/decision/body-fields.ts'
-import { choosingFields, stateFields } from '../../../src/core/kinds/body-fields.ts'
+import { choosingFields, internalFields, stateFields } from '../../../src/core/kinds/body-fields.ts'
 import type { ModelRef } from '../../../src/core/kinds/resources.ts'
 import { modelRef, resourceOf } from '../../support/documents.ts'
 
@@ -29,6 +29,15 @@ test('other models are chosen where nothing is compared or replaced, or by opene
       t.equal(refuseFields([field], open, false), undefined)
     }
     t.equal(refuseFields([field], model({}), false), undefined)
+  }
+})
+
+test('what servers tell each other is closed whatever the model is called', async (t) => {
+  for (const field of internalFields) {
+    for (const spec of [{}, { modelIds: ['a'] }, { state: 'shared', modelFields: ['plugins'] }]) {
+      t.match(refuseFields([field], model(spec), false), `${field} is for the servers of a model`)
+    }
+    t.equal(refuseFields([field], model({ modelFields: [field] }), false), undefined)
   }
 })
 

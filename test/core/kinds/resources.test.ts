@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { showPath } from '../../../src/core/formats/fields.ts'
 import type { Schema } from '../../../src/core/formats/schema.ts'
-import { choosingFields } from '../../../src/core/kinds/body-fields.ts'
+import { openableFields } from '../../../src/core/kinds/body-fields.ts'
 import { documents } from '../../../src/core/kinds/resource-schemas.ts'
 import type { Subscription, Tenant } from '../../../src/core/kinds/resources.ts'
 import { statuses } from '../../../src/core/resources/generated-schemas.ts'
@@ -490,7 +490,7 @@ test('the limits of each rule are valid', async (t) => {
     [model, ['spec', 'backendUrl'], 'http://[::1]:8000'],
     [model, ['spec', 'backendUrl'], `https://${'a.'.repeat(126)}a`],
     [model, ['spec', 'modelIds'], ['org/Model-7B:latest']],
-    [model, ['spec', 'modelFields'], [...choosingFields]],
+    [model, ['spec', 'modelFields'], [...openableFields]],
     [model, ['spec', 'state'], 'closed'],
     [policy, ['spec', 'subjects'], { users: ['system:serviceaccount:a:b'] }],
     [paid, ['spec', 'owner'], { users: [], groups: [] }],
