@@ -1,0 +1,16 @@
+/**
+ * For `node --import`: hundreds of test files load the same modules, and should not each compile, strip and find them.
+ * JavaScript, so that the first thing a process does is not to load what strips types.
+ */
+import { enableCompileCache, registerHooks } from 'node:module'
+
+enableCompileCache(new URL('../../.tools/compiled', import.meta.url).pathname)
+const url = process.env.TAP_BUNDLE
+if (url !== undefined) {
+  registerHooks({
+    resolve: (specifier, context, next) =>
+      specifier === 'tap'
+        ? { url, format: 'module', shortCircuit: true }
+        : next(specifier, context),
+  })
+}
