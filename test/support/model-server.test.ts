@@ -422,7 +422,13 @@ t.test('large bodies are read completely', async (t) => {
 
 t.test('a client that disconnects stops the work', async (t) => {
   const { port, tally } = await startServer(t)
-  const asks = [{ hang: true }, { delayMs: 60_000 }, { chunkDelayMs: 60_000 }, { words: 900_000 }]
+  const asks = [
+    { hang: true },
+    { hangAfterChunks: 1 },
+    { delayMs: 60_000 },
+    { chunkDelayMs: 60_000 },
+    { words: 900_000 },
+  ]
   for (const [index, sim] of asks.entries()) {
     const socket = net.connect(port, '127.0.0.1')
     const body = JSON.stringify({ messages: [], stream: true, sim })

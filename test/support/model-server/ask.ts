@@ -22,6 +22,7 @@ export interface Ask {
   readonly status?: number
   readonly contentType?: string
   readonly dropAfterChunks?: number
+  readonly hangAfterChunks?: number
   readonly hang?: boolean
   readonly echo?: boolean
   readonly foldKeys?: boolean
@@ -54,6 +55,7 @@ const fields: Readonly<Record<keyof Ask, (value: unknown) => boolean>> = {
   status: isWhole(300, 599),
   contentType: isText,
   dropAfterChunks: isWhole(0, Number.MAX_SAFE_INTEGER),
+  hangAfterChunks: isWhole(0, Number.MAX_SAFE_INTEGER),
   hang: isFlag,
   echo: isFlag,
   foldKeys: isFlag,

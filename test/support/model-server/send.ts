@@ -4,7 +4,7 @@ import type { ServerResponse } from 'node:http'
 import { setTimeout as wait } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { constants, createGzip, gzip } from 'node:zlib'
-import type { Ask } from './ask.ts'
+import { type Ask, LONGEST_WAIT_MS } from './ask.ts'
 import type { Json, StreamEvent } from './dialect.ts'
 import { toText, usageIn } from './usage.ts'
 
@@ -69,7 +69,8 @@ export async function sendEvents(outlet: Outlet, events: Iterable<StreamEvent>):
   let sent = 0
   const startedAt = performance.now()
   for (const event of events) {
-    if (sent === ask.dropAfterChunks) {
+    if (sent === ask.hangAfterChunks) await wait(LONGEST_WAIT_MS, undefined, { signal })
+    if (sent === ask.hangAfterChunks || sent === ask.dropAfterChunks) {
       outlet.cut()
       return
     }
