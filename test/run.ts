@@ -14,6 +14,7 @@ import { parseArgs } from 'node:util'
 import { findEnvoy } from '../src/local/envoy-binary.ts'
 import type { EmbeddedPostgres } from '../src/local/postgres/embedded-postgres.ts'
 import { packageRoot } from '../src/runtime/package-root.ts'
+import { bundleTap } from './support/tap-bundle.ts'
 import { createTapReport } from './support/tap-report.ts'
 import { makeDatabaseFolder } from './support/temporary-folder.ts'
 import { findTestFiles, runTestFiles, type TestRun } from './support/test-files.ts'
@@ -42,7 +43,7 @@ if (absent.length > 0) {
   print(`There is no ${absent.join(', ')}`)
   process.exit(2)
 }
-const env: NodeJS.ProcessEnv = { ...process.env }
+const env: NodeJS.ProcessEnv = { ...process.env, TAP_BUNDLE: await bundleTap() }
 // Downloads leave the processors to the checks.
 await Promise.all([
   files.length === 0 && check(),

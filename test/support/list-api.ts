@@ -3,7 +3,11 @@ import type { FastifyInstance } from 'fastify'
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import { createAskGateway, type GatewayAt } from '../../src/admin/models/ask-gateway.ts'
-import { createProbeModel, type ProbeOptions } from '../../src/admin/models/model-probe.ts'
+import {
+  createProbeModel,
+  type ProbeModel,
+  type ProbeOptions,
+} from '../../src/admin/models/model-probe.ts'
 import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
 import type { Caller } from '../../src/core/decision/caller.ts'
 import { ServiceError } from '../../src/core/decision/errors.ts'
@@ -34,6 +38,8 @@ export interface ListApiOptions {
   readonly gateway?: GatewayAt
   readonly accessCheckTimeoutMs?: number
   readonly probes?: Omit<ProbeOptions, 'askGateway' | 'seal'>
+  /** Replaces the gateway and the requests to it. */
+  readonly probeModel?: ProbeModel
 }
 
 const groups: Readonly<Record<string, readonly string[]>> = {
@@ -89,11 +95,13 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     maxKeysPerUser: 0,
     maxExpirationDays: 90,
     searchesAtOnce: 1,
-    probeModel: createProbeModel({
-      ...options.probes,
-      askGateway: createAskGateway(gateway),
-      seal: (address) => `sealed ${address}`,
-    }),
+    probeModel:
+      options.probeModel ??
+      createProbeModel({
+        ...options.probes,
+        askGateway: createAskGateway(gateway),
+        seal: (address) => `sealed ${address}`,
+      }),
     gatewayUrl: 'http://gateway.example',
     accessCheckTimeoutMs: options.accessCheckTimeoutMs ?? 5_000,
     instanceName: 'gate',

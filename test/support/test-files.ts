@@ -108,12 +108,12 @@ function observeIdleness(): () => number {
   }
 }
 
-const compileCache = new URL('./compile-cache.ts', import.meta.url).href
+const preload = new URL('./preload.js', import.meta.url).href
 
 async function runFile(file: string, run: TestRun, stopping: AbortSignal): Promise<void> {
   const begun = performance.now()
   const report = run.begin(file)
-  const child = spawn(process.execPath, ['--import', compileCache, file], {
+  const child = spawn(process.execPath, ['--import', preload, file], {
     // With an id, tap omits its own totals.
     env: { ...run.env, TAP: '1', TAP_CHILD_ID: '1', TAP_TIMEOUT: `${run.limitMs / 1000}` },
     stdio: ['ignore', 'pipe', 'inherit'],
