@@ -186,14 +186,21 @@ function isOrigin(written: string): boolean {
   )
 }
 
-/** Names that envoy/bootstrap.yaml removes by a prefix. */
+/** How the headers begin that envoy/bootstrap.yaml removes unless the setting names them. */
+export const modelHeaderPrefixes = [
+  ...['x-llm-d-', 'x-gateway-inference-', 'x-gateway-model-name', 'x-gateway-destination-endpoint'],
+  ...['x-slo-', 'x-prefill', 'x-encoder-', 'x-kv-cache-source-', 'x-data-parallel-', 'x-dp-rank'],
+  ...['x-worker-instance-id', 'x-dynamo-', 'x-portkey-', 'x-litellm-', 'helicone-', 'cf-aig-'],
+  ...['openai-organization', 'openai-project'],
+]
+
 export const modelHeaders: Reader<ReadonlySet<string>> = {
-  form: 'a comma-separated list of headers that begin with x-llm-d-, x-gateway-inference-, x-gateway-model-name, x-gateway-destination-endpoint or x-slo-',
+  form: `a comma-separated list of headers that begin with one of ${modelHeaderPrefixes.join(', ')}`,
   read(written) {
     const found = itemsOf(written.toLowerCase())
-    const removed =
-      /^x-(llm-d-|gateway-inference-|gateway-model-name|gateway-destination-endpoint|slo-)[a-z0-9-]*$/
-    return found.every((item) => removed.test(item)) ? new Set(found) : invalid
+    const isRemoved = (item: string) => modelHeaderPrefixes.some((each) => item.startsWith(each))
+    const isName = (item: string) => /^[a-z0-9-]+$/.test(item)
+    return found.every((item) => isRemoved(item) && isName(item)) ? new Set(found) : invalid
   },
 }
 

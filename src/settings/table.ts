@@ -93,7 +93,7 @@ export const settings = {
   allowedOrigins: optional('CORS_ALLOWED_ORIGINS', 'none', form.origins,
     'origins whose pages may call the gateway, or `*` for all (used by Envoy)'),
   headersToModels: optional('HEADERS_TO_MODELS', 'none', form.modelHeaders,
-    'headers of clients that reach model servers although they are among those that choose a model, a priority or a tenant behind an endpoint picker (used by Envoy)'),
+    'headers of clients that reach model servers although they are among those that choose a model, a priority, a tenant or a host behind an endpoint picker or another gateway (used by Envoy)'),
   bodyLimit: setting('BODY_LIMIT', '33554432', form.integer(65_536, 2 ** 30),
     'largest body of a model request that Envoy reads, in bytes (used by Envoy)'),
   bodyTimeoutMs: setting('BODY_TIMEOUT', '60s', form.duration('1s', '1h'),

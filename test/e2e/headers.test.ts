@@ -181,6 +181,16 @@ test('headers that choose a model behind a server do not reach it', async (t, ga
     ...['x-llm-d-model', 'X-LLM-D-Priority', 'x-gateway-inference-objective'],
     ...['x-gateway-inference-fairness-id', 'x-gateway-model-name', 'X-Gateway-Model-Name-Rewrite'],
     ...['x-gateway-destination-endpoint', 'x-gateway-destination-endpoint-subset', 'x-slo-tpot-ms'],
+    ...[
+      'x-prefiller-host-port',
+      'x-prefiller-url',
+      'X-Prefill-Instance-Id',
+      'x-encoder-hosts-ports',
+    ],
+    ...['x-kv-cache-source-host-port', 'x-data-parallel-host-port', 'x-data-parallel-rank'],
+    ...['x-dp-rank', 'x-worker-instance-id', 'x-dynamo-worker-instance-id', 'x-portkey-config'],
+    ...['x-litellm-tags', 'Helicone-Target-Url', 'cf-aig-custom-cost', 'OpenAI-Organization'],
+    'openai-project',
   ]
   const kept = ['x-slo-ttft-ms: 200', 'x-gateway: mine', 'x-llm: d']
   for (const path of [chatPath, '/v1/chat/completions']) {

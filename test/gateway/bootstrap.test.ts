@@ -9,6 +9,7 @@ import { isNamedByBody, isNamedByPath } from '../../src/core/decision/operations
 import { idleSeconds } from '../../src/core/kinds/model-server-schema.ts'
 import { findAuthorities, renderBootstrap } from '../../src/gateway/bootstrap.ts'
 import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+import { modelHeaderPrefixes } from '../../src/settings/readers.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -346,4 +347,11 @@ test('removes trace headers of clients unless they are trusted', async (t) => {
     )
   t.equal(removals(false).length, 3)
   t.equal(removals(true).length, 0)
+})
+
+test('the setting takes the headers that are removed by a prefix, but our own', async (t) => {
+  const prefixes = [...template.matchAll(/remove_on_match: \{ key_matcher: \{ prefix: ([\w-]+)/g)]
+  const ours = ['x-tollgate-', 'x-envoy-']
+  const removed = prefixes.map(([, prefix = '']) => prefix).filter((each) => !ours.includes(each))
+  t.strictSame(removed, modelHeaderPrefixes)
 })
