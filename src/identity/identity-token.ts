@@ -60,8 +60,8 @@ function resultOf(error: unknown): ProofResult {
   return error.code === 'credential_invalid' ? 'refused' : 'unavailable'
 }
 
-/** The issuer that a JWT claims, unverified. */
-function issuerOf(token: string): string | undefined {
+/** The issuer that a JWT claims, unverified; undefined for any other token. */
+export function issuerOf(token: string): string | undefined {
   if (token.split('.', 4).length !== 3) return undefined
   try {
     const { iss } = decodeJwt(token)

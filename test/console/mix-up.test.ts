@@ -9,6 +9,8 @@ const [honest, hostile] = [await startOidcIssuer(root), await startOidcIssuer(ro
 /** What the hostile provider is asked for with a code. */
 const codes: string[] = []
 let registered = ''
+/** What the hostile one answers codes of its own with; undefined: it has none, and sends browsers to the other. */
+let vouchesFor: string | undefined
 
 /** Serves a discovery document, keys, and what else a provider does. */
 function providing(
@@ -42,6 +44,10 @@ honest.answer = providing(honest, (_path, query) => {
 })
 // It begins the sign-in at the other one, as the client of the gateway there.
 hostile.answer = providing(hostile, (path, query) => {
+  if (vouchesFor !== undefined) {
+    const back = `${query.get('redirect_uri')}?${new URLSearchParams({ code: 'own', state: query.get('state') ?? '' })}`
+    return path === '/token' ? { id_token: vouchesFor } : { location: back }
+  }
   if (path === '/token') codes.push(path)
   query.set('redirect_uri', registered)
   return path === '/token' ? {} : { location: `${honest.url}/authorize?${query}` }
@@ -74,4 +80,21 @@ test('a provider does not get the code of another one', async (t, { page, gatewa
   await page.getByText('This sign-in was not begun in this tab; begin again.').waitFor()
   t.strictSame(codes, [])
   t.equal(page.url(), `${gateway.url}/console`)
+})
+
+test('a provider signs nobody in as a user of another source', async (t, world) => {
+  const { page, gateway, expected } = world
+  expected.add(401)
+  const user = gateway.newUser()
+  const { key } = await gateway.mint({ user })
+  const mallory = await honest.sign({ sub: 'mallory', aud: 'tollgate' })
+  for (vouchesFor of [mallory, key, `token-${user}`]) {
+    await page.goto(`${gateway.url}/console`)
+    await page.getByRole('button', { name: `Sign in with ${new URL(hostile.url).host}` }).click()
+    await page.getByText('answered with a token of another issuer; begin again.').waitFor()
+    t.equal(await page.evaluate('sessionStorage.length'), 0)
+  }
+  vouchesFor = await hostile.sign({ sub: 'carol', aud: 'tollgate' })
+  await page.getByRole('button', { name: `Sign in with ${new URL(hostile.url).host}` }).click()
+  await page.getByText('partner:carol').first().waitFor()
 })

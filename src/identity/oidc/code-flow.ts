@@ -6,6 +6,7 @@
 import { ServiceError } from '../../core/decision/errors.ts'
 import { isTrustworthy } from '../../core/formats/trustworthy.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
+import { issuerOf } from '../identity-token.ts'
 import type { JsonObject, ReadDocument } from './documents.ts'
 
 /** A provider at which one can sign in. */
@@ -14,8 +15,9 @@ export interface CodeFlow {
   /** The provider's page for signing in, without state and challenge; undefined: not known now. */
   pageFor(redirectUri: string): string | undefined
   /**
-   * The identity token for a code. Rejects with `credential_invalid` if the provider refuses it,
-   * or with `identity_unavailable`.
+   * The identity token for a code: one of this provider, which its keys have yet to prove. Rejects
+   * with `credential_invalid` if the provider refuses the code or answers with a credential of
+   * another source, or with `identity_unavailable`.
    */
   exchange(code: string, verifier: string, redirectUri: string): Promise<string>
 }
@@ -81,9 +83,17 @@ export function createCodeFlow(options: CodeFlowOptions): CodeFlow {
         },
       )
       const { id_token: token } = answer
-      if (typeof token === 'string') return token
-      onRefused('the answer to a code has no id_token')
-      throw new ServiceError('identity_unavailable')
+      if (typeof token !== 'string') {
+        onRefused('the answer to a code has no id_token')
+        throw new ServiceError('identity_unavailable')
+      }
+      // A provider vouches for its own users. With a credential of another source it would sign
+      // somebody in as a user of its choice there (OpenID Connect Core, 3.1.3.7).
+      if (issuerOf(token) === issuer) return token
+      onRefused('the id_token in the answer to a code is not of this issuer')
+      throw new ServiceError('credential_invalid', {
+        message: 'The identity provider answered with a token of another issuer; begin again.',
+      })
     },
   }
 }

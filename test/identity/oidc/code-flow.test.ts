@@ -1,7 +1,9 @@
+import { UnsecuredJWT } from 'jose'
 import { type Test, test } from 'tap'
 import { type CodeFlowOptions, createCodeFlow } from '../../../src/identity/oidc/code-flow.ts'
 
 const issuer = 'https://login.example'
+const token = new UnsecuredJWT({}).setIssuer(issuer).encode()
 const back = 'https://gateway.example/console/signed-in'
 const discovered = {
   authorization_endpoint: 'https://login.example/auth?tenant=1',
@@ -13,7 +15,7 @@ function flow(options: Partial<CodeFlowOptions> = {}) {
   const reasons: string[] = []
   const created = createCodeFlow({
     ...{ issuer, clientId: 'page', discovered: () => discovered },
-    readDocument: async () => ({ id_token: 'a.b.c' }),
+    readDocument: async () => ({ id_token: token }),
     onRefused: (reason) => reasons.push(reason),
     ...options,
   })
@@ -52,10 +54,10 @@ test('the code is exchanged with the verifier, and without a secret', async (t) 
   const { exchange } = flow({
     async readDocument(url, _signal, form) {
       sent.push([url, String(form)])
-      return { id_token: 'a.b.c', access_token: 'd' }
+      return { id_token: token, access_token: 'd' }
     },
   })
-  t.equal(await exchange('c 1', 'v', back), 'a.b.c')
+  t.equal(await exchange('c 1', 'v', back), token)
   const form = new URLSearchParams({
     ...{ grant_type: 'authorization_code', client_id: 'page', redirect_uri: back },
     ...{ code: 'c 1', code_verifier: 'v' },
@@ -76,4 +78,11 @@ test('a refused code is 401, and anything else 503', async (t) => {
   await refuses(t, failing('https://login.example/token answered 502'), 'identity_unavailable')
   await refuses(t, failing('ECONNREFUSED'), 'identity_unavailable')
   await refuses(t, { readDocument: async () => ({}) }, 'identity_unavailable')
+})
+
+test('a credential of another source is 401', async (t) => {
+  const foreign = new UnsecuredJWT({}).setIssuer('https://other.example').encode()
+  const without = new UnsecuredJWT({}).encode()
+  for (const id_token of [foreign, without, 'sk-tg-x', 'token-of-the-file', ''])
+    await refuses(t, { readDocument: async () => ({ id_token }) }, 'credential_invalid')
 })
