@@ -5,6 +5,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../core/decision/errors.ts'
 import type { CodeFlow } from '../identity/oidc/code-flow.ts'
+import { createTurns } from '../runtime/turns.ts'
 import { sampleUsers, signInToSample } from './sample-sign-in.ts'
 
 export interface SignInDeps {
@@ -22,10 +23,20 @@ export interface SignInDeps {
   readonly sampleCode: string | undefined
   /** Counts an exchange for the address of the request; returns milliseconds until it may be made. */
   readonly waitOf: (request: FastifyRequest) => number
+  /** The network that the request comes from, of which each has one exchange at a time. */
+  readonly networkOf: (request: FastifyRequest) => string
 }
 
-/** Exchanges at once: nobody has proved anything yet, and each is a call to the provider. */
-const maxExchanges = 10
+/**
+ * Exchanges: nobody has proved anything yet, and each is a call to the provider. Networks take turns,
+ * so that one which guesses codes keeps no other from signing in, however slow the provider is.
+ */
+const exchanges = {
+  atOnce: 10,
+  timeoutMs: 10_000,
+  onTooLong: () => new ServiceError('identity_unavailable', { message: tooMany }),
+} as const
+const tooMany = 'Too many people are signing in; begin again.'
 
 const schema = {
   hide: true,
@@ -43,7 +54,7 @@ const schema = {
 /** Adds the routes. The page puts state and challenge into the address of a provider. */
 export function signIn(app: FastifyInstance, deps: SignInDeps): void {
   const { codeFlows, gatewayUrl, ownIssuer, waitOf, displayNames, keepsToken, sampleCode } = deps
-  let exchanges = 0
+  const turns = createTurns(exchanges)
 
   /**
    * Each provider has its own, by which the page knows who has sent the browser back. Otherwise one
@@ -77,18 +88,14 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
       if (flow === undefined) {
         throw invalidRequest('issuer is not one of the providers.')
       }
-      const waitMs = exchanges >= maxExchanges ? 1_000 : waitOf(request)
+      const waitMs = waitOf(request)
       if (waitMs > 0) {
         reply.header('retry-after', Math.ceil(waitMs / 1_000))
         throw new ServiceError('too_many_requests')
       }
-      exchanges += 1
-      try {
-        reply.header('cache-control', 'no-store')
-        return { token: await flow.exchange(code, verifier, redirectUriOf(issuer)) }
-      } finally {
-        exchanges -= 1
-      }
+      reply.header('cache-control', 'no-store')
+      const exchange = () => flow.exchange(code, verifier, redirectUriOf(issuer))
+      return { token: await turns.take(deps.networkOf(request), exchange) }
     },
   )
 }

@@ -82,11 +82,11 @@ export function createExternalApi(
   const { gatewayUrl, apiAddressRateLimit, sampleSignInCode: sampleCode } = config
   if (sampleCode !== undefined) refuseForeignHosts(app)
   const exchanges = apiAddressRateLimit && createRequestLimit(apiAddressRateLimit)
-  const waitOf = (request: FastifyRequest): number =>
-    exchanges?.take(networkOf(addressOf(request)), clock()) ?? 0
+  const from = (request: FastifyRequest): string => networkOf(addressOf(request))
+  const waitOf = (request: FastifyRequest): number => exchanges?.take(from(request), clock()) ?? 0
   app.register(async (scope) =>
     serveConsole(scope, {
-      ...{ codeFlows, gatewayUrl, waitOf, sampleCode },
+      ...{ codeFlows, gatewayUrl, waitOf, sampleCode, networkOf: from },
       ownIssuer: config.oidcIssuerUrl,
       displayNames: config.oidcDisplayNames,
       keepsToken: config.consoleKeepsToken,

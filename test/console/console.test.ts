@@ -2,14 +2,16 @@ import { gunzipSync } from 'node:zlib'
 import Fastify from 'fastify'
 import { type Test, test } from 'tap'
 import { serveConsole } from '../../src/console/console.ts'
+import type { CodeFlow } from '../../src/identity/oidc/code-flow.ts'
 
-async function build(t: Test) {
+async function build(t: Test, codeFlows: readonly CodeFlow[] = []) {
   const app = Fastify()
   serveConsole(app, {
-    codeFlows: () => [],
+    codeFlows: () => codeFlows,
     gatewayUrl: 'http://gateway.example',
     ownIssuer: undefined,
     waitOf: () => 0,
+    networkOf: ({ headers }) => String(headers['x-network']),
     displayNames: undefined,
     keepsToken: false,
     sampleCode: undefined,
@@ -77,4 +79,33 @@ test('the page learns whether it may keep a token, and of no sample', async (t) 
   t.strictSame(JSON.parse(body), { keepsToken: false, providers: [] })
   const url = '/console/sign-in/sample'
   t.equal((await app.inject({ method: 'POST', url, payload: {} })).statusCode, 404)
+})
+
+test('a network that guesses codes keeps no other from signing in', async (t) => {
+  const issuer = 'https://login.example'
+  const asked: string[] = []
+  const answers: (() => void)[] = []
+  const exchange = (code: string): Promise<string> =>
+    new Promise((settle) => {
+      asked.push(code)
+      if (code === 'good') settle('token')
+      else answers.push(() => settle('none'))
+    })
+  const app = await build(t, [{ issuer, exchange, pageFor: () => undefined }])
+  // A request is sent when it is awaited.
+  const signIn = async (network: string, code: string) =>
+    await app.inject({
+      ...{ method: 'POST', url: '/console/sign-in', headers: { 'x-network': network } },
+      payload: { issuer, code, verifier: 'x'.repeat(43) },
+    })
+  const guesses = Array.from({ length: 30 }, (_, i) => signIn('guesser', `guess-${i}`))
+  const { statusCode, body } = await signIn('another', 'good')
+  t.match({ statusCode, body }, { statusCode: 200, body: '{"token":"token"}' })
+  t.strictSame(asked, ['guess-0', 'good'], 'the provider is asked by one guess at a time')
+  const ended = Promise.all(guesses)
+  for (let i = 0; i < guesses.length; i += 1) {
+    answers[i]?.()
+    await new Promise(setImmediate)
+  }
+  t.ok((await ended).every((each) => each.statusCode === 200))
 })

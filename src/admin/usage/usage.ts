@@ -4,12 +4,12 @@ import type { FastifyInstance } from 'fastify'
 import { ServiceError } from '../../core/decision/errors.ts'
 import { toCsv } from '../../core/formats/csv.ts'
 import { toTimestamp } from '../../core/formats/timestamp.ts'
+import { createTurns } from '../../runtime/turns.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { refusals } from '../http/schemas.ts'
 import { shareOf } from '../http/share.ts'
-import { createTurns } from '../http/turns.ts'
 import { focusColumns, showFocusRow } from './focus.ts'
 import {
   type Parameters,

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { createTurns } from '../../../src/admin/http/turns.ts'
+import { createTurns } from '../../src/runtime/turns.ts'
 
 /** Turns, and work that begins at its turn and ends on request. */
 function createWorld(timeoutMs = 60_000) {
