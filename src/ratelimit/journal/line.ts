@@ -74,7 +74,7 @@ function toUsage(fields: Fields): JournaledUsage | undefined {
     subscription,
     model,
     status,
-    bytes: typeof bytes === 'number' ? bytes : 0,
+    bytes: Number.isSafeInteger(bytes) && (bytes as number) >= 0 ? (bytes as number) : 0,
     reported: isObject(reported) ? new Map(Object.entries(reported)) : nothingReported,
     response: { id, endedAt: Number(start) + (ms ?? 0) },
     startedAt: Number(start),

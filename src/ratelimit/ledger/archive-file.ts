@@ -38,12 +38,17 @@ const oldDraftMs = 3_600_000
 
 /** The archives in a folder by number; none if there is no folder. Removes old drafts. */
 export async function listArchives(folder: string): Promise<readonly ListedArchive[]> {
-  const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return []
-    throw error
-  })
-  return names
-    .flatMap((name) => {
+  const found = await readdir(folder, { withFileTypes: true }).catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return []
+      throw error
+    },
+  )
+  return found
+    .flatMap((entry) => {
+      // Whoever opens a pipe waits for its writer.
+      if (!entry.isFile() && !entry.isSymbolicLink()) return []
+      const { name } = entry
       const [, day = '', piece] = form.exec(name) ?? []
       return piece === undefined ? [] : [{ day, piece: Number(piece), path: join(folder, name) }]
     })
@@ -107,6 +112,8 @@ export function openArchive(path: string) {
     },
     /** After the header. */
     lines,
+    /** Leaves what was not read. */
+    close: async (): Promise<void> => void (await lines.return(undefined)),
     /** After the last line. */
     hash: (): string => hash.digest('hex'),
   }

@@ -43,12 +43,13 @@ export async function findKept(
     const all = folder === undefined ? [] : await listArchives(join(folder, journal))
     const some = archivesOf(all, from, to)
     const head = archives.find((each) => each.journal === journal)
-    // Not if the archives end before: later ones were not asked for.
-    const last = folder !== undefined && some.at(-1) === all.at(-1) ? head : undefined
+    // Who vouches for the last of these: the archive after it, or the database for the last of all.
+    const next = all[all.indexOf(some.at(-1) as ListedArchive) + 1]
+    const last = folder !== undefined && next === undefined ? head : undefined
     if (some.length === 0 && journal !== own && !last?.piece) continue
     async function* lines() {
       const read: ReadBytes = new Map()
-      yield* readArchives(some, { journal, last }, read, onProblem)
+      yield* readArchives(some, { journal, next, last }, read, onProblem)
       if (path !== undefined && journal === own) yield* readFiles(path, places, read)
     }
     kept.push({ journal, lines: lines() })
@@ -125,26 +126,36 @@ function archivesOf(
   return archives.slice(Math.max(0, first)).filter(({ day }) => day <= dayOf(to))
 }
 
+/** What is known of the archives of a journal besides those that are read. */
+interface Beyond {
+  readonly journal: string
+  /** The one that follows them. */
+  readonly next: ListedArchive | undefined
+  /** The one that the database names, if none follows them. */
+  readonly last: { readonly piece: number; readonly hash: string } | undefined
+}
+
 /**
  * Lines of these archives of a journal. What was changed, reordered or taken away is named to `onProblem`;
- * the other lines are read. `last`: the one that the database names, undefined if it is not to be read.
+ * the other lines are read.
  */
 async function* readArchives(
   archives: readonly ListedArchive[],
-  { journal, last }: { journal: string; last: { piece: number; hash: string } | undefined },
+  { journal, next, last }: Beyond,
   read: ReadBytes,
   onProblem: (problem: string) => void,
 ): AsyncGenerator<string> {
   let before: { readonly piece: number; readonly name: string; readonly hash?: string } | undefined
-  for (const { piece, path } of archives) {
+  for (const each of next === undefined ? archives : [...archives, next]) {
+    const { piece, path } = each
     const name = basename(path)
     const lost = (before?.piece ?? piece - 1) + 1
     if (lost < piece) onProblem(`Before ${name}, ${showPieces(lost, piece - 1)} missing.`)
     if (lost > piece) onProblem(`${name} and ${before?.name} have the same number.`)
     const follows = lost === piece ? before : undefined
     before = { piece, name }
+    const archive = openArchive(path)
     try {
-      const archive = openArchive(path)
       const header = await archive.header()
       if (header.journal !== journal || header.piece !== piece) {
         onProblem(`${name} is piece ${header.piece} of ${header.journal}: it was renamed.`)
@@ -153,6 +164,7 @@ async function* readArchives(
       if (follows?.hash !== undefined && header.before !== follows.hash) {
         onProblem(`${follows.name} was changed: ${name} follows another.`)
       }
+      if (each === next) continue
       yield* archive.lines
       read.set(header.head, header.from + header.bytes)
       const hash = archive.hash()
@@ -162,6 +174,8 @@ async function* readArchives(
       }
     } catch (error) {
       onProblem(`${name} was changed: it cannot be read (${errorMessage(error)}).`)
+    } finally {
+      await archive.close()
     }
   }
   const end = before?.piece ?? 0

@@ -29,6 +29,8 @@ test('a line describes a response', async (t) => {
     [{ ...usage, bytes: 0 }],
     'as written by versions without a length',
   )
+  for (const bytes of ['-4000', '1e999', '0.5', '"9"'])
+    t.strictSame(parseLine(line.replace('1234', bytes)), [{ ...usage, bytes: 0 }], bytes)
 })
 
 test('a line in Envoy’s text format is read too', async (t) => {

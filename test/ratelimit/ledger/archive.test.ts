@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import {
   appendFileSync,
   copyFileSync,
@@ -99,12 +100,13 @@ test('names what was changed, taken away or put in another order', async (t) => 
   const at = (name: string): string => join(own, name)
   const kept = temporaryFolder(t)
   for (const name of names()) copyFileSync(at(name), join(kept, name))
+  let span: readonly string[] = []
   async function expect(what: string, change: () => void, ...messages: RegExp[]): Promise<void> {
     change()
-    const { status, out } = await verify()
+    const { status, out } = await verify(...span)
     t.equal(status, messages.length === 0 ? 0 : 1, `${what}: ${out}`)
     for (const message of messages) t.match(out, message, what)
-    for (const name of readdirSync(own)) rmSync(at(name))
+    for (const name of readdirSync(own)) rmSync(at(name), { recursive: true })
     for (const name of readdirSync(kept)) copyFileSync(join(kept, name), at(name))
   }
   const swap = (a: string, b: string): void => {
@@ -132,6 +134,27 @@ test('names what was changed, taken away or put in another order', async (t) => 
   await expect('a byte', bytes, /^2026-03-02\S+ was changed/m)
   const cut = (): void => writeFileSync(at(two), readFileSync(join(kept, two)).subarray(0, 60))
   await expect('its end', cut, /^2026-03-02\S+ was changed: it cannot be read/m)
+  const pipe = (): void => {
+    rmSync(at(two))
+    execFileSync('mkfifo', [at(two)])
+  }
+  await expect('a pipe', pipe, /^Before .*000003.*, piece 2, is missing/m)
+  // No sum has it, so that only the archive after it tells.
+  const payer = (text: string): string => text.replaceAll('"group":null', '"payer":"rate=1"')
+  span = ['--to', '2026-03-02T23:00:00Z']
+  await expect('what is outside', () => rewrite(three, less))
+  await expect('a payer', () => rewrite(two, payer), /^2026-03-02\S+ was changed: 2026-03-03/m)
+  await expect(
+    'the next is gone',
+    () => rmSync(at(three)),
+    /^Before .*000004.*, piece 3, is missing/m,
+  )
+  await expect(
+    'the next is none',
+    () => writeFileSync(at(three), 'x'),
+    /^2026-03-03\S+ was changed/m,
+  )
+  span = []
   await sql`update tollgate_usage_hours set total_tokens = 2 where hour >= '2026-03-02'`
   t.match(await verify(), { status: 1, out: /LEDGER/ }, 'and a changed ledger')
 })
