@@ -21,9 +21,13 @@
 -- Envoy's overload manager does not see Lua's memory, so nothing is kept of a response between two of its pieces but
 -- where in its structure it is, and lines that may have to be removed, up to 64 KiB of them.
 
+-- The loop over bytes has more than a hundred ways through it, which is the most that the compiler has by default; others
+-- would be interpreted from then on, whatever responses come.
+jit.opt.start("maxside=1000", "maxmcode=2048")
+
 local ffi, new_table = require("ffi"), require("table.new")
 local byte, find, match, sub, concat = string.byte, string.find, string.match, string.sub, table.concat
-local cast, band, bnot, bor, bxor, rshift = ffi.cast, bit.band, bit.bnot, bit.bor, bit.bxor, bit.rshift
+local cast, band, bnot, bor, bxor, lshift, rshift = ffi.cast, bit.band, bit.bnot, bit.bor, bit.bxor, bit.lshift, bit.rshift
 
 local QUOTE, BACKSLASH, COMMA, COLON, SPACE = 34, 92, 44, 58, 32
 local OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
@@ -171,13 +175,29 @@ local COMPLETE = { complete = true }
 local BYTES, FOUR, EIGHT = ffi.typeof("const uint8_t*"), ffi.typeof("const uint32_t*"), ffi.typeof("const uint64_t*")
 local ONES, HIGH_BITS = 0x0101010101010101ULL, 0x8080808080808080ULL
 local QUOTE_IN_EACH, BACKSLASH_IN_EACH, PAST_CR_IN_EACH = ONES * QUOTE, ONES * BACKSLASH, ONES * (CR + 1)
+local LOW_BITS, LF_IN_EACH, CR_IN_EACH = bnot(HIGH_BITS), ONES * LF, ONES * CR
 
 local function zeros(eight)
   return band(eight - ONES, bnot(eight), HIGH_BITS)
 end
 
+-- The same, with no other bits.
+local function all_zeros(eight)
+  return bnot(bor(band(eight, LOW_BITS) + LOW_BITS, eight, LOW_BITS))
+end
+
 local function bytes_before(high_bits)
   return tonumber(rshift(band(band(high_bits, -high_bits) - 1, ONES) * ONES, 56)) - 1
+end
+
+-- Which of eight bytes of a string end it, or are not only text.
+local function odd_bytes(p, at)
+  local eight = cast(EIGHT, p + at)[0]
+  return bor(
+    zeros(bxor(eight, QUOTE_IN_EACH)),
+    zeros(bxor(eight, BACKSLASH_IN_EACH)),
+    band(eight - PAST_CR_IN_EACH, bnot(eight), HIGH_BITS)
+  )
 end
 
 local function is_space(code)
@@ -259,8 +279,11 @@ local function new_reader(root, told, is_event)
     -- The node of the member whose value is being read, and the beginning of the value in earlier pieces.
     member = nil,
     value = nil,
-    -- The figures of the usage that is open, by the places of their labels; false for those that it has not.
+    -- The figures of the usage that is open, by the places of their labels; false for those that it has not. The places of
+    -- those that it has, and their number.
     figures = new_table(MOST_LABELS + #ITERATION, 0),
+    given = new_table(MOST_LABELS, 0),
+    count = 0,
     -- The rank of the usage that is told, if it is usable; whether the answer has data, as embeddings have.
     rank = nil,
     has_data = false,
@@ -373,6 +396,15 @@ local function judge_value(reader, member, p, first, last)
   end
 end
 
+-- Keeps a figure of the usage that is open, or of one of its iterations.
+local function give(reader, label, figure)
+  if not reader.figures[label] and label <= MOST_LABELS then
+    reader.count = reader.count + 1
+    reader.given[reader.count] = label
+  end
+  reader.figures[label] = figure
+end
+
 -- Whether a figure is a whole number that can be counted.
 local function is_usable(figure)
   return type(figure) == "number" and figure >= 0 and figure % 1 == 0 and figure <= 9007199254740991
@@ -406,22 +438,23 @@ local function use_iterations(reader, node)
   if not sums or not sums.is_usable then return false end
   for place = 1, 4 do
     local label = node.sums[place]
-    figures[label] = sums[place] - (sums.has_fallback and sums.silent[place] or 0)
+    give(reader, label, sums[place] - (sums.has_fallback and sums.silent[place] or 0))
   end
-  figures[node.total or 0] = false
+  figures[node.total] = false
   return true
 end
 
 -- Tells the figures of a usage that has ended. Of several the one of the least rank counts, and of one place the last, but what
 -- is no usable figure, or 0, replaces none. A total belongs to its own parts.
 local function tell(reader, node)
-  local figures, told = reader.figures, reader.told
+  local figures, told, given = reader.figures, reader.told, reader.given
   local is_sum = use_iterations(reader, node)
   -- A message has no total of its own.
   if reader.root.is_message and not (figures[node.prompt] or figures[node.completion]) then figures[node.total] = false end
   local has_more, total = false, figures[node.total]
-  for label = 1, #told do
-    if label ~= node.total and is_usable(figures[label]) and figures[label] > 0 then has_more = true end
+  for place = 1, reader.count do
+    local figure = figures[given[place]]
+    if given[place] ~= node.total and is_usable(figure) and figure > 0 then has_more = true end
   end
   local is_real = has_more or is_usable(total) and total > 0
   if is_real then
@@ -433,17 +466,17 @@ local function tell(reader, node)
   elseif reader.rank then
     return
   end
-  for label = 1, #told do
+  for place = 1, reader.count do
+    local label = given[place]
     local figure = figures[label]
-    if label == node.total then
-      if is_usable(figure) and (figure > 0 or not has_more) or not is_real and figure then
-        told[label] = figure
-      elseif has_more then
-        told[label] = false
-      end
-    elseif figure and not (is_usable(told[label]) and (not is_usable(figure) or figure == 0)) then
+    if label ~= node.total and not (is_usable(told[label]) and (not is_usable(figure) or figure == 0)) then
       told[label] = figure
     end
+  end
+  if is_usable(total) and (total > 0 or not has_more) or not is_real and total then
+    told[node.total] = total
+  elseif has_more then
+    told[node.total] = false
   end
 end
 
@@ -461,7 +494,7 @@ local function end_value(reader, p, text, first, last)
     last = before_space(p, first, last)
     local figure = short_number(p, first, last)
     if figure then
-      reader.figures[label] = figure
+      give(reader, label, figure)
       return
     end
   end
@@ -476,7 +509,7 @@ local function end_value(reader, p, text, first, last)
     local inner = cast(BYTES, value)
     first = past_space(inner, 0, #value)
     local figure = to_figure(sub(value, first + 1, before_space(inner, first, #value)))
-    if figure then reader.figures[label] = figure end
+    if figure then give(reader, label, figure) end
   end
 end
 
@@ -496,7 +529,8 @@ local function descend(reader, node, at)
   end
   if node.usage then
     reader.usage_first, reader.usage_last, reader.iterations = reader.base + at, nil, nil
-    for label = 1, #reader.told do reader.figures[label] = false end
+    for place = 1, reader.count do reader.figures[reader.given[place]] = false end
+    reader.count = 0
   elseif node == ITEM then
     for label = MOST_LABELS + 1, MOST_LABELS + #ITERATION do reader.figures[label] = false end
   end
@@ -565,6 +599,19 @@ local function pause(reader, p, text, first, stop, from, last, joint)
   end
 end
 
+-- Handles the colon after a name, of which a part was in earlier pieces. Returns whether the value is read.
+local function end_name(reader, p, text, begun, first, stop)
+  if reader.member then return false end
+  local length, node = stop - first + #begun, reader.node
+  local member = length <= LONGEST_NAME and (#begun > 0 or node.known[length * 256 + p[first]])
+    and node.members[begun .. sub(text, first + 1, stop)]
+  if not member and node.notes_more and not reader.has_more then member = MORE end
+  if not member or member == SILENT then return false end
+  if member.is_more then reader.has_more = true elseif member.data then reader.has_data = true end
+  reader.member, reader.value = member, nil
+  return true
+end
+
 -- Reads the piece of a text from `at` to `last`, of an event until it stops after a line. Returns the place after what was
 -- read, and where in the line the end was: LINE if it is the empty line after an event, DATA if it ends a text, AFTER_COLON
 -- if it only has data that is empty; nil at the end of the piece.
@@ -601,8 +648,13 @@ local function read(reader, text, at, last)
       elseif line == AFTER_COLON then
         if code ~= SPACE then at = at - 1 end
         line, first, stop, from = DATA, at + 1, at + 1, at + 1
-      elseif line == LINE and at + 4 < last and cast(FOUR, p + at)[0] == DATA_FIELD and p[at + 4] == COLON then
-        at, line = at + 4, AFTER_COLON
+      elseif line == LINE and at + 5 < last and cast(FOUR, p + at)[0] == DATA_FIELD and p[at + 4] == COLON then
+        if p[at + 5] == SPACE then
+          at, line = at + 5, DATA
+          first, stop, from = at + 1, at + 1, at + 1
+        else
+          at, line = at + 4, AFTER_COLON
+        end
       else
         line = AFTER[line * 256 + code]
         if line == OTHER or line == NAMED then
@@ -636,12 +688,7 @@ local function read(reader, text, at, last)
       else
         -- Most of a response is text.
         while at + 9 <= last do
-          local eight = cast(EIGHT, p + at + 1)[0]
-          local odd = bor(
-            zeros(bxor(eight, QUOTE_IN_EACH)),
-            zeros(bxor(eight, BACKSLASH_IN_EACH)),
-            band(eight - PAST_CR_IN_EACH, bnot(eight), HIGH_BITS)
-          )
+          local odd = odd_bytes(p, at + 1)
           if odd ~= 0 then
             at = at + bytes_before(odd)
             break
@@ -652,6 +699,19 @@ local function read(reader, text, at, last)
     elseif STRUCTURE[code] then
       if code == QUOTE then
         in_string, first, stop, begun = true, at + 1, at + 1, ""
+        if at + 9 <= last then
+          -- Most strings are short.
+          local odd = odd_bytes(p, at + 1)
+          at = at + (odd ~= 0 and bytes_before(odd) or 8)
+          if odd ~= 0 and p[at + 1] == QUOTE then
+            in_string, at = false, at + 1
+            stop = at
+            if below == 0 and looked and at + 1 < last and p[at + 1] == COLON then
+              at = at + 1
+              if end_name(reader, p, text, "", first, stop) then from = at + 1 end
+            end
+          end
+        end
       elseif code == OPEN_BRACE or code == OPEN_BRACKET then
         local member = reader.member
         if below == 1 and code == OPEN_BRACE and member and member.item and not (member.choices and reader.has_choice) then
@@ -694,16 +754,7 @@ local function read(reader, text, at, last)
         if code == CLOSE_BRACE or code == CLOSE_BRACKET then below = below - 1 end
       elseif looked then
         if code == COLON then
-          if not reader.member then
-            local length, node = stop - first + #begun, reader.node
-            local member = length <= LONGEST_NAME and (#begun > 0 or node.known[length * 256 + p[first]])
-              and node.members[begun .. sub(text, first + 1, stop)]
-            if not member and node.notes_more and not reader.has_more then member = MORE end
-            if member and member ~= SILENT then
-              if member.is_more then reader.has_more = true elseif member.data then reader.has_data = true end
-              reader.member, reader.value, from = member, nil, at + 1
-            end
-          end
+          if end_name(reader, p, text, begun, first, stop) then from = at + 1 end
         else
           if reader.member then end_value(reader, p, text, from, at) end
           if code ~= COMMA then
@@ -799,12 +850,22 @@ local function find_usage(p, text, from)
   end
 end
 
+-- Whether no event ends within eight bytes: no two line ends are in a row.
+local function has_no_end(p, at)
+  local eight = cast(EIGHT, p + at)[0]
+  local lf, cr = all_zeros(bxor(eight, LF_IN_EACH)), all_zeros(bxor(eight, CR_IN_EACH))
+  local ends, after_cr = bor(lf, cr), lshift(cr, 8)
+  return band(ends, lshift(ends, 8), bnot(band(lf, after_cr))) == 0
+end
+
 -- The place after the last event that ends between `low`, where an event begins, and `at`. Two line ends in a row
 -- always end one, whatever is before them.
 local function last_end(p, low, at)
   while at > low + 1 do
     local code, before = p[at - 1], p[at - 2]
-    if code ~= LF and code ~= CR then
+    if at >= low + 8 and has_no_end(p, at - 8) then
+      at = at - 7
+    elseif code ~= LF and code ~= CR then
       at = at - 1
     elseif before == LF or before == CR and code == CR then
       return at

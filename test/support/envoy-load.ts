@@ -22,26 +22,35 @@ export function highestResidentMiB(pid: number): number {
 }
 
 /**
- * How many times the CPU of `plain` each of the others takes, by name. They run in turn, one at a time; the median
- * of the rounds counts, after one that does not.
+ * How many times the CPU of `plain` each of the others takes, by name. They run in turn, one at a time, and the lowest
+ * figure of each counts, after a round that does not: other work on the machine can only add to one. What is above
+ * `most` is measured again, in turn with `plain`, before it counts.
  */
 export async function timesPlain(
   pid: number,
   plain: () => Promise<unknown>,
   others: Readonly<Record<string, () => Promise<unknown>>>,
-  rounds = 5,
+  most: number,
 ): Promise<ReadonlyMap<string, number>> {
-  const runs = Object.entries({ ...others, plain })
-  const costs = new Map(runs.map(([name]) => [name, [] as number[]]))
-  for (let round = 0; round <= rounds; round += 1) {
-    for (const [name, run] of runs) {
-      const before = cpuMs(pid)
-      await run()
-      if (round > 0) costs.get(name)?.push(cpuMs(pid) - before)
+  const lowest = new Map<() => Promise<unknown>, number>()
+  const costOf = (run: () => Promise<unknown>) => lowest.get(run) ?? Number.POSITIVE_INFINITY
+  const measure = async (runs: readonly (() => Promise<unknown>)[], rounds: number) => {
+    for (let round = 0; round < rounds; round += 1) {
+      for (const run of runs) {
+        const before = cpuMs(pid)
+        await run()
+        lowest.set(run, Math.min(costOf(run), cpuMs(pid) - before))
+      }
     }
   }
-  const median = (name: string): number =>
-    (costs.get(name) ?? []).sort((a, b) => a - b)[rounds >> 1] ?? Number.NaN
-  const base = median('plain')
-  return new Map(Object.keys(others).map((name) => [name, median(name) / base]))
+  const runs = Object.values(others)
+  await measure([...runs, plain], 1)
+  lowest.clear()
+  await measure([...runs, plain], 3)
+  const above = runs.filter((run) => costOf(run) > most * costOf(plain))
+  await measure(
+    above.flatMap((run) => [run, plain]),
+    5,
+  )
+  return new Map(Object.entries(others).map(([name, run]) => [name, costOf(run) / costOf(plain)]))
 }
