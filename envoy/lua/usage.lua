@@ -536,6 +536,12 @@ local function descend(reader, node, at)
   end
 end
 
+-- Whether an object at `at`, in none, is read. What stands behind other text on its line of data is no object, and if it
+-- were left open, it would hide what follows. In what is no event there are lines of JSON and lists.
+local function opens_text(reader, p, from, at)
+  return not reader.is_event or reader.first or not reader.is_other and past_space(p, from, at) == at
+end
+
 -- A figure of the next object in a list with that of those before it. One that is no count makes the sum none.
 local function sum_of(before, figure)
   if not (before and figure) then return before or figure end
@@ -684,6 +690,7 @@ local function read(reader, text, at, last)
             ended, at = DATA, at + 1
             break
           end
+          reader.first, reader.last, reader.is_other = nil, nil, false
         end
       else
         -- Most of a response is text.
@@ -722,8 +729,12 @@ local function read(reader, text, at, last)
         elseif below > 0 or code == OPEN_BRACKET then
           below = below + 1
         elseif not looked then
-          descend(reader, reader.root, at)
-          looked = true
+          if opens_text(reader, p, from, at) then
+            descend(reader, reader.root, at)
+            looked = true
+          else
+            below = 1
+          end
         elseif member and member.members and past_space(p, from, at) == at then
           descend(reader, member, at)
         else

@@ -195,6 +195,14 @@ const streams: Readonly<Record<string, readonly [readonly (string | Buffer)[], s
       ],
     ]),
   ),
+  'a brace in lines that are no object': [
+    torn(`data: note: {\ndata: "{" {\ndata: ${text}\ndata: ${extra}\ndata: [DONE]\n`),
+    `data: note: {\ndata: "{" {\ndata: ${text}\ndata: [DONE]\n`,
+  ],
+  'a brace in a line that is no object, in pieces': [
+    ['data: "{', '" ', `{\ndata: ${text}\ndata: ${extra}\ndata: [DONE]\n`],
+    `data: "{" {\ndata: ${text}\ndata: [DONE]\n`,
+  ],
   'a long event before it': [
     [events([JSON.stringify({ choices: [{ delta: { content: 'x'.repeat(200_000) } }] }), extra])],
     events([JSON.stringify({ choices: [{ delta: { content: 'x'.repeat(200_000) } }] })]),
