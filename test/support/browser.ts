@@ -110,3 +110,22 @@ export async function openPage(
   })
   return { page, complaints, expected, origins }
 }
+
+/** Shows the page in a scheme, and waits until no colour fades into another any more. */
+export async function showIn(page: Page, colorScheme: 'light' | 'dark'): Promise<void> {
+  await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+  await page.evaluate(untilStill)
+}
+
+/** What goes on for ever, such as a spinner, is not waited for. */
+const untilStill = `(async () => {
+  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve))
+  for (;;) {
+    await frame()
+    await frame()
+    const running = document.getAnimations().filter((each) =>
+      each.playState === 'running' && Number.isFinite(each.effect?.getComputedTiming().endTime))
+    if (running.length === 0) return
+    await Promise.all(running.map((each) => each.finished.catch(() => {})))
+  }
+})()`

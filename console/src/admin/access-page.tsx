@@ -82,7 +82,7 @@ const columns: readonly Column<Subject>[] = [
   },
   {
     title: 'Opened by',
-    kind: 'wide',
+    kind: 'tall',
     cell: ({ policies, more_policies }) => (
       <>
         {policies.map((policy) => (
@@ -96,7 +96,7 @@ const columns: readonly Column<Subject>[] = [
   },
   {
     title: 'Paid by',
-    kind: 'wide',
+    kind: 'tall',
     cell: ({ subscriptions, more_subscriptions }) => (
       <>
         {subscriptions.map(({ pays, limits, ...subscription }) => (

@@ -1,6 +1,6 @@
 import { Alert } from '@mantine/core'
 import type { Refusal, RefusalList } from '../api.ts'
-import { wordsOf } from '../parts/codes.ts'
+import { reasonIn, wordsOf } from '../parts/codes.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Filter } from '../parts/filter.tsx'
 import { Link } from '../parts/link.tsx'
@@ -78,7 +78,7 @@ const columns: readonly Column<Refusal>[] = [
   },
   {
     title: 'Refused with',
-    kind: 'wide',
+    kind: 'tall',
     cell: ({ status, code, message, reason }) => {
       const { title, next } = wordsOf(code)
       return (
@@ -90,7 +90,7 @@ const columns: readonly Column<Refusal>[] = [
             </code>
           </div>
           <div>{message}</div>
-          {reason && <div className="note">{reason}</div>}
+          {reason && <div className="note">{reasonIn(reason)}</div>}
           <div className="note">{next}</div>
         </>
       )

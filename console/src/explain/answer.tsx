@@ -1,6 +1,6 @@
 import { List, Stack, Text } from '@mantine/core'
-import type { Explanation } from '../api.ts'
-import { wordsOf } from '../parts/codes.ts'
+import type { ApiKey, Explanation } from '../api.ts'
+import { passedOver, reasonIn, wordsOf } from '../parts/codes.ts'
 import { Icon } from '../parts/icon.tsx'
 import { LimitBars } from '../parts/limits.tsx'
 import { Link } from '../parts/link.tsx'
@@ -9,8 +9,14 @@ import { Time } from '../parts/time.tsx'
 import { WrittenAt } from '../parts/written-at.tsx'
 import { addressOf } from '../route.ts'
 
+interface AnswerProps {
+  readonly explanation: Explanation
+  /** The caller's own ones, for their names. */
+  readonly keys: readonly ApiKey[]
+}
+
 /** What was decided then, what would be now, and the steps to it. */
-export function Answer(explanation: Explanation) {
+export function Answer({ explanation, keys }: AnswerProps) {
   const { allowed, refusal, limits, model, steps, subscriptions } = explanation
   return (
     <Stack role="status">
@@ -26,7 +32,7 @@ export function Answer(explanation: Explanation) {
               </>
             )}
           </p>
-          {refusal.reason && <p>{refusal.reason}</p>}
+          {refusal.reason && <p>{reasonIn(refusal.reason)}</p>}
           {allowed && <p>{wordsOf(refusal.code).next}</p>}
         </div>
       )}
@@ -34,7 +40,7 @@ export function Answer(explanation: Explanation) {
       <Server {...explanation} />
       <div className="columns">
         <Panel title="The steps">
-          <Asked {...explanation} />
+          <Asked explanation={explanation} keys={keys} />
           <ol className="steps">
             {steps.map(({ step, passed, resource }) => (
               <li key={step} data-passed={passed}>
@@ -60,10 +66,10 @@ export function Answer(explanation: Explanation) {
             {subscriptions.length > 0 && (
               <Panel title="Subscriptions">
                 <List size="sm" spacing={6} listStyleType="none">
-                  {subscriptions.map(({ pays, passedOver, ...resource }) => (
+                  {subscriptions.map(({ pays, passedOver: because, ...resource }) => (
                     <List.Item key={`${resource.namespace} ${resource.name}`}>
                       <WrittenAt {...resource} /> {pays && 'pays'}
-                      {passedOver && passed[passedOver]}
+                      {because && passedOver[because]}
                     </List.Item>
                   ))}
                 </List>
@@ -77,9 +83,10 @@ export function Answer(explanation: Explanation) {
 }
 
 /** With which credential it was asked, and of whom. */
-function Asked({ user, keyId, askedAs }: Explanation) {
+function Asked({ explanation: { user, keyId, askedAs }, keys }: AnswerProps) {
   if (user === undefined) return null
   const id = askedAs?.keyId ?? keyId
+  const name = askedAs?.name ?? keys.find((key) => key.id === id)?.name ?? id
   return (
     <Text size="sm" c="dimmed" mb="xs" className="breaks">
       Asked for <b>{user}</b>
@@ -89,7 +96,7 @@ function Asked({ user, keyId, askedAs }: Explanation) {
       {id !== undefined && (
         <>
           {' '}
-          <Link to={addressOf(`keys/${id}`)}>{askedAs?.name ?? id}</Link>
+          <Link to={addressOf(`keys/${id}`)}>{name}</Link>
         </>
       )}
       {askedAs && `, of the subscription ${askedAs.subscription}`}.
@@ -116,7 +123,8 @@ function Server({ backend, model }: Explanation) {
 /** What is true now, and what to do next. */
 function Verdict({ allowed, status, code, message, reason, refusal, changesAt }: Explanation) {
   const what = refusal ? 'Now it' : 'It'
-  const isSame = message === refusal?.message
+  // The same but for how long it lasts.
+  const isSame = code === refusal?.code && reason === refusal?.reason
   return (
     <div className="verdict" data-kind={allowed ? 'yes' : 'no'}>
       <h2>
@@ -126,7 +134,7 @@ function Verdict({ allowed, status, code, message, reason, refusal, changesAt }:
       </h2>
       {!allowed && (
         <p>
-          {status} <code className="code">{code}</code> {reason}
+          {status} <code className="code">{code}</code> {reason && reasonIn(reason)}
         </p>
       )}
       {changesAt && (
@@ -157,12 +165,3 @@ const questions: Readonly<Record<Explanation['steps'][number]['step'], string>> 
   backend: 'Is the model ready?',
   limits: 'Is something left of every limit?',
 }
-
-const passed = {
-  not_named: 'was not considered: the key or the request names another one',
-  not_found: 'does not exist',
-  access_denied: 'is not open to the person',
-  model_not_in_subscription: 'does not include the model',
-  model_unhealthy: 'is not ready for the model',
-  multiple_subscriptions: 'is one of several; the request must name one',
-} as const

@@ -1,5 +1,6 @@
 import { Button, Text, TextInput } from '@mantine/core'
 import type { Explanation } from '../api.ts'
+import { useOwnKeys } from '../keys/own-keys.ts'
 import { RefusalRow } from '../overview/last-refusals.tsx'
 import { useOwnRefusals } from '../overview/own-refusals.ts'
 import { Link } from '../parts/link.tsx'
@@ -41,6 +42,7 @@ export function ExplainPage() {
     async () => question && call<Explanation>('POST', '/v1/explain', question),
   )
   const refusals = useOwnRefusals()
+  const keys = useOwnKeys().value?.data ?? []
   return (
     <Page
       title="Why?"
@@ -48,7 +50,7 @@ export function ExplainPage() {
     >
       <Problem error={question && error} />
       {question && value === undefined && error === undefined && <Pending />}
-      {question && value && !error && <Answer {...value} />}
+      {question && value && !error && <Answer explanation={value} keys={keys} />}
       <div className="columns" key={query.toString()}>
         <Panel title="A refused request">
           <QuestionForm>
@@ -86,7 +88,7 @@ export function ExplainPage() {
           </ul>
         </Panel>
         <Panel title="A request to come">
-          <Supposed query={query} />
+          <Supposed query={query} keys={keys} />
         </Panel>
       </div>
     </Page>

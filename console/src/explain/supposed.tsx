@@ -6,18 +6,17 @@ import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { QuestionForm } from './question-form.tsx'
 
+interface SupposedProps {
+  readonly query: URLSearchParams
+  /** The caller's own ones, as far as they are read. */
+  readonly keys: readonly ApiKey[]
+}
+
 /** A question about a request that has not been made, chosen from what the caller has. */
-export function Supposed({ query }: { readonly query: URLSearchParams }) {
+export function Supposed({ query, keys }: SupposedProps) {
   const { call, me } = useSession()
   const [key, setKey] = useState(query.get('key') ?? '')
   const offers = useLoaded('', () => readOffers(call))
-  const keys = useLoaded('', () =>
-    call<{ readonly data: readonly ApiKey[] }>('POST', '/v1/api-keys/search', {
-      filters: { username: me.username, status: ['active'] },
-      sort: { by: 'last_used_at', order: 'desc' },
-      pagination: { limit: 100 },
-    }),
-  )
   const subscriptions = new Map(
     offers.value?.flatMap((offer) =>
       offer.subscriptions.map((each) => [each.subscription_id_header, each.display_name] as const),
@@ -25,7 +24,7 @@ export function Supposed({ query }: { readonly query: URLSearchParams }) {
   )
   const given = query.get('subscription') ?? ''
   if (given !== '' && !subscriptions.has(given)) subscriptions.set(given, undefined)
-  const known = keys.value?.data.some(({ id }) => id === key) ?? false
+  const known = keys.some(({ id }) => id === key)
   return (
     <QuestionForm isColumn>
       <TextInput
@@ -52,10 +51,10 @@ export function Supposed({ query }: { readonly query: URLSearchParams }) {
         data={[
           { value: '', label: 'Any of mine' },
           ...(key !== '' && !known ? [{ value: key, label: key }] : []),
-          ...(keys.value?.data.map(({ id, name, subscription }) => ({
+          ...keys.map(({ id, name, subscription }) => ({
             value: id,
             label: `${name} (${subscription})`,
-          })) ?? []),
+          })),
         ]}
       />
       {key === '' && (

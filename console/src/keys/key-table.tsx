@@ -1,3 +1,5 @@
+import { Group } from '@mantine/core'
+import type { ReactNode } from 'react'
 import type { ApiKey } from '../api.ts'
 import { isMadeHere } from '../models/try-key.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
@@ -28,10 +30,12 @@ interface KeyTableProps {
   readonly showsOwner: boolean
   readonly onAct: (act: KeyAct, key: ApiKey) => void
   readonly acts: readonly KeyAct[]
+  /** What is done to all of them. */
+  readonly end?: ReactNode
 }
 
 /** Keys; those that this page has made to try models are folded. */
-export function KeyTable({ wanted, found, ...shown }: KeyTableProps) {
+export function KeyTable({ wanted, found, end, ...shown }: KeyTableProps) {
   const columns = columnsOf(wanted, shown)
   const own = found.keys.filter((key) => !isMadeHere(key))
   const made = found.keys.filter(isMadeHere)
@@ -51,7 +55,10 @@ export function KeyTable({ wanted, found, ...shown }: KeyTableProps) {
       )}
       <div className="foot">
         <span className="note">{numberOf(wanted, found)}</span>
-        <Pages page={wanted.page} hasMore={found.hasMore} />
+        <Group gap="md">
+          <Pages page={wanted.page} hasMore={found.hasMore} />
+          {end}
+        </Group>
       </div>
     </>
   )

@@ -72,20 +72,20 @@ export function KeysPage() {
           showsOwner={!isMine}
           acts={actsOf(session.me.credential)}
           onAct={(act, key) => setDialog({ act, key })}
+          end={
+            wanted.username !== undefined && (
+              <Button
+                variant="subtle"
+                color="gray"
+                c="var(--no-ink)"
+                size="compact-sm"
+                onClick={() => setDialog('revoke-all')}
+              >
+                Revoke all…
+              </Button>
+            )
+          }
         />
-      )}
-      {value && wanted.username !== undefined && (
-        <Group justify="flex-end">
-          <Button
-            variant="subtle"
-            color="gray"
-            c="var(--no-ink)"
-            size="compact-sm"
-            onClick={() => setDialog('revoke-all')}
-          >
-            Revoke all…
-          </Button>
-        </Group>
       )}
       <NewKey isOpen={isNew} onClose={() => refine({ new: '' })} onCreated={reload} />
       {wanted.username !== undefined && (

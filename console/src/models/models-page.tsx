@@ -57,7 +57,7 @@ const columnsOf = (states: States): readonly Column<Offer>[] => [
   },
   {
     title: 'Subscriptions and their limits',
-    kind: 'wide',
+    kind: 'tall',
     cell: ({ model, subscriptions }) =>
       subscriptions.map((subscription) => (
         <Subscribed

@@ -1,4 +1,4 @@
-import { List, SimpleGrid, Text } from '@mantine/core'
+import { List, SimpleGrid } from '@mantine/core'
 import type { RefusalList, ResourceList, ServiceState } from '../api.ts'
 import { Dot } from '../parts/dot.tsx'
 import { Link } from '../parts/link.tsx'
@@ -45,7 +45,7 @@ export function Everybody() {
       {hasNothing && <Pending shape="cards" />}
       {state.value && <Health {...state.value} />}
       {!hasNothing && (
-        <SimpleGrid cols={{ base: 1, xs: 2, lg: 4 }}>
+        <SimpleGrid cols={{ base: 2, lg: 4 }}>
           {session.me.ledger && (
             <>
               <Today {...(usage.value && { usage: usage.value })} of="Requests" />
@@ -63,7 +63,7 @@ export function Everybody() {
           more={addressOf('usage', { owner: '*', by: 'model' })}
         />
       )}
-      <div className="columns">
+      <div className="halves">
         {usage.value && usage.value.users.length > 0 && <TopUsers users={usage.value.users} />}
         {resources.value && <Unwell {...resources.value} />}
         {refusals.value && (
@@ -105,16 +105,14 @@ function Today({ usage, of }: TodayProps) {
     <Stat
       title={`${of} today`}
       value={today && compact(read(today.now))}
+      unit={
+        of === 'Tokens' && cost !== undefined ? money(cost, usage?.periods.currency) : undefined
+      }
       foot={
         today && (
           <>
             <Change now={read(today.now)} before={read(today.soFar)} />
-            <span>
-              Yesterday {compact(read(today.whole))}
-              {of === 'Tokens' &&
-                cost !== undefined &&
-                ` · today ${money(cost, usage?.periods.currency)}`}
-            </span>
+            <span>Yesterday {compact(read(today.whole))}</span>
           </>
         )
       }
@@ -165,21 +163,13 @@ function TopUsers({ users }: { readonly users: readonly UsageRow[] }) {
 const wellPhases = ['Ready', 'Active']
 const maxUnwell = 5
 
-/** Resources that are not in force as they are written. */
+/** Resources that are not in force as they are written; nothing if there are none. */
 function Unwell({ data, problems, more_problems }: ResourceList) {
   const unwell = data.filter(({ phase }) => phase && !wellPhases.includes(phase))
   const number = problems.length + more_problems
-  const isWell = number + unwell.length === 0
+  if (number + unwell.length === 0) return null
   return (
-    <Panel
-      title="Resources with problems"
-      more={isWell ? undefined : [addressOf('resources'), 'All resources']}
-    >
-      {isWell && (
-        <Text size="sm" c="dimmed">
-          All {some(data.length, 'resource')} are in force.
-        </Text>
-      )}
+    <Panel title="Resources with problems" more={[addressOf('resources'), 'All resources']}>
       <ul className="rows">
         {unwell.slice(0, maxUnwell).map(({ kind, namespace, name, phase }) => (
           <li key={`${kind} ${namespace}/${name}`}>

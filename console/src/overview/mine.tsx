@@ -1,6 +1,7 @@
 import { Button, Card, Group, Text } from '@mantine/core'
-import type { ApiKey, LimitList } from '../api.ts'
+import type { LimitList } from '../api.ts'
 import { ExpiringKeys } from '../keys/expiring.tsx'
+import { useOwnKeys } from '../keys/own-keys.ts'
 import { LimitBars } from '../parts/limits.tsx'
 import { follow, Link } from '../parts/link.tsx'
 import { some } from '../parts/numbers.ts'
@@ -23,11 +24,6 @@ const limitsEveryMs = 10_000
 const shownKeys = 5
 const shownLimits = 4
 
-interface FoundKeys {
-  readonly data: readonly ApiKey[]
-  readonly has_more: boolean
-}
-
 /** What the holder of keys looks at first. */
 export function Mine() {
   const session = useSession()
@@ -35,16 +31,7 @@ export function Mine() {
   const usage = useLoaded('', () => readPeriods(session, me.username), everyMs)
   const limits = useLoaded('', () => call<LimitList>('GET', '/v1/limits'), limitsEveryMs)
   const refusals = useOwnRefusals()
-  const keys = useLoaded(
-    '',
-    () =>
-      call<FoundKeys>('POST', '/v1/api-keys/search', {
-        filters: { username: me.username, status: ['active'] },
-        sort: { by: 'last_used_at', order: 'desc' },
-        pagination: { limit: 100 },
-      }),
-    everyMs,
-  )
+  const keys = useOwnKeys()
   return (
     <>
       <ExpiringKeys after={keys.value} />
@@ -54,7 +41,7 @@ export function Mine() {
       <Problem error={usage.error} />
       {usage.value && <Periods {...usage.value} />}
       {usage.value && <TokensPlot {...usage.value} more={addressOf('usage')} />}
-      <div className="columns">
+      <div className="halves">
         {limits.value && <Left limits={limits.value.data} />}
         {keys.value && keys.value.data.length > 0 && <Keys {...keys.value} />}
         {refusals.value && (
@@ -110,7 +97,7 @@ function Left({ limits }: { readonly limits: LimitList['data'] }) {
   )
 }
 
-function Keys({ data, has_more }: FoundKeys) {
+function Keys({ data, has_more }: NonNullable<ReturnType<typeof useOwnKeys>['value']>) {
   return (
     <Panel
       title={has_more ? 'More than 100 active keys' : some(data.length, 'active key')}

@@ -8,7 +8,7 @@ interface StatProps {
   /** undefined: it is being read. */
   readonly value: string | undefined
   /** In small letters behind the value. */
-  readonly unit?: string
+  readonly unit?: string | undefined
   /** The exact value, on hover. */
   readonly exact?: string
   readonly line?: ReactNode

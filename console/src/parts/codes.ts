@@ -129,6 +129,23 @@ const codes: Readonly<Record<PublicCode, Words>> = {
   counters_unavailable: { title: 'Counters out of reach', next: again },
 }
 
+/** Why a subscription does not pay: what it does, or is. */
+export const passedOver = {
+  not_named: 'was not considered: the key or the request names another one',
+  not_found: 'does not exist',
+  access_denied: 'is not open to the person',
+  model_not_in_subscription: 'does not include the model',
+  model_unhealthy: 'is not ready for the model',
+  multiple_subscriptions: 'is one of several; the request must name one',
+} as const
+
+/** What administrators are told beyond the message: a text, or why a subscription does not pay. */
+export function reasonIn(reason: string): string {
+  return Object.hasOwn(passedOver, reason)
+    ? `The subscription ${passedOver[reason as keyof typeof passedOver]}.`
+    : reason
+}
+
 /** A code of a newer service has no words of its own. */
 export function wordsOf(code: string): Words {
   return Object.hasOwn(codes, code)

@@ -13,8 +13,11 @@ export interface Column<Row> {
   /** Shown as the head in place of the title, such as a button that sorts. */
   readonly head?: ReactNode
   readonly sorted?: 'ascending' | 'descending' | undefined
-  /** `number`: at the right; `wide`: gets room first; `acts`: buttons or links, without a title that is seen. */
-  readonly kind?: 'number' | 'wide' | 'acts'
+  /**
+   * `number`: at the right; `wide`: gets room first; `tall`: also has several lines, and is below its label on cards;
+   * `acts`: buttons or links, without a title that is seen.
+   */
+  readonly kind?: 'number' | 'wide' | 'tall' | 'acts'
   /** Left out where there is room for columns, but not for many. */
   readonly isExtra?: boolean
   readonly cell: (row: Row, at: number) => ReactNode

@@ -33,7 +33,7 @@ export function Fact({ name, children }: { readonly name: string; readonly child
       <Table.Th fw={400} fz="sm" pr="sm" scope="row" c="dimmed">
         {name}
       </Table.Th>
-      <Table.Td ta="right" className="breaks" miw={130}>
+      <Table.Td ta="right" className="breaks" miw={64}>
         {children}
       </Table.Td>
     </Table.Tr>

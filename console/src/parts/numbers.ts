@@ -17,6 +17,7 @@ export function compact(value: number): string {
 
 /** `24 %`; what is little is more exact. */
 export function share(part: number): string {
+  if (part > 0 && part < 0.001) return `<${exact.format(0.001)}`
   return (part > 0 && part < 0.01 ? exact : percent).format(part)
 }
 

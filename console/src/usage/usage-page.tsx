@@ -180,8 +180,12 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
       )}
       <Card withBorder component="section" aria-label="Plot">
         <p className="sums">
-          <b>{count(sums.tokens)}</b> tokens
-          <b>{count(sums.answers)}</b> {sums.answers === 1 ? 'request' : 'requests'}
+          <span>
+            <b>{count(sums.tokens)}</b> tokens
+          </span>
+          <span>
+            <b>{count(sums.answers)}</b> {sums.answers === 1 ? 'request' : 'requests'}
+          </span>
           {sums.cost !== undefined && <b>{money(sums.cost, found.currency)}</b>}
         </p>
         <Bars
