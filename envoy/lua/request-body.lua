@@ -610,7 +610,7 @@ do
       { container = { look = NO_OBJECT, field = "container", place = CONTAINER }, tools = { place = TOOL } }
     )
     RULES[TOP] = all(
-      everywhere, choosing, reported("previous_response_id", "conversation", "tool_resources"),
+      everywhere, choosing, reported("previous_response_id", "conversation", "tool_resources", "additional_drop_params"),
       -- What extra_body has is read as if it were at the top (read_extra).
       opaque("documents", "guided_json", "structured_outputs", "chat_template_kwargs", "client_metadata", "extra_body"),
       { input = { place = ITEM } }
@@ -639,7 +639,7 @@ do
     "model", "stream", "stream_options", "include_usage", "continuous_usage_stats", "background", "max_tokens",
     "max_completion_tokens", "max_output_tokens", "n_predict", "n", "n_cmpl", "best_of", "prompt", "prompt_embeds",
     "candidate_count", "num_return_sequences", "min_tokens", "min_new_tokens", "thinking", "budget_tokens",
-    "reasoning", "additional_drop_params",
+    "reasoning",
   }
   do
     local known = {}
@@ -1122,8 +1122,7 @@ local measured = {}
 local function with_maxima(names)
   local all = measured[names]
   if not all then
-    -- LiteLLM leaves out the fields that the last one lists.
-    all = { prompt = "size", prompt_embeds = "size", additional_drop_params = "size" }
+    all = { prompt = "size", prompt_embeds = "size" }
     for _, list in ipairs({ ALL_MAXIMA, COUNTS, MINIMA }) do
       for _, name in ipairs(list) do all[name] = "size" end
     end
@@ -1187,8 +1186,6 @@ local function size_of(length, found, maxima)
   end
   is_known = is_known and most <= MOST_TOKENS
   local least = least_in(found, is_known and most or math.huge)
-  local dropped = found.additional_drop_params
-  if is_given(dropped) and not find(dropped.text, "^%[%s*%]$") then unclear = "additional_drop_params may leave out a maximum" end
   local problem = found.misspelled and SPELLED .. found.misspelled or found.extra or unclear or ""
   return ("%d;%s;%d;%d;%s"):format(length, is_known and ("%d"):format(math.ceil(most)) or "", choices, least, problem)
 end
@@ -1367,8 +1364,13 @@ end
 
 -- A response in the background is fetched with another request, whose answer is not counted. A server may take
 -- any value but these for true.
-local BACKGROUND = "background must be false or left out, because the tokens of such a response are not counted"
 local NO_BACKGROUND = { ["false"] = true, null = true }
+-- What is wrong with those that are refused where tokens are counted.
+local UNCOUNTED = {
+  background = "background must be false or left out, because the tokens of such a response are not counted",
+  -- By it LiteLLM sends the request without a maximum, or without what asks for its usage.
+  additional_drop_params = "additional_drop_params may leave out a maximum, or what asks for the usage that is counted",
+}
 local CLOSED = {
   choosing = " may choose another model than the one that is checked and counted; spec.modelFields of the ModelRef opens it",
   internal = " is for the servers of a model, which may read the memory of other requests by it; spec.modelFields of the ModelRef opens it",
@@ -1381,8 +1383,8 @@ local function judge_fields(handle, headers, fields)
   local opened = " " .. (headers:get("x-tollgate-open") or "") .. " "
   local is_named = headers:get("x-tollgate-models") or headers:get("x-tollgate-upstream-model")
   for _, field in ipairs(fields) do
-    if field == "background" then
-      if is_metered(handle) then refuse(BACKGROUND) end
+    if UNCOUNTED[field] then
+      if is_metered(handle) then refuse(UNCOUNTED[field]) end
     elseif CLOSED_AS[field] then
       local applies = is_named or CLOSED_AS[field] == "internal"
       if applies and not find(opened, " " .. field .. " ", 1, true) then refuse(field .. CLOSED[CLOSED_AS[field]]) end

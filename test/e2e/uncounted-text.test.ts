@@ -145,6 +145,31 @@ counted('a response that is not in the background passes', async (t, gateway) =>
   }
 })
 
+counted(
+  'fields that a server leaves out are refused where responses are counted',
+  async (t, gateway) => {
+    const { key } = await gateway.mint({ subscription: 'both' })
+    const send = async (path: string, more: string) => {
+      const before = scripted.received.length
+      const body = `{"model":"other","input":"x","messages":[],"stream":true,${more}}`
+      const { status, text } = await gateway.ask(path, key, { method: 'POST', body })
+      return { status, text, reached: scripted.received.length > before }
+    }
+    const dropped = '"additional_drop_params":["stream_options"]'
+    const refusal = { status: 400, text: /additional_drop_params may leave out/, reached: false }
+    for (const operation of ['/v1/chat/completions', '/v1/responses']) {
+      for (const path of [operation, `/llm/other${operation}`]) {
+        t.match(await send(path, dropped), refusal, path)
+        t.match(await send(path, '"additional_drop_params":[ ]'), { status: 200 }, path)
+        t.match(await send(path, `"metadata":{${dropped}}`), { status: 200 }, path)
+      }
+    }
+    for (const path of ['/v1/embeddings', '/llm/other/v1/embeddings']) {
+      t.match(await send(path, dropped), { status: 200, reached: true }, `${path} is not counted`)
+    }
+  },
+)
+
 usual('background is open where responses are not counted', async (t, gateway) => {
   for (const [path, model] of targets) {
     const { key } = await gateway.mint({ subscription: 'both' })

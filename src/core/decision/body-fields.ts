@@ -15,8 +15,17 @@ export function foundFields(problem: string | undefined): readonly string[] | un
   return problem?.startsWith(found) ? problem.slice(found.length).split(',') : undefined
 }
 
-/** Of a response in the background, whose tokens are not counted. */
-const background = 'background'
+/** What is wrong with fields that are refused where tokens are counted. The script has the same texts. */
+const uncounted: ReadonlyMap<string, string> = new Map([
+  [
+    'background',
+    'background must be false or left out, because the tokens of such a response are not counted',
+  ],
+  [
+    'additional_drop_params',
+    'additional_drop_params may leave out a maximum, or what asks for the usage that is counted',
+  ],
+])
 
 const choosing: ReadonlySet<string> = new Set(choosingFields)
 const internal: ReadonlySet<string> = new Set(internalFields)
@@ -31,8 +40,9 @@ export function refuseFields(
   isMetered: boolean,
 ): string | undefined {
   for (const field of fields) {
-    if (field === background) {
-      if (isMetered) return backgroundProblem
+    const problem = uncounted.get(field)
+    if (problem !== undefined) {
+      if (isMetered) return problem
     } else if (choosing.has(field)) {
       if (namesItsModel(model) && !opens(model, field)) return choosingProblem(field)
     } else if (internal.has(field)) {
@@ -58,9 +68,6 @@ export function openedFields({ state, modelFields }: ModelRef): string | undefin
   const opened = [...(state === 'shared' ? ['state'] : []), ...modelFields]
   return opened.length === 0 ? undefined : opened.join(' ')
 }
-
-const backgroundProblem =
-  'background must be false or left out, because the tokens of such a response are not counted'
 
 function choosingProblem(field: string): string {
   return `${field} may choose another model than the one that is checked and counted; spec.modelFields of the ModelRef opens it`

@@ -41,9 +41,11 @@ test('what servers tell each other is closed whatever the model is called', asyn
   }
 })
 
-test('the background is closed where responses are counted', async (t) => {
-  t.match(refuseFields(['background'], model({ state: 'shared' }), true), /^background must be/)
-  t.equal(refuseFields(['background'], model({}), false), undefined)
+test('what hides the usage is closed where responses are counted', async (t) => {
+  for (const field of ['background', 'additional_drop_params']) {
+    t.match(refuseFields([field], model({ state: 'shared' }), true), `${field} m`)
+    t.equal(refuseFields([field], model({}), false), undefined)
+  }
 })
 
 test('the script is told only what is open', async (t) => {
