@@ -62,6 +62,8 @@ export interface ExternalDeps extends SharedDeps {
   /** As for Check, but it holds nothing. */
   readonly reserve?: Reserve
   readonly paths: PathRules
+  /** INFERENCE_WITH_IDENTITY_TOKENS. */
+  readonly tokensOpenInference?: boolean
   readonly pastRefusals: PastRefusals
   readonly othersRefusals: OthersRefusals
   /** Where a resource is written. */

@@ -1,6 +1,7 @@
 /** `tollgate explain`: whether a request would be let through, and why. */
 
 import type { ExplainAnswer } from '../admin/explain/explain-view.ts'
+import { showFirst } from '../core/formats/lists.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import { type Call, WrongCall } from './command.ts'
@@ -34,19 +35,21 @@ export async function explain(
   }
   const ask = createApiClient(findApiServer(io.env, flags))
   const answer = (await ask('POST', '/v1/explain', question)) as ExplainAnswer
-  io.out(flags.json ? toJson(answer) : show(answer))
+  io.out(flags.json ? toJson(answer) : show(answer, flags))
   return answer.allowed ? 0 : 1
 }
 
-function show(answer: ExplainAnswer): string {
+type Asking = Pick<Call<typeof explainFlags>['flags'], 'user' | 'group' | 'subscription'>
+
+function show(answer: ExplainAnswer, asking: Asking): string {
   const { steps, policies, subscriptions, limits, changesAt, refusal, askedAs, backend } = answer
   const isCounted = limits.some(({ kind = 'tokens' }) => kind !== 'tokens')
   const isHeld = limits.some(({ held }) => held !== undefined)
-  const then = refusal && `At ${printable(refusal.at)} it was ${showOutcome(refusal)}\n`
+  const then = refusal && `At ${printable(refusal.at)} it was ${showOutcome(refusal)}`
   const sections = [
     then,
     `${then ? 'Now it' : 'It'} would be ${answer.allowed ? 'let through.' : showOutcome(answer)}`,
-    askedAs && showAsked(askedAs),
+    showAsked(askedAs, asking),
     backend && printable(`The last request to the model's server failed: ${showFailure(backend)}.`),
     table(
       ['STEP', 'RESULT', 'BY', 'WRITTEN IN'],
@@ -77,8 +80,13 @@ function show(answer: ExplainAnswer): string {
         'RESETS',
       ],
       limits.map(({ scope = '', kind = '', window, used, held = 0, limit, resetsAt }) => [
-        ...[window ?? '-', printable(scope), ...(isCounted ? [printable(kind)] : []), `${used}`],
-        ...[...(isHeld ? [`${held}`] : []), `${limit}`, resetsAt ?? '-'],
+        ...[
+          window ?? '-',
+          printable(scope),
+          ...(isCounted ? [printable(kind)] : []),
+          grouped(used),
+        ],
+        ...[...(isHeld ? [grouped(held)] : []), grouped(limit), resetsAt ?? '-'],
       ]),
     ),
     changesAt && `This changes at ${printable(changesAt)}.`,
@@ -86,15 +94,38 @@ function show(answer: ExplainAnswer): string {
   return sections.filter(Boolean).join('\n\n')
 }
 
+/** With commas, as `tollgate limits` shows it. */
+function grouped(value: number): string {
+  return value.toLocaleString('en')
+}
+
 function showOutcome({ status, code, message, reason }: Omit<ExplainAnswer, 'allowed'>): string {
   const detail = reason === undefined ? '' : ` (${reason})`
   return printable(`refused with ${status} ${code}: ${message}${detail}`)
 }
 
-function showAsked({ key, keyId, name, subscription }: NonNullable<ExplainAnswer['askedAs']>) {
-  const which = key === 'new' ? 'a new key' : `the newest key, ${name} (${keyId})`
-  return printable(`Asked with ${which}, of the Subscription ${subscription}.`)
+/** Undefined: as the caller's own credential, or the key that was named. */
+function showAsked(
+  askedAs: ExplainAnswer['askedAs'],
+  { user, group = [], subscription }: Asking,
+): string | undefined {
+  if (askedAs?.key === 'newest') {
+    const { name, keyId } = askedAs
+    return printable(
+      `Asked with the newest key, ${name} (${keyId}), of the Subscription ${askedAs.subscription}.`,
+    )
+  }
+  const asNew = askedAs && ` a new key would be of the Subscription ${askedAs.subscription}.`
+  if (user === undefined) return asNew && printable(`You have no active key:${asNew}`)
+  const groups = group.length === 0 ? 'no groups' : showFirst(group, groupsShown)
+  const of = subscription === undefined ? '' : ` of the Subscription ${subscription}`
+  return printable(
+    `Asked as ${user}, in ${groups} (--group), who has no active key${of}${asNew ? `:${asNew}` : '.'}`,
+  )
 }
+
+/** Groups in one sentence. */
+const groupsShown = 10
 
 function showFailure({ reason, detail }: NonNullable<ExplainAnswer['backend']>): string {
   return detail === undefined || detail === '' ? reason : `${reason} (${detail})`

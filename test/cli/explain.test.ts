@@ -26,7 +26,8 @@ test('shows the steps, what pays and what is left', async (t) => {
   if (limit === undefined) throw new Error('no limit')
   const open = await run('alice-token', 'llm/small')
   t.equal(open.status, 0)
-  t.match(open.out, /^It would be let through\.\n\nSTEP +RESULT +BY/)
+  const asNew = 'You have no active key: a new key would be of the Subscription basic\\.'
+  t.match(open.out, new RegExp(`^It would be let through\\.\n\n${asNew}\n\nSTEP +RESULT +BY`))
   t.match(open.out, /^limits +passed +Subscription models-as-a-service\/basic$/m)
   t.match(open.out, /^AccessPolicy models-as-a-service\/open +yes$/m)
   t.match(open.out, /^1m +user +0 +100 +2026-03-01T12:01:00Z$/m)
@@ -51,6 +52,17 @@ test('asks about a key, and as an administrator about anybody', async (t) => {
   t.equal(asked.status, 1)
   t.match(asked.out, /refused with 403 model_not_allowed/)
   t.match(asked.out, /^access +refused/m)
+  t.match(asked.out, /^Asked as zed, in team-b, team-c \(--group\), who has no active key\.$/m)
+  const silver = await run('admin-token', 'small', '--user', 'zed', '--subscription', 'silver')
+  t.match(
+    silver.out,
+    /^Asked as zed, in no groups \(--group\), who has no active key of the Subscription silver\.$/m,
+  )
+  const own = await run('admin-token', 'small', '--user', 'alice', '--subscription', 'basic')
+  t.match(
+    own.out,
+    /^It would be let through\.\n\nAsked with the newest key, .* Subscription basic\.$/m,
+  )
   t.match(await run('alice-token', '--request', 'nothing'), {
     status: 1,
     err: /^No refusal with this/,

@@ -12,6 +12,7 @@ import { pathRules } from '../../src/core/decision/operations.ts'
 import type { OthersRefusals, PastRefusals } from '../../src/core/decision/past-refusal.ts'
 import type { Snapshot } from '../../src/core/decision/snapshot.ts'
 import { hashOfKey } from '../../src/core/formats/api-key.ts'
+import type { Refused } from '../../src/core/resources/refused.ts'
 import type { BackendState } from '../../src/core/status/conditions.ts'
 import { noPolicies } from '../../src/core/status/policies.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
@@ -63,6 +64,10 @@ export interface KeyApiOptions {
   readonly journal?: string
   /** Of the resources. */
   readonly problems?: readonly string[]
+  /** Documents of the resources that are not in force. */
+  readonly refused?: readonly Refused[]
+  /** INFERENCE_WITH_IDENTITY_TOKENS; false by default. */
+  readonly tokensOpenInference?: boolean
   /** Whether an action requires its line in the audit trail. */
   readonly auditRequired?: boolean
 }
@@ -158,6 +163,8 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     replica: 'one',
     clock: () => api.now,
   })
+  const compared = { ...noPolicies.compared, refused: options.refused ?? [] }
+  const policies = { ...noPolicies, compared }
   const deps = {
     keys,
     snapshot: () => options.snapshot ?? sampleSnapshot,
@@ -166,7 +173,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     audit,
     markers,
     resourceProblems: () => options.problems ?? [],
-    enforcement: async () => ({ policies: noPolicies, reports: [] }),
+    enforcement: async () => ({ policies, reports: [] }),
     ...(options.times !== undefined && { times: options.times }),
   }
   const idempotency = createIdempotency(sql)
@@ -188,6 +195,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     keyMarker: 'tg',
     maxKeysPerUser: options.maxKeysPerUser ?? 0,
     keyReach: options.keyReach ?? 'owner',
+    tokensOpenInference: options.tokensOpenInference ?? false,
     gatewayTrustedHops: options.trustedHops ?? 0,
     maxExpirationDays: 90,
     searchesAtOnce: 2,

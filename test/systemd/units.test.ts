@@ -39,3 +39,10 @@ test('Envoy drains before it stops, for as long as a drain may take', async (t) 
   t.ok(Number(/^TimeoutStopSec=(\d+)$/m.exec(envoy)?.[1]) > 300)
   t.match(envoy, /^After=.*tollgate@80\.service/m)
 })
+
+test('the gateway listens where run.md says, until TLS is set', async (t) => {
+  const address = /^GATEWAY_ADDRESS=(.*)$/m.exec(read('tollgate.env'))?.[1]
+  t.equal(address, '127.0.0.1:8000')
+  const page = readFileSync(join(packageRoot, 'docs', 'run.md'), 'utf8')
+  t.ok(page.includes(`The gateway listens at \`${address}\`. **First TLS, then another address**`))
+})

@@ -23,12 +23,13 @@ export const questionSchema = {
     user: {
       ...text,
       description:
-        'The user who would ask, for administrators: with the newest active key that is not ephemeral, else with a new one, made with these groups, or by subscription. Without keyId and user it is the caller.',
+        'The user who would ask, for administrators: with the newest active key that is not ephemeral, else with a new one, made with these groups. Without keyId and user it is the caller, likewise if an identity token is not enough for the request.',
     },
     groups: { type: ['array', 'null'], maxItems: 1_000, items: { type: 'string' } },
     subscription: {
       ...text,
-      description: 'As in x-maas-subscription; a key always pays with its own.',
+      description:
+        'As in x-maas-subscription; a key always pays with its own. For a person whose key is not named it is that of the key.',
     },
     model: {
       ...text,

@@ -12,6 +12,7 @@ import { messageOf } from '../../core/decision/refusal-message.ts'
 import { refusalReason } from '../../core/decision/refusal-reason.ts'
 import { type Model, resourceKey } from '../../core/decision/snapshot.ts'
 import { readTarget } from '../../core/decision/target.ts'
+import { showFirst } from '../../core/formats/lists.ts'
 import { redact } from '../../core/formats/redact.ts'
 import { toEndTimestamp, toTimestamp } from '../../core/formats/timestamp.ts'
 import type { Resource } from '../../core/kinds/resources.ts'
@@ -34,6 +35,8 @@ export interface View {
   /** When the key expires; null: never. */
   readonly expiresAt?: number | null
   readonly askedAs?: AskedAs | undefined
+  /** Problems of resources that the request would need and that are not in force; for administrators. */
+  readonly broken?: readonly string[]
   /** How the last request to a model's server ended. */
   readonly backendOf?: ((model: string) => BackendState | undefined) | undefined
 }
@@ -52,7 +55,7 @@ type Json = Readonly<Record<string, unknown>>
 
 export function showExplanation(explanation: Explanation, view: View): Json {
   const { decision, model, closed, policies, subscriptions } = explanation
-  const { caller, path, at, expiresAt, locate, askedAs, backendOf } = view
+  const { caller, path, at, expiresAt, locate, askedAs, backendOf, broken = [] } = view
   const states = decision.states ?? []
   const steps = showSteps(explanation, view)
   const isOpen = steps.some(({ step }) => step === 'operation')
@@ -63,7 +66,13 @@ export function showExplanation(explanation: Explanation, view: View): Json {
       status: statusIn(dialectOf(readTarget(path)?.operation), decision.code),
       code: toEnvelope(decision.code).error.code,
       message: redact(messageOf(decision, at) ?? describe(decision.code).message),
-      ...(locate && reasonIn(refusalReason(decision, () => closed))),
+      ...(locate &&
+        reasonIn(
+          withBroken(
+            refusalReason(decision, () => closed),
+            broken,
+          ),
+        )),
     }),
     at: toTimestamp(at),
     ...whoIn(caller),
@@ -161,6 +170,15 @@ function whoIn(caller: Caller | null): Json {
   return { user: caller.user, ...(caller.by === 'key' && { keyId: caller.keyId }) }
 }
 
+/** The most problems that a reason names. */
+const problemsShown = 5
+
+function withBroken(reason: string | undefined, broken: readonly string[]): string | undefined {
+  if (broken.length === 0) return reason
+  const found = showFirst(broken.slice(0, problemsShown), problemsShown, broken.length)
+  return `${reason === undefined ? '' : `${reason}; `}not in force: ${found}`
+}
+
 function reasonIn(reason: string | undefined): Json {
   return reason === undefined ? {} : { reason: redact(reason) }
 }
@@ -233,7 +251,8 @@ export const responseSchema = {
       ...{ status: optional(status), code: optional(code), message: optional(message) },
       ...outcome,
       askedAs: optional({
-        description: 'Only with user: the key that the user would ask with.',
+        description:
+          'The key that the person would ask with who is named, or whose identity token is not enough.',
         ...object('AskedAs', {
           key: string('The newest active one that is not ephemeral, or a new one.', {
             enum: ['newest', 'new'],

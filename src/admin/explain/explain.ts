@@ -7,7 +7,9 @@ import type { Denial, Step } from '../../core/decision/decide.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
 import { type Explanation, explain } from '../../core/decision/explain.ts'
 import { compileCaps, onlyKeyOf } from '../../core/decision/key-caps.ts'
+import { isListing } from '../../core/decision/operations.ts'
 import { isOf, type PastRefusal } from '../../core/decision/past-refusal.ts'
+import { findSubscription } from '../../core/decision/selection.ts'
 import { readTarget } from '../../core/decision/target.ts'
 import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
 import { describeEnd } from '../../identity/api-key.ts'
@@ -23,12 +25,14 @@ import {
   readQuestion,
 } from './explain-question.ts'
 import { type AskedAs, responseSchema, showExplanation, showPast } from './explain-view.ts'
+import { notInForce } from './not-in-force.ts'
 import { newestKey, subscriptionOfNewKey } from './stand-in.ts'
 
 type ExplainDeps = Pick<
   ExternalDeps,
   | ('keys' | 'isAdmin' | 'keyReach' | 'snapshot' | 'readCounters' | 'reserve' | 'paths' | 'clock')
-  | ('pastRefusals' | 'othersRefusals' | 'locate' | 'backendOf')
+  | ('pastRefusals' | 'othersRefusals' | 'locate' | 'backendOf' | 'tokensOpenInference')
+  | ('resourceProblems' | 'enforcement')
 >
 
 /** Who would ask. */
@@ -40,6 +44,8 @@ interface Who {
   /** When the key expires, in milliseconds since the epoch; null: never. */
   readonly expiresAt?: number | null
   readonly askedAs?: AskedAs
+  /** Whether a person stands for a key of theirs. */
+  readonly isStandIn?: boolean
 }
 
 type Known = Who & { readonly caller: Caller }
@@ -62,10 +68,10 @@ const notAllAnswered = 'Not every process of the service has answered; ask again
 /** Adds the route. It calls the functions of Check itself; it counts nothing and opens no window. */
 export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
   const { keys, isAdmin, snapshot, readCounters, reserve, paths, clock, locate } = deps
-  const { pastRefusals, othersRefusals, keyReach, backendOf } = deps
+  const { pastRefusals, othersRefusals, keyReach, backendOf, tokensOpenInference } = deps
 
   async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
-    const { caller, ended } = who
+    const { caller, ended, isStandIn } = who
     const { path, address, ...request } = asked
     if (caller === null || ended !== undefined) {
       const detail = { about: 'credential', reason: ended } as const
@@ -85,9 +91,23 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
       ...{ snapshot: snapshot(), rules: paths, now: at, read },
       reserve: isLater ? undefined : reserve,
     }
-    // A person stands for a key of theirs.
     const source = address === undefined ? undefined : () => address
-    return explain({ ...request, caller, target, tokensOpen: true, source }, world)
+    const tokensOpen = isStandIn || tokensOpenInference
+    return explain({ ...request, caller, target, tokensOpen, source }, world)
+  }
+
+  /** Of an administrator's question: the problems of what was written for the request and is not in force. */
+  async function findBroken(
+    explained: Explanation,
+    caller: Caller | null,
+    { path, bodyModel, requestedSubscription }: Hypothetical,
+  ): Promise<readonly string[]> {
+    const problems = deps.resourceProblems()
+    if (explained.decision.allowed || problems.length === 0) return []
+    const subscription = caller?.by === 'key' ? caller.subscription : requestedSubscription
+    const model = readTarget(path)?.modelKey ?? bodyModel
+    const { policies } = await deps.enforcement()
+    return notInForce(explained, { model, subscription }, problems, policies.compared.refused)
   }
 
   async function findKey(id: string, at: number): Promise<Known | undefined> {
@@ -105,19 +125,27 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     return { caller, ended: describeEnd(record, at), expiresAt }
   }
 
-  /** Somebody by name, with a key: an own one, or a new one. A subscription that is named makes it a token. */
+  /** Somebody with a key: the newest, of the subscription if one is named, else a new one. */
   async function standIn(
     person: TokenCaller,
-    { at, requestedSubscription }: Question,
+    { at, requestedSubscription: requested }: Question,
   ): Promise<Known> {
-    if (requestedSubscription !== undefined) return { caller: person }
-    const record = await newestKey(keys, person.user, clock())
+    const of = requested && (findSubscription(snapshot(), requested)?.name ?? requested)
+    const record = await newestKey(keys, person.user, of, clock())
     if (record !== undefined) {
       const { id: keyId, name, subscription } = record
       return { ...ofKey(record, at), askedAs: { key: 'newest', keyId, name, subscription } }
     }
-    const subscription = subscriptionOfNewKey(person, snapshot())
-    return { caller: person, ...(subscription && { askedAs: { key: 'new', subscription } }) }
+    const subscription =
+      requested === undefined ? subscriptionOfNewKey(person, snapshot()) : undefined
+    const asNew = subscription && { askedAs: { key: 'new', subscription } as const }
+    return { caller: person, isStandIn: true, ...asNew }
+  }
+
+  /** Whether identity tokens allow the request. */
+  function takesTokens({ path, method }: Question): boolean {
+    const operation = readTarget(path)?.operation
+    return tokensOpenInference || (operation !== undefined && isListing(operation, method))
   }
 
   /** The person, or the key's owner; refuses a user who asks about another one. */
@@ -137,7 +165,10 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
       }
       const isSelf = person.user === user && person.groups.every((each) => groups.includes(each))
       if (!whole && !isSelf) throw new ServiceError('admin_required', { message: notYours })
-      return named ? standIn(named, question) : { caller: person }
+      if (named) return standIn(named, question)
+      return person.by === 'key' || takesTokens(question)
+        ? { caller: person }
+        : standIn(person, question)
     }
     const found = keyId === (only ?? keyId) ? await findKey(keyId, at) : undefined
     if (found !== undefined) lookAt(request, found.caller)
@@ -177,8 +208,10 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
       const whole = await isAdmin(caller)
       const show = async (who: Who, asked: Hypothetical, at: number) => {
         await showOthers(request)
-        const view = { locate: whole ? locate : undefined, ...who, path: asked.path, at, backendOf }
-        return showExplanation(await decide(who, asked, at), view)
+        const explained = await decide(who, asked, at)
+        const broken = whole ? await findBroken(explained, who.caller, asked) : []
+        const seen = { locate: whole ? locate : undefined, broken }
+        return showExplanation(explained, { ...who, ...seen, path: asked.path, at, backendOf })
       }
 
       if (!('requestId' in question)) {

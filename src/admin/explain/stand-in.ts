@@ -7,13 +7,17 @@ import type { Snapshot } from '../../core/decision/snapshot.ts'
 import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
 import type { ApiKeyStore } from '../../store/api-keys.ts'
 
-/** The newest active key of the user that is not ephemeral, at `now`; undefined: there is none. */
+/**
+ * The newest active key of the user that is not ephemeral, at `now`, and of the subscription with this bare
+ * name, if one is given; undefined: there is none.
+ */
 export async function newestKey(
   keys: Pick<ApiKeyStore, 'search'>,
   user: string,
+  subscription: string | undefined,
   now: number,
 ): Promise<ApiKeyRecord | undefined> {
-  const any = { only: undefined, subscription: undefined, prefix: undefined, labels: {} }
+  const any = { only: undefined, subscription, prefix: undefined, labels: {} }
   const newest = { sortBy: 'created_at', descending: true, limit: 1, offset: 0 } as const
   const statuses = new Set(['active'] as const)
   const [found] = await keys.search({

@@ -14,7 +14,12 @@ const span = {
 } as const
 
 export const explainFlags = {
-  key: { takes: '<id>', means: 'as the key with this id; otherwise as yourself', field: 'keyId' },
+  key: {
+    takes: '<id>',
+    means:
+      'as the key with this id; otherwise as yourself, with an identity token with your newest key',
+    field: 'keyId',
+  },
   user: {
     takes: '<name>',
     means: 'as this user, for administrators: with the newest key, or a new one',
@@ -31,7 +36,10 @@ export const explainFlags = {
   },
   path: { takes: '<path>', means: 'the path at the gateway, if it is not the one for chats' },
   method: { takes: '<method>', means: 'the HTTP method; POST by default' },
-  subscription: { takes: '<name>', means: 'naming this subscription, with an identity token' },
+  subscription: {
+    takes: '<name>',
+    means: 'with an identity token: with a key of this subscription',
+  },
   at: {
     takes: '<time>',
     means: 'at this time in RFC 3339, within a year, if nothing else is used until then',

@@ -109,7 +109,7 @@ function describeUnpaid({
     named === undefined
       ? 'none of yours includes it and is ready'
       : named.by === 'key'
-        ? `${toQuoted(named.name)} pays for this API key and ${unpaid[error]}`
+        ? `${toQuoted(named.name)} pays for this API key and ${error === 'not_found' ? gone : unpaid[error]}`
         : `the one in x-maas-subscription ${unpaid[error]}`
   if (other === undefined) {
     const others = named === undefined ? '' : ' None of your other subscriptions pays for it.'
@@ -118,6 +118,9 @@ function describeUnpaid({
   const mend = named?.by === 'token' ? 'name it in the header' : 'create an API key for that one'
   return `${code}: ${why}. Your subscription ${toQuoted(other)} includes it; ${mend}.`
 }
+
+/** The holder of a key knows the name of its subscription. */
+const gone = 'is not in force, or does not exist any more'
 
 /** What follows the name of a subscription; two of them are the same, because names must not be guessed. */
 const unpaid = {

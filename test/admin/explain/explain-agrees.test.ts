@@ -8,6 +8,7 @@ import { compileCaps, keyCountersOf } from '../../../src/core/decision/key-caps.
 import { pathRules } from '../../../src/core/decision/operations.ts'
 import type { ApiKeyRecord } from '../../../src/core/formats/api-key.ts'
 import type { KeyCaps } from '../../../src/core/formats/key-caps.ts'
+import { noPolicies } from '../../../src/core/status/policies.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
 import { createCheck } from '../../../src/extauthz/service.ts'
 import { createVerifyKey } from '../../../src/identity/api-key.ts'
@@ -125,6 +126,8 @@ test('explain agrees with Check in random worlds', async (t) => {
       clock: () => now,
       pastRefusals,
       othersRefusals: noOtherProcess,
+      resourceProblems: () => [],
+      enforcement: async () => ({ policies: noPolicies, reports: [] }),
       locate: (resource) => ({ file: `${resource}.yaml`, line: 7 }),
     })
     for (let asked = 0; asked < asksPerWorld; asked += 1) {

@@ -263,6 +263,102 @@ test('somebody who is named asks with the newest regular key, else with a new on
   t.match(await ask('admin', { user: 'zed', groups: [] }), { allowed: false })
 })
 
+test('an identity token asks with a key where a key is required', async (t) => {
+  const two = [
+    modelRef('small'),
+    accessPolicy('open', ['llm/small'], { groups: ['team-a', 'tollgate-admins'] }),
+    subscription('cheap', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] }),
+    subscription('dear', { groups: ['team-a'] }, { 'llm/small': [[900, '1m']] }, { priority: 5 }),
+  ]
+  const pastRefusals = createRefusalMemory()
+  const api = await createKeyApi(t, { snapshot: snapshotOf(...two), pastRefusals })
+  const ask = async (more = {}, by = api) =>
+    (await by.ask(route, { as: 'alice', body: { model: 'small', ...more } })).json()
+  t.match(await ask(), { allowed: true, askedAs: { key: 'new', subscription: 'dear' } })
+  const cheap = await api.createKey('alice', { subscription: 'cheap' })
+  api.now += 1_000
+  const dear = await api.createKey('alice', { subscription: 'dear' })
+  t.match(await ask(), { allowed: true, askedAs: { key: 'newest', keyId: dear.id } })
+  for (const written of ['cheap', 'models-as-a-service/cheap']) {
+    t.match(await ask({ subscription: written }), {
+      ...{ allowed: true, askedAs: { key: 'newest', keyId: cheap.id } },
+      limits: [{ limit: 100 }],
+    })
+  }
+  const listing = await ask({ path: '/llm/small/v1/models', method: 'GET', model: null })
+  t.match(listing, { allowed: false, code: 'subscription_not_allowed' })
+  t.notOk(listing.askedAs, 'a token may list')
+
+  pastRefusals.note({
+    ...{ code: 'credential_invalid', traceparent: undefined, subscription: undefined },
+    denial: { allowed: false, code: 'credential_invalid', detail: { about: 'identity_token' } },
+    ...{ now: api.now, status: 401, reason: undefined, model: 'small', bodyModel: 'small' },
+    ...{ method: 'POST', path: '/v1/chat/completions' },
+    caller: { by: 'token', proof: { by: 'file' }, user: 'alice', groups: ['team-a'] },
+    source: () => undefined,
+    requestId: () => 'by-token',
+  })
+  const again = await api.ask(route, { as: 'alice', body: { requestId: 'by-token' } })
+  t.match(again.json(), {
+    ...{ allowed: false, status: 401, refusal: { status: 401 } },
+    steps: [{ step: 'credential', passed: false }],
+  })
+
+  const open = await createKeyApi(t, { snapshot: snapshotOf(...two), tokensOpenInference: true })
+  await open.createKey('alice', { subscription: 'dear' })
+  const asToken = await ask({}, open)
+  t.match(asToken, { allowed: false, message: /^Several of your subscriptions/ })
+  t.notOk(asToken.askedAs)
+})
+
+test('what is not in force is named to administrators, with its place', async (t) => {
+  const broken = (line: number, name: string) => `access.yaml:${line}: error: ${name}: spec is bad`
+  const refusedOnes = [
+    ...(['gold', 'silver'] as const).map((name) => ({
+      ...{
+        kind: 'Subscription' as const,
+        name,
+        modelKeys: [`llm/${name === 'gold' ? 'small' : 'other'}`],
+      },
+      message: 'spec is bad',
+    })),
+    {
+      kind: 'AccessPolicy' as const,
+      name: 'all',
+      modelKeys: ['llm/secret'],
+      message: 'spec is bad',
+    },
+  ]
+  const problems = [
+    broken(18, 'Subscription gold'),
+    broken(28, 'Subscription silver'),
+    broken(38, 'MaaSAuthPolicy all'),
+    broken(48, 'ModelRef gone'),
+    'access.yaml:58: warning: Subscription gold: spec.x is not known here',
+  ]
+  const api = await createKeyApi(t, {
+    snapshot: snapshotOf(
+      ...[modelRef('small'), modelRef('secret')],
+      accessPolicy('open', ['llm/small'], { groups: ['team-a'] }),
+      subscription('b-only', { groups: ['team-b'] }, { 'llm/secret': [[50, '1m']] }),
+    ),
+    ...{ problems, refused: refusedOnes },
+  })
+  const person = { user: 'zed', groups: ['team-a'] }
+  const ask = async (as: string, body: object) => (await api.ask(route, { as, body })).json()
+  for (const [body, line] of [
+    [{ ...person, model: 'small' }, 18],
+    [{ ...person, model: 'small', subscription: 'silver' }, 28],
+    [{ ...person, model: 'llm/secret' }, 38],
+    [{ ...person, model: 'llm/gone' }, 48],
+    [{ ...person, model: 'gone' }, 48],
+  ] as const) {
+    const { reason } = await ask('admin', body)
+    t.match(reason, new RegExp(`; not in force: access.yaml:${line}: error: [^;,]+$`))
+  }
+  t.notMatch(JSON.stringify(await ask('alice', { model: 'small' })), /access\.yaml|gold/)
+})
+
 test('a model whose server fails says so; only administrators see the details', async (t) => {
   const failure = { reason: 'refused', detail: 'delayed connect error: 111' } as const
   const api = await createKeyApi(t, {

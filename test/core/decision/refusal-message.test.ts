@@ -146,6 +146,11 @@ test('a subscription that does not pay is named, and one that would', async (t) 
       '"basic" pays for this API key and is not yours. None of your other subscriptions pays for it.',
     ],
     [
+      { error: 'not_found', named, other: undefined },
+      '"basic" pays for this API key and is not in force, or does not exist any more. ' +
+        'None of your other subscriptions pays for it.',
+    ],
+    [
       { error: 'access_denied', named: { by: 'token' }, other: 'premium' },
       'the one in x-maas-subscription is not yours. ' +
         'Your subscription "premium" includes it; name it in the header.',

@@ -1,0 +1,55 @@
+/** What an administrator has written that would have let a request through, and is not in force. */
+
+import type { Explanation } from '../../core/decision/explain.ts'
+import type { Refused } from '../../core/resources/refused.ts'
+
+/** The names in a request that may be those of a broken resource. */
+export interface Names {
+  /** As in the path or in the body. */
+  readonly model: string | undefined
+  /** Bare name of the Subscription that has to pay; undefined: none is named. */
+  readonly subscription: string | undefined
+}
+
+const originals = {
+  ModelRef: 'MaaSModelRef',
+  AccessPolicy: 'MaaSAuthPolicy',
+  Subscription: 'MaaSSubscription',
+} as const
+
+/**
+ * The problems that keep a resource out of force that the refused step needed, with file and line as the
+ * source has written them. `problems` are all of the source, `refused` its documents about models.
+ */
+export function notInForce(
+  { decision, steps, model, closed }: Explanation,
+  named: Names,
+  problems: readonly string[],
+  refused: readonly Refused[],
+): readonly string[] {
+  if (decision.allowed) return []
+  const keys = new Set([...(model ? [model] : closed)].map(({ key }) => key))
+  function ofNames(kind: keyof typeof originals, names: readonly string[]): readonly string[] {
+    const marks = names.flatMap((name) =>
+      [kind, originals[kind]].map((written) => `: error: ${written} ${name}: `),
+    )
+    return problems.filter((problem) => marks.some((mark) => problem.includes(mark)))
+  }
+  const about = (kind: Refused['kind']): readonly string[] =>
+    refused
+      .filter((each) => each.kind === kind && each.modelKeys.some((key) => keys.has(key)))
+      .map(({ name }) => name)
+  switch (steps.at(-1)) {
+    case 'model':
+      return ofNames('ModelRef', named.model ? [named.model.split('/').at(-1) ?? ''] : [])
+    case 'access':
+      return ofNames('AccessPolicy', about('AccessPolicy'))
+    case 'subscription':
+      return ofNames(
+        'Subscription',
+        named.subscription === undefined ? about('Subscription') : [named.subscription],
+      )
+    default:
+      return []
+  }
+}
