@@ -43,6 +43,7 @@ type Asking = Pick<Call<typeof explainFlags>['flags'], 'user' | 'group' | 'subsc
 
 function show(answer: ExplainAnswer, asking: Asking): string {
   const { steps, policies, subscriptions, limits, changesAt, refusal, askedAs, backend } = answer
+  const { unlistedName } = answer
   const isCounted = limits.some(({ kind = 'tokens' }) => kind !== 'tokens')
   const isHeld = limits.some(({ held }) => held !== undefined)
   const then = refusal && `At ${printable(refusal.at)} it was ${showOutcome(refusal)}`
@@ -51,6 +52,7 @@ function show(answer: ExplainAnswer, asking: Asking): string {
     `${then ? 'Now it' : 'It'} would be ${answer.allowed ? 'let through.' : showOutcome(answer)}`,
     showAsked(askedAs, asking),
     backend && printable(`The last request to the model's server failed: ${showFailure(backend)}.`),
+    unlistedName && printable(showUnlisted(unlistedName)),
     table(
       ['STEP', 'RESULT', 'BY', 'WRITTEN IN'],
       steps.map(({ step, passed, resource }) => [
@@ -129,6 +131,13 @@ const groupsShown = 10
 
 function showFailure({ reason, detail }: NonNullable<ExplainAnswer['backend']>): string {
   return detail === undefined || detail === '' ? reason : `${reason} (${detail})`
+}
+
+function showUnlisted({ sent, listed }: NonNullable<ExplainAnswer['unlistedName']>): string {
+  return (
+    `The model's server lists ${listed.join(', ')}, not ${sent}, and may answer 404: set spec.upstreamModel of the ` +
+    'ModelRef to its name for the model.'
+  )
 }
 
 /** The resource, and where it is written. */

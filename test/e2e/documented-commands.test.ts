@@ -105,5 +105,5 @@ test("the first steps lead to an answer of one's own model", { skip }, async (t)
     'the resources do not name the sample model server',
   )
   t.equal(await run(call), answer)
-  t.match(model.received[0]?.body, '"my-model"')
+  t.match(model.received[0]?.body, '"name-at-the-server"', 'which a strict server knows')
 })

@@ -54,7 +54,7 @@ export type AskedAs =
 type Json = Readonly<Record<string, unknown>>
 
 export function showExplanation(explanation: Explanation, view: View): Json {
-  const { decision, model, closed, policies, subscriptions } = explanation
+  const { decision, model, closed, policies, subscriptions, unlisted } = explanation
   const { caller, path, at, expiresAt, locate, askedAs, backendOf, broken = [] } = view
   const states = decision.states ?? []
   const steps = showSteps(explanation, view)
@@ -78,7 +78,13 @@ export function showExplanation(explanation: Explanation, view: View): Json {
     ...whoIn(caller),
     ...(askedAs && { askedAs }),
     ...(model &&
-      (locate || isOpen) && { model: model.key, ...showFailure(model, backendOf, locate) }),
+      (locate || isOpen) && {
+        model: model.key,
+        ...showFailure(model, backendOf, locate),
+        ...(unlisted && {
+          unlistedName: { ...unlisted, listed: unlisted.listed.slice(0, namesShown) },
+        }),
+      }),
     steps,
     policies: policies
       .filter(({ opens }) => opens || locate)
@@ -169,6 +175,9 @@ function whoIn(caller: Caller | null): Json {
   if (caller === null) return {}
   return { user: caller.user, ...(caller.by === 'key' && { keyId: caller.keyId }) }
 }
+
+/** Names of a server's list. */
+const namesShown = 5
 
 /** The most problems that a reason names. */
 const problemsShown = 5
@@ -269,6 +278,18 @@ export const responseSchema = {
           reachable: { type: 'boolean', const: false },
           reason: { type: 'string', examples: ['refused'] },
           detail: optional(string('For administrators.')),
+        }),
+      }),
+      unlistedName: optional({
+        description:
+          "Only if the model's server lists other names than the one that it would be sent, which it may answer with 404: spec.upstreamModel of the ModelRef says its name. Nothing is refused for it.",
+        ...object('UnlistedName', {
+          sent: string("The name in the body, or the ModelRef's if only the path names the model."),
+          listed: {
+            type: 'array',
+            items: { type: 'string' },
+            description: 'At most five of them.',
+          },
         }),
       }),
       steps: {

@@ -7,8 +7,11 @@ import { mayUse } from './access.ts'
 import type { Caller } from './caller.ts'
 import { type AccessRequest, type Decision, decide, type Step, type World } from './decide.ts'
 import { closedModels } from './named-models.ts'
+import { isListing } from './operations.ts'
 import { ownedBy } from './owners.ts'
+import { readPublishedName } from './published-names.ts'
 import { findSubscription, type SelectionError, unusableReason } from './selection.ts'
+import { takesServedNames } from './served-names.ts'
 import type { CompiledPolicy, CompiledSubscription, Model, Snapshot } from './snapshot.ts'
 
 export interface Explanation {
@@ -26,6 +29,15 @@ export interface Explanation {
    * ended before them.
    */
   readonly subscriptions: readonly ConsideredSubscription[]
+  /** If the model's server lists other names than the one that it would be sent. */
+  readonly unlisted?: UnlistedName | undefined
+}
+
+/** A name that is sent on unchanged to a server which does not list it, so that most servers refuse it. */
+export interface UnlistedName {
+  readonly sent: string
+  /** Not empty. */
+  readonly listed: readonly string[]
 }
 
 export interface ConsideredPolicy {
@@ -65,12 +77,29 @@ export async function explain(request: AccessRequest, world: World): Promise<Exp
     steps,
     model,
     closed,
+    unlisted: model && unlistedName(request, model, snapshot),
     policies: caller ? policiesOf(model ? [model] : closed, caller, snapshot) : [],
     subscriptions:
       caller && model && steps.includes('subscription')
         ? subscriptionsOf(request, caller, model, snapshot)
         : [],
   }
+}
+
+/** Where only the path names the model, the body is taken to have the ModelRef's name. */
+function unlistedName(
+  { target: { modelKey, operation }, method, bodyModel }: AccessRequest,
+  model: Model,
+  { servedNames }: Snapshot,
+): UnlistedName | undefined {
+  if (isListing(operation, method) || !takesServedNames(model)) return undefined
+  const sent = modelKey === undefined ? bodyModel : model.resource.metadata.name
+  const listed = servedNames.listOf(model) ?? []
+  // The name in a published id is replaced by one that the server knows; llama.cpp's server takes any.
+  if (sent === undefined || readPublishedName(sent) !== undefined) return undefined
+  if (listed.length === 0 || listed.includes(sent) || servedNames.isLlamaCpp(model))
+    return undefined
+  return { sent, listed }
 }
 
 /** Whether the caller may not use the model, or there is none. */

@@ -359,6 +359,39 @@ test('what is not in force is named to administrators, with its place', async (t
   t.notMatch(JSON.stringify(await ask('alice', { model: 'small' })), /access\.yaml|gold/)
 })
 
+test('a name that the server does not list is said, unless it is replaced or taken anyway', async (t) => {
+  const open = ['small', 'named', 'other'].map((name) => `llm/${name}`)
+  const written = snapshotOf(
+    ...[modelRef('small'), modelRef('named', { upstreamModel: 'x' }), modelRef('other')],
+    accessPolicy('open', open, { groups: ['team-a'] }),
+    subscription(
+      'basic',
+      { groups: ['team-a'] },
+      Object.fromEntries(open.map((key) => [key, [[9, '1m']]])),
+    ),
+  )
+  const listed = ['a', 'b', 'c', 'd', 'e', 'f']
+  const servedNames = {
+    ...written.servedNames,
+    listOf: ({ key }: { key: string }) => (key === 'llm/other' ? undefined : listed),
+  }
+  let isLlamaCpp = false
+  const api = await createKeyApi(t, {
+    snapshot: { ...written, servedNames: { ...servedNames, isLlamaCpp: () => isLlamaCpp } },
+  })
+  const ask = async (body: object) =>
+    (await api.ask(route, { as: 'alice', body })).json().unlistedName
+  const expected = { sent: 'small', listed: listed.slice(0, 5) }
+  t.strictSame(await ask({ model: 'small' }), expected)
+  t.strictSame(await ask({ model: 'llm/small' }), expected)
+  for (const model of ['named', 'other', 'llm/named', 'publishers/llm/models/small']) {
+    t.equal(await ask({ model }), undefined, model)
+  }
+  t.equal(await ask({ path: '/llm/small/v1/models', method: 'GET' }), undefined)
+  isLlamaCpp = true
+  t.equal(await ask({ model: 'small' }), undefined)
+})
+
 test('a model whose server fails says so; only administrators see the details', async (t) => {
   const failure = { reason: 'refused', detail: 'delayed connect error: 111' } as const
   const api = await createKeyApi(t, {
