@@ -48,6 +48,15 @@ export function needsInstall(root, { dev }) {
   return false
 }
 
+/**
+ * Whether packages that only tests need are installed under `root`.
+ * @param {string} root
+ */
+function hasDev(root) {
+  const installed = readLock(join(root, 'node_modules', '.package-lock.json')) ?? {}
+  return Object.values(installed).some(({ dev }) => dev)
+}
+
 /** The package that brings Node for this platform. */
 export const nodePackage = `node-${process.platform}-${process.arch}`
 
@@ -65,7 +74,8 @@ export function lacksNode(root) {
 
 /**
  * Makes the packages under `root` those of its lockfile, by npm, if they are not, or if one is missing
- * that has become necessary. Two that start together take turns: npm moves folders about, which would
+ * that has become necessary. What only tests need is a multiple of the rest, and is installed if it is needed
+ * or was there before. Two that start together take turns: npm moves folders about, which would
  * pull them from under the other. Rejects with a LaunchError when npm fails.
  * @param {string} root
  * @param {{ dev: boolean, log: (line: string) => void, isMissing?: () => boolean }} options
@@ -77,7 +87,7 @@ export async function installPackages(root, { dev, log, isMissing = () => false 
   try {
     if (!isNeeded()) return
     log('Installing packages (npm ci; once, a minute or so) ...')
-    await npmCi(root, turn.record)
+    await npmCi(root, dev || hasDev(root), turn.record)
   } finally {
     turn.release()
   }
@@ -174,16 +184,17 @@ function isAlive(pid) {
 
 /**
  * @param {string} root
+ * @param {boolean} dev
  * @param {(pid: number) => void} started
  */
-async function npmCi(root, started) {
+async function npmCi(root, dev, started) {
   // The npm that started us, otherwise the one on PATH. It must not run on the Node in
   // node_modules, which it is about to replace.
   const own = resolve(root, 'node_modules')
   const path = (process.env.PATH ?? '').split(delimiter).filter((entry) => {
     return resolve(entry) !== join(own, '.bin')
   })
-  const args = ['ci', '--include=dev', '--include=optional']
+  const args = ['ci', dev ? '--include=dev' : '--omit=dev', '--include=optional']
   const npm = spawn('npm', [...args, '--no-progress', '--no-audit', '--loglevel=error'], {
     cwd: root,
     env: { ...process.env, PATH: path.join(delimiter) },

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { installPackages, lacksNode, needsInstall, nodePackage } from '../../bin/install.js'
@@ -58,6 +58,27 @@ test('without npm there is an error that says so', async (t) => {
   const options = { dev: false, log: (line: string) => log.push(line) }
   await t.rejects(installPackages(clone(t), options), { message: /^npm is not on PATH/ })
   t.match(log, [/^Installing packages/])
+})
+
+test('packages for tests are installed for tests, and stay', async (t) => {
+  const { PATH } = process.env
+  t.teardown(() => {
+    process.env.PATH = PATH
+  })
+  process.env.PATH = temporaryFolder(t, { npm: '#!/bin/sh\necho "$@" > asked' })
+  chmodSync(join(process.env.PATH, 'npm'), 0o755)
+  const older = { ...ALL, 'node_modules/used': { version: '1.2.2' } }
+  const withoutTests = { 'node_modules/used': { version: '1.2.2' } }
+  for (const [name, installed, dev, expected] of [
+    ['nothing was installed', undefined, false, '--omit=dev'],
+    ['nothing was installed, to run tests', undefined, true, '--include=dev'],
+    ['they were not there', withoutTests, false, '--omit=dev'],
+    ['they were there', older, false, '--include=dev'],
+  ] as const) {
+    const root = clone(t, installed)
+    await installPackages(root, { dev, log() {} })
+    t.match(readFileSync(join(root, 'asked'), 'utf8'), `ci ${expected} --include=optional`, name)
+  }
 })
 
 test('a Node that an interrupted installation has left out is installed', async (t) => {
