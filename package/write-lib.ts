@@ -30,7 +30,7 @@ export function toJavaScript(source: string): string {
 function write(part: string, folder: string): void {
   const from = join(packageRoot, part)
   const to = join(folder, part)
-  if (!part.endsWith('.ts')) {
+  if (!/\.[jt]s$/.test(part)) {
     mkdirSync(dirname(to), { recursive: true })
     cpSync(from, to, { recursive: true })
     return

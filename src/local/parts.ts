@@ -85,7 +85,7 @@ export function createParts(options: PartsOptions): Part[] {
         command: process.execPath,
         args: [
           ...(options.serviceFlags ?? []),
-          join(packageRoot, 'src', 'cli', 'main.ts'),
+          join(packageRoot, 'src', 'cli', 'main.js'),
           'serve',
         ],
         env: {

@@ -90,7 +90,7 @@ test('a Node that an interrupted installation has left out is installed', async 
     const root = clone(t, used, locked)
     cpSync(join(packageRoot, 'bin'), join(root, 'bin'), { recursive: true })
     mkdirSync(join(root, 'src', 'cli'), { recursive: true })
-    writeFileSync(join(root, 'src', 'cli', 'main.ts'), "console.log('it runs')")
+    writeFileSync(join(root, 'src', 'cli', 'main.js'), "console.log('it runs')")
     writeFileSync(join(root, 'package.json'), '{"type":"module"}')
     const path = temporaryFolder(t)
     const lines = ['#!/bin/sh', `echo npm >> ${root}/runs`, ...npm]

@@ -234,7 +234,7 @@ t.test('the built-in command prints the configuration', { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const printed = execFileSync(
     process.execPath,
-    [new URL('../../src/cli/main.ts', import.meta.url).pathname, 'envoy-config'],
+    [new URL('../../src/cli/main.js', import.meta.url).pathname, 'envoy-config'],
     { env: { PATH: process.env.PATH, DATA_DIR: folder }, cwd: folder },
   )
   t.equal(JSON.parse(printed.toString()).node.id, 'tollgate-gateway')

@@ -76,7 +76,7 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
       () => 0,
     )
   const tollgate = (...args: string[]) => ({
-    line: [process.execPath, join(packageRoot, 'src', 'cli', 'main.ts'), ...args],
+    line: [process.execPath, join(packageRoot, 'src', 'cli', 'main.js'), ...args],
     cwd: folder,
   })
   const service = createRestartable(t, {

@@ -2,9 +2,10 @@
  * For `node --import`: hundreds of test files load the same modules, and should not each compile, strip and find them.
  * JavaScript, so that the first thing a process does is not to load what strips types.
  */
-import { enableCompileCache, registerHooks } from 'node:module'
+import { registerHooks } from 'node:module'
+import { cacheCompiled } from '../../src/runtime/compile-cache.js'
 
-enableCompileCache(new URL('../../.tools/compiled', import.meta.url).pathname)
+cacheCompiled()
 const url = process.env.TAP_BUNDLE
 if (url !== undefined) {
   registerHooks({

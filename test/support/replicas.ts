@@ -100,7 +100,7 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
 function createReplica(t: Test, env: Record<string, string>): Replica {
   const { PATH, HOME } = process.env
   const command = (root: string) => ({
-    line: [process.execPath, join(root, 'src', 'cli', 'main.ts'), 'serve'],
+    line: [process.execPath, join(root, 'src', 'cli', 'main.js'), 'serve'],
     cwd: root,
   })
   const replica = createRestartable(t, {

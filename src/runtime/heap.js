@@ -17,13 +17,13 @@ const heapCheckEveryMs = 5_000
  * Otherwise it grows to 128 MB under load, and each of its collections to 20 ms, in which no Check
  * is answered. Small collections are more frequent and take a millisecond, at the same total cost.
  */
-export function boundHeap(): void {
+export function boundHeap() {
   setFlagsFromString('--semi-space-growth-factor=1')
   setInterval(boundGrowth, heapCheckEveryMs).unref()
 }
 
 /** 0 is V8's default. */
-function boundGrowth(): void {
+function boundGrowth() {
   const isLarge = getHeapStatistics().used_heap_size > largeHeapBytes
   setFlagsFromString(`--heap-growing-percent=${isLarge ? heapGrowingPercent : 0}`)
 }

@@ -1,11 +1,15 @@
-/** The process of a command of `tollgate`: see commands.ts for what they are. */
-import { cacheCompiled } from '../runtime/compile-cache.ts'
-import { boundHeap } from '../runtime/heap.ts'
-import { runCommand } from './run-command.ts'
+/**
+ * The process of a command of `tollgate`: see commands.ts for what they are. It and what it imports first are
+ * JavaScript: sources that are stripped of their types before the cache holds them take each command longer than most
+ * take otherwise.
+ */
+import { cacheCompiled } from '../runtime/compile-cache.js'
+import { boundHeap } from '../runtime/heap.js'
 
 const argv = process.argv.slice(2)
 if (argv[0] === 'serve') boundHeap()
 cacheCompiled()
+const { runCommand } = await import('./run-command.ts')
 try {
   process.exitCode = await runCommand(argv)
 } catch (error) {
