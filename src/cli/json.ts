@@ -1,4 +1,15 @@
-/** What --json prints. */
+/**
+ * What --json prints. Characters that would act on a terminal or reverse its text are escaped, which JSON
+ * itself does for some only; whoever reads it finds them again.
+ */
 export function toJson(value: object): string {
-  return JSON.stringify(value, null, 2)
+  return JSON.stringify(value, null, 2).replace(/[\x7f-\x9f\p{Cf}\p{Zl}\p{Zp}]/gu, escaped)
+}
+
+/** By its UTF-16 code units. */
+function escaped(character: string): string {
+  return Array.from(
+    { length: character.length },
+    (_, i) => `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`,
+  ).join('')
 }

@@ -22,7 +22,7 @@ export async function newKey(
     ...readFields(flags),
   }
   const created = await clientOf(flags, io).create(fields)
-  io.out(flags.json ? toJson(created) : created.key)
+  io.out(flags.json ? toJson(created) : printable(created.key))
   io.err(
     printable(
       `Made the key "${created.name}" (${created.id}) for ${created.subscription}, ` +
@@ -68,7 +68,7 @@ export async function rotateKey(
     overlap: flags.overlap,
     endOldAfterFirstUse: flags['end-old-after-first-use'],
   })
-  io.out(flags.json ? toJson(rotated) : rotated.key)
+  io.out(flags.json ? toJson(rotated) : printable(rotated.key))
   const { name, previous } = rotated
   const until = previous === undefined ? 'has ended' : `works until ${previous.endsAt}`
   io.err(

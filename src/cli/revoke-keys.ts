@@ -38,7 +38,7 @@ export async function revokeKeys(
     try {
       const record = await client.revoke(id)
       revoked.push(record)
-      if (!flags.json) io.out(`Revoked ${record.id} (${printable(record.name)}).`)
+      if (!flags.json) io.out(printable(`Revoked ${record.id} (${record.name}).`))
       warnOfPending(record, io)
     } catch (error) {
       io.err(`${printable(id)}: ${errorMessage(error)}`)
@@ -57,7 +57,7 @@ async function revokeGiven(flags: Given, io: KeyIo): Promise<number> {
   }
   const record = await client.revokeGiven(key)
   const { id, name, username } = record
-  const said = `Revoked ${id} (${printable(name)}) of ${printable(username)}.`
+  const said = printable(`Revoked ${id} (${name}) of ${username}.`)
   io.out(flags.json ? toJson(record) : said)
   warnOfPending(record, io)
   return 0

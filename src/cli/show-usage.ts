@@ -7,7 +7,7 @@ import { renderBar } from './bar.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { usageFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
-import { renderTable } from './table.ts'
+import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
@@ -30,9 +30,8 @@ export async function showUsage({ flags }: Call<typeof usageFlags>, io: Io): Pro
   else if (rows.length === 0) io.err('Nothing was used.')
   else io.out(show(rows))
   for (const { from, to } of first?.gaps ?? []) {
-    io.err(
-      `Some usage between ${from} and ${to ?? 'an unknown time'} was lost and is missing here.`,
-    )
+    const span = `between ${from} and ${to ?? 'an unknown time'}`
+    io.err(printable(`Some usage ${span} was lost and is missing here.`))
   }
   return 0
 }

@@ -57,7 +57,9 @@ function show(answer: SimulationAnswer): string {
   const { from, to, answers, refused, refusals, limits } = answer
   const isEstimate = refusals.some(({ estimated }) => estimated)
   const sections = [
-    `Of ${count(answers)} answers from ${from} to ${to}, ${isEstimate ? 'about ' : ''}${count(refused)} would have been refused.`,
+    printable(
+      `Of ${count(answers)} answers from ${from} to ${to}, ${isEstimate ? 'about ' : ''}${count(refused)} would have been refused.`,
+    ),
     table(
       ['USER', 'SUBSCRIPTION', 'MODEL', 'BY', 'REQUESTS', 'FIRST', 'LAST'],
       refusals.map((each) => [
@@ -84,7 +86,7 @@ function show(answer: SimulationAnswer): string {
       answer.gaps,
       (gap) => `Usage from ${gap.from} to ${gap.to ?? 'an unknown time'} was lost.`,
     ),
-    lines(answer.problems, printable),
+    lines(answer.problems, (problem) => problem),
   ]
   return sections.filter(Boolean).join('\n\n')
 }
@@ -115,5 +117,5 @@ function table(
 }
 
 function lines<Item>(items: readonly Item[], showOne: (item: Item) => string): string {
-  return items.map(showOne).join('\n')
+  return items.map((item) => printable(showOne(item))).join('\n')
 }

@@ -9,6 +9,7 @@ import { runners } from '../../src/cli/runners.ts'
 import { errorMessage } from '../../src/runtime/error-message.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { runAt } from '../support/command.ts'
+import { startAnswering } from '../support/list-api.ts'
 
 const { all, renamed } = commands
 /** Those that run until they are stopped log JSON, and a shell reads no JSON. */
@@ -174,6 +175,45 @@ test('documents write commands as they are', async (t) => {
     }
   }
   t.ok(count > 50, `${count} commands`)
+})
+
+test('what a gateway says acts on no terminal', async (t) => {
+  const text = '\x1b]0;title\x07\x1b[2J\u009b31m\u202egnp\u{e0061}\n'
+  const row = {
+    ...{ key: text, id: text, name: text, username: text, message: text, status: text },
+    ...{ subscription: text, createdAt: text, expiresAt: text, lastUsedAt: text },
+  }
+  const used = { answers: 1, input_tokens: 1, output_tokens: 1, total_tokens: 1 }
+  const left = { remaining: 2, resetsAt: text, subscription: text, model: text }
+  const limit = { kind: text, window: text, limit: 3, used: 1, most: 2, ...left }
+  const span = { from: text, to: text, first_at: text, last_at: text }
+  const answer = {
+    ...{ ...row, ...span, propagation: { state: 'pending', waitingFor: [text] } },
+    ...{ data: [{ ...row, ...used, ...limit, model: text, user: text }], gaps: [span] },
+    ...{ allowed: false, status: 403, code: text, limits: [limit], policies: [], changesAt: text },
+    steps: [{ step: text, passed: true, resource: { kind: text, name: text, file: text } }],
+    subscriptions: [{ kind: text, name: text, passedOver: text }],
+    ...{ answers: 1, refused: 1, more_refusals: 0, problems: [text] },
+    refusals: [{ ...span, user: text, subscription: text, model: text, reason: text, requests: 1 }],
+    not_judged: [{ ...span, kind: text, window: text }],
+  }
+  const { url } = await startAnswering(t, 200, answer)
+  const env = { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'x' }
+  const lines = ['key new x', 'key list', 'key rotate x', 'key revoke x', 'key revoke --all --yes']
+  const others = [
+    'explain m',
+    'usage',
+    'limits',
+    `simulate ${join(packageRoot, 'examples/resources')}`,
+  ]
+  for (const line of [...lines, ...others]) {
+    for (const more of [[], ['--json']]) {
+      const { out, err } = await runAt({ env }, ...line.split(' '), ...more)
+      t.notMatch(out + err, /[^\P{Cc}\n]|\p{Cf}/u, `${line} ${more}`)
+      if (more.length > 0)
+        t.ok(JSON.stringify(JSON.parse(out)).includes(JSON.stringify(text)), line)
+    }
+  }
 })
 
 function refusalOf(words: readonly string[]): string {

@@ -10,9 +10,9 @@ export function toCsv(columns: readonly string[], rows: readonly CsvRow[]): stri
 
 /**
  * What a spreadsheet may take for a formula, which it would compute where the file is opened, begins with
- * an apostrophe: also in full width, and behind what separates cells in other countries.
+ * an apostrophe: also in full width, and behind what separates cells or lines in other countries and programs.
  */
-const formula = /(^|[;\n])(?= *[=+\-@＝＋－＠])/g
+const formula = /(^|[;\n]|(?<!^)[\t\r])(?= *[=+\-@＝＋－＠])/g
 
 function toCell(value: string | number): string {
   const text = typeof value === 'string' ? withApostrophes(value) : `${value}`

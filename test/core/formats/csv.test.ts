@@ -20,6 +20,9 @@ test('no text is computed where the file is opened', async (t) => {
     ['x; ＝1', `"x;' ＝1"`],
     ['x\n=1', `"x\n'=1"`],
     [';=1', `";'=1"`],
+    ['x\t=1', "x\t'=1"],
+    ['x\t \t@x', "x\t \t'@x"],
+    ['x\r-1', `"x\r'-1"`],
   ] as const) {
     t.equal(cell(value), shown, JSON.stringify(value))
   }
