@@ -11,13 +11,18 @@ const longIds = Array.from({ length: 256 }, (_, i) =>
 const test = gatewayTests({
   resources: (backendUrl) => [
     modelRef('sim', { backendUrl, modelIds: ['acme/Sim-7B', 'sim:latest'] }),
+    // Of such a model the size of each request is asked for, so Check knows the body's name.
+    modelRef('sized', {
+      ...{ backendUrl, modelIds: ['acme/Sim-7B', 'sim:latest'] },
+      output: { usageOfAllAnswers: false },
+    }),
     modelRef('many', { backendUrl, modelIds: longIds }),
     modelRef('twin', { backendUrl }, 'east'),
     modelRef('twin', { backendUrl, modelIds: ['only-west'] }, 'west'),
     modelRef('twin', { backendUrl }, 'shut'),
-    accessPolicy('open', ['llm/sim', 'llm/many', 'east/twin', 'west/twin'], team),
+    accessPolicy('open', ['llm/sim', 'llm/sized', 'llm/many', 'east/twin', 'west/twin'], team),
     accessPolicy('shut', ['shut/twin'], { groups: ['nobody'] }),
-    subscription('plenty', team, { 'llm/sim': hour, 'llm/many': hour }),
+    subscription('plenty', team, { 'llm/sim': hour, 'llm/sized': hour, 'llm/many': hour }),
     subscription('east', team, { 'east/twin': hour }),
     subscription('both', team, { 'east/twin': hour, 'west/twin': hour, 'shut/twin': hour }),
   ],
@@ -137,6 +142,30 @@ test("on a model's path the body may name no other model", async (t, gateway) =>
   t.strictSame(await gateway.model.tally(), before, 'the model gets no request')
   for (const model of ['sim', 'acme/Sim-7B', 'sim:latest']) {
     t.equal((await ask('/v1/embeddings', { model, input: 'a' })).status, 200, model)
+  }
+  for (const model of ['twin', 'sim:lates', 'sim\tacme/Sim-7B', 'x'.repeat(2_000), '\u0000', 5]) {
+    const answers = await Promise.all(
+      ['sim', 'sized'].map((name) =>
+        gateway.chat(key, {}, { model }, `/llm/${name}/v1/chat/completions`),
+      ),
+    )
+    t.strictSame(
+      answers.map(({ status, headers }) => [status, headers.get('x-should-retry')]),
+      Array(2).fill([403, 'false']),
+      String(model),
+    )
+    const error = { type: 'permission_error', code: 'model_not_allowed' }
+    for (const { text } of answers) t.match(JSON.parse(text).error, error)
+    if (model === 'twin') t.equal(answers[0]?.text, answers[1]?.text)
+  }
+  const unnamed = { model: undefined }
+  for (const name of ['sim', 'sized']) {
+    const { status } = await gateway.chat(key, {}, unnamed, `/llm/${name}/v1/chat/completions`)
+    t.equal(status, 400, `${name} without a model`)
+    for (const model of [name, 'acme/Sim-7B', 'sim:latest']) {
+      const at = `/llm/${name}/v1/chat/completions`
+      t.equal((await gateway.chat(key, {}, { model }, at)).status, 200, `${model} of ${name}`)
+    }
   }
   const echo = await ask('/v1/completions', { model: 'sim', prompt: 'a', sim: { echo: true } })
   const seen = Object.keys(JSON.parse(echo.text).sim_echo.headers)

@@ -228,7 +228,7 @@ const storedElsewhere: readonly (readonly [string, string])[] = [
   ['PUT', '/v1/anything'],
   ['PATCH', '/v1/anything/1'],
   ['DELETE', '/v1/anything/1'],
-  ['GET', '/v1/%252e%252e/slots'],
+  ['GET', '/v1/%252e%252e/props'],
 ]
 
 /** At such a server other paths stay open. */

@@ -581,6 +581,44 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'core/decision/stored-paths.ts',
+    ['core/decision/stored-paths.test.ts'],
+    [
+      ["if (method === 'POST' && makes.has(operation))", 'if (makes.has(operation))'],
+      ['stored.test(operation) ||', ''],
+      ['!isKnown(operation, method) && mayBeStored', 'mayBeStored'],
+      ['if (!harmless.has(method)) return true', ''],
+      ["if (segments[0] !== 'v1') return true", ''],
+      ["segment.replace(/\\..*$/, '')", 'segment'],
+      ["name.replaceAll('_', ' ')", 'name'],
+      ["i < segments.length - 1 || method !== 'POST'", 'i < segments.length - 1'],
+      ["operation === '/v1/batches' && method === 'POST'", 'false'],
+    ],
+  ),
+  ...mutants(
+    'core/decision/body-fields.ts',
+    ['core/decision/body-fields.test.ts'],
+    [
+      ['namesItsModel(model) && !opens(model, field)', 'namesItsModel(model)'],
+      ['modelIds.length > 0 || server.upstreamModel !== undefined', 'modelIds.length > 0'],
+      [
+        'if (!opens(model, field)) return internalProblem',
+        'if (namesItsModel(model)) return internalProblem',
+      ],
+      ["model.state !== 'shared'", "model.state === 'closed'"],
+      ['if (isMetered) return problem', ''],
+    ],
+  ),
+  ...mutants(
+    'core/decision/decide.ts',
+    ['core/decision/decide.test.ts'],
+    [
+      ['name !== undefined && !mayName(name, model)', 'false'],
+      ['target.modelKey !== undefined && !request.isUnread', 'target.modelKey !== undefined'],
+      ["!name.includes('\\t') && ", ''],
+    ],
+  ),
+  ...mutants(
     'core/decision/answers.ts',
     ['core/decision/answers.test.ts'],
     [

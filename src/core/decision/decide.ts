@@ -49,7 +49,7 @@ export interface AccessRequest {
   readonly target: Target
   /** The HTTP method. */
   readonly method: string
-  /** The model in the body; used only on the shared paths. */
+  /** The model in the body, if the gateway has read it before Check: on shared paths, and when it asks again. */
   readonly bodyModel: string | undefined
   /** What is wrong with the body, or fields that may be (body-fields.ts), if the gateway has read it before Check. */
   readonly bodyProblem?: string | undefined
@@ -120,7 +120,10 @@ export interface Grant {
   readonly owningGroup: string | undefined
   /** Whom the response is charged to (payer.ts), if the subscription says so. */
   readonly payer: string | undefined
-  /** If the path names the model: the names that the body may use, separated by tabs, if known. */
+  /**
+   * If the path names the model, and the body has not been read: the names that it may use, separated by tabs, if
+   * known.
+   */
   readonly bodyNames: string | undefined
   /** If the body's name must be replaced for this request: the one that the server knows. */
   readonly sentName: string | undefined
@@ -327,6 +330,12 @@ export function authorize(
   const isOne = takesOneAnswer(model, operation, rules, snapshot)
   const problem = refuseBody(request, model, rules, isOne)
   if (problem !== undefined) return deny('invalid_body', { about: 'body', problem })
+  // Not before the gateway has read the body, whatever a client says.
+  const isRead = target.modelKey !== undefined && !request.isUnread
+  const name = isRead ? request.bodyModel : undefined
+  if (name !== undefined && !mayName(name, model)) {
+    return deny('model_not_allowed', { about: 'model', name })
+  }
 
   onStep?.('subscription')
   const subscription = selectPaying(snapshot, request, caller, model)
@@ -358,7 +367,7 @@ export function authorize(
       ? owningGroup(subscription.resource, caller.groups)
       : undefined,
     payer: subscription.payers.get(model.key),
-    bodyNames: target.modelKey === undefined ? undefined : model.bodyNames,
+    bodyNames: target.modelKey === undefined || name !== undefined ? undefined : model.bodyNames,
     sentName: sentName(request, model, snapshot),
     upstreamPath: model.basePath + operation + query,
   }
@@ -426,6 +435,12 @@ function refuseBody(
   return refuseAnswers(size())
 }
 
+/** Whether a body may use this name on the model's own path: one of its names, if they are known. */
+function mayName(name: string, { bodyNames }: Model): boolean {
+  if (bodyNames === undefined) return true
+  return !name.includes('\t') && `\t${bodyNames}\t`.includes(`\t${name}\t`)
+}
+
 /** Those that are taken from follow those of tokens. */
 function takesFrom(limits: readonly CountedLimit[]): boolean {
   const last = limits[limits.length - 1]
@@ -445,7 +460,7 @@ function denyModel(
   return deny('model_not_allowed', name === undefined ? undefined : { about, name })
 }
 
-/** Only a shared path has the body's name; on others the gateway compares it with `bodyNames`. */
+/** On the path of a model its name in the body stays as it is. */
 function sentName(
   { target, bodyModel }: AccessRequest,
   model: Model,

@@ -382,11 +382,21 @@ test('on a shared path the body names the model', async (t) => {
   ] as const) {
     t.equal(told(ask('/v1/chat/completions', key, { bodyModel })), expected, String(bodyModel))
   }
-  t.equal(
-    told(ask('/llm/small/v1/chat/completions', key, { bodyModel: 'twin' })),
-    'llm/small by basic',
-    'the path takes precedence',
-  )
+  for (const [bodyModel, expected, isAllowed] of [
+    [undefined, 'small\torg/Small', true],
+    ['small', undefined, true],
+    ['org/Small', undefined, true],
+    ['twin', undefined, false],
+    ['small\torg/Small', undefined, false],
+  ] as const) {
+    const decision = ask('/llm/small/v1/chat/completions', key, { bodyModel })
+    t.equal(decision.allowed, isAllowed, `the path takes precedence over ${bodyModel}`)
+    if (decision.allowed) t.equal(decision.bodyNames, expected, 'only if it is not known')
+    else
+      t.match(decision, { code: 'model_not_allowed', detail: { about: 'model', name: bodyModel } })
+  }
+  const unread = { bodyModel: 'small', isUnread: true }
+  t.match(ask('/llm/small/v1/chat/completions', key, unread), { bodyNames: 'small\torg/Small' })
   t.equal(told(ask('/v1/chat/completions', null, { bodyModel: 'small' })), 'credential_invalid')
 })
 
