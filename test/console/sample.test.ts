@@ -5,8 +5,10 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
 import { launch, openPage } from '../support/browser.ts'
+import { runAt } from '../support/command.ts'
 import { isAccessible } from '../support/console.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
+import { keepPicture } from '../support/pictures.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { ownSettings, runTollgate } from '../support/tollgate.ts'
 
@@ -141,6 +143,58 @@ root.test(
         'Host must be this machine',
         'nor by the tokens that all know',
       )
+    })
+
+    await t.test('the demo gives every page something to show', async (t) => {
+      const { status } = await runAt({ env: { DATA_DIR: dataDir } }, 'demo', '--requests', '72')
+      t.equal(status, 0)
+      const { page, complaints } = await openPage(t as Test, browser, {
+        viewport: { width: 1280, height: 800 },
+      })
+      const goTo = async (path: string) => {
+        await page.goto(`${gateway}/console/${path}`, { waitUntil: 'networkidle' })
+      }
+      await page.goto(link)
+      await page.getByRole('button', { name: 'admin' }).click()
+      const users = page.getByRole('region', { name: 'Top users' })
+      await users.getByRole('listitem').filter({ hasText: 'demo-coding' }).waitFor()
+      await page.getByRole('region', { name: 'Tokens by day' }).getByText('llm/sim-large').waitFor()
+      t.match(
+        await page.getByRole('region', { name: 'Tokens today' }).innerText(),
+        /[$].*Yesterday/s,
+      )
+      const paint = `performance.getEntriesByName('first-contentful-paint')[0].startTime`
+      t.comment(`first paint: ${Math.round((await page.evaluate(paint)) as number)} ms`)
+      await isAccessible(t as Test, page, 'an overview with two weeks of usage')
+      for (const [path, name] of [
+        ['', 'administrator'],
+        ['usage?owner=*&by=user&span=30d', 'usage'],
+        ['refusals', 'refusals'],
+      ] as const) {
+        await goTo(path)
+        await keepPicture(page, `sample-${name}`)
+      }
+      const change = async (token: string) => {
+        await page.evaluate(`sessionStorage.setItem('tollgate-token', '{"token":"${token}"}')`)
+        await goTo('')
+      }
+      await change('demo-coding-token')
+      const week = page.getByRole('region', { name: 'This week' })
+      await week.getByText(/Last week .*[$]/).waitFor()
+      t.equal(await page.getByText('Your first call').count(), 0, 'nobody new')
+      await keepPicture(page, 'sample-overview')
+      await change('alice-token')
+      await page.getByRole('region', { name: 'Last refusals' }).getByText('429').first().waitFor()
+      for (const path of ['keys', 'models']) {
+        await goTo(path)
+        await keepPicture(page, `sample-${path}`)
+      }
+      const refusal = page.getByRole('link', { name: 'Token limit used up' }).first()
+      await goTo('explain')
+      await refusal.click()
+      await page.getByText(/^Refused then: /).waitFor()
+      await keepPicture(page, 'sample-why')
+      t.strictSame(complaints, [])
     })
 
     for (const text of textsIn(dataDir)) t.notOk(text.includes(code), 'a file with the code')

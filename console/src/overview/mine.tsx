@@ -32,12 +32,14 @@ export function Mine() {
   const limits = useLoaded('', () => call<LimitList>('GET', '/v1/limits'), limitsEveryMs)
   const refusals = useOwnRefusals()
   const keys = useOwnKeys()
+  const hasUsed = usage.value === undefined ? me.ledger : usage.value.models.length > 0
+  const isNew = me.credential === 'identity-token' && !hasUsed
   return (
     <>
       <ExpiringKeys after={keys.value} />
       <Problem error={limits.error ?? refusals.error ?? keys.error} />
       {isWaitingFor(usage, limits, keys) && <Pending shape="cards" />}
-      {keys.value?.data.length === 0 && me.credential === 'identity-token' && <Begin />}
+      {isNew && keys.value?.data.length === 0 && <Begin />}
       <Problem error={usage.error} />
       {usage.value && <Periods {...usage.value} />}
       {usage.value && <TokensPlot {...usage.value} more={addressOf('usage')} />}
