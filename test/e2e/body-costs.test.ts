@@ -31,7 +31,7 @@ const bodies: Readonly<Record<string, string>> = {
   'names beyond ASCII': bodyOf(`[${fill('{"\u00e9":1},', 72_000)}"${fill('x', size - 72_000)}"]`),
   'names with escapes': bodyOf(`[${fill('{"\\n":1},', 72_000)}"${fill('x', size - 72_000)}"]`),
   extra_body: `{"extra_body":{"x":[${fill('{"file_id":null},')}0]}}`,
-  'reasoning of the input': `{"input":[${fill('{"type":"reasoning","id":"","content":""},')}0]}`,
+  'reasoning of the input': `{"input":[${fill('{"type":"reasoning","id":"","content":"x"},')}0]}`,
   'items of the input': `{"input":[${fill('{"type":"x","id":""},')}0]}`,
   'tools with a model': `{"tools":[${fill('{"model":null},')}0]}`,
   'names with escapes of fields': bodyOf(
