@@ -587,9 +587,9 @@ do
     end
 
     local choosing = reported(
-      "adapter_id", "api_base", "base_url", "content_policy_fallbacks", "context_window_fallbacks", "custom_llm_provider",
-      "deployment_id", "fallbacks", "lora", "lora_path", "model_group", "model_list", "models", "plugins", "preset", "prompt_id",
-      "provider", "route", "specific_deployment", "user_config"
+      "adapter_id", "api_base", "base_url", "compound_custom", "content_policy_fallbacks", "context_window_fallbacks",
+      "custom_llm_provider", "deployment_id", "fallbacks", "lora", "lora_path", "model_group", "model_list", "models", "plugins",
+      "preset", "prompt_id", "provider", "providerOptions", "route", "safety_model", "specific_deployment", "user_config"
     )
     -- What servers of one model tell each other: whose memory to read, at which address.
     local internal = reported(

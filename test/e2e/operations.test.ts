@@ -555,7 +555,7 @@ test('only model chooses the model', async (t, gateway) => {
       }
     }
     t.equal(scripted.received.length, before, 'the server gets no request')
-    const absent = members.replace(/("model"|^"[a-z_]+"):(\["expensive"\]|"large")/, '$1:null')
+    const absent = members.replace(/("model"|^"[A-Za-z_]+"):(\["expensive"\]|"large")/, '$1:null')
     for (const [model, name, sent] of [
       ['named', 'org/named', absent],
       ['renamed', 'renamed', absent],

@@ -233,7 +233,7 @@ const bodyFields: ReadonlyMap<string, string> = new Map(
     'additional_drop_params',
     ...['n', 'n_cmpl', 'best_of', 'candidate_count', 'num_return_sequences'],
     ...['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'],
-  ].map((name) => [name.replaceAll('_', ''), name]),
+  ].map((name) => [name.replaceAll('_', '').toLowerCase(), name]),
 )
 
 /** Rails, Laravel and many handlers of Express read a field that the body leaves out in the query. */

@@ -25,14 +25,15 @@ export const stateFields = [
 ] as const
 
 /**
- * Fields, beside `model`, by which some server chooses another model: LiteLLM's router, OpenRouter, servers
- * with adapters, tools that run a model of their own. `extra_body` counts only if it has one of them, or `model`. The script
+ * Fields, beside `model`, by which some server chooses another model: LiteLLM's router, OpenRouter, other
+ * gateways for models, servers with adapters, tools that run a model of their own. `extra_body` counts only if it has one of them, or `model`. The script
  * has the same list.
  */
 export const choosingFields = [
   'adapter_id',
   'api_base',
   'base_url',
+  'compound_custom',
   'content_policy_fallbacks',
   'context_window_fallbacks',
   'custom_llm_provider',
@@ -48,7 +49,9 @@ export const choosingFields = [
   'preset',
   'prompt_id',
   'provider',
+  'providerOptions',
   'route',
+  'safety_model',
   'specific_deployment',
   'tools[].model',
   'user_config',

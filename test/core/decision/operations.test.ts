@@ -279,6 +279,8 @@ test('a query has no field of the body', async (t) => {
     ['?max-tokens=9', 'max_tokens'],
     ['?background=true', 'background'],
     ['?models=1', 'models'],
+    ['?provider_options=1', 'providerOptions'],
+    ['?additional-drop-params=1', 'additional_drop_params'],
   ] as const) {
     for (const operation of [meterable.chat, meterable.responses, '/v1/rerank']) {
       const expected = { code: 'invalid_request', detail: { about: 'field', field } } as const
