@@ -90,7 +90,8 @@ function readLine(line: string): EndedKey | undefined {
       endsAt: ends === undefined ? null : Date.parse(ends),
       expiresAt: expires === null ? null : Date.parse(expires),
     }
-    const isHash = typeof hash === 'string' && hash !== '' && hash !== '*'
+    // No other text may reach the database, which would refuse all keys of the statement for it.
+    const isHash = typeof hash === 'string' && /^[ -~]{1,256}$/.test(hash) && hash !== '*'
     const isDated = !Number.isNaN(key.at + (key.endsAt ?? 0) + (key.expiresAt ?? 0))
     return isHash && isDated ? key : undefined
   } catch {
