@@ -4,7 +4,8 @@
 --
 -- The figures go into the metadata `tollgate.usage`, which the access logs send to the service. They are
 -- `total_tokens` of `usage` and its parts by type. With the dialect "anthropic" in Check's metadata they are
--- the four figures of a message; those at the start of a stream have the prefix `start_`.
+-- the four figures of a message; those at the start of a stream have the prefix `start_`. Of a stream whose tokens may have
+-- to be estimated there is also `text_bytes`: how much text was generated.
 --
 -- The first byte of a response decides what it is, whatever its content-type: with a brace or bracket it is
 -- JSON, or lines of JSON, of which the last usage counts; in a list of answers all of them count, because llama.cpp
@@ -174,6 +175,7 @@ local COMPLETE = { complete = true }
 -- bits may be wrong.
 local BYTES, FOUR, EIGHT = ffi.typeof("const uint8_t*"), ffi.typeof("const uint32_t*"), ffi.typeof("const uint64_t*")
 local ONES, HIGH_BITS = 0x0101010101010101ULL, 0x8080808080808080ULL
+local COLON_IN_EACH, SPACE_IN_EACH = ONES * COLON, ONES * SPACE
 local QUOTE_IN_EACH, BACKSLASH_IN_EACH, PAST_CR_IN_EACH = ONES * QUOTE, ONES * BACKSLASH, ONES * (CR + 1)
 local LOW_BITS, LF_IN_EACH, CR_IN_EACH = bnot(HIGH_BITS), ONES * LF, ONES * CR
 
@@ -790,8 +792,18 @@ local function read(reader, text, at, last)
   return at, ended
 end
 
+-- Reports how much text was generated, if it is more than `told`.
+local function report_text(stream, told)
+  local bytes = stream.text_bytes
+  if bytes <= told then return end
+  stream.text_told = bytes
+  stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", "text_bytes", bytes)
+end
+
 -- Reports the figures that have changed.
 local function report(stream)
+  -- Nothing can be reported once the client has hung up, and each piece would be too often.
+  report_text(stream, stream.text_told * 1.0625 + 16)
   local told, reported = stream.told, stream.reported
   for label = 1, #told do
     local figure = told[label]
@@ -801,6 +813,69 @@ local function report(stream)
       stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", stream.dialect.labels[label], figure)
     end
   end
+end
+
+-- The last four bytes of the names of members whose values are generated text: content and reasoning_content, text, delta,
+-- thinking, reasoning, arguments, partial_json, refusal, transcript.
+local TEXTS = {}
+for _, name in ipairs({ "tent", "text", "elta", "king", "ning", "ents", "json", "usal", "ript" }) do
+  TEXTS[tonumber(cast(FOUR, cast(BYTES, name))[0])] = true
+end
+
+-- The end of the string that goes on at `at`, or `size`, and whether it ends.
+local function end_of_string(p, at, size)
+  while at < size do
+    if at + 8 <= size then
+      local odd = odd_bytes(p, at)
+      at = at + (odd == 0 and 8 or bytes_before(odd))
+    end
+    if at < size then
+      local code = p[at]
+      if code == QUOTE or code == LF or code == CR then return at, true end
+      if code == BACKSLASH then
+        at = at + 2
+      elseif at + 8 > size or code < SPACE then
+        at = at + 1
+      end
+    end
+  end
+  return at, false
+end
+
+-- Which of eight bytes are colons before a quote or a space.
+local function begun_strings(p, at)
+  local eight = cast(EIGHT, p + at)[0]
+  local after = bor(zeros(bxor(eight, QUOTE_IN_EACH)), zeros(bxor(eight, SPACE_IN_EACH)))
+  return band(zeros(bxor(eight, COLON_IN_EACH)), rshift(after, 8))
+end
+
+-- Counts the bytes of generated text in a piece of a stream, for estimates: those of the strings with such a name, wherever
+-- they are. A name that is cut by the end of the piece is missed.
+local function count_text(stream, text)
+  local p, size, at = cast(BYTES, text), #text, stream.skipped
+  local bytes, in_text = stream.text_bytes, stream.in_text
+  stream.skipped = 0
+  while at < size do
+    if in_text then
+      local past, ends = end_of_string(p, at, size)
+      bytes, in_text, at = bytes + past - at, not ends, past
+    else
+      local odd = at + 8 <= size and begun_strings(p, at)
+      if odd and odd == 0 then
+        at = at + 7
+      else
+        if odd then at = at + bytes_before(odd) end
+        if p[at] == COLON and at > 5 and p[at - 1] == QUOTE and TEXTS[tonumber(cast(FOUR, p + at - 5)[0])] then
+          if at + 1 < size and p[at + 1] == SPACE then at = at + 1 end
+          if at + 1 < size and p[at + 1] == QUOTE then at, in_text = at + 1, true end
+        end
+        at = at + 1
+      end
+    end
+  end
+  -- The second half of an escape is in the next piece.
+  if in_text then stream.skipped = at - size end
+  stream.text_bytes, stream.in_text = bytes, in_text
 end
 
 -- The streams that hold lines of an event, and how much they hold in total. The streams that were reset since the
@@ -1157,6 +1232,7 @@ local function read_piece(stream, text)
     end
     read(stream.reader, text, at, #text)
   else
+    if stream.counts_text then count_text(stream, text) end
     sent = read_events(stream, text)
   end
   report(stream)
@@ -1184,6 +1260,13 @@ local function new_stream(handle, anthropic, removes, blanks)
     is_open = false,
     has_lost = false,
     passes = false,
+    -- Whether the bytes of generated text are counted; how many there are, and were told; whether a piece ended in a text, and
+    -- how many bytes of the next belong to an escape in it.
+    counts_text = false,
+    text_bytes = 0,
+    text_told = 0,
+    in_text = false,
+    skipped = 0,
     -- What is held, in parts, and its size; whether the last line that ended was removed.
     parts = {},
     size = 0,
@@ -1191,8 +1274,9 @@ local function new_stream(handle, anthropic, removes, blanks)
   }
 end
 
-local function meter(handle, anthropic, removes, blanks, short)
+local function meter(handle, anthropic, removes, blanks, short, counts_text)
   local stream = new_stream(handle, anthropic, removes, blanks)
+  stream.counts_text = counts_text
   if short then
     local body = handle:body()
     if body then read_piece(stream, body:getBytes(0, body:length())) end
@@ -1210,6 +1294,7 @@ local function meter(handle, anthropic, removes, blanks, short)
       if sent ~= text then chunk:setBytes(sent) end
     end
   end
+  report_text(stream, stream.text_told)
 end
 
 -- The compiler keeps its code in the form that the first responses gave it, and with an unfortunate form a response
@@ -1234,6 +1319,7 @@ for _ = 1, 20 do
   read_events(new_stream(nil, false, true, false), MORE_THAN_USAGE)
   read(new_reader(OPENAI.answer, no_figures(OPENAI), false), ANSWER, 0, #ANSWER)
   read_events(new_stream(nil, false, true, false), EVENTS)
+  count_text(new_stream(nil, false, true, false), EVENTS)
 end
 
 -- If the gateway has its own credential at the model server, a refusal of it is not the caller's fault, but the
@@ -1279,13 +1365,12 @@ function envoy_on_response(handle)
   local headers = handle:headers()
   local status = headers:get(":status")
   if sub(status, 1, 1) ~= "2" then return end
-  -- What is not reported is estimated, from the bytes of a stream or of text.
-  if check.estimate and find((headers:get("content-type") or ""):lower(), "event-stream", 1, true) then
-    metadata:set("tollgate.usage", "streamed", true)
-  end
+  -- What is not reported is estimated, from the text of a stream, or the bytes of a response.
+  local is_estimated = check.estimate and find((headers:get("content-type") or ""):lower(), "event-stream", 1, true) ~= nil
+  if is_estimated then metadata:set("tollgate.usage", "streamed", true) end
   -- It would be wrong once an event is removed.
   local short = is_short_json(headers)
   if (removes or blanks) and not short then headers:remove("content-length") end
-  local fine, problem = pcall(meter, handle, check.dialect == "anthropic", removes, blanks, short)
+  local fine, problem = pcall(meter, handle, check.dialect == "anthropic", removes, blanks, short, is_estimated)
   if not fine then handle:logErr(tostring(problem)) end
 end

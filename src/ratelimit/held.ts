@@ -5,7 +5,7 @@ import { stillOpen } from '../core/decision/admitted-windows.ts'
 import { anyCounterOf, type Counter, isTaken } from '../core/decision/counter.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { estimateOutput } from '../core/decision/unreported.ts'
-import { tokensByType, type Usage } from '../core/decision/usage.ts'
+import { sentOf, tokensByType, type Usage } from '../core/decision/usage.ts'
 import type { HoldStore } from '../store/holds.ts'
 
 export interface HeldDeps {
@@ -47,11 +47,11 @@ export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
       return stillOpen(windows, all, now)
     },
     follow(usage, now) {
-      const { held, estimate, reported, bytes, user, subscription, model } = usage
+      const { held, estimate, reported, user, subscription, model } = usage
       if (!held?.admittedAt) return
       const counters = [anyCounterOf(subscription, model, user)]
       if (estimate === undefined) return holds.renew(counters, held.id, noTokens, now)
-      const sent = estimateOutput(estimate, bytes, reported.get('streamed') === true)
+      const sent = estimateOutput(estimate, sentOf(usage))
       const seen = Math.max(tokensByType(reported).output, sent)
       const { cap = Number.POSITIVE_INFINITY } = held
       const more = estimators.of(ownerOf(subscription, user), model).expectMore(held, seen, cap)
@@ -65,12 +65,12 @@ export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
     },
     learn(usage, tokens) {
       const { held, reported, model, subscription, user } = usage
-      const streamBytes = reported.get('streamed') === true ? usage.bytes : undefined
+      const { textBytes } = sentOf(usage)
       if (held === undefined || tokens === undefined) return
       const { input, output } = tokensByType(reported)
       const { bytes, maxOutput, choices, cap, isBroken, tookMs } = held
       estimators.of(ownerOf(subscription, user), model).learn({
-        ...{ bytes, maxOutput, choices, input, output, tookMs, streamBytes },
+        ...{ bytes, maxOutput, choices, input, output, tookMs, textBytes },
         isCut: isBroken || (cap !== undefined && output >= cap),
       })
     },

@@ -143,10 +143,10 @@ test('a server that refuses to be asked is not asked', async (t, gateway) => {
   }
 })
 
-async function usedBy(gateway: Gateway, key: string): Promise<number> {
+async function usedBy(gateway: Gateway, key: string, name = 'sim'): Promise<number> {
   await gateway.settled()
   const { data } = JSON.parse((await gateway.ask('/v1/limits', key)).text)
-  return data.find(({ model }: { model: string }) => model.endsWith('sim')).used
+  return data.find(({ model }: { model: string }) => model.endsWith(name)).used
 }
 
 test('what breaks off at any tenth is charged exactly, reserved or not', async (t, gateway) => {
@@ -163,6 +163,45 @@ test('what breaks off at any tenth is charged exactly, reserved or not', async (
       // One more is that of the meter which waits for the others.
       t.equal(charged, totalTokens - sent.totalTokens - 1, subscription)
     }
+  }
+})
+
+/** Events with a piece of text, as servers send them. */
+const texts: Readonly<Record<string, (text: string) => string>> = {
+  chat: (text) => `{"choices":[{"index":0,"delta":{"role":"assistant","content":${text}}}]}`,
+  completions: (text) => `{"choices":[{"text": ${text},"index":0}]}`,
+  reasoning: (text) => `{"choices":[{"delta":{"content":"","reasoning_content":${text}}}]}`,
+  tools: (text) =>
+    `{"choices":[{"delta":{"tool_calls":[{"function":{"name":"f","arguments":${text}}}]}}]}`,
+  responses: (text) => `{"type":"response.output_text.delta","delta":${text}}`,
+  messages: (text) => `{"type":"content_block_delta","delta":{"type":"text_delta","text":${text}}}`,
+}
+
+test('what no usage was reported of is charged by its text, whatever is around it', async (t, gateway) => {
+  const { key } = await gateway.mint({ subscription: 'reserves' })
+  const charge = async (pieces: readonly string[]) => {
+    const before = await usedBy(gateway, key, 'strict')
+    scripted.answer({ headers: { 'content-type': 'text/event-stream' }, pieces })
+    const at = '/llm/strict/v1/chat/completions'
+    await gateway.chat(key, undefined, { model: 'strict', stream: true }, at)
+    return (await usedBy(gateway, key, 'strict')) - before
+  }
+  const around = `"logprobs":"${'x'.repeat(5_000)}"`
+  for (const [form, event] of Object.entries(texts)) {
+    // Of 16 bytes with its escapes.
+    const events = (count: number) =>
+      Array.from({ length: count }, () => `data: ${event('"a \\n\\"quote\\": x"')}\n\n`)
+    const short = await charge(events(10))
+    t.equal(await charge(events(30)), short + 80, form)
+    const padded = events(10).map((text) => text.replace('{', `{${around},`))
+    t.equal(await charge(padded), short, `${form}, in long events`)
+    t.equal(await charge([events(10).join('')]), short, `${form}, at once`)
+    const long = `data: ${event(`"${'x'.repeat(480)}"`)}\n\n`
+    t.equal(
+      await charge([long.slice(0, 300), long.slice(300)]),
+      short + 80,
+      `${form}, in one event`,
+    )
   }
 })
 

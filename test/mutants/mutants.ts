@@ -295,7 +295,7 @@ export const allMutants: readonly Mutant[] = [
     ['extauthz/reserve.test.ts', 'core/admission/estimator.test.ts'],
     [
       ['isSeveral: choices > 1', 'isSeveral: false'],
-      ['Math.min(2 * usual, ', 'Math.max(0, '],
+      ['Math.min(2 * bytesOfToken, ', 'Math.max(0, '],
     ],
   ),
   ...mutants(
@@ -677,6 +677,19 @@ export const allMutants: readonly Mutant[] = [
       ['if (askers.leave(id)) end(', 'end('],
       ['if (!carries && states[i] === undefined)', 'if (carries && states[i] === undefined)'],
     ],
+  ),
+  ...mutants(
+    'core/decision/unreported.ts',
+    ['core/decision/unreported.test.ts'],
+    [
+      ['if (textBytes === 0) return Math.ceil(bytes / streamBytesOfToken)', ''],
+      ['if (isOfStream) return', 'if (false) return'],
+    ],
+  ),
+  ...mutants(
+    '../envoy/bootstrap.yaml',
+    ['e2e/chunk-usage.test.ts'],
+    [['report_text(stream, stream.text_told)\n', '']],
   ),
   ...mutants(
     'core/decision/usage.ts',

@@ -46,8 +46,8 @@ export interface Observed extends Sized {
   readonly isCut: boolean
   /** How long the request ran, in milliseconds; undefined: unknown. */
   readonly tookMs?: number
-  /** Length of the response if it was a stream; undefined: it was none. */
-  readonly streamBytes?: number | undefined
+  /** Bytes of generated text, if it was a stream; 0 and undefined: none was found. */
+  readonly textBytes?: number | undefined
 }
 
 export interface Estimator {
@@ -64,7 +64,7 @@ export interface Estimator {
   learn(observed: Observed): void
   /** How long a request usually runs, in milliseconds. */
   readonly defaultMs: number
-  /** How many bytes a stream takes for each token of output: from half to twice of what is usual. */
+  /** How many bytes of generated text a token of output has: from half to twice of what is usual. */
   readonly bytesPerToken: number
   /** What it has learned, by a number that stands for the same in all processes and versions. */
   parts(): Iterable<readonly [part: number, DecayingSums]>
@@ -76,7 +76,9 @@ export interface Estimator {
 const tokens: Scale = { perOctave: 3, buckets: 52, offset: 0 }
 /** Sixteenth parts of an octave from 1/4 to 4 times the usual tokens per byte. */
 const ratios: Scale = { perOctave: 16, buckets: 64, offset: 32 }
-const defaultTokensPerByte = 0.25
+/** A token of English text or of JSON has about four bytes. */
+export const bytesOfToken = 4
+const defaultTokensPerByte = 1 / bytesOfToken
 /** Of an answer before any is known, in tokens and in octaves. */
 const firstMedian = 400
 const firstWidth = 1.8
@@ -85,13 +87,13 @@ const floorShare = 0.99
 const firstMs = 5_000
 const tookWeight = 0.05
 const firstTook = 1 / tookWeight
-/** The first stream that is known has as many tokens, each with as many bytes; and what is left of it after each. */
-const firstStream = { tokens: 50, bytesPerToken: 180 }
-const streamDecay = 0.997
+/** The first text that is known has as many tokens; and what is left of it after each. */
+const firstTokens = 50
+const textDecay = 0.997
 /** The highest size class: of maxima beyond the scale. */
 const highestClass = 17
-/** Parts besides the outputs by class, which have the numbers of their classes. */
-const partOf = { outputs: 18, ratio: 19, inputs: 20, took: 21, streams: 22 } as const
+/** Parts besides the outputs by class, which have the numbers of their classes. Earlier versions had bytes of streams in 22. */
+const partOf = { outputs: 18, ratio: 19, inputs: 20, took: 21, texts: 23 } as const
 
 const firstOutput = shapeOf(tokens, (middle) =>
   Math.exp(-0.5 * (Math.log2(middle / firstMedian) / firstWidth) ** 2),
@@ -111,16 +113,16 @@ export function createEstimator(): Estimator {
   /** Milliseconds, and how many requests took them. */
   const took = new DecayingSums(1 - tookWeight, Float64Array.of(firstTook * firstMs, firstTook))
   /** Tokens and bytes. */
-  const streams = new DecayingSums(
-    streamDecay,
-    Float64Array.of(firstStream.tokens, firstStream.tokens * firstStream.bytesPerToken),
+  const texts = new DecayingSums(
+    textDecay,
+    Float64Array.of(firstTokens, firstTokens * bytesOfToken),
   )
   const rates = new Map<number, DecayingSums>([
     [partOf.took, took],
-    [partOf.streams, streams],
+    [partOf.texts, texts],
   ])
   let defaultMs = firstMs
-  let bytesPerToken = firstStream.bytesPerToken
+  let bytesPerToken = bytesOfToken
 
   function inputOf(bytes: number | undefined): Moments {
     const usual = bytes === undefined ? 1 : bytes * defaultTokensPerByte
@@ -143,10 +145,9 @@ export function createEstimator(): Estimator {
 
   function readRates(): void {
     const [ms = 0, requests = 0] = took.read()
-    const [streamTokens = 0, streamBytes = 0] = streams.read()
+    const [textTokens = 0, textBytes = 0] = texts.read()
     defaultMs = ms / requests
-    const usual = firstStream.bytesPerToken
-    bytesPerToken = Math.min(2 * usual, Math.max(usual / 2, streamBytes / streamTokens))
+    bytesPerToken = Math.min(2 * bytesOfToken, Math.max(bytesOfToken / 2, textBytes / textTokens))
   }
 
   function histogramOf(part: number): LogHistogram | undefined {
@@ -209,11 +210,20 @@ export function createEstimator(): Estimator {
       return { mean: choices * each.mean, variance }
     },
     learn(observed) {
-      const { bytes, maxOutput, choices = 1, input, output, isCut, tookMs } = observed
-      if (observed.streamBytes !== undefined && output > 0) {
-        streams.next()
-        streams.put(0, output)
-        streams.put(1, observed.streamBytes)
+      const {
+        bytes,
+        maxOutput,
+        choices = 1,
+        input,
+        output,
+        isCut,
+        tookMs,
+        textBytes = 0,
+      } = observed
+      if (textBytes > 0 && output > 0) {
+        texts.next()
+        texts.put(0, output)
+        texts.put(1, textBytes)
       }
       const each = output / choices
       if (tookMs !== undefined) {

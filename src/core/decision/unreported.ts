@@ -4,33 +4,48 @@
  * estimate on, so that stream, journal and ledger charge the same.
  */
 
+import { bytesOfToken } from '../admission/estimator.ts'
+
 export interface Estimate {
   /** Tokens of the request. */
   readonly input: number
-  /** Bytes that a stream takes for each token of output; 0: the operation has no output. */
+  /** Bytes of generated text for each token of output, in a stream; 0: the operation has no output. */
   readonly bytesPerToken: number
+  /** Of an earlier version: the bytes are those of the stream. */
+  readonly isOfStream?: boolean
 }
 
-/** A token of English text or of JSON has about four bytes. */
-export const bytesOfToken = 4
+/** What was sent of a response. */
+export interface Sent {
+  readonly bytes: number
+  readonly isStream: boolean
+  /** Bytes of generated text in a stream; 0: none was found. */
+  readonly textBytes: number
+}
 
-/** As it is in Check's metadata and in the journal. */
+/** As many bytes as a token usually takes in a stream, of which more than half are around its text. */
+const streamBytesOfToken = 180
+
+/** As it is in Check's metadata and in the journal. The bytes have a fraction: without one they would be those of the stream. */
 export function toEstimateText({ input, bytesPerToken }: Estimate): string {
-  return `${Math.round(input)};${Math.round(bytesPerToken)}`
+  return `${Math.round(input)};${bytesPerToken.toFixed(2)}`
 }
 
 /** undefined for anything else. */
 export function parseEstimate(text: unknown): Estimate | undefined {
-  const found = typeof text === 'string' ? /^(\d{1,15});(\d{1,9})$/.exec(text) : null
-  return found === null ? undefined : { input: Number(found[1]), bytesPerToken: Number(found[2]) }
+  const found = typeof text === 'string' ? /^(\d{1,15});(\d{1,9}(\.\d\d)?)$/.exec(text) : null
+  if (found === null) return undefined
+  const estimate = { input: Number(found[1]), bytesPerToken: Number(found[2]) }
+  return found[3] === undefined ? { ...estimate, isOfStream: true } : estimate
 }
 
-/** Tokens of output in a response of this many bytes. */
-export function estimateOutput(
-  { bytesPerToken }: Estimate,
-  bytes: number,
-  isStream: boolean,
-): number {
+/** Tokens of output in what was sent of a response. */
+export function estimateOutput(estimate: Estimate, { bytes, isStream, textBytes }: Sent): number {
+  const { bytesPerToken, isOfStream } = estimate
   if (bytesPerToken === 0) return 0
-  return Math.ceil(bytes / (isStream ? bytesPerToken : bytesOfToken))
+  if (!isStream) return Math.ceil(bytes / bytesOfToken)
+  if (isOfStream) return Math.ceil(bytes / bytesPerToken)
+  // Its events have a form in which no text was found.
+  if (textBytes === 0) return Math.ceil(bytes / streamBytesOfToken)
+  return Math.ceil(textBytes / bytesPerToken)
 }

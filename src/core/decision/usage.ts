@@ -1,11 +1,11 @@
 /** The usage that a response reports → the counters that it belongs to. */
 
-import type { Sized } from '../admission/estimator.ts'
+import { bytesOfToken, type Sized } from '../admission/estimator.ts'
 import type { AdmittedWindows } from './admitted-windows.ts'
 import { type Counter, counterOf, isTaken } from './counter.ts'
 import { keyCountersOf } from './key-caps.ts'
 import type { Snapshot } from './snapshot.ts'
-import { bytesOfToken, type Estimate, estimateOutput } from './unreported.ts'
+import { type Estimate, estimateOutput, type Sent } from './unreported.ts'
 
 /** A finished response of a model, as the gateway reports it. */
 export interface Usage {
@@ -64,7 +64,7 @@ export interface EndedResponse {
  * either name), `details_cached_tokens`, `details_reasoning_tokens`. Anthropic's have
  * `input_tokens`, `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`, and
  * at the start of a stream the same with the prefix `start_`. `streamed`: the gateway has seen a
- * stream.
+ * stream; `text_bytes`: so much text was generated in it.
  */
 export type Reported = ReadonlyMap<string, unknown>
 
@@ -161,14 +161,19 @@ function isCutShort({ reported, status }: Usage): boolean {
 
 /** What was reported, and an estimate of the rest. */
 function chargeWith(estimate: Estimate, usage: Usage): Charge {
-  const { reported, bytes } = usage
-  const known = partsOf(reported)
-  const rest = estimateOutput(estimate, bytes, reported.get('streamed') === true)
+  const known = partsOf(usage.reported)
+  const rest = estimateOutput(estimate, sentOf(usage))
   // What only the start of a stream has reported is not all of it.
   const output = isCutShort(usage) ? Math.max(known.output ?? 0, rest) : (known.output ?? rest)
   const tokens = (known.input || estimate.input) + output
   const unusable = countedTokens(usage) === undefined
   return { tokens, unusable, estimated: tokens - (known.input ?? 0) - (known.output ?? 0) }
+}
+
+/** What was sent of a response, as its usage tells it. */
+export function sentOf({ reported, bytes }: Pick<Usage, 'reported' | 'bytes'>): Sent {
+  const isStream = reported.get('streamed') === true
+  return { bytes, isStream, textBytes: whole(reported.get('text_bytes')) ?? 0 }
 }
 
 /** Anthropic's figures at the end of a response, and at the start of a stream. */

@@ -103,16 +103,17 @@ test('estimates follow a subscription within a hundred answers', async (t) => {
   t.ok(other.output < first.output / 2, 'another size class begins with what all have learned')
 })
 
-test('bytes for a token stay from half to twice of what is usual', async (t) => {
-  const learned = (output: number, streamBytes: number) => {
+test('bytes of text for a token stay from half to twice of what is usual', async (t) => {
+  const learned = (output: number, textBytes: number) => {
     const estimator = createEstimator()
     const observed = { bytes: 400, maxOutput: undefined, input: 100, isCut: false }
-    for (let i = 0; i < 40; i += 1) estimator.learn({ ...observed, output, streamBytes })
+    for (let i = 0; i < 40; i += 1) estimator.learn({ ...observed, output, textBytes })
     return estimator.bytesPerToken
   }
-  t.equal(learned(10, 1_000_000), 360, 'large events')
-  t.equal(learned(5_000, 1_000), 90, 'all tokens in one event')
-  t.ok(near(learned(100, 20_000), 200, 0.05))
+  t.equal(learned(10, 1_000_000), 8, 'long text')
+  t.equal(learned(5_000, 1_000), 2, 'tokens that are not in it')
+  t.ok(near(learned(100, 500), 5, 0.05))
+  t.equal(learned(100, 0), 4, 'no text was found')
 })
 
 test('a request of unknown length is expected to be like the others', async (t) => {

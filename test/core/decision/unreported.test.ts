@@ -4,16 +4,31 @@ import { chargeOf, type Usage } from '../../../src/core/decision/usage.ts'
 
 const usage: Usage = {
   ...{ user: 'ada', subscription: 'team-a', model: 'llm/small', status: 200, bytes: 1_000 },
-  ...{ reported: new Map(), estimate: { input: 50, bytesPerToken: 200 } },
+  ...{ reported: new Map(), estimate: { input: 50, bytesPerToken: 4 } },
 }
 
 const reporting = (fields: Readonly<Record<string, unknown>>, more: Partial<Usage> = {}) =>
   chargeOf({ ...usage, ...more, reported: new Map(Object.entries(fields)) }, 'allow')
 
 test('an estimate keeps its figures in text', async (t) => {
-  const text = toEstimateText({ input: 49.6, bytesPerToken: 199.9 })
-  t.strictSame(parseEstimate(text), { input: 50, bytesPerToken: 200 })
-  for (const odd of [undefined, null, 7, '', '-', '1', '1;', ';1', '-1;2', '1;2;3', '1e3;2']) {
+  const text = toEstimateText({ input: 49.6, bytesPerToken: 3.999 })
+  t.strictSame(parseEstimate(text), { input: 50, bytesPerToken: 4 })
+  const before = { input: 50, bytesPerToken: 200, isOfStream: true }
+  t.strictSame(parseEstimate('50;200'), before, 'as a version before wrote it')
+  for (const odd of [
+    undefined,
+    null,
+    7,
+    '',
+    '-',
+    '1',
+    '1;',
+    ';1',
+    '-1;2',
+    '1;2;3',
+    '1e3;2',
+    '1;2.5',
+  ]) {
     t.equal(parseEstimate(odd), undefined, String(odd))
   }
 })
@@ -26,7 +41,14 @@ test('what is reported is charged, whatever was estimated', async (t) => {
 })
 
 test('nothing reported is charged by input and bytes', async (t) => {
-  t.strictSame(reporting({ streamed: true }), { tokens: 55, unusable: true, estimated: 55 })
+  const streamed = (fields: object, more = {}) =>
+    reporting({ streamed: true, ...fields }, more).tokens
+  t.equal(streamed({ text_bytes: 17 }), 55, 'the text of a stream, in however many bytes')
+  t.equal(streamed({ text_bytes: 17 }, { bytes: 100_000 }), 55)
+  t.equal(streamed({}), 56, 'a stream in which no text was found')
+  t.equal(streamed({ text_bytes: -1 }), 56)
+  const before = { estimate: { input: 50, bytesPerToken: 200, isOfStream: true } }
+  t.equal(streamed({ text_bytes: 17 }, before), 55, 'an estimate of a version before')
   t.strictSame(reporting({}), { tokens: 300, unusable: true, estimated: 300 }, 'no stream')
   const embeddings = { estimate: { input: 50, bytesPerToken: 0 } }
   t.equal(reporting({}, embeddings).tokens, 50, 'no output')
@@ -34,13 +56,17 @@ test('nothing reported is charged by input and bytes', async (t) => {
 
 test('of what is reported nothing is estimated', async (t) => {
   const half = { tokens: 17, unusable: true, estimated: 5 }
-  t.strictSame(reporting({ prompt_tokens: 12, streamed: true }), half, 'the output')
+  t.strictSame(reporting({ prompt_tokens: 12, streamed: true, text_bytes: 20 }), half, 'the output')
   const other = { tokens: 52, unusable: true, estimated: 50 }
-  t.strictSame(reporting({ completion_tokens: 2, streamed: true }), other, 'the input')
+  t.strictSame(
+    reporting({ completion_tokens: 2, streamed: true, text_bytes: 20 }),
+    other,
+    'the input',
+  )
 })
 
 test('a message that only began is charged what it sent', async (t) => {
-  const begun = { start_input_tokens: 30, start_output_tokens: 1, streamed: true }
+  const begun = { start_input_tokens: 30, start_output_tokens: 1, streamed: true, text_bytes: 17 }
   t.strictSame(reporting(begun), { tokens: 35, unusable: false, estimated: 4 })
   const more = { ...begun, start_output_tokens: 9 }
   const charge = { tokens: 39, unusable: false, estimated: 0 }

@@ -38,7 +38,7 @@ function start(t: Test, sql: Pool, isNeeded = () => true) {
 function learn(estimators: Estimators, answers: number, median: number, model = 'llm/a'): void {
   for (let i = 0; i < answers; i += 1) {
     const output = Math.round(draw.around(median, 0.3))
-    const observed = { ...sized, input: 200, output, isCut: false, tookMs: 100, streamBytes: 999 }
+    const observed = { ...sized, input: 200, output, isCut: false, tookMs: 100, textBytes: 999 }
     estimators.of('one', model).learn(observed)
   }
 }
