@@ -90,9 +90,22 @@ async function leave(page: Page): Promise<void> {
   await page.waitForLoadState('networkidle')
 }
 
+/** Lays out a plain table of 1,000 rows, as a measure of what the machine does in a millisecond of CPU now. */
+const plainTable = `(() => {
+  const table = document.createElement('table')
+  for (let i = 0; i < 1_000; i += 1) {
+    const row = table.insertRow()
+    for (let j = 0; j < 6; j += 1) row.insertCell().textContent = i + ' ' + j
+  }
+  document.body.append(table)
+  const { offsetHeight } = table
+  table.remove()
+  return offsetHeight
+})()`
+
 const round = Math.round
-/** What a table page may take at most, in milliseconds. */
-const maxMs = 100
+/** What a table page may take at most, in milliseconds, on a machine where a plain table takes `plainMs`. */
+const [maxMs, plainMs] = [100, 50]
 
 test('full tables take less than 100 ms of CPU', async (t, world) => {
   const { page, signIn } = world
@@ -104,9 +117,13 @@ test('full tables take less than 100 ms of CPU', async (t, world) => {
   await session.send('Performance.enable', { timeDomain: 'threadTicks' })
   for (const [label, least] of tables) {
     let used = Number.POSITIVE_INFINITY
+    let plain = Number.POSITIVE_INFINITY
     for (let run = 0; run < 3; run += 1) {
       await leave(page)
+      const atFirst = await cpuOf(session)
+      await page.evaluate(plainTable)
       const before = await cpuOf(session)
+      plain = Math.min(plain, before.all - atFirst.all)
       const { ms, apiMs, rows } = (await page.evaluate(measure(label))) as Measured
       const after = await cpuOf(session)
       const [all, script, layout] = (['all', 'script', 'layout'] as const).map((part) =>
@@ -118,6 +135,9 @@ test('full tables take less than 100 ms of CPU', async (t, world) => {
       t.ok(rows >= least, `${label} has ${rows} rows`)
       used = Math.min(used, all ?? 0)
     }
-    t.ok(used < maxMs, `${label} takes ${used} ms of CPU`)
+    // Others' work in the same caches makes a busy machine's milliseconds of CPU shorter.
+    const bound = maxMs * Math.max(1, plain / plainMs)
+    t.ok(used < bound, `${label} takes ${used} ms of CPU, a plain table ${round(plain)} ms`)
+    t.comment(`${label}: ${used} ms of ${round(bound)}, a plain table ${round(plain)} ms`)
   }
 })
