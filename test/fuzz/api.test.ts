@@ -8,7 +8,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { fuzz, installSchemathesis } from './fuzz.ts'
 
 /** Set by `npm run fuzz`, for longer runs with other requests. */
-const examples = Number(process.env.FUZZ_EXAMPLES ?? 8)
+const examples = Number(process.env.FUZZ_EXAMPLES ?? 4)
 const seed = Number(process.env.FUZZ_SEED ?? 20_260_301)
 /**
  * In a short run only the administrator, whose requests get furthest, sends the requests that the

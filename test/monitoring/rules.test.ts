@@ -20,7 +20,9 @@ const groups: readonly { readonly name: string; readonly rules: readonly Rule[] 
 ).groups
 const rules = groups.flatMap((group) => group.rules)
 const alerts = rules.filter(({ alert }) => alert !== undefined)
-const skip = spawnSync('promtool', ['--version']).error !== undefined && 'promtool is not on PATH'
+const skip =
+  spawnSync('promtool', ['--version']).error !== undefined &&
+  'promtool is not on PATH (Debian: prometheus)'
 
 test('each alert has a description and a link to the runbook', async (t) => {
   t.ok(alerts.length >= 25)

@@ -9,7 +9,8 @@ import { temporaryFolder } from './temporary-folder.ts'
 
 /** Why tests that need Prometheus are skipped; false if it is available. */
 export const skipPrometheus =
-  spawnSync('prometheus', ['--version']).error !== undefined && 'prometheus is not on PATH'
+  spawnSync('prometheus', ['--version']).error !== undefined &&
+  'prometheus is not on PATH (Debian: prometheus)'
 
 /** A value and its labels, as in the result of a query. */
 export interface QueryResult {

@@ -134,9 +134,13 @@ test('a process that does not answer is named', async (t) => {
   t.strictSame(await one.find('of-two', undefined), { refusals: [], silent: ['two'] })
   t.strictSame(await two.recent(1), { refusals: [], silent: undefined }, 'without a database')
   await sql`update tollgate_replicas set seen_at = now() - interval '1 minute' where id = ${two.id}`
-  const begin = performance.now()
-  t.strictSame((await one.recent(1)).silent, ['two'])
-  t.ok(performance.now() - begin < 1_000, 'one that is silent for long is not waited for')
+  // Waiting takes a second each time; a busy machine may be late once.
+  const isNotWaitedFor = async () => {
+    const begin = performance.now()
+    t.strictSame((await one.recent(1)).silent, ['two'])
+    return performance.now() - begin < 1_000
+  }
+  await poll(isNotWaitedFor, 'one that is silent for long is not waited for')
 })
 
 test('what is no message of ours is passed over', async (t) => {
