@@ -75,30 +75,30 @@ async function go(page: Page, path: string, heading: string): Promise<void> {
   await page.waitForLoadState('networkidle')
 }
 
-test('every page is accessible and shows names as text', async (t, world) => {
+/** Of a desk, and of a phone. */
+const [wide, narrow] = [
+  { width: 1_280, height: 720 },
+  { width: 360, height: 640 },
+]
+
+test('every page is accessible, shows names as text, and fits a phone', async (t, world) => {
   const { page, signIn } = world
   const id = await prepare(world, 'admin')
   await signIn('admin')
+  const session = await page.context().newCDPSession(page)
   for (const [path, heading] of [...pages, [`keys/${id}`, hostile] as const]) {
+    await page.setViewportSize(wide)
     await go(page, path, heading)
     await isAccessible(t, page, heading)
     t.equal(await page.locator('main img').count(), 0, `${heading} has no image`)
     t.equal(await page.title(), `${heading} · Tollgate`)
-  }
-})
 
-test('on a phone nothing is wider than the screen, and tables are still tables', async (t, world) => {
-  const { page, signIn } = world
-  const id = await prepare(world, 'admin')
-  await page.setViewportSize({ width: 360, height: 640 })
-  await signIn('admin')
-  const session = await page.context().newCDPSession(page)
-  await session.send('Accessibility.enable')
-  for (const [path, heading] of [...pages, [`keys/${id}`, hostile] as const]) {
-    await go(page, path, heading)
-    t.strictSame(await page.evaluate(tooWide), [], `${heading} fits`)
+    await page.setViewportSize(narrow)
     await isAccessible(t, page, `${heading}, narrow`)
+    t.strictSame(await page.evaluate(tooWide), [], `${heading} fits`)
+    await session.send('Accessibility.enable')
     const { nodes } = await session.send('Accessibility.getFullAXTree')
+    await session.send('Accessibility.disable')
     const roles = nodes.filter(({ ignored }) => !ignored).map(({ role }) => role?.value)
     const cells = await page.locator('.data :is(th, td):has(> :not(:empty))').count()
     const read = roles.filter((role) => ['cell', 'gridcell', 'columnheader'].includes(role)).length
