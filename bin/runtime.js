@@ -8,7 +8,7 @@ import { createRequire } from 'node:module'
 import { constants } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { installPackages, LaunchError, lacksNode, nodePackage } from './install.js'
+import { installPackages, LaunchError, lacksNode, lacksPostgres, nodePackage } from './install.js'
 
 /** The folder with package.json. */
 export const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -28,7 +28,8 @@ const PARENT_POLL_MS = 500
  */
 export async function launch(entry, args, { dev }) {
   try {
-    await installPackages(ROOT, { dev, log: (line) => console.error(line) })
+    const isMissing = () => needsPostgres(args)
+    await installPackages(ROOT, { dev, log: (line) => console.error(line), isMissing })
     const path = findEntry(entry)
     if (major(process.versions.node) >= WANTED_MAJOR) {
       process.argv = [process.execPath, path, ...args]
@@ -39,8 +40,17 @@ export async function launch(entry, args, { dev }) {
   } catch (error) {
     if (!(error instanceof LaunchError)) throw error
     console.error(error.message)
-    process.exitCode = 1
+    process.exitCode = error.exitCode
   }
+}
+
+/**
+ * Whether this starts the embedded Postgres, and it is not there.
+ * @param {string[]} args
+ */
+function needsPostgres([command]) {
+  const { DATABASE_URL, DATABASE_URL_FILE } = process.env
+  return command === 'up' && !DATABASE_URL && !DATABASE_URL_FILE && lacksPostgres(ROOT)
 }
 
 /** @param {string} entry */

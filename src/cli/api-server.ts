@@ -51,6 +51,7 @@ function findToken(env: NodeJS.ProcessEnv, kept: string | undefined) {
 /** The token; throws if it cannot be one. */
 export function checkToken(token: string): string {
   if (/^[\x21-\x7e]+$/.test(token)) return token
+  if (token === '') throw new Error('No token was given.')
   throw new Error('The token contains spaces or invalid characters.')
 }
 

@@ -1,5 +1,6 @@
 /** `tollgate check <folder>`: reports all problems of the resource files, by file and line. */
 
+import { stat } from 'node:fs/promises'
 import { adviceOn } from '../core/status/advice.ts'
 import { statusOf } from '../core/status/conditions.ts'
 import { createPolicyConditions, policyStatuses } from '../core/status/generated-policies.ts'
@@ -27,23 +28,28 @@ export async function check(
   const options = { judgeAddress: judgeOf(config), admission: config.admission }
   const loaded = await loadSnapshot(folder, options).catch(() => undefined)
   if (loaded === undefined) {
-    throw new Error(`${folder} cannot be read; name a folder of YAML files.`)
+    const found = await stat(folder).catch(() => undefined)
+    const why = found?.isFile() ? 'is a file' : 'cannot be read'
+    throw new Error(`${folder} ${why}; name a folder of YAML files.`)
   }
   const { snapshot, problems, refused } = loaded
-  const advice = adviceOn(snapshot)
+  if (problems.length === 0 && loaded.resources.length === 0) {
+    throw new Error(`${folder} has no resources; they are in files that end in .yaml or .yml.`)
+  }
+  const advice = adviceOn(snapshot, refused)
   // Only serving processes know what is enforced.
   const policies = policiesOf(snapshot, refused)
   const policyConditions = createPolicyConditions(policies)
   const resources = statusOf(snapshot, { policyConditions }).map(
     ({ kind, namespace, name, phase, conditions: [ready] }) => {
-      // What makes the others less than Ready is among the problems.
-      const why = phase === 'Pending' ? (ready?.message ?? '') : ''
-      return { kind, namespace, name, phase, why }
+      const isWell = phase === 'Ready' || phase === 'Active'
+      return { kind, namespace, name, phase, why: isWell ? '' : (ready?.message ?? '') }
     },
   )
   const generated = policyStatuses(policies, policyConditions).map(
     ({ kind, namespace, name, conditions: [accepted] }) => {
-      return { kind, namespace, name, reason: accepted?.reason ?? '' }
+      const { reason = '', message = '' } = accepted ?? {}
+      return { kind, namespace, name, reason, why: message }
     },
   )
   const bounds = [...boundsOf(snapshot)]
@@ -56,7 +62,12 @@ export async function check(
   for (const each of advice) err(`advice: ${each}`)
   const rows = [
     ...resources.map((each) => [each.kind, `${each.namespace}/${each.name}`, each.phase, each.why]),
-    ...generated.map((each) => [each.kind, `${each.namespace}/${each.name}`, each.reason, '']),
+    ...generated.map((each) => [
+      each.kind,
+      `${each.namespace}/${each.name}`,
+      each.reason,
+      each.why,
+    ]),
   ]
   out(renderTable(['KIND', 'NAME', 'PHASE', 'WHY'], rows, 320))
   if (bounds.length > 0) {

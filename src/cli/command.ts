@@ -34,6 +34,8 @@ export interface Option extends Described {
   /** It may be given several times. */
   readonly many?: true
   readonly choices?: readonly string[]
+  /** Words that it may have, for completion; others are taken too. */
+  readonly suggests?: readonly string[]
   /** A path, for completion. */
   readonly at?: 'file' | 'folder'
   /** What the API calls it in its messages, if not as the flag. */

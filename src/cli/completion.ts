@@ -3,7 +3,7 @@
  * from the commands and asks nobody, so that it answers at once.
  */
 
-import type { Call, Command, Flags, Operand } from './command.ts'
+import type { Call, Command, Flags, Operand, Option } from './command.ts'
 import { commands } from './commands.ts'
 import { isOption } from './parse-command.ts'
 import type { CommandIo } from './terminal.ts'
@@ -57,7 +57,7 @@ function bashScript(all: readonly Command[]): string {
       if (!isOption(each)) return []
       const pattern = `'${name} --${flag}'`
       return [
-        `    ${pattern}) words='${(each.choices ?? []).join(' ')}' flags='' files='${each.at ?? 'none'}' ;;`,
+        `    ${pattern}) words='${wordsFor(each).join(' ')}' flags='' files='${each.at ?? 'none'}' ;;`,
       ]
     }),
   )
@@ -87,6 +87,10 @@ ${values.join('\n')}
   if [[ $current != -* && $files == folder ]]; then COMPREPLY+=($(compgen -d -- "$current")); fi
 }
 complete -o filenames -F _tollgate tollgate`
+}
+
+function wordsFor({ choices, suggests = [] }: Option): readonly string[] {
+  return choices ?? suggests
 }
 
 function filesOf(operands: readonly Operand[]): string {
@@ -119,9 +123,9 @@ function fishScript(all: readonly Command[]): string {
   for (const { name, flags, operands = [] } of all) {
     const when = `complete -c tollgate -n '__tollgate_in ${name}'`
     for (const [flag, each] of Object.entries(flags)) {
-      const value = isOption(each)
-        ? ` -${each.at === undefined ? 'x' : 'rF'}${each.choices ? ` -a '${each.choices.join(' ')}'` : ''}`
-        : ''
+      const words = isOption(each) ? wordsFor(each) : []
+      const offered = words.length > 0 ? ` -a '${words.join(' ')}'` : ''
+      const value = isOption(each) ? ` -${each.at === undefined ? 'x' : 'rF'}${offered}` : ''
       lines.push(`${when} -l ${flag}${value} -d ${quoted(each.means)}`)
     }
     for (const { choices, at } of operands) {

@@ -18,10 +18,9 @@ export async function revokeKeys(
 ): Promise<number> {
   if (flags.all) {
     if (ids.length > 0) throw new WrongCall('Either --all or ids, not both.')
-    const result = await clientOf(flags, io).revokeAll(flags.user)
-    io.out(flags.json ? toJson(result) : printable(result.message))
-    warnOfPending(result, io)
-    return 0
+    if (flags.user !== undefined) return await revokeOfUser(flags.user, flags, io)
+    if (!flags.yes && !(await agrees(io, 'Revoke all of your active keys?'))) return 1
+    return await revokeAll(undefined, flags, io)
   }
   if (flags.user !== undefined) {
     if (ids.length > 0) throw new WrongCall('Either --user or ids, not both.')
@@ -41,11 +40,18 @@ export async function revokeKeys(
       if (!flags.json) io.out(printable(`Revoked ${record.id} (${record.name}).`))
       warnOfPending(record, io)
     } catch (error) {
-      io.err(`${printable(id)}: ${errorMessage(error)}`)
+      io.err(`${printable(id)}: ${(await endOf(client, id)) ?? errorMessage(error)}`)
     }
   }
   if (flags.json) io.out(toJson({ object: 'list', data: revoked }))
   return revoked.length === ids.length ? 0 : 1
+}
+
+/** That a key which could not be revoked has ended already; undefined: it has not, or is not the caller's. */
+async function endOf(client: ReturnType<typeof clientOf>, id: string): Promise<string | undefined> {
+  const found = await client.read(id).catch(() => undefined)
+  if (found === undefined || found.status === 'active') return undefined
+  return `This API key is ${printable(found.status)} already.`
 }
 
 /** The key is only read from standard input, because all users of the machine can see arguments. */
@@ -81,7 +87,12 @@ async function revokeOfUser(user: string, flags: Given, io: KeyIo): Promise<numb
     const keys = length === 1 ? 'the 1 active key' : `all ${length} active keys`
     if (!(await agrees(io, `Revoke ${keys} of ${name}?`))) return 1
   }
-  const result = await client.revokeAll(user)
+  return await revokeAll(user, flags, io)
+}
+
+/** `user` undefined: the caller's. */
+async function revokeAll(user: string | undefined, flags: Given, io: KeyIo): Promise<number> {
+  const result = await clientOf(flags, io).revokeAll(user)
   io.out(flags.json ? toJson(result) : printable(result.message))
   warnOfPending(result, io)
   return 0

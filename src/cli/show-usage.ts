@@ -1,6 +1,8 @@
 /** `tollgate usage`: what was used. */
 
 import { type CsvRow, toCsv } from '../core/formats/csv.ts'
+import { nearestName } from '../core/formats/nearest-name.ts'
+import { usageDimensions, usageUnits } from '../store/usage.ts'
 import { type ApiClient, type CsvPage, createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
@@ -9,6 +11,7 @@ import type { usageFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
 import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { readTimeFlag } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
@@ -18,6 +21,7 @@ export async function showUsage({ flags }: Call<typeof usageFlags>, io: Io): Pro
   if ([json, csv, focus].filter(Boolean).length > 1) {
     throw new WrongCall('One of --json, --csv and --focus, not several.')
   }
+  checkFlags(flags)
   const ask = createApiClient(findApiServer(io.env, flags))
   if (focus) {
     await printFocus(ask, parametersOf(flags), io)
@@ -34,6 +38,22 @@ export async function showUsage({ flags }: Call<typeof usageFlags>, io: Io): Pro
     io.err(printable(`Some usage ${span} was lost and is missing here.`))
   }
   return 0
+}
+
+const groupNames: readonly string[] = [...usageUnits, ...usageDimensions]
+
+/** Throws a WrongCall for what no gateway knows; what a label may be called is its own to say. */
+function checkFlags({ by, from, to }: Call<typeof usageFlags>['flags']): void {
+  for (const word of by?.split(',') ?? []) {
+    if (groupNames.includes(word) || word.startsWith('label:')) continue
+    const near = nearestName(word, groupNames)
+    const hint = near === undefined ? '' : `; did you mean ${near}?`
+    const known = `--by may name ${groupNames.join(', ')} and label:<name>, not ${printable(word)}`
+    throw new WrongCall(`${known}${hint || '.'}`)
+  }
+  for (const [flag, written] of [['--from', from] as const, ['--to', to] as const]) {
+    if (written !== undefined) readTimeFlag(flag, written)
+  }
 }
 
 function parametersOf(flags: Call<typeof usageFlags>['flags']): readonly [string, string][] {

@@ -2,7 +2,7 @@
 
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import { findJournalName } from '../ratelimit/journal/name.ts'
-import { countUnread, findKept } from '../ratelimit/ledger/kept.ts'
+import { countUnread, findKept, type Unread } from '../ratelimit/ledger/kept.ts'
 import { type Verification, verifyUsage } from '../ratelimit/ledger/verify.ts'
 import { loadConfig } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
@@ -13,6 +13,7 @@ import type { verifyUsageFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
 import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { readTimeFlag } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 
@@ -42,7 +43,7 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
   try {
     const state = await readLedgerState(sql, from, to)
     // Before the lines are compared: what is written meanwhile is no lag.
-    const unread = path === undefined ? 0 : await countUnread(path, state.journals)
+    const unread = path === undefined ? none : await countUnread(path, state.journals)
     const problems: string[] = []
     const kept = await findKept(
       { path: config.usageJournal, folder: config.usageArchiveDir },
@@ -52,11 +53,13 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
     )
     const result = await verifyUsage({ state, kept, unusableUsage, from, to })
     const status = result.differences.length + problems.length > 0 ? 1 : 0
-    if (flags.json) io.out(toJson({ problems, gaps: state.gaps, unreadBytes: unread, ...result }))
-    else {
+    if (flags.json) {
+      const { bytes: unreadBytes, lines: unreadLines } = unread
+      io.out(toJson({ problems, gaps: state.gaps, unreadBytes, unreadLines, ...result }))
+    } else {
       for (const problem of problems) io.out(problem)
-      if (unread > 0) io.err(lagging(unread))
-      show(result, state, span, io)
+      if (unread.bytes > 0) io.err(lagging(unread))
+      show(result, state, span, unread, io)
     }
     return status
   } finally {
@@ -64,15 +67,17 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
   }
 }
 
-function lagging(unread: number): string {
-  const bytes = unread.toLocaleString('en')
-  return `The ledger lags: ${bytes} bytes of the journal are not in it yet, and were not compared.`
+const none: Unread = { bytes: 0, lines: 0 }
+
+function lagging({ bytes }: Unread): string {
+  return `The ledger lags: ${bytes.toLocaleString('en')} bytes of the journal are not in it yet, and were not compared.`
 }
 
 function show(
   { differences, compared, completeFrom, missing }: Verification,
   { gaps }: LedgerState,
   { from, to }: Span,
+  unread: Unread,
   { out, err }: Io,
 ): void {
   for (const journal of missing) err(`Nothing of the journal ${journal} is here.`)
@@ -80,7 +85,9 @@ function show(
     const end = gap.to === null ? 'an unknown time' : toTimestamp(gap.to)
     err(`Usage of ${gap.journal} between ${toTimestamp(gap.from)} and ${end} was lost unread.`)
   }
-  if (completeFrom >= to) err('No hour is kept whole: only what the ledger lacks is named.')
+  // The hour in which the journal begins is not kept whole, so before it ends none is.
+  if (completeFrom >= Math.min(to, Date.now()))
+    err('No hour is kept whole: only what the ledger lacks is named.')
   else if (completeFrom > from)
     err(
       `Everything since ${toTimestamp(completeFrom)} is kept; before, only what the ledger lacks is named.`,
@@ -95,10 +102,23 @@ function show(
         ]),
       ),
     )
-  else out(`${compared.toLocaleString('en')} sums agree.`)
+  else
+    out(unread.bytes > 0 ? soFar(compared, unread) : `${compared.toLocaleString('en')} sums agree.`)
 }
 
-const time = /^\d{4}-\d\d-\d\d([Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d))?$/
+/** While the ledger lags nothing is said of the whole. */
+function soFar(compared: number, { lines }: Unread): string {
+  const written =
+    compared === 0
+      ? 'nothing is written yet'
+      : `what is written agrees (${counted(compared, 'sum')})`
+  // Bytes without a line end are a line that the gateway has not ended yet.
+  return `Not finished: ${written}, and ${counted(Math.max(1, lines), 'line')} of the journal ${lines > 1 ? 'are' : 'is'} not in the ledger yet.`
+}
+
+function counted(count: number, noun: string): string {
+  return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`
+}
 
 function readSpan(flags: Call<typeof verifyUsageFlags>['flags']): Span {
   const span = {
@@ -110,10 +130,7 @@ function readSpan(flags: Call<typeof verifyUsageFlags>['flags']): Span {
 }
 
 function readTime(flag: string, written: string | undefined, otherwise: number): number {
-  if (written === undefined) return otherwise
-  const read = time.test(written) ? Date.parse(written) : Number.NaN
-  if (!Number.isNaN(read)) return read
-  throw new WrongCall(`${flag} is a day like 2026-03-01, or a time like 2026-03-01T12:00:00Z.`)
+  return written === undefined ? otherwise : readTimeFlag(flag, written)
 }
 
 /** 9999-12-31, in milliseconds since the epoch. */

@@ -1,9 +1,19 @@
-import { spawnSync } from 'node:child_process'
-import { chmodSync, cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { installPackages, lacksNode, needsInstall, nodePackage } from '../../bin/install.js'
+import {
+  installPackages,
+  lacksNode,
+  lacksPostgres,
+  needsInstall,
+  nodePackage,
+  postgresPackage,
+} from '../../bin/install.js'
+import { identify, isRunning, readIfThere } from '../../src/local/process-identity.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
+import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const LOCKED = {
@@ -81,36 +91,40 @@ test('packages for tests are installed for tests, and stay', async (t) => {
   }
 })
 
+/** A clone whose optional packages are not installed, and an npm that installs with these lines. */
+function program(t: Test, npm: readonly string[], locked: object) {
+  const used = { 'node_modules/used': { version: '1.2.3' } }
+  const root = clone(t, used, { ...used, ...locked })
+  cpSync(join(packageRoot, 'bin'), join(root, 'bin'), { recursive: true })
+  mkdirSync(join(root, 'src', 'cli'), { recursive: true })
+  writeFileSync(join(root, 'src', 'cli', 'main.js'), "console.log('it runs')")
+  writeFileSync(join(root, 'package.json'), '{"type":"module"}')
+  const path = temporaryFolder(t)
+  const lines = ['#!/bin/sh', `echo npm >> ${root}/runs`, ...npm]
+  writeFileSync(join(path, 'npm'), lines.join('\n'), { mode: 0o755 })
+  return {
+    root,
+    args: [join(root, 'bin', 'tollgate.js')],
+    env: { PATH: `${path}:/nowhere` },
+    runs: () => readFileSync(join(root, 'runs'), 'utf8').split('\n').length - 1,
+  }
+}
+
 test('a Node that an interrupted installation has left out is installed', async (t) => {
   const folder = `node_modules/${nodePackage}`
   const optional = { [folder]: { version: '24.0.0', optional: true } }
-  const used = { 'node_modules/used': { version: '1.2.3' } }
-  /** A clone that runs on an old Node, and an npm that installs with these lines. */
-  const start = (npm: readonly string[], locked: object = { ...used, ...optional }) => {
-    const root = clone(t, used, locked)
-    cpSync(join(packageRoot, 'bin'), join(root, 'bin'), { recursive: true })
-    mkdirSync(join(root, 'src', 'cli'), { recursive: true })
-    writeFileSync(join(root, 'src', 'cli', 'main.js'), "console.log('it runs')")
-    writeFileSync(join(root, 'package.json'), '{"type":"module"}')
-    const path = temporaryFolder(t)
-    const lines = ['#!/bin/sh', `echo npm >> ${root}/runs`, ...npm]
-    writeFileSync(join(path, 'npm'), lines.join('\n'), { mode: 0o755 })
+  const start = (npm: readonly string[], locked: object = optional) => {
+    const { root, args, env, runs } = program(t, npm, locked)
     const old =
       "data:text/javascript,Object.defineProperty(process.versions,'node',{value:'20.1.0'})"
     const run = () => {
-      const args = ['--import', old, join(root, 'bin', 'tollgate.js')]
-      const env = { PATH: `${path}:/nowhere` }
-      const { stdout, stderr, status } = spawnSync(process.execPath, args, {
+      const { stdout, stderr, status } = spawnSync(process.execPath, ['--import', old, ...args], {
         env,
         encoding: 'utf8',
       })
       return { stdout, stderr, status }
     }
-    return {
-      root,
-      run,
-      runs: () => readFileSync(join(root, 'runs'), 'utf8').split('\n').length - 1,
-    }
+    return { root, run, runs }
   }
   const bin = `${folder}/bin`
   const good = start([
@@ -130,7 +144,48 @@ test('a Node that an interrupted installation has left out is installed', async 
   t.match(away.run(), { status: 1, stderr: said })
   t.equal(away.runs(), 2, 'it is tried again with each start')
 
-  const foreign = start([':'], used)
+  const foreign = start([':'], {})
   t.match(foreign.run(), { status: 1, stderr: /no package for \S+ brings a newer one/ })
   t.throws(() => foreign.runs(), 'nothing to install')
+})
+
+test('a Postgres that an interrupted installation has left out is installed for up', async (t) => {
+  const folder = `node_modules/${postgresPackage}`
+  const bin = `${folder}/native/bin`
+  const { root, args, env, runs } = program(t, [`/bin/mkdir -p ${bin}`, `echo > ${bin}/postgres`], {
+    [folder]: { version: '18.0.0', optional: true },
+  })
+  const run = (command: string, more: object = {}) => {
+    const options = { env: { ...env, ...more }, encoding: 'utf8' } as const
+    const { stdout, stderr } = spawnSync(process.execPath, [...args, command], options)
+    return { stdout, stderr }
+  }
+  const quiet = { stdout: 'it runs\n', stderr: '' }
+  t.ok(lacksPostgres(root))
+  t.strictSame(run('serve'), quiet, 'which has no embedded one')
+  t.strictSame(run('up', { DATABASE_URL: 'postgres://elsewhere' }), quiet)
+  t.match(run('up'), { stdout: 'it runs\n', stderr: /^Installing packages/ })
+  t.notOk(lacksPostgres(root))
+  t.strictSame(run('up'), quiet)
+  t.equal(runs(), 1)
+})
+
+test('a signal ends the installation with all that it has started', async (t) => {
+  const marks = temporaryFolder(t)
+  const npm = ['/bin/sh -c "/bin/sleep 20; :" &', `echo $! > ${marks}/child`, 'wait']
+  const { root, args, env } = program(t, npm, { 'node_modules/new': { version: '1.0.0' } })
+  const start = spawn(process.execPath, args, { env })
+  let said = ''
+  start.stderr.setEncoding('utf8').on('data', (text: string) => {
+    said += text
+  })
+  const mark = join(marks, 'child')
+  const pid = await poll(() => Number(readIfThere(mark) ?? 0), 'what npm has started')
+  const child = identify(pid)
+  start.kill('SIGTERM')
+  t.strictSame(await once(start, 'close'), [143, null])
+  t.match(said, /Stopped before all packages were installed/)
+  t.ok(child)
+  await poll(() => !child || !isRunning(child), 'the end of what npm has started')
+  t.notOk(existsSync(join(root, '.tools', 'installing')), 'the next start need not wait')
 })

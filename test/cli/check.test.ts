@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
+import { packageRoot } from '../../src/runtime/package-root.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { runTollgate } from '../support/tollgate.ts'
@@ -74,9 +75,12 @@ test('reports each problem with file and line', async (t) => {
   t.match(output, /^c\.yaml:\d: error: not valid YAML/m)
   t.match(output, /^d\.yaml:1: error: Subscription two: .*window must be/m)
   t.match(output, /^e\.yaml:1: warning: .*llm\/gone, which does not exist/m)
-  t.match(output, /^Subscription +models-as-a-service\/three +Degraded$/m)
+  t.match(
+    output,
+    /^Subscription +models-as-a-service\/three +Degraded +spec\.modelRefs\[1\] names the model llm\/gone, which/m,
+  )
   t.notMatch(output, /models-as-a-service\/two/)
-  t.match(output, /^TokenRateLimitPolicy +llm\/maas-trlp-small +NotAccepted$/m)
+  t.match(output, /^TokenRateLimitPolicy +llm\/maas-trlp-small +NotAccepted +Subscription two /m)
 })
 
 test('reports unknown fields, and why a model is Pending', async (t) => {
@@ -111,8 +115,32 @@ spec:
     output,
     /^ModelRef +llm\/unserved +Pending +spec\.backendUrl is not set, so nothing serves the model$/m,
   )
-  t.match(output, /^Subscription +models-as-a-service\/misspelt +Degraded$/m)
-  t.match(output, /^TokenRateLimitPolicy +llm\/maas-trlp-unserved +NotAccepted$/m)
+  t.match(
+    output,
+    /^Subscription +models-as-a-service\/misspelt +Degraded +spec\.modelRefs\[1\]\.concurency /m,
+  )
+  t.match(
+    output,
+    /^TokenRateLimitPolicy +llm\/maas-trlp-unserved +NotAccepted +Subscription misspelt has an unknown field/m,
+  )
+  const broken = await check(t, {
+    'a.yaml': [
+      ...[small, open],
+      {
+        ...(one as object),
+        spec: {
+          owner: { groups: [{ name: 'team' }] },
+          modelRefs: [
+            { namespace: 'llm', name: 'small', tokenRateLimit: [{ limit: 5, window: '1m' }] },
+            { ...entry, name: 'other', concurency: 3 },
+          ],
+        },
+      },
+    ] as object[],
+  })
+  t.match(broken.output, /modelRefs\[0\]\.tokenRateLimit is .*\(did you mean tokenRateLimits\?\)$/m)
+  t.match(broken.output, /modelRefs\[1\]\.concurency is .*\(did you mean concurrency\?\)$/m)
+  t.notMatch(broken.output, 'advice: no Subscription names', 'the one that does is broken')
 })
 
 test('judges where models are, by the settings of the environment', async (t) => {
@@ -139,7 +167,12 @@ test('advice is not a problem', async (t) => {
   t.match(output, 'advice: priority 0 is shared by 2 Subscriptions: one, two')
 })
 
-test('reports a missing folder', async (t) => {
+test('reports a missing folder, a file, and a folder without resources', async (t) => {
+  const empty = await check(t, { 'a.txt': 'nothing' })
+  t.match(empty, { status: 1, output: /has no resources; they are in files that end in \.yaml/ })
+  const file = runTollgate(t, ['check', join(packageRoot, 'package.json')], {})
+  t.equal(await file.ended, 1)
+  t.match(file.output(), /package\.json is a file; name a folder of YAML files/)
   const tollgate = runTollgate(t, ['check', '/nowhere'], {})
   t.equal(await tollgate.ended, 1)
   t.match(tollgate.output(), '/nowhere cannot be read')

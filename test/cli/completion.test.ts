@@ -34,6 +34,7 @@ const expected: readonly (readonly [readonly string[], readonly string[]])[] = [
   [['completion', 'f'], ['fish']],
   [['usage', 'v'], ['verify']],
   [['usage', '--foc'], ['--focus']],
+  [['usage', '--by', 'h'], ['hour']],
 ]
 
 test('bash completes commands, flags and values', { skip: skipUnless('bash') }, async (t) => {

@@ -221,7 +221,10 @@ test('revokes keys by id', async (t) => {
   const partly = await run(env, 'revoke', one.id, '../x', two.id, '--json')
   t.equal(partly.status, 1)
   t.match(JSON.parse(partly.out).data, [{ id: two.id, status: 'revoked' }])
-  t.equal(partly.err, `${one.id}: There is no such API key.\n../x: There is no such API key.`)
+  t.equal(
+    partly.err,
+    `${one.id}: This API key is revoked already.\n../x: There is no such API key.`,
+  )
 })
 
 test('names the process that has not confirmed a revocation', async (t) => {
@@ -239,7 +242,7 @@ test('names the process that has not confirmed a revocation', async (t) => {
   t.teardown(() => server.close())
   const { port } = server.address() as AddressInfo
   const through = { ...env, TOLLGATE_URL: `http://127.0.0.1:${port}` }
-  for (const args of [[one.id], ['--all']]) {
+  for (const args of [[one.id], ['--all', '--yes']]) {
     const { status, err } = await run(through, 'revoke', ...args)
     t.strictSame([status, err.split(':')[0]], [0, 'Not confirmed by far-away'])
   }
@@ -294,9 +297,11 @@ test('revokes all keys of a user', async (t) => {
   await api.createKey('alice')
   await api.createKey('alice', { ephemeral: true })
   await api.createKey('bob')
-  t.match(await run(env, 'revoke', '--all'), { status: 0, out: /2.*alice/ })
+  const unasked = await runKey({}, env, 'revoke', '--all')
+  t.match(unasked, { status: 1, out: '', err: /--yes/, asked: [/all of your active keys/] })
+  t.match(await run(env, 'revoke', '--all', '--yes'), { status: 0, out: /2.*alice/ })
   const admin = { ...env, TOLLGATE_TOKEN: 'admin-token' }
-  const bobs = await run(admin, 'revoke', '--all', '--user', 'bob', '--json')
+  const bobs = await run(admin, 'revoke', '--all', '--user', 'bob', '--yes', '--json')
   t.match(JSON.parse(bobs.out), { revokedCount: 1 })
   t.match(await run(env, 'revoke', '--all', '--user', 'bob'), { status: 1, err: /administrator/ })
 })

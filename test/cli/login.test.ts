@@ -42,6 +42,7 @@ test('keeps address and credential, for their owner alone', async (t) => {
 test('keeps nothing that the gateway refuses', async (t) => {
   const { url, file, run } = await start(t)
   t.match(await run({ input: 'nonsense' }, 'login', url), { status: 1, err: /^The credential/ })
+  t.match(await run({ input: '\n' }, 'login', url), { status: 1, err: 'No token was given.' })
   t.match(await run({ input: 'two words' }, 'login', url), { status: 1, err: /spaces/ })
   t.match(await run({ input: 'x' }, 'login', 'http://127.0.0.1:1'), { status: 3 })
   t.match(await run({ input: 'x' }, 'login', 'http://gateway.invalid'), {

@@ -103,7 +103,16 @@ test('invalid arguments say where help is, and refusals their reason', async (t)
     t.equal(status, 2, args.join(' '))
     t.match(err, / See tollgate (usage|limits) --help\.$/)
   }
-  t.match(await run('usage', 'alice-token', '--by', 'week'), { status: 1, err: /^--by may name/ })
+  t.match(await run('usage', 'alice-token', '--by', 'week'), { status: 2, err: /^--by may name/ })
+  t.match(await run('usage', 'alice-token', '--by', 'day,cost-center'), {
+    ...{
+      status: 2,
+      err: /cost_center and label:<name>, not cost-center; did you mean cost_center\?/,
+    },
+  })
+  t.match(await run('usage', 'alice-token', '--from', 'yesterday'), {
+    ...{ status: 2, err: /^--from is a day like/ },
+  })
   t.match(await run('usage', 'alice-token', '--user', 'bob'), { status: 1, err: /^Only an admin/ })
 })
 

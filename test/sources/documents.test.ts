@@ -33,6 +33,11 @@ test('a file may hold several documents', async (t) => {
     names: [],
     problems: ['1 warning v1 Service is not one of our kinds'],
   })
+  const [apiVersion, kind] = ['tollgate.dev/v1', 'AccessPolicy']
+  t.strictSame(read(JSON.stringify({ apiVersion, kind, metadata: { name: 'open' } })), {
+    names: [],
+    problems: ['1 error AccessPolicy open: apiVersion must be tollgate.dev/v1alpha1'],
+  })
 })
 
 test('an empty file has no resources and no problems', async (t) => {

@@ -1,5 +1,6 @@
 /** Commands on what was used, what is left, and why a request is refused. */
 
+import { usageDimensions, usageUnits } from '../../store/usage.ts'
 import { command } from '../command.ts'
 import { connection, json, ofModel, yes } from './shared.ts'
 
@@ -71,6 +72,7 @@ export const usageFlags = {
     means:
       'one of hour, day and month, and any of subscription, model, user, key, organization, cost_center and ' +
       'label:<name>, with commas; by default day',
+    suggests: [...usageUnits, ...usageDimensions],
     field: 'group_by',
   },
   ...ofModel,
@@ -107,7 +109,7 @@ export const verifyUsage = command({
     'changed, are missing or in another order. By default of all that is kept, in whole hours. Give it the settings of ' +
     'the service, UNUSABLE_USAGE included.',
   flags: verifyUsageFlags,
-  exit: '0 everything agrees, 1 something does not.',
+  exit: '0 everything that is in the ledger agrees, 1 something does not.',
 })
 
 export const forgetUsageFlags = { ...yes, ...json } as const

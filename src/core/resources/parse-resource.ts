@@ -78,8 +78,11 @@ export function parseResource(document: unknown): ParseResult {
   const kinds = Object.hasOwn(groups, apiVersion) ? groups[apiVersion] : undefined
   const kind = kinds && Object.hasOwn(kinds, written) ? kinds[written] : undefined
   if (kind === undefined) {
-    if (kinds === undefined || !ours.test(apiVersion)) {
-      return { ignored: `${id} is not one of our kinds` }
+    const group = ours.exec(apiVersion)?.[0]
+    if (group === undefined) return { ignored: `${id} is not one of our kinds` }
+    if (kinds === undefined) {
+      const known = Object.keys(groups).filter((each) => each.startsWith(group))
+      return { problems: [{ path: ['apiVersion'], message: `must be ${known.join(' or ')}` }] }
     }
     const message = `must be one of ${Object.keys(kinds).join(', ')}`
     return { problems: [{ path: ['kind'], message }] }
@@ -113,11 +116,14 @@ function reader<Written>(
     const problems: FieldProblem[] = []
     const written = readFields(document, schema, problems)
     const unknown = findUnknown(withPruned(document, schema), schema)
+    const inEntries: FieldProblem[] = []
     for (const { closed, ...problem } of unknown) {
       if (closed === undefined) problems.push(problem)
       else if (entryOf(closed) === undefined) problems.push({ ...problem, isMild: false })
+      else inEntries.push(problem)
     }
-    if (problems.some(({ isMild }) => !isMild)) return { problems }
+    // Without a resource nobody else names them: one may be the misspelt name of a field that is missing.
+    if (problems.some(({ isMild }) => !isMild)) return { problems: [...problems, ...inEntries] }
     return { resource: toResource(written, unknown), problems }
   }
 }

@@ -3,6 +3,7 @@
  */
 
 import { resourceKey, type Snapshot } from '../decision/snapshot.ts'
+import type { Refused } from '../resources/refused.ts'
 import { sharedPriorities } from './conditions.ts'
 import { missingFor } from './governance.ts'
 
@@ -10,7 +11,7 @@ import { missingFor } from './governance.ts'
 const manyUsers = 500
 
 /** One sentence per finding, shown by `tollgate check`. */
-export function adviceOn(snapshot: Snapshot): readonly string[] {
+export function adviceOn(snapshot: Snapshot, refused: readonly Refused[] = []): readonly string[] {
   const subjects = [
     ...[...snapshot.policies.values()].map(({ resource }) => ({
       resource,
@@ -37,15 +38,18 @@ export function adviceOn(snapshot: Snapshot): readonly string[] {
         : []),
     ]
   })
-  return [...long, ...servers, ...uncallable(snapshot), ...sharedPriorities(snapshot)]
+  return [...long, ...servers, ...uncallable(snapshot, refused), ...sharedPriorities(snapshot)]
 }
 
 /** Models that no key can call. */
-function uncallable(snapshot: Snapshot): string[] {
+function uncallable(snapshot: Snapshot, refused: readonly Refused[]): string[] {
   const meaning = { AccessPolicy: 'nobody may use it', Subscription: 'no key can be used for it' }
   return [...snapshot.models.values()].flatMap((model) =>
-    missingFor(model, snapshot).map(
-      (kind) => `no ${kind} names ${resourceKey(model.resource)}: ${meaning[kind]}`,
-    ),
+    missingFor(model, snapshot)
+      // What would name it is broken, and among the problems.
+      .filter(
+        (kind) => !refused.some((each) => each.kind === kind && each.modelKeys.includes(model.key)),
+      )
+      .map((kind) => `no ${kind} names ${resourceKey(model.resource)}: ${meaning[kind]}`),
   )
 }

@@ -86,29 +86,46 @@ async function* readAdded(
   }
 }
 
+/** What the ledger has not added of a journal yet. */
+export interface Unread {
+  readonly bytes: number
+  /** Whole ones. */
+  readonly lines: number
+}
+
 /**
- * Bytes of the journal at this path that the ledger has not added yet, so that nothing is known of
- * them; 0 if it does not know the journal.
+ * What the ledger has not added yet of the journal at this path, so that nothing is known of it; nothing
+ * if it does not know the journal.
  */
 export async function countUnread(
   path: string,
   journals: LedgerState['journals'],
-): Promise<number> {
+): Promise<Unread> {
   const own = journals.find(({ journal }) => journal === findJournalName(path))
-  if (own === undefined) return 0
-  let unread = 0
+  let [bytes, lines] = [0, 0]
+  if (own === undefined) return { bytes, lines }
   for (const { path: file, size } of await listJournal(path)) {
     const handle = await open(file, 'r').catch(() => undefined)
     try {
       const head = handle && (await readHead(handle, (first) => isIn(own.places, first)))
-      if (!head) continue
+      if (!handle || !head) continue
       const { offset = 0 } = own.places.find((place) => place.head === head) ?? {}
-      unread += Math.max(0, size - offset)
+      if (size <= offset) continue
+      bytes += size - offset
+      // What is written meanwhile is not counted.
+      const rest = handle.createReadStream({ start: offset, end: size - 1, autoClose: false })
+      for await (const chunk of rest as AsyncIterable<Buffer>) lines += countLineEnds(chunk)
     } finally {
       await handle?.close()
     }
   }
-  return unread
+  return { bytes, lines }
+}
+
+function countLineEnds(chunk: Buffer): number {
+  let count = 0
+  for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, at + 1)) count += 1
+  return count
 }
 
 function isIn(places: Places, head: string): boolean {

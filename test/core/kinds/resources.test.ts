@@ -85,11 +85,20 @@ test('other kinds are ignored', async (t) => {
   for (const [apiVersion, kind] of [
     ['v1', 'Service'],
     ['apps/v1', 'Deployment'],
-    ['tollgate.dev/v1', 'ModelRef'],
     ['constructor', 'ModelRef'],
     ['__proto__', 'ModelRef'],
   ]) {
     t.hasProp(parseResource({ apiVersion, kind }), 'ignored', `${apiVersion} ${kind}`)
+  }
+})
+
+test('another version of our groups is a problem that names the known one', async (t) => {
+  for (const [apiVersion, message] of [
+    ['tollgate.dev/v1', 'must be tollgate.dev/v1alpha1'],
+    ['maas.opendatahub.io/v2', 'must be maas.opendatahub.io/v1alpha1'],
+  ]) {
+    const problems = [{ path: ['apiVersion'], message }]
+    t.strictSame(parseResource({ apiVersion, kind: 'ModelRef' }), { problems })
   }
 })
 
