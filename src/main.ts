@@ -14,6 +14,7 @@ import { type Stop, stopInOrder } from './runtime/shutdown.ts'
 import { part } from './runtime/stops.ts'
 import { type Address, loadConfig, type SocketAddress, showAddress } from './settings/config.ts'
 import { describePaths } from './settings/describe-paths.ts'
+import { misspeltSettings } from './settings/misspelt.ts'
 import { createMetricsServer } from './telemetry/metrics-server.ts'
 import { createExternalApi, createInternalApi, internalTls } from './wiring/apis.ts'
 import { noteService, openAudit } from './wiring/audit.ts'
@@ -67,6 +68,9 @@ export async function serve(
     return stopping
   }
   log.info({ version: readVersion(), replica: config.replicaName }, 'starting')
+  for (const { name, meant } of misspeltSettings(env)) {
+    log.warn({ variable: name, meant }, 'this variable is no setting, and resembles one')
+  }
   const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
   try {
     const parts = { config, log, clock: Date.now, onFault, stops, signal }

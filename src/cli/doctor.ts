@@ -72,7 +72,8 @@ function sections() {
   const alerts = groups.flatMap(({ rules }) =>
     rules.flatMap(({ alert: name, labels, annotations }) => {
       if (name === undefined) return []
-      const { summary, runbook_url } = annotations
+      const { runbook_url } = annotations
+      const summary = asAsked[name] ?? annotations.summary
       // The runbook of this version is here, wherever the alert leads.
       const url = `docs/runbook.md#${runbook_url.split('#')[1]}`
       return [{ name, severity: labels.severity, summary, url }]
@@ -86,6 +87,12 @@ function sections() {
   return ['critical', 'warning', 'info'].flatMap((worst) =>
     all.filter(({ severity }) => severity === worst),
   )
+}
+
+/** The alerts speak of scrapes; this command asks by itself. */
+const asAsked: Readonly<Record<string, string>> = {
+  TollgateDown: 'The process of Tollgate does not answer, or is not ready.',
+  TollgateEnvoyDown: 'Envoy does not answer on its admin page.',
 }
 
 const otherSections = {

@@ -65,6 +65,11 @@ test('known paths name their methods (405)', async (t) => {
       t.equal(answer.headers.allow, allow, path)
     }
   }
+  const list = await api.ask('GET /v1/api-keys?limit=5')
+  t.match(
+    list.json().error.message,
+    /^This path does not .* POST \/v1\/api-keys\/search lists keys\.$/,
+  )
 })
 
 test('OPTIONS names the methods of a path (204)', async (t) => {

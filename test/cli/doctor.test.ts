@@ -138,7 +138,11 @@ test('without a process it says what would keep it from serving', { skip }, asyn
   const { sections, text, status } = await run({ ...env, RESOURCES: `file:${nowhere}` })
   t.equal(status, 1)
   t.strictSame(sections, ['tollgatedown', 'tollgateresourceproblems'], text)
-  t.match(text, 'ECONNREFUSED')
+  t.match(
+    text,
+    /^critical +The process of Tollgate does not answer, or is not ready\.\n +INTERNAL_ADDRESS .*ECONNREFUSED/m,
+  )
+  t.notMatch(text, 'scraped')
   t.match(text, `${nowhere} cannot be read`)
   const alone = { ENVOY_ADMIN_ADDRESS: '127.0.0.1:9', DATABASE_URL: 'postgres://127.0.0.1:9/x' }
   t.strictSame((await run({ ...env, ...alone })).sections, [

@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path'
 import { test } from 'tap'
 import { checkSockets } from '../../src/settings/check-files.ts'
 import { ConfigError, loadConfig } from '../../src/settings/config.ts'
+import { misspeltSettings } from '../../src/settings/misspelt.ts'
 import { sampleResourceFolder, sampleTokensFile } from '../../src/settings/sample.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -244,4 +245,15 @@ test('providers have display names', async (t) => {
   for (const wrong of ['Staff', 'https://a.example', 'https://a.example=', 'a.example=Staff']) {
     t.match(problemsOf({ OIDC_DISPLAY_NAMES: wrong }), [/^OIDC_DISPLAY_NAMES: must be/], wrong)
   }
+})
+
+test('a variable that resembles a setting is found, and no other one', async (t) => {
+  const others = ['PATH', 'HOME', 'TOLLGATE_URL', 'TOLLGATE_TOKEN', 'ENVOY_PATH', 'NODE_OPTIONS']
+  const names = ['GATEWAY_ADDRESS', 'DATABASE_URL_FILE', 'OTEL_EXPORTER_OTLP_TIMEOUT', ...others]
+  const env = Object.fromEntries(names.map((name) => [name, 'x']))
+  t.strictSame(misspeltSettings(env), [])
+  t.strictSame(misspeltSettings({ ...env, GATEWAY_ADRESS: 'x', METER_PATH: 'chat' }), [
+    { name: 'GATEWAY_ADRESS', meant: 'GATEWAY_ADDRESS' },
+    { name: 'METER_PATH', meant: 'METER_PATHS' },
+  ])
 })

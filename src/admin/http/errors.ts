@@ -25,6 +25,11 @@ declare module 'fastify' {
 /** Seconds after which some key may have ended. */
 const retryAfterFull = '60'
 
+/** What a request was meant for that one would expect to be served. */
+const insteadOf: Readonly<Record<string, string>> = {
+  'GET /v1/api-keys': 'POST /v1/api-keys/search lists keys.',
+}
+
 /** Gives every refusal of this listener the same envelope. */
 export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
   app.decorateRequest('refusedWith', null)
@@ -46,7 +51,9 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
     if (methods.length === 0) return sendError(reply, 'not_found')
     reply.header('allow', methods.join(', '))
     if (request.method === 'OPTIONS') return reply.code(204).send()
-    return sendError(reply, 'method_not_allowed')
+    const instead = insteadOf[`${request.method} ${request.url.replace(/\?.*$/s, '')}`]
+    const { message } = describe('method_not_allowed')
+    return sendError(reply, 'method_not_allowed', instead && `${message} ${instead}`)
   }
   app.setNotFoundHandler(answerUnknown)
   // Before the body: its errors do not matter if no route would read it.

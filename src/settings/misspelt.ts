@@ -1,0 +1,21 @@
+/** Variables of the environment that are probably meant as settings. */
+
+import { nearestName } from '../core/formats/nearest-name.ts'
+import { settings } from './table.ts'
+
+const names: readonly string[] = Object.values(settings).map(({ name }) => name)
+const known = new Set(names.flatMap((name) => [name, `${name}_FILE`]))
+/** Those with an underscore; the SDK of OpenTelemetry reads further ones that resemble each other. */
+const form = /^(?!OTEL_)[A-Z][A-Z0-9]*_[A-Z0-9_]+$/
+
+/** Each name that is no setting but resembles one, with that one. Nothing is refused for it: others may read it. */
+export function misspeltSettings(
+  env: Readonly<Record<string, string | undefined>>,
+): readonly { readonly name: string; readonly meant: string }[] {
+  return Object.keys(env).flatMap((name) => {
+    if (known.has(name) || !form.test(name)) return []
+    const meant = nearestName(name, names)
+    // The first letter is seldom wrong, and many programs have names of one pattern.
+    return meant?.[0] === name[0] ? [{ name, meant: meant as string }] : []
+  })
+}
