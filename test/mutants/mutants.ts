@@ -692,6 +692,20 @@ export const allMutants: readonly Mutant[] = [
     [['report_text(stream, stream.text_told)\n', '']],
   ),
   ...mutants(
+    '../envoy/bootstrap.yaml',
+    ['e2e/answers.test.ts'],
+    [
+      ['object_node({ usage = usage_node(labels, fields, details, "", 2) })', 'object_node({})'],
+      ['elseif has_more then\n', 'elseif false then\n'],
+      ['elseif stream.removes and not reader.has_more then', 'elseif stream.removes then'],
+    ],
+  ),
+  ...mutants(
+    '../envoy/bootstrap.yaml',
+    ['e2e/messages.test.ts'],
+    [['sums[place] = sums[place] + figure\n', 'sums[place] = figure\n']],
+  ),
+  ...mutants(
     'core/decision/usage.ts',
     ['core/decision/unreported.test.ts'],
     [
