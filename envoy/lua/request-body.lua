@@ -587,9 +587,11 @@ do
     end
 
     local choosing = reported(
-      "adapter_id", "api_base", "base_url", "compound_custom", "content_policy_fallbacks", "context_window_fallbacks",
-      "custom_llm_provider", "deployment_id", "fallbacks", "lora", "lora_path", "model_group", "model_list", "models", "plugins",
-      "preset", "prompt_id", "provider", "providerOptions", "route", "safety_model", "specific_deployment", "user_config"
+      "adapter_id", "api_base", "api_key", "base_url", "compound_custom", "content_policy_fallbacks",
+      "context_window_fallbacks", "custom_llm_provider", "deployment_id", "extra_headers", "fallbacks", "headers",
+      "litellm_credential_name", "lora", "lora_path", "model_group", "model_list", "models", "organization", "plugins", "preset",
+      "prompt_id", "provider", "provider_specific_header", "providerOptions", "route", "router_settings_override", "safety_model",
+      "specific_deployment", "user_config"
     )
     -- What servers of one model tell each other: whose memory to read, at which address.
     local internal = reported(
@@ -636,7 +638,7 @@ do
   -- encoding/json folds case, readers of protobuf's JSON accept camelCase, and version 2 of Go's passes over dashes and
   -- underscores. Each has a number from 1 on.
   local FIELDS = {
-    "model", "stream", "stream_options", "include_usage", "continuous_usage_stats", "background", "max_tokens",
+    "model", "stream", "stream_options", "include_usage", "continuous_usage_stats", "background", "deferred", "max_tokens",
     "max_completion_tokens", "max_output_tokens", "n_predict", "n", "n_cmpl", "best_of", "prompt", "prompt_embeds",
     "candidate_count", "num_return_sequences", "min_tokens", "min_new_tokens", "thinking", "budget_tokens",
     "reasoning",
@@ -1088,7 +1090,7 @@ local function ask_for_usage(changes, options, close, members)
   return added
 end
 
-local STREAMED = { model = true, stream = true, stream_options = true, extra_body = true }
+local STREAMED = { model = true, stream = true, stream_options = true, deferred = true, extra_body = true }
 local NAMING, ANSWERING = { model = true, extra_body = true }, { model = true, background = true, extra_body = true }
 
 -- The fields with the most output tokens of an answer, by operation. The first is added if none of them is there.
@@ -1362,17 +1364,19 @@ local function names_for(handle, path)
   return find(path, "/completions$") and is_metered(handle) and STREAMED or NAMING
 end
 
--- A response in the background is fetched with another request, whose answer is not counted. A server may take
--- any value but these for true.
-local NO_BACKGROUND = { ["false"] = true, null = true }
+-- By these a response is fetched with another request, whose answer is not counted. A server may take any value but
+-- the latter for true.
+local LATER, NOT_LATER = { "background", "deferred" }, { ["false"] = true, null = true }
 -- What is wrong with those that are refused where tokens are counted.
 local UNCOUNTED = {
-  background = "background must be false or left out, because the tokens of such a response are not counted",
   -- By it LiteLLM sends the request without a maximum, or without what asks for its usage.
   additional_drop_params = "additional_drop_params may leave out a maximum, or what asks for the usage that is counted",
 }
+for _, name in ipairs(LATER) do
+  UNCOUNTED[name] = name .. " must be false or left out, because the tokens of such a response are not counted"
+end
 local CLOSED = {
-  choosing = " may choose another model than the one that is checked and counted; spec.modelFields of the ModelRef opens it",
+  choosing = " may choose another model or account than the one that is checked and counted; spec.modelFields of the ModelRef opens it",
   internal = " is for the servers of a model, which may read the memory of other requests by it; spec.modelFields of the ModelRef opens it",
   stored = " names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it",
 }
@@ -1416,8 +1420,9 @@ local function judge(handle, path, stage)
   local how = headers:get("x-tollgate-chunk-usage")
   local members = how == "unasked" and NOT or how and IN_EACH or AT_END
   local model, added, found, close = examine(body, names, changes, members)
-  local background = found.background and found.background.text
-  if background and not NO_BACKGROUND[background] then report(found, "background") end
+  for _, name in ipairs(LATER) do
+    if found[name] and not NOT_LATER[found[name].text] then report(found, name) end
+  end
   -- Before Check it is not known what the model opens. Check decides by this header, so not again after it.
   if found.fields and before_check then
     headers:replace("x-tollgate-refusal", "fields " .. table.concat(found.fields, ","))

@@ -170,6 +170,34 @@ counted(
   },
 )
 
+counted(
+  'an answer that is fetched later is refused where chats are counted',
+  async (t, gateway) => {
+    const { key } = await gateway.mint({ subscription: 'both' })
+    for (const [path, model] of targets.map(
+      ([path, model]) => [path.replace('responses', 'chat/completions'), model] as const,
+    )) {
+      const { last } = bodiesOf(model)
+      for (const member of ['true', '1', '"yes"'].map((value) => `"deferred":${value}`)) {
+        const answer = await send(gateway, key, 'POST', path, last(member))
+        t.match(answer, { status: 400, reached: false }, `${path} ${member}`)
+        t.match(JSON.parse(answer.body).error.message, 'deferred must be false or left out')
+      }
+      for (const member of ['"Deferred":true', '"extra_body":{"deferred":true}']) {
+        const answer = await send(gateway, key, 'POST', path, last(member))
+        t.match(answer, { status: 400, reached: false }, `${path} ${member}`)
+      }
+      for (const member of [
+        '"deferred":false',
+        '"deferred":null',
+        '"metadata":{"deferred":true}',
+      ]) {
+        t.equal((await send(gateway, key, 'POST', path, last(member))).status, 200, member)
+      }
+    }
+  },
+)
+
 usual('background is open where responses are not counted', async (t, gateway) => {
   for (const [path, model] of targets) {
     const { key } = await gateway.mint({ subscription: 'both' })

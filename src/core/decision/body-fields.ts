@@ -17,10 +17,13 @@ export function foundFields(problem: string | undefined): readonly string[] | un
 
 /** What is wrong with fields that are refused where tokens are counted. The script has the same texts. */
 const uncounted: ReadonlyMap<string, string> = new Map([
-  [
-    'background',
-    'background must be false or left out, because the tokens of such a response are not counted',
-  ],
+  ...['background', 'deferred'].map(
+    (name) =>
+      [
+        name,
+        `${name} must be false or left out, because the tokens of such a response are not counted`,
+      ] as const,
+  ),
   [
     'additional_drop_params',
     'additional_drop_params may leave out a maximum, or what asks for the usage that is counted',
@@ -70,7 +73,7 @@ export function openedFields({ state, modelFields }: ModelRef): string | undefin
 }
 
 function choosingProblem(field: string): string {
-  return `${field} may choose another model than the one that is checked and counted; spec.modelFields of the ModelRef opens it`
+  return `${field} may choose another model or account than the one that is checked and counted; spec.modelFields of the ModelRef opens it`
 }
 
 function internalProblem(field: string): string {

@@ -229,7 +229,7 @@ const bodyFields: ReadonlyMap<string, string> = new Map(
   [
     ...stateFields,
     ...openableFields,
-    ...['model', 'stream', 'stream_options', 'background', 'prompt', 'prompt_embeds'],
+    ...['model', 'stream', 'stream_options', 'background', 'deferred', 'prompt', 'prompt_embeds'],
     'additional_drop_params',
     ...['n', 'n_cmpl', 'best_of', 'candidate_count', 'num_return_sequences'],
     ...['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'n_predict'],

@@ -26,12 +26,14 @@ export const stateFields = [
 
 /**
  * Fields, beside `model`, by which some server chooses another model: LiteLLM's router, OpenRouter, other
- * gateways for models, servers with adapters, tools that run a model of their own. `extra_body` counts only if it has one of them, or `model`. The script
+ * gateways for models, servers with adapters, tools that run a model of their own; and those by which LiteLLM
+ * calls its provider with other credentials or headers. `extra_body` counts only if it has one of them, or `model`. The script
  * has the same list.
  */
 export const choosingFields = [
   'adapter_id',
   'api_base',
+  'api_key',
   'base_url',
   'compound_custom',
   'content_policy_fallbacks',
@@ -39,18 +41,24 @@ export const choosingFields = [
   'custom_llm_provider',
   'deployment_id',
   'extra_body',
+  'extra_headers',
   'fallbacks',
+  'headers',
+  'litellm_credential_name',
   'lora',
   'lora_path',
   'model_group',
   'model_list',
   'models',
+  'organization',
   'plugins',
   'preset',
   'prompt_id',
   'provider',
+  'provider_specific_header',
   'providerOptions',
   'route',
+  'router_settings_override',
   'safety_model',
   'specific_deployment',
   'tools[].model',

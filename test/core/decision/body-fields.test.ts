@@ -42,7 +42,7 @@ test('what servers tell each other is closed whatever the model is called', asyn
 })
 
 test('what hides the usage is closed where responses are counted', async (t) => {
-  for (const field of ['background', 'additional_drop_params']) {
+  for (const field of ['background', 'deferred', 'additional_drop_params']) {
     t.match(refuseFields([field], model({ state: 'shared' }), true), `${field} m`)
     t.equal(refuseFields([field], model({}), false), undefined)
   }
