@@ -6,21 +6,23 @@ import { withRecordedAddresses } from '../local/own-addresses.ts'
 import { findEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
-import { checkUrl } from './api-server.ts'
+import { checkUrl, defaultUrl } from './api-server.ts'
 import { Unreachable } from './command.ts'
 import { withPool } from './database.ts'
 
-/** The sample gateway, and its database. */
+/** The sample gateway, and its database if that is the one that `tollgate up` has made. */
 export interface DemoPlace {
   /** Its address. */
   readonly url: string
-  readonly sql: Pool
+  readonly sql?: Pool
+  /** Why there is no such database: a clause. */
+  readonly reason?: string
 }
 
 /**
- * Works with the gateway that `tollgate up` runs on DATA_DIR and with its embedded Postgres, which nobody reaches without its
- * random password. Rejects with a readable error, before anything is done, if there is none, it does not run, or the settings
- * name another database or another gateway.
+ * Works with the gateway at TOLLGATE_URL, or that of `tollgate up` on DATA_DIR, and with the embedded Postgres there, which
+ * nobody reaches without its random password: with no other database, and only if it is that gateway's. Rejects with a
+ * readable error, before anything is done, if the gateway is another machine's or the database does not run.
  */
 export async function withDemo<Result>(
   env: NodeJS.ProcessEnv,
@@ -32,17 +34,19 @@ export async function withDemo<Result>(
     throw new Error(`${named} is not on this machine; a demo is for the gateway of tollgate up.`)
   }
   const { dataDir, databaseUrl } = loadConfig(env)
-  const what = 'A demo is for the gateway and the database of npm start'
-  if (databaseUrl !== undefined)
-    throw new Error(`${what}, and DATABASE_URL names another database.`)
   const recorded = withRecordedAddresses({ DATA_DIR: dataDir }).GATEWAY_ADDRESS
+  const url = named ?? (recorded === undefined ? defaultUrl : `http://${recorded}`)
   const database = findEmbeddedPostgres(join(dataDir, 'postgres'))
-  if (database === undefined || recorded === undefined) {
-    throw new Error(`${what}, which has made none in ${dataDir}: set DATA_DIR as it has it.`)
+  if (databaseUrl !== undefined) {
+    return await work({ url, reason: 'DATABASE_URL names another database than npm start makes' })
   }
-  const url = named ?? `http://${recorded}`
+  if (database === undefined || recorded === undefined) {
+    const reason = `npm start has made no database in ${dataDir} (set DATA_DIR as it has it)`
+    return await work({ url, reason })
+  }
   if (!recorded.endsWith(`:${new URL(url).port || 80}`)) {
-    throw new Error(`${what}; that of ${dataDir} is at http://${recorded}, and not at ${url}.`)
+    const reason = `the database in ${dataDir} is that of http://${recorded} (set DATA_DIR as npm start at ${url} has it)`
+    return await work({ url, reason })
   }
   const options = { url: database, connections: 1, applicationName: 'tollgate demo' }
   return await withPool(options, async (sql) => {

@@ -61,14 +61,10 @@ export async function demo({ flags }: Call<typeof demoFlags>, io: Io): Promise<n
 }
 
 async function make(place: DemoPlace, requests: number, asJson: boolean, io: Io): Promise<number> {
-  const { url, sql } = place
+  const { url } = place
   // First: it fails where the identities are not the sample's.
   const made = await makeKeys(url)
-  const history = demoHistory(Date.now())
-  const sums = [...history.values()].reduce((sum, rows) => sum + rows.length, 0)
-  await writeDemoUsage(sql, history, (written) => {
-    if (written % 7 === 0) io.err(`${written} of ${history.size} days of usage are written.`)
-  })
+  const sums = await writeHistory(place, io)
   const statuses = await sendAll(url, made, requests)
   const rows = [...statuses].sort(([a], [b]) => a - b)
   const page = `${url}/console`
@@ -77,17 +73,34 @@ async function make(place: DemoPlace, requests: number, asJson: boolean, io: Io)
   else {
     const cells = rows.map((row) => row.map(String))
     io.out(renderTable(['STATUS', 'REQUESTS'], cells, 64))
-    io.out(`\n${keys} keys, and what they and the users demo-* have done: ${page}`)
-    io.out(
-      'Everybody is seen by admin, a user of two weeks by the identity token demo-coding-token.',
-    )
+    io.out(`\n${keys} keys, and what they have done: ${page}`)
+    if (sums > 0) {
+      io.out(
+        'Two weeks of usage of users demo-*: admin sees everybody, the identity token demo-coding-token its own.',
+      )
+    }
   }
   return statuses.has(200) ? 0 : 1
 }
 
+/** How many sums of usage were written: none but in the database that npm start has made. */
+async function writeHistory({ sql, reason }: DemoPlace, { err }: Io): Promise<number> {
+  if (sql === undefined) {
+    err(`No two weeks of usage are written: ${reason}.`)
+    return 0
+  }
+  const history = demoHistory(Date.now())
+  await writeDemoUsage(sql, history, (written) => {
+    if (written % 7 === 0) err(`${written} of ${history.size} days of usage are written.`)
+  })
+  return [...history.values()].reduce((sum, rows) => sum + rows.length, 0)
+}
+
 /** The history, and the keys; what these have really used stays. */
-async function remove({ url, sql }: DemoPlace, asJson: boolean, { out }: Io): Promise<number> {
-  const sums = await removeDemoUsage(sql)
+async function remove(place: DemoPlace, asJson: boolean, { out, err }: Io): Promise<number> {
+  const { url, sql, reason } = place
+  if (sql === undefined) err(`No usage is removed: ${reason}.`)
+  const sums = sql === undefined ? 0 : await removeDemoUsage(sql)
   let revoked = 0
   for (const user of users) revoked += await revokeKeys(clientOf(url, user), user)
   const said = `Removed ${sums.toLocaleString('en')} sums of usage, and revoked ${revoked} keys.`

@@ -88,7 +88,8 @@ export const demo = command({
     'Makes keys for the sample identities of tollgate up and sends requests with them to its sample models, some of ' +
     'which are refused, and writes two weeks of usage of made-up users, demo-*, so that the console has something to show. ' +
     'No limit is used up by that usage; CSV, FOCUS, tollgate usage verify and tollgate simulate leave it out. The keys are ' +
-    'good for 30 days at most; keys and usage of an earlier demo are replaced. It works with the embedded database that ' +
-    'tollgate up has made in DATA_DIR, and with no other; TOLLGATE_URL need not be set.',
+    'good for 30 days at most; keys and usage of an earlier demo are replaced. That usage is written ' +
+    'into the embedded database that tollgate up has made in DATA_DIR, and into no other; with another gateway of this ' +
+    'machine (TOLLGATE_URL) there are keys and traffic alone.',
   flags: demoFlags,
 })
