@@ -103,14 +103,15 @@ export function readQuestion(
   if (!model && !path) throw invalidRequest('Name the model or the path.')
   if (path && !path.startsWith('/')) throw invalidRequest('path must begin with a slash.')
   const named = user ? personOf(user, groups ?? []) : undefined
-  const isKey = model ? models.has(model) : false
+  // Meant is the ModelRef: asked about is its own path, where a body would have to name it as its server does.
+  const isRef = !path && model ? models.has(model) : false
   return {
     keyId: keyId ?? undefined,
     person: named ?? caller,
     named,
     method: body.method ?? 'POST',
-    path: path ?? (isKey ? `/${model}${meterable.chat}` : meterable.chat),
-    bodyModel: model ?? undefined,
+    path: path ?? (isRef ? `/${model}${meterable.chat}` : meterable.chat),
+    bodyModel: isRef ? undefined : (model ?? undefined),
     requestedSubscription: subscription ?? undefined,
     address: body.address ?? undefined,
     at: readInstant(body.at ?? undefined, now),

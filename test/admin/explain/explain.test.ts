@@ -15,7 +15,8 @@ import { refused } from '../../support/refusals.ts'
 
 const route = 'POST /v1/explain'
 const snapshot = snapshotOf(
-  modelRef('small'),
+  // Its bodies may use these names only, and none is its namespace/name.
+  modelRef('small', { modelIds: ['small-1'] }),
   modelRef('secret'),
   accessPolicy('open', ['llm/small'], { groups: ['team-a'] }),
   accessPolicy('other-team', ['llm/small', 'llm/secret'], { groups: ['team-b'] }),
@@ -60,6 +61,7 @@ test('a key is let through: every step, who pays, what is left, until when', asy
   for (const asked of [
     { keyId: id, model: 'llm/small' },
     { keyId: id, model: 'small' },
+    { keyId: id, model: 'small-1' },
     { keyId: id, path: '/llm/small/v1/chat/completions' },
   ]) {
     const answer = await explain('alice', asked)
