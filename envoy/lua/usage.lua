@@ -810,7 +810,9 @@ local function report(stream)
     if figure ~= reported[label] then
       reported[label] = figure
       -- Fetch the metadata each time: the object is not valid after waiting for the next chunk.
-      stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", stream.dialect.labels[label], figure)
+      local metadata = stream.handle:streamInfo():dynamicMetadata()
+      metadata:set("tollgate.usage", stream.dialect.labels[label], figure)
+      if stream.meters and is_usable(figure) then metadata:set("envoy.filters.http.ext_authz", "metered", true) end
     end
   end
 end
@@ -1252,6 +1254,8 @@ local function new_stream(handle, anthropic, removes, blanks)
     removes = removes,
     blanks = blanks,
     edits = removes or blanks,
+    -- Whether the response is metered once it has reported a figure.
+    meters = false,
     -- Whether the response is JSON, and a list of which nothing but the beginning has come. Unknown before its first byte.
     is_json = nil,
     opens = false,
@@ -1274,8 +1278,9 @@ local function new_stream(handle, anthropic, removes, blanks)
   }
 end
 
-local function meter(handle, anthropic, removes, blanks, short, counts_text)
-  local stream = new_stream(handle, anthropic, removes, blanks)
+local function meter(handle, check, removes, blanks, short, counts_text)
+  local stream = new_stream(handle, check.dialect == "anthropic", removes, blanks)
+  stream.meters = check.metered == "if_reported"
   stream.counts_text = counts_text
   if short then
     local body = handle:body()
@@ -1371,6 +1376,6 @@ function envoy_on_response(handle)
   -- It would be wrong once an event is removed.
   local short = is_short_json(headers)
   if (removes or blanks) and not short then headers:remove("content-length") end
-  local fine, problem = pcall(meter, handle, check.dialect == "anthropic", removes, blanks, short, is_estimated)
+  local fine, problem = pcall(meter, handle, check, removes, blanks, short, is_estimated)
   if not fine then handle:logErr(tostring(problem)) end
 end

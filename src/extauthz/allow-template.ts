@@ -37,16 +37,27 @@ export class AllowTemplate {
   readonly #limits: readonly CountedLimit[]
   readonly #grant: Pick<
     Grant,
-    'cluster' | 'subscription' | 'bodyNames' | 'sentName' | 'metered' | 'owningGroup' | 'payer'
+    | 'cluster'
+    | 'subscription'
+    | 'bodyNames'
+    | 'sentName'
+    | 'metered'
+    | 'meteredIfReported'
+    | 'owningGroup'
+    | 'payer'
   >
   readonly #dialect: Dialect
 
   constructor(grant: Grant, dialect: Dialect) {
-    const { model, cluster, subscription, bodyNames, sentName, metered, owningGroup, payer } = grant
+    const { model, cluster, subscription, bodyNames, sentName, owningGroup, payer } = grant
+    const { metered, meteredIfReported = false } = grant
     this.#model = model
     this.limitCount = sharedLimits(grant)
     this.#limits = grant.states.slice(0, this.limitCount).map(({ limit }) => limit)
-    this.#grant = { cluster, subscription, bodyNames, sentName, metered, owningGroup, payer }
+    this.#grant = {
+      ...{ cluster, subscription, bodyNames, sentName, owningGroup, payer },
+      ...{ metered, meteredIfReported },
+    }
     this.#dialect = dialect
     this.before = bytesOf((writer) => {
       writeHeader(writer, 'x-maas-subscription', subscription)
@@ -75,12 +86,14 @@ export class AllowTemplate {
     this.metadata = bytesOf((writer) => {
       writeStructField(writer, 'subscription', subscription)
       writeStructField(writer, 'model', model.key)
-      writeStructField(writer, 'metered', metered)
+      // usage.lua makes it true where it has found usage.
+      writeStructField(writer, 'metered', meteredIfReported ? 'if_reported' : metered)
       // For usage.lua, which reads and writes OpenAI's format by default.
       if (dialect === 'anthropic') writeStructField(writer, 'dialect', dialect)
       if (model.resource.server.credential) writeStructField(writer, 'credential', true)
       if (owningGroup !== undefined) writeStructField(writer, 'group', owningGroup)
-      if (metered && payer !== undefined) writeStructField(writer, 'payer', payer)
+      if ((metered || meteredIfReported) && payer !== undefined)
+        writeStructField(writer, 'payer', payer)
     })
   }
 
@@ -96,6 +109,7 @@ export class AllowTemplate {
       mine.bodyNames !== grant.bodyNames ||
       mine.sentName !== grant.sentName ||
       mine.metered !== grant.metered ||
+      mine.meteredIfReported !== (grant.meteredIfReported ?? false) ||
       mine.owningGroup !== grant.owningGroup ||
       mine.payer !== grant.payer ||
       this.limitCount !== sharedLimits(grant)

@@ -104,7 +104,9 @@ function allow(
     caller.by === 'key' && plain.test(caller.keyId) ? caller.keyId : '',
   )
   const counted = caps?.counted
-  if (counted !== undefined && grant.metered) writeStructField(writer, 'cap', counted)
+  if (counted !== undefined && (grant.metered || grant.meteredIfReported)) {
+    writeStructField(writer, 'cap', counted)
+  }
   writer.raw(template.metadata)
   if (grant.held !== undefined) writeHeld(writer, grant.held)
   writer.close(metadata, lengthBytes)

@@ -7,16 +7,17 @@ import root from 'tap'
 import { counts, scales } from '../support/counted.ts'
 import { accessPolicy, modelRef } from '../support/documents.ts'
 import { type Gateway, gatewayTests, meter, subscriptions } from '../support/gateway.ts'
+import { readScrape } from '../support/metrics.ts'
 import { poll } from '../support/poll.ts'
 
 /** A model that reports the requested usage in streams, and always reports usage otherwise. */
 const reporter = createServer(async (request, response) => {
   // The service requests the list of models.
   if (request.method === 'GET') return void response.writeHead(404).end()
-  const { stream, report } = (await json(request)) as { stream?: boolean; report: Report }
+  const { stream, report, answer } = (await json(request)) as Asked
   const usage = { input_tokens: 25, output_tokens: 12 }
   if (!stream) {
-    response.setHeader('content-type', 'application/json').end(toText({ usage }))
+    response.setHeader('content-type', 'application/json').end(toText(answer ?? { usage }))
     return
   }
   response.setHeader('content-type', 'text/event-stream')
@@ -110,6 +111,13 @@ for (const [form, tokens] of Object.entries(forms)) {
   })
 }
 
+interface Asked {
+  readonly stream?: boolean
+  readonly report: Report
+  /** The whole response, instead of one with the usual usage. */
+  readonly answer?: object
+}
+
 interface Report {
   readonly start?: object
   readonly deltas: readonly object[]
@@ -178,20 +186,69 @@ for (const [title, [tokens, report]] of Object.entries(streams)) {
   })
 }
 
-on('counts nothing for count_tokens', async (t, gateway) => {
-  await counts(
-    t,
-    gateway,
-    0,
-    async (key) => {
-      const path = '/llm/other/v1/messages/count_tokens'
-      const { status, text } = await send(gateway, key, path, {})
-      t.equal(status, 200)
-      t.match(text, /"usage"/)
-    },
-    'other',
+async function unusableOf({ addresses }: Gateway): Promise<number> {
+  const { metrics } = addresses
+  const scrape = readScrape(
+    await (await fetch(`http://${metrics?.host}:${metrics?.port}/metrics`)).text(),
   )
+  return scrape.value('tollgate_usage_unusable_total', { model: 'llm/other' }) ?? 0
+}
+
+const countTokens = '/llm/other/v1/messages/count_tokens'
+
+on('counts nothing for count_tokens, whatever it answers beside usage', async (t, gateway) => {
+  const before = await unusableOf(gateway)
+  for (const answer of [{ input_tokens: 37 }, { input_tokens: 37, usage: { input_tokens: 'x' } }]) {
+    await counts(
+      t,
+      gateway,
+      0,
+      async (key) => {
+        const { status, text } = await send(gateway, key, countTokens, { answer })
+        t.equal(status, 200)
+        t.strictSame(JSON.parse(text), answer)
+      },
+      'other',
+    )
+  }
+  t.equal(await unusableOf(gateway), before, 'no estimate would be made')
 })
+
+on(
+  'counts the usage in an answer to count_tokens: its server took it for a message',
+  async (t, gateway) => {
+    for (const stream of [false, true]) {
+      const report = {
+        start: { input_tokens: 25, output_tokens: 1 },
+        deltas: [{ output_tokens: 12 }],
+      }
+      await counts(
+        t,
+        gateway,
+        37,
+        async (key) => {
+          const { status, text } = await send(gateway, key, countTokens, { stream, report })
+          t.equal(status, 200)
+          t.match(text, /"usage"/)
+        },
+        'other',
+      )
+    }
+  },
+)
+
+off(
+  'counts no usage in an answer to count_tokens where messages are not counted',
+  async (t, gateway) => {
+    await counts(
+      t,
+      gateway,
+      0,
+      async (key) => t.equal((await send(gateway, key, countTokens)).status, 200),
+      'other',
+    )
+  },
+)
 
 on('messages and chat share one limit', async (_, gateway) => {
   const { key } = await gateway.mint({ subscription: 'limit-37' })

@@ -3,6 +3,7 @@ import { limitStates, toCountedLimits } from '../../src/core/decision/counter.ts
 import type { Denial, Grant } from '../../src/core/decision/decide.ts'
 import type { Dialect } from '../../src/core/decision/dialect.ts'
 import { type ErrorCode, toEnvelope } from '../../src/core/decision/errors.ts'
+import { createTemplates } from '../../src/extauthz/allow-template.ts'
 import { toCheckResponse } from '../../src/extauthz/check-response.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 import { checkResponse, readDenial, structOf } from '../support/envoy-messages.ts'
@@ -78,6 +79,20 @@ test('the key id is empty for identity tokens', async (t) => {
     toCheckResponse({ ...grant, caller, metered: false }, now, 'openai'),
   )
   t.match(dynamic_metadata, { fields: { key: { stringValue: '' }, metered: { boolValue: false } } })
+})
+
+test('what is metered only if it reports usage says so to the script', async (t) => {
+  const counted = { ...grant, metered: false, meteredIfReported: true, payer: 'team-a' }
+  const templateOf = createTemplates()
+  const metadataOf = (granted: Grant) =>
+    checkResponse.decode(toCheckResponse(granted, now, 'anthropic', undefined, templateOf))
+      .dynamic_metadata
+  t.match(metadataOf({ ...grant, metered: false, payer: 'team-a' }), {
+    fields: { metered: { boolValue: false }, payer: undefined },
+  })
+  t.match(metadataOf(counted), {
+    fields: { metered: { stringValue: 'if_reported' }, payer: { stringValue: 'team-a' } },
+  })
 })
 
 test('an id that the journal would have to escape is left out', async (t) => {

@@ -107,6 +107,11 @@ test('with a journal, an entry identifies its response', async (t) => {
   ])
 })
 
+test('what would be metered if it had reported usage is not', async (t) => {
+  const unreported = entry({ check: { ...check, metered: 'if_reported' } })
+  t.strictSame(readUsages(message(unreported)), [])
+})
+
 test('the end of every allowed request is reported', async (t) => {
   const outcomes: Outcome[] = []
   const { common_properties, ...rest } = entry({ check: { ...check, metered: false } }) as Record<

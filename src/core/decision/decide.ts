@@ -27,6 +27,7 @@ import { capsOf, isElsewhere, leavesOut } from './key-caps.ts'
 import {
   isListing,
   isMetered,
+  isMeteredIfReported,
   isNamedByPath,
   isUncounted,
   type Refusal as OperationRefusal,
@@ -109,6 +110,8 @@ export interface Grant {
   readonly isUnread?: boolean
   /** Whether the response will be counted. */
   readonly metered: boolean
+  /** Whether it will be if it reports usage, and else is nothing to be estimated. It holds no room. */
+  readonly meteredIfReported?: boolean
   /** Whether it uses tokens that are not counted. */
   readonly uncounted: boolean
   /** Whether it only lists models, which no limit applies to. */
@@ -361,6 +364,7 @@ export function authorize(
     admission: subscription.admission,
     ...(isOne && request.isUnread && { isUnread: true }),
     metered: isMetered(operation, rules),
+    meteredIfReported: isMeteredIfReported(operation, rules),
     uncounted: isUncounted(operation, method, rules),
     listing,
     owningGroup: snapshot.tenant?.telemetry?.captureGroup

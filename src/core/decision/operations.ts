@@ -285,6 +285,14 @@ export function isMetered(operation: string, { metered }: PathRules): boolean {
   return cancelsResponse.test(operation) && metered.has(meterable.responses)
 }
 
+/**
+ * Whether the answer counts if it reports usage, and is no failure if it reports none: that to a count of tokens is a
+ * number, unless its server has taken the request for a message.
+ */
+export function isMeteredIfReported(operation: string, { metered }: PathRules): boolean {
+  return operation === countsTokens && metered.has(meterable.messages)
+}
+
 /** Whether an operation may return text of a model that is not counted. */
 export function isUncounted(operation: string, method: string, rules: PathRules): boolean {
   return !isMetered(operation, rules) && !isTextless(operation, method)

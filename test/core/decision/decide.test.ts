@@ -344,6 +344,10 @@ test('messages are metered if the setting says so', async (t) => {
   ] as const) {
     t.match(ask(`/llm/small${operation}`, key, {}, withMessages), { allowed: true, metered })
   }
+  const ofCount = '/llm/small/v1/messages/count_tokens'
+  t.match(ask(ofCount, key, {}, withMessages), { meteredIfReported: true })
+  t.match(ask(ofCount), { meteredIfReported: false })
+  t.match(ask('/llm/small/v1/messages', key, {}, withMessages), { meteredIfReported: false })
   t.match(ask('/llm/small/v1/messages/', key, {}, withMessages), {
     allowed: false,
     code: 'not_found',
