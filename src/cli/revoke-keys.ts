@@ -19,7 +19,8 @@ export async function revokeKeys(
   if (flags.all) {
     if (ids.length > 0) throw new WrongCall('Either --all or ids, not both.')
     if (flags.user !== undefined) return await revokeOfUser(flags.user, flags, io)
-    if (!flags.yes && !(await agrees(io, 'Revoke all of your active keys?'))) return 1
+    // A script that has lost its keys must not stop at a question.
+    if (!flags.yes && !(await agrees(io, 'Revoke all of your active keys?', true))) return 1
     return await revokeAll(undefined, flags, io)
   }
   if (flags.user !== undefined) {

@@ -54,9 +54,14 @@ export const terminal: CommandIo = {
   },
 }
 
-/** Whether the answer is yes; without a terminal, prints how to continue. */
-export async function agrees({ ask, err }: Pick<CommandIo, 'ask' | 'err'>, question: string) {
+/** Whether the answer is yes; without a terminal, `isMeant`, or prints how to continue. */
+export async function agrees(
+  { ask, err }: Pick<CommandIo, 'ask' | 'err'>,
+  question: string,
+  isMeant = false,
+): Promise<boolean> {
   const answer = await ask(`${question} [y/N] `)
+  if (answer === undefined && isMeant) return true
   if (answer === undefined) err('There is no terminal to ask at; repeat the command with --yes.')
   return /^y(es)?$/i.test(answer?.trim() ?? '')
 }

@@ -297,9 +297,9 @@ test('revokes all keys of a user', async (t) => {
   await api.createKey('alice')
   await api.createKey('alice', { ephemeral: true })
   await api.createKey('bob')
-  const unasked = await runKey({}, env, 'revoke', '--all')
-  t.match(unasked, { status: 1, out: '', err: /--yes/, asked: [/all of your active keys/] })
-  t.match(await run(env, 'revoke', '--all', '--yes'), { status: 0, out: /2.*alice/ })
+  const refused = await runKey({ answer: 'n' }, env, 'revoke', '--all')
+  t.match(refused, { status: 1, out: '', asked: [/all of your active keys/] })
+  t.match(await run(env, 'revoke', '--all'), { status: 0, out: /2.*alice/ }, 'no terminal')
   const admin = { ...env, TOLLGATE_TOKEN: 'admin-token' }
   const bobs = await run(admin, 'revoke', '--all', '--user', 'bob', '--yes', '--json')
   t.match(JSON.parse(bobs.out), { revokedCount: 1 })

@@ -147,7 +147,7 @@ export const rotateKey = command({
 })
 
 export const revokeKeysFlags = {
-  all: { means: 'all of your keys, or of --user, after asking' },
+  all: { means: 'all of your keys, or of --user, after asking at a terminal' },
   user: { takes: '<name>', means: 'all keys of this user, after asking', field: 'username' },
   ...yes,
   ...common,
