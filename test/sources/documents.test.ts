@@ -109,7 +109,10 @@ test('reports the line of a document that is not a resource', async (t) => {
     ['5', '1 error must be an object'],
     ['{}', '1 error apiVersion is required'],
     ['# x\nkind: ModelRef', '2 error ModelRef: apiVersion is required'],
-    ['apiVersion: 1\nkind: {}', '1 error apiVersion must be a string, is a number'],
+    [
+      'apiVersion: 1\nkind: {}',
+      '1 error apiVersion must be a string, is a number: write it in quotes',
+    ],
   ] as const) {
     t.equal(read(text).problems[0], problem, text)
   }

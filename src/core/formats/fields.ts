@@ -57,7 +57,7 @@ function read(value: unknown, schema: Schema, problems: FieldProblem[], path: Fi
     return isValid ? value : problem(`must be a whole number from ${minimum} to ${maximum}`)
   }
   if (schema.type === 'string') {
-    if (typeof value !== 'string') return problem(`must be a string, is ${typeName(value)}`)
+    if (typeof value !== 'string') return problem(`must be a string, is ${describe(value)}`)
     const wrong = breaks(value, schema) ?? broken(value, schema)
     return wrong === undefined ? value : problem(wrong)
   }
@@ -199,6 +199,8 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-function typeName(value: unknown): string {
-  return Array.isArray(value) ? 'a list' : `a ${typeof value}`
+/** YAML takes `2e-6` and `true` for no texts unless they are quoted. */
+function describe(value: unknown): string {
+  if (Array.isArray(value)) return 'a list'
+  return isObject(value) ? 'an object' : `a ${typeof value}: write it in quotes`
 }

@@ -45,7 +45,7 @@ export function findUnknown(document: unknown, schema: Schema): readonly Unknown
     for (const name of Object.keys(fields)) {
       const known = Object.hasOwn(properties, name) ? properties[name] : undefined
       if (known !== undefined) visitInside(name, fields[name], known)
-      else if (of.others?.includes(name) !== true) note(name, properties)
+      else if (of.others?.includes(name) !== true) note(name, Object.keys(properties), of.others)
     }
   }
 
@@ -55,11 +55,11 @@ export function findUnknown(document: unknown, schema: Schema): readonly Unknown
     path.pop()
   }
 
-  function note(name: string, properties: NonNullable<Schema['properties']>): void {
+  function note(name: string, read: readonly string[], others: readonly string[] = []): void {
     const around = closed ?? open
     if (around.left === 0) return
     around.left -= 1
-    const message = `is not known here${hintFor(name, Object.keys(properties), schema)}`
+    const message = `is not known here${hintFor(name, { read, others }, schema)}`
     found.push({ path: [...path, name], message, isMild: true, closed: around.path })
   }
 
@@ -67,14 +67,19 @@ export function findUnknown(document: unknown, schema: Schema): readonly Unknown
   return found
 }
 
-/** The name that was probably meant, else where the field belongs, else the names that are known. */
-function hintFor(name: string, siblings: readonly string[], root: Schema): string {
-  const nearest = nearestName(name, siblings)
+interface Siblings {
+  readonly read: readonly string[]
+  readonly others: readonly string[]
+}
+
+/** The name that was probably meant, else where the field belongs, else the names that are read. */
+function hintFor(name: string, { read, others }: Siblings, root: Schema): string {
+  const nearest = nearestName(name, [...read, ...others])
   if (nearest !== undefined) return ` (did you mean ${nearest}?)`
   const elsewhere = placeOf(name, root, [])
   if (elsewhere !== undefined) return ` (it belongs to ${elsewhere})`
-  const listed = siblings.slice(0, maxListed).join(', ')
-  return ` (known are ${listed}${siblings.length > maxListed ? ', …' : ''})`
+  const listed = read.slice(0, maxListed).join(', ')
+  return ` (known are ${listed}${read.length > maxListed ? ', …' : ''})`
 }
 
 /** The object of the schema that has a field of this name. */

@@ -44,10 +44,10 @@ test('the rules for strings are checked', async (t) => {
     ['a', undefined, 'needs 2 characters'],
     ['abcd', undefined, 'must have at most 3 characters'],
     ['AB', undefined, 'must be lower case'],
-    [5, undefined, 'must be a string, is a number'],
-    [true, undefined, 'must be a string, is a boolean'],
+    [5, undefined, 'must be a string, is a number: write it in quotes'],
+    [true, undefined, 'must be a string, is a boolean: write it in quotes'],
     [[], undefined, 'must be a string, is a list'],
-    [{}, undefined, 'must be a string, is a object'],
+    [{}, undefined, 'must be a string, is an object'],
   ] as const) {
     t.strictSame(
       read(value, rule),
@@ -97,7 +97,10 @@ test('rules apply to valid texts and to whole objects', async (t) => {
       rules: [{ message: 'needs a', holds: (it: object) => 'a' in it }],
     },
   )
-  t.strictSame(read({ b: 1 }, either)[1], ['it.b must be a string, is a number', 'it needs a'])
+  t.strictSame(read({ b: 1 }, either)[1], [
+    'it.b must be a string, is a number: write it in quotes',
+    'it needs a',
+  ])
 })
 
 test('integers must be whole and in range', async (t) => {
@@ -118,7 +121,10 @@ test('problems of list items name their index', async (t) => {
   t.strictSame(read(undefined, models)[1], ['it needs at least 1 model'])
   t.strictSame(read(['a', 'b', 'c'], models), [undefined, ['it must have at most 2 models']])
   t.strictSame(read({ a: 1 }, models), [undefined, ['it must be a list']])
-  t.strictSame(read(['a', 5], models), [['a', undefined], ['it[1] must be a string, is a number']])
+  t.strictSame(read(['a', 5], models), [
+    ['a', undefined],
+    ['it[1] must be a string, is a number: write it in quotes'],
+  ])
   t.strictSame(read(undefined, list(text())), [[], []])
 })
 

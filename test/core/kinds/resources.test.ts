@@ -108,7 +108,7 @@ test('a document that is not a resource is a problem', async (t) => {
   }
   t.strictSame(problemsOf({}), ['apiVersion is required', 'kind is required'])
   t.strictSame(problemsOf({ apiVersion: 1, kind: [] }), [
-    'apiVersion must be a string, is a number',
+    'apiVersion must be a string, is a number: write it in quotes',
     'kind must be a string, is a list',
   ])
 })
@@ -219,7 +219,12 @@ const validations = [
   [model, ['metadata', 'name'], 'a/b', 'metadata.name must be a DNS name in lower case'],
   [model, ['metadata', 'name'], 'a\nb', 'metadata.name must be a DNS name in lower case'],
   [model, ['metadata', 'name'], '..', 'metadata.name must be a DNS name in lower case'],
-  [model, ['metadata', 'name'], 5, 'metadata.name must be a string, is a number'],
+  [
+    model,
+    ['metadata', 'name'],
+    5,
+    'metadata.name must be a string, is a number: write it in quotes',
+  ],
   [
     model,
     ['metadata', 'name'],
@@ -351,7 +356,7 @@ const validations = [
     policy,
     ['spec', 'subjects', 'users'],
     [5],
-    'spec.subjects.users[0] must be a string, is a number',
+    'spec.subjects.users[0] must be a string, is a number: write it in quotes',
   ],
   [policy, ['spec', 'meteringMetadata'], 'x', /^spec\.meteringMetadata must be an object/],
   [
@@ -422,7 +427,7 @@ const validations = [
     paid,
     ['spec', 'modelRefs', 0, 'billingRate'],
     { perToken: 5 },
-    'spec.modelRefs[0].billingRate.perToken must be a string, is a number',
+    'spec.modelRefs[0].billingRate.perToken must be a string, is a number: write it in quotes',
   ],
   ...[1.5, '5', 2_147_483_648, -2_147_483_649].map(
     (priority) =>
@@ -613,6 +618,8 @@ test('an unknown field is a problem, and the document is in force without it', a
     [withCredential, ['spec', 'credential', 'heder'], 'did you mean header?'],
     [model, ['spec', 'timeouts', 'respond'], 'known are connect, idle, answer'],
     [model, ['metadata', 'annotation'], 'did you mean annotations?'],
+    [model, ['metadata', 'lables'], 'did you mean labels?'],
+    [model, ['statuss'], 'did you mean status?'],
     [model, ['sepc'], 'did you mean spec?'],
     [policy, [...ofEntry, 'nmae'], 'did you mean name?'],
     [policy, ['spec', 'subjects', 'group'], 'did you mean groups?'],

@@ -140,7 +140,7 @@ test('an invalid field is reported with its line', async (t) => {
     [
       '[tollgate, web]',
       '[tollgate, 7]',
-      /^line 6: jwt\[0\].issuer.audiences\[1\] must be a string, is a number$/,
+      /^line 6: jwt\[0\].issuer.audiences\[1\] must be a string, is a number: write it in quotes$/,
     ],
     ['MatchAny', 'MatchAll', /^line 7: jwt\[0\].issuer.audienceMatchPolicy must be one of/],
     [
