@@ -2,6 +2,7 @@ import { Button, Card, Code, Group, NumberInput, Stack, Table, Text, Textarea } 
 import { type FormEvent, useEffect, useRef, useState } from 'react'
 import type { ApiError, Model } from '../api.ts'
 import { Link } from '../parts/link.tsx'
+import { duration } from '../parts/numbers.ts'
 import { Problem } from '../parts/problem.tsx'
 import { addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
@@ -118,7 +119,7 @@ function Facts({ usage, headers, ms }: ChatAnswer) {
         {usage
           ? `${usage.total_tokens} tokens: ${usage.prompt_tokens} of the prompt, ${usage.completion_tokens} of the answer`
           : 'The model reported no usage'}
-        , in {(ms / 1_000).toFixed(1)} s
+        , in {duration(ms / 1_000)}
       </Text>
       <details>
         <Text component="summary" size="sm">

@@ -1,4 +1,4 @@
-import { Text } from '@mantine/core'
+import { Group, Text } from '@mantine/core'
 import type { Refusal } from '../api.ts'
 import { wordsOf } from '../parts/codes.ts'
 import { Link } from '../parts/link.tsx'
@@ -48,18 +48,18 @@ export function RefusalRow({ refusal, showsUser }: RefusalRowProps) {
         {status}
       </span>
       <div className="grows">
-        <div>
+        <Group justify="space-between" align="baseline" wrap="nowrap" gap="sm">
           <Link to={addressOf('explain', { request: requestId })}>{wordsOf(code).title}</Link>
-        </div>
+          <span className="note whole">
+            <Time at={at} isDistance />
+          </span>
+        </Group>
         <div className="note clamp" title={message}>
           {showsUser && `${user ?? 'nobody'} · `}
           {model && `${model} · `}
           {message}
         </div>
       </div>
-      <span className="note whole">
-        <Time at={at} isDistance />
-      </span>
     </li>
   )
 }
