@@ -82,7 +82,8 @@ export function createReserve(deps: ReserveDeps): Reserve {
     const { overshoot, charge } = admission ?? uncharged
     const { honoursMaxTokens = true } = model.resource.output ?? {}
     const canCap = isReserving && honoursMaxTokens && isRead
-    const never = isReserving && (sized.problem ?? (canCap ? tooMuch() : undefined))
+    const never =
+      isReserving && (sized.problem ?? (canCap || expected.isSeveral ? tooMuch() : undefined))
     if (never) {
       return { allowed: false, code: 'invalid_body', detail: { about: 'body', problem: never } }
     }
@@ -95,7 +96,10 @@ export function createReserve(deps: ReserveDeps): Reserve {
     function tooMuch(): string | undefined {
       const limits = tokens.map(({ limit }) => limit)
       const most = mostEver(limits, expected, overshoot)
-      return expected.least <= most ? undefined : describeTooMuch(sized, expected.least, most)
+      if (expected.least <= most) return undefined
+      return canCap
+        ? describeTooMuch(sized, expected.least, most)
+        : `its ${sized.choices} answers may use ${expected.least} tokens of output, which nothing bounds at this model, and may have ${Math.max(0, most)}; ask for fewer (n, best_of, prompt)`
     }
 
     /** `windows`: of the tokens, then of what is taken. */

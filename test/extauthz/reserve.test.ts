@@ -255,6 +255,25 @@ test('the gateway is asked for the size of a body that it has not read', async (
   readAllow(await counting.check(sizedAs('a', '', 'unread')))
 })
 
+test('several answers that no ceiling bounds are refused if they do not fit', async (t) => {
+  const output = { honoursMaxTokens: false, maxTokens: 1_000 }
+  const { check, end, holds } = createWorld({ output })
+  const never = readDenial(await check(sizedAs('a', '400;5;100;1;')))
+  t.equal(never.http, 400)
+  t.match(
+    never.body.error.message,
+    /its 100 answers may use 100000 tokens of output, which nothing bounds/,
+  )
+  t.equal(holds.size, 0)
+  const first = await check(sizedAs('b', '400;5;2;1;'))
+  readAllow(first)
+  end('b', first, usageOf(100, 8_900))
+  const late = readDenial(await check(sizedAs('c', '400;5;9;1;')))
+  t.equal(late.http, 429)
+  t.match(late.body.error.message, /at least 9000 tokens of output, more than is left/)
+  readAllow(await check(sizedAs('d', '400;5;3;1;')))
+})
+
 test('what may be more than was read is refused', async (t) => {
   for (const output of [undefined, { maxTokens: 60 }, { honoursMaxTokens: false }]) {
     const { check, holds } = createWorld({ output })

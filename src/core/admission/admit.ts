@@ -5,7 +5,8 @@
  * all open requests and this one, plus one and a half standard deviations, is within the limit. The ceilings are
  * the promise: what is used, plus the most that all of these can use, is within the limit and its
  * overshoot. A request alone is admitted while anything is left, whatever its estimate. Its ceiling is then within
- * the same promise, or what most answers need, if it is one answer and that is more.
+ * the same promise, or what most answers need, if it is one answer and that is more. Several answers that can have no
+ * ceiling are only admitted if what most of them need is within it.
  */
 
 import { type Expected, firstFloor } from './estimator.ts'
@@ -55,7 +56,9 @@ export function admit(
   const needed = isAlone && canCap ? Math.min(floor, mostOf(left, unused, expected)) : floor
   const { hold, cap } = toHold(expected, needed, canCap ? left * ceilingShare : 0, canCap)
   if (canCap && cap < expected.least) return { outcome: 'busy' }
-  if (isAlone || fits(rooms, hold, overshoot)) return { outcome: 'held', hold, cap }
+  // Without a ceiling nothing but their number bounds several answers.
+  const mayPass = canCap || !expected.isSeveral || hold.ceiling <= left
+  if (isAlone ? mayPass : fits(rooms, hold, overshoot)) return { outcome: 'held', hold, cap }
   return { outcome: 'busy' }
 }
 

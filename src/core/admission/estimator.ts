@@ -188,6 +188,8 @@ export function createEstimator(): Estimator {
       const { shape } = outputsOf(sized)
       const output = shape.capped(most)
       const beyondRoom = Math.min(most, shape.quantile(floorShare))
+      // Several that no ceiling can shorten need what most of them have.
+      const least = isHonoured || choices === 1 ? leastOutput : Math.max(leastOutput, beyondRoom)
       return {
         input: input.mean,
         inputVariance: input.variance,
@@ -198,7 +200,7 @@ export function createEstimator(): Estimator {
         beyondRoom,
         isSeveral: choices > 1,
         // A minimum beyond the request's own maximum is for the server to refuse.
-        least: choices * Math.min(most, leastOutput),
+        least: Math.ceil(choices * Math.min(most, least)),
         worst: choices * most,
       }
     },

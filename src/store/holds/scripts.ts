@@ -123,8 +123,8 @@ local expects = math.min(math.ceil(output), cap)
 local mean, variance, ceiling =
   math.ceil(input) + expects, math.min(${mostVariance}, math.ceil(input_variance + output_variance)), math.ceil(input) + cap
 if can_cap and cap < least and outcome == 'held' then outcome = 'busy' end
+if outcome == 'held' and ceiling > room and (not alone or several and not can_cap) then outcome = 'busy' end
 if outcome == 'held' and not alone then
-  if ceiling > room then outcome = 'busy' end
   for _, each in ipairs(rooms) do
     local deviation = math.sqrt(each.sums.variance + variance + (${sharedError} * (each.sums.output + expects)) ^ 2)
     if each.used + each.sums.mean + mean + ${deviations} * deviation > each.limit then outcome = 'busy' end

@@ -108,6 +108,19 @@ test('several answers never pass the room', async (t) => {
   t.equal(admit([roomOf(10_000, 4_000)], answers(1, { least: 9_000 }), 0.25, true).outcome, 'busy')
 })
 
+test('several answers without a ceiling are within the room, or not admitted', async (t) => {
+  const outcomeOf = (used: number, choices: number) => {
+    const floor = choices * 900
+    const more = { floor, least: floor, worst: Number.POSITIVE_INFINITY, isSeveral: choices > 1 }
+    return admit([roomOf(10_000, used)], { ...expected, ...more }, 0.25, false).outcome
+  }
+  t.equal(outcomeOf(0, 13), 'held')
+  t.equal(outcomeOf(0, 14), 'busy')
+  t.equal(outcomeOf(9_000, 3), 'held', 'with the overshoot')
+  t.equal(outcomeOf(9_000, 4), 'busy')
+  t.equal(outcomeOf(9_999, 1), 'held', 'one answer may pass it')
+})
+
 test('what an unused limit can give is known beforehand', async (t) => {
   t.equal(mostEver([10_000, 90_000], expected, 0.25), 12_400)
   t.equal(mostEver([500], expected, 0.25), 900, 'one answer may pass it')
