@@ -149,6 +149,33 @@ test('a Node that an interrupted installation has left out is installed', async 
   t.throws(() => foreign.runs(), 'nothing to install')
 })
 
+test('the command of a clone installs what is missing, the Node of its packages included', async (t) => {
+  const folder = `node_modules/${nodePackage}`
+  const { root, env, runs } = program(
+    t,
+    [
+      `/bin/mkdir -p ${folder}/bin`,
+      `echo '{}' > ${folder}/package.json`,
+      `/bin/ln -s ${process.execPath} ${folder}/bin/node`,
+    ],
+    { [folder]: { version: '24.0.0', optional: true } },
+  )
+  const path = temporaryFolder(t)
+  const run = () => {
+    const { stdout, stderr, status } = spawnSync(join(root, 'bin', 'tollgate'), {
+      env: { PATH: `${path}:${env.PATH}:/usr/bin:/bin` },
+      encoding: 'utf8',
+    })
+    return { stdout, stderr, status }
+  }
+  const old = `data:text/javascript,Object.defineProperty(process.versions,"node",{value:"20.1.0"})`
+  const lines = ['#!/bin/sh', `exec ${process.execPath} --import '${old}' "$@"`]
+  writeFileSync(join(path, 'node'), lines.join('\n'), { mode: 0o755 })
+  t.match(run(), { status: 0, stdout: 'it runs\n', stderr: /^Installing packages/ })
+  t.strictSame(run(), { status: 0, stdout: 'it runs\n', stderr: '' })
+  t.equal(runs(), 1, 'once')
+})
+
 test('a Postgres that an interrupted installation has left out is installed for up', async (t) => {
   const folder = `node_modules/${postgresPackage}`
   const bin = `${folder}/native/bin`
