@@ -27,19 +27,23 @@ export function DialogForm({ onSubmit, onCancel, children, ...rest }: DialogForm
 
   async function send(event: FormEvent<HTMLFormElement>) {
     event.preventDefault()
+    const form = event.currentTarget
     setBusy(true)
     setError(undefined)
     try {
-      await onSubmit(new FormData(event.currentTarget))
+      await onSubmit(new FormData(form))
     } catch (problem) {
       setError(problem as ApiError)
+      const wrong = form.elements.namedItem(fieldErrorOf(problem as ApiError)?.field ?? '')
+      if (wrong instanceof HTMLElement) wrong.focus()
     }
     setBusy(false)
   }
 
   const atField = error && fieldErrorOf(error)
   return (
-    <form onSubmit={send}>
+    // What is wrong is said by the API alone, in one language and at the field.
+    <form onSubmit={send} noValidate>
       <Stack>
         <FieldErrorContext.Provider value={atField}>{children}</FieldErrorContext.Provider>
         <Problem error={atField ? undefined : error} />
