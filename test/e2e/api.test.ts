@@ -2,6 +2,21 @@ import { gatewayTests } from '../support/gateway.ts'
 
 const test = gatewayTests()
 
+test('a client on the same machine has the same address everywhere', async (t, gateway) => {
+  const reach = async (network: string, headers: Record<string, string> = {}) => {
+    const caps: object = { allowedAddresses: [network] }
+    const { key } = await gateway.mint(caps)
+    const paths = ['/v1/me', '/maas-api/v1/subscriptions', '/llm/sim/v1/models']
+    return Promise.all(
+      paths.map(async (path) => (await gateway.ask(path, key, { headers })).status),
+    )
+  }
+  t.strictSame(await reach('127.0.0.0/8'), [200, 200, 200])
+  for (const name of ['x-tollgate-client', 'x-forwarded-for']) {
+    t.strictSame(await reach('198.51.100.0/24', { [name]: '198.51.100.1' }), [403, 403, 403], name)
+  }
+})
+
 for (const prefix of ['', '/maas-api']) {
   test(`manages keys at ${prefix}/v1/api-keys`, async (t, gateway) => {
     const user = gateway.newUser()

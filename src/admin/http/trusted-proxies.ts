@@ -46,7 +46,7 @@ export function addressOf(request: FastifyRequest): string {
 
 /**
  * The address from which Check would take the request to come: that of the peer, or if the peer is
- * trusted, and so the gateway, the one that it names. undefined: it names none.
+ * trusted, and so the gateway, the one that it names: without trusted hops that of its connection. undefined: it names none.
  */
 export function gatewayAddressOf(
   { raw, headers }: FastifyRequest,
@@ -54,6 +54,8 @@ export function gatewayAddressOf(
   trustedHops: number,
 ): string | undefined {
   const { remoteAddress: peer } = raw.socket
+  const direct = headers['x-tollgate-client']?.toString()
+  if (trusts(peer) && direct !== undefined && trustedHops === 0) return readClientAddress(direct)
   const forwarded = headers['x-forwarded-for']?.toString()
   if (trusts(peer) && (forwarded !== undefined || trustedHops > 0)) {
     return forwarded && readForwarded(forwarded, trustedHops)
