@@ -2,7 +2,7 @@
  * Sends responses of all forms through the gateway, and checks that each is counted as reported.
  */
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Answer, drawAnswer, modelText, plainTokens } from './answer.ts'
+import { type Answer, drawAnswer, modelText, plainAnswer, plainTokens } from './answer.ts'
 import { seedOf } from './dice.ts'
 import type { Seat } from './world.ts'
 
@@ -45,7 +45,7 @@ export async function answerCampaign(options: AnswerOptions): Promise<AnswerScor
       drawn += 1
       const number = seedOf(seed, 'answer', drawn)
       const answer = drawAnswer(number)
-      const { status, counted, texts } = await countOne(seat, url, number, answer.isStream)
+      const { status, counted, texts } = await countOne(seat, url, answer, number)
       if (answer.allowed.length === 1) count(tried, answer)
       if (status !== 200 || !answer.allowed.includes(counted) || texts !== answer.texts) {
         if (answer.allowed.length === 1) count(failed, answer)
@@ -65,12 +65,12 @@ export async function answerCampaign(options: AnswerOptions): Promise<AnswerScor
 async function countOne(
   seat: Seat,
   url: string,
+  answer: Answer,
   number: number,
-  stream: boolean,
 ): Promise<{ status: number; counted: number; texts: number }> {
   const before = await seat.counted()
-  const { status, texts } = await call(seat, url, { stream, number })
-  await call(seat, url, { stream: false })
+  const { status, texts } = await call(seat, url, answer, number)
+  await call(seat, url, plainAnswer())
   const giveUpAt = performance.now() + 20_000
   let counted = (await seat.counted()) - before
   while (counted < plainTokens) {
@@ -84,13 +84,14 @@ async function countOne(
 async function call(
   seat: Seat,
   url: string,
-  { stream, number }: { readonly stream: boolean; readonly number?: number },
+  { isStream: stream, operation }: Answer,
+  number?: number,
 ): Promise<{ status: number; texts: number }> {
   const headers = new Headers({ 'content-type': 'application/json' })
   headers.set('authorization', `Bearer ${seat.keys.good}`)
   if (number !== undefined) headers.set('x-answer', String(number))
   const body = JSON.stringify({ model: 'sim', stream, messages: [] })
-  const path = `/${seat.name}/sim/v1/chat/completions`
+  const path = `/${seat.name}/sim/v1/${operation}`
   const response = await fetch(url + path, { method: 'POST', headers, body })
   const text = await response.text().catch(() => '')
   return { status: response.status, texts: text.split(modelText).length - 1 }

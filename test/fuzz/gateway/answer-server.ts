@@ -1,17 +1,28 @@
-/** A model server that responds with the bytes of the answer with the number in `x-answer`. */
+/**
+ * Model servers that respond with the bytes of the answer with the number in `x-answer`. The second refuses to be asked for
+ * usage, and its ModelRefs say so.
+ */
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { json } from 'node:stream/consumers'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { drawAnswer, plainAnswer } from './answer.ts'
 import { readHeader } from './lane.ts'
 import type { Variant } from './servers.ts'
 
-export async function startAnswerServer(t: Test): Promise<Variant> {
-  const server = createServer(async (request) => {
-    request.resume()
-    await once(request, 'end')
+export async function startAnswerServers(t: Test): Promise<readonly Variant[]> {
+  return [
+    { ...(await start(t, true)), name: 'answers' },
+    { ...(await start(t, false)), name: 'unasked', output: { streamUsage: 'unasked' } },
+  ]
+}
+
+async function start(t: Test, takesOptions: boolean): Promise<Pick<Variant, 'port' | 'read'>> {
+  const server = createServer(async (request, response) => {
+    const asked = (await json(request)) as object
+    if (!takesOptions && 'stream_options' in asked) return void response.writeHead(400).end()
     const number = request.headers['x-answer']
     const { parts } = number === undefined ? plainAnswer() : drawAnswer(Number(number))
     const { socket } = request
@@ -27,5 +38,5 @@ export async function startAnswerServer(t: Test): Promise<Variant> {
     server.close()
     server.closeAllConnections()
   })
-  return { name: 'answers', port: (server.address() as AddressInfo).port, read: readHeader }
+  return { port: (server.address() as AddressInfo).port, read: readHeader }
 }

@@ -1,5 +1,19 @@
 /** Responses of a model server, valid and unusual, and what may be counted for each. */
+import {
+  decoy,
+  extras,
+  figures,
+  huge,
+  jsonLabels,
+  lineLabels,
+  places,
+  sseLabels,
+  type Take,
+  type Trait,
+  wholes,
+} from './answer-traits.ts'
 import { createDice, type Dice } from './dice.ts'
+import { messageBody } from './message-answer.ts'
 
 export interface Answer {
   /** Written one by one, unchanged. */
@@ -7,11 +21,15 @@ export interface Answer {
   /** The allowed token counts: one if counting is promised, otherwise also 0 and an earlier figure. */
   readonly allowed: readonly number[]
   readonly isStream: boolean
+  /** The operation that it answers. Servers answer each in the form of either. */
+  readonly operation: Operation
   /** How often the text of the model is in it; each must reach the client. */
   readonly texts: number
   /** The choices that led to it. */
   readonly traits: readonly string[]
 }
+
+export type Operation = 'chat/completions' | 'messages'
 
 /** The tokens of a plain answer, more than any other has. */
 export const plainTokens = 10_000
@@ -20,90 +38,9 @@ export function plainAnswer(): Answer {
   const body = JSON.stringify({ choices: [], usage: { total_tokens: plainTokens } })
   const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n`
   const parts = [Buffer.from(`${head}connection: close\r\n\r\n${body}`)]
-  return { parts, allowed: [plainTokens], isStream: false, texts: 0, traits: ['plain'] }
+  const operation = 'chat/completions'
+  return { parts, allowed: [plainTokens], isStream: false, operation, texts: 0, traits: ['plain'] }
 }
-
-/** A trait: its name, and whether a response with it must still be counted. */
-type Trait<T> = readonly [name: string, isPromised: boolean, value: T]
-
-const sseLabels: readonly Trait<string | undefined>[] = [
-  ['sse', true, 'text/event-stream'],
-  ['sse', true, 'text/event-stream'],
-  ['sse-charset', true, 'text/event-stream; charset=utf-8'],
-  ['sse-upper', true, 'Text/Event-Stream'],
-  ['no-label', true, undefined],
-  ['text-plain', true, 'text/plain; charset=utf-8'],
-  ['octets', false, 'application/octet-stream'],
-  ['labelled-json', false, 'application/json'],
-]
-
-const jsonLabels: readonly Trait<string | undefined>[] = [
-  ['json', true, 'application/json'],
-  ['json', true, 'application/json'],
-  ['json-charset', true, 'application/json; charset=utf-8'],
-  ['json-upper', true, 'Application/JSON'],
-  ['no-label', true, undefined],
-  ['text-plain', true, 'text/plain'],
-  ['text-html', true, 'text/html; charset=utf-8'],
-  ['octets', false, 'application/octet-stream'],
-  ['labelled-sse', false, 'text/event-stream'],
-]
-
-const lineLabels: readonly Trait<string | undefined>[] = [
-  ['ndjson', true, 'application/x-ndjson'],
-  ['ndjson-charset', true, 'application/x-ndjson; charset=utf-8'],
-  ['jsonl', false, 'application/jsonl'],
-]
-
-const figures: readonly Trait<(tokens: number) => string>[] = [
-  ...Array<Trait<(tokens: number) => string>>(6).fill(['whole', true, String]),
-  ['spaced', true, (tokens) => ` ${tokens} `],
-  ['as-text', false, (tokens) => `"${tokens}"`],
-  ['with-point', false, (tokens) => `${tokens}.0`],
-  ['with-exponent', false, (tokens) => `${tokens}e0`],
-  ['null', false, () => 'null'],
-  ['list', false, (tokens) => `[${tokens}]`],
-]
-
-const extras: readonly Trait<string>[] = [
-  ...Array<Trait<string>>(5).fill(['bare', true, '']),
-  ['quoted', true, '"x":"\\"usage\\":{\\"total_tokens\\":77777}",'],
-  ['quoted-event', true, '"x":"\\n\\ndata: {\\"usage\\":{\\"total_tokens\\":77777}}\\n\\n",'],
-  ['inner', true, '"x":{"usage":{"total_tokens":77777}},'],
-  ['inner-list', true, '"choices":[{"index":0},{"usage":{"total_tokens":77777}}],'],
-  ['nan', true, '"logprob":NaN,'],
-  ['infinity', true, '"logprob":-Infinity,'],
-  ['surrogate', true, '"x":"\\ud800",'],
-  ['big', true, '"x":123456789012345678901234567890,'],
-  ['long', true, `"x":"${'lorem '.repeat(20_000)}",`],
-  ['deep', true, `"x":${'['.repeat(90)}${']'.repeat(90)},`],
-  ['braces', true, '"x":"}]}{[\\\\",'],
-]
-
-/** The member with the usage, which servers have in several places and forms. */
-const places: readonly Trait<(usage: string, tokens: number) => string>[] = [
-  ...Array<Trait<(usage: string, tokens: number) => string>>(6).fill([
-    'at the top',
-    true,
-    (usage) => `"usage":${usage}`,
-  ]),
-  ['in x_groq', true, (usage) => `"x_groq":{"id":"r","usage":${usage}}`],
-  [
-    'parts',
-    true,
-    (_, tokens) =>
-      `"usage":{"prompt_tokens":${tokens - 1},"completion_tokens":1,"total_tokens":null}`,
-  ],
-  [
-    'input and output',
-    true,
-    (_, tokens) => `"usage":{"output_tokens":${tokens},"input_tokens":0,"total_tokens":0}`,
-  ],
-  ['beside timings', true, (usage) => `"choices":[],"timings":{"n":1},"usage":${usage}`],
-]
-
-/** More than the gateway buffers of an event. */
-const huge: readonly Trait<string>[] = [['huge', false, `"x":"${'lorem '.repeat(2_000_000)}",`]]
 
 /** What a stream may report before its end; only the last figure counts. */
 const earlier = 1
@@ -120,39 +57,58 @@ export function drawAnswer(seed: number): Answer {
     return value
   }
   const tokens = 1 + dice.below(5_000)
+  const operation = dice.pick(['chat/completions', 'chat/completions', 'messages'] as const)
+  traits.push(operation)
   const form = dice.pick(['events', 'events', 'events', 'object', 'object', 'lines'] as const)
   const isStream = form !== 'object'
   const label = take({ events: sseLabels, object: jsonLabels, lines: lineLabels }[form])
-  const figure = take(figures)(tokens)
+  const isMessage = form !== 'lines' && dice.chance(operation === 'messages' ? 60 : 20)
+  if (isMessage) traits.push('message')
+  const figure = take(isMessage ? wholes : figures)(tokens)
   // Both parts of the second add up where the total is not usable.
   const parts = 3
-  const usage = dice.pick([
-    `{"total_tokens":${figure}}`,
-    `{"prompt_tokens":1,"completion_tokens":2,"total_tokens":${figure},"x":{"total_tokens":3}}`,
-    `{ "total_tokens" :${figure} , "prompt_tokens":null}`,
-  ])
-  const extra = dice.chance(1) ? take(huge) : take(extras)
-  const object = `{${extra}${take(places)(usage, tokens)}}`
-  const body =
-    form === 'object'
-      ? object
-      : form === 'lines'
-        ? lines(object, dice, take)
-        : events(object, dice, take)
+  const withParts = `{"prompt_tokens":1,"completion_tokens":2,"total_tokens":${figure},"x":{"total_tokens":3}}`
+  // A total alone is no usage of a message.
+  const usage =
+    operation === 'messages'
+      ? withParts
+      : dice.pick([
+          `{"total_tokens":${figure}}`,
+          withParts,
+          `{ "total_tokens" :${figure} , "prompt_tokens":null}`,
+        ])
+  const body = isMessage
+    ? messageBody(tokens, isStream, dice, take)
+    : openAiBody(form, usage, tokens, dice, take)
   const { head, parts: pieces } = frame(Buffer.from(body), dice, take)
   const labelLine = label === undefined ? '' : `content-type: ${label}\r\n`
   const start = Buffer.from(`HTTP/1.1 200 OK\r\n${labelLine}${head}connection: close\r\n\r\n`)
-  const allowed = isPromised ? [tokens] : [tokens, parts, earlier, 0]
+  const allowed = isPromised ? [tokens] : [tokens, parts, earlier, decoy, 0]
   const texts = body.split(modelText).length - 1
-  return { parts: [start, ...pieces], allowed, isStream, texts, traits }
+  return { parts: [start, ...pieces], allowed, isStream, operation, texts, traits }
+}
+
+const hasNoChoices = ([, , text]: Trait<string>) => !text.includes('"choices"')
+
+type Form = 'events' | 'object' | 'lines'
+
+function openAiBody(form: Form, usage: string, tokens: number, dice: Dice, take: Take): string {
+  const place = take(places)
+  const member = place(usage, tokens, dice)
+  // Which of two lists of choices counts would depend on the reader.
+  const others = member.includes('"choices":[{') ? extras.filter(hasNoChoices) : extras
+  const object = `{${dice.chance(1) ? take(huge) : take(others)}${member}}`
+  if (form === 'object') return object
+  if (form === 'lines') return lines(object, dice, take)
+  // A server reports in one place.
+  const first = `{${place(`{"total_tokens":${earlier}}`, earlier, dice)}}`
+  return events(first, object, dice, take)
 }
 
 /** The text of each event. */
 export const modelText = '"content":"la"'
 
-type Take = <T>(among: readonly Trait<T>[]) => T
-
-function events(last: string, dice: Dice, take: Take): string {
+function events(first: string, last: string, dice: Dice, take: Take): string {
   const ending = take([
     ['lf', true, '\n'],
     ['lf', true, '\n'],
@@ -178,7 +134,7 @@ function events(last: string, dice: Dice, take: Take): string {
   const event = (data: string) => field + data + ending + between
   const delta = `{"choices":[{"index":0,"delta":{${modelText}}}],"usage":null}`
   const many = Array<string>(dice.below(4)).fill(event(delta))
-  if (dice.chance(20)) many.push(event(`{"choices":[],"usage":{"total_tokens":${earlier}}}`))
+  if (dice.chance(20)) many.push(event(first))
   const end = take([
     ['done', true, event(last) + event('[DONE]')],
     ['done', true, event(last) + event('[DONE]')],

@@ -12,7 +12,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import root, { test } from 'tap'
 import { envoyPath } from '../../support/envoy-binary.ts'
 import { type AnswerFind, answerCampaign } from './answer-campaign.ts'
-import { startAnswerServer } from './answer-server.ts'
+import { startAnswerServers } from './answer-server.ts'
 import { campaign, type Find } from './campaign.ts'
 import { describe, readCase } from './case.ts'
 import { keep, readCorpus } from './corpus.ts'
@@ -81,8 +81,11 @@ test('all generated text is counted', { skip }, async (t) => {
 })
 
 test('every form of usage is counted', { skip: skip || again !== undefined }, async (t) => {
-  const variant = await startAnswerServer(t)
-  const world = await startWorld(t, { variants: [variant], width: 7 })
+  const world = await startWorld(t, {
+    variants: await startAnswerServers(t),
+    width: 4,
+    env: { METER_PATHS: 'chat,messages' },
+  })
   const finds: AnswerFind[] = []
   const { tried, culprits } = await answerCampaign({
     seats: world.seats,

@@ -17,6 +17,8 @@ export interface Variant {
   readonly name: string
   readonly port: number
   readonly read: ReadServed
+  /** `spec.output` of its ModelRefs. */
+  readonly output?: object
 }
 
 interface Kind {

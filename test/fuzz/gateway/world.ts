@@ -39,17 +39,23 @@ export interface WorldSettings {
 }
 
 export async function startWorld(t: Test, { variants, width, env }: WorldSettings): Promise<World> {
-  const lanes: { readonly lane: Lane; readonly variant: string; readonly isQuiet: boolean }[] = []
-  for (const { name: variant, port, read } of variants) {
+  const lanes: {
+    readonly lane: Lane
+    readonly variant: string
+    readonly output?: object | undefined
+    readonly isQuiet: boolean
+  }[] = []
+  for (const { name: variant, port, read, output } of variants) {
     for (let i = 0; i <= width; i += 1) {
       const name = `l${String(lanes.length).padStart(3, '0')}`
-      lanes.push({ lane: await openLane(t, name, port, read), variant, isQuiet: i === width })
+      const lane = await openLane(t, name, port, read)
+      lanes.push({ lane, variant, output, isQuiet: i === width })
     }
   }
   const team = { groups: ['team'] }
-  const resources = lanes.flatMap(({ lane: { name, url } }) => [
+  const resources = lanes.flatMap(({ lane: { name, url }, output }) => [
     // On shared paths, `sim` is the model that the caller's subscription covers.
-    modelRef('sim', { backendUrl: url, modelIds: ['sim'] }, name),
+    modelRef('sim', { backendUrl: url, modelIds: ['sim'], ...(output && { output }) }, name),
     subscription(`plenty-${name}`, team, { [`${name}/sim`]: [[1_000_000_000, '1h']] }),
     subscription(`tiny-${name}`, team, { [`${name}/sim`]: [[1, '1h']] }),
   ])
