@@ -1,11 +1,17 @@
 /** What `tollgate up` prints when everything runs. */
 
-import { join } from 'node:path'
+import { join, sep } from 'node:path'
 import { type Address, type SocketAddress, showAddress } from '../core/formats/address.ts'
+import { packageRoot } from '../runtime/package-root.ts'
 import { describePaths } from '../settings/describe-paths.ts'
 import { settings as defaults } from '../settings/table.ts'
 import { listenersOf } from './own-addresses.ts'
 import { localUrl, type UpSettings } from './up-settings.ts'
+
+/** Whether this is the installed package, whose `tollgate` is on PATH, and not a clone. */
+const isInstalled = packageRoot.split(sep).includes('node_modules')
+const program = isInstalled ? 'tollgate' : 'bin/tollgate'
+const start = isInstalled ? 'tollgate up' : 'npm start --'
 
 /** The content of the welcome text. */
 export interface WelcomeOptions {
@@ -40,7 +46,7 @@ export function welcome(options: WelcomeOptions): string {
     '',
     ...rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`),
     '',
-    ...(isVerbose ? [] : ['npm start -- --verbose shows every address.']),
+    ...(isVerbose ? [] : [`${start} --verbose shows every address.`]),
     'Ctrl-C stops everything.',
     '',
   ].join('\n')
@@ -65,7 +71,7 @@ function usualRows({ settings, resourceFolder, code }: WelcomeOptions, gateway: 
         ]
       : []),
     ...(sampleResources && sampleTokens && config.databaseUrl === undefined
-      ? [['To look at', `${folderOf(config)}bin/tollgate demo`] as const]
+      ? [['To look at', `${folderOf(config)}${program} demo`] as const]
       : []),
     ['Tokens', describePaths(config.paths)],
     ['Resources', resourceFolder === undefined ? folder : `${folder}  (changes are read at once)`],
@@ -96,7 +102,7 @@ function firstSteps(gateway: string): string[] {
     'Tollgate is up. Make a key with an identity token of yours, then call a model with it:',
     '',
     'export TOLLGATE_TOKEN=…   # from TOKEN_AUTH_FILE, or of your identity provider',
-    `KEY=$(TOLLGATE_URL=${gateway} bin/tollgate key new first)`,
+    `KEY=$(TOLLGATE_URL=${gateway} ${program} key new first)`,
     `curl ${gateway}/v1/models -H "authorization: Bearer $KEY"`,
     `curl ${gateway}/v1/chat/completions -H "authorization: Bearer $KEY" \\`,
     `  -d '{"model":"…","messages":[{"role":"user","content":"Hello"}]}'`,
