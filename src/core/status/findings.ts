@@ -45,7 +45,7 @@ const above =
       : reason(seen.degraded.includes(part) ? asListed(part) : undefined)
 
 /** Series that match, and how much they have grown between the scrapes. */
-const growth = ({ before, now }: Observed, series: RegExp) =>
+const growth = ({ before, now }: Pick<Observed, 'before' | 'now'>, series: RegExp) =>
   [...now]
     .filter(([name]) => series.test(name))
     .map(([name, value]) => ({ name, by: value - (before.get(name) ?? 0) }))
@@ -55,6 +55,16 @@ const grows =
   (series: RegExp): Condition =>
   (seen) =>
     listed(growth(seen, series).map(({ name, by }) => `${name} grew by ${by}`))
+
+/** As `grows`, since the process started: for what only other settings, and so a restart, put right. */
+const hasGrown =
+  (series: RegExp): Condition =>
+  ({ now }) =>
+    listed(
+      growth({ before: new Map(), now }, series).map(
+        ({ name, by }) => `${name} is ${by} since the process started`,
+      ),
+    )
 
 const sum = (seen: Observed, series: RegExp): number =>
   growth(seen, series).reduce((total, { by }) => total + by, 0)
@@ -87,7 +97,7 @@ export const conditions: Readonly<Record<string, Condition>> = {
   TollgateRevocationLogFailing: above('tollgate_revocation_log_failing', 0, 'revocation-log'),
   TollgateRevocationsReplayed: grows(/^tollgate_revocations_replayed_total/),
   TollgateUsageUnusable: grows(/^tollgate_usage_unusable_total/),
-  TollgateUncountedCalls: grows(/^tollgate_uncounted_calls_total/),
+  TollgateUncountedCalls: hasGrown(/^tollgate_uncounted_calls_total/),
   TollgateJournalFailing: above('tollgate_journal_failing', 0, 'journal'),
   TollgateJournalUnread: (seen) =>
     grows(new RegExp(`^${unread}`))(seen) && above(unread, 2 ** 20)(seen),

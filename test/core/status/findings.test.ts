@@ -91,3 +91,13 @@ test('a counter matters while it grows', async (t) => {
     'tollgate_audit_lost_total grew by 7',
   ])
 })
+
+test('calls that were not counted matter as long as the process runs', async (t) => {
+  const name = 'tollgate_uncounted_calls_total{operation="responses"}'
+  const { now } = figures({ [name]: 4 })
+  const seen = { ...quiet, now, before: now }
+  t.strictSame(conditions.TollgateUncountedCalls?.(seen), [
+    `${name} is 4 since the process started`,
+  ])
+  t.equal(conditions.TollgateUncountedCalls?.({ ...quiet, ...figures({ [name]: 0 }) }), undefined)
+})
