@@ -225,7 +225,6 @@ const storedElsewhere: readonly (readonly [string, string])[] = [
   ['POST', '/v1/models/unload'],
   ['POST', '/v1/reset_prefix_cache'],
   ['POST', '/v1/anything/cancel'],
-  ['PUT', '/v1/anything'],
   ['PATCH', '/v1/anything/1'],
   ['DELETE', '/v1/anything/1'],
   ['GET', '/v1/%252e%252e/props'],
@@ -235,6 +234,7 @@ const storedElsewhere: readonly (readonly [string, string])[] = [
 const openElsewhere: readonly (readonly [string, string])[] = [
   ['GET', '/v1/model/info'],
   ['POST', '/v1/anything'],
+  ['PUT', '/v1/anything'],
   ['POST', '/v1/classify'],
   ['POST', '/v1/fim/completions'],
   ['GET', '/v1/audio/voices'],
@@ -430,7 +430,7 @@ test('the place of a field in the body makes no difference', async (t, gateway) 
 })
 
 /** Of a form, or of JSON, for the same operations. */
-const withForms = ['images/edits', 'images/variations', 'audio/transcriptions']
+const withForms = ['images/edits', 'images/variations']
 
 test('a body that is no form is read', async (t, gateway) => {
   const { key } = await gateway.mint({ subscription: 'wide' })

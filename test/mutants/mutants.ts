@@ -588,7 +588,7 @@ export const allMutants: readonly Mutant[] = [
       ["if (method === 'POST' && makes.has(operation))", 'if (makes.has(operation))'],
       ['stored.test(operation) ||', ''],
       ['!isKnown(operation, method) && mayBeStored', 'mayBeStored'],
-      ['if (!harmless.has(method)) return true', ''],
+      ['if (changes.has(method)) return true', ''],
       ["if (segments[0] !== 'v1') return true", ''],
       ["segment.replace(/\\..*$/, '')", 'segment'],
       ["name.replaceAll('_', ' ')", 'name'],

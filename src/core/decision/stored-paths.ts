@@ -38,8 +38,8 @@ export function unreadFields(operation: string, method: string): readonly string
   return operation === '/v1/batches' && method === 'POST' ? ['input_file_id'] : []
 }
 
-/** Every other method changes or ends something. */
-const harmless: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'OPTIONS'])
+/** Methods that change or end what is there already. */
+const changes: ReadonlySet<string> = new Set(['DELETE', 'PATCH'])
 
 /**
  * What servers and proxies keep below `/v1`, by the segment of the path: of callers (files, agents, jobs,
@@ -64,7 +64,7 @@ const administers =
 
 /** As the most lenient server reads the path, behind whatever prefix. */
 function mayBeStored(operation: string, method: string): boolean {
-  if (!harmless.has(method)) return true
+  if (changes.has(method)) return true
   const segments = mostLoosely(operation).slice(1).split('/')
   // A server that decodes more often than the gateway would leave the API.
   if (segments[0] !== 'v1') return true

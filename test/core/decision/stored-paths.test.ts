@@ -48,6 +48,7 @@ test('with all paths, what may be stored is closed', async (t) => {
     ['POST', '/v1/loader'],
     ['POST', '/v1/classify'],
     ['OPTIONS', '/v1/anything'],
+    ['PUT', '/v1/anything'],
   ] as const) {
     t.notOk(closed(method, operation, true), `${method} ${operation}`)
   }
