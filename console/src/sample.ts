@@ -11,6 +11,13 @@ addEventListener('hashchange', () => {
   if (takeCode()) location.reload()
 })
 
+/** Who each sample user is, and so what signing in as that one shows. */
+export const sampleRoles: Readonly<Record<string, string>> = {
+  alice: 'A holder of keys in team A, with three subscriptions.',
+  bob: 'A holder of keys in team B, with one subscription.',
+  admin: "An administrator: everybody's usage, two weeks of it after tollgate demo.",
+}
+
 /** Moves the code out of the address, where it could be read over a shoulder or copied with the link. */
 function takeCode(): boolean {
   const code = inFragment.exec(location.hash)?.[1]

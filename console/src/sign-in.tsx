@@ -16,7 +16,7 @@ import type { ApiError } from './api.ts'
 import { begin, finish, readWays, type Ways } from './code-flow.ts'
 import { allowKeeping, forgetToken, keptToken } from './kept-token.ts'
 import { Problem } from './parts/problem.tsx'
-import { hasSampleCode, signInToSample } from './sample.ts'
+import { hasSampleCode, sampleRoles, signInToSample } from './sample.ts'
 import { openSession, type Session } from './session.tsx'
 
 interface SignInProps {
@@ -169,13 +169,22 @@ function Sample({ users, isBusy, onChoice }: SampleProps) {
   return (
     <Stack gap="xs" component="section" aria-label="Sample identities">
       <Text size="sm">This is a sample. Look around as</Text>
-      <Group grow>
-        {users.map((user) => (
-          <Button key={user} loading={isBusy} onClick={() => onChoice(user)}>
+      {users.map((user) => (
+        <Group key={user} wrap="nowrap" gap="sm">
+          <Button
+            w={88}
+            flex="none"
+            loading={isBusy}
+            onClick={() => onChoice(user)}
+            aria-describedby={`role-of-${user}`}
+          >
             {user}
           </Button>
-        ))}
-      </Group>
+          <Text id={`role-of-${user}`} size="sm" c="dimmed" lh={1.4}>
+            {sampleRoles[user]}
+          </Text>
+        </Group>
+      ))}
     </Stack>
   )
 }

@@ -54,6 +54,8 @@ root.test(
       await page.goto(link)
       await page.getByRole('button', { name: 'alice' }).waitFor()
       t.equal(page.url(), `${gateway}/console`, 'the code is not in the address any more')
+      for (const role of [/in team A/, /in team B/, /^An administrator: /])
+        await page.getByText(role).waitFor()
       await isAccessible(t as Test, page, 'the sign-in to the sample')
       for (const user of ['alice', 'bob', 'admin']) {
         await page.getByRole('button', { name: user }).click()
