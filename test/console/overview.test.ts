@@ -58,6 +58,8 @@ test('a person begins with use, limits, keys and refusals', async (t, world) => 
   await refusals.getByRole('link', { name: 'Model not open to you' }).click()
   await page.getByText(/^Refused then: /).waitFor()
   await page.getByText('the Models page has those that you may use').waitFor()
+  await page.getByRole('link', { name: 'Models page' }).click()
+  await page.getByRole('heading', { name: 'Models', level: 1 }).waitFor()
 })
 
 test('a key sees what is its own', async (t, { page, gateway }) => {

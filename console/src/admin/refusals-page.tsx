@@ -1,5 +1,6 @@
 import { Alert } from '@mantine/core'
 import type { Refusal, RefusalList } from '../api.ts'
+import { Advice } from '../parts/advice.tsx'
 import { reasonIn, wordsOf } from '../parts/codes.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Filter } from '../parts/filter.tsx'
@@ -27,7 +28,7 @@ export function RefusalsPage() {
   )
   const sought = (query.get('find') ?? '').toLowerCase()
   const found = value?.data.filter(({ user, model, code, path, message }) =>
-    [user, model, code, wordsOf(code).title, path, message].some((each) =>
+    [user, model, code, wordsOf(code, true).title, path, message].some((each) =>
       each?.toLowerCase().includes(sought),
     ),
   )
@@ -80,7 +81,7 @@ const columns: readonly Column<Refusal>[] = [
     title: 'Refused with',
     kind: 'tall',
     cell: ({ status, code, message, reason }) => {
-      const { title, next } = wordsOf(code)
+      const { title, next } = wordsOf(code, true)
       return (
         <>
           <div>
@@ -91,7 +92,9 @@ const columns: readonly Column<Refusal>[] = [
           </div>
           <div>{message}</div>
           {reason && <div className="note">{reasonIn(reason)}</div>}
-          <div className="note">{next}</div>
+          <div className="note">
+            <Advice text={next} />
+          </div>
         </>
       )
     },

@@ -1,5 +1,6 @@
 import { List, Stack, Text } from '@mantine/core'
 import type { ApiKey, Explanation } from '../api.ts'
+import { Advice } from '../parts/advice.tsx'
 import { passedOver, reasonIn, wordsOf } from '../parts/codes.ts'
 import { Icon } from '../parts/icon.tsx'
 import { LimitBars } from '../parts/limits.tsx'
@@ -8,6 +9,7 @@ import { Panel } from '../parts/panel.tsx'
 import { Time } from '../parts/time.tsx'
 import { WrittenAt } from '../parts/written-at.tsx'
 import { addressOf } from '../route.ts'
+import { useSession } from '../session.tsx'
 
 interface AnswerProps {
   readonly explanation: Explanation
@@ -18,6 +20,8 @@ interface AnswerProps {
 /** What was decided then, what would be now, and the steps to it. */
 export function Answer({ explanation, keys }: AnswerProps) {
   const { allowed, refusal, limits, model, steps, subscriptions } = explanation
+  const { me } = useSession()
+  const isOfOther = explanation.user !== undefined && explanation.user !== me.username
   return (
     <Stack role="status">
       {refusal && (
@@ -33,10 +37,14 @@ export function Answer({ explanation, keys }: AnswerProps) {
             )}
           </p>
           {refusal.reason && <p>{reasonIn(refusal.reason)}</p>}
-          {allowed && <p>{wordsOf(refusal.code).next}</p>}
+          {allowed && (
+            <p>
+              <Advice text={wordsOf(refusal.code, isOfOther).next} />
+            </p>
+          )}
         </div>
       )}
-      <Verdict {...explanation} />
+      <Verdict {...{ explanation, isOfOther }} />
       <Server {...explanation} />
       <div className="columns">
         <Panel title="The steps">
@@ -120,8 +128,14 @@ function Server({ backend, model }: Explanation) {
   )
 }
 
+interface VerdictProps {
+  readonly explanation: Explanation
+  readonly isOfOther: boolean
+}
+
 /** What is true now, and what to do next. */
-function Verdict({ allowed, status, code, message, reason, refusal, changesAt }: Explanation) {
+function Verdict({ explanation, isOfOther }: VerdictProps) {
+  const { allowed, status, code, message, reason, refusal, changesAt } = explanation
   const what = refusal ? 'Now it' : 'It'
   // The same but for how long it lasts.
   const isSame = code === refusal?.code && reason === refusal?.reason
@@ -146,7 +160,7 @@ function Verdict({ allowed, status, code, message, reason, refusal, changesAt }:
       )}
       {!allowed && code && (
         <p>
-          <b>What to do:</b> {wordsOf(code).next}
+          <b>What to do:</b> <Advice text={wordsOf(code, isOfOther).next} />
         </p>
       )}
     </div>

@@ -49,7 +49,9 @@ export function RefusalRow({ refusal, showsUser }: RefusalRowProps) {
       </span>
       <div className="grows">
         <Group justify="space-between" align="baseline" wrap="nowrap" gap="sm">
-          <Link to={addressOf('explain', { request: requestId })}>{wordsOf(code).title}</Link>
+          <Link to={addressOf('explain', { request: requestId })}>
+            {wordsOf(code, showsUser).title}
+          </Link>
           <span className="note whole">
             <Time at={at} isDistance />
           </span>

@@ -129,6 +129,50 @@ const codes: Readonly<Record<PublicCode, Words>> = {
   counters_unavailable: { title: 'Counters out of reach', next: again },
 }
 
+/** To an administrator about the request of somebody else, where the words to the caller do not fit. */
+const ofOthers: Partial<Readonly<Record<PublicCode, Words>>> = {
+  rate_limit_exceeded: {
+    title: 'Token limit used up',
+    next: 'It resets by itself. Another subscription that includes the model, or a larger limit, would let more pass.',
+  },
+  insufficient_quota: {
+    title: 'Budget used up',
+    next: 'It resets by itself. A larger budget in the subscription would let more pass.',
+  },
+  request_limit_exceeded: {
+    title: 'Request limit used up',
+    next: 'It resets by itself. The client should send fewer requests.',
+  },
+  concurrency_limit_exceeded: {
+    title: 'Too many requests at a time',
+    next: 'The client should send fewer at a time.',
+  },
+  credential_invalid: {
+    title: 'Key not accepted',
+    next: 'It is not whole, revoked, expired or of another gateway. Its owner can make a new one.',
+  },
+  model_not_allowed: {
+    title: 'Model not open to the caller',
+    next: 'The name may be misspelt: the Access page has who may use which model. A policy opens another one.',
+  },
+  subscription_not_allowed: {
+    title: 'Subscription does not include the model',
+    next: 'The Access page has the subscriptions that pay for the model.',
+  },
+  invalid_subscription: {
+    title: 'No such subscription',
+    next: 'The caller has named a subscription that is not their own: the Access page has those that are.',
+  },
+  subscription_not_ready: {
+    title: 'Subscription not ready',
+    next: 'If it lasts, the Resources page has the reason.',
+  },
+  address_not_allowed: {
+    title: 'Key not allowed from this network',
+    next: 'The key is to be used from one of its networks, or its networks are to be extended.',
+  },
+}
+
 /** Why a subscription does not pay: what it does, or is. */
 export const passedOver = {
   not_named: 'was not considered: the key or the request names another one',
@@ -146,9 +190,8 @@ export function reasonIn(reason: string): string {
     : reason
 }
 
-/** A code of a newer service has no words of its own. */
-export function wordsOf(code: string): Words {
-  return Object.hasOwn(codes, code)
-    ? codes[code as PublicCode]
-    : { title: code.replaceAll('_', ' '), next: written }
+/** To the caller, or about somebody else's request; a code of a newer service has no words of its own. */
+export function wordsOf(code: string, isOfOther = false): Words {
+  if (!Object.hasOwn(codes, code)) return { title: code.replaceAll('_', ' '), next: written }
+  return (isOfOther && ofOthers[code as PublicCode]) || codes[code as PublicCode]
 }
