@@ -3,7 +3,7 @@ import type { ReactNode } from 'react'
 import type { ReplicaState, ServiceState } from '../api.ts'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Dot } from '../parts/dot.tsx'
-import { Fact, Facts } from '../parts/facts.tsx'
+import { Fact, Facts, LongFact } from '../parts/facts.tsx'
 import { count, duration } from '../parts/numbers.ts'
 import { Page } from '../parts/page.tsx'
 import { Pending } from '../parts/pending.tsx'
@@ -58,7 +58,7 @@ function State(state: ServiceState) {
       )}
       <div className="packed">
         <Part title="Process" isWell={ready} words={['ready', 'not ready']}>
-          <Fact name="Name">{replica}</Fact>
+          <LongFact name="Name">{replica}</LongFact>
           <Fact name="Version">{version}</Fact>
           <Fact name="Resources since">{spanOf(resources.age_seconds)}</Fact>
           <Fact name="Models, policies, subscriptions">
@@ -142,7 +142,17 @@ function Part({ title, isWell, words, children }: PartProps) {
 const silentAfter = 5
 
 const columns: readonly Column<ReplicaState>[] = [
-  { title: 'Name', cell: ({ name, answers }) => `${name}${answers ? ' (this one)' : ''}` },
+  {
+    title: 'Name',
+    cell: ({ name, answers }) => (
+      <>
+        <div className="clip short" title={name}>
+          {name}
+        </div>
+        {answers && <div className="note">(this one)</div>}
+      </>
+    ),
+  },
   { title: 'Place', cell: ({ place }) => place },
   {
     title: 'Seen',

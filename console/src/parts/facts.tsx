@@ -39,3 +39,22 @@ export function Fact({ name, children }: { readonly name: string; readonly child
     </Table.Tr>
   )
 }
+
+interface LongFactProps {
+  readonly name: string
+  readonly children: string
+}
+
+/** A fact that may be long, such as a path: on a line of its own, cut off where it does not fit. */
+export function LongFact({ name, children }: LongFactProps) {
+  return (
+    <Table.Tr>
+      {/* Without a width of its own it leaves the others theirs. */}
+      <Table.Td colSpan={2} maw={0}>
+        <div className="clip" title={children}>
+          <span className="dimmed">{name}</span> {children}
+        </div>
+      </Table.Td>
+    </Table.Tr>
+  )
+}
