@@ -10,7 +10,7 @@ import { Problem } from '../parts/problem.tsx'
 import { addressOf, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
-import { aboutModel } from './models-page.tsx'
+import { aboutModel, nameOf } from './models-page.tsx'
 import { type Offer, readOffers } from './offers.ts'
 import { TryIt } from './try-it.tsx'
 
@@ -26,7 +26,7 @@ export function ModelPage() {
   )
   return (
     <Page
-      title={id ?? owner}
+      title={id === null ? owner : nameOf({ id, owned_by: owner })}
       about={offer ? aboutModel(offer.model) : <Link to={addressOf('models')}>All models</Link>}
     >
       <Problem error={offers.error} />

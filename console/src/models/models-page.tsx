@@ -49,7 +49,7 @@ const columnsOf = (states: States): readonly Column<Offer>[] => [
     title: 'Model',
     cell: ({ model }) => (
       <>
-        <Link to={addressOf(`models/${model.owned_by}`, { id: model.id })}>{model.id}</Link>{' '}
+        <Link to={addressOf(`models/${model.owned_by}`, { id: model.id })}>{nameOf(model)}</Link>{' '}
         {!model.ready && <span className="tag">not ready</span>}
         <div className="note">{aboutModel(model)}</div>
       </>
@@ -104,9 +104,16 @@ function keyOf({
   return JSON.stringify([subscription, model, kind, window])
 }
 
-/** What its server or its operator says of a model. */
-export function aboutModel({ owned_by, modelDetails = {} }: Model): string {
+/** The id of a model; with its namespace, where it is the name of the ModelRef. */
+export function nameOf({ id, owned_by }: Pick<Model, 'id' | 'owned_by'>): string {
+  return owned_by.endsWith(`/${id}`) ? owned_by : id
+}
+
+/** What its server or its operator says of a model, beyond its name. */
+export function aboutModel(model: Model): string {
+  const { owned_by, modelDetails = {} } = model
   const { displayName, description, contextWindow } = modelDetails
-  const about = [displayName, description, contextWindow && `${contextWindow} tokens of context`]
-  return [owned_by, ...about.filter((each) => each)].join(' · ')
+  const owner = owned_by !== nameOf(model) && owned_by
+  const context = contextWindow && `${contextWindow} tokens of context`
+  return [displayName, owner, description, context].filter((each) => each).join(' · ')
 }
