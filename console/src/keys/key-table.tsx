@@ -94,9 +94,9 @@ function columnsOf(wanted: Wanted, shown: Shown): readonly Column<ApiKey>[] {
       kind: 'wide',
       cell: ({ id, name, description, labels, keyPrefix, previous, ephemeral }) => (
         <>
-          <Link to={addressOf(`keys/${id}`)}>{name}</Link>{' '}
-          {ephemeral && <span className="badge">ephemeral</span>}
+          <Link to={addressOf(`keys/${id}`)}>{name}</Link>
           <div className="under">
+            {ephemeral && <span className="badge">ephemeral</span>}
             {keyPrefix && <code className="code whole">{keyPrefix}…</code>}
             <LabelList labels={labels} most={3} />
           </div>

@@ -8,10 +8,12 @@ interface FilterProps {
   readonly name: string
   readonly label: string
   readonly placeholder?: string
+  /** In pixels, where it is not as wide as a phone. */
+  readonly width?: number
 }
 
 /** A field that narrows a table while one types; the address holds it. */
-export function Filter({ name, label, placeholder = label }: FilterProps) {
+export function Filter({ name, label, placeholder = label, width = 250 }: FilterProps) {
   const { query } = usePlace()
   const narrow = useDebouncedCallback((text: string) => refine({ [name]: text, page: '' }), 300)
   return (
@@ -21,7 +23,7 @@ export function Filter({ name, label, placeholder = label }: FilterProps) {
       leftSection={<Icon name="search" size={16} />}
       defaultValue={query.get(name) ?? ''}
       onChange={({ currentTarget }) => narrow(currentTarget.value.trim())}
-      w={{ base: '100%', xs: 250 }}
+      w={{ base: '100%', xs: width }}
     />
   )
 }

@@ -1,4 +1,5 @@
-import { Table, Text } from '@mantine/core'
+import { Text } from '@mantine/core'
+import { Fragment } from 'react'
 import { count, some } from './numbers.ts'
 import { Time } from './time.tsx'
 
@@ -113,19 +114,15 @@ export function Gives({
   readonly models: readonly (StatedLimits & { readonly name: string })[]
 }) {
   return (
-    <Table withRowBorders={false} verticalSpacing={2} horizontalSpacing={0} fz="xs">
-      <Table.Tbody>
-        {models.map(({ name, ...stated }) => (
-          <Table.Tr key={name}>
-            <Table.Td pr="md" className="breaks">
-              {name}
-            </Table.Td>
-            <Table.Td>
-              <LimitList {...stated} />
-            </Table.Td>
-          </Table.Tr>
-        ))}
-      </Table.Tbody>
-    </Table>
+    <dl className="gives">
+      {models.map(({ name, ...stated }) => (
+        <Fragment key={name}>
+          <dt>{name}</dt>
+          <dd>
+            <LimitList {...stated} />
+          </dd>
+        </Fragment>
+      ))}
+    </dl>
   )
 }

@@ -39,7 +39,8 @@ export function OwnerField({ label, owner }: { readonly label: string; readonly 
       placeholder={`${label}: all`}
       defaultValue={owner === usual.everybody ? '' : owner}
       onChange={({ currentTarget }) => narrow(currentTarget.value.trim())}
-      w={{ base: '100%', xs: 180 }}
+      flex="1 1 120px"
+      maw={{ base: '100%', xs: 180 }}
     />
   )
 }

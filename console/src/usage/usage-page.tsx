@@ -80,7 +80,7 @@ function Usage() {
             .filter(({ value }) => administrator || value !== 'user')
             .map(({ value, label }) => ({ value, label: `By ${label.toLowerCase()}` }))}
         />
-        <Filter name="model" label="Model" placeholder="Model: namespace/name" />
+        <Filter name="model" label="Model" placeholder="Model: all" width={170} />
         {administrator && owner !== '' && <OwnerField label="User" owner={owner} />}
       </Group>
       {asked.key !== '' && (
