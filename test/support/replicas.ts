@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { packageRoot } from '../../src/runtime/package-root.ts'
@@ -96,11 +96,17 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
   return { url: `http://127.0.0.1:${envoy.port}`, database, envoy, model, all, folder }
 }
 
+/** What the process of a command runs; a version before 0.2.0 has it in TypeScript. */
+function entryOf(root: string): string {
+  const entry = join(root, 'src', 'cli', 'main.js')
+  return existsSync(entry) ? entry : entry.replace(/js$/, 'ts')
+}
+
 /** A process that has not been started yet. */
 function createReplica(t: Test, env: Record<string, string>): Replica {
   const { PATH, HOME } = process.env
   const command = (root: string) => ({
-    line: [process.execPath, join(root, 'src', 'cli', 'main.js'), 'serve'],
+    line: [process.execPath, entryOf(root), 'serve'],
     cwd: root,
   })
   const replica = createRestartable(t, {
