@@ -34,6 +34,17 @@ export function KeysPage() {
   // The address says it, so that other pages lead to the form.
   const isNew = canCreate && query.has('new')
   const openNew = () => refine({ new: '1' })
+  const revokeAll = wanted.username !== undefined && (
+    <Button
+      variant="subtle"
+      color="gray"
+      c="var(--no-ink)"
+      size="compact-sm"
+      onClick={() => setDialog('revoke-all')}
+    >
+      Revoke all…
+    </Button>
+  )
   return (
     <Page
       title="API keys"
@@ -62,7 +73,11 @@ export function KeysPage() {
         </Alert>
       )}
       {value && value.keys.length === 0 && (
-        <NoKeys wanted={wanted} isMine={isMine} onNew={openNew} canCreate={canCreate} />
+        <>
+          <NoKeys wanted={wanted} isMine={isMine} onNew={openNew} canCreate={canCreate} />
+          {/* The filters may hide keys that are good. */}
+          <Group justify="flex-end">{revokeAll}</Group>
+        </>
       )}
       {value && value.keys.length > 0 && (
         <KeyTable
@@ -72,19 +87,7 @@ export function KeysPage() {
           showsOwner={!isMine}
           acts={actsOf(session.me.credential)}
           onAct={(act, key) => setDialog({ act, key })}
-          end={
-            wanted.username !== undefined && (
-              <Button
-                variant="subtle"
-                color="gray"
-                c="var(--no-ink)"
-                size="compact-sm"
-                onClick={() => setDialog('revoke-all')}
-              >
-                Revoke all…
-              </Button>
-            )
-          }
+          end={revokeAll}
         />
       )}
       <NewKey isOpen={isNew} onClose={() => refine({ new: '' })} onCreated={reload} />
