@@ -76,7 +76,11 @@ test('the sample has keys, traffic and two weeks of usage to look at', { skip },
     t.notMatch(await ask(`/v1/usage?from=${from}&format=${format}`), 'demo-', format)
   }
   const journal = { DATABASE_URL: database, USAGE_JOURNAL: join(DATA_DIR, 'journal/usage.jsonl') }
-  t.match(await runAt({ env: journal }, 'usage', 'verify'), { status: 0, out: /sums agree/ })
+  const verified = await poll(async () => {
+    const said = await runAt({ env: journal }, 'usage', 'verify')
+    return said.out.startsWith('Not finished') ? undefined : said
+  }, 'the ledger has the whole journal')
+  t.match(verified, { status: 0, out: /sums agree/ })
   t.match(await ask('/v1/counters?user=demo-search'), '"data":[]', 'no limit is used up')
 
   const before = await rows()
