@@ -44,14 +44,10 @@ export function readClaims(claims: JsonObject, rules: ClaimRules): Person | stri
   }
 }
 
-/**
- * As in kube-apiserver one text is one group. null and blanks are none, also in a list. undefined: no
- * groups.
- */
+/** As in kube-apiserver one text is one group; null is none, and so are blanks. undefined: no groups. */
 function readGroups(written: unknown): readonly string[] | undefined {
-  const list: readonly unknown[] = Array.isArray(written) ? written : [written]
-  const isBlank = (group: unknown) => typeof group === 'string' && group.trim() === ''
-  const named = list.filter((group) => group !== null && group !== undefined && !isBlank(group))
+  const list: readonly unknown[] = Array.isArray(written) ? written : [written ?? '']
+  const named = list.filter((group) => typeof group !== 'string' || group.trim() !== '')
   return named.every(isName) ? named : undefined
 }
 

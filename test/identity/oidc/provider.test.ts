@@ -151,10 +151,8 @@ test('groups may be one text, none, or have blanks among them', async (t) => {
     t.strictSame((caller as TokenCaller).groups, read, JSON.stringify(groups))
   }
   const rules = { username: undefined, usernamePrefix: '', groupsPrefix: '', required: [] }
-  const read = (groups: unknown) =>
-    readClaims({ sub: 'ada', groups }, { ...rules, groups: 'groups' })
-  t.strictSame(read(null), { user: 'ada', groups: [] })
-  t.strictSame(read([null, 'team-a']), { user: 'ada', groups: ['team-a'] })
+  const nobody = readClaims({ sub: 'ada', groups: null }, { ...rules, groups: 'groups' })
+  t.strictSame(nobody, { user: 'ada', groups: [] })
 })
 
 test('each key of a set that fits is tried', async (t) => {
