@@ -1,5 +1,6 @@
-import { Card, Group, Table, Text } from '@mantine/core'
+import { Table } from '@mantine/core'
 import type { ReactNode } from 'react'
+import { Panel } from './panel.tsx'
 
 interface FactsProps {
   readonly title: string
@@ -11,19 +12,11 @@ interface FactsProps {
 /** A card of names and values. */
 export function Facts({ title, badge, children }: FactsProps) {
   return (
-    <Card withBorder component="section" aria-label={title}>
-      <Group justify="space-between" mb="xs">
-        <Text className="title" component="h2">
-          {title}
-        </Text>
-        <Text size="sm" component="div">
-          {badge}
-        </Text>
-      </Group>
+    <Panel title={title} badge={badge}>
       <Table withRowBorders={false} verticalSpacing={3} horizontalSpacing={0} className="numbers">
         <Table.Tbody>{children}</Table.Tbody>
       </Table>
-    </Card>
+    </Panel>
   )
 }
 

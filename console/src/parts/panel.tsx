@@ -8,11 +8,13 @@ interface PanelProps {
   readonly label?: string
   /** Where the rest is, and what it is called. */
   readonly more?: readonly [to: string, text: string] | undefined
+  /** Beside the title. */
+  readonly badge?: ReactNode
   readonly children: ReactNode
 }
 
-/** A card with a title, and a link to more of it. */
-export function Panel({ title, label = title, more, children }: PanelProps) {
+/** A card with a title, and what stands beside it. */
+export function Panel({ title, label = title, more, badge, children }: PanelProps) {
   return (
     <Card withBorder component="section" aria-label={label}>
       <Group justify="space-between" mb="sm">
@@ -20,6 +22,11 @@ export function Panel({ title, label = title, more, children }: PanelProps) {
           {title}
         </Text>
         {more && <Link to={more[0]}>{more[1]}</Link>}
+        {badge && (
+          <Text size="sm" component="div">
+            {badge}
+          </Text>
+        )}
       </Group>
       {children}
     </Card>
