@@ -4,8 +4,8 @@ import { fileURLToPath } from 'node:url'
 import { test } from 'tap'
 
 const core = [
-  ...['core/admission', 'core/decision', 'core/formats', 'core/kinds', 'core/resources'],
-  'core/status',
+  ...['core/admission', 'core/counting', 'core/decision', 'core/formats', 'core/kinds'],
+  ...['core/resources', 'core/status'],
 ]
 
 /**
@@ -15,6 +15,7 @@ const core = [
 const mayImport: Readonly<Record<string, readonly string[]>> = {
   'core/admission': [],
   'core/formats': [],
+  'core/counting': ['core/formats'],
   'core/kinds': ['core/formats'],
   'core/decision': ['core/admission', 'core/formats', 'core/kinds'],
   'core/resources': ['core/formats', 'core/kinds', 'core/decision'],
@@ -24,7 +25,8 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   grpc: ['tls'],
   settings: ['core/formats', 'core/decision', 'runtime'],
   kubernetes: ['core/formats', 'runtime'],
-  store: [...core, 'runtime'],
+  journal: ['core/counting', 'core/decision', 'runtime'],
+  store: [...core, 'runtime', 'journal'],
   audit: [...core, 'runtime'],
   identity: [...core, 'runtime', 'settings', 'kubernetes', 'store'],
   sources: [...core, 'runtime', 'kubernetes'],

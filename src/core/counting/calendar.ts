@@ -1,0 +1,88 @@
+/** Days, weeks and months of a calendar in a zone (IANA), as spans of time. */
+
+/** A day, or a week or month from its first day on. */
+export interface Calendar {
+  readonly every: 'day' | 'week' | 'month'
+  /** IANA's name, one that `Intl` knows. */
+  readonly zone: string
+  /** Of a week 0 (Sunday) to 6, of a month 1 to 28; 1 by default. */
+  readonly startsOn?: number
+}
+
+/** In milliseconds since the epoch; `date`: the local date on which it begins, `2026-11-05`. */
+export interface NamedSpan {
+  readonly start: number
+  readonly end: number
+  readonly date: string
+}
+
+const dayMs = 86_400_000
+
+/** The last span of each calendar: consecutive questions are mostly about the same one. */
+const lastSpans = new WeakMap<Calendar, NamedSpan>()
+
+/**
+ * The day, week or month at this instant. It begins with the first instant that is on its first
+ * local date, so days adjoin where a clock is put forward or back at midnight.
+ */
+export function calendarSpanAt(calendar: Calendar, at: number): NamedSpan {
+  const last = lastSpans.get(calendar)
+  if (last !== undefined && last.start <= at && at < last.end) return last
+  const { zone } = calendar
+  const [from, to] = datesAround(calendar, new Date(at + offsetAt(zone, at)))
+  const span = {
+    start: instantOf(zone, from),
+    end: instantOf(zone, to),
+    date: new Date(from).toISOString().slice(0, 10),
+  }
+  lastSpans.set(calendar, span)
+  return span
+}
+
+/** The midnights between which it lies, as if the zone were UTC. */
+function datesAround({ every, startsOn = 1 }: Calendar, local: Date): readonly [number, number] {
+  const [year, month, day] = [local.getUTCFullYear(), local.getUTCMonth(), local.getUTCDate()]
+  if (every === 'month') {
+    const first = day >= startsOn ? month : month - 1
+    return [Date.UTC(year, first, startsOn), Date.UTC(year, first + 1, startsOn)]
+  }
+  const since = every === 'week' ? (local.getUTCDay() - startsOn + 7) % 7 : 0
+  const days = every === 'week' ? 7 : 1
+  return [Date.UTC(year, month, day - since), Date.UTC(year, month, day - since + days)]
+}
+
+/** The first instant at which a clock in the zone shows this time or, where it is skipped, a later one. */
+function instantOf(zone: string, local: number): number {
+  const offsets = [offsetAt(zone, local - dayMs), offsetAt(zone, local + dayMs)]
+  const instants = offsets.map((offset) => local - offset)
+  return Math.min(...instants.filter((at) => at + offsetAt(zone, at) >= local))
+}
+
+const formats = new Map<string, Intl.DateTimeFormat>()
+
+/** By how much the zone's clocks are ahead of UTC, in milliseconds. */
+function offsetAt(zone: string, at: number): number {
+  const parts = new Map(
+    formatOf(zone)
+      .formatToParts(at)
+      .map(({ type, value }) => [type, +value]),
+  )
+  const part = (type: Intl.DateTimeFormatPartTypes): number => parts.get(type) ?? 0
+  const date = [part('year'), part('month') - 1, part('day')] as const
+  const shown = Date.UTC(...date, part('hour'), part('minute'), part('second'))
+  return shown - Math.floor(at / 1_000) * 1_000
+}
+
+function formatOf(zone: string): Intl.DateTimeFormat {
+  let format = formats.get(zone)
+  if (format === undefined) {
+    const number = 'numeric'
+    format = new Intl.DateTimeFormat('en-US', {
+      ...{ timeZone: zone, hourCycle: 'h23', calendar: 'gregory' },
+      ...{ year: number, month: number, day: number },
+      ...{ hour: number, minute: number, second: number },
+    })
+    formats.set(zone, format)
+  }
+  return format
+}

@@ -1,0 +1,36 @@
+/**
+ * What others have counted in a window, by name: one string, `3fk2x0qa 120 40mq81zz 7`, because most
+ * windows have few names, and a Map of three takes as much as all the rest that is known of a window.
+ */
+
+export type Fields = ReadonlyMap<string, number>
+
+/** Names have no spaces; sums are whole. */
+export function writeFields(fields: Fields): string {
+  let text = ''
+  for (const [name, sum] of fields) text += text === '' ? `${name} ${sum}` : ` ${name} ${sum}`
+  return text
+}
+
+export function readFields(text: string): Map<string, number> {
+  const fields = new Map<string, number>()
+  if (text === '') return fields
+  const parts = text.split(' ')
+  for (let i = 0; i + 1 < parts.length; i += 2) fields.set(parts[i] as string, Number(parts[i + 1]))
+  return fields
+}
+
+/** Of each name its highest sum. */
+export function highestOf(...all: readonly Fields[]): Map<string, number> {
+  const most = new Map<string, number>()
+  for (const fields of all) {
+    for (const [name, sum] of fields) if (sum > (most.get(name) ?? 0)) most.set(name, sum)
+  }
+  return most
+}
+
+export function sumOf(fields: Fields): number {
+  let sum = 0
+  for (const each of fields.values()) sum += each
+  return sum
+}

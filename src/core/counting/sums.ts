@@ -1,0 +1,105 @@
+/**
+ * The windows of one gateway, each with what its lines add up to. Pure: a line counts at its own time, so
+ * whoever takes the same lines, in whatever order and whenever, has the same sums.
+ */
+
+import { createTally, ownOf, type Tally, toTick } from './tally.ts'
+import { type CounterWindow, type ResetTimes, type WindowedCounter, windowAt } from './windows.ts'
+
+/** What a line counts: tokens or requests, in each of these, at this instant. */
+export interface Counted {
+  readonly at: number
+  readonly amount: number
+  readonly counters: readonly WindowedCounter[]
+}
+
+/** A window with what was counted in it. */
+export interface OwnSum extends CounterWindow {
+  readonly sum: number
+  readonly base: number
+}
+
+export type Sums = ReturnType<typeof createSums>
+
+/** How long a window takes late lines after its end, and how far gateways' clocks may be ahead: 20 s. */
+const graceMs = 20_000
+
+/** Whether nothing is counted in it any more; also of one that a clock began which was far ahead. */
+export function isOver({ since, end, ms }: CounterWindow, now: number): boolean {
+  return end + graceMs <= now || since > now + ms + graceMs
+}
+
+/** How long before a new window is known to have been empty at its start. */
+const youngMs = 1_000
+
+/** `resets`: shared with others that count the same lines. `now` below: milliseconds since the epoch. */
+export function createSums(resets: ResetTimes, monotonic: () => number) {
+  const all = new Map<string, Tally>()
+  /** The windows that were used last, by counters that were never reset. */
+  const latest = new Map<string, Tally>()
+
+  function of(window: CounterWindow): Tally {
+    let tally = all.get(window.id)
+    if (tally === undefined) {
+      tally = createTally(window, toTick(monotonic()))
+      all.set(window.id, tally)
+    }
+    return tally
+  }
+
+  /** The window of a counter at an instant. */
+  function at(counter: WindowedCounter, instant: number): Tally {
+    const last = latest.get(counter.key)
+    if (last !== undefined && last.since <= instant && instant < last.end) return last
+    const times = resets.get(counter.key)
+    const window = windowAt(counter, instant, times)
+    const isNew = !all.has(window.id)
+    const tally = of(window)
+    // Nobody waits at a boundary: what others count in it from its start on is told by refreshing.
+    if (isNew && last?.isKnown && last.end === window.since && instant - window.since < youngMs) {
+      tally.isKnown = true
+    }
+    if (times === undefined) latest.set(counter.key, tally)
+    return tally
+  }
+
+  return {
+    all: all as ReadonlyMap<string, Tally>,
+    of,
+    at,
+    /** Adds to each counter; returns the windows that take it still. */
+    count({ at: instant, amount, counters }: Counted, now: number): readonly Tally[] {
+      const changed: Tally[] = []
+      for (const counter of counters) {
+        const tally = at(counter, instant)
+        if (isOver(tally, now)) continue
+        tally.sum += amount
+        changed.push(tally)
+      }
+      return changed
+    },
+    /** Has exactly these sums from now on; what else is known of a window stays. */
+    replaceOwn(own: Iterable<OwnSum>): void {
+      for (const tally of all.values()) {
+        tally.sum = 0
+        tally.base = 0
+      }
+      for (const each of own) {
+        const tally = of(each)
+        tally.sum = each.sum
+        tally.base = each.base
+      }
+    },
+    /** Those with something of this gateway. */
+    own(): Tally[] {
+      return [...all.values()].filter((tally) => ownOf(tally) > 0)
+    },
+    /** To be called when a counter was reset. */
+    forgetLatest: (key: string): void => void latest.delete(key),
+    /** Drops what is over. */
+    sweep(now: number): void {
+      for (const [id, tally] of all) if (isOver(tally, now)) all.delete(id)
+      for (const [key, tally] of latest) if (isOver(tally, now)) latest.delete(key)
+    },
+  }
+}

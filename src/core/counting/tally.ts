@@ -1,0 +1,86 @@
+/**
+ * What a process knows of one window: what its gateway's lines add up to, and what the store has said of
+ * this gateway and of all. Each figure only grows, so that it may be told late, twice and in any order.
+ */
+
+import { type Fields, highestOf, readFields, sumOf, writeFields } from './fields.ts'
+import type { CounterWindow } from './windows.ts'
+
+/** What was never told of is as old as that. */
+const longAgoMs = 86_400_000
+
+export interface Tally extends CounterWindow {
+  /** Of this gateway's lines. */
+  sum: number
+  /** What the store has beyond them: of lines that the disk has lost. */
+  base: number
+  /** What the store has of this gateway, at least. */
+  field: number
+  /** What others have counted, at least. */
+  others: number
+  /** By name, as of the last full read; see fields.ts. */
+  fields: string
+  /** Their sum. */
+  fieldsSum: number
+  /** Whether the store was read, or this window is too young for others to have counted in it. */
+  isKnown: boolean
+  /** When it was last used, read in full, and told of by the store: `toTick` of a monotonic clock. */
+  usedAt: number
+  readAt: number
+  heardAt: number
+}
+
+/** What is not known yet of a window. */
+export function createTally(window: CounterWindow, tick: number): Tally {
+  const { id, since, end, ms } = window
+  return {
+    ...{ id, since, end, ms },
+    ...{ sum: 0, base: 0, field: 0, others: 0 },
+    ...{ fields: '', fieldsSum: 0, isKnown: false },
+    ...{ usedAt: tick, readAt: tick, heardAt: toTick(tick - longAgoMs) },
+  }
+}
+
+/** What this gateway has counted. */
+export function ownOf({ sum, base }: Tally): number {
+  return sum + base
+}
+
+/** What is used, as far as is known; never more than was counted. */
+export function usedOf(tally: Tally): number {
+  return tally.others + Math.max(ownOf(tally), tally.field)
+}
+
+/**
+ * The store has `field` of this gateway and `total` of all. Returns whether it lacks something of what
+ * others had counted when they were last read.
+ */
+export function noteTotal(tally: Tally, field: number, total: number): boolean {
+  if (field > tally.field) tally.field = field
+  if (total - field > tally.others) tally.others = total - field
+  return total - field < tally.fieldsSum
+}
+
+/** The store, and a second place if there is one, have these fields of others. Returns what the store lacks of them. */
+export function noteFields(tally: Tally, found: Fields, kept?: Fields): Fields {
+  const known = readFields(tally.fields)
+  const most = highestOf(known, found, kept ?? new Map())
+  tally.fields = writeFields(most)
+  tally.fieldsSum = sumOf(most)
+  if (tally.fieldsSum > tally.others) tally.others = tally.fieldsSum
+  const lacking = new Map<string, number>()
+  for (const [name, sum] of most) if (sum > (found.get(name) ?? 0)) lacking.set(name, sum)
+  return lacking
+}
+
+/**
+ * Milliseconds of a monotonic clock as a small whole number, which takes no memory of its own in an
+ * object. It comes round after 49 days: only differences of up to 24 mean something, by `ticksBetween`.
+ */
+export function toTick(monotonicMs: number): number {
+  return monotonicMs | 0
+}
+
+export function ticksBetween(earlier: number, later: number): number {
+  return (later - earlier) | 0
+}

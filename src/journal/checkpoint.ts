@@ -1,0 +1,148 @@
+/**
+ * What a gateway's lines add up to, and how far they were read: both in one file, so that a process that
+ * is killed at any moment leaves sums and positions that belong together. Each writer has a file of its
+ * own, with a higher number than the one it began with: a writer that has lost its place while its disk
+ * hung can't put an older state over the next one's.
+ */
+
+import type { OwnSum } from '../core/counting/sums.ts'
+import { createTurn } from '../runtime/in-turn.ts'
+import { inSlices } from '../runtime/slices.ts'
+import type { Position } from './follower.ts'
+import type { KeptFiles } from './kept-files.ts'
+
+/** By the name of the followed file. */
+export type Positions = ReadonlyMap<string, Position>
+
+export interface KeptState {
+  readonly positions: Positions
+  readonly own: readonly OwnSum[]
+  /** When counters were reset, by their keys. */
+  readonly resets: ReadonlyMap<string, readonly number[]>
+}
+
+type Entry =
+  | readonly [
+      'position',
+      file: string,
+      offsets: readonly (readonly [head: string, bytes: number])[],
+    ]
+  | readonly ['reset', key: string, at: number]
+  | readonly ['sum', id: string, since: number, end: number, ms: number, sum: number, base: number]
+
+/** Sums that are written, and lines that are read, at once. */
+const sumsOfPart = 512
+const linesOfPart = 256
+
+export type Checkpoint = ReturnType<typeof createCheckpoint>
+
+/** `nonce`: the process's own. What is written is written in the order of the calls. */
+export function createCheckpoint(files: KeptFiles, name: string, nonce: string) {
+  const inTurn = createTurn()
+  let number = 1
+
+  const ownName = (): string => `${name}.${number}.${nonce}`
+
+  /** The number in the name of a checkpoint, finished or not; undefined for other files. */
+  function numberOf(file: string): number | undefined {
+    const rest = file.startsWith(`${name}.`) ? file.slice(name.length + 1) : ''
+    const [, digits] = /^(\d{1,15})\.[\w-]+(?:\.\d+\.tmp)?$/.exec(rest) ?? []
+    return digits === undefined ? undefined : Number(digits)
+  }
+
+  /** The latest; of those with the same number that of the later writer. */
+  async function findLatest(writers: readonly string[]): Promise<string | undefined> {
+    let latest: readonly [file: string, number: number, place: number] | undefined
+    for (const file of await files.names()) {
+      const its = numberOf(file)
+      if (its === undefined || file.endsWith('.tmp')) continue
+      const place = -writers.indexOf(file.slice(file.lastIndexOf('.') + 1))
+      const [, most = 0, best = 0] = latest ?? []
+      if (latest === undefined || its > most || (its === most && place > best)) {
+        latest = [file, its, place]
+      }
+    }
+    return latest?.[0]
+  }
+
+  async function write({ positions, own, resets }: KeptState): Promise<Positions> {
+    // As it is now: what follows takes time.
+    const saved = new Map([...positions].map(([file, position]) => [file, new Map(position)]))
+    const sums = Float64Array.from(own, ({ sum }) => sum)
+    const bases = Float64Array.from(own, ({ base }) => base)
+    const first: Entry[] = [...saved].map(([file, offsets]) => ['position', file, [...offsets]])
+    for (const [key, times] of resets) for (const at of times) first.push(['reset', key, at])
+    const draft = await files.draft(ownName())
+    try {
+      await draft.write(textOf(first))
+      await inSlices(parts())
+      await draft.commit()
+    } finally {
+      await draft.drop()
+    }
+    return saved
+
+    function* parts(): Generator<Promise<void>, void> {
+      for (let from = 0; from < own.length; from += sumsOfPart) {
+        const entries = own.slice(from, from + sumsOfPart).map((each, i): Entry => {
+          const { id, since, end, ms } = each
+          return ['sum', id, since, end, ms, sums[from + i] ?? 0, bases[from + i] ?? 0]
+        })
+        yield draft.write(textOf(entries))
+      }
+    }
+  }
+
+  return {
+    /** The latest that is there, as it was left; `writers`: the last one first. What is saved from now on is later. */
+    async load(writers: readonly string[]): Promise<KeptState> {
+      const latest = await findLatest(writers)
+      if (latest !== undefined) number = Math.max(number, (numberOf(latest) ?? 0) + 1)
+      return await inSlices(stateIn(latest === undefined ? '' : await files.read(latest)))
+    },
+    /** Saves what `capture` returns when it is its turn, whole or not at all; resolves with its positions. */
+    save: (capture: () => KeptState): Promise<Positions> => inTurn(() => write(capture())),
+    /** Adds to what was saved that the store has so much beyond the lines; resolves once it is on the disk. */
+    noteBase: ({ id, since, end, ms }: OwnSum, base: number): Promise<void> =>
+      inTurn(() => files.append(ownName(), textOf([['sum', id, since, end, ms, 0, base]]))),
+    /** Removes what earlier writers have left. To be called once an own one was saved. */
+    async removeEarlier(): Promise<void> {
+      for (const file of await files.names()) {
+        if ((numberOf(file) ?? number) < number) await files.remove(file)
+      }
+    },
+  }
+}
+
+function textOf(entries: readonly Entry[]): string {
+  return entries.map((entry) => `${JSON.stringify(entry)}\n`).join('')
+}
+
+/** A sum may be there twice: what was added later is the higher one. Nobody relied on a torn line. */
+function* stateIn(text: string): Generator<undefined, KeptState> {
+  const positions = new Map<string, Position>()
+  const own = new Map<string, OwnSum>()
+  const resets = new Map<string, number[]>()
+  for (const [i, line] of text.split('\n').entries()) {
+    if (i % linesOfPart === 0) yield
+    const entry = parse(line)
+    if (entry?.[0] === 'position') positions.set(entry[1], new Map(entry[2]))
+    else if (entry?.[0] === 'reset')
+      resets.set(entry[1], [...(resets.get(entry[1]) ?? []), entry[2]])
+    else if (entry?.[0] === 'sum') {
+      const [, id, since, end, ms, sum, base] = entry
+      const known = own.get(id) ?? { sum: 0, base: 0 }
+      const most = { sum: Math.max(known.sum, sum), base: Math.max(known.base, base) }
+      own.set(id, { id, since, end, ms, ...most })
+    }
+  }
+  return { positions, own: [...own.values()], resets }
+}
+
+function parse(line: string): Entry | undefined {
+  try {
+    return JSON.parse(line)
+  } catch {
+    return undefined
+  }
+}

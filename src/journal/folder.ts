@@ -1,0 +1,91 @@
+/**
+ * The folder that a gateway and its service processes share: it has the files with the gateway's lines.
+ * It is in memory wherever that is possible, and its calls wait for nothing but the file system, so that a
+ * Check can look at the end of a file before it decides.
+ */
+
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+
+export interface Listed {
+  readonly name: string
+  readonly inode: string
+  readonly size: number
+}
+
+/** A file that stays open wherever it is moved, and when it is removed. */
+export interface OpenFile {
+  readonly inode: string
+  size(): number
+  /** Fills the buffer from its start with what is at `offset`; returns the number of bytes. */
+  read(into: Buffer, offset: number): number
+  close(): void
+}
+
+/** Names are those of files in the folder, never made from a request. */
+export interface Folder {
+  /** Files only; none if there is no such folder. */
+  list(): readonly Listed[]
+  /** undefined if there is no such file any more. */
+  open(name: string): OpenFile | undefined
+  remove(name: string): void
+  rename(from: string, to: string): void
+  /** A small file as a whole; empty if there is none. */
+  readText(name: string): string
+  /** In one write, so that of two callers each has its text whole. Creates the file. */
+  appendText(name: string, text: string): void
+  /** Whole or not at all for those who read it. */
+  replaceText(name: string, text: string): void
+  /** Moves its time of modification to now. */
+  touch(name: string): void
+  /** Milliseconds since the epoch; undefined: no such file. */
+  touchedAt(name: string): number | undefined
+}
+
+/** `mode`: of files that are created in it. */
+export function openFolder(path: string, mode = 0o600): Folder {
+  const at = (name: string): string => join(path, name)
+  return {
+    list: () =>
+      ifThere(() => fs.readdirSync(path), []).flatMap((name) => {
+        const stat = fs.statSync(at(name), { throwIfNoEntry: false, bigint: true })
+        if (!stat?.isFile()) return []
+        return [{ name, inode: String(stat.ino), size: Number(stat.size) }]
+      }),
+    open: (name) => ifThere(() => openFile(at(name)), undefined),
+    remove: (name) => fs.rmSync(at(name), { force: true }),
+    rename: (from, to) => fs.renameSync(at(from), at(to)),
+    readText: (name) => ifThere(() => fs.readFileSync(at(name), 'utf8'), ''),
+    appendText: (name, text) => fs.appendFileSync(at(name), text, { mode }),
+    replaceText(name, text) {
+      const draft = at(`${name}.${process.pid}.tmp`)
+      fs.writeFileSync(draft, text, { mode })
+      fs.renameSync(draft, at(name))
+    },
+    touch(name) {
+      const now = new Date()
+      fs.utimesSync(at(name), now, now)
+    },
+    touchedAt: (name) => fs.statSync(at(name), { throwIfNoEntry: false })?.mtimeMs,
+  }
+}
+
+function openFile(path: string): OpenFile {
+  const file = fs.openSync(path, 'r')
+  const { ino } = fs.fstatSync(file, { bigint: true })
+  return {
+    inode: String(ino),
+    size: () => fs.fstatSync(file).size,
+    read: (into, offset) => fs.readSync(file, into, 0, into.length, offset),
+    close: () => fs.closeSync(file),
+  }
+}
+
+function ifThere<Value>(act: () => Value, otherwise: Value): Value {
+  try {
+    return act()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return otherwise
+    throw error
+  }
+}

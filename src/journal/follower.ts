@@ -1,0 +1,205 @@
+/**
+ * Follows the files with a gateway's lines: the one that grows, and earlier ones that were renamed, in
+ * whatever order, since sums do not mind. Each line is taken once, however files are moved and whenever the
+ * process ends, because its position is kept with what was made of the lines.
+ */
+
+import type { Folder, Listed, OpenFile } from './folder.ts'
+import { headBytes, headIn } from './head.ts'
+
+/** How far each file was taken, in bytes, by its head. */
+export type Position = Map<string, number>
+
+export interface FollowerOptions {
+  readonly folder: Pick<Folder, 'list' | 'open' | 'remove'>
+  /** The file that grows; renamed ones have a dot and milliseconds since the epoch behind it. */
+  readonly name: string
+  /** Moves with each chunk of lines that was taken. */
+  readonly position: Position
+  /** Called with each whole line, without its end; never with an empty one. Must not throw. */
+  readonly take: (line: string) => void
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+}
+
+interface Followed {
+  readonly file: OpenFile
+  /** Empty until its first line is there. */
+  head: string
+  /** As it was listed last. */
+  name: string
+  size: number
+  /** Whether the rest of an overlong line is still to come. */
+  isSkipping: boolean
+  /** Another file has the same lines, and is longer. */
+  isCopy: boolean
+  /** Since when it is not in the folder; undefined while it is. */
+  absentSince: number | undefined
+  isClosed: boolean
+}
+
+export type Follower = ReturnType<typeof createFollower>
+
+/** Bytes of one read, and so of the longest line. */
+const chunkBytes = 65_536
+const lineEnd = 10
+/** How long a file that was renamed or removed may still be written: Envoy's threads open lazily. */
+const writtenForMs = 60_000
+/** Of files that are gone, positions that are kept, should one be put back. */
+const maxAbsent = 64
+
+export function createFollower({ folder, name, position, take, now }: FollowerOptions) {
+  const chunk = Buffer.allocUnsafe(chunkBytes)
+  let followed: Followed[] = []
+  let isClosed = false
+
+  /** When a file of this name was renamed; undefined if it is none of ours. */
+  function renamedAt(file: string): number | undefined {
+    const digits = file.startsWith(`${name}.`) ? file.slice(name.length + 1) : ''
+    return /^\d{13}$/.test(digits) ? Number(digits) : undefined
+  }
+
+  /** Opens what is new, and looks at what has changed. */
+  function discover(): void {
+    if (isClosed) return
+    const listed = folder.list().filter((each) => each.name === name || renamedAt(each.name))
+    const byInode = new Map(listed.map((each) => [each.inode, each]))
+    for (const one of followed) note(one, byInode.get(one.file.inode))
+    followed = followed.filter(keepOrClose)
+    const known = new Set(followed.map(({ file }) => file.inode))
+    for (const each of listed) if (!known.has(each.inode)) open(each)
+    const heads = new Set<string>()
+    for (const one of followed.toSorted((a, b) => b.size - a.size)) {
+      const { head, size } = one
+      one.isCopy = head !== '' && heads.has(head)
+      heads.add(head)
+      // An older state of the file: what was appended to it since is not told from what was read.
+      if (!one.isCopy && (position.get(head) ?? 0) > size) position.set(head, size)
+    }
+  }
+
+  function note(one: Followed, listed: Listed | undefined): void {
+    if (listed === undefined) one.absentSince ??= now()
+    else {
+      one.absentSince = undefined
+      one.name = listed.name
+    }
+    const size = listed?.size ?? one.file.size()
+    if (size === one.size) return
+    one.size = size
+    refreshHead(one)
+  }
+
+  function refreshHead(one: Followed): void {
+    const head = headIn(chunk.subarray(0, one.file.read(chunk.subarray(0, headBytes), 0)))
+    if (head !== one.head) one.isSkipping = false
+    one.head = head
+  }
+
+  /** Whether its file may still grow. */
+  function keepOrClose(one: Followed): boolean {
+    const { absentSince } = one
+    if (absentSince === undefined || now() - absentSince < writtenForMs) return true
+    close(one)
+    return false
+  }
+
+  function close(one: Followed): void {
+    one.isClosed = true
+    one.file.close()
+  }
+
+  function open({ name: at, inode }: Listed): void {
+    const file = folder.open(at)
+    if (file === undefined) return
+    // It was renamed since it was listed, and is found next time.
+    if (file.inode !== inode) {
+      file.close()
+      return
+    }
+    const one: Followed = {
+      ...{ file, name: at, head: '', size: file.size() },
+      ...{ isSkipping: false, isCopy: false, absentSince: undefined, isClosed: false },
+    }
+    refreshHead(one)
+    followed.push(one)
+  }
+
+  /** Takes the next lines of a file; returns how many bytes were read, 0 at its end. */
+  function readChunk(one: Followed): number {
+    // Closed while somebody else was reading.
+    if (one.isClosed) return 0
+    if (one.head === '') refreshHead(one)
+    const { file, head } = one
+    if (head === '' || one.isCopy) return 0
+    const offset = position.get(head) ?? 0
+    const bytes = file.read(chunk, offset)
+    const end = chunk.subarray(0, bytes).lastIndexOf(lineEnd) + 1
+    if (end === 0 && bytes < chunkBytes) return 0
+    // A longer line is none: its rest is passed over with the next line end.
+    const begin = one.isSkipping ? chunk.indexOf(lineEnd) + 1 : 0
+    one.isSkipping = end === 0
+    for (const line of chunk.toString('utf8', begin, Math.max(begin, end - 1)).split('\n')) {
+      if (line !== '') take(line)
+    }
+    position.set(head, offset + (end || bytes))
+    return end || bytes
+  }
+
+  /** Whether it may have grown since it was listed. */
+  function isLive(one: Followed): boolean {
+    if (one.name === name || one.absentSince !== undefined) return true
+    return now() - (renamedAt(one.name) ?? 0) < writtenForMs
+  }
+
+  /** Returns whether it has come to the ends. */
+  function readUpTo(maxBytes: number, files: readonly Followed[]): boolean {
+    let left = maxBytes
+    for (const one of files) {
+      for (let read = 1; read > 0 && left > 0; left -= read) read = readChunk(one)
+    }
+    return left > 0
+  }
+
+  return {
+    /** Takes what files that grow have at their ends, at most about this many bytes. */
+    readEnds: (maxBytes: number): void => void readUpTo(maxBytes, followed.filter(isLive)),
+    /** Takes what all files have, also new ones, at most about this many bytes; returns whether that is all. */
+    catchUp(maxBytes: number): boolean {
+      discover()
+      return readUpTo(maxBytes, followed)
+    },
+    /** Steps for `inSlices`: takes every whole line that is there. */
+    *readAll(): Generator<undefined, void> {
+      discover()
+      for (const one of [...followed]) {
+        while (readChunk(one) > 0) yield
+      }
+    },
+    /**
+     * Removes renamed files whose lines are all in what was saved with this position, and that nobody
+     * writes any more; the newest `kept` stay. `isDone`: whether other readers are done with one.
+     */
+    tidy(saved: Position, kept: number, isDone: (file: Listed) => boolean = () => true): void {
+      discover()
+      const there = new Set(followed.map(({ head }) => head))
+      const renamed = followed
+        .filter((one) => one.absentSince === undefined && renamedAt(one.name) !== undefined)
+        .toSorted((a, b) => (renamedAt(b.name) as number) - (renamedAt(a.name) as number))
+      for (const one of renamed.slice(kept)) {
+        const size = one.file.size()
+        const { name: at, head, file } = one
+        if (isLive(one) || (saved.get(head) ?? 0) < size) continue
+        if (isDone({ name: at, inode: file.inode, size })) folder.remove(at)
+      }
+      const gone = [...position.keys()].filter((head) => !there.has(head))
+      for (const head of gone.slice(0, -maxAbsent)) position.delete(head)
+    },
+    /** Takes nothing any more, also if somebody is reading. */
+    close(): void {
+      isClosed = true
+      for (const one of followed) close(one)
+      followed = []
+    },
+  }
+}

@@ -1,0 +1,51 @@
+/**
+ * The head file of a gateway's folder: 64 bytes that Envoy's script compares before it writes a line. It
+ * says which files are the current ones, and the script counts in it what it could not write. Numbers are
+ * little-endian, as on every machine that Envoy runs on.
+ */
+
+import * as fs from 'node:fs'
+
+/**
+ * The service writes bytes 0 to 7, the magic number, 8 to 11, the form, and 12 to 15, how often a file was
+ * renamed: a script reopens its file when that number has changed. A script writes 16 to 19, how many
+ * lines it has failed to write; of two that fail at once one may be missing, since one is enough.
+ */
+export interface Head {
+  readonly renamed: number
+  readonly failed: number
+}
+
+export const headFileBytes = 64
+const magic = 0x314c4f5454n
+const form = 1
+const [formAt, renamedAt, failedAt] = [8, 12, 16]
+
+/** Creates it with the folder's other files, or takes the one that is there: its numbers go on. */
+export function openHeadFile(path: string, mode = 0o600) {
+  const file = fs.openSync(path, fs.constants.O_RDWR | fs.constants.O_CREAT, mode)
+  const bytes = Buffer.alloc(headFileBytes)
+  fs.readSync(file, bytes, 0, headFileBytes, 0)
+  if (bytes.readBigUInt64LE(0) !== magic || bytes.readUInt32LE(formAt) !== form) {
+    bytes.fill(0)
+    bytes.writeBigUInt64LE(magic, 0)
+    bytes.writeUInt32LE(form, formAt)
+    fs.writeSync(file, bytes, 0, headFileBytes, 0)
+  }
+
+  return {
+    read(): Head {
+      fs.readSync(file, bytes, 0, headFileBytes, 0)
+      return { renamed: bytes.readUInt32LE(renamedAt), failed: bytes.readUInt32LE(failedAt) }
+    },
+    /** To be called when a file was renamed. */
+    noteRenamed(): void {
+      const number = Buffer.alloc(4)
+      fs.readSync(file, number, 0, 4, renamedAt)
+      number.writeUInt32LE((number.readUInt32LE() + 1) >>> 0)
+      // Aligned and by itself: whoever reads it has the old number or the new one.
+      fs.writeSync(file, number, 0, 4, renamedAt)
+    },
+    close: (): void => fs.closeSync(file),
+  }
+}

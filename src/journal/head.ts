@@ -1,0 +1,20 @@
+/** What identifies a file of lines, wherever it is moved: its first line, which has an id of its own. */
+
+import { hash } from 'node:crypto'
+
+/** Lines are shorter; of a longer first one, what identifies it. */
+export const headBytes = 4_096
+const lineEnd = 10
+
+/**
+ * A digest of the first line that is not empty, of the bytes at a file's start; empty until the line is
+ * whole, and never another one afterwards.
+ */
+export function headIn(bytes: Buffer): string {
+  let begin = 0
+  while (bytes[begin] === lineEnd) begin += 1
+  const end = bytes.indexOf(lineEnd, begin)
+  if (end < 0 && bytes.length < headBytes) return ''
+  const line = bytes.subarray(begin, end < 0 ? headBytes : end)
+  return hash('sha256', line, 'hex').slice(0, 16)
+}

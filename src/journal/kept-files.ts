@@ -1,0 +1,88 @@
+/**
+ * Files that outlive the machine's memory, below DATA_DIR: what a gateway's lines add up to. The disk may
+ * hang, so nothing waits for these calls but what must.
+ */
+
+import { constants } from 'node:fs'
+import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+
+/** A file to be, in parts. */
+export interface Draft {
+  write(text: string): Promise<void>
+  /** Puts it in the place of the file: whole or not at all, also if the machine goes down. */
+  commit(): Promise<void>
+  /** Leaves nothing of it; does nothing after `commit`. */
+  drop(): Promise<void>
+}
+
+export interface KeptFiles {
+  names(): Promise<readonly string[]>
+  /** Empty if there is none. */
+  read(name: string): Promise<string>
+  /** Resolves once it is on the disk. The file must be there. */
+  append(name: string, text: string): Promise<void>
+  draft(name: string): Promise<Draft>
+  remove(name: string): Promise<void>
+}
+
+/** The folder is created when the first file is. */
+export function openKeptFiles(path: string): KeptFiles {
+  const at = (name: string): string => join(path, name)
+  return {
+    names: () => ifThere(readdir(path), []),
+    read: (name) => ifThere(readFile(at(name), 'utf8'), ''),
+    async append(name, text) {
+      // Never creates it: alone, what is added would be taken for all.
+      const file = await open(at(name), constants.O_WRONLY | constants.O_APPEND)
+      try {
+        await file.writeFile(text)
+        await file.datasync()
+      } finally {
+        await file.close()
+      }
+    },
+    async draft(name) {
+      await mkdir(path, { recursive: true, mode: 0o700 })
+      const unfinished = at(`${name}.${process.pid}.tmp`)
+      const file = await open(unfinished, 'w', 0o600)
+      let isOpen = true
+      return {
+        write: async (text) => void (await file.write(text)),
+        async commit() {
+          await file.sync()
+          isOpen = false
+          await file.close()
+          await rename(unfinished, at(name))
+          await syncFolder(path)
+        },
+        async drop() {
+          if (!isOpen) return
+          isOpen = false
+          await file.close()
+          await rm(unfinished, { force: true })
+        },
+      }
+    },
+    remove: (name) => rm(at(name), { force: true }),
+  }
+}
+
+/** Without it a machine that goes down may bring back the old file, after lines were removed that only the new one has. */
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r')
+  try {
+    await folder.sync()
+  } finally {
+    await folder.close()
+  }
+}
+
+async function ifThere<Value>(found: Promise<Value>, otherwise: Value): Promise<Value> {
+  try {
+    return await found
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return otherwise
+    throw error
+  }
+}

@@ -1,0 +1,31 @@
+/**
+ * A line as whoever follows the files needs it: of a request that has ended, or of one that runs. What
+ * reads the text of a line makes this of it, and nothing else depends on the text.
+ */
+
+import type { Counted } from '../core/counting/sums.ts'
+import type { Usage } from '../core/decision/usage.ts'
+
+/** Every admitted request has exactly one line `ended`; while it runs it has one `running` each 10 s. */
+export interface Line {
+  readonly state: 'ended' | 'running'
+  /** Whether its tokens are counted: other operations have lines for durations and health alone. */
+  readonly isMetered: boolean
+  /** Who decided it. */
+  readonly by: 'check' | 'table'
+  /** Who asked for what, and what was used; of one that runs, so far. Always with its id and end. */
+  readonly usage: Usage & Required<Pick<Usage, 'response'>>
+  /** When its request came, in milliseconds since the epoch; its end is in `usage.response`. */
+  readonly startedAt: number
+  /** Milliseconds from there to the first byte of its response; undefined: there was none. */
+  readonly firstByteMs: number | undefined
+  /** Envoy's response flags and details; empty if there are none. */
+  readonly flags: string
+  readonly details: string
+}
+
+/** Reads a line; undefined for a torn one, or one of a form that is not known. Never throws. */
+export type LineReader = (text: string) => Line | undefined
+
+/** What a line adds to sums; undefined: nothing. Never throws. */
+export type CountedReader = (text: string) => Counted | undefined

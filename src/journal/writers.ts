@@ -1,0 +1,47 @@
+/**
+ * Which of a gateway's processes writes: the one whose nonce is the last in a file that all of them see. A
+ * process that takes this place appends its own; each looks before whatever only the writer may do. There may be two for
+ * a moment, which does no harm: both have the same sums.
+ */
+
+import { randomBytes } from 'node:crypto'
+import type { Folder } from './folder.ts'
+
+/** A writer that has not been seen for this long has ended: it shows itself each second. */
+export const silentMs = 4_000
+/** Nonces that are kept; the file is cut at twice as many. */
+const kept = 64
+
+export type Writers = ReturnType<typeof createWriters>
+
+/** `now`: milliseconds since the epoch. */
+export function createWriters(folder: Folder, name: string, now: () => number) {
+  const nonce = randomBytes(6).toString('base64url')
+
+  function all(): readonly string[] {
+    return folder.readText(name).split('\n').filter(Boolean)
+  }
+
+  return {
+    nonce,
+    /** Those that have written, the last one first. */
+    all: (): readonly string[] => all().toReversed(),
+    /** Becomes the last one. */
+    enter(): void {
+      folder.appendText(name, `${nonce}\n`)
+    },
+    /** Whether no other has become the last one since. */
+    isLast: (): boolean => all().at(-1) === nonce,
+    /** Shows the others that this one is there; to be called each second by the last one. */
+    show(): void {
+      const nonces = all()
+      if (nonces.length > 2 * kept) folder.replaceText(name, `${nonces.slice(-kept).join('\n')}\n`)
+      else folder.touch(name)
+    },
+    /** Whether the last one has not shown itself for a while, or there is none. A clock that was set back counts as a while. */
+    isFree(): boolean {
+      const at = folder.touchedAt(name)
+      return at === undefined || Math.abs(now() - at) >= silentMs
+    },
+  }
+}

@@ -1,0 +1,256 @@
+/**
+ * The windows of one hash tag: what is to be sent of them, what the store was told and has lost, and what
+ * it answers. One process of a gateway writes; the others send nothing of their own and learn the totals.
+ */
+
+import type { Fields } from '../../core/counting/fields.ts'
+import { isOver } from '../../core/counting/sums.ts'
+import {
+  noteFields,
+  noteTotal,
+  ownOf,
+  type Tally,
+  ticksBetween,
+  toTick,
+} from '../../core/counting/tally.ts'
+import { markMs } from './scripts.ts'
+import {
+  type LongSums,
+  type Mark,
+  maxEntries,
+  type SumEntry,
+  type SumStore,
+  totalField,
+  type Written,
+} from './sum-store.ts'
+
+export interface PartOptions {
+  readonly tag: string
+  /** The name of this gateway: short, and never another one's. */
+  readonly gateway: string
+  /** The name of this process, never another one's. */
+  readonly nonce: string
+  readonly store: SumStore
+  readonly longSums?: LongSums | undefined
+  /** Whether the process is the one that writes for its gateway. */
+  readonly isWriter: () => boolean
+  /** All windows of this tag. */
+  readonly windows: () => Iterable<Tally>
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+  /** A monotonic clock in milliseconds. */
+  readonly monotonic: () => number
+  /** The store has more of this gateway than the process has counted. */
+  readonly onBeyond: (tally: Tally) => void
+  /** The store has lost something of what it had acknowledged. */
+  readonly onLoss: () => void
+  /** Another process has written under this gateway's name. */
+  readonly onRival: (nonce: string) => void
+}
+
+/** How long the store keeps a window after its end: longer than a mark, but for the shortest. */
+const [leastKeptMs, mostKeptMs] = [20_000, 120_000]
+/** Windows that were used this recently are restored first. */
+const recentMs = 10_000
+/** The others go in what is left of calls, 20 a second of them. */
+const calmEveryMs = 50
+/** Sums of windows of this length and longer are kept in a second place. */
+export const longMs = 86_400_000
+
+export type Part = ReturnType<typeof createPart>
+
+export function createPart(options: PartOptions) {
+  const { tag, gateway, nonce, store, longSums, isWriter, now, monotonic } = options
+  /** To be sent with the next calls. */
+  const due = new Set<Tally>()
+  /** To be sent as well, at leisure. */
+  const calm = new Set<Tally>()
+  /** To be read as a whole, once others had time to write again: the store may lack what they had counted. */
+  const lacking = new Set<Tally>()
+  /** Fields of others that it does lack, as they were read. */
+  const repairs = new Map<Tally, Fields>()
+  let number = 0
+  let acknowledged = 0
+  let answeredAt = Number.NEGATIVE_INFINITY
+  let calmAt = Number.NEGATIVE_INFINITY
+
+  const isOpen = (tally: Tally): boolean => !isOver(tally, now())
+
+  function entryOf(tally: Tally, field: string, sum: number): SumEntry {
+    const keptMs = Math.min(mostKeptMs, Math.max(leastKeptMs, tally.ms))
+    return { key: keyOf(tag, tally), field, sum, ttlMs: tally.end + keptMs - now() }
+  }
+
+  function enter(tally: Tally): void {
+    due.add(tally)
+    calm.delete(tally)
+  }
+
+  /** The next ones to send, with their sums as they are now. */
+  function nextBatch(): (readonly [tally: Tally, sum: number])[] {
+    const batch: (readonly [Tally, number])[] = []
+    take(due)
+    if (calm.size > 0 && monotonic() - calmAt >= calmEveryMs) {
+      calmAt = monotonic()
+      take(calm)
+    }
+    return batch
+
+    function take(from: Set<Tally>): void {
+      for (const tally of from) {
+        if (batch.length >= maxEntries) return
+        if (isOpen(tally)) batch.push([tally, ownOf(tally)])
+        else from.delete(tally)
+      }
+    }
+  }
+
+  function nextRepairs(room: number): (readonly [tally: Tally, name: string, sum: number])[] {
+    const batch: (readonly [Tally, string, number])[] = []
+    for (const [tally, fields] of repairs) {
+      if (!isOpen(tally)) repairs.delete(tally)
+      else for (const [name, sum] of fields) batch.push([tally, name, sum])
+      if (batch.length >= room) break
+    }
+    return batch.slice(0, room)
+  }
+
+  /** The store lacks what it had acknowledged: it gets all own sums, and later of others what they can't write any more. */
+  function restore(): void {
+    const tick = toTick(monotonic())
+    for (const tally of options.windows()) {
+      if (!isOpen(tally)) continue
+      if (ticksBetween(tally.usedAt, tick) < recentMs) enter(tally)
+      else if (!due.has(tally)) calm.add(tally)
+      if (tally.fieldsSum > 0) lacking.add(tally)
+    }
+  }
+
+  /** Whether the store still has what it had acknowledged before this call, by the mark that it had. */
+  function judge(mark: Mark, had: Written): void {
+    const isRival = had.nonce !== nonce
+    const isLoss = mark.acknowledged > 0 && (isRival || had.number < mark.acknowledged)
+    acknowledged = isLoss ? 0 : mark.number
+    const silentMs = monotonic() - answeredAt
+    answeredAt = monotonic()
+    if (!isLoss) return
+    restore()
+    if (isRival && had.nonce !== '') options.onRival(had.nonce)
+    // After an outage the mark may have expired, with nothing lost.
+    else if (silentMs < markMs) options.onLoss()
+  }
+
+  /** What the store has of this gateway and of all. */
+  function receive(tally: Tally, field: number, total: number): void {
+    if (!isOpen(tally)) return
+    tally.heardAt = toTick(monotonic())
+    if (noteTotal(tally, field, total)) lacking.add(tally)
+    if (!isWriter()) return
+    if (field < ownOf(tally)) enter(tally)
+    else if (field > ownOf(tally)) options.onBeyond(tally)
+  }
+
+  async function send(): Promise<void> {
+    const batch = nextBatch()
+    const writes = isWriter()
+    const rest = writes ? nextRepairs(maxEntries - batch.length) : []
+    if (!writes && batch.length === 0) return
+    const entries = batch.map(([tally, sum]) => entryOf(tally, gateway, writes ? sum : 0))
+    for (const [tally, name, sum] of rest) entries.push(entryOf(tally, name, sum))
+    if (writes) number += 1
+    const mark = writes ? { key: markKeyOf(tag, gateway), number, nonce, acknowledged } : undefined
+    const answer = await store.write(mark, entries)
+    // What has grown meanwhile is still due.
+    for (const [tally, sum] of batch) {
+      calm.delete(tally)
+      if (!writes || ownOf(tally) === sum) due.delete(tally)
+    }
+    for (const [tally, name] of rest) forgetRepair(tally, name)
+    if (mark !== undefined) judge(mark, answer)
+    for (const [i, [tally]] of batch.entries()) {
+      const [field, total] = answer.sums[i] as readonly [number, number]
+      receive(tally, field, total)
+    }
+  }
+
+  function forgetRepair(tally: Tally, name: string): void {
+    const left = new Map(repairs.get(tally))
+    left.delete(name)
+    if (left.size === 0) repairs.delete(tally)
+    else repairs.set(tally, left)
+  }
+
+  /** Reads all fields of these windows, at most `maxEntries`, and notes what the store lacks of them. */
+  async function readWhole(tallies: readonly Tally[]): Promise<void> {
+    if (tallies.length === 0) return
+    const long = longSums === undefined ? [] : tallies.filter(({ ms }) => ms >= longMs)
+    const ids = long.map(({ id }) => id)
+    const kept = ids.length === 0 ? [] : await (longSums as LongSums).load(ids).catch(() => [])
+    const hashes = await store.read(tallies.map((tally) => keyOf(tag, tally)))
+    for (const [i, tally] of tallies.entries()) {
+      take(tally, hashes[i] as Fields, kept[long.indexOf(tally)] ?? new Map())
+    }
+  }
+
+  function take(tally: Tally, hash: Fields, kept: Fields): void {
+    const found = new Map(hash)
+    const others = new Map(kept)
+    const own = found.get(gateway) ?? 0
+    const field = Math.max(own, others.get(gateway) ?? 0)
+    for (const name of [gateway, totalField]) {
+      found.delete(name)
+      others.delete(name)
+    }
+    tally.isKnown = true
+    tally.readAt = toTick(monotonic())
+    lacking.delete(tally)
+    const missing = noteFields(tally, found, others)
+    if (isWriter() && missing.size > 0) repairs.set(tally, missing)
+    receive(tally, field, field + tally.fieldsSum)
+    if (isWriter() && own < ownOf(tally)) enter(tally)
+  }
+
+  return {
+    tag,
+    /** Windows that the next call has something of. */
+    get due(): number {
+      return due.size + repairs.size
+    },
+    /** Windows that are to be sent at leisure, or to be read as a whole. */
+    get unsettled(): number {
+      return calm.size + lacking.size
+    },
+    get acknowledged(): number {
+      return acknowledged
+    },
+    /** Sends its sum with the next call, or asks for its total. */
+    enter,
+    /**
+     * One call: what is due, and the mark of the writer even if nothing is. Rejects without an answer;
+     * everything is then due as before, and the next call has newer sums. Must not overlap.
+     */
+    send,
+    readWhole,
+    /** Reads as a whole some of the windows that the store may lack something of. */
+    async mend(): Promise<void> {
+      for (const tally of lacking) if (!isOpen(tally)) lacking.delete(tally)
+      await readWhole([...lacking].slice(0, maxEntries))
+    },
+    /** Nothing is known of the store: it gets all sums. At a start, and when this process becomes the writer. */
+    begin(): void {
+      acknowledged = 0
+      for (const tally of options.windows()) {
+        if (isOpen(tally) && ownOf(tally) > 0) enter(tally)
+      }
+    },
+  }
+}
+
+/** The key of a window in the store. */
+export function keyOf(tag: string, { id }: Pick<Tally, 'id'>): string {
+  return `tollgate:{${tag}}:w:${id}`
+}
+
+export function markKeyOf(tag: string, gateway: string): string {
+  return `tollgate:{${tag}}:mark:${gateway}`
+}

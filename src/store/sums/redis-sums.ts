@@ -1,0 +1,30 @@
+/** A SumStore in Redis. */
+
+import { readFields } from '../../core/counting/fields.ts'
+import { markMs, type SumCommands } from './scripts.ts'
+import type { SumStore } from './sum-store.ts'
+
+export function createRedisSums(commands: SumCommands): SumStore {
+  return {
+    async write(mark, entries) {
+      const keys = [mark?.key ?? entries[0]?.key ?? '']
+      const own = mark === undefined ? [0, 0, ''] : [mark.number, mark.acknowledged, mark.nonce]
+      const args = [...own, markMs]
+      for (const { key, field, sum, ttlMs } of entries) {
+        keys.push(key)
+        args.push(field, sum, Math.ceil(ttlMs))
+      }
+      const [number, nonce, ...figures] = await commands.writeSums(keys, args)
+      if (figures.length !== 2 * entries.length) throw new Error(unexpected)
+      const sums = entries.map((_, i) => [figures[2 * i], figures[2 * i + 1]] as [number, number])
+      return { number, nonce, sums }
+    },
+    async read(keys) {
+      const found = await commands.readSums(keys, [])
+      if (found.length !== keys.length) throw new Error(unexpected)
+      return found.map(readFields)
+    },
+  }
+}
+
+const unexpected = 'the response of Redis has an unexpected form'

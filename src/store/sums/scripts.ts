@@ -1,0 +1,62 @@
+/** Redis's operations on sums in Lua, each one call for up to 512 windows. */
+
+/** Keys, then arguments. */
+export interface SumCommands {
+  writeSums(keys: readonly string[], args: readonly (string | number)[]): Promise<WriteAnswer>
+  readSums(keys: readonly string[], args: readonly []): Promise<readonly string[]>
+}
+
+/** The mark that was there, then for each window the field and the total. */
+export type WriteAnswer = readonly [number: number, nonce: string, ...sums: number[]]
+
+/**
+ * How long a mark is kept: less than windows of a minute and more are, so that a step of the server's clock ends
+ * both. After a silence of this length all is written once more.
+ */
+export const markMs = 60_000
+
+/**
+ * KEYS[1] the mark of the gateway, KEYS[2…] windows. ARGV[1] the number of this call, 0 without a mark; ARGV[2] the
+ * number that it relies on; ARGV[3] the writer; ARGV[4] how long the mark is kept (ms); then for each window the
+ * field, its sum, and the rest of the window's life (ms). A call that comes late must not hide a loss: it sets the
+ * mark only if what it relies on is there. The mark is written first: a Redis that is out of memory, or a replica,
+ * refuses that, and nothing has changed. A mark never goes back, which would look like a loss.
+ */
+export const writeScript = `
+local mark = ARGV[1] ~= '0' and redis.pcall('GET', KEYS[1])
+local number, nonce = string.match(type(mark) == 'string' and mark or '', '^(%d+) (.*)$')
+local own = nonce == ARGV[3]
+local is_late = own and tonumber(number) > tonumber(ARGV[1])
+if ARGV[1] ~= '0' and not is_late and (ARGV[2] == '0' or own and tonumber(number) >= tonumber(ARGV[2])) then
+  redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[3], 'PX', ARGV[4])
+end
+local answer = { tonumber(number or '0'), nonce or '' }
+for i = 2, #KEYS do
+  local field, sum = ARGV[3 * i - 1], ARGV[3 * i]
+  -- What somebody else has put under this name counts for nothing.
+  local had = redis.pcall('HMGET', KEYS[i], field, '+')
+  local own, total = tonumber(had[1] or '0') or 0, tonumber(had[2] or '0') or 0
+  if not had.err and tonumber(sum) > own then
+    own, total = tonumber(sum), total + sum - own
+    redis.call('HSET', KEYS[i], field, sum, '+', string.format('%d', total))
+    if not had[2] then redis.call('PEXPIRE', KEYS[i], ARGV[3 * i + 1]) end
+  end
+  answer[2 * i - 1], answer[2 * i] = own, total
+end
+return answer
+`
+
+/** KEYS windows. For each the names and sums of its fields, in one text: `3fk2x0qa 120 + 120`. */
+export const readScript = `
+local answer = {}
+for i, key in ipairs(KEYS) do
+  local found, parts = redis.pcall('HGETALL', key), {}
+  for at = 1, found.err and 0 or #found, 2 do
+    if tonumber(found[at + 1]) and not string.find(found[at], ' ', 1, true) then
+      parts[#parts + 1] = found[at] .. ' ' .. found[at + 1]
+    end
+  end
+  answer[i] = table.concat(parts, ' ')
+end
+return answer
+`

@@ -1,0 +1,138 @@
+/**
+ * The counters of one process: what its gateway's lines add up to, exact, and what others have counted, as
+ * last heard. Every sum is absolute and never goes down, so writing is repeating: after a failure, at a
+ * start, or to a store that has lost data, the same sums are sent again.
+ */
+
+import { type Counted, isOver, type Sums } from '../../core/counting/sums.ts'
+import { ownOf, type Tally, ticksBetween, toTick, usedOf } from '../../core/counting/tally.ts'
+import type { WindowedCounter } from '../../core/counting/windows.ts'
+import { createPart, longMs, type Part, type PartOptions } from './part.ts'
+import { maxEntries } from './sum-store.ts'
+
+export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows'> {
+  readonly sums: Sums
+  /** The hash tag of a counter, by its key. */
+  readonly tagOf: (key: string) => string
+  /** All of them. */
+  readonly tags: readonly string[]
+}
+
+/** What is known of a counter's window. */
+export interface KnownWindow {
+  readonly used: number
+  /** Milliseconds since the epoch. */
+  readonly end: number
+  /** Whether the store was asked about it; if not, `fetch` it first. */
+  readonly isKnown: boolean
+}
+
+/** Windows in use are read as a whole this often, so that the store can get back what ended gateways had counted. */
+const wholeEveryMs = 60_000
+/** A window that was used this recently is in use. */
+const inUseMs = 60_000
+
+export type SharedSums = ReturnType<typeof createSharedSums>
+
+/** The tags' parts are sent by whoever paces them (pace.ts). */
+export function createSharedSums(options: SharedSumsOptions) {
+  const { sums, gateway, isWriter, tagOf, longSums, now, monotonic } = options
+  const parts = new Map<string, Part>()
+  /** Long windows that have changed since they were saved. */
+  const unsaved = new Set<Tally>()
+  for (const tag of options.tags) {
+    parts.set(tag, createPart({ ...options, tag, windows: () => windowsOf(tag) }))
+  }
+
+  function* windowsOf(tag: string): Generator<Tally> {
+    for (const tally of sums.all.values()) if (tagOf(keyIn(tally)) === tag) yield tally
+  }
+
+  function partOf(tally: Tally): Part {
+    return parts.get(tagOf(keyIn(tally))) as Part
+  }
+
+  function use(counter: WindowedCounter, at: number): Tally {
+    const tally = sums.at(counter, at)
+    tally.usedAt = toTick(monotonic())
+    return tally
+  }
+
+  async function readWhole(tallies: Iterable<Tally>): Promise<void> {
+    for (const [part, own] of Map.groupBy(tallies, partOf)) {
+      for (let from = 0; from < own.length; from += maxEntries) {
+        await part.readWhole(own.slice(from, from + maxEntries))
+      }
+    }
+  }
+
+  /** Of windows that are in use and were not read for a while, some. */
+  function unread(): readonly Tally[] {
+    const tick = toTick(monotonic())
+    const found: Tally[] = []
+    for (const tally of sums.all.values()) {
+      const isDue = ticksBetween(tally.readAt, tick) >= wholeEveryMs && tally.isKnown
+      const isInUse = ticksBetween(tally.usedAt, tick) < inUseMs && !isOver(tally, now())
+      if (isDue && isInUse && found.push(tally) === maxEntries) break
+    }
+    return found
+  }
+
+  return {
+    parts: parts as ReadonlyMap<string, Part>,
+    /** Counts what a line has, at its own time. */
+    count(counted: Counted): void {
+      for (const tally of sums.count(counted, now())) {
+        if (!isWriter()) continue
+        partOf(tally).enter(tally)
+        if (tally.ms >= longMs && longSums !== undefined) unsaved.add(tally)
+      }
+    },
+    /** What is used of a counter's window, as far as is known. */
+    read(counter: WindowedCounter, at: number): KnownWindow {
+      const tally = use(counter, at)
+      return { used: usedOf(tally), end: tally.end, isKnown: tally.isKnown }
+    },
+    /** How long ago the store told of this window, in milliseconds. */
+    ageOf: (counter: WindowedCounter, at: number): number =>
+      ticksBetween(sums.at(counter, at).heardAt, toTick(monotonic())),
+    /** Sends its sum with the next call. */
+    enter: (tally: Tally): void => partOf(tally).enter(tally),
+    /** Has it asked for its total with the next call; returns the part that sends it. */
+    refresh(counter: WindowedCounter, at: number): Part {
+      const tally = use(counter, at)
+      const part = partOf(tally)
+      part.enter(tally)
+      return part
+    },
+    /** Reads windows as a whole. Rejects if the store does not answer. */
+    fetch: (counters: readonly WindowedCounter[], at: number): Promise<void> =>
+      readWhole(new Set(counters.map((counter) => use(counter, at)))),
+    /** To be called each second: reads again what is in use, at most one call's windows. */
+    reread: (): Promise<void> => readWhole(unread()),
+    /** Nothing is known of the store: it gets all sums. */
+    begin(): void {
+      for (const part of parts.values()) part.begin()
+      if (longSums === undefined) return
+      for (const tally of sums.own()) if (tally.ms >= longMs) unsaved.add(tally)
+    },
+    /** Saves long windows that have changed, at most one call's, where they outlive this disk and the store; returns how many are left. */
+    async saveLong(): Promise<number> {
+      for (const tally of unsaved) if (isOver(tally, now())) unsaved.delete(tally)
+      const batch = [...unsaved].slice(0, maxEntries)
+      if (longSums === undefined || batch.length === 0) return 0
+      const rows = batch.map((tally) => ({ id: tally.id, end: tally.end, used: ownOf(tally) }))
+      await longSums.save(gateway, rows)
+      for (const [i, tally] of batch.entries()) {
+        if (ownOf(tally) === rows[i]?.used) unsaved.delete(tally)
+      }
+      return unsaved.size
+    },
+    sweep: (): void => sums.sweep(now()),
+  }
+}
+
+/** The key of the counter that a window is of. */
+function keyIn({ id }: Tally): string {
+  return id.slice(0, id.lastIndexOf('@'))
+}

@@ -1,0 +1,219 @@
+import {
+  appendFileSync,
+  copyFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { openFolder } from '../../src/journal/folder.ts'
+import { createFollower } from '../../src/journal/follower.ts'
+import { headIn } from '../../src/journal/head.ts'
+import { inSlices } from '../../src/runtime/slices.ts'
+import { makeTemporaryFolder } from '../support/temporary-folder.ts'
+
+const name = 'usage.jsonl'
+const renamedAt = 1_795_000_000_000
+
+interface World {
+  readonly path: string
+  at(file: string): string
+  position: Map<string, number>
+  now: number
+  readonly lines: string[]
+  write(text: string, file?: string): void
+  rename(to: number): void
+  /** Another process, which goes on from this position. */
+  restart(from?: ReadonlyMap<string, number>): void
+  /** What is new since the last time. */
+  read(): Promise<readonly string[]>
+  follower: ReturnType<typeof createFollower>
+}
+
+/** A folder with a follower of its file, what it has taken, and its time. */
+function follow(t: Test): World {
+  const folder = makeTemporaryFolder()
+  t.teardown(() => folder.remove())
+  const at = (file: string): string => join(folder.path, file)
+  const create = () =>
+    createFollower({
+      ...{ folder: openFolder(folder.path), name },
+      position: world.position,
+      take: (line) => world.lines.push(line),
+      now: () => world.now,
+    })
+  const world: World = {
+    path: at(name),
+    at,
+    position: new Map(),
+    now: renamedAt,
+    lines: [],
+    write: (text, file = name) => appendFileSync(at(file), text),
+    rename: (to) => renameSync(at(name), at(`${name}.${to}`)),
+    restart(from = world.position) {
+      world.position = new Map(from)
+      world.follower = create()
+    },
+    async read() {
+      await inSlices(world.follower.readAll())
+      return world.lines.splice(0)
+    },
+    follower: undefined as never,
+  }
+  world.follower = create()
+  t.teardown(() => world.follower.close())
+  return world
+}
+
+test('each whole line is taken once', async (t) => {
+  const { write, read } = follow(t)
+  t.strictSame(await read(), [], 'no file yet')
+  write('\none\n')
+  write('\ntwo\n')
+  t.strictSame(await read(), ['one', 'two'])
+  write('\nthr')
+  t.strictSame(await read(), [])
+  write('ee\n\n\n')
+  t.strictSame(await read(), ['three'])
+})
+
+test('a torn line takes no other one with it', async (t) => {
+  const { write, read } = follow(t)
+  write('\none\n\n{"id":"tor')
+  write('\ntwo\n')
+  t.strictSame(await read(), ['one', '{"id":"tor', 'two'])
+  write('\nlacks only its end')
+  t.strictSame(await read(), [])
+  write('\nthree\n')
+  t.strictSame(await read(), ['lacks only its end', 'three'])
+})
+
+test('the ends of files are taken without looking for new ones', async (t) => {
+  const world = follow(t)
+  world.write('\none\n')
+  await world.read()
+  world.write('\ntwo\n')
+  world.follower.readEnds(65_536)
+  t.strictSame(world.lines.splice(0), ['two'])
+  world.write(`\n${'x'.repeat(4_000)}\n`.repeat(100))
+  world.follower.readEnds(100_000)
+  const first = world.lines.splice(0).length
+  t.ok(first >= 24 && first < 50, `${first} lines at once`)
+  t.equal((await world.read()).length, 100 - first)
+})
+
+test('a renamed file is read on', async (t) => {
+  const world = follow(t)
+  world.write('\none\n')
+  await world.read()
+  world.rename(renamedAt)
+  world.write('\ntwo\n', `${name}.${renamedAt}`)
+  world.write('\nthree\n')
+  t.strictSame((await world.read()).toSorted(), ['three', 'two'])
+  world.write('\nfour\n', `${name}.${renamedAt}`)
+  world.follower.readEnds(65_536)
+  t.strictSame(world.lines.splice(0), ['four'], 'a thread that was idle had it open')
+  world.restart()
+  t.strictSame(await world.read(), [], 'known by their first lines')
+})
+
+test('a file that was removed is read to its end', async (t) => {
+  const world = follow(t)
+  world.write('\none\n')
+  await world.read()
+  world.write('\ntwo\n')
+  rmSync(world.path)
+  t.strictSame(await world.read(), ['two'])
+})
+
+test('of two files with the same lines the longer one is read', async (t) => {
+  const world = follow(t)
+  world.write('\none\n\ntwo\n')
+  await world.read()
+  copyFileSync(world.path, world.at(`${name}.${renamedAt}`))
+  world.write('\nthree\n')
+  t.strictSame(await world.read(), ['three'])
+  world.restart()
+  t.strictSame(await world.read(), [])
+  world.write('\nfour\n')
+  t.strictSame(await world.read(), ['four'])
+})
+
+test('a file that was put back is known', async (t) => {
+  const world = follow(t)
+  world.write('\none\n')
+  await world.read()
+  renameSync(world.path, world.at('elsewhere'))
+  world.now += 120_000
+  world.write('\ntwo\n')
+  t.strictSame(await world.read(), ['two'])
+  world.follower.tidy(world.position, 0)
+  renameSync(world.at('elsewhere'), world.at(`${name}.${renamedAt}`))
+  t.strictSame(await world.read(), [])
+})
+
+test('an older state of a file is not read again', async (t) => {
+  const world = follow(t)
+  world.write('\none\n\ntwo\n')
+  await world.read()
+  truncateSync(world.path, '\none\n'.length)
+  t.strictSame(await world.read(), [])
+  world.write('\nthree\n')
+  t.strictSame(await world.read(), ['three'])
+  writeFileSync(world.path, '\nanother\n')
+  t.strictSame(await world.read(), ['another'])
+})
+
+test('an overlong line is none', async (t) => {
+  const { write, read } = follow(t)
+  write(`\none\n\n${'x'.repeat(200_000)}`)
+  t.strictSame(await read(), ['one'])
+  write(`${'x'.repeat(70_000)}\n\ntwo\n`)
+  t.strictSame(await read(), ['two'])
+})
+
+test('only renamed files are removed that were saved whole, a minute later', async (t) => {
+  const world = follow(t)
+  world.write('\none\n')
+  await world.read()
+  world.rename(renamedAt)
+  world.write('\ntwo\n')
+  const before = new Map(world.position)
+  await world.read()
+  const there = () => openFolder(world.at('.')).list().length
+  world.follower.tidy(world.position, 0)
+  t.equal(there(), 2, 'a thread may still write it')
+  world.now += 60_000
+  world.write('\nlate\n', `${name}.${renamedAt}`)
+  world.follower.tidy(before, 0)
+  t.equal(there(), 2, 'its last line was not saved')
+  t.strictSame(await world.read(), ['late'])
+  world.follower.tidy(world.position, 1)
+  t.equal(there(), 2, 'the newest are kept')
+  world.follower.tidy(world.position, 0, () => false)
+  t.equal(there(), 2, 'another reader needs it')
+  world.follower.tidy(world.position, 0)
+  t.equal(there(), 1)
+})
+
+test('files of others are left alone', async (t) => {
+  const world = follow(t)
+  world.write('\nno\n', `${name}.gz`)
+  world.write('\nno\n', 'usage.envoy.jsonl')
+  world.write('\nno\n', `${name}.1`)
+  t.strictSame(await world.read(), [])
+})
+
+test('a first line identifies a file once it is whole', async (t) => {
+  t.equal(headIn(Buffer.from('')), '')
+  t.equal(headIn(Buffer.from('\n\n{"id"')), '')
+  const head = headIn(Buffer.from('\n\n{"id":1}\n'))
+  t.match(head, /^[0-9a-f]{16}$/)
+  t.equal(headIn(Buffer.from('{"id":1}\nmore')), head)
+  const long = Buffer.alloc(5_000, 'x')
+  t.equal(headIn(long.subarray(0, 4_095)), '')
+  t.equal(headIn(long.subarray(0, 4_096)), headIn(long.subarray(0, 4_096)))
+  t.not(headIn(long.subarray(0, 4_096)), '')
+})
