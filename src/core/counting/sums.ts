@@ -35,7 +35,7 @@ const youngMs = 1_000
 /** `resets`: shared with others that count the same lines. `now` below: milliseconds since the epoch. */
 export function createSums(resets: ResetTimes, monotonic: () => number) {
   const all = new Map<string, Tally>()
-  /** The windows that were used last, by counters that were never reset. */
+  /** The windows that were used last, by counters. */
   const latest = new Map<string, Tally>()
 
   function of(window: CounterWindow): Tally {
@@ -49,9 +49,10 @@ export function createSums(resets: ResetTimes, monotonic: () => number) {
 
   /** The window of a counter at an instant. */
   function at(counter: WindowedCounter, instant: number): Tally {
+    const times = resets.size === 0 ? undefined : resets.get(counter.key)
     const last = latest.get(counter.key)
-    if (last !== undefined && last.since <= instant && instant < last.end) return last
-    const times = resets.get(counter.key)
+    const isLast = last !== undefined && last.since <= instant && instant < last.end
+    if (isLast && times === undefined) return last
     const window = windowAt(counter, instant, times)
     const isNew = !all.has(window.id)
     const tally = of(window)
@@ -59,7 +60,7 @@ export function createSums(resets: ResetTimes, monotonic: () => number) {
     if (isNew && last?.isKnown && last.end === window.since && instant - window.since < youngMs) {
       tally.isKnown = true
     }
-    if (times === undefined) latest.set(counter.key, tally)
+    latest.set(counter.key, tally)
     return tally
   }
 
@@ -94,8 +95,6 @@ export function createSums(resets: ResetTimes, monotonic: () => number) {
     own(): Tally[] {
       return [...all.values()].filter((tally) => ownOf(tally) > 0)
     },
-    /** To be called when a counter was reset. */
-    forgetLatest: (key: string): void => void latest.delete(key),
     /** Drops what is over. */
     sweep(now: number): void {
       for (const [id, tally] of all) if (isOver(tally, now)) all.delete(id)

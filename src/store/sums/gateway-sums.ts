@@ -149,7 +149,6 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     const known = resets.get(key)
     if (known?.includes(at)) return
     resets.set(key, [...(known ?? []), at])
-    sums.forgetLatest(key)
   }
 
   for (const [key, times] of options.resets ?? []) for (const at of times) noteReset(key, at)

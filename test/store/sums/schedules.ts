@@ -92,6 +92,8 @@ interface Running {
   readonly life: Life
   readonly link: Link
   readonly sending: Set<string>
+  /** The resets that it was told of. */
+  readonly known: Set<Reset>
 }
 
 interface Place {
@@ -198,8 +200,7 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
   async function open(place: Place, slot: number): Promise<Running | undefined> {
     const life = beginLife()
     const link = connect(life)
-    const toldAtStart = new Set(resets)
-    const isTold = (reset: Reset): boolean => toldAtStart.has(reset) || !reset.untold.has(place)
+    const known = new Set(resets)
     const opened = await openGatewaySums({
       ...{ gateway: place.name, files: [scriptFile, envoyFile], keptFiles: 1 + (seed % 3) },
       folder: folderOf(place.disk, life, () => now + place.offset),
@@ -208,22 +209,24 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
       longSums: kind === 'durable' ? longSums : undefined,
       now: () => now + place.offset,
       monotonic: () => now,
-      read: (text) => readLine(text, isTold),
+      read: (text) => readLine(text, known),
       resets: told(),
       onLoss: () => note('loss noticed'),
       onFault: () => {},
       onDouble() {
         note('double noticed')
-        rename(place)
+        // A late call of one that has ended looks the same where its name was taken over.
+        if (kind === 'copies') rename(place)
       },
     }).catch(unlessKilled)
     if (opened === undefined) return undefined
-    const running: Running = { sums: opened, life, link, sending: new Set() }
+    const running: Running = { sums: opened, life, link, sending: new Set(), known }
     link.between = async () => {
       if (dice.chance(0.3)) opened.readEnds()
       if (dice.chance(0.2)) await turn()
     }
     place.processes[slot] = running
+    for (const reset of resets) if (!reset.untold.has(place)) tellOf(reset, running)
     return running
   }
 
@@ -232,14 +235,14 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
     return new Map([...all].map(([key, each]) => [key, each.map(({ at }) => at)]))
   }
 
-  function readLine(text: string, isTold: (reset: Reset) => boolean) {
+  function readLine(text: string, known: ReadonlySet<Reset>) {
     const number = numberIn(text)
     const response = number === undefined ? undefined : responses[number]
     if (number === undefined || response === undefined) return undefined
     parsed.add(number)
     for (const reset of resets) {
       const isLater = response.which.includes(reset.counter) && response.time > reset.at
-      if (isLater && !isTold(reset)) forgiven.add(number)
+      if (isLater && !known.has(reset)) forgiven.add(number)
     }
     const { time, tokens, which } = response
     return { at: time, amount: tokens, counters: which.map((i) => counters[i] as WindowedCounter) }
@@ -326,13 +329,16 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
     place.script.reopen()
   }
 
+  function tellOf(reset: Reset, { sums, known }: Running): void {
+    known.add(reset)
+    sums.reset((counters[reset.counter] as WindowedCounter).key, reset.at)
+  }
+
   function tell(place: Place): void {
-    for (const { counter, at, untold } of resets) {
-      if (!untold.has(place) || place.processes.length === 0) continue
-      untold.delete(place)
-      for (const running of place.processes) {
-        running?.sums.reset((counters[counter] as WindowedCounter).key, at)
-      }
+    if (place.processes.length === 0) return
+    for (const reset of resets) {
+      if (!reset.untold.delete(place)) continue
+      for (const running of place.processes) if (running !== undefined) tellOf(reset, running)
     }
   }
 

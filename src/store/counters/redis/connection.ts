@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 import { parseRedisUrl, type RedisTarget } from '../../../core/formats/redis-url.ts'
 import { type HoldCommands, holdScript, releaseScript, renewScript } from '../../holds/scripts.ts'
+import { readScript as readSumsScript, type SumCommands, writeScript } from '../../sums/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
 import {
   addScript,
@@ -16,7 +17,7 @@ import {
 } from './scripts.ts'
 
 export interface RedisConnection {
-  readonly commands: CounterCommands & HoldCommands
+  readonly commands: CounterCommands & HoldCommands & SumCommands
   readonly cluster: boolean
   /** Commands sent so far. */
   readonly sent: number
@@ -122,6 +123,8 @@ export function connectRedis(
       hold: script('tollgateHold', holdScript),
       renew: script('tollgateRenew', renewScript),
       release: script('tollgateRelease', releaseScript),
+      writeSums: script('tollgateWriteSums', writeScript),
+      readSums: script('tollgateReadSums', readSumsScript),
       forget(keys) {
         sent += 1
         return client.unlink(...keys)
