@@ -117,6 +117,7 @@ test('a writer that has lost its place puts nothing over the next one', async (t
   await first.save(() => stateOf(1, 2))
   await first.removeEarlier()
   t.strictSame(await third.load(['third', 'second', 'first']), stateOf(1, 3))
+  t.strictSame(await third.load([]), stateOf(1, 3), 'the list of writers was lost')
 })
 
 type Checkpoint = ReturnType<typeof createCheckpoint>

@@ -766,4 +766,95 @@ export const allMutants: readonly Mutant[] = [
       ['renewedAt = Math.max(renewedAt, sentAt)', 'renewedAt = now()'],
     ],
   ),
+  // Windows are functions of time; of the invariants of decision 20, the first.
+  ...mutants(
+    'core/counting/windows.ts',
+    ['core/counting/windows.test.ts'],
+    [
+      ['reset < at && reset > since', 'reset <= at && reset > since'],
+      ['const phase = crc32(owner) % ms', 'const phase = 0'],
+      ['(span.date ?? since)', 'since'],
+    ],
+  ),
+  ...mutants(
+    'core/counting/calendar.ts',
+    ['core/counting/windows.test.ts'],
+    [['at + offsetAt(zone, at) >= local', 'true']],
+  ),
+  // I2: sums and positions belong together.
+  ...mutants(
+    'journal/checkpoint.ts',
+    ['journal/checkpoint.test.ts'],
+    [
+      ['await draft.write(textOf(first))', ''],
+      ['ms, sums[from + i] ?? 0', 'ms, each.sum'],
+      ['base: Math.max(known.base, base)', 'base: known.base || base'],
+      ['(numberOf(latest) ?? 0) + 1', 'numberOf(latest) ?? 0'],
+      ['(numberOf(file) ?? number) < number', 'numberOf(file) !== number'],
+    ],
+  ),
+  ...mutants(
+    'journal/follower.ts',
+    ['journal/follower.test.ts'],
+    [
+      ["one.isCopy = head !== '' && heads.has(head)", 'one.isCopy = false'],
+      ['if (!one.isCopy && (position.get(head) ?? 0) > size)', 'if (false)'],
+      ['one.isSkipping = end === 0', ''],
+      // I3: nothing is removed that was not saved.
+      ['isLive(one) || (saved.get(head) ?? 0) < size', 'isLive(one)'],
+      ['isLive(one) || (saved', '(saved'],
+      ['gone.slice(0, -maxAbsent)', 'gone'],
+    ],
+  ),
+  ...mutants(
+    'store/sums/gateway-sums.ts',
+    ['store/sums/schedules.test.ts'],
+    [
+      ['new Map(state.positions.get(name))', 'new Map()'],
+      ['rebuilt.replaceOwn(state.own)', ''],
+      // I8: what is adopted.
+      ['if (!followers.every((follower) => follower.catchUp(catchUpBytes))) {', 'if (false) {'],
+      ['    await checkpoint.noteBase(tally, base)\n', ''],
+      ['if (base <= tally.base || !beat()) return', 'return'],
+      // I7: at a start all sums are sent.
+      ['      shared.begin()\n', ''],
+    ],
+  ),
+  // I4, I6 and the form of answers.
+  ...mutants(
+    'store/sums/scripts.ts',
+    ['store/sums/redis-sums.test.ts'],
+    [
+      ['tonumber(sum) > own then', 'true then'],
+      ["(ARGV[2] == '0' or own and tonumber(number) >= tonumber(ARGV[2]))", 'true'],
+      ['and not is_late and', 'and'],
+      ['total + sum - own', 'total + sum'],
+      ["if not had[2] then redis.call('PEXPIRE'", "if true then redis.call('PEXPIRE'"],
+    ],
+  ),
+  ...mutants(
+    'store/sums/part.ts',
+    ['store/sums/schedules.test.ts'],
+    [
+      ['isRival || had.number < mark.acknowledged', 'isRival'],
+      ['acknowledged = isLoss ? 0 : mark.number', 'acknowledged = mark.number'],
+      ['    restore()\n', ''],
+      // I5: others' fields only as they were read.
+      ['      found.delete(name)\n', ''],
+      ['repairs.set(tally, missing)', ''],
+      // I10: what has grown meanwhile is sent.
+      ['if (!writes || ownOf(tally) === sum) due.delete(tally)', 'due.delete(tally)'],
+      ['if (field < ownOf(tally)) enter(tally)\n    else if', 'if'],
+    ],
+  ),
+  // I9 and I11: what is known only grows.
+  ...mutants(
+    'core/counting/tally.ts',
+    ['core/counting/tally.test.ts'],
+    [
+      ['if (field > tally.field) tally.field = field', 'tally.field = field'],
+      ['if (total - field > tally.others) ', ''],
+      ['tally.others + Math.max(ownOf(tally), tally.field)', 'tally.others + ownOf(tally)'],
+    ],
+  ),
 ]

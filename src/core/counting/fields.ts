@@ -34,3 +34,10 @@ export function sumOf(fields: Fields): number {
   for (const each of fields.values()) sum += each
   return sum
 }
+
+/** How many names a written text has; few, so that it costs nothing to ask. */
+export function countOf(text: string): number {
+  let spaces = 0
+  for (let at = text.indexOf(' '); at >= 0; at = text.indexOf(' ', at + 1)) spaces += 1
+  return (spaces + 1) >> 1
+}

@@ -52,8 +52,8 @@ export interface PartOptions {
 const [leastKeptMs, mostKeptMs] = [20_000, 120_000]
 /** Windows that were used this recently are restored first. */
 const recentMs = 10_000
-/** The others go in what is left of calls, 20 a second of them. */
-const calmEveryMs = 50
+/** The others go in what is left of calls, at most in 20 of a second. */
+export const calmEveryMs = 50
 /** Sums of windows of this length and longer are kept in a second place. */
 export const longMs = 86_400_000
 
@@ -154,7 +154,11 @@ export function createPart(options: PartOptions) {
     const batch = nextBatch()
     const writes = isWriter()
     const rest = writes ? nextRepairs(maxEntries - batch.length) : []
-    if (!writes && batch.length === 0) return
+    if (!writes && batch.length === 0) {
+      // Whether the store answers is known before a Check needs it.
+      await store.read([markKeyOf(tag, gateway)])
+      return
+    }
     const entries = batch.map(([tally, sum]) => entryOf(tally, gateway, writes ? sum : 0))
     for (const [tally, name, sum] of rest) entries.push(entryOf(tally, name, sum))
     if (writes) number += 1
@@ -216,12 +220,13 @@ export function createPart(options: PartOptions) {
     get due(): number {
       return due.size + repairs.size
     },
-    /** Windows that are to be sent at leisure, or to be read as a whole. */
-    get unsettled(): number {
-      return calm.size + lacking.size
+    /** Windows that are sent at leisure, and not the next moment. */
+    get calm(): number {
+      return calm.size
     },
-    get acknowledged(): number {
-      return acknowledged
+    /** Windows that are to be read as a whole, because the store may lack something of them. */
+    get lacking(): number {
+      return lacking.size
     },
     /** Sends its sum with the next call, or asks for its total. */
     enter,

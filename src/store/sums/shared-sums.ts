@@ -4,14 +4,17 @@
  * start, or to a store that has lost data, the same sums are sent again.
  */
 
+import { countOf } from '../../core/counting/fields.ts'
 import { type Counted, isOver, type Sums } from '../../core/counting/sums.ts'
 import { ownOf, type Tally, ticksBetween, toTick, usedOf } from '../../core/counting/tally.ts'
 import type { WindowedCounter } from '../../core/counting/windows.ts'
 import { createPart, longMs, type Part, type PartOptions } from './part.ts'
-import { maxEntries } from './sum-store.ts'
+import { maxEntries, type SumStore } from './sum-store.ts'
 
-export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows'> {
+export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows' | 'store'> {
   readonly sums: Sums
+  /** Undefined: this gateway is alone. */
+  readonly store: SumStore | undefined
   /** The hash tag of a counter, by its key. */
   readonly tagOf: (key: string) => string
   /** All of them. */
@@ -25,6 +28,10 @@ export interface KnownWindow {
   readonly end: number
   /** Whether the store was asked about it; if not, `fetch` it first. */
   readonly isKnown: boolean
+  /** How long ago the store told of it, in milliseconds; below 0: longer than can be told. */
+  readonly ageMs: number
+  /** How many others have counted in it, as of the last full read. */
+  readonly fields: number
 }
 
 /** Windows in use are read as a whole this often, so that the store can get back what ended gateways had counted. */
@@ -36,20 +43,22 @@ export type SharedSums = ReturnType<typeof createSharedSums>
 
 /** The tags' parts are sent by whoever paces them (pace.ts). */
 export function createSharedSums(options: SharedSumsOptions) {
-  const { sums, gateway, isWriter, tagOf, longSums, now, monotonic } = options
+  const { sums, gateway, store, isWriter, tagOf, longSums, now, monotonic } = options
   const parts = new Map<string, Part>()
   /** Long windows that have changed since they were saved. */
   const unsaved = new Set<Tally>()
-  for (const tag of options.tags) {
-    parts.set(tag, createPart({ ...options, tag, windows: () => windowsOf(tag) }))
+  if (store !== undefined) {
+    for (const tag of options.tags) {
+      parts.set(tag, createPart({ ...options, store, tag, windows: () => windowsOf(tag) }))
+    }
   }
 
   function* windowsOf(tag: string): Generator<Tally> {
     for (const tally of sums.all.values()) if (tagOf(keyIn(tally)) === tag) yield tally
   }
 
-  function partOf(tally: Tally): Part {
-    return parts.get(tagOf(keyIn(tally))) as Part
+  function partOf(tally: Tally): Part | undefined {
+    return store === undefined ? undefined : parts.get(tagOf(keyIn(tally)))
   }
 
   function use(counter: WindowedCounter, at: number): Tally {
@@ -61,7 +70,7 @@ export function createSharedSums(options: SharedSumsOptions) {
   async function readWhole(tallies: Iterable<Tally>): Promise<void> {
     for (const [part, own] of Map.groupBy(tallies, partOf)) {
       for (let from = 0; from < own.length; from += maxEntries) {
-        await part.readWhole(own.slice(from, from + maxEntries))
+        await part?.readWhole(own.slice(from, from + maxEntries))
       }
     }
   }
@@ -80,29 +89,31 @@ export function createSharedSums(options: SharedSumsOptions) {
 
   return {
     parts: parts as ReadonlyMap<string, Part>,
+    /** Undefined without a store. */
+    partOf: ({ key }: WindowedCounter): Part | undefined => parts.get(tagOf(key)),
     /** Counts what a line has, at its own time. */
     count(counted: Counted): void {
       for (const tally of sums.count(counted, now())) {
         if (!isWriter()) continue
-        partOf(tally).enter(tally)
+        partOf(tally)?.enter(tally)
         if (tally.ms >= longMs && longSums !== undefined) unsaved.add(tally)
       }
     },
     /** What is used of a counter's window, as far as is known. */
     read(counter: WindowedCounter, at: number): KnownWindow {
       const tally = use(counter, at)
-      return { used: usedOf(tally), end: tally.end, isKnown: tally.isKnown }
+      const { end, heardAt, fields } = tally
+      const isKnown = tally.isKnown || store === undefined
+      const ageMs = ticksBetween(heardAt, tally.usedAt)
+      return { used: usedOf(tally), end, isKnown, ageMs, fields: countOf(fields) }
     },
-    /** How long ago the store told of this window, in milliseconds. */
-    ageOf: (counter: WindowedCounter, at: number): number =>
-      ticksBetween(sums.at(counter, at).heardAt, toTick(monotonic())),
     /** Sends its sum with the next call. */
-    enter: (tally: Tally): void => partOf(tally).enter(tally),
+    enter: (tally: Tally): void => partOf(tally)?.enter(tally),
     /** Has it asked for its total with the next call; returns the part that sends it. */
-    refresh(counter: WindowedCounter, at: number): Part {
+    refresh(counter: WindowedCounter, at: number): Part | undefined {
       const tally = use(counter, at)
       const part = partOf(tally)
-      part.enter(tally)
+      part?.enter(tally)
       return part
     },
     /** Reads windows as a whole. Rejects if the store does not answer. */

@@ -1,0 +1,128 @@
+/**
+ * When the calls of a hash tag are made: one is under way at a time, and the next one follows an interval
+ * after it began, so that a slow store makes calls larger and not more frequent.
+ */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import { atMost } from '../../runtime/at-most.ts'
+import { calmEveryMs, type Part } from './part.ts'
+
+export interface PartSenderOptions {
+  readonly part: Part
+  /** Milliseconds from the beginning of a call to that of the next one. */
+  readonly flushMs: number
+  /** A monotonic clock in milliseconds. */
+  readonly monotonic: () => number
+  /** Called after each call, with the error of one that was not answered. */
+  readonly onOutcome: (error?: unknown) => void
+}
+
+/** Others need so long at most after a loss to write again what they have. */
+const [soonestMendMs, latestMendMs] = [5_000, 15_000]
+/** Without an answer for this long the store is asked whether it has lost something. */
+const silenceMs = 1_000
+const [firstRetryMs, maxRetryMs] = [25, 1_000]
+const stoppingRetryMs = 25
+
+export type PartSender = ReturnType<typeof createPartSender>
+
+export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSenderOptions) {
+  let state: 'running' | 'stopping' | 'stopped' = 'running'
+  let timer: NodeJS.Timeout | undefined
+  /** When the next call is to begin, and when the last one has. */
+  let beginsAt = Number.POSITIVE_INFINITY
+  let begunAt = Number.NEGATIVE_INFINITY
+  let underWay: Promise<void> | undefined
+  /** The least number of intervals that was asked for while a call was under way. */
+  let intervalsLeft = Number.POSITIVE_INFINITY
+  let retryMs = 0
+  let mendAt: number | undefined
+
+  /** Has a call made so many intervals after the last one at the latest. */
+  function arm(intervals: number): void {
+    intervalsLeft = Math.min(intervalsLeft, intervals)
+    if (underWay !== undefined || state !== 'running') return
+    const at = Math.max(begunAt + intervalsLeft * flushMs, begunAt + retryMs)
+    if (at >= beginsAt) return
+    beginsAt = at
+    clearTimeout(timer)
+    const waitMs = at - monotonic()
+    // The shortest timer is a millisecond.
+    if (waitMs > 0) timer = setTimeout(begin, waitMs).unref()
+    else setImmediate(begin)
+  }
+
+  function begin(): void {
+    clearTimeout(timer)
+    beginsAt = Number.POSITIVE_INFINITY
+    if (underWay !== undefined || state === 'stopped') return
+    intervalsLeft = Number.POSITIVE_INFINITY
+    begunAt = monotonic()
+    underWay = part.send().then(noteAnswer, noteFailure).finally(follow)
+  }
+
+  function noteAnswer(): void {
+    retryMs = 0
+    onOutcome()
+  }
+
+  function noteFailure(error: unknown): void {
+    retryMs = Math.min(maxRetryMs, Math.max(firstRetryMs, 2 * retryMs))
+    onOutcome(error)
+  }
+
+  /** What is left, or was asked for meanwhile. */
+  function follow(): void {
+    underWay = undefined
+    const left = intervalsLeft
+    if (left < Number.POSITIVE_INFINITY) arm(left)
+    else if (part.due > 0) arm(1)
+    else if (part.calm > 0) arm(Math.ceil(calmEveryMs / flushMs))
+  }
+
+  function mend(): void {
+    if (part.lacking === 0) {
+      mendAt = undefined
+      return
+    }
+    mendAt ??= monotonic() + soonestMendMs + Math.random() * (latestMendMs - soonestMendMs)
+    if (monotonic() < mendAt) return
+    void part.mend().then(() => {
+      if (part.due > 0) arm(1)
+    }, onOutcome)
+  }
+
+  return {
+    tag: part.tag,
+    arm,
+    /** To be called each second. */
+    beat(): void {
+      if (state !== 'running') return
+      if (monotonic() - begunAt >= silenceMs) begin()
+      mend()
+    },
+    /** Resolves once a call that begins from now on was answered, or has failed. */
+    async refreshed(): Promise<void> {
+      await underWay
+      begin()
+      await underWay
+    },
+    /** Sends what is due for at most this long, then nothing any more; returns how many windows are left. */
+    async stop(graceMs: number): Promise<number> {
+      if (state === 'running') state = 'stopping'
+      clearTimeout(timer)
+      await atMost(graceMs, sendAll())
+      state = 'stopped'
+      return part.due
+    },
+  }
+
+  async function sendAll(): Promise<void> {
+    await underWay
+    while (state === 'stopping' && part.due > 0) {
+      begin()
+      await underWay
+      if (retryMs > 0) await delay(stoppingRetryMs)
+    }
+  }
+}

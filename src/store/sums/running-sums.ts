@@ -1,0 +1,173 @@
+/**
+ * A gateway's sums as a running process has them: its files are read, its store is told and asked in
+ * time, and a Check reads what is known without waiting for anything but windows that were never read.
+ */
+
+import type { WindowedCounter } from '../../core/counting/windows.ts'
+import { ServiceError } from '../../core/decision/errors.ts'
+import { repeat } from '../../runtime/loop.ts'
+import type { GatewaySums } from './gateway-sums.ts'
+import { createPartSender, type PartSender } from './part-sender.ts'
+import type { KnownWindow } from './shared-sums.ts'
+
+/** A counter, and the limit it is read for: a store that learns of others' use asks more often near it. */
+export interface AskedCounter extends WindowedCounter {
+  readonly limit?: number
+}
+
+export interface RunningSumsOptions {
+  readonly sums: GatewaySums
+  /** Milliseconds between two calls. */
+  readonly flushMs: number
+  /** What is answered of windows that were never read, while the store does not answer. */
+  readonly onLoss: 'allow' | 'deny'
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+  /** A monotonic clock in milliseconds. */
+  readonly monotonic: () => number
+  /** Called once for each change. */
+  readonly onUnavailable: (isUnavailable: boolean, cause: unknown) => void
+  /** What failed in the background, and is tried again. */
+  readonly onFault: (error: unknown) => void
+}
+
+/** How long what is known of a counter far from its limit is fresh enough. */
+const farMs = 80
+/** More fields cost more to ask for: beyond these, in proportion less often. */
+const fewFields = 20
+const pollMs = 100
+const beatMs = 1_000
+const saveLongMs = 60_000
+
+export type RunningSums = ReturnType<typeof runSums>
+
+export function runSums(options: RunningSumsOptions) {
+  const { sums, flushMs, onLoss, now, monotonic, onFault } = options
+  const { shared } = sums
+  const failing = new Set<string>()
+  const senders = new Map<string, PartSender>()
+  const ending = new AbortController()
+  let savedLongAt = monotonic()
+  /** Windows that are asked for in this turn, with one call. */
+  let asking: { readonly counters: AskedCounter[]; readonly answered: Promise<void> } | undefined
+
+  for (const part of shared.parts.values()) {
+    const note = (error?: unknown): void => noteOutcome(part.tag, error)
+    senders.set(part.tag, createPartSender({ part, flushMs, monotonic, onOutcome: note }))
+  }
+  void loop(pollMs, () => sums.readAll().then(arm))
+  void loop(beatMs, beat)
+
+  function loop(restMs: number, step: () => Promise<void>): Promise<void> {
+    return repeat({ step, restMs, onFault, signal: ending.signal })
+  }
+
+  function noteOutcome(tag: string, error: unknown): void {
+    const was = failing.size > 0
+    if (error === undefined) failing.delete(tag)
+    else failing.add(tag)
+    const isUnavailable = failing.size > 0
+    if (isUnavailable !== was) options.onUnavailable(isUnavailable, error)
+  }
+
+  /** What was counted is sent. */
+  function arm(): void {
+    for (const part of shared.parts.values()) if (part.due > 0) senders.get(part.tag)?.arm(1)
+  }
+
+  async function beat(): Promise<void> {
+    sums.beat()
+    if (!sums.hasWriter()) await sums.becomeWriter()
+    for (const sender of senders.values()) sender.beat()
+    if (failing.size === 0) await shared.reread()
+    arm()
+    if (monotonic() - savedLongAt < saveLongMs) return
+    savedLongAt = monotonic()
+    shared.sweep()
+    while ((await shared.saveLong()) > 0);
+  }
+
+  /** Milliseconds for which what is known of this window is fresh enough. */
+  function maxAgeOf({ limit }: AskedCounter, { used, fields }: KnownWindow): number {
+    const isNear = limit === undefined || used >= limit / 2
+    const ms = isNear ? flushMs : Math.max(flushMs, farMs)
+    return fields > fewFields ? (ms * fields) / fewFields : ms
+  }
+
+  function readKnown(counter: AskedCounter, at: number): KnownWindow {
+    const known = shared.read(counter, at)
+    if (!known.isKnown) return known
+    const maxAgeMs = maxAgeOf(counter, known)
+    // A clock of ticks has come round: as old as can be.
+    if (known.ageMs >= 0 && known.ageMs < maxAgeMs) return known
+    const part = shared.refresh(counter, at)
+    if (part !== undefined) senders.get(part.tag)?.arm(Math.max(1, maxAgeMs / flushMs))
+    return known
+  }
+
+  function fetch(counters: readonly AskedCounter[]): Promise<void> {
+    if (asking === undefined) {
+      const all: AskedCounter[] = []
+      const answered = new Promise<void>((settle) => setImmediate(settle)).then(() => {
+        asking = undefined
+        return shared.fetch(all, now()).catch((error: unknown) => {
+          // Others need not wait in vain, until a call is answered.
+          for (const counter of all) noteOutcome(shared.partOf(counter)?.tag ?? '', error)
+          throw error
+        })
+      })
+      asking = { counters: all, answered }
+    }
+    asking.counters.push(...counters)
+    return asking.answered
+  }
+
+  return {
+    /** Whether the store does not answer, or can't write. */
+    get isUnavailable(): boolean {
+      return failing.size > 0
+    },
+    /**
+     * The windows of these counters at this instant. Without a promise, unless one was never read.
+     * Throws or rejects with `counters_unavailable` if that one can't be read, and nothing is allowed then.
+     */
+    read(
+      counters: readonly AskedCounter[],
+      at: number,
+    ): readonly KnownWindow[] | Promise<readonly KnownWindow[]> {
+      sums.readEnds()
+      const known = counters.map((counter) => readKnown(counter, at))
+      const missing = counters.filter((_, i) => known[i]?.isKnown === false)
+      if (missing.length === 0) return known
+      if (failing.size > 0) return answerWithout(known)
+      return fetch(missing).then(
+        () => counters.map((counter) => shared.read(counter, at)),
+        () => answerWithout(known),
+      )
+    },
+    /** As `read`, once the store has told of all of them. */
+    async readFresh(
+      counters: readonly AskedCounter[],
+      at: number,
+    ): Promise<readonly KnownWindow[]> {
+      await sums.readAll()
+      const tags = new Set(counters.map((counter) => shared.refresh(counter, at)?.tag))
+      await Promise.all([...senders.values()].map((each) => tags.has(each.tag) && each.refreshed()))
+      return this.read(counters, at)
+    },
+    /** Reads to the ends of the files, and sends what is due for at most this long; returns how many windows are left. */
+    async stop(graceMs: number): Promise<number> {
+      ending.abort()
+      await sums.readAll()
+      const left = await Promise.all([...senders.values()].map((each) => each.stop(graceMs)))
+      await Promise.all([shared.saveLong(), sums.save()]).catch(onFault)
+      return left.reduce((sum, each) => sum + each, 0)
+    },
+  }
+
+  function answerWithout(known: readonly KnownWindow[]): readonly KnownWindow[] {
+    // Without a cause, which is logged once when the store becomes unavailable, not for each request.
+    if (onLoss === 'deny') throw new ServiceError('counters_unavailable')
+    return known
+  }
+}
