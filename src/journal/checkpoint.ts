@@ -6,6 +6,7 @@
  */
 
 import type { OwnSum } from '../core/counting/sums.ts'
+import type { CounterReset, Resets } from '../core/counting/windows.ts'
 import { createTurn } from '../runtime/in-turn.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { Position } from './follower.ts'
@@ -17,8 +18,7 @@ export type Positions = ReadonlyMap<string, Position>
 export interface KeptState {
   readonly positions: Positions
   readonly own: readonly OwnSum[]
-  /** When counters were reset, by their keys. */
-  readonly resets: ReadonlyMap<string, readonly number[]>
+  readonly resets: Resets
 }
 
 type Entry =
@@ -27,7 +27,7 @@ type Entry =
       file: string,
       offsets: readonly (readonly [head: string, bytes: number])[],
     ]
-  | readonly ['reset', key: string, at: number]
+  | readonly ['reset', key: string, at: number, used: number]
   | readonly ['sum', id: string, since: number, end: number, ms: number, sum: number, base: number]
 
 /** Sums that are written, and lines that are read, at once. */
@@ -71,7 +71,9 @@ export function createCheckpoint(files: KeptFiles, name: string, nonce: string) 
     const sums = Float64Array.from(own, ({ sum }) => sum)
     const bases = Float64Array.from(own, ({ base }) => base)
     const first: Entry[] = [...saved].map(([file, offsets]) => ['position', file, [...offsets]])
-    for (const [key, times] of resets) for (const at of times) first.push(['reset', key, at])
+    for (const [key, all] of resets) {
+      for (const { at, used } of all) first.push(['reset', key, at, used])
+    }
     const draft = await files.draft(ownName())
     try {
       await draft.write(textOf(first))
@@ -122,14 +124,15 @@ function textOf(entries: readonly Entry[]): string {
 function* stateIn(text: string): Generator<undefined, KeptState> {
   const positions = new Map<string, Position>()
   const own = new Map<string, OwnSum>()
-  const resets = new Map<string, number[]>()
+  const resets = new Map<string, CounterReset[]>()
   for (const [i, line] of text.split('\n').entries()) {
     if (i % linesOfPart === 0) yield
     const entry = parse(line)
     if (entry?.[0] === 'position') positions.set(entry[1], new Map(entry[2]))
-    else if (entry?.[0] === 'reset')
-      resets.set(entry[1], [...(resets.get(entry[1]) ?? []), entry[2]])
-    else if (entry?.[0] === 'sum') {
+    else if (entry?.[0] === 'reset') {
+      const [, key, at, used] = entry
+      resets.set(key, [...(resets.get(key) ?? []), { at, used }])
+    } else if (entry?.[0] === 'sum') {
       const [, id, since, end, ms, sum, base] = entry
       const known = own.get(id) ?? { sum: 0, base: 0 }
       const most = { sum: Math.max(known.sum, sum), base: Math.max(known.base, base) }

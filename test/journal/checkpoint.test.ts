@@ -15,7 +15,15 @@ function stateOf(count: number, sum: number): KeptState {
   return {
     positions: new Map([['usage.jsonl', new Map([['f00d', sum]])]]),
     own: Array.from({ length: count }, (_, i) => ({ ...one, id: `${i}@1000`, sum })),
-    resets: new Map([['a\nb\nc', [7, 9]]]),
+    resets: new Map([
+      [
+        'a\nb\nc',
+        [
+          { at: 7, used: 0 },
+          { at: 9, used: 5 },
+        ],
+      ],
+    ]),
   }
 }
 

@@ -771,7 +771,7 @@ export const allMutants: readonly Mutant[] = [
     'core/counting/windows.ts',
     ['core/counting/windows.test.ts'],
     [
-      ['reset < at && reset > since', 'reset <= at && reset > since'],
+      ['reset.at < at && reset.at > since', 'reset.at <= at && reset.at > since'],
       ['const phase = crc32(owner) % ms', 'const phase = 0'],
       ['(span.date ?? since)', 'since'],
     ],
@@ -834,7 +834,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'store/sums/part.ts',
-    ['store/sums/schedules.test.ts'],
+    ['store/sums/part.test.ts', 'store/sums/schedules.test.ts'],
     [
       ['isRival || had.number < mark.acknowledged', 'isRival'],
       ['acknowledged = isLoss ? 0 : mark.number', 'acknowledged = mark.number'],

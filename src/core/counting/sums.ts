@@ -3,8 +3,8 @@
  * whoever takes the same lines, in whatever order and whenever, has the same sums.
  */
 
-import { createTally, ownOf, type Tally, toTick } from './tally.ts'
-import { type CounterWindow, type ResetTimes, type WindowedCounter, windowAt } from './windows.ts'
+import { createTally, noteFields, ownOf, type Tally, toTick } from './tally.ts'
+import { type CounterWindow, type Resets, type WindowedCounter, windowAt } from './windows.ts'
 
 /** What a line counts: tokens or requests, in each of these, at this instant. */
 export interface Counted {
@@ -32,8 +32,11 @@ export function isOver({ since, end, ms }: CounterWindow, now: number): boolean 
 /** How long before a new window is known to have been empty at its start. */
 const youngMs = 1_000
 
+/** The name under which everybody writes with what a counter began after a reset. */
+const resetField = '.'
+
 /** `resets`: shared with others that count the same lines. `now` below: milliseconds since the epoch. */
-export function createSums(resets: ResetTimes, monotonic: () => number) {
+export function createSums(resets: Resets, monotonic: () => number) {
   const all = new Map<string, Tally>()
   /** The windows that were used last, by counters. */
   const latest = new Map<string, Tally>()
@@ -56,6 +59,9 @@ export function createSums(resets: ResetTimes, monotonic: () => number) {
     const window = windowAt(counter, instant, times)
     const isNew = !all.has(window.id)
     const tally = of(window)
+    const reset = isNew ? times?.find((each) => each.at === window.since) : undefined
+    if (reset !== undefined && reset.used > 0)
+      noteFields(tally, new Map([[resetField, reset.used]]))
     // Nobody waits at a boundary: what others count in it from its start on is told by refreshing.
     if (isNew && last?.isKnown && last.end === window.since && instant - window.since < youngMs) {
       tally.isKnown = true

@@ -33,8 +33,15 @@ export interface CounterWindow {
   readonly ms: number
 }
 
-/** When counters were reset, by their keys, in any order. */
-export type ResetTimes = ReadonlyMap<string, readonly number[]>
+/** A counter began anew, for what ended after this instant. */
+export interface CounterReset {
+  readonly at: number
+  /** What it began with. */
+  readonly used: number
+}
+
+/** By the keys of counters, in any order. */
+export type Resets = ReadonlyMap<string, readonly CounterReset[]>
 
 /**
  * The window of a length at this instant: all of an owner's windows of this length end at the same
@@ -52,7 +59,7 @@ export function spanAt(window: Window, owner: string, at: number): Span {
 export function windowAt(
   counter: WindowedCounter,
   at: number,
-  resets?: readonly number[],
+  resets?: readonly CounterReset[],
 ): CounterWindow {
   const { key, owner, window } = counter
   const span: Span & Partial<NamedSpan> =
@@ -70,8 +77,8 @@ function lengthSpanAt(ms: number, owner: string, at: number): Span {
 }
 
 /** The last reset in the window before this instant, else its start. */
-function sinceIn({ start }: Span, at: number, resets: readonly number[] = []): number {
+function sinceIn({ start }: Span, at: number, resets: readonly CounterReset[] = []): number {
   let since = start
-  for (const reset of resets) if (reset < at && reset > since) since = reset
+  for (const reset of resets) if (reset.at < at && reset.at > since) since = reset.at
   return since
 }

@@ -6,7 +6,7 @@
 
 import { type Counted, createSums } from '../../core/counting/sums.ts'
 import { ownOf, type Tally } from '../../core/counting/tally.ts'
-import type { ResetTimes } from '../../core/counting/windows.ts'
+import type { CounterReset, Resets } from '../../core/counting/windows.ts'
 import { createCheckpoint, type Positions } from '../../journal/checkpoint.ts'
 import type { Folder } from '../../journal/folder.ts'
 import { createFollower, type Follower, type Position } from '../../journal/follower.ts'
@@ -23,8 +23,8 @@ export interface GatewaySumsOptions
   /** The files that are followed, by their names. */
   readonly files: readonly string[]
   readonly read: CountedReader
-  /** When counters were reset, as far as it is known at the start. */
-  readonly resets?: ResetTimes
+  /** Resets that are known at the start. */
+  readonly resets?: Resets
   /** How many renamed files of each are kept; 4 by default. */
   readonly keptFiles?: number
   /** Another gateway writes under the same name: a copied volume. */
@@ -35,6 +35,8 @@ export interface GatewaySumsOptions
 
 /** Where the sums are, and in what they are kept. */
 const [writersFile, checkpointFile] = ['usage.writers', 'usage.sums']
+/** Of one counter, the latest ones; what ended before them is not looked at any more. */
+const maxResets = 4
 /** What a Check reads at most before it decides. */
 const checkBytes = 65_536
 /** What is read at once before the store is believed to have more than the files. */
@@ -47,7 +49,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   const { folder, kept, files, read, now, monotonic, keptFiles = 4 } = options
   const writers = createWriters(folder, writersFile, now)
   const checkpoint = createCheckpoint(kept, checkpointFile, writers.nonce)
-  const resets = new Map<string, number[]>()
+  const resets = new Map<string, readonly CounterReset[]>()
   const sums = createSums(resets, monotonic)
   let isWriter = false
   let followers: readonly Follower[] = []
@@ -80,7 +82,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
    */
   async function rebuild(): Promise<void> {
     const state = await checkpoint.load(writers.all())
-    for (const [key, times] of state.resets) for (const at of times) noteReset(key, at)
+    noteResets(state.resets)
     const from = new Map(files.map((name) => [name, new Map(state.positions.get(name))]))
     const rebuilt = createSums(resets, monotonic)
     rebuilt.replaceOwn(state.own)
@@ -145,13 +147,18 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     await checkpoint.removeEarlier()
   }
 
-  function noteReset(key: string, at: number): void {
-    const known = resets.get(key)
-    if (known?.includes(at)) return
-    resets.set(key, [...(known ?? []), at])
+  function noteReset(key: string, reset: CounterReset): void {
+    const known = resets.get(key) ?? []
+    if (known.some(({ at }) => at === reset.at)) return
+    const latest = [...known, reset].toSorted((a, b) => a.at - b.at).slice(-maxResets)
+    resets.set(key, latest)
   }
 
-  for (const [key, times] of options.resets ?? []) for (const at of times) noteReset(key, at)
+  function noteResets(all: Resets): void {
+    for (const [key, each] of all) for (const reset of each) noteReset(key, reset)
+  }
+
+  noteResets(options.resets ?? new Map())
   await rebuild()
   return {
     shared,
@@ -182,7 +189,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     },
     /** At each rotation, and at the end. */
     save,
-    /** From now on what ended after `at` counts in a new window. */
+    /** From now on what ended after it counts in a new window. */
     reset: noteReset,
   }
 }

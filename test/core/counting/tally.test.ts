@@ -10,7 +10,7 @@ import {
   toTick,
   usedOf,
 } from '../../../src/core/counting/tally.ts'
-import type { WindowedCounter } from '../../../src/core/counting/windows.ts'
+import type { CounterReset, WindowedCounter } from '../../../src/core/counting/windows.ts'
 
 const minute = 60_000
 const window = { id: 'a@0', since: 0, end: minute, ms: minute }
@@ -98,10 +98,13 @@ test('sums that were built anew replace those in force', async (t) => {
 })
 
 test('a counter that was reset is found by its resets', async (t) => {
-  const resets = new Map<string, number[]>()
+  const resets = new Map<string, CounterReset[]>()
   const sums = createSums(resets, () => 0)
   const tally = sums.at(counter, 10 * minute)
-  resets.set('a', [tally.since + 5])
+  resets.set('a', [{ at: tally.since + 5, used: 7 }])
   t.equal(sums.at(counter, tally.since + 5), tally)
-  t.match(sums.at(counter, tally.since + 6), { since: tally.since + 5, end: tally.end })
+  const after = sums.at(counter, tally.since + 6)
+  t.match(after, { since: tally.since + 5, end: tally.end, fields: '. 7' })
+  t.equal(usedOf(after), 7, 'it begins with what was said')
+  t.equal(sums.at(counter, tally.since + 7), after)
 })

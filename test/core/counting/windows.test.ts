@@ -83,7 +83,7 @@ test('a calendar names its windows by local dates', async (t) => {
 test('a reset begins a window for what ends after it', async (t) => {
   const counter: WindowedCounter = { key: 'a', owner: 'ann', window: { ms: hour } }
   const { since: start, end, id } = windowAt(counter, from)
-  const resets = [start + 2_000, start + 1_000, end + 5]
+  const resets = [start + 2_000, start + 1_000, end + 5].map((at) => ({ at, used: 0 }))
   t.equal(windowAt(counter, start + 1_000, resets).id, id, 'it ended by then')
   t.match(windowAt(counter, start + 1_001, resets), { since: start + 1_000, end, ms: hour })
   t.match(windowAt(counter, start + 3_000, resets), { since: start + 2_000, end, ms: hour })

@@ -34,6 +34,7 @@ const all = [
   '0023-secrets.sql',
   '0024-first-uses.sql',
   '0025-demo-usage.sql',
+  '0026-window-sums.sql',
 ]
 
 test('each migration is applied once', async (t) => {

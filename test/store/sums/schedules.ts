@@ -4,7 +4,13 @@
  */
 
 import { setImmediate as turn } from 'node:timers/promises'
-import { spanAt, type WindowedCounter, windowAt } from '../../../src/core/counting/windows.ts'
+import {
+  type CounterReset,
+  type Resets,
+  spanAt,
+  type WindowedCounter,
+  windowAt,
+} from '../../../src/core/counting/windows.ts'
 import { crc32 } from '../../../src/core/formats/base62.ts'
 import { type GatewaySums, openGatewaySums } from '../../../src/store/sums/gateway-sums.ts'
 import { keyOf, longMs } from '../../../src/store/sums/part.ts'
@@ -81,9 +87,8 @@ interface Response {
   readonly which: readonly number[]
 }
 
-interface Reset {
+interface Reset extends CounterReset {
   readonly counter: number
-  readonly at: number
   readonly untold: Set<Place>
 }
 
@@ -230,9 +235,9 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
     return running
   }
 
-  function told(): ReadonlyMap<string, readonly number[]> {
+  function told(): Resets {
     const all = Map.groupBy(resets, ({ counter }) => (counters[counter] as WindowedCounter).key)
-    return new Map([...all].map(([key, each]) => [key, each.map(({ at }) => at)]))
+    return new Map([...all].map(([key, each]) => [key, each.map(({ at, used }) => ({ at, used }))]))
   }
 
   function readLine(text: string, known: ReadonlySet<Reset>) {
@@ -331,7 +336,7 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
 
   function tellOf(reset: Reset, { sums, known }: Running): void {
     known.add(reset)
-    sums.reset((counters[reset.counter] as WindowedCounter).key, reset.at)
+    sums.reset((counters[reset.counter] as WindowedCounter).key, reset)
   }
 
   function tell(place: Place): void {
@@ -442,7 +447,8 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
   function reset(): void {
     const counter = dice.below(counters.length)
     note('reset')
-    resets.push({ counter, at: now, untold: new Set(alive()) })
+    const used = dice.chance(0.5) ? 0 : 1 + dice.below(1_000)
+    resets.push({ counter, at: now, used, untold: new Set(alive()) })
     // By a gateway's clock that is ahead, they ended after it.
     for (const number of parsed) {
       if ((responses[number] as Response).time > now) forgiven.add(number)
@@ -661,8 +667,8 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
     }
     now += 60
   }
-  // What nobody asks for is restored too, but for single evicted keys and what only the database has.
-  const inUse = kind === 'evicted' || kind === 'durable'
+  // What nobody asks for is restored too, but for single evicted keys, and what only the database has.
+  const inUse = kind === 'evicted' || kind === 'durable' || kind === 'resets'
   for (let round = 0; round < 8; round += 1) {
     await settle(inUse)
     await settleBackground()
@@ -676,7 +682,8 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
     const window = windowAt(counter, now, told().get(counter.key))
     if (window.end <= now + 10_000 || (kind === 'durable' && window.ms < longMs - 3_600_000))
       continue
-    let [expected, mayLack] = [0, 0]
+    const begun = resets.find((each) => each.counter === which && each.at === window.since)
+    let [expected, mayLack] = [begun?.used ?? 0, 0]
     for (const [number, response] of responses.entries()) {
       if (!written.has(number) || !response.which.includes(which)) continue
       if (windowAt(counter, response.time, told().get(counter.key)).id !== window.id) continue

@@ -1,0 +1,52 @@
+/** Resets of counters in Postgres, where every gateway hears of them. */
+
+import type { CounterReset } from '../../core/counting/windows.ts'
+import { digestOf } from '../postgres/digest.ts'
+import { withLongDeadline } from '../postgres/postgres.ts'
+import type { Sql } from '../postgres/sql.ts'
+
+/** The channel that tells of a reset. It may be missed, so resets are also asked for each second. */
+export const resetsChannel = 'tollgate_counter_resets'
+
+/** Longer than the longest window (366 days). */
+const keptFor = '367 days'
+/** By how much a transaction may be late, and the clocks of those that reset differ. */
+const overlapMs = 60_000
+
+export interface KeptReset extends CounterReset {
+  readonly key: string
+}
+
+export type KeptResets = ReturnType<typeof createKeptResets>
+
+/** Both reject if the database is unavailable; a reset is then refused, and may have been done. */
+export function createKeptResets(sql: Sql) {
+  return {
+    /** The last reset of each counter, of those that are not much earlier than `after` (ms). */
+    async read(after = 0): Promise<readonly KeptReset[]> {
+      return await withLongDeadline(sql<KeptReset[]>`
+        select counter as key, (extract(epoch from reset_at) * 1000)::float8 as at,
+          coalesce(used, 0)::float8 as used
+        from tollgate_counter_resets
+        where reset_at > greatest(now() - ${keptFor}::interval,
+          ${new Date(Math.max(0, after - overlapMs))}::timestamptz)`)
+    },
+    /** At this time (ms) these counters begin anew, with so much used. */
+    async write(keys: readonly string[], at: number, used = 0): Promise<void> {
+      const ids = keys.map(digestOf)
+      await withLongDeadline(sql`
+        with old as (
+          delete from tollgate_counter_resets where reset_at < now() - ${keptFor}::interval
+        ), kept as (
+          insert into tollgate_counter_resets as kept (id, counter, reset_at, used)
+          select id, counter, ${new Date(at)}::timestamptz, ${used}::bigint
+          from unnest(${ids}::uuid[], ${keys}::text[]) as reset (id, counter)
+          order by id
+          on conflict (id) do update set reset_at = excluded.reset_at, used = excluded.used
+            where excluded.reset_at > kept.reset_at
+          returning 1
+        )
+        select pg_notify(${resetsChannel}, '') from (select count(*) from kept) as done`)
+    },
+  }
+}

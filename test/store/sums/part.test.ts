@@ -1,0 +1,244 @@
+import { test } from 'tap'
+import { createSums } from '../../../src/core/counting/sums.ts'
+import { usedOf } from '../../../src/core/counting/tally.ts'
+import type { WindowedCounter } from '../../../src/core/counting/windows.ts'
+import { createPart, keyOf } from '../../../src/store/sums/part.ts'
+import { maxEntries, type SumStore } from '../../../src/store/sums/sum-store.ts'
+import { Server } from './model.ts'
+
+const start = 1_800_000_000_000
+const hour = 3_600_000
+
+function counterOf(user: string): WindowedCounter {
+  return { key: `s\nm\n1h\n${user}`, owner: 'all', window: { ms: hour } }
+}
+const ann = counterOf('ann')
+
+interface World {
+  now: number
+  server: Server
+  calls: number
+  /** What happens when a call arrives, and before it is answered. */
+  arrives: () => void
+  answers: () => void
+}
+
+/** A server, and the parts that share it. */
+function createWorld() {
+  const world: World = {
+    now: start,
+    server: new Server(() => world.now),
+    calls: 0,
+    arrives: () => {},
+    answers: () => {},
+  }
+  const store: SumStore = {
+    async write(mark, entries) {
+      world.calls += 1
+      world.arrives()
+      const answer = world.server.write(mark, entries)
+      world.answers()
+      return answer
+    },
+    read: async (keys) => keys.map((key) => new Map(world.server.fields(key))),
+  }
+  function join(gateway: string, isWriter = true, nonce = `${gateway}-process`) {
+    const sums = createSums(new Map(), () => world.now)
+    const events: string[] = []
+    const part = createPart({
+      ...{ tag: 'all', gateway, nonce, store },
+      isWriter: () => isWriter,
+      windows: () => sums.all.values(),
+      now: () => world.now,
+      monotonic: () => world.now,
+      onBeyond: () => events.push('beyond'),
+      onLoss: () => events.push('loss'),
+      onRival: (nonce) => events.push(nonce),
+    })
+    return {
+      ...{ sums, part, events },
+      count(amount: number, counter = ann) {
+        const counted = { at: world.now, amount, counters: [counter] }
+        for (const tally of sums.count(counted, world.now)) part.enter(tally)
+      },
+      read: (counter = ann) => part.readWhole([sums.at(counter, world.now)]),
+      used: (counter = ann) => usedOf(sums.at(counter, world.now)),
+    }
+  }
+  const total = (counter = ann): number => {
+    const window = createSums(new Map(), () => 0).at(counter, world.now)
+    return world.server.fields(keyOf('all', window)).get('+') ?? 0
+  }
+  return { world, join, total }
+}
+
+test('what has grown while a call was under way is sent with the next', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  g.count(40)
+  world.answers = () => g.count(2)
+  await g.part.send()
+  world.answers = () => {}
+  t.equal(total(), 40)
+  await g.part.send()
+  t.equal(total(), 42)
+  t.equal(g.part.due, 0)
+})
+
+test('a call that was not answered is followed by newer sums', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  g.count(40)
+  world.answers = () => {
+    throw new Error('lost')
+  }
+  await t.rejects(g.part.send())
+  g.count(2)
+  world.answers = () => {}
+  await g.part.send()
+  t.equal(total(), 42)
+  t.strictSame(g.events, [])
+})
+
+test('a store with an older copy gets what it has lost', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  g.count(1, counterOf('bob'))
+  await g.part.send()
+  const copy = world.server.copy()
+  g.count(40)
+  await g.part.send()
+  world.server = copy
+  await g.part.send()
+  t.strictSame(g.events, ['loss'])
+  t.equal(total(), 0)
+  await g.part.send()
+  t.equal(total(), 40)
+})
+
+test('a loss is noticed that comes before all was given back', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  g.count(40)
+  await g.part.send()
+  world.server = new Server(() => world.now)
+  world.arrives = () => {
+    world.server = new Server(() => world.now)
+  }
+  await g.part.send()
+  await g.part.send()
+  world.arrives = () => {}
+  await g.part.send()
+  t.equal(total(), 40)
+})
+
+test('after an outage all is sent, and nothing counts as lost', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  g.count(40)
+  await g.part.send()
+  world.now += 61_000
+  await g.part.send()
+  t.strictSame(g.events, [])
+  t.equal(total(), 40)
+  t.equal(g.part.due + g.part.calm, 1)
+})
+
+test('what ended gateways had counted is given back', async (t) => {
+  const { world, join, total } = createWorld()
+  const [g, ended] = [join('g'), join('ended')]
+  ended.count(50)
+  await ended.part.send()
+  g.count(40)
+  await g.part.send()
+  await g.read()
+  world.server = new Server(() => world.now)
+  await g.part.send()
+  t.equal(g.part.lacking, 1)
+  await g.part.send()
+  t.equal(total(), 40)
+  await g.part.mend()
+  await g.part.send()
+  t.equal(total(), 90)
+  t.equal(g.used(), 90, 'and was known all the time')
+})
+
+test('recently used windows are restored first, the others at leisure', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  for (let i = 0; i < 3 * maxEntries; i += 1) g.count(1, counterOf(`user ${i}`))
+  for (let i = 0; i < 3; i += 1) await g.part.send()
+  g.sums.at(ann, world.now)
+  world.now += 20_000
+  const last = counterOf(`user ${3 * maxEntries - 1}`)
+  g.sums.at(last, world.now).usedAt += 20_000
+  world.server = new Server(() => world.now)
+  await g.part.send()
+  await g.part.send()
+  t.equal(total(last), 1)
+  t.ok(g.part.calm > maxEntries, `${g.part.calm} are left`)
+  await g.part.send()
+  t.ok(g.part.calm > maxEntries, 'not yet')
+  for (let i = 0; i < 3; i += 1) {
+    world.now += 50
+    await g.part.send()
+  }
+  t.equal(g.part.calm, 0)
+  t.equal(total(counterOf('user 0')), 1)
+})
+
+test('a process that does not write learns of others, and writes nothing', async (t) => {
+  const { world, join, total } = createWorld()
+  const [g, sibling] = [join('g'), join('g', false)]
+  g.count(40)
+  await g.part.send()
+  sibling.count(7)
+  await sibling.part.send()
+  t.equal(total(), 40)
+  t.equal(sibling.used(), 40)
+  t.equal(sibling.part.due, 0)
+  t.equal(world.server.marks.size, 1)
+  t.strictSame(sibling.events, [])
+})
+
+test('a store with more of this gateway says so to the one that writes', async (t) => {
+  const { join } = createWorld()
+  const [before, after] = [join('g'), join('g')]
+  before.count(40)
+  await before.part.send()
+  after.count(3)
+  await after.part.send()
+  t.strictSame(after.events, ['beyond'])
+  t.equal(after.used(), 40)
+})
+
+test('another process under its name is noticed', async (t) => {
+  const { join } = createWorld()
+  const [one, other] = [join('g'), join('g', true, 'another')]
+  await one.part.send()
+  await other.part.send()
+  await one.part.send()
+  t.strictSame([one.events, other.events], [['another'], []])
+})
+
+test('a window that is over is not sent', async (t) => {
+  const { world, join } = createWorld()
+  const g = join('g')
+  g.count(40)
+  world.now += 2 * hour
+  await g.part.send()
+  t.equal(g.part.due, 0)
+  t.equal(world.server.hashes.size, 0)
+})
+
+test('the mark is sent with a call that has nothing else', async (t) => {
+  const { world, join } = createWorld()
+  const g = join('g')
+  await g.part.send()
+  await g.part.send()
+  t.equal(world.calls, 2)
+  t.strictSame(
+    [...world.server.marks.values()].map(({ number }) => number),
+    [2],
+  )
+})
