@@ -24,6 +24,11 @@ export type Sums = ReturnType<typeof createSums>
 /** How long a window takes late lines after its end, and how far gateways' clocks may be ahead: 20 s. */
 const graceMs = 20_000
 
+/** The key of the counter that a window is of. */
+export function keyIn({ id }: Pick<CounterWindow, 'id'>): string {
+  return id.slice(0, id.lastIndexOf('@'))
+}
+
 /** Whether nothing is counted in it any more; also of one that a clock began which was far ahead. */
 export function isOver({ since, end, ms }: CounterWindow, now: number): boolean {
   return end + graceMs <= now || since > now + ms + graceMs
@@ -46,6 +51,8 @@ export function createSums(resets: Resets, monotonic: () => number) {
     if (tally === undefined) {
       tally = createTally(window, toTick(monotonic()))
       all.set(window.id, tally)
+      const reset = resets.get(keyIn(tally))?.find(({ at }) => at === window.since)
+      if (reset?.used) noteFields(tally, new Map([[resetField, reset.used]]))
     }
     return tally
   }
@@ -59,9 +66,6 @@ export function createSums(resets: Resets, monotonic: () => number) {
     const window = windowAt(counter, instant, times)
     const isNew = !all.has(window.id)
     const tally = of(window)
-    const reset = isNew ? times?.find((each) => each.at === window.since) : undefined
-    if (reset !== undefined && reset.used > 0)
-      noteFields(tally, new Map([[resetField, reset.used]]))
     // Nobody waits at a boundary: what others count in it from its start on is told by refreshing.
     if (isNew && last?.isKnown && last.end === window.since && instant - window.since < youngMs) {
       tally.isKnown = true

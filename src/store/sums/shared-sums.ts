@@ -5,7 +5,7 @@
  */
 
 import { countOf } from '../../core/counting/fields.ts'
-import { type Counted, isOver, type Sums } from '../../core/counting/sums.ts'
+import { type Counted, isOver, keyIn, type Sums } from '../../core/counting/sums.ts'
 import { ownOf, type Tally, ticksBetween, toTick, usedOf } from '../../core/counting/tally.ts'
 import type { WindowedCounter } from '../../core/counting/windows.ts'
 import { createPart, longMs, type Part, type PartOptions } from './part.ts'
@@ -141,9 +141,4 @@ export function createSharedSums(options: SharedSumsOptions) {
     },
     sweep: (): void => sums.sweep(now()),
   }
-}
-
-/** The key of the counter that a window is of. */
-function keyIn({ id }: Tally): string {
-  return id.slice(0, id.lastIndexOf('@'))
 }
