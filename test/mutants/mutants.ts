@@ -808,7 +808,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'store/sums/gateway-sums.ts',
-    ['store/sums/schedules.test.ts'],
+    ['store/sums/gateway-sums.test.ts', 'store/sums/schedules.test.ts'],
     [
       ['new Map(state.positions.get(name))', 'new Map()'],
       ['rebuilt.replaceOwn(state.own)', ''],
@@ -816,6 +816,8 @@ export const allMutants: readonly Mutant[] = [
       ['if (!followers.every((follower) => follower.catchUp(catchUpBytes))) {', 'if (false) {'],
       ['    await checkpoint.noteBase(tally, base)\n', ''],
       ['if (base <= tally.base || !beat()) return', 'return'],
+      ['    if (!beat()) return\n    for (const [i, name]', '    for (const [i, name]'],
+      ['if (isWriter && !writers.isLast()) isWriter = false', ''],
       // I7: at a start all sums are sent.
       ['      shared.begin()\n', ''],
     ],
@@ -843,7 +845,6 @@ export const allMutants: readonly Mutant[] = [
       ['      found.delete(name)\n', ''],
       ['repairs.set(tally, missing)', ''],
       // I10: what has grown meanwhile is sent.
-      ['if (!writes || ownOf(tally) === sum) due.delete(tally)', 'due.delete(tally)'],
       ['if (field < ownOf(tally)) enter(tally)\n    else if', 'if'],
     ],
   ),

@@ -102,8 +102,10 @@ export function createSums(resets: Resets, monotonic: () => number) {
       }
     },
     /** Those with something of this gateway. */
-    own(): Tally[] {
-      return [...all.values()].filter((tally) => ownOf(tally) > 0)
+    own(): readonly Tally[] {
+      const own: Tally[] = []
+      for (const tally of all.values()) if (ownOf(tally) > 0) own.push(tally)
+      return own
     },
     /** Drops what is over. */
     sweep(now: number): void {

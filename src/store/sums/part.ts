@@ -146,6 +146,7 @@ export function createPart(options: PartOptions) {
     tally.heardAt = toTick(monotonic())
     if (noteTotal(tally, field, total)) lacking.add(tally)
     if (!isWriter()) return
+    // It has grown meanwhile, or the store has lost it.
     if (field < ownOf(tally)) enter(tally)
     else if (field > ownOf(tally)) options.onBeyond(tally)
   }
@@ -164,10 +165,9 @@ export function createPart(options: PartOptions) {
     if (writes) number += 1
     const mark = writes ? { key: markKeyOf(tag, gateway), number, nonce, acknowledged } : undefined
     const answer = await store.write(mark, entries)
-    // What has grown meanwhile is still due.
-    for (const [tally, sum] of batch) {
+    for (const [tally] of batch) {
       calm.delete(tally)
-      if (!writes || ownOf(tally) === sum) due.delete(tally)
+      due.delete(tally)
     }
     for (const [tally, name] of rest) forgetRepair(tally, name)
     if (mark !== undefined) judge(mark, answer)
