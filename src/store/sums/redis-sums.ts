@@ -6,7 +6,7 @@ import type { SumStore } from './sum-store.ts'
 
 export function createRedisSums(commands: SumCommands): SumStore {
   return {
-    async write(mark, entries) {
+    async write(mark, entries, ended = []) {
       const keys = [mark?.key ?? entries[0]?.key ?? '']
       const own = mark === undefined ? [0, 0, ''] : [mark.number, mark.acknowledged, mark.nonce]
       const args = [...own, markMs]
@@ -14,7 +14,11 @@ export function createRedisSums(commands: SumCommands): SumStore {
         keys.push(key)
         args.push(field, sum, Math.ceil(ttlMs))
       }
-      const [number, nonce, ...figures] = await commands.writeSums(keys, args)
+      const releases = ended.map((each) => [each.keys, each.ids] as const)
+      const answered = await (releases.length === 0
+        ? commands.writeSums(keys, args)
+        : commands.writeAndRelease([keys, args], releases))
+      const [number, nonce, ...figures] = answered
       if (figures.length !== 2 * entries.length) throw new Error(unexpected)
       const sums = entries.map((_, i) => [figures[2 * i], figures[2 * i + 1]] as [number, number])
       return { number, nonce, sums }

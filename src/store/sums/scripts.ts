@@ -4,7 +4,11 @@
 export interface SumCommands {
   writeSums(keys: readonly string[], args: readonly (string | number)[]): Promise<WriteAnswer>
   readSums(keys: readonly string[], args: readonly []): Promise<readonly string[]>
+  /** The same as `writeSums`, and releases of holds, all or nothing. */
+  writeAndRelease(write: Call, releases: readonly Call[]): Promise<WriteAnswer>
 }
+
+export type Call = readonly [keys: readonly string[], args: readonly (string | number)[]]
 
 /** The mark that was there, then for each window the field and the total. */
 export type WriteAnswer = readonly [number: number, nonce: string, ...sums: number[]]

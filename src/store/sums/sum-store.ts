@@ -34,10 +34,24 @@ export interface Written {
 }
 
 export interface SumStore {
-  /** Without a mark it leaves that alone. All keys have the same hash tag. Rejects without a usable answer. */
-  write(mark: Mark | undefined, entries: readonly SumEntry[]): Promise<Written>
+  /**
+   * Without a mark it leaves that alone. All keys have the same hash tag. With `ended`, holds of requests whose
+   * responses are in these sums, in the same step: nobody sees a request twice, or not at all. Rejects without a usable answer.
+   */
+  write(
+    mark: Mark | undefined,
+    entries: readonly SumEntry[],
+    ended?: readonly EndedHolds[],
+  ): Promise<Written>
   /** All fields of these windows, with the total as `+`; none of one that is not there. */
   read(keys: readonly string[]): Promise<readonly Fields[]>
+}
+
+/** Holds that end, of one user of a subscription. */
+export interface EndedHolds {
+  /** Where they are: their sums, themselves, their leases. */
+  readonly keys: readonly string[]
+  readonly ids: readonly string[]
 }
 
 /** The total of a window, beside the fields of which it is the sum. */

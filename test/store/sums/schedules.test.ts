@@ -1,5 +1,6 @@
 import { test } from 'tap'
 import { createRandom } from '../../support/random.ts'
+import '../../support/time-limit.ts'
 import { type Kind, kinds, type Outcome, runSchedule } from './schedules.ts'
 
 /** Of those that need not be exact: what they may lack is a row of the table of faults. */

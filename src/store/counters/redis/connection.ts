@@ -4,7 +4,18 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 import { parseRedisUrl, type RedisTarget } from '../../../core/formats/redis-url.ts'
 import { type HoldCommands, holdScript, releaseScript, renewScript } from '../../holds/scripts.ts'
-import { readScript as readSumsScript, type SumCommands, writeScript } from '../../sums/scripts.ts'
+import {
+  releaseSpentScript,
+  renewSpentScript,
+  type SpendCommands,
+  spendScript,
+} from '../../holds/spend-scripts.ts'
+import {
+  readScript as readSumsScript,
+  type SumCommands,
+  type WriteAnswer,
+  writeScript,
+} from '../../sums/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
 import {
   addScript,
@@ -17,7 +28,7 @@ import {
 } from './scripts.ts'
 
 export interface RedisConnection {
-  readonly commands: CounterCommands & HoldCommands & SumCommands
+  readonly commands: CounterCommands & HoldCommands & SumCommands & SpendCommands
   readonly cluster: boolean
   /** Commands sent so far. */
   readonly sent: number
@@ -125,6 +136,19 @@ export function connectRedis(
       release: script('tollgateRelease', releaseScript),
       writeSums: script('tollgateWriteSums', writeScript),
       readSums: script('tollgateReadSums', readSumsScript),
+      spend: script('tollgateSpend', spendScript),
+      renewSpent: script('tollgateRenewSpent', renewSpentScript),
+      releaseSpent: script('tollgateReleaseSpent', releaseSpentScript),
+      async writeAndRelease(write, releases) {
+        sent += 1
+        const multi = client.multi() as unknown as Record<string, (...args: unknown[]) => unknown>
+        const calls = [['tollgateWriteSums', write] as const]
+        for (const each of releases) calls.push(['tollgateReleaseSpent', each] as never)
+        for (const [name, [keys, args]] of calls) multi[name]!(keys.length, ...keys, ...args)
+        const answers = (await multi.exec!()) as [Error | null, unknown][] | null
+        for (const [error] of answers ?? []) if (error !== null) throw error
+        return answers?.[0]?.[1] as WriteAnswer
+      },
       forget(keys) {
         sent += 1
         return client.unlink(...keys)
