@@ -858,4 +858,25 @@ export const allMutants: readonly Mutant[] = [
       ['tally.others + Math.max(ownOf(tally), tally.field)', 'tally.others + ownOf(tally)'],
     ],
   ),
+  // I12: a hold is what is open, a sum what has ended.
+  ...mutants(
+    'store/holds/spend-scripts.ts',
+    ['store/holds/spend.test.ts'],
+    [
+      ['each.used + each.sums.count >= limit', 'each.used >= limit'],
+      ["refuse(kind == 'requests' and 'spent' or 'busy')", "refuse('busy')"],
+      ['change_all(names, -1, -mean, -variance, -output, -ceiling)', ''],
+      ['if ceiling > room then', 'if false then'],
+      ["if string.find(known, ' ?', 1, true) then redis", 'if false then redis'],
+      ['each.used + each.sums.mean + mean', 'each.used + mean'],
+    ],
+  ),
+  ...mutants(
+    'store/sums/part.ts',
+    ['store/sums/part.test.ts'],
+    [
+      ['writes && due.size <= batch.length ? nextEnded()', 'writes ? nextEnded()'],
+      ['    forgetEnded(holds)\n', ''],
+    ],
+  ),
 ]

@@ -15,6 +15,7 @@ import {
 } from '../../core/counting/tally.ts'
 import { markMs } from './scripts.ts'
 import {
+  type EndedHolds,
   type LongSums,
   type Mark,
   maxEntries,
@@ -69,6 +70,8 @@ export function createPart(options: PartOptions) {
   const lacking = new Set<Tally>()
   /** Fields of others that it does lack, as they were read. */
   const repairs = new Map<Tally, Fields>()
+  /** Holds of requests whose responses are counted, by where they are. */
+  const ended = new Map<string, { readonly keys: readonly string[]; readonly ids: Set<string> }>()
   let number = 0
   let acknowledged = 0
   let answeredAt = Number.NEGATIVE_INFINITY
@@ -151,6 +154,27 @@ export function createPart(options: PartOptions) {
     else if (field > ownOf(tally)) options.onBeyond(tally)
   }
 
+  /** Those that go with the next call: of whoever has had them longest. */
+  function nextEnded(): readonly EndedHolds[] {
+    let room = maxEntries
+    const next: EndedHolds[] = []
+    for (const { keys, ids } of ended.values()) {
+      if (room <= 0) break
+      next.push({ keys, ids: [...ids].slice(0, room) })
+      room -= ids.size
+    }
+    return next
+  }
+
+  function forgetEnded(sent: readonly EndedHolds[]): void {
+    for (const { keys, ids } of sent) {
+      const [name = ''] = keys
+      const left = ended.get(name)?.ids
+      for (const id of ids) left?.delete(id)
+      if (left?.size === 0) ended.delete(name)
+    }
+  }
+
   async function send(): Promise<void> {
     const batch = nextBatch()
     const writes = isWriter()
@@ -164,7 +188,10 @@ export function createPart(options: PartOptions) {
     for (const [tally, name, sum] of rest) entries.push(entryOf(tally, name, sum))
     if (writes) number += 1
     const mark = writes ? { key: markKeyOf(tag, gateway), number, nonce, acknowledged } : undefined
-    const answer = await store.write(mark, entries)
+    // All that is due has gone before, or goes with it: a hold ends after its response was counted.
+    const holds = writes && due.size <= batch.length ? nextEnded() : []
+    const answer = await store.write(mark, entries, holds)
+    forgetEnded(holds)
     for (const [tally] of batch) {
       calm.delete(tally)
       due.delete(tally)
@@ -216,9 +243,9 @@ export function createPart(options: PartOptions) {
 
   return {
     tag,
-    /** Windows that the next call has something of. */
+    /** Windows that the next call has something of, and users whose holds end with it. */
     get due(): number {
-      return due.size + repairs.size
+      return due.size + repairs.size + ended.size
     },
     /** Windows that are sent at leisure, and not the next moment. */
     get calm(): number {
@@ -230,6 +257,13 @@ export function createPart(options: PartOptions) {
     },
     /** Sends its sum with the next call, or asks for its total. */
     enter,
+    /** Has the hold of a request end once its response is in the store; call it after that was counted. */
+    end(keys: readonly string[], id: string): void {
+      const [name = ''] = keys
+      const found = ended.get(name)
+      if (found === undefined) ended.set(name, { keys, ids: new Set([id]) })
+      else found.ids.add(id)
+    },
     /**
      * One call: what is due, and the mark of the writer even if nothing is. Rejects without an answer;
      * everything is then due as before, and the next call has newer sums. Must not overlap.

@@ -18,6 +18,8 @@ interface World {
   now: number
   server: Server
   calls: number
+  /** Holds that have ended. */
+  readonly ended: string[]
   /** What happens when a call arrives, and before it is answered. */
   arrives: () => void
   answers: () => void
@@ -29,13 +31,15 @@ function createWorld() {
     now: start,
     server: new Server(() => world.now),
     calls: 0,
+    ended: [],
     arrives: () => {},
     answers: () => {},
   }
   const store: SumStore = {
-    async write(mark, entries) {
+    async write(mark, entries, ended = []) {
       world.calls += 1
       world.arrives()
+      for (const { ids } of ended) world.ended.push(...ids)
       const answer = world.server.write(mark, entries)
       world.answers()
       return answer
@@ -241,4 +245,25 @@ test('the mark is sent with a call that has nothing else', async (t) => {
     [...world.server.marks.values()].map(({ number }) => number),
     [2],
   )
+})
+
+test('a hold ends with the sums that have its response', async (t) => {
+  const { world, join } = createWorld()
+  const g = join('g')
+  for (let i = 0; i <= maxEntries; i += 1) g.count(1, counterOf(`user ${i}`))
+  g.part.end(['held:ann'], 'one')
+  g.part.end(['held:ann'], 'two')
+  g.part.end(['held:bob'], 'three')
+  await g.part.send()
+  t.strictSame(world.ended, [], 'some sums are still due')
+  world.answers = () => {
+    throw new Error('lost')
+  }
+  await t.rejects(g.part.send())
+  world.answers = () => {}
+  world.ended.length = 0
+  g.part.end(['held:ann'], 'four')
+  await g.part.send()
+  t.strictSame(world.ended, ['one', 'two', 'four', 'three'])
+  t.equal(g.part.due, 0)
 })
