@@ -36,6 +36,8 @@ export interface Folder {
   appendText(name: string, text: string): void
   /** Whole or not at all for those who read it. */
   replaceText(name: string, text: string): void
+  /** Calls back when something in it may have changed; returns what ends that, or nothing where it can't be told. */
+  watch(onChange: () => void): (() => void) | undefined
   /** Moves its time of modification to now. */
   touch(name: string): void
   /** Milliseconds since the epoch; undefined: no such file. */
@@ -61,6 +63,16 @@ export function openFolder(path: string, mode = 0o600): Folder {
       const draft = at(`${name}.${process.pid}.tmp`)
       fs.writeFileSync(draft, text, { mode })
       fs.renameSync(draft, at(name))
+    },
+    watch(onChange) {
+      try {
+        const watcher = fs.watch(path, { persistent: false }, onChange)
+        // The limit of the system, or the folder has gone: there is a poll, too.
+        watcher.on('error', () => watcher.close())
+        return () => watcher.close()
+      } catch {
+        return undefined
+      }
     },
     touch(name) {
       const now = new Date()

@@ -3,7 +3,7 @@
  * whoever takes the same lines, in whatever order and whenever, has the same sums.
  */
 
-import { createTally, noteFields, ownOf, type Tally, toTick } from './tally.ts'
+import { createTally, noteFields, ownOf, type Tally, ticksBetween, toTick } from './tally.ts'
 import { type CounterWindow, type Resets, type WindowedCounter, windowAt } from './windows.ts'
 
 /** What a line counts: tokens or requests, in each of these, at this instant. */
@@ -101,16 +101,22 @@ export function createSums(resets: Resets, monotonic: () => number) {
         tally.base = each.base
       }
     },
-    /** Those with something of this gateway. */
-    own(): readonly Tally[] {
+    /** Those with something of this gateway that are not over. */
+    own(now: number): readonly Tally[] {
       const own: Tally[] = []
-      for (const tally of all.values()) if (ownOf(tally) > 0) own.push(tally)
+      for (const tally of all.values()) {
+        if (ownOf(tally) > 0 && !isOver(tally, now)) own.push(tally)
+      }
       return own
     },
-    /** Drops what is over. */
-    sweep(now: number): void {
-      for (const [id, tally] of all) if (isOver(tally, now)) all.delete(id)
-      for (const [key, tally] of latest) if (isOver(tally, now)) latest.delete(key)
+    /** Drops what is over, and what nobody here has counted in or used since then (a tick). */
+    sweep(now: number, idleSince?: number): void {
+      for (const map of [all, latest]) {
+        for (const [name, tally] of map) {
+          const isIdle = idleSince !== undefined && ticksBetween(tally.usedAt, idleSince) > 0
+          if (isOver(tally, now) || (isIdle && ownOf(tally) === 0)) map.delete(name)
+        }
+      }
     },
   }
 }

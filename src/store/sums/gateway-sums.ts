@@ -52,6 +52,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   const resets = new Map<string, readonly CounterReset[]>()
   const sums = createSums(resets, monotonic)
   let isWriter = false
+  let isBecoming = false
   let followers: readonly Follower[] = []
   let positions: Positions = new Map()
   const adopting = new Set<Tally>()
@@ -92,7 +93,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     // What a Check has read meanwhile must not be missing for a moment.
     for (const follower of next) follower.readEnds(Number.POSITIVE_INFINITY)
     for (const follower of followers) follower.close()
-    sums.replaceOwn(rebuilt.own())
+    sums.replaceOwn(rebuilt.own(now()))
     into = shared.count
     positions = from
     followers = next
@@ -135,10 +136,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   /** Saves the sums, then removes what nobody needs any more. */
   async function save(): Promise<void> {
     if (!beat()) return
-    const saved = await checkpoint.save(() => {
-      shared.sweep()
-      return { positions, own: sums.own(), resets }
-    })
+    const saved = await checkpoint.save(() => ({ positions, own: sums.own(now()), resets }))
     // A process that has become the writer meanwhile may have begun before this was saved.
     if (!beat()) return
     for (const [i, name] of files.entries()) {
@@ -167,16 +165,23 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       return isWriter
     },
     /** Whether this gateway has a process that writes. */
-    hasWriter: (): boolean => isWriter || !writers.isFree(),
+    hasWriter: (): boolean => isWriter || isBecoming || !writers.isFree(),
     /** Takes the place of the writer. Resolves once its sums are sent to the store, but not yet answered. */
     async becomeWriter(): Promise<void> {
-      writers.enter()
-      await rebuild()
-      if (!writers.isLast()) return
-      isWriter = true
+      isBecoming = true
+      try {
+        writers.enter()
+        await rebuild()
+        isWriter = writers.isLast()
+      } finally {
+        isBecoming = false
+      }
+      if (!isWriter) return
       shared.begin()
       await save()
     },
+    /** Calls back when a file may have grown; returns what ends that, or nothing where it can't be told. */
+    watch: (onChange: () => void): (() => void) | undefined => folder.watch(onChange),
     /** Reads what was written since: little at once, because a Check waits for it. */
     readEnds(): void {
       for (const follower of followers) follower.readEnds(checkBytes)
@@ -185,7 +190,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     readAll: (): Promise<void> => readToEnds(),
     /** To be called each second. */
     beat(): void {
-      if (beat()) writers.show()
+      if (beat() || isBecoming) writers.show()
     },
     /** At each rotation, and at the end. */
     save,

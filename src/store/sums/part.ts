@@ -75,6 +75,9 @@ export function createPart(options: PartOptions) {
   let number = 0
   let acknowledged = 0
   let answeredAt = Number.NEGATIVE_INFINITY
+  /** Whether something is due that others wait for, since the last call began. */
+  let isUrgent = false
+  let noteUrgent = (): void => {}
   let calmAt = Number.NEGATIVE_INFINITY
 
   const isOpen = (tally: Tally): boolean => !isOver(tally, now())
@@ -84,9 +87,20 @@ export function createPart(options: PartOptions) {
     return { key: keyOf(tag, tally), field, sum, ttlMs: tally.end + keptMs - now() }
   }
 
-  function enter(tally: Tally): void {
+  function ask(tally: Tally): void {
     due.add(tally)
     calm.delete(tally)
+  }
+
+  function enter(tally: Tally): void {
+    ask(tally)
+    hurry()
+  }
+
+  function hurry(): void {
+    if (isUrgent) return
+    isUrgent = true
+    noteUrgent()
   }
 
   /** The next ones to send, with their sums as they are now. */
@@ -176,6 +190,7 @@ export function createPart(options: PartOptions) {
   }
 
   async function send(): Promise<void> {
+    isUrgent = false
     const batch = nextBatch()
     const writes = isWriter()
     const rest = writes ? nextRepairs(maxEntries - batch.length) : []
@@ -255,14 +270,21 @@ export function createPart(options: PartOptions) {
     get lacking(): number {
       return lacking.size
     },
-    /** Sends its sum with the next call, or asks for its total. */
+    /** Called when something is to be sent soon, for the first time since the last call began. */
+    whenUrgent(listener: () => void): void {
+      noteUrgent = listener
+    },
+    /** Sends its sum with the next call, which is urgent. */
     enter,
+    /** Asks for its total with the next call. */
+    ask,
     /** Has the hold of a request end once its response is in the store; call it after that was counted. */
     end(keys: readonly string[], id: string): void {
       const [name = ''] = keys
       const found = ended.get(name)
       if (found === undefined) ended.set(name, { keys, ids: new Set([id]) })
       else found.ids.add(id)
+      hurry()
     },
     /**
      * One call: what is due, and the mark of the writer even if nothing is. Rejects without an answer;

@@ -35,7 +35,8 @@ export interface RunningSumsOptions {
 const farMs = 80
 /** More fields cost more to ask for: beyond these, in proportion less often. */
 const fewFields = 20
-const pollMs = 100
+/** New files, and what a watch has missed. */
+const [pollMs, unwatchedPollMs] = [100, 10]
 const beatMs = 1_000
 const saveLongMs = 60_000
 
@@ -48,14 +49,18 @@ export function runSums(options: RunningSumsOptions) {
   const senders = new Map<string, PartSender>()
   const ending = new AbortController()
   let savedLongAt = monotonic()
+  let isChanged = false
   /** Windows that are asked for in this turn, with one call. */
   let asking: { readonly counters: AskedCounter[]; readonly answered: Promise<void> } | undefined
 
   for (const part of shared.parts.values()) {
     const note = (error?: unknown): void => noteOutcome(part.tag, error)
-    senders.set(part.tag, createPartSender({ part, flushMs, monotonic, onOutcome: note }))
+    const sender = createPartSender({ part, flushMs, monotonic, onOutcome: note })
+    senders.set(part.tag, sender)
+    part.whenUrgent(() => sender.arm(1))
   }
-  void loop(pollMs, () => sums.readAll().then(arm))
+  const endWatch = sums.watch(noteChange)
+  void loop(endWatch === undefined ? unwatchedPollMs : pollMs, () => sums.readAll())
   void loop(beatMs, beat)
 
   function loop(restMs: number, step: () => Promise<void>): Promise<void> {
@@ -70,20 +75,24 @@ export function runSums(options: RunningSumsOptions) {
     if (isUnavailable !== was) options.onUnavailable(isUnavailable, error)
   }
 
-  /** What was counted is sent. */
-  function arm(): void {
-    for (const part of shared.parts.values()) if (part.due > 0) senders.get(part.tag)?.arm(1)
+  /** Many changes of one turn are read once. */
+  function noteChange(): void {
+    if (isChanged) return
+    isChanged = true
+    setImmediate(() => {
+      isChanged = false
+      if (!ending.signal.aborted) sums.readEnds()
+    })
   }
 
   async function beat(): Promise<void> {
     sums.beat()
-    if (!sums.hasWriter()) await sums.becomeWriter()
+    if (!sums.hasWriter()) void sums.becomeWriter().catch(onFault)
     for (const sender of senders.values()) sender.beat()
     if (failing.size === 0) await shared.reread()
-    arm()
     if (monotonic() - savedLongAt < saveLongMs) return
     savedLongAt = monotonic()
-    shared.sweep()
+    shared.sweep(failing.size === 0)
     while ((await shared.saveLong()) > 0);
   }
 
@@ -158,6 +167,7 @@ export function runSums(options: RunningSumsOptions) {
     /** Reads to the ends of the files, and sends what is due for at most this long; returns how many windows are left. */
     async stop(graceMs: number): Promise<number> {
       ending.abort()
+      endWatch?.()
       await sums.readAll()
       const left = await Promise.all([...senders.values()].map((each) => each.stop(graceMs)))
       await Promise.all([shared.saveLong(), sums.save()]).catch(onFault)

@@ -36,6 +36,8 @@ export interface KnownWindow {
 
 /** Windows in use are read as a whole this often, so that the store can get back what ended gateways had counted. */
 const wholeEveryMs = 60_000
+/** A window of others that is unused for this long is read again when it is needed. */
+const idleMs = 600_000
 /** A window that was used this recently is in use. */
 const inUseMs = 60_000
 
@@ -113,7 +115,7 @@ export function createSharedSums(options: SharedSumsOptions) {
     refresh(counter: WindowedCounter, at: number): Part | undefined {
       const tally = use(counter, at)
       const part = partOf(tally)
-      part?.enter(tally)
+      part?.ask(tally)
       return part
     },
     /** Reads windows as a whole. Rejects if the store does not answer. */
@@ -125,7 +127,7 @@ export function createSharedSums(options: SharedSumsOptions) {
     begin(): void {
       for (const part of parts.values()) part.begin()
       if (longSums === undefined) return
-      for (const tally of sums.own()) if (tally.ms >= longMs) unsaved.add(tally)
+      for (const tally of sums.own(now())) if (tally.ms >= longMs) unsaved.add(tally)
     },
     /** Saves long windows that have changed, at most one call's, where they outlive this disk and the store; returns how many are left. */
     async saveLong(): Promise<number> {
@@ -139,6 +141,10 @@ export function createSharedSums(options: SharedSumsOptions) {
       }
       return unsaved.size
     },
-    sweep: (): void => sums.sweep(now()),
+    /** Drops windows that are over and, if they can be read again, those that only others have used. */
+    sweep(canRead: boolean): void {
+      const idleSince = canRead ? toTick(monotonic() - idleMs) : undefined
+      sums.sweep(now(), idleSince)
+    },
   }
 }

@@ -78,6 +78,22 @@ test('a line counts at its own time, while its window takes it', async (t) => {
   t.equal(sums.all.size, 0)
 })
 
+test('an idle window is forgotten if nobody here has counted in it', async (t) => {
+  let tick = 0
+  const sums = createSums(new Map(), () => tick)
+  sums.at(counter, 0)
+  sums.at({ ...counter, key: 'own' }, 0).sum = 1
+  tick = 10
+  sums.at({ ...counter, key: 'later' }, 0)
+  sums.sweep(0)
+  t.equal(sums.all.size, 3)
+  sums.sweep(0, 5)
+  t.strictSame(
+    [...sums.all.keys()].map((id) => id.replace(/@.*/, '')),
+    ['own', 'later'],
+  )
+})
+
 test('a window that was empty at its start is known', async (t) => {
   const sums = createSums(new Map(), () => 0)
   const first = sums.at(counter, 10 * minute)
@@ -94,7 +110,7 @@ test('sums that were built anew replace those in force', async (t) => {
   Object.assign(tally, { sum: 9, base: 9, others: 5, isKnown: true })
   sums.replaceOwn([{ ...window, id: 'b@0', sum: 1, base: 2 }])
   t.match(tally, { sum: 0, base: 0, others: 5, isKnown: true })
-  t.match(sums.own(), [{ id: 'b@0', sum: 1, base: 2 }])
+  t.match(sums.own(0), [{ id: 'b@0', sum: 1, base: 2 }])
 })
 
 test('a counter that was reset is found by its resets', async (t) => {

@@ -73,10 +73,13 @@ interface Ended {
 }
 
 function expectedOf(dice: Dice): Expected {
-  const floor = 1 + dice.below(800)
+  // Of some, ceilings are what fills a limit, and not what is expected.
+  const isShort = dice.chance(0.5)
+  const floor = 1 + dice.below(isShort ? 3_000 : 800)
   return {
     ...{ input: dice.below(2_000) / 10, inputVariance: dice.below(3_000) },
-    ...{ output: dice.below(4_000) / 10, outputVariance: dice.below(90_000) },
+    ...{ output: dice.below(isShort ? 100 : 4_000) / 10 },
+    outputVariance: dice.below(isShort ? 100 : 90_000),
     ...{ floor, beyondRoom: floor, isSeveral: dice.chance(0.2), least: 1 + dice.below(40) },
     worst: dice.chance(0.5) ? Number.POSITIVE_INFINITY : 1 + dice.below(1_000),
   }

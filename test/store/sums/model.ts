@@ -110,6 +110,7 @@ export function folderOf(disk: Disk, { strike }: Life, now: () => number): Folde
       strike()
       disk.create(name, text).touchedAt = now()
     },
+    watch: () => undefined,
     touch(name) {
       const file = disk.files.get(name)
       if (file !== undefined) file.touchedAt = now()

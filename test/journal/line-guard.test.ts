@@ -1,0 +1,33 @@
+import { test } from 'tap'
+import { createLineGuard } from '../../src/journal/line-guard.ts'
+
+test('a request without a line shows that lines do not come', async (t) => {
+  let now = 0
+  const changes: boolean[] = []
+  const guard = createLineGuard({
+    ...{ withinMs: 15_000, monotonic: () => now },
+    onChange: (isFailing) => changes.push(isFailing),
+  })
+  now = 60_000
+  guard.poll()
+  t.equal(guard.isFailing, false, 'nobody has asked for anything')
+  guard.noteAllowed()
+  now += 10_000
+  guard.noteAllowed()
+  guard.noteLine()
+  now += 10_000
+  guard.poll()
+  t.equal(guard.isFailing, false, 'a line came after the first one')
+  guard.noteAllowed()
+  now += 14_999
+  guard.noteAllowed()
+  guard.poll()
+  t.equal(guard.isFailing, false)
+  now += 1
+  guard.poll()
+  guard.poll()
+  t.equal(guard.isFailing, true)
+  guard.noteLine()
+  t.equal(guard.isFailing, false)
+  t.strictSame(changes, [true, false])
+})
