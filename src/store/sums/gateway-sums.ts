@@ -8,7 +8,7 @@ import { type Counted, createSums } from '../../core/counting/sums.ts'
 import { ownOf, type Tally } from '../../core/counting/tally.ts'
 import type { CounterReset, Resets } from '../../core/counting/windows.ts'
 import { createCheckpoint, type Positions } from '../../journal/checkpoint.ts'
-import type { Folder } from '../../journal/folder.ts'
+import type { Folder, Listed } from '../../journal/folder.ts'
 import { createFollower, type Follower, type Position } from '../../journal/follower.ts'
 import type { KeptFiles } from '../../journal/kept-files.ts'
 import type { CountedReader } from '../../journal/line.ts'
@@ -27,6 +27,8 @@ export interface GatewaySumsOptions
   readonly resets?: Resets
   /** How many renamed files of each are kept; 4 by default. */
   readonly keptFiles?: number
+  /** Whether a renamed file may be removed once its lines are saved, as far as others are concerned. */
+  readonly isDone?: (file: Listed) => boolean
   /** Another gateway writes under the same name: a copied volume. */
   readonly onDouble: () => void
   /** What failed in the background, and is tried again. */
@@ -140,7 +142,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     // A process that has become the writer meanwhile may have begun before this was saved.
     if (!beat()) return
     for (const [i, name] of files.entries()) {
-      followers[i]?.tidy(saved.get(name) as Position, keptFiles)
+      followers[i]?.tidy(saved.get(name) as Position, keptFiles, options.isDone)
     }
     await checkpoint.removeEarlier()
   }

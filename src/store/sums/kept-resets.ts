@@ -10,11 +10,13 @@ export const resetsChannel = 'tollgate_counter_resets'
 
 /** Longer than the longest window (366 days). */
 const keptFor = '367 days'
-/** By how much a transaction may be late, and the clocks of those that reset differ. */
+/** By how much a transaction may be late. */
 const overlapMs = 60_000
 
 export interface KeptReset extends CounterReset {
   readonly key: string
+  /** When it was written, by the database's clock (ms). */
+  readonly writtenAt: number
 }
 
 export type KeptResets = ReturnType<typeof createKeptResets>
@@ -22,14 +24,15 @@ export type KeptResets = ReturnType<typeof createKeptResets>
 /** Both reject if the database is unavailable; a reset is then refused, and may have been done. */
 export function createKeptResets(sql: Sql) {
   return {
-    /** The last reset of each counter, of those that are not much earlier than `after` (ms). */
+    /** The last reset of each counter, of those that were written not much earlier than `after`. */
     async read(after = 0): Promise<readonly KeptReset[]> {
       return await withLongDeadline(sql<KeptReset[]>`
         select counter as key, (extract(epoch from reset_at) * 1000)::float8 as at,
-          coalesce(used, 0)::float8 as used
+          coalesce(used, 0)::float8 as used,
+          (extract(epoch from written_at) * 1000)::float8 as "writtenAt"
         from tollgate_counter_resets
-        where reset_at > greatest(now() - ${keptFor}::interval,
-          ${new Date(Math.max(0, after - overlapMs))}::timestamptz)`)
+        where reset_at > now() - ${keptFor}::interval
+          and written_at > ${new Date(Math.max(0, after - overlapMs))}::timestamptz`)
     },
     /** At this time (ms) these counters begin anew, with so much used. */
     async write(keys: readonly string[], at: number, used = 0): Promise<void> {
@@ -42,7 +45,7 @@ export function createKeptResets(sql: Sql) {
           select id, counter, ${new Date(at)}::timestamptz, ${used}::bigint
           from unnest(${ids}::uuid[], ${keys}::text[]) as reset (id, counter)
           order by id
-          on conflict (id) do update set reset_at = excluded.reset_at, used = excluded.used
+          on conflict (id) do update set reset_at = excluded.reset_at, used = excluded.used, written_at = now()
             where excluded.reset_at > kept.reset_at
           returning 1
         )

@@ -11,3 +11,6 @@ create table tollgate_window_sums (
 create index tollgate_window_sums_ends_at on tollgate_window_sums (ends_at);
 -- With how much of it used a counter goes on; null: with nothing.
 alter table tollgate_counter_resets add column used bigint;
+-- By the database's clock, for those who ask what is new: the clocks of those who reset may differ.
+alter table tollgate_counter_resets add column written_at timestamptz not null default now();
+create index tollgate_counter_resets_written_at on tollgate_counter_resets (written_at);

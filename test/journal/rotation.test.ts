@@ -1,0 +1,42 @@
+import { test } from 'tap'
+import type { Listed } from '../../src/journal/folder.ts'
+import { createRotation } from '../../src/journal/rotation.ts'
+
+test('a file that has grown is renamed, and its writers begin another', async (t) => {
+  const files: Listed[] = [
+    { name: 'usage.jsonl', inode: '1', size: 99 },
+    { name: 'usage.envoy.jsonl', inode: '2', size: 100 },
+    { name: 'usage.jsonl.1795000000000', inode: '3', size: 500 },
+  ]
+  const events: string[] = []
+  let isAway = true
+  const rotation = createRotation({
+    folder: {
+      list: () => files.filter(({ inode }) => !events.includes(`renamed ${inode}`)),
+      rename(from, to) {
+        events.push(`renamed ${files.find(({ name }) => name === from)?.inode}`, to)
+      },
+    },
+    files: ['usage.jsonl', 'usage.envoy.jsonl'],
+    maxBytes: 100,
+    noteRenamed: () => events.push('told scripts'),
+    async reopen() {
+      events.push('asked Envoy')
+      if (isAway) throw new Error('away')
+    },
+    now: () => 1_795_000_000_001,
+  })
+  const renamed = 'usage.envoy.jsonl.1795000000001'
+  const earlier = { name: 'usage.jsonl.1795000000000' }
+  await t.rejects(rotation.step())
+  t.equal(rotation.isLeft(earlier), false, 'an earlier process may have asked in vain')
+  t.strictSame(events, ['renamed 2', renamed, 'told scripts', 'asked Envoy'])
+  t.equal(rotation.isLeft({ name: renamed }), false, 'Envoy may still write it')
+  isAway = false
+  t.equal(await rotation.step(), false)
+  t.equal(events.at(-1), 'asked Envoy')
+  t.equal(rotation.isLeft({ name: renamed }), true)
+  t.equal(rotation.isLeft(earlier), true)
+  t.equal(await rotation.step(), false)
+  t.equal(events.length, 5)
+})
