@@ -68,8 +68,13 @@ export function createCheckpoint(files: KeptFiles, name: string, nonce: string) 
   async function write({ positions, own, resets }: KeptState): Promise<Positions> {
     // As it is now: what follows takes time.
     const saved = new Map([...positions].map(([file, position]) => [file, new Map(position)]))
-    const sums = Float64Array.from(own, ({ sum }) => sum)
-    const bases = Float64Array.from(own, ({ base }) => base)
+    const sums = new Float64Array(own.length)
+    const bases = new Float64Array(own.length)
+    for (let i = 0; i < own.length; i += 1) {
+      const { sum, base } = own[i] as OwnSum
+      sums[i] = sum
+      bases[i] = base
+    }
     const first: Entry[] = [...saved].map(([file, offsets]) => ['position', file, [...offsets]])
     for (const [key, all] of resets) {
       for (const { at, used } of all) first.push(['reset', key, at, used])
