@@ -6,6 +6,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import root from 'tap'
 import { windowAt } from '../../src/core/counting/windows.ts'
 import { keyOf } from '../../src/store/sums/part.ts'
+import {
+  createClusterWorld,
+  createSentinelWorld,
+  createServerWorld,
+} from '../store/counters/loss-worlds.ts'
+import { loseUnderGateways } from '../store/sums/lossy-gateways.ts'
 import { createDice } from '../store/sums/model.ts'
 import { counters, kinds, runSchedule } from '../store/sums/schedules.ts'
 import { createRandom } from '../support/random.ts'
@@ -15,6 +21,7 @@ import { type RunningValkey, skipValkey, startValkey } from '../support/valkey.t
 
 const modelled = Number(process.env.SCHEDULES ?? 1_000)
 const real = Number(process.env.REAL_SCHEDULES ?? 100)
+const lossy = Number(process.env.LOSS_SCHEDULES ?? 30)
 const program = join(import.meta.dirname, 'sums-process.ts')
 const mayLack: readonly string[] = ['pods', 'copies', 'clocks', 'deleted', 'checkpoint']
 
@@ -49,6 +56,27 @@ root.test(`${real} schedules with processes and a server`, { skip: skipValkey },
   }
   t.comment(`${lines} lines; ${[...faults].map((each) => each.join(' ')).join(', ')}`)
 })
+
+const worlds = [
+  ['a server', createServerWorld],
+  ['a Sentinel', createSentinelWorld],
+  ['a Cluster', createClusterWorld],
+] as const
+
+for (const [name, createWorld] of worlds) {
+  root.test(`${lossy} schedules of losses of ${name}`, { skip: skipValkey }, async (t) => {
+    const { seed } = createRandom()
+    t.comment(`SEED=${seed}`)
+    const world = await createWorld(t, seed)
+    let lines = 0
+    for (let i = 0; i < lossy; i += 1) {
+      const outcome = await loseUnderGateways(world, seed + i)
+      lines += outcome.lines
+      t.strictSame(outcome.wrong, [], `seed ${seed + i}: ${outcome.kinds.join(', ')}`)
+    }
+    t.comment(`${lines} lines`)
+  })
+}
 
 interface Line {
   readonly t: number
