@@ -875,8 +875,8 @@ export const allMutants: readonly Mutant[] = [
     'store/sums/part.ts',
     ['store/sums/part.test.ts'],
     [
-      ['writes && due.size <= batch.length ? nextEnded()', 'writes ? nextEnded()'],
-      ['    forgetEnded(holds)\n', ''],
+      ['writes && due.size <= batch.length ? ended', 'writes ? ended'],
+      ['    ended.forget(holds)\n', ''],
     ],
   ),
 ]

@@ -13,9 +13,10 @@ import {
   ticksBetween,
   toTick,
 } from '../../core/counting/tally.ts'
+import { createEndedHolds } from './ended-holds.ts'
+import { createRepairs } from './repairs.ts'
 import { markMs } from './scripts.ts'
 import {
-  type EndedHolds,
   type LongSums,
   type Mark,
   maxEntries,
@@ -68,10 +69,8 @@ export function createPart(options: PartOptions) {
   const calm = new Set<Tally>()
   /** To be read as a whole, once others had time to write again: the store may lack what they had counted. */
   const lacking = new Set<Tally>()
-  /** Fields of others that it does lack, as they were read. */
-  const repairs = new Map<Tally, Fields>()
-  /** Holds of requests whose responses are counted, by where they are. */
-  const ended = new Map<string, { readonly keys: readonly string[]; readonly ids: Set<string> }>()
+  const repairs = createRepairs()
+  const ended = createEndedHolds()
   let number = 0
   let acknowledged = 0
   let answeredAt = Number.NEGATIVE_INFINITY
@@ -122,16 +121,6 @@ export function createPart(options: PartOptions) {
     }
   }
 
-  function nextRepairs(room: number): (readonly [tally: Tally, name: string, sum: number])[] {
-    const batch: (readonly [Tally, string, number])[] = []
-    for (const [tally, fields] of repairs) {
-      if (!isOpen(tally)) repairs.delete(tally)
-      else for (const [name, sum] of fields) batch.push([tally, name, sum])
-      if (batch.length >= room) break
-    }
-    return batch.slice(0, room)
-  }
-
   /** The store lacks what it had acknowledged: it gets all own sums, and later of others what they can't write any more. */
   function restore(): void {
     const tick = toTick(monotonic())
@@ -168,32 +157,11 @@ export function createPart(options: PartOptions) {
     else if (field > ownOf(tally)) options.onBeyond(tally)
   }
 
-  /** Those that go with the next call: of whoever has had them longest. */
-  function nextEnded(): readonly EndedHolds[] {
-    let room = maxEntries
-    const next: EndedHolds[] = []
-    for (const { keys, ids } of ended.values()) {
-      if (room <= 0) break
-      next.push({ keys, ids: [...ids].slice(0, room) })
-      room -= ids.size
-    }
-    return next
-  }
-
-  function forgetEnded(sent: readonly EndedHolds[]): void {
-    for (const { keys, ids } of sent) {
-      const [name = ''] = keys
-      const left = ended.get(name)?.ids
-      for (const id of ids) left?.delete(id)
-      if (left?.size === 0) ended.delete(name)
-    }
-  }
-
   async function send(): Promise<void> {
     isUrgent = false
     const batch = nextBatch()
     const writes = isWriter()
-    const rest = writes ? nextRepairs(maxEntries - batch.length) : []
+    const rest = writes ? repairs.next(maxEntries - batch.length, isOpen) : []
     if (!writes && batch.length === 0) {
       // Whether the store answers is known before a Check needs it.
       await store.read([markKeyOf(tag, gateway)])
@@ -204,26 +172,19 @@ export function createPart(options: PartOptions) {
     if (writes) number += 1
     const mark = writes ? { key: markKeyOf(tag, gateway), number, nonce, acknowledged } : undefined
     // All that is due has gone before, or goes with it: a hold ends after its response was counted.
-    const holds = writes && due.size <= batch.length ? nextEnded() : []
+    const holds = writes && due.size <= batch.length ? ended.next(maxEntries) : []
     const answer = await store.write(mark, entries, holds)
-    forgetEnded(holds)
+    ended.forget(holds)
     for (const [tally] of batch) {
       calm.delete(tally)
       due.delete(tally)
     }
-    for (const [tally, name] of rest) forgetRepair(tally, name)
+    repairs.forget(rest)
     if (mark !== undefined) judge(mark, answer)
     for (const [i, [tally]] of batch.entries()) {
       const [field, total] = answer.sums[i] as readonly [number, number]
       receive(tally, field, total)
     }
-  }
-
-  function forgetRepair(tally: Tally, name: string): void {
-    const left = new Map(repairs.get(tally))
-    left.delete(name)
-    if (left.size === 0) repairs.delete(tally)
-    else repairs.set(tally, left)
   }
 
   /** Reads all fields of these windows, at most `maxEntries`, and notes what the store lacks of them. */
@@ -280,10 +241,7 @@ export function createPart(options: PartOptions) {
     ask,
     /** Has the hold of a request end once its response is in the store; call it after that was counted. */
     end(keys: readonly string[], id: string): void {
-      const [name = ''] = keys
-      const found = ended.get(name)
-      if (found === undefined) ended.set(name, { keys, ids: new Set([id]) })
-      else found.ids.add(id)
+      ended.add(keys, id)
       hurry()
     },
     /**
