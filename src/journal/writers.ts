@@ -11,6 +11,8 @@ import type { Folder } from './folder.ts'
 export const silentMs = 4_000
 /** Nonces that are kept; the file is cut at twice as many. */
 const kept = 64
+/** In place of a nonce: the last writer has left. */
+const nobody = '-'
 
 export type Writers = ReturnType<typeof createWriters>
 
@@ -38,10 +40,18 @@ export function createWriters(folder: Folder, name: string, now: () => number) {
       if (nonces.length > 2 * kept) folder.replaceText(name, `${nonces.slice(-kept).join('\n')}\n`)
       else folder.touch(name)
     },
-    /** Whether the last one has not shown itself for a while, or there is none. A clock that was set back counts as a while. */
+    /** Leaves the place to another one, if it still is this one's. */
+    leave(): void {
+      if (all().at(-1) === nonce) folder.appendText(name, `${nobody}\n`)
+    },
+    /**
+     * Whether the last one has left or not shown itself for a while, or there is none. A clock that was set back
+     * counts as a while.
+     */
     isFree(): boolean {
       const at = folder.touchedAt(name)
-      return at === undefined || Math.abs(now() - at) >= silentMs
+      if (at === undefined || all().at(-1) === nobody) return true
+      return Math.abs(now() - at) >= silentMs
     },
   }
 }

@@ -91,7 +91,12 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     rebuilt.replaceOwn(state.own)
     let into: (counted: Counted) => void = (counted) => void rebuilt.count(counted, now())
     const next = follow(from, (counted) => into(counted))
-    await readToEnds(next)
+    try {
+      await readToEnds(next)
+    } catch (error) {
+      for (const follower of next) follower.close()
+      throw error
+    }
     // What a Check has read meanwhile must not be missing for a moment.
     for (const follower of next) follower.readEnds(Number.POSITIVE_INFINITY)
     for (const follower of followers) follower.close()
@@ -196,6 +201,12 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     },
     /** At each rotation, and at the end. */
     save,
+    /** Leaves the writer's place to another process, and the files. Nothing else is to be called afterwards. */
+    close(): void {
+      isWriter = false
+      writers.leave()
+      for (const follower of followers) follower.close()
+    },
     /** From now on what ended after it counts in a new window. */
     reset: noteReset,
   }

@@ -171,6 +171,7 @@ export function runSums(options: RunningSumsOptions) {
       await sums.readAll()
       const left = await Promise.all([...senders.values()].map((each) => each.stop(graceMs)))
       await Promise.all([shared.saveLong(), sums.save()]).catch(onFault)
+      sums.close()
       return left.reduce((sum, each) => sum + each, 0)
     },
   }

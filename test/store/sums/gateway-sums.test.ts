@@ -168,4 +168,9 @@ test('whether a writer is needed shows after some seconds', async (t) => {
   t.equal(other.sums.hasWriter(), true)
   world.now += 1
   t.equal(other.sums.hasWriter(), false)
+  one.sums.beat()
+  other.sums.close()
+  t.equal((await start()).sums.hasWriter(), true, 'another one has ended')
+  one.sums.close()
+  t.equal((await start()).sums.hasWriter(), false, 'it has left')
 })
