@@ -879,4 +879,27 @@ export const allMutants: readonly Mutant[] = [
       ['    ended.forget(holds)\n', ''],
     ],
   ),
+  ...mutants(
+    'journal/writers.ts',
+    ['journal/writers.test.ts'],
+    [
+      ['at === undefined || all().at(-1) === nobody', 'at === undefined'],
+      ['if (all().at(-1) === nonce) folder', 'folder'],
+      ['Math.abs(now() - at) >= silentMs', 'now() - at >= silentMs'],
+      ['nonces.slice(-kept)', 'nonces.slice(0, kept)'],
+    ],
+  ),
+  ...mutants(
+    'journal/rotation.ts',
+    ['journal/rotation.test.ts'],
+    [
+      ['isAsked && !unopened.has(name)', '!unopened.has(name)'],
+      ['        await options.reopen()\n', '        void options.reopen().catch(() => {})\n'],
+    ],
+  ),
+  ...mutants(
+    'journal/line-guard.ts',
+    ['journal/line-guard.test.ts'],
+    [['waitingSince ??= monotonic()', 'waitingSince = monotonic()']],
+  ),
 ]
