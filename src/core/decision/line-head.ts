@@ -1,0 +1,193 @@
+/**
+ * What is known of a request when it is admitted, as it is in the line of its response: one JSON object that
+ * the gateway keeps as text and copies. Everything in it is escaped here, so that no name can end it, and
+ * bounded, so that a line is never longer than `lineBytes`.
+ */
+
+import { hash } from 'node:crypto'
+import { isObject } from '../formats/fields.ts'
+import { parseWindows } from './admitted-windows.ts'
+import type { HeldRoom } from './decide.ts'
+import { readPayer } from './payer.ts'
+import { parseEstimate, toEstimateText } from './unreported.ts'
+import type { HeldUsage, Usage } from './usage.ts'
+
+/** The longest line that a gateway's script writes, with both of its line ends. */
+export const lineBytes = 4_096
+
+/** Who decided that the request is admitted: a Check, or the table that the gateway reads by itself. */
+export type DecidedBy = 'check' | 'table'
+
+/** What is the same for many requests. */
+export interface Subject {
+  readonly subscription: string
+  /** `<namespace>/<name>`. */
+  readonly model: string
+  readonly payer: string | undefined
+  readonly group: string | undefined
+}
+
+/** What belongs to one request. */
+export interface Asked {
+  /** When its first byte came, by the gateway's clock, in milliseconds since the epoch. */
+  readonly startedAt: number
+  /** The gateway's request id. */
+  readonly id: string
+  readonly by: DecidedBy
+  readonly user: string
+  /** Empty for identity tokens. */
+  readonly keyId: string
+  /** With which counters of its key it was admitted, if any. */
+  readonly cap: string | undefined
+  readonly held: HeldRoom | undefined
+}
+
+/** What a line says of its request. */
+export type LineHead = Pick<
+  Usage,
+  'user' | 'subscription' | 'model' | 'group' | 'keyId' | 'payer' | 'cap' | 'estimate'
+> & {
+  readonly startedAt: number
+  readonly id: string
+  readonly by: DecidedBy
+  /** undefined: it holds no room. */
+  readonly held: Omit<HeldUsage, 'id' | 'tookMs' | 'isBroken'> | undefined
+}
+
+/** The most bytes of each value with its quotes and escapes; together they leave room for all figures. */
+const most = {
+  id: 80,
+  user: 640,
+  key: 80,
+  cap: 176,
+  subscription: 272,
+  model: 352,
+  group: 256,
+  payerField: 160,
+  windows: 552,
+}
+const digestLength = 32
+
+/** Members of the object, to be kept for the requests that have them in common. */
+export function writeSubject({ subscription, model, payer, group }: Subject): string {
+  let text = `"subscription":${quote(subscription, most.subscription)},"model":${quote(model, most.model)}`
+  if (payer !== undefined) text += `,"payer":${JSON.stringify(boundPayer(payer))}`
+  if (group !== undefined) text += `,"group":${quote(group, most.group)}`
+  return text
+}
+
+/** The whole object; `subject` is what `writeSubject` returned. `start` is first: the script reads it there. */
+export function writeLineHead(
+  { startedAt, id, by, user, keyId, cap, held }: Asked,
+  subject: string,
+): string {
+  let text = `{"start":${startedAt},"id":${quote(id, most.id)},"by":"${by}",${subject}`
+  text += `,"user":${quote(user, most.user)}`
+  if (keyId !== '') text += `,"key":${quote(keyId, most.key)}`
+  if (cap !== undefined) text += `,"cap":${quote(cap, most.cap)}`
+  if (held !== undefined) text += writeHeld(held)
+  return `${text}}`
+}
+
+/** A user as lines name it: one with a longer name is counted under this one. */
+export function userInLines(user: string): string {
+  return JSON.parse(quote(user, most.user)) as string
+}
+
+/** Numbers that are not known are left out; more windows than a subscription can have are, too. */
+function writeHeld({ admittedAt, bytes, maxOutput, choices, cap, estimate, windows }: HeldRoom) {
+  const held = JSON.stringify({
+    at: admittedAt,
+    bytes,
+    max: maxOutput,
+    choices,
+    cap: Number.isFinite(cap) ? cap : undefined,
+    windows: windows !== undefined && windows.length <= most.windows ? windows : undefined,
+  })
+  const estimated = estimate && `,"estimate":"${toEstimateText(estimate)}"`
+  return `,"held":${held}${estimated ?? ''}`
+}
+
+/** A JSON string of at most this many bytes; of a longer value its beginning and a digest of the whole. */
+function quote(value: string, bytes: number): string {
+  const text = JSON.stringify(value)
+  // A UTF-16 unit has at most three bytes.
+  if (text.length * 3 <= bytes || Buffer.byteLength(text) <= bytes) return text
+  return JSON.stringify(cut(value, bytes - 2, (char) => JSON.stringify(char).slice(1, -1)))
+}
+
+function cut(value: string, bytes: number, written: (char: string) => string): string {
+  const digest = `~${hash('sha256', value, 'hex').slice(0, digestLength)}`
+  let left = bytes - digest.length
+  let kept = ''
+  for (const char of value) {
+    left -= Buffer.byteLength(written(char))
+    if (left < 0) break
+    kept += char
+  }
+  return kept + digest
+}
+
+/** Its values are written again where they are too long, since it has a form of its own. */
+function boundPayer(payer: string): string {
+  const longest = 'organization=&cost_center=&rate='.length + 3 * most.payerField
+  if (payer.length <= longest) return payer
+  const written = new URLSearchParams()
+  const { organization, costCenter, rate } = readPayer(payer)
+  for (const [name, value] of Object.entries({ organization, cost_center: costCenter, rate })) {
+    const isLong = urlEncode(value).length > most.payerField
+    if (value !== '') written.set(name, isLong ? cut(value, most.payerField, urlEncode) : value)
+  }
+  return written.toString()
+}
+
+function urlEncode(value: string): string {
+  return new URLSearchParams([['', value]]).toString().slice(1)
+}
+
+/** Reads what `writeLineHead` has written, from text or parsed; undefined for anything else. Never throws. */
+export function readLineHead(written: unknown): LineHead | undefined {
+  const fields = typeof written === 'string' ? parseObject(written) : written
+  if (!isObject(fields)) return undefined
+  const { start, id, by, user, subscription, model, key, group, payer, cap, held } = fields
+  if (!isWhole(start) || typeof id !== 'string' || id === '') return undefined
+  if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
+  if (typeof model !== 'string' || (by !== 'check' && by !== 'table')) return undefined
+  const estimate = parseEstimate(fields.estimate)
+  return {
+    ...{ startedAt: start, id, by, user, subscription, model },
+    ...(typeof key === 'string' && { keyId: key }),
+    ...(typeof group === 'string' && { group }),
+    ...(typeof payer === 'string' && { payer }),
+    ...(typeof cap === 'string' && { cap }),
+    ...(estimate && { estimate }),
+    held: isObject(held) ? readHeld(held) : undefined,
+  }
+}
+
+function readHeld({ at, bytes, max, choices, cap, windows }: Readonly<Record<string, unknown>>) {
+  if (!isWhole(at)) return undefined
+  return {
+    admittedAt: at,
+    bytes: isWhole(bytes) ? bytes : undefined,
+    maxOutput: isWhole(max) ? max : undefined,
+    choices: isWhole(choices) ? choices : undefined,
+    cap: typeof cap === 'number' ? cap : undefined,
+    windows: parseWindows(windows),
+  }
+}
+
+/** A whole number of 0 or more that JSON has not rounded. */
+export function isWhole(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0
+}
+
+/** undefined: it is no JSON, or no object. */
+export function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,92 @@
+/**
+ * The text of a line → what it says. Lines of both files of a folder have this form: those of the gateway's
+ * script, `usage.jsonl`, and those of Envoy itself, `usage.envoy.jsonl`, which has what the script did not
+ * write, and requests that run. Fields:
+ *
+ * | field | |
+ * |---|---|
+ * | `v` | the form, 1 |
+ * | `type` | Envoy only: `DownstreamEnd`, or `DownstreamPeriodic` of a request that runs |
+ * | `check` | who asked for what, when, and what is held: an object, or its text (core/decision/line-head.ts) |
+ * | `metered` | true: the tokens count |
+ * | `fb`, `ms` | milliseconds from the request's first byte to the first and the last of the response |
+ * | `status`, `bytes` | of the response; 0: there was none |
+ * | `sent` | milliseconds until the request had been sent to the model; true: it had; null: not all of it |
+ * | `reported` | figures seen so far (Reported); null: none |
+ * | `flags`, `details`, `transport` | Envoy's: response flags (`-`: none), details of the response, why its connection failed |
+ * | `failure` | which failure a script of the gateway has seen |
+ */
+
+import { isWhole, type LineHead, parseObject, readLineHead } from '../core/decision/line-head.ts'
+import { nothingReported } from '../core/decision/usage.ts'
+import { isObject } from '../core/formats/fields.ts'
+import type { Line } from './line.ts'
+
+/** A line, and what is known of a request that went wrong. */
+export interface ReadLine extends Line {
+  /** Whether the request was sent to its model. */
+  readonly isSent: boolean
+  /** Why the connection to the model failed, in Envoy's words; empty if it did not. */
+  readonly transport: string
+  /** The failure that a script of the gateway has seen; undefined: none. */
+  readonly failure: string | undefined
+}
+
+/**
+ * How each of Envoy's lines begins. Its writes are not framed, so a torn line may be in front of a whole one;
+ * no string can contain this, because its quotes would be escaped.
+ */
+const envoyLine = '{"bytes":'
+
+/** undefined for a torn line, and for one of a form that is not known. Never throws. */
+export function readLine(text: string): ReadLine | undefined {
+  const fields = parseObject(text) ?? parseRest(text)
+  if (fields?.v !== 1) return undefined
+  const head = readLineHead(fields.check)
+  return head && toLine(fields, head)
+}
+
+function parseRest(text: string): Fields | undefined {
+  const at = text.lastIndexOf(envoyLine)
+  return at > 0 ? parseObject(text.slice(at)) : undefined
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
+  const { type = 'DownstreamEnd', ms, fb, status, bytes, sent, reported } = fields
+  if (type !== 'DownstreamEnd' && type !== 'DownstreamPeriodic') return undefined
+  if (!isWhole(ms) || !isWhole(status)) return undefined
+  const flags = textOf(fields.flags)
+  const isSent = sent === true || isWhole(sent)
+  const { startedAt, id, by, held, ...who } = head
+  const usage: Line['usage'] = {
+    ...who,
+    status,
+    bytes: isWhole(bytes) ? bytes : 0,
+    reported: isObject(reported) ? new Map(Object.entries(reported)) : nothingReported,
+    response: { id, endedAt: startedAt + ms },
+    ...(held && { held: { ...held, id, tookMs: ms, isBroken: flags !== '' } }),
+    ...(status === 0 && isSent && hasLeft.test(flags) && { hasLeft: true }),
+  }
+  return {
+    state: type === 'DownstreamEnd' ? 'ended' : 'running',
+    isMetered: fields.metered === true,
+    by,
+    usage,
+    startedAt,
+    firstByteMs: isWhole(fb) ? fb : undefined,
+    flags,
+    details: textOf(fields.details),
+    isSent,
+    transport: textOf(fields.transport),
+    failure: textOf(fields.failure) || undefined,
+  }
+}
+
+/** Envoy's two ways to say that the client left. */
+const hasLeft = /\bD[CR]\b/
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' && value !== '-' ? value : ''
+}

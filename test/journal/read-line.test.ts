@@ -1,0 +1,95 @@
+import { test } from 'tap'
+import { writeLineHead, writeSubject } from '../../src/core/decision/line-head.ts'
+import type { LineReader } from '../../src/journal/line.ts'
+import { readLine } from '../../src/journal/read-line.ts'
+
+const start = 1_795_264_413_046
+const head = (user = 'ann', held = {}) =>
+  writeLineHead(
+    {
+      ...{ startedAt: start, id: 'r1', by: 'check', user, keyId: 'k1', cap: undefined },
+      held: { admittedAt: start, bytes: 9, maxOutput: 5, cap: 5, estimate: undefined, ...held },
+    },
+    writeSubject({ subscription: 'plenty', model: 'llm/sim', payer: undefined, group: undefined }),
+  )
+
+/** As the script writes it. */
+const ofScript = (check = head(), reported = '{"total_tokens":17}') =>
+  `{"v":1,"metered":true,"fb":12,"ms":38,"bytes":1234,"status":200,"sent":true,"reported":${reported},"check":${check}}`
+
+/** As Envoy does, which sorts the names. */
+const ofEnvoy = (changes: object = {}, check = head()) => {
+  const fields = {
+    ...{ bytes: 0, check, details: 'via_upstream', failure: null, fb: null, flags: '-' },
+    ...{ metered: true, ms: 38, reported: null, sent: null, status: 500, transport: null },
+    ...{ type: 'DownstreamEnd', v: 1, ...changes },
+  }
+  return JSON.stringify(fields)
+}
+
+const asked = { user: 'ann', subscription: 'plenty', model: 'llm/sim', keyId: 'k1' }
+const held = { id: 'r1', admittedAt: start, bytes: 9, maxOutput: 5, cap: 5, tookMs: 38 }
+
+test('reads what the script has written', async (t) => {
+  const read: LineReader = readLine
+  t.match(read(ofScript()), {
+    ...{ state: 'ended', isMetered: true, by: 'check', startedAt: start, firstByteMs: 12 },
+    ...{ flags: '', details: '' },
+    usage: {
+      ...{ ...asked, status: 200, bytes: 1_234, reported: new Map([['total_tokens', 17]]) },
+      ...{ response: { id: 'r1', endedAt: start + 38 }, held: { ...held, isBroken: false } },
+    },
+  })
+  t.equal(readLine(ofScript(head(), 'null'))?.usage.reported.size, 0)
+  t.match(readLine(ofScript()), { isSent: true, transport: '', failure: undefined })
+})
+
+test('reads what Envoy has written', async (t) => {
+  t.match(readLine(ofEnvoy()), {
+    ...{ state: 'ended', isMetered: true, flags: '', details: 'via_upstream', isSent: false },
+    ...{ firstByteMs: undefined, usage: { ...asked, status: 500, reported: new Map() } },
+  })
+  const running = readLine(ofEnvoy({ type: 'DownstreamPeriodic', status: 0, sent: 3 }))
+  t.match(running, { state: 'running', isSent: true, usage: { status: 0 } })
+  t.equal(readLine(ofEnvoy({ metered: 'if_reported' }))?.isMetered, false)
+  t.equal(readLine(ofEnvoy({ metered: null }))?.isMetered, false)
+  const failed = { flags: 'UF,URX', transport: 'TLS_error:|x', failure: 'credential_refused' }
+  t.match(readLine(ofEnvoy(failed)), { ...failed, usage: { held: { isBroken: true } } })
+})
+
+test('a client that left before its answer began is told from others', async (t) => {
+  const hasLeft = (changes: object) => readLine(ofEnvoy(changes))?.usage.hasLeft ?? false
+  const left = { status: 0, sent: 5, flags: 'DC' }
+  t.equal(hasLeft(left), true)
+  t.equal(hasLeft({ ...left, flags: 'UC,DR' }), true)
+  t.equal(hasLeft({ ...left, flags: 'DCX' }), false)
+  t.equal(hasLeft({ ...left, sent: null }), false)
+  t.equal(hasLeft({ ...left, status: 200 }), false)
+})
+
+test('a torn line takes no other with it', async (t) => {
+  const whole = ofScript(head('","user":"bob'))
+  for (let end = 0; end < whole.length; end += 1) {
+    if (readLine(whole.slice(0, end)) !== undefined) t.fail(`${end} bytes are no line`)
+  }
+  const users = ['ann', '{"bytes":', '\\{"bytes":1', '"}{"bytes":"']
+  for (const user of users) {
+    const line = ofEnvoy({}, head(user))
+    for (let end = 1; end < line.length; end += 1) {
+      const read = readLine(line.slice(0, end) + line)
+      if (read?.usage.user !== user) t.fail(`after ${end} bytes the line is ${read?.usage.user}`)
+    }
+  }
+})
+
+test('what is no line of a known form is none', async (t) => {
+  for (const text of ['', '{}', 'null', '[]', '{"v":1}', 'x', '\0'])
+    t.equal(readLine(text), undefined)
+  for (const changes of [
+    ...[{ v: 2 }, { v: '1' }, { type: 'DownstreamStart' }, { check: null }, { check: '-' }],
+    ...[{ ms: null }, { ms: -1 }, { status: '200' }, { status: null }],
+  ]) {
+    t.equal(readLine(ofEnvoy(changes)), undefined, JSON.stringify(changes))
+  }
+  t.equal(readLine(ofEnvoy({ bytes: null }))?.usage.bytes, 0)
+})
