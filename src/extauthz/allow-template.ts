@@ -9,6 +9,7 @@ import type { CountedLimit } from '../core/decision/counter.ts'
 import type { Grant } from '../core/decision/decide.ts'
 import type { Dialect } from '../core/decision/dialect.ts'
 import { toPolicies } from '../core/decision/limit-headers.ts'
+import { writeSubject } from '../core/decision/line-head.ts'
 import type { Model } from '../core/decision/snapshot.ts'
 import type { ModelServer } from '../core/kinds/resources.ts'
 import { writeStructField } from '../grpc/struct.ts'
@@ -33,6 +34,8 @@ export class AllowTemplate {
   readonly limitCount: number
   /** Fields of the metadata except `user` and `key`. */
   readonly metadata: Buffer
+  /** Its part of the response's line. */
+  readonly subject: string
   readonly #model: Model
   readonly #limits: readonly CountedLimit[]
   readonly #grant: Pick<
@@ -82,6 +85,10 @@ export class AllowTemplate {
     this.policies = bytesOf((writer) => {
       if (this.#limits.length === 0) return
       writeHeader(writer, 'ratelimit-policy', this.policyText, responseHeaders)
+    })
+    this.subject = writeSubject({
+      ...{ subscription, model: model.key, group: owningGroup },
+      payer: metered || meteredIfReported ? payer : undefined,
     })
     this.metadata = bytesOf((writer) => {
       writeStructField(writer, 'subscription', subscription)

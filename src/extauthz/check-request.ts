@@ -12,6 +12,11 @@ import { listingHeader } from '../identity/listing-seal.ts'
 export interface CheckRequest {
   /** Path and query as Envoy has normalized them (`AttributeContext.HttpRequest.path`). */
   readonly path: string
+  /**
+   * When the gateway received its first byte, by its clock, in milliseconds since the epoch; undefined if it
+   * does not say.
+   */
+  readonly startedAt: number | undefined
   /** `GET`, `POST` and so on; empty if the gateway does not send it. */
   readonly method: string
   readonly authorization: string | undefined
@@ -52,6 +57,7 @@ type Draft = { -readonly [Field in keyof CheckRequest]: CheckRequest[Field] }
 export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
   const draft: Draft = {
     path: '',
+    startedAt: undefined,
     method: '',
     authorization: undefined,
     apiKey: undefined,
@@ -87,13 +93,25 @@ function readAttributes(attributes: WireReader, draft: Draft): void {
   }
 }
 
+/** Request: time = 1, http = 2. */
 function readRequest(request: WireReader, draft: Draft): void {
   while (request.next()) {
-    if (request.field !== 2) continue
+    if (request.field !== 1 && request.field !== 2) continue
     const end = request.enter()
-    readHttp(request, draft)
+    if (request.field === 1) draft.startedAt = readTime(request)
+    else readHttp(request, draft)
     request.leave(end)
   }
+}
+
+/** Timestamp: seconds = 1, nanos = 2. */
+function readTime(time: WireReader): number {
+  let ms = 0
+  while (time.next()) {
+    if (time.field === 1) ms += time.unsigned() * 1_000
+    else if (time.field === 2) ms += Math.floor(time.unsigned() / 1_000_000)
+  }
+  return ms
 }
 
 const stages = ['stage', 'unread', 'authenticate']

@@ -13,6 +13,7 @@ import {
   secondsUntil,
   toItems,
 } from '../core/decision/limit-headers.ts'
+import { type Asked, writeLineHead } from '../core/decision/line-head.ts'
 import { messageOf } from '../core/decision/refusal-message.ts'
 import { toEstimateText } from '../core/decision/unreported.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
@@ -20,6 +21,9 @@ import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import { type AllowTemplate, makeTemplate, type TemplateOf } from './allow-template.ts'
 import { responseHeaders, writeHeader } from './header.ts'
+
+/** The request, as its line names it. */
+type LinedRequest = Pick<Asked, 'id' | 'startedAt'>
 
 /** Of a caller's key, what its response tells. */
 type KeyNews = Pick<KeyCaller, 'keyAgeMs' | 'endsSoonAt'>
@@ -44,7 +48,7 @@ const maxRetryAfterS = 60
 /**
  * Encodes the response in the caller's dialect. `now` is in milliseconds since the epoch.
  * `key`: what the caller should learn of the key, if one was sent. `templateOf` may cache
- * (`createTemplates`).
+ * (`createTemplates`). `request`: for the line of its response; without it the response has none.
  */
 export function toCheckResponse(
   decision: Decision,
@@ -52,9 +56,10 @@ export function toCheckResponse(
   dialect: Dialect,
   key?: KeyNews,
   templateOf: TemplateOf = makeTemplate,
+  request?: LinedRequest,
 ): Buffer {
   return decision.allowed
-    ? allow(decision, templateOf(decision, dialect), now, dialect, key)
+    ? allow(decision, templateOf(decision, dialect), now, dialect, key, request)
     : deny(decision, now, dialect, key)
 }
 
@@ -78,6 +83,7 @@ function allow(
   now: number,
   dialect: Dialect,
   key: KeyNews | undefined,
+  request: LinedRequest | undefined,
 ): Buffer {
   const { caller, states } = grant
   const caps = capsOf(caller)
@@ -98,14 +104,20 @@ function allow(
   writer.close(ok, lengthBytes)
   const metadata = writer.open(4, lengthBytes)
   writeStructField(writer, 'user', caller.user)
-  writeStructField(
-    writer,
-    'key',
-    caller.by === 'key' && plain.test(caller.keyId) ? caller.keyId : '',
-  )
-  const counted = caps?.counted
-  if (counted !== undefined && (grant.metered || grant.meteredIfReported)) {
-    writeStructField(writer, 'cap', counted)
+  const keyId = caller.by === 'key' ? caller.keyId : ''
+  writeStructField(writer, 'key', plain.test(keyId) ? keyId : '')
+  const cap = grant.metered || grant.meteredIfReported ? caps?.counted : undefined
+  if (cap !== undefined) writeStructField(writer, 'cap', cap)
+  if (request !== undefined) {
+    const asked = {
+      ...request,
+      by: 'check',
+      user: caller.user,
+      keyId,
+      cap,
+      held: grant.held,
+    } as const
+    writeStructField(writer, 'line', writeLineHead(asked, template.subject))
   }
   writer.raw(template.metadata)
   if (grant.held !== undefined) writeHeld(writer, grant.held)

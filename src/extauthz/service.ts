@@ -134,7 +134,8 @@ export function createCheck(deps: CheckDeps): Check {
       })
     }
     const key = caller?.by === 'key' ? caller : undefined
-    const response = toCheckResponse(decision, now, dialect, key, templateOf)
+    const lined = decision.allowed ? linedAs(request, now) : undefined
+    const response = toCheckResponse(decision, now, dialect, key, templateOf, lined)
     if (!isSampled(traceparent)) return response
     const { subscription } = request
     const model = target?.modelKey ?? request.model
@@ -202,6 +203,12 @@ export function createCheck(deps: CheckDeps): Check {
     if (code !== 'credential_invalid') return { allowed: false, code }
     return { allowed: false, code, detail: { about: 'credential', reason } }
   }
+}
+
+/** A response is told from others by the id of its request: without one it has no line. */
+function linedAs({ requestId, startedAt = 0 }: CheckRequest, now: number) {
+  const id = requestId()
+  return id === undefined || id === '' ? undefined : { id, startedAt: startedAt || now }
 }
 
 /**

@@ -6,6 +6,7 @@ import { createRandom } from '../support/random.ts'
 
 const nothing = {
   path: '',
+  startedAt: undefined,
   method: '',
   authorization: undefined,
   apiKey: undefined,
@@ -94,6 +95,7 @@ const whole = checkRequest.encode({
 test('reads a request from Envoy', async (t) => {
   t.strictSame(read(whole), {
     path: '/llm/small/v1/chat/completions?a=b',
+    startedAt: 1_767_225_600_000,
     method: 'POST',
     authorization: 'Bearer sk-tg-a_b',
     apiKey: 'sk-tg-c_d',
