@@ -1,5 +1,6 @@
 /**
- * `npm run envoy`: copies the scripts of lua/ into bootstrap.yaml, so that the file is complete.
+ * `npm run envoy`: copies the scripts of lua/ into bootstrap.yaml, so that the file is complete. A filter has
+ * one script, of which the parts are in several files.
  */
 
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -7,17 +8,19 @@ import { fileURLToPath } from 'node:url'
 
 const bootstrap = fileURLToPath(new URL('bootstrap.yaml', import.meta.url))
 
-/** A comment that names a script, and the block below it for its text. */
-const block = /^( *)# envoy\/(lua\/[a-z-]+\.lua)\n +inline_string: \|\n(?:\1 {2}.*\n|\n)*/gm
+/** A comment that names the parts of a script, and the block below it for its text. */
+const block =
+  /^( *)# envoy\/(lua\/[a-z-]+\.lua(?:, lua\/[a-z-]+\.lua)*)\n +inline_string: \|\n(?:\1 {2}.*\n|\n)*/gm
 
 /** The configuration with the current scripts. */
 export function withScripts(text: string): string {
-  return text.replace(block, (_, indent: string, file: string) => {
-    const lines = readFileSync(new URL(file, import.meta.url), 'utf8')
-      .trimEnd()
-      .split('\n')
+  return text.replace(block, (_, indent: string, files: string) => {
+    const parts = files
+      .split(', ')
+      .map((file) => readFileSync(new URL(file, import.meta.url), 'utf8').trimEnd())
+    const lines = parts.join('\n\n').split('\n')
     const script = lines.map((line) => (line === '' ? '' : `${indent}  ${line}`))
-    return [`${indent}# envoy/${file}`, `${indent}inline_string: |`, ...script, '', ''].join('\n')
+    return [`${indent}# envoy/${files}`, `${indent}inline_string: |`, ...script, '', ''].join('\n')
   })
 }
 

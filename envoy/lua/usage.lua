@@ -812,7 +812,10 @@ local function report(stream)
       -- Fetch the metadata each time: the object is not valid after waiting for the next chunk.
       local metadata = stream.handle:streamInfo():dynamicMetadata()
       metadata:set("tollgate.usage", stream.dialect.labels[label], figure)
-      if stream.meters and is_usable(figure) then metadata:set("envoy.filters.http.ext_authz", "metered", true) end
+      if stream.meters and is_usable(figure) then
+        stream.is_metered = true
+        metadata:set("envoy.filters.http.ext_authz", "metered", true)
+      end
     end
   end
 end
@@ -1254,8 +1257,10 @@ local function new_stream(handle, anthropic, removes, blanks)
     removes = removes,
     blanks = blanks,
     edits = removes or blanks,
-    -- Whether the response is metered once it has reported a figure.
+    -- Whether the response is metered once it has reported a figure, and whether it is; the bytes that were sent of it.
     meters = false,
+    is_metered = false,
+    bytes = 0,
     -- Whether the response is JSON, and a list of which nothing but the beginning has come. Unknown before its first byte.
     is_json = nil,
     opens = false,
@@ -1280,12 +1285,15 @@ end
 
 local function meter(handle, check, removes, blanks, short, counts_text)
   local stream = new_stream(handle, check.dialect == "anthropic", removes, blanks)
-  stream.meters = check.metered == "if_reported"
+  stream.meters, stream.is_metered = check.metered == "if_reported", check.metered == true
   stream.counts_text = counts_text
   if short then
     local body = handle:body()
-    if body then read_piece(stream, body:getBytes(0, body:length())) end
-    return
+    if body then
+      stream.bytes = body:length()
+      read_piece(stream, body:getBytes(0, stream.bytes))
+    end
+    return stream
   end
   for chunk in handle:bodyChunks() do
     local length = chunk:length()
@@ -1293,13 +1301,45 @@ local function meter(handle, check, removes, blanks, short, counts_text)
       -- The end of the response, and of its last event.
       local rest = end_events(stream)
       if rest ~= "" then chunk:setBytes(rest) end
+      stream.bytes = stream.bytes + #rest
     else
       local text = chunk:getBytes(0, length)
       local sent = read_piece(stream, text)
       if sent ~= text then chunk:setBytes(sent) end
+      stream.bytes = stream.bytes + #sent
     end
   end
   report_text(stream, stream.text_told)
+  return stream
+end
+
+-- The figures of a response for its line, as JSON. What no counter holds is -1, as everywhere; no text of a server is in it.
+local function figures_text(stream)
+  local told, labels, parts = stream.told, stream.dialect.labels, {}
+  for label = 1, #told do
+    local figure = told[label]
+    if figure then
+      local number = type(figure) == "number" and figure % 1 == 0 and string.format("%.0f", figure) or "-1"
+      parts[#parts + 1] = '"' .. labels[label] .. '":' .. number
+    end
+  end
+  if stream.counts_text then
+    parts[#parts + 1] = '"streamed":true'
+    if stream.text_bytes > 0 then parts[#parts + 1] = '"text_bytes":' .. string.format("%.0f", stream.text_bytes) end
+  end
+  return #parts == 0 and "null" or "{" .. concat(parts, ",") .. "}"
+end
+
+-- Writes the line of a response that was read to its end (src/journal/read-line.ts), and notes that it has one: Envoy's log
+-- leaves it out. `asked` is what Check says of the request, whose text begins with its time.
+local function tell_line(stream, asked, status, first_byte_at)
+  local now, started_at = now_ms(), tonumber(match(asked, '^{"start":(%d+)'))
+  local line = string.format(
+    '{"v":1,"metered":%s,"fb":%.0f,"ms":%.0f,"bytes":%.0f,"status":%s,"sent":true,"reported":%s,"check":%s}',
+    tostring(stream.is_metered), math.max(0, first_byte_at - started_at), math.max(0, now - started_at), stream.bytes, status,
+    figures_text(stream), asked
+  )
+  if append_line(line, now) then stream.handle:streamInfo():dynamicMetadata():set("tollgate.line", "written", true) end
 end
 
 -- The compiler keeps its code in the form that the first responses gave it, and with an unfortunate form a response
@@ -1376,6 +1416,8 @@ function envoy_on_response(handle)
   -- It would be wrong once an event is removed.
   local short = is_short_json(headers)
   if (removes or blanks) and not short then headers:remove("content-length") end
-  local fine, problem = pcall(meter, handle, check, removes, blanks, short, is_estimated)
-  if not fine then handle:logErr(tostring(problem)) end
+  local asked, first_byte_at = check.line, now_ms()
+  local fine, result = pcall(meter, handle, check, removes, blanks, short, is_estimated)
+  if fine and asked then fine, result = pcall(tell_line, result, asked, status, first_byte_at) end
+  if not fine then handle:logErr(tostring(result)) end
 end

@@ -5,7 +5,7 @@
 
 import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
 import { parse } from 'yaml'
 import type { Address } from '../core/formats/address.ts'
 import { hopHeader } from '../core/formats/hop.ts'
@@ -27,6 +27,8 @@ export type BootstrapSettings = {
   readonly clustersFile: string
   /** The file of the usage journal, in an existing folder; unset: Envoy writes none. */
   readonly journal?: string | undefined
+  /** Where the lines of responses are written; unset: nowhere. */
+  readonly lines?: LinesFolders | undefined
   /**
    * PEM file of the authorities that https backends are verified against; unset keeps the
    * template's.
@@ -51,6 +53,14 @@ export type BootstrapSettings = {
   readonly trustedHops?: number | undefined
   /** A file made by `renderCertificate`; unset: the listener uses plain HTTP. */
   readonly certificateFile?: string | undefined
+}
+
+/** Folders that the gateway shares with the service. They exist, and may be the same. */
+export interface LinesFolders {
+  /** Of the lines that the gateway's script writes: in memory wherever that is possible. */
+  readonly script: string
+  /** Of those that it does not: on another file system, in case the first one is full. */
+  readonly envoy: string
 }
 
 // Debian and Alpine, Fedora and RHEL, SUSE, macOS and the BSDs.
@@ -101,6 +111,7 @@ type Connections = {
     typed_config: Asking & {
       max_request_bytes?: number
       allowed_headers?: { patterns: { exact: string }[] }
+      default_source_code?: { inline_string: string }
     }
   }[]
   request_timeout: string
@@ -148,6 +159,7 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
       putTrustedHops(connections, settings.trustedHops)
       putElsewhere(connections, settings.grpc)
       putJournal(connections, settings.journal)
+      putLines(connections, settings.lines)
       putBodyLimits(connections, settings)
       putHopMark(connections, settings.hopMark)
       putKeptHeaders(connections, settings.headersToModels)
@@ -249,6 +261,30 @@ function putJournal(connections: Connections, path: string | undefined): void {
   } else {
     for (const { typed_config } of logs) typed_config.path = path
   }
+}
+
+/** A script writes them, and Envoy's own log those that it does not. */
+function putLines(connections: Connections, folders: LinesFolders | undefined): void {
+  const log = named(connections.access_log, 'lines')
+  if (folders === undefined) {
+    connections.access_log = connections.access_log.filter((each) => each !== log)
+    return
+  }
+  log.typed_config.path = join(folders.envoy, 'usage.envoy.jsonl')
+  const code = named(connections.http_filters, 'usage').typed_config.default_source_code
+  const [before, after] = code?.inline_string.split(noFolder) ?? []
+  if (code === undefined || after === undefined) {
+    throw new Error('the script of the filter usage has no place for the folder of its lines')
+  }
+  code.inline_string = `${before}local FOLDER = ${toLua(folders.script)}${after}`
+}
+
+/** In envoy/lua/line.lua. */
+const noFolder = 'local FOLDER = ""'
+
+/** As Lua reads it, whatever is in it: each byte by its number. */
+function toLua(text: string): string {
+  return `"${[...Buffer.from(text)].map((byte) => `\\${String(byte).padStart(3, '0')}`).join('')}"`
 }
 
 /**

@@ -108,8 +108,25 @@ test('the documented defaults reproduce the template', async (t) => {
     api: [{ host: '127.0.0.1', port: 8080 }],
     clustersFile: '.data/envoy/clusters.json',
     journal: '.data/journal/usage.jsonl',
+    lines: { script: '', envoy: '.data/journal' },
   })
   t.strictSame(withoutIdleTimeouts(JSON.parse(rendered)), parse(template))
+})
+
+test('lines are written where the settings say, by script and log, or not at all', async (t) => {
+  const linesOf = (changes: object) => {
+    const [{ filter_chains }] = JSON.parse(renderBootstrap(template, { ...settings, ...changes }))
+      .static_resources.listeners
+    const { access_log, http_filters } = filter_chains[0].filters[0].typed_config
+    const log = access_log.find(({ name }: { name: string }) => name === 'lines')
+    const usage = http_filters.find(({ name }: { name: string }) => name === 'usage')
+    const code: string = usage.typed_config.default_source_code.inline_string
+    return [log?.typed_config.path, /^ *local FOLDER = (.*)$/m.exec(code)?.[1]]
+  }
+  t.strictSame(linesOf({}), [undefined, '""'])
+  const lines = { script: '/a"$&ö', envoy: '/run/lines' }
+  const written = '"\\047\\097\\034\\036\\038\\195\\182"'
+  t.strictSame(linesOf({ lines }), ['/run/lines/usage.envoy.jsonl', written])
 })
 
 test('an eighth of the memory is left to the scripts', async (t) => {

@@ -30,6 +30,7 @@ export interface EnvoySettings
     | 'grpc'
     | 'clustersFile'
     | 'journal'
+    | 'lines'
     | 'bodyLimit'
     | 'bodyTimeoutMs'
     | 'heapBytes'

@@ -32,6 +32,8 @@ export interface GatewaySettings {
     EnvoySettings,
     'bodyLimit' | 'bodyTimeoutMs' | 'heapBytes' | 'allowedOrigins' | 'headersToModels'
   >
+  /** Where Envoy writes the lines of responses; nowhere by default. */
+  readonly lines?: EnvoySettings['lines']
   /** Changes Envoy's configuration, given as JSON. */
   readonly adjustEnvoy?: (bootstrap: string) => string
 }
@@ -194,6 +196,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     folder: envoyFolder,
     concurrency,
     journal: settings.env?.USAGE_JOURNAL,
+    lines: settings.lines,
     adminPort,
     port,
     hopMark: config.hopMark,

@@ -1,0 +1,299 @@
+/** Every admitted request has one line, whatever becomes of it, and whatever becomes of the files. */
+
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, rmSync } from 'node:fs'
+import http from 'node:http'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import root, { type Test } from 'tap'
+import type { ReadLine } from '../../src/journal/read-line.ts'
+import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
+import { chatPath, defaultResources, type Gateway, gatewayTests } from '../support/gateway.ts'
+import { createLines } from '../support/lines.ts'
+import { poll } from '../support/poll.ts'
+import { mountSmallDisk, skipSmallDisk } from '../support/small-disk.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const disk = skipSmallDisk ? undefined : mountSmallDisk(root as Test)
+const parent = disk?.path ?? temporaryFolder(root as Test)
+const folders = { script: join(parent, "it's \\ [here]"), envoy: temporaryFolder(root as Test) }
+mkdirSync(folders.script)
+const lines = createLines(folders)
+lines.prepare()
+
+const limits = { 'llm/sim': [[1_000_000_000, '1h']] } as const
+const test = gatewayTests({
+  env: { METER_PATHS: 'chat,messages' },
+  lines: folders,
+  concurrency: 2,
+  resources: (url) => [
+    ...defaultResources(url),
+    modelRef('dead', { backendUrl: 'http://127.0.0.1:9' }),
+    accessPolicy('dead', ['llm/dead'], { groups: ['team'] }),
+    subscription('alone', { groups: ['team'] }, { 'llm/dead': [[1_000, '1h']] }),
+    subscription('reserves', { groups: ['team'] }, limits, {
+      admission: { mode: 'reserve', charge: 'admission' },
+    }),
+  ],
+})
+
+/** Where no file system can be mounted, there is nothing to be seen. */
+const onSmallDisk: typeof test = (title, body) =>
+  disk === undefined ? root.test(title, { skip: skipSmallDisk }) : test(title, body)
+
+const messages = [{ role: 'user', content: 'Hi' }]
+
+/** Sends a request; resolves to its id once the answer has ended, in whatever way. */
+function send(
+  { port }: Gateway,
+  key: string,
+  path: string,
+  body: object | string,
+  { leavesAfterMs, method = 'POST' }: { leavesAfterMs?: number; method?: string } = {},
+): Promise<{ id: string; status: number; text: string; isWhole: boolean }> {
+  return new Promise((resolve) => {
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
+    const text = typeof body === 'string' ? body : JSON.stringify(body)
+    const request = http.request({ port, method, path, headers }, (response) => {
+      const id = String(response.headers['x-request-id'])
+      const pieces: Buffer[] = []
+      response.on('data', (piece) => pieces.push(piece))
+      response.on('error', () => {})
+      response.on('close', () =>
+        resolve({
+          ...{ id, status: response.statusCode ?? 0, isWhole: response.complete },
+          text: Buffer.concat(pieces).toString(),
+        }),
+      )
+    })
+    request.on('error', () => resolve({ id: '', status: 0, text: '', isWhole: false }))
+    request.end(method === 'GET' ? undefined : text)
+    if (leavesAfterMs !== undefined) setTimeout(() => request.destroy(), leavesAfterMs)
+  })
+}
+
+const all = (): readonly ReadLine[] => [...lines.ofScript(), ...lines.ofEnvoy()]
+const ended = () => all().filter(({ state }) => state === 'ended')
+const idsOf = (read: readonly ReadLine[]) => read.map(({ usage }) => usage.response.id)
+const lineOf = (id: string) => ended().filter(({ usage }) => usage.response.id === id)
+const tokensOf = (line: ReadLine | undefined) => line?.usage.reported.get('total_tokens')
+
+test('each admitted request has one line', async (t, gateway) => {
+  const user = gateway.newUser()
+  const { key, id: keyId } = await gateway.mint({ user })
+  const { key: reserving } = await gateway.mint({ user, subscription: 'reserves' })
+  const { key: alone } = await gateway.mint({ user, subscription: 'alone' })
+  const chat = { model: 'sim', messages }
+  const before = (await gateway.model.tally()).totalTokens
+  const begunAt = Date.now()
+  const cases = [
+    ['JSON', chatPath, chat, 'script', 200],
+    ['a stream', chatPath, { ...chat, stream: true }, 'script', 200],
+    ['a stream with usage', chatPath, withUsage(chat), 'script', 200],
+    ['the shared path', '/v1/chat/completions', chat, 'script', 200],
+    ['a message', '/v1/messages', { ...chat, max_tokens: 9, stream: true }, 'script', 200],
+    ['no usage', chatPath, { ...chat, sim: { usage: 'none' } }, 'script', 200],
+    ["the server's refusal", chatPath, { ...chat, sim: { status: 429 } }, 'envoy', 429],
+    ["the server's failure", chatPath, { ...chat, sim: { status: 500 } }, 'envoy', 500],
+    ['a broken body', chatPath, '{"model":"sim",}', 'envoy', 400],
+    ['a server that is gone', '/llm/dead/v1/chat/completions', chat, 'envoy', 503],
+    ['half an answer', chatPath, { ...chat, sim: { dropAfterChunks: 1 } }, 'envoy', 502],
+  ] as const
+  const ids = new Map<string, string>()
+  for (const [name, path, body, by, status] of cases) {
+    const sentAt = Date.now()
+    const answer = await send(gateway, name === 'a server that is gone' ? alone : key, path, body)
+    ids.set(name, answer.id)
+    t.equal(answer.status, status, name)
+    if (by === 'envoy') await poll(() => lineOf(answer.id).length > 0, `${name}: its line`)
+    const [line] = lineOf(answer.id)
+    t.equal(
+      idsOf(by === 'script' ? lines.ofScript() : lines.ofEnvoy()).includes(answer.id),
+      true,
+      name,
+    )
+    const { usage } = line as ReadLine
+    t.match(usage, { user, status, model: /^llm/ }, name)
+    if (by === 'script') t.match(usage, { keyId, subscription: 'plenty' }, name)
+    t.equal(usage.bytes, Buffer.byteLength(answer.text), `${name}: its bytes`)
+    t.ok((line?.startedAt ?? 0) >= sentAt - 1 && (line?.startedAt ?? 0) <= Date.now(), name)
+    t.ok(usage.response.endedAt <= Date.now(), name)
+    t.equal(line?.isMetered, true, name)
+    t.equal(line?.firstByteMs !== undefined, !/broken|gone/.test(name), `${name}: a first byte`)
+    t.equal(line?.isSent, !/broken|gone/.test(name), `${name}: sent`)
+  }
+  const listed = await send(gateway, key, '/llm/sim/v1/models', '', { method: 'GET' })
+  await poll(() => lineOf(listed.id).length > 0, 'the line of what is not metered')
+  t.match(lineOf(listed.id), [{ isMetered: false, usage: { status: 200 } }])
+
+  const slow = withUsage({ ...chat, sim: { chunkDelayMs: 50, usageEveryChunk: true } })
+  await send(gateway, key, chatPath, slow, { leavesAfterMs: 200 })
+  await send(gateway, key, chatPath, { ...chat, sim: { hang: true } }, { leavesAfterMs: 100 })
+  const left = () => ended().filter(({ flags }) => /\bD[CR]\b/.test(flags))
+  await poll(() => left().length === 2, 'lines of those who left')
+  t.match(
+    left().map(({ usage }) => usage.hasLeft ?? false),
+    [false, true],
+  )
+  const dropped = await send(
+    gateway,
+    key,
+    chatPath,
+    withUsage({ ...chat, sim: { dropAfterChunks: 2 } }),
+  )
+  await poll(() => lineOf(dropped.id).length > 0, 'the line of a server that died')
+  t.match(lineOf(dropped.id), [{ usage: { status: 200 }, flags: /\w/ }])
+
+  const held = await send(gateway, reserving, chatPath, chat)
+  const [line] = lineOf(held.id)
+  t.match(line?.usage, { held: { admittedAt: Number, windows: [{ windowMs: 3_600_000 }] } })
+  t.match(line?.usage, { estimate: { input: Number } })
+
+  for (const bad of ['sk-nobody', undefined]) await gateway.chat(bad)
+  const known = ended().filter(({ startedAt }) => startedAt >= begunAt - 1)
+  t.equal(new Set(idsOf(known)).size, known.length, 'no request has two lines')
+  t.equal(known.length, cases.length + 5, 'nothing else has one')
+  const told = known.filter(({ usage }) => usage.status === 200)
+  const whole = told.filter(({ usage: { response } }) =>
+    idsOf(lines.ofScript()).includes(response.id),
+  )
+  const sum = whole.reduce((tokens, each) => tokens + (Number(tokensOf(each)) || 0), 0)
+  const message = lineOf(ids.get('a message') ?? '')[0]?.usage.reported
+  const parts = Number(message?.get('start_input_tokens')) + Number(message?.get('output_tokens'))
+  const { totalTokens } = await gateway.model.tally()
+  // What broke off has told the server's tally, or not.
+  t.ok(sum + parts <= totalTokens - before, `${sum} and ${parts} of ${totalTokens - before} tokens`)
+  t.equal(lines.torn(), 0)
+  t.equal(lines.failed(), 0)
+})
+
+function withUsage<Body extends object>(body: Body) {
+  return { ...body, stream: true, stream_options: { include_usage: true } }
+}
+
+test('a client that waits for its answer finds it in the file', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  for (let i = 0; i < 100; i += 1) {
+    const { id } = await send(gateway, key, chatPath, { model: 'sim', messages, stream: i % 2 > 0 })
+    if (!idsOf(lines.ofScript()).includes(id)) t.fail(`the line of request ${i} is missing`)
+  }
+})
+
+test('a request that runs has a line every 10 seconds', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const body = { model: 'sim', messages, sim: { delayMs: 11_000 } }
+  const { id } = await send(gateway, key, chatPath, body)
+  const [running, ...more] = all().filter(
+    ({ state, usage }) => state === 'running' && usage.response.id === id,
+  )
+  t.match(running, { usage: { status: 0, bytes: 0 }, firstByteMs: undefined, isMetered: true })
+  t.equal(more.length, 0)
+  t.match(lineOf(id), [{ usage: { status: 200 } }])
+})
+
+/** Asks until `stop`; returns the ids of whole answers. */
+async function load(gateway: Gateway, key: string, clients: number, isOver: () => boolean) {
+  const got: string[] = []
+  await Promise.all(
+    Array.from({ length: clients }, async (_, i) => {
+      while (!isOver()) {
+        const body = { model: 'sim', messages, stream: i % 2 > 0 }
+        const { id, status, isWhole } = await send(gateway, key, chatPath, body)
+        if (status === 200 && isWhole) got.push(id)
+      }
+    }),
+  )
+  return got
+}
+
+test('files are renamed under load', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  let over = false
+  const loading = load(gateway, key, 8, () => over)
+  for (let i = 0; i < 20; i += 1) {
+    await pause(50)
+    lines.rename()
+  }
+  over = true
+  const got = await loading
+  await pause(300)
+  const found = idsOf(ended())
+  t.strictSame(
+    got.filter((id) => !found.includes(id)),
+    [],
+    `none of ${got.length} is missing`,
+  )
+  t.equal(new Set(found).size, found.length)
+  t.equal(lines.torn(), 0)
+  t.equal(lines.failed(), 0)
+})
+
+/** Each of some requests has one line, in Envoy's log. */
+async function goesToEnvoy(t: Test, gateway: Gateway, what: string) {
+  const { key, id: keyId } = await gateway.mint()
+  let left = 40
+  const got = await load(gateway, key, 4, () => left-- <= 0)
+  await poll(() => {
+    const ids = new Set(idsOf(lines.ofEnvoy()))
+    return got.every((id) => ids.has(id))
+  }, `${what}: Envoy's log has each`)
+  const its = ended().filter(({ usage }) => usage.keyId === keyId)
+  t.equal(its.length, got.length, `${what}: each once`)
+  t.ok(got.length >= 40, what)
+}
+
+onSmallDisk('a full disk fails no response', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  disk?.fill()
+  // What is left of the file's last page.
+  let had = -1
+  while (lines.ofScript().length !== had) {
+    had = lines.ofScript().length
+    for (let i = 0; i < 8; i += 1) await gateway.chat(key)
+  }
+  await goesToEnvoy(t, gateway, 'full')
+  t.ok(lines.failed() > 0)
+  disk?.free()
+  const { id } = await send(gateway, key, chatPath, { model: 'sim', messages })
+  t.ok(idsOf(lines.ofScript()).includes(id), 'it writes again')
+  const found = idsOf(ended())
+  t.equal(new Set(found).size, found.length)
+})
+
+onSmallDisk('a read-only folder fails no response', async (t, gateway) => {
+  const mount = (...args: string[]) => spawnSync('mount', [...args, folders.script])
+  mount('-t', 'tmpfs', 'tmpfs')
+  t.teardown(() => spawnSync('umount', ['--lazy', folders.script]))
+  lines.prepare()
+  mount('-o', 'remount,ro')
+  await pause(1_100)
+  await goesToEnvoy(t, gateway, 'read-only')
+})
+
+test('a folder that is gone fails no response', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  rmSync(folders.script, { recursive: true })
+  await pause(1_100)
+  mkdirSync(folders.script)
+  await goesToEnvoy(t, gateway, 'gone')
+  lines.prepare()
+  const { id } = await send(gateway, key, chatPath, { model: 'sim', messages })
+  t.ok(idsOf(lines.ofScript()).includes(id), 'it is back')
+})
+
+test('what a client has got whole has its line, although Envoy is killed', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  let over = false
+  const loading = load(gateway, key, 16, () => over)
+  await pause(500)
+  process.kill(gateway.envoy.pid, 'SIGKILL')
+  over = true
+  const got = await loading
+  const found = idsOf(lines.ofScript())
+  t.strictSame(
+    got.filter((id) => !found.includes(id)),
+    [],
+    `none of ${got.length} is missing`,
+  )
+  t.equal(lines.torn(), 0)
+})
