@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { linkSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { openHeadFile } from '../../src/journal/head-file.ts'
 import { type ReadLine, readLine } from '../../src/journal/read-line.ts'
@@ -41,7 +41,8 @@ export function createLines(folders: { readonly script: string; readonly envoy: 
     rename() {
       writeFileSync(at('fresh'), '', { mode: 0o600 })
       renamed += 1
-      renameSync(at(name), at(`${name}.${renamed}`))
+      // At each moment there is a file of the name, since the script creates none.
+      linkSync(at(name), at(`${name}.${renamed}`))
       renameSync(at('fresh'), at(name))
       const head = openHead()
       head.noteRenamed()
