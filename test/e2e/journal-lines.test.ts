@@ -1,11 +1,12 @@
 /**
- * What Envoy writes to its journal for unusual metadata and usage. The test implements Check
- * itself.
+ * What Envoy writes to its journal, and as lines, for unusual metadata and usage. The test implements
+ * Check itself.
  */
 
-import { readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
+import { userInLines, writeLineHead, writeSubject } from '../../src/core/decision/line-head.ts'
 import { writePayer } from '../../src/core/decision/payer.ts'
 import { readCheckRequest } from '../../src/extauthz/check-request.ts'
 import { writeHeader } from '../../src/extauthz/header.ts'
@@ -17,6 +18,7 @@ import { parseLine } from '../../src/ratelimit/journal/line.ts'
 import { replaceFile } from '../../src/runtime/replace-file.ts'
 import { startEnvoy } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
+import { createLines } from '../support/lines.ts'
 import { poll } from '../support/poll.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -89,19 +91,30 @@ test("each metered response is one line, whatever the user's name", { skip }, as
   await replaceFile(clustersFile, renderClusters([cluster], '1'))
   const journal = join(folder, 'usage.jsonl')
   const grpc = [{ host: '127.0.0.1', port }]
-  const envoy = await startEnvoy(t, { grpc, api: grpc, clustersFile, folder, journal })
+  const place = join(folder, 'lines')
+  mkdirSync(place)
+  const folders = { script: place, envoy: place }
+  const own = createLines(folders)
+  own.prepare()
+  const places = { clustersFile, folder, journal, lines: folders }
+  const envoy = await startEnvoy(t, { grpc, api: grpc, ...places })
 
   const common = { subscription: 'plenty', model: 'llm/sim' }
   const expected = new Map<string, object>()
+  const asked = new Map<string, { check: Metadata; figures: [string, unknown][] }>()
   async function ask(check: Metadata, answer: object): Promise<void> {
     model.answer({
       headers: { 'content-type': 'application/json' },
       pieces: [JSON.stringify(answer)],
     })
-    const url = `http://127.0.0.1:${envoy.port}/llm/${checks.push({ ...common, ...check }) - 1}`
+    const index = checks.length
+    checks.push({ ...common, ...check, line: lineOf(index, check) })
+    const url = `http://127.0.0.1:${envoy.port}/llm/${index}`
     const response = await fetch(`${url}/v1/chat/completions`, { method: 'POST', body: '{}' })
     t.equal(response.status, 200)
     await response.arrayBuffer()
+    const figures = Object.entries((answer as { usage?: object }).usage ?? {})
+    asked.set(`request-${index}`, { check, figures })
     if (!check.metered) return
     const { usage } = answer as { usage?: object }
     expected.set(response.headers.get('x-request-id') ?? '', {
@@ -137,4 +150,37 @@ test("each metered response is one line, whatever the user's name", { skip }, as
     expected.delete(id)
   }
   t.equal(expected.size, 0)
+
+  await poll(
+    () => own.ofScript().length + own.ofEnvoy().length >= asked.size,
+    'all lines are there',
+  )
+  t.equal(own.torn(), 0)
+  for (const { usage, isMetered } of [...own.ofScript(), ...own.ofEnvoy()]) {
+    const { check, figures } = asked.get(usage.response.id) ?? { check: {}, figures: [] }
+    t.equal(usage.user, userInLines(String(check.user)))
+    t.equal(isMetered, check.metered)
+    t.match(usage, { ...common, status: 200, keyId: check.key, payer: check.payer })
+    // A text of the server is in no line.
+    const numbers = check.metered ? figures.filter(([, figure]) => figure !== null) : []
+    const told = numbers.map(([name, figure]) => [name, Number.isInteger(figure) ? figure : -1])
+    t.strictSame([...usage.reported].toSorted(), told.toSorted())
+    asked.delete(usage.response.id)
+  }
+  t.equal(asked.size, 0, 'each response has one')
 })
+
+/** As Check writes it. */
+function lineOf(index: number, { user, group, cap, key, payer }: Metadata): string {
+  const textOf = (value: unknown) => (value === undefined ? undefined : String(value))
+  const subject = { subscription: 'plenty', model: 'llm/sim' }
+  const id = `request-${index}`
+  const by = 'check'
+  return writeLineHead(
+    {
+      ...{ startedAt: Date.now(), id, by, user: String(user), keyId: String(key ?? '') },
+      ...{ cap: textOf(cap), held: undefined },
+    },
+    writeSubject({ ...subject, group: textOf(group), payer: textOf(payer) }),
+  )
+}
