@@ -119,7 +119,7 @@ export function createParts(options: PartsOptions): Part[] {
           ...['--config-path', bootstrap, '--concurrency', String(threads)],
           // Without hot restart, two Envoys on a machine never share memory by accident.
           ...['--log-level', 'warning', '--disable-hot-restart'],
-          ...['--file-flush-interval-msec', '1000'],
+          ...['--file-flush-interval-msec', '20'],
         ],
         env,
         output: join(logs, 'envoy.log'),

@@ -79,7 +79,7 @@ export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<Runn
     [
       ...['--config-path', bootstrap, '--concurrency', String(concurrency)],
       ...['--admin-address-path', adminFile, '--disable-hot-restart', '--log-level', 'warning'],
-      ...['--file-flush-interval-msec', '100'],
+      ...['--file-flush-interval-msec', '20'],
     ],
     { stdio: ['ignore', 'ignore', 'pipe'] },
   )

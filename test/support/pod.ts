@@ -105,7 +105,7 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
       line: [
         ...[envoyPath() ?? 'envoy', '--config-path', join(volumes, 'envoy', 'bootstrap.json')],
         ...['--concurrency', '2', '--disable-hot-restart'],
-        ...['--file-flush-interval-msec', '1000', '--log-level', 'warning'],
+        ...['--file-flush-interval-msec', '20', '--log-level', 'warning'],
       ],
       cwd: folder,
     },

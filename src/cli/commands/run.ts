@@ -71,7 +71,7 @@ export const envoyConfig = command({
     'Prints the complete configuration as JSON. Settings: GATEWAY_ADDRESS, GATEWAY_TLS_CERT_FILE, GATEWAY_TLS_KEY_FILE, ' +
     'GATEWAY_TRUSTED_HOPS, GATEWAY_GRPC_ENDPOINTS and GATEWAY_API_ENDPOINTS (one for each process of the service), ' +
     'ENVOY_ADMIN_ADDRESS, USAGE_JOURNAL, BACKEND_CA_FILE, CORS_ALLOWED_ORIGINS, BODY_LIMIT, BODY_TIMEOUT, ' +
-    'ENVOY_HEAP_BYTES, ENVOY_CONFIG_DIR. Start Envoy with: envoy -c <path> --file-flush-interval-msec 1000',
+    'ENVOY_HEAP_BYTES, ENVOY_CONFIG_DIR. Start Envoy with: envoy -c <path> --file-flush-interval-msec 20',
   flags: envoyConfigFlags,
 })
 
