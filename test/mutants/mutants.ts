@@ -858,6 +858,27 @@ export const allMutants: readonly Mutant[] = [
       ['tally.others + Math.max(ownOf(tally), tally.field)', 'tally.others + ownOf(tally)'],
     ],
   ),
+  // No name forges a line, and none is longer than its bound.
+  ...mutants(
+    'core/decision/line-head.ts',
+    ['core/decision/line-head.test.ts'],
+    [
+      ['const text = JSON.stringify(value)', 'const text = `"${value}"`'],
+      ['|| Buffer.byteLength(text) <= bytes) return text', '|| true) return text'],
+      ['kept + digest', 'kept'],
+      ['if (payer.length <= longest) return payer', 'return payer'],
+    ],
+  ),
+  ...mutants(
+    'journal/read-line.ts',
+    ['journal/read-line.test.ts'],
+    [
+      ['if (fields?.v !== 1)', 'if (fields === undefined)'],
+      ['text.lastIndexOf(envoyLine)', 'text.indexOf(envoyLine)'],
+      ['fields.metered === true', 'fields.metered !== false'],
+      ['status === 0 && isSent && hasLeft', 'status === 0 && hasLeft'],
+    ],
+  ),
   // I12: a hold is what is open, a sum what has ended.
   ...mutants(
     'store/holds/spend-scripts.ts',
