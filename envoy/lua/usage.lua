@@ -1418,6 +1418,6 @@ function envoy_on_response(handle)
   if (removes or blanks) and not short then headers:remove("content-length") end
   local asked, first_byte_at = check.line, now_ms()
   local fine, result = pcall(meter, handle, check, removes, blanks, short, is_estimated)
-  if fine and asked then fine, result = pcall(tell_line, result, asked, status, first_byte_at) end
+  if fine and asked and append_line then fine, result = pcall(tell_line, result, asked, status, first_byte_at) end
   if not fine then handle:logErr(tostring(result)) end
 end
