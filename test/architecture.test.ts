@@ -25,7 +25,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   grpc: ['tls'],
   settings: ['core/formats', 'core/decision', 'runtime'],
   kubernetes: ['core/formats', 'runtime'],
-  journal: ['core/counting', 'core/decision', 'core/formats', 'runtime'],
+  journal: ['core/counting', 'core/decision', 'core/formats', 'core/status', 'runtime'],
   store: [...core, 'runtime', 'journal'],
   audit: [...core, 'runtime'],
   identity: [...core, 'runtime', 'settings', 'kubernetes', 'store'],

@@ -54,8 +54,9 @@ function parseRest(text: string): Fields | undefined {
 type Fields = Readonly<Record<string, unknown>>
 
 function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
-  const { type = 'DownstreamEnd', ms, fb, status, bytes, sent, reported } = fields
-  if (type !== 'DownstreamEnd' && type !== 'DownstreamPeriodic') return undefined
+  const { type, ms, fb, status, bytes, sent, reported } = fields
+  const [isOfScript, isRunning] = [type === undefined, type === 'DownstreamPeriodic']
+  if (!isOfScript && !isRunning && type !== 'DownstreamEnd') return undefined
   if (!isWhole(ms) || !isWhole(status)) return undefined
   const flags = textOf(fields.flags)
   const isSent = sent === true || isWhole(sent)
@@ -70,14 +71,15 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
     ...(status === 0 && isSent && hasLeft.test(flags) && { hasLeft: true }),
   }
   return {
-    state: type === 'DownstreamEnd' ? 'ended' : 'running',
+    state: isRunning ? 'running' : 'ended',
     isMetered: fields.metered === true,
     by,
     usage,
     startedAt,
     firstByteMs: isWhole(fb) ? fb : undefined,
     flags,
-    details: textOf(fields.details),
+    // The script writes only what the model's server has answered.
+    details: isOfScript ? 'via_upstream' : textOf(fields.details),
     isSent,
     transport: textOf(fields.transport),
     failure: textOf(fields.failure) || undefined,

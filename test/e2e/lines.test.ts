@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import root, { type Test } from 'tap'
 import { countedTokens } from '../../src/core/decision/usage.ts'
+import { outcomeOf } from '../../src/journal/outcome.ts'
 import type { ReadLine } from '../../src/journal/read-line.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { chatPath, defaultResources, type Gateway, gatewayTests } from '../support/gateway.ts'
@@ -40,7 +41,7 @@ const test = gatewayTests({
 
 /** Where no file system can be mounted, there is nothing to be seen. */
 const onSmallDisk: typeof test = (title, body) =>
-  disk === undefined ? root.test(title, { skip: skipSmallDisk }) : test(title, body)
+  disk === undefined ? root.test(title, { skip: skipSmallDisk }, async () => {}) : test(title, body)
 
 const messages = [{ role: 'user', content: 'Hi' }]
 
@@ -131,6 +132,14 @@ test('each admitted request has one line', async (t, gateway) => {
     t.equal(line?.firstByteMs !== undefined, !/broken|gone/.test(name), `${name}: a first byte`)
     t.equal(line?.isSent, !/broken|gone/.test(name), `${name}: sent`)
   }
+  const failureOf = (name: string) => {
+    const [line] = lineOf(ids.get(name) ?? '')
+    return line && outcomeOf(line).failure?.reason
+  }
+  t.equal(failureOf('JSON'), undefined)
+  t.equal(failureOf('a broken body'), undefined)
+  t.equal(failureOf('a server that is gone'), 'refused')
+  t.equal(failureOf('half an answer'), 'reset')
   const listed = await send(gateway, key, '/llm/sim/v1/models', '', { method: 'GET' })
   await poll(() => lineOf(listed.id).length > 0, 'the line of what is not metered')
   t.match(lineOf(listed.id), [{ isMetered: false, usage: { status: 200 } }])

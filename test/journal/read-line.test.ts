@@ -1,7 +1,8 @@
 import { test } from 'tap'
 import { writeLineHead, writeSubject } from '../../src/core/decision/line-head.ts'
 import type { LineReader } from '../../src/journal/line.ts'
-import { readLine } from '../../src/journal/read-line.ts'
+import { outcomeOf } from '../../src/journal/outcome.ts'
+import { type ReadLine, readLine } from '../../src/journal/read-line.ts'
 
 const start = 1_795_264_413_046
 const head = (user = 'ann', held = {}) =>
@@ -34,7 +35,7 @@ test('reads what the script has written', async (t) => {
   const read: LineReader = readLine
   t.match(read(ofScript()), {
     ...{ state: 'ended', isMetered: true, by: 'check', startedAt: start, firstByteMs: 12 },
-    ...{ flags: '', details: '' },
+    ...{ flags: '', details: 'via_upstream' },
     usage: {
       ...{ ...asked, status: 200, bytes: 1_234, reported: new Map([['total_tokens', 17]]) },
       ...{ response: { id: 'r1', endedAt: start + 38 }, held: { ...held, isBroken: false } },
@@ -55,6 +56,31 @@ test('reads what Envoy has written', async (t) => {
   t.equal(readLine(ofEnvoy({ metered: null }))?.isMetered, false)
   const failed = { flags: 'UF,URX', transport: 'TLS_error:|x', failure: 'credential_refused' }
   t.match(readLine(ofEnvoy(failed)), { ...failed, usage: { held: { isBroken: true } } })
+})
+
+test('a line says how its request ended at the server', async (t) => {
+  const outcome = (text: string) => outcomeOf(readLine(text) as ReadLine)
+  t.strictSame(outcome(ofScript()), {
+    ...{ model: 'llm/sim', subscription: 'plenty', requestId: 'r1', status: 200 },
+    ...{ durationMs: 38, firstByteMs: 12, failure: undefined, answered: true },
+  })
+  for (const [changes, reason] of [
+    [{ flags: 'UF,URX', transport: 'delayed connect error: Connection refused' }, 'refused'],
+    [{ flags: 'UH' }, 'dns'],
+    [{ flags: 'UPE', details: 'upstream_reset_after_response_started' }, 'reset'],
+    [{ flags: 'UC' }, 'reset'],
+    [{ flags: 'SI' }, 'timeout'],
+    [{ flags: 'NC' }, 'no_cluster'],
+    [{ flags: 'DF' }, 'dns'],
+    [{ failure: 'credential_refused' }, 'credential_refused'],
+    [{ flags: 'DC' }, undefined],
+    [{ flags: 'XX' }, undefined],
+    [{}, undefined],
+  ] as const) {
+    t.equal(outcome(ofEnvoy(changes)).failure?.reason, reason, JSON.stringify(changes))
+  }
+  t.equal(outcome(ofEnvoy()).answered, true)
+  t.equal(outcome(ofEnvoy({ details: 'lua_response' })).answered, false)
 })
 
 test('a client that left before its answer began is told from others', async (t) => {
