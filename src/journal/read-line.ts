@@ -53,6 +53,8 @@ function parseRest(text: string): Fields | undefined {
 
 type Fields = Readonly<Record<string, unknown>>
 
+type Writable<Value> = { -readonly [Name in keyof Value]: Value[Name] }
+
 function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
   const { type, ms, fb, status, bytes, sent, reported } = fields
   const [isOfScript, isRunning] = [type === undefined, type === 'DownstreamPeriodic']
@@ -60,16 +62,24 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
   if (!isWhole(ms) || !isWhole(status)) return undefined
   const flags = textOf(fields.flags)
   const isSent = sent === true || isWhole(sent)
-  const { startedAt, id, by, held, ...who } = head
-  const usage: Line['usage'] = {
-    ...who,
+  const { startedAt, id, by, held } = head
+  const usage: Writable<Line['usage']> = {
+    user: head.user,
+    subscription: head.subscription,
+    model: head.model,
     status,
     bytes: isWhole(bytes) ? bytes : 0,
     reported: isObject(reported) ? new Map(Object.entries(reported)) : nothingReported,
     response: { id, endedAt: startedAt + ms },
-    ...(held && { held: { ...held, id, tookMs: ms, isBroken: flags !== '' } }),
-    ...(status === 0 && isSent && hasLeft.test(flags) && { hasLeft: true }),
   }
+  // One by one, as in `readLineHead`.
+  if (head.keyId !== undefined) usage.keyId = head.keyId
+  if (head.group !== undefined) usage.group = head.group
+  if (head.payer !== undefined) usage.payer = head.payer
+  if (head.cap !== undefined) usage.cap = head.cap
+  if (head.estimate !== undefined) usage.estimate = head.estimate
+  if (held !== undefined) usage.held = { ...held, id, tookMs: ms, isBroken: flags !== '' }
+  if (status === 0 && isSent && hasLeft.test(flags)) usage.hasLeft = true
   return {
     state: isRunning ? 'running' : 'ended',
     isMetered: fields.metered === true,
