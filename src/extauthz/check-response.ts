@@ -135,14 +135,13 @@ function writeCeiling(writer: WireWriter, { cap, choices = 1 }: HeldRoom): void 
 
 /** What the access log must know of a hold when the response has ended (access-log-common.ts). */
 function writeHeld(writer: WireWriter, held: HeldRoom): void {
-  const { admittedAt, bytes, maxOutput, choices, cap, estimate, windows } = held
+  const { admittedAt, bytes, maxOutput, choices, cap, estimate } = held
   writeStructField(writer, 'admitted', admittedAt)
   if (bytes !== undefined) writeStructField(writer, 'body_bytes', bytes)
   if (maxOutput !== undefined) writeStructField(writer, 'max_output', maxOutput)
   if (choices !== undefined) writeStructField(writer, 'choices', choices)
   if (Number.isFinite(cap)) writeStructField(writer, 'ceiling', cap)
   if (estimate !== undefined) writeStructField(writer, 'estimate', toEstimateText(estimate))
-  if (windows !== undefined) writeStructField(writer, 'windows', windows)
 }
 
 /** Limits of the subscription, and those of the key. */

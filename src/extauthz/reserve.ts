@@ -5,7 +5,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { mostEver } from '../core/admission/admit.ts'
 import type { Expected } from '../core/admission/estimator.ts'
 import { type Estimators, ownerOf } from '../core/admission/estimators.ts'
-import { type CountedLimit, counterOf, isTaken } from '../core/decision/counter.ts'
+import {
+  type CountedLimit,
+  type CounterState,
+  counterOf,
+  isTaken,
+} from '../core/decision/counter.ts'
 import {
   type AccessRequest,
   type Decision,
@@ -190,7 +195,7 @@ type Asked = ReturnType<Hold>
 function toOrder(limits: readonly CountedLimit[], windows: Windows): Windows {
   let token = 0
   let other = limits.filter((limit) => !isTaken(limit)).length
-  return limits.map((limit) => windows[isTaken(limit) ? other++ : token++])
+  return limits.map((limit) => windows[isTaken(limit) ? other++ : token++] as CounterState)
 }
 
 /** Adds what a request is charged if its model reports less. */

@@ -1,8 +1,8 @@
 /**
  * Holds: what open requests are expected to use of limits, beside the counters of what has been used.
  * The counters alone say what is charged; a hold only takes room until its response has been counted.
- * With it a request takes what is counted before it is allowed: one of a limit on requests, for good,
- * and one of a limit on concurrency, until it ends.
+ * One rule for tokens, requests and concurrency: used + held + asked <= limit. An open request holds one of each
+ * limit on requests until its line counts one there, and one of each limit on concurrency until it ends.
  */
 
 import type { Expected } from '../core/admission/estimator.ts'
@@ -16,7 +16,7 @@ export interface AskedHold {
   readonly asker?: string | undefined
   /** Those of the token limits, all of which must have room, each with its limit. */
   readonly counters: readonly Required<Counter>[]
-  /** Those that the request takes one of; without a window (0 ms) until it ends. */
+  /** Those that the request takes one of; those with windows of 0 ms are of concurrency. */
   readonly taken?: readonly Required<Counter>[]
   readonly expected: Expected
   /** Share of a limit by which the ceilings of all open requests may pass it. */
@@ -24,8 +24,8 @@ export interface AskedHold {
   /** Whether the request can be given a ceiling. */
   readonly canCap: boolean
   /**
-   * `admission`: it binds the windows that are open now, and opens those that are not. `end`: it binds
-   * every window until it is released.
+   * Of tokens. `admission`: it binds the windows of this instant. `end`: it binds every window until it is
+   * released. One of requests binds the window of this instant, of concurrency there is none.
    */
   readonly charge: 'admission' | 'end'
 }
@@ -37,10 +37,10 @@ export interface HoldAnswer {
   /** If busy: the open requests of the counter that has most of them. */
   readonly open?: number
   /**
-   * The windows in the order of the counters, then of what is taken, with this hold; undefined if none
-   * is open.
+   * The windows at that instant in the order of the counters, then of what is taken, with this hold. Of what is
+   * taken, `used` has the open requests, too.
    */
-  readonly windows: readonly (CounterState | undefined)[]
+  readonly windows: readonly CounterState[]
 }
 
 /**
@@ -50,8 +50,8 @@ export interface HoldAnswer {
 export interface HoldStore {
   /**
    * Decides, and holds all or nothing. Returns without a promise if nothing must be fetched; rejects
-   * if the store does not respond. `now` in milliseconds since the epoch; a shared store uses its own
-   * clock.
+   * if the store does not respond. `now`, in milliseconds since the epoch, tells the windows; leases of a shared
+   * store are by its own clock.
    */
   hold(asked: AskedHold, now: number): HoldAnswer | Promise<HoldAnswer>
   /** The same in this process alone, for while a shared store does not respond. */

@@ -1,11 +1,13 @@
 /**
  * Counters: one for each user, subscription, model and window (contract, 8.2), and for a key with
- * limits of its own one for each of its windows. Those of tokens are added to by responses; those of
- * requests, and of requests in progress, are taken from before a request is allowed. A window has a
- * fixed length and starts with its first hit. Reading never counts, and adding never refuses.
+ * limits of its own one for each of its windows. What is counted comes from the lines of responses; limits on
+ * requests, and on requests in progress, are compared with what is open, too, before a request is allowed. Which
+ * window it is depends on the time alone (counting/windows.ts). Reading never counts, and counting never refuses.
  */
 
+import type { Window, WindowedCounter } from '../counting/windows.ts'
 import type { BilledModel, Limit } from '../kinds/resources.ts'
+import { userInLines } from './line-head.ts'
 
 /** What a limit counts: tokens or requests in a window, or requests in progress. */
 export type LimitKind = 'tokens' | 'requests' | 'concurrency'
@@ -18,6 +20,8 @@ export interface CountedLimit extends Limit {
   readonly kind: LimitKind
   /** Whose use is counted: that of the user, or of one key. */
   readonly scope: 'user' | 'key'
+  /** Its windows, as its counters have them. */
+  readonly windows: Window
   /** The counter, if it is the same in each request. */
   readonly counter: Required<Counter> | undefined
   /** Its name in the `RateLimit` fields. */
@@ -34,15 +38,16 @@ export interface CountedLimit extends Limit {
   readonly policy: string
 }
 
-/** A counter as a store addresses it. */
-export interface Counter {
-  readonly key: string
-  readonly windowMs: number
-  /** The limit it is read for. A store that learns of others' tokens polls more often near it. */
+/**
+ * A counter as a store addresses it. Its owner, whose phase its windows have, is the user as lines name
+ * them, or a key; that of a limit on concurrency has a window of 0 ms, and is with the holds alone.
+ */
+export interface Counter extends WindowedCounter {
+  /** The limit it is read for. A store that learns of others' use asks more often near it. */
   readonly limit?: number
 }
 
-/** An open window: tokens used in it and when it ends, in milliseconds since the epoch. */
+/** The window at an instant: what was used in it and when it ends, in milliseconds since the epoch. */
 export interface CounterState {
   readonly used: number
   readonly resetsAt: number
@@ -50,9 +55,10 @@ export interface CounterState {
   readonly held?: number
 }
 
-/** The state of a limit for one user. If no window is open, as if one opened now. */
+/** The state of a limit for one user. */
 export interface LimitState {
   readonly limit: CountedLimit
+  /** Of requests also those that are in progress. */
   readonly used: number
   readonly remaining: number
   /** Tokens that open requests are expected to use, if they hold any; not in `remaining`. */
@@ -64,23 +70,18 @@ export interface LimitState {
 /** The states of limits. `counters` are the stores' states for them, in the same order. */
 export function limitStates(
   limits: readonly CountedLimit[],
-  counters: readonly (CounterState | undefined)[],
+  counters: readonly CounterState[],
   now: number,
 ): readonly LimitState[] {
   return limits.map((limit, i) => {
+    const { used, resetsAt, held } = counters[i] as CounterState
     if (limit.kind === 'concurrency') {
-      const used = counters[i]?.used ?? 0
       return { limit, used, remaining: Math.max(0, limit.limit - used), resetsAt: now }
     }
-    const open = openAt(counters[i], limit.windowMs, now)
-    const used = open === undefined ? 0 : open.used
-    const resetsAt = open?.resetsAt ?? now + limit.windowMs
-    if (open?.held !== undefined) {
-      const { held } = open
+    if (held !== undefined) {
       return { limit, used, remaining: Math.max(0, limit.limit - used - held), held, resetsAt }
     }
-    const remaining = used < limit.limit ? limit.limit - used : 0
-    return { limit, used, remaining, resetsAt }
+    return { limit, used, remaining: used < limit.limit ? limit.limit - used : 0, resetsAt }
   })
 }
 
@@ -98,8 +99,10 @@ export function limitsOfModel(
   ]
 }
 
-/** Of which kind and scope limits are; `user`: whose, if they are one user's only. */
-type Sort = Partial<Pick<CountedLimit, 'kind' | 'scope'>> & { readonly user?: string }
+/** Of which kind and scope limits are; `key`: whose, if they are one key's only. */
+type Sort = Partial<Pick<CountedLimit, 'kind' | 'scope'>> & {
+  readonly key?: { readonly id: string; readonly user: string }
+}
 
 /**
  * The limits of one subscription on one model, each with the prefix of its counters' keys. Of
@@ -110,7 +113,7 @@ export function toCountedLimits(
   subscription: string,
   model: string,
   limits: readonly Limit[],
-  { kind = 'tokens', scope = 'user', user }: Sort = {},
+  { kind = 'tokens', scope = 'user', key }: Sort = {},
 ): readonly CountedLimit[] {
   const lowest = new Map<number, Limit>()
   for (const limit of limits) {
@@ -123,12 +126,16 @@ export function toCountedLimits(
     const name = [...sort, window].filter(Boolean).join('-')
     const counted = [sort[1], windowMs || ''].filter(Boolean).join('-')
     const keyPrefix = prefixOf(subscription, model, counted)
-    const counter =
-      user === undefined ? undefined : { key: keyPrefix + user, windowMs, limit: limit.limit }
+    const windows = { ms: windowMs }
+    const counter = key && {
+      ...{ key: keyPrefix + userInLines(key.user), owner: key.id },
+      ...{ window: windows, limit: limit.limit },
+    }
     return {
       ...limit,
       kind,
       scope,
+      windows,
       name,
       counter,
       keyPrefix,
@@ -150,7 +157,8 @@ export function isTaken({ kind }: Pick<CountedLimit, 'kind'>): boolean {
 
 /** Stands for all counters of a user's model in a subscription, whatever its limits are. */
 export function anyCounterOf(subscription: string, model: string, user: string): Counter {
-  return { key: prefixOf(subscription, model, '') + user, windowMs: 0 }
+  const owner = userInLines(user)
+  return { key: prefixOf(subscription, model, '') + owner, owner, window: { ms: 0 } }
 }
 
 function prefixOf(subscription: string, model: string, counted: string): string {
@@ -160,53 +168,8 @@ function prefixOf(subscription: string, model: string, counted: string): string 
 /** The counter of one limit for one user. */
 export function counterOf(limit: CountedLimit, user: string): Required<Counter> {
   if (limit.counter !== undefined) return limit.counter
-  return { key: limit.keyPrefix + user, windowMs: limit.windowMs, limit: limit.limit }
-}
-
-/**
- * The window at this instant; undefined if none is open. A window that would end later than a whole
- * window from now was opened by a clock that has since stepped back, and is shortened. A store must
- * keep the shortened window: otherwise a used-up limit would refuse until the clock has caught up.
- */
-export function openAt(
-  state: CounterState | undefined,
-  windowMs: number,
-  now: number,
-): CounterState | undefined {
-  if (state === undefined || now >= state.resetsAt) return undefined
-  return state.resetsAt <= now + windowMs ? state : { used: state.used, resetsAt: now + windowMs }
-}
-
-/** The state after `tokens` more. They open a new window if none is open. */
-export function addTo(
-  state: CounterState | undefined,
-  tokens: number,
-  windowMs: number,
-  now: number,
-): CounterState {
-  const open = openAt(state, windowMs, now)
-  if (open === undefined) return { used: tokens, resetsAt: now + windowMs }
-  return { used: open.used + tokens, resetsAt: open.resetsAt }
-}
-
-/**
- * The state after `tokens` of a response that ended at `endedAt`, reported later and perhaps out of
- * order. They go into the open window. A window that they open ends when it would have ended had
- * they been reported at once. Nothing is added if that window is over already, or was over when the
- * open window began.
- */
-export function addLate(
-  state: CounterState | undefined,
-  tokens: number,
-  windowMs: number,
-  now: number,
-  endedAt: number,
-): CounterState | undefined {
-  const overAt = Math.min(endedAt, now) + windowMs
-  if (overAt <= now) return state
-  if (state === undefined || now >= state.resetsAt) return { used: tokens, resetsAt: overAt }
-  if (overAt <= state.resetsAt - windowMs) return state
-  return { used: state.used + tokens, resetsAt: state.resetsAt }
+  const owner = userInLines(user)
+  return { key: limit.keyPrefix + owner, owner, window: limit.windows, limit: limit.limit }
 }
 
 /**

@@ -87,8 +87,6 @@ export interface HeldRoom extends Sized {
   readonly admittedAt: number
   /** What is charged if the model reports less; undefined: what it reports. */
   readonly estimate: Estimate | undefined
-  /** If it is charged in the windows that have admitted it: those (admitted-windows.ts). */
-  readonly windows?: string | undefined
 }
 
 export interface Grant {
@@ -216,7 +214,7 @@ export interface World {
   readonly rules: PathRules
   /** Milliseconds since the epoch. */
   readonly now: number
-  /** The open windows of counters (store/counters.ts). */
+  /** The windows of counters at this instant (store/counters.ts). */
   readonly read: (counters: readonly Counter[], now: number) => Windows | Promise<Windows>
   /** Enforces the limits of a grant whose subscription reserves, or counts requests (reserve.ts). */
   readonly reserve?: Reserve | undefined
@@ -231,7 +229,7 @@ export type Reserve = (
   now: number,
 ) => Decision | Promise<Decision>
 
-type Windows = readonly (CounterState | undefined)[]
+type Windows = readonly CounterState[]
 
 /** The whole decision. Returns without a promise if the counters are known. */
 export function decide(
@@ -383,7 +381,7 @@ export function authorize(
  */
 export function enforceLimits(
   grant: Grant,
-  counters: readonly (CounterState | undefined)[],
+  counters: readonly CounterState[],
   now: number,
 ): Decision {
   const states = limitStates(grant.limits, counters, now)

@@ -6,6 +6,7 @@ import { isUncapped, type KeyCaps, modelKeyOf, networksOf } from '../formats/key
 import type { Caller, CompiledCaps } from './caller.ts'
 import { type Counter, toCountedLimits } from './counter.ts'
 import { toPolicies } from './limit-headers.ts'
+import { userInLines } from './line-head.ts'
 
 interface CappedKey {
   readonly id: string
@@ -21,7 +22,10 @@ export function compileCaps({ id, user, subscription, caps }: CappedKey): Compil
   const written = tokenRateLimits.map(({ limit, window }) => {
     return { limit, window, windowMs: parseWindow(window) as number }
   })
-  const limits = toCountedLimits(subscription, scopeOf(id), written, { scope: 'key', user })
+  const limits = toCountedLimits(subscription, scopeOf(id), written, {
+    scope: 'key',
+    key: { id, user },
+  })
   return {
     models: models && new Set(models.map(modelKeyOf)),
     networks: allowedAddresses && networksOf(allowedAddresses),
@@ -39,11 +43,12 @@ export function keyCountersOf(
   user: string,
 ): readonly Counter[] {
   const [, id = '', windows = ''] =
-    /^(\S{1,64}) (\d{1,12}(?:,\d{1,12}){0,7})$/.exec(counted ?? '') ?? []
+    /^(\S{1,64}) ([1-9]\d{0,11}(?:,[1-9]\d{0,11}){0,7})$/.exec(counted ?? '') ?? []
   if (id === '') return []
   return windows.split(',').map((windowMs) => ({
-    key: `${subscription}\n${scopeOf(id)}\n${windowMs}\n${user}`,
-    windowMs: Number(windowMs),
+    key: `${subscription}\n${scopeOf(id)}\n${windowMs}\n${userInLines(user)}`,
+    owner: id,
+    window: { ms: Number(windowMs) },
   }))
 }
 

@@ -6,7 +6,6 @@
 
 import { hash } from 'node:crypto'
 import { isObject } from '../formats/fields.ts'
-import { parseWindows } from './admitted-windows.ts'
 import type { HeldRoom } from './decide.ts'
 import { readPayer } from './payer.ts'
 import { parseEstimate, toEstimateText } from './unreported.ts'
@@ -64,9 +63,10 @@ const most = {
   model: 352,
   group: 256,
   payerField: 160,
-  windows: 552,
 }
 const digestLength = 32
+/** An escaped UTF-16 unit has at most six bytes, and there are two quotes. */
+const shortUser = Math.floor((most.user - 2) / 6)
 
 /** Members of the object, to be kept for the requests that have them in common. */
 export function writeSubject({ subscription, model, payer, group }: Subject): string {
@@ -91,18 +91,19 @@ export function writeLineHead(
 
 /** A user as lines name it: one with a longer name is counted under this one. */
 export function userInLines(user: string): string {
+  // Whatever has to be escaped: each Check asks this for each limit.
+  if (user.length <= shortUser) return user
   return JSON.parse(quote(user, most.user)) as string
 }
 
-/** Numbers that are not known are left out; more windows than a subscription can have are, too. */
-function writeHeld({ admittedAt, bytes, maxOutput, choices, cap, estimate, windows }: HeldRoom) {
+/** Numbers that are not known are left out. */
+function writeHeld({ admittedAt, bytes, maxOutput, choices, cap, estimate }: HeldRoom) {
   const held = JSON.stringify({
     at: admittedAt,
     bytes,
     max: maxOutput,
     choices,
     cap: Number.isFinite(cap) ? cap : undefined,
-    windows: windows !== undefined && windows.length <= most.windows ? windows : undefined,
   })
   const estimated = estimate && `,"estimate":"${toEstimateText(estimate)}"`
   return `,"held":${held}${estimated ?? ''}`
@@ -175,7 +176,7 @@ export function readLineHead(written: unknown): LineHead | undefined {
 
 type Writable<Value> = { -readonly [Name in keyof Value]: Value[Name] }
 
-function readHeld({ at, bytes, max, choices, cap, windows }: Readonly<Record<string, unknown>>) {
+function readHeld({ at, bytes, max, choices, cap }: Readonly<Record<string, unknown>>) {
   if (!isWhole(at)) return undefined
   return {
     admittedAt: at,
@@ -183,7 +184,6 @@ function readHeld({ at, bytes, max, choices, cap, windows }: Readonly<Record<str
     maxOutput: isWhole(max) ? max : undefined,
     choices: isWhole(choices) ? choices : undefined,
     cap: typeof cap === 'number' ? cap : undefined,
-    windows: parseWindows(windows),
   }
 }
 

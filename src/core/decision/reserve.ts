@@ -5,7 +5,6 @@
  */
 
 import type { Expected } from '../admission/estimator.ts'
-import { toWindowsText } from './admitted-windows.ts'
 import { type CounterState, type LimitKind, type LimitState, limitStates } from './counter.ts'
 import type { Decision, Denial, Grant, HeldRoom } from './decide.ts'
 
@@ -13,7 +12,7 @@ import type { Decision, Denial, Grant, HeldRoom } from './decide.ts'
 export interface Reserved {
   readonly outcome: 'held' | 'busy' | 'spent'
   readonly cap: number
-  readonly windows: readonly (CounterState | undefined)[]
+  readonly windows: readonly CounterState[]
 }
 
 const minWaitMs = 1_000
@@ -36,8 +35,7 @@ export function decideReserved(
     // A ceiling that is not below the client's own, or the model's, changes nothing.
     const ceiling = cap < expected.worst ? cap : Number.POSITIVE_INFINITY
     const { bytes, maxOutput, choices, estimate } = size
-    const windows = grant.admission?.charge === 'admission' ? toWindowsText(states) : undefined
-    const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling, estimate, windows }
+    const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling, estimate }
     return { ...grant, states, held }
   }
   const refuse = (kind: LimitKind, retryAt: number): Denial => {

@@ -1,8 +1,7 @@
 /** The usage that a response reports → the counters that it belongs to. */
 
 import { bytesOfToken, type Sized } from '../admission/estimator.ts'
-import type { AdmittedWindows } from './admitted-windows.ts'
-import { type Counter, counterOf, isTaken } from './counter.ts'
+import { type Counter, counterOf, type LimitKind } from './counter.ts'
 import { keyCountersOf } from './key-caps.ts'
 import type { Snapshot } from './snapshot.ts'
 import { type Estimate, estimateOutput, type Sent } from './unreported.ts'
@@ -45,8 +44,6 @@ export interface HeldUsage extends Sized {
   readonly admittedAt: number
   /** The output tokens that it might have; undefined: it had no ceiling. */
   readonly cap: number | undefined
-  /** If it is charged in the windows that have admitted it: those. */
-  readonly windows?: AdmittedWindows | undefined
   readonly tookMs: number
   /** Whether the response broke off: by its client, or its server. */
   readonly isBroken: boolean
@@ -235,10 +232,21 @@ function greater(one: number | undefined, other: number | undefined): number | u
 
 /** The counters of this usage's tokens: under the current limits, and those of its key; none if they are gone. */
 export function countersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
-  const limits = snapshot.subscriptions.get(usage.subscription)?.limits.get(usage.model) ?? []
-  const counters = limits
-    .filter((limit) => !isTaken(limit))
-    .map((limit) => counterOf(limit, usage.user))
+  const counters = countersOfKind(usage, snapshot, 'tokens')
   if (usage.cap === undefined) return counters
   return [...counters, ...keyCountersOf(usage.cap, usage.subscription, usage.user)]
+}
+
+/** The counters of requests that its own request counts in. */
+export function requestCountersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
+  return countersOfKind(usage, snapshot, 'requests')
+}
+
+function countersOfKind(
+  { subscription, model, user }: Usage,
+  snapshot: Snapshot,
+  kind: LimitKind,
+): readonly Counter[] {
+  const limits = snapshot.subscriptions.get(subscription)?.limits.get(model) ?? []
+  return limits.filter((limit) => limit.kind === kind).map((limit) => counterOf(limit, user))
 }
