@@ -6,9 +6,8 @@
 -- which is read by pread before each write: a file that is mapped and truncated would end Envoy.
 local append_line, now_ms
 do
-  -- Where the files are. The service fills it in; if it is empty, no line is written.
-  local FOLDER = ""
-  local LINES, HEAD = FOLDER .. "/usage.jsonl", FOLDER .. "/usage.head"
+  -- Where the files are. The service fills it in; if that is nowhere, no line is written.
+  local LINES, HEAD = "", ""
   -- The longest line, with its ends.
   local LONGEST_LINE = 4096
   -- The files are opened again after so many milliseconds, too, in case others are in their place.
@@ -82,7 +81,7 @@ do
   end
 
   -- Whether the line is in the file. Never fails. `now`: from `now_ms`. There is no such function if no line is written.
-  append_line = FOLDER ~= "" and function(line, now)
+  append_line = LINES ~= "" and function(line, now)
     local fine, is_written = pcall(write, line, now)
     return fine and is_written
   end

@@ -5,7 +5,7 @@
 
 import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
-import { dirname, join } from 'node:path'
+import { dirname } from 'node:path'
 import { parse } from 'yaml'
 import type { Address } from '../core/formats/address.ts'
 import { hopHeader } from '../core/formats/hop.ts'
@@ -28,7 +28,7 @@ export type BootstrapSettings = {
   /** The file of the usage journal, in an existing folder; unset: Envoy writes none. */
   readonly journal?: string | undefined
   /** Where the lines of responses are written; unset: nowhere. */
-  readonly lines?: LinesFolders | undefined
+  readonly lines?: LinesFiles | undefined
   /**
    * PEM file of the authorities that https backends are verified against; unset keeps the
    * template's.
@@ -55,11 +55,12 @@ export type BootstrapSettings = {
   readonly certificateFile?: string | undefined
 }
 
-/** Folders that the gateway shares with the service. They exist, and may be the same. */
-export interface LinesFolders {
-  /** Of the lines that the gateway's script writes: in memory wherever that is possible. */
+/** Files that the gateway shares with the service, which creates them before Envoy starts. */
+export interface LinesFiles {
+  /** Of the lines that the gateway's script writes, and what tells it that the file was renamed. */
   readonly script: string
-  /** Of those that it does not: on another file system, in case the first one is full. */
+  readonly head: string
+  /** Of those that it does not: Envoy's own log. */
   readonly envoy: string
 }
 
@@ -264,23 +265,24 @@ function putJournal(connections: Connections, path: string | undefined): void {
 }
 
 /** A script writes them, and Envoy's own log those that it does not. */
-function putLines(connections: Connections, folders: LinesFolders | undefined): void {
+function putLines(connections: Connections, files: LinesFiles | undefined): void {
   const log = named(connections.access_log, 'lines')
-  if (folders === undefined) {
+  if (files === undefined) {
     connections.access_log = connections.access_log.filter((each) => each !== log)
     return
   }
-  log.typed_config.path = join(folders.envoy, 'usage.envoy.jsonl')
+  log.typed_config.path = files.envoy
   const code = named(connections.http_filters, 'usage').typed_config.default_source_code
-  const [before, after] = code?.inline_string.split(noFolder) ?? []
+  const [before, after] = code?.inline_string.split(nowhere) ?? []
   if (code === undefined || after === undefined) {
-    throw new Error('the script of the filter usage has no place for the folder of its lines')
+    throw new Error('the script of the filter usage has no place for the files of its lines')
   }
-  code.inline_string = `${before}local FOLDER = ${toLua(folders.script)}${after}`
+  const places = `${toLua(files.script)}, ${toLua(files.head)}`
+  code.inline_string = `${before}local LINES, HEAD = ${places}${after}`
 }
 
 /** In envoy/lua/line.lua. */
-const noFolder = 'local FOLDER = ""'
+const nowhere = 'local LINES, HEAD = "", ""'
 
 /** As Lua reads it, whatever is in it: each byte by its number. */
 function toLua(text: string): string {

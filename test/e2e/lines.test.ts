@@ -25,8 +25,12 @@ lines.prepare()
 
 const limits = { 'llm/sim': [[1_000_000_000, '1h']] } as const
 const test = gatewayTests({
-  env: { METER_PATHS: 'chat,messages' },
-  lines: folders,
+  env: { METER_PATHS: 'chat,messages', USAGE_JOURNAL: join(folders.script, 'usage.jsonl') },
+  adjustEnvoy: (bootstrap) =>
+    bootstrap.replace(
+      JSON.stringify(join(folders.script, 'usage.envoy.jsonl')),
+      JSON.stringify(join(folders.envoy, 'usage.envoy.jsonl')),
+    ),
   concurrency: 2,
   resources: (url) => [
     ...defaultResources(url),

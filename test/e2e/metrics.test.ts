@@ -7,6 +7,7 @@ import { serve } from '../../src/main.ts'
 import { createDatabase } from '../support/database.ts'
 import { type Gateway, gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
 import { passesPromtool, readScrape } from '../support/metrics.ts'
+import { ownPlaces } from '../support/own-places.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -207,7 +208,7 @@ root.test('names a METRICS_ADDRESS in use', async (t) => {
   const settings = {
     DATABASE_URL: await createDatabase(t),
     ENVOY_CONFIG_DIR: temporaryFolder(t),
-    REVOCATION_LOG_DIR: temporaryFolder(t),
+    ...ownPlaces(t),
     API_ADDRESS: '127.0.0.1:0',
     INTERNAL_ADDRESS: '127.0.0.1:0',
     GRPC_ADDRESS: '127.0.0.1:0',

@@ -108,7 +108,7 @@ test('the documented defaults reproduce the template', async (t) => {
     api: [{ host: '127.0.0.1', port: 8080 }],
     clustersFile: '.data/envoy/clusters.json',
     journal: '.data/journal/usage.jsonl',
-    lines: { script: '', envoy: '.data/journal' },
+    lines: { script: '', head: '', envoy: '.data/journal/usage.envoy.jsonl' },
   })
   t.strictSame(withoutIdleTimeouts(JSON.parse(rendered)), parse(template))
 })
@@ -121,12 +121,12 @@ test('lines are written where the settings say, by script and log, or not at all
     const log = access_log.find(({ name }: { name: string }) => name === 'lines')
     const usage = http_filters.find(({ name }: { name: string }) => name === 'usage')
     const code: string = usage.typed_config.default_source_code.inline_string
-    return [log?.typed_config.path, /^ *local FOLDER = (.*)$/m.exec(code)?.[1]]
+    return [log?.typed_config.path, /^ *local LINES, HEAD = (.*)$/m.exec(code)?.[1]]
   }
-  t.strictSame(linesOf({}), [undefined, '""'])
-  const lines = { script: '/a"$&ö', envoy: '/run/lines' }
-  const written = '"\\047\\097\\034\\036\\038\\195\\182"'
-  t.strictSame(linesOf({ lines }), ['/run/lines/usage.envoy.jsonl', written])
+  t.strictSame(linesOf({}), [undefined, '"", ""'])
+  const lines = { script: '/a"$&ö', head: '/h', envoy: '/run/usage.envoy.jsonl' }
+  const written = '"\\047\\097\\034\\036\\038\\195\\182", "\\047\\104"'
+  t.strictSame(linesOf({ lines }), ['/run/usage.envoy.jsonl', written])
 })
 
 test('an eighth of the memory is left to the scripts', async (t) => {

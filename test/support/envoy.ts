@@ -29,7 +29,6 @@ export interface EnvoySettings
     | 'api'
     | 'grpc'
     | 'clustersFile'
-    | 'journal'
     | 'lines'
     | 'bodyLimit'
     | 'bodyTimeoutMs'

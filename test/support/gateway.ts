@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
+import { linesFilesOf } from '../../src/gateway/lines-files.ts'
 import { tracingOf } from '../../src/gateway/tracing-settings.ts'
 import { type ServiceAddresses, serve } from '../../src/main.ts'
 import { loadConfig, showAddress } from '../../src/settings/config.ts'
@@ -12,6 +13,7 @@ import { envoyPath } from './envoy-binary.ts'
 import { freePorts } from './free-ports.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
 import { noRateLimits } from './no-rate-limits.ts'
+import { ownPlaces } from './own-places.ts'
 import { poll } from './poll.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
@@ -32,8 +34,6 @@ export interface GatewaySettings {
     EnvoySettings,
     'bodyLimit' | 'bodyTimeoutMs' | 'heapBytes' | 'allowedOrigins' | 'headersToModels'
   >
-  /** Where Envoy writes the lines of responses; nowhere by default. */
-  readonly lines?: EnvoySettings['lines']
   /** Changes Envoy's configuration, given as JSON. */
   readonly adjustEnvoy?: (bootstrap: string) => string
 }
@@ -67,6 +67,8 @@ export interface Gateway {
   readonly envoy: RunningEnvoy
   readonly model: ModelServer
   readonly addresses: ServiceAddresses
+  /** What its USAGE_JOURNAL is. */
+  readonly journal: string
   /** A user of the group `team` without any usage. The identity token is `token-<user>`. */
   newUser(): string
   /** Creates a key through the gateway; any status but 201 is an error. */
@@ -171,6 +173,8 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
   const clustersFolder = join(envoyFolder, 'clusters')
   const { envoyAdminPort: adminPort = (await freePorts(1))[0] } = settings
   const [port] = settings.lists ? await freePorts(1) : []
+  const places = { ...ownPlaces(t), ...settings.env }
+  const { USAGE_JOURNAL: journal } = places
   const environment = {
     ...(port !== undefined && { GATEWAY_ADDRESS: `127.0.0.1:${port}` }),
     DATABASE_URL: database,
@@ -182,7 +186,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     LOG_LEVEL: 'silent',
     ...noRateLimits,
     AUDIT_LOG: 'off',
-    ...settings.env,
+    ...places,
   }
   let service = await serve({ ...anyPorts, ...environment })
   t.teardown(() => service.stop())
@@ -195,8 +199,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     clustersFile: join(clustersFolder, 'clusters.json'),
     folder: envoyFolder,
     concurrency,
-    journal: settings.env?.USAGE_JOURNAL,
-    lines: settings.lines,
+    lines: linesFilesOf(journal),
     adminPort,
     port,
     hopMark: config.hopMark,
@@ -247,6 +250,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     envoy,
     model,
     addresses,
+    journal,
     newUser,
     mint,
     ask,
@@ -254,6 +258,11 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     isSpent,
     async settled() {
       const { key } = await mint({ subscription: 'meter' })
+      // Envoy's own log is written a little later. What it has is read before the next request is decided.
+      const { headers } = await ask('/llm/sim/v1/models', key)
+      const id = headers.get('x-request-id') ?? ''
+      const { envoy: own } = linesFilesOf(journal)
+      await poll(() => existsSync(own) && readFileSync(own).includes(id), 'Envoy writes its log')
       await chat(key, { totalTokens: 1 })
       await poll(() => isSpent(key), 'the usage of the meter is counted')
     },

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { linesFilesOf } from '../../src/gateway/lines-files.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { createDatabase } from './database.ts'
 import type { WrittenDocument } from './documents.ts'
@@ -8,6 +9,7 @@ import { type RunningEnvoy, startEnvoy } from './envoy.ts'
 import { freePorts } from './free-ports.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
 import { noRateLimits } from './no-rate-limits.ts'
+import { ownPlaces } from './own-places.ts'
 import { createRestartable, type Restartable } from './restartable.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
@@ -23,13 +25,15 @@ export interface Replica extends Omit<Restartable, 'start'> {
   start(root?: string): Promise<void>
 }
 
-/** Several processes of the service with one database, behind one Envoy. */
+/** Several processes of the service with one database and one journal, behind one Envoy. */
 export interface Replicas {
   readonly url: string
   readonly database: string
   readonly envoy: RunningEnvoy
   readonly model: ModelServer
   readonly all: readonly Replica[]
+  /** What USAGE_JOURNAL is for all of them. */
+  readonly journal: string
   /** The folder of the identity tokens and resources. */
   readonly folder: string
 }
@@ -61,6 +65,8 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
   const resources = settings.resources(model.url).map((document) => JSON.stringify(document))
   writeFileSync(join(folder, 'resources', 'all.yaml'), resources.join('\n---\n'))
   writeFileSync(join(folder, 'tokens.csv'), `${settings.tokens.join('\n')}\n`)
+  const places = { ...ownPlaces(t), ...settings.env }
+  const { envoyAdminPort: adminPort = (await freePorts(1))[0] } = settings
   const ports = await freePorts(4 * count)
   const all: Replica[] = []
   for (let i = 0; i < count; i += 1) {
@@ -76,9 +82,10 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
       TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
       RESOURCES: `file:${join(folder, 'resources')}`,
       ENVOY_CONFIG_DIR: join(folder, i === 0 ? 'clusters' : `clusters-${i + 1}`),
-      DATA_DIR: join(folder, `data-${i + 1}`),
+      REVOCATION_LOG_DIR: join(folder, `data-${i + 1}`),
+      ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}`,
       ...noRateLimits,
-      ...settings.env,
+      ...places,
     })
     await replica.start(settings.root)
     all.push(replica)
@@ -89,11 +96,12 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
     clustersFile: join(folder, 'clusters', 'clusters.json'),
     folder: join(folder, 'envoy'),
     concurrency: 2,
-    journal: settings.env?.USAGE_JOURNAL,
-    adminPort: settings.envoyAdminPort,
+    lines: linesFilesOf(places.USAGE_JOURNAL),
+    adminPort,
     adjust: settings.adjustEnvoy,
   })
-  return { url: `http://127.0.0.1:${envoy.port}`, database, envoy, model, all, folder }
+  const { USAGE_JOURNAL: journal } = places
+  return { url: `http://127.0.0.1:${envoy.port}`, database, envoy, model, all, folder, journal }
 }
 
 /** What the process of a command runs; a version before 0.2.0 has it in TypeScript. */

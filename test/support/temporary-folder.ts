@@ -50,6 +50,13 @@ export function temporaryFolder(t: Test, contents: Contents = {}): string {
   return path
 }
 
+/** The path of an empty folder in memory where that can be had, removed when `t` ends. */
+export function memoryFolder(t: Test): string {
+  const { path, remove } = makeTemporaryFolder(freeBytes(memory) > 2 ** 28 ? memory : tmpdir())
+  t.teardown(remove)
+  return path
+}
+
 function fill(folder: string, contents: Contents): void {
   for (const [name, content] of Object.entries(contents)) {
     const path = join(folder, name)

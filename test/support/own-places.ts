@@ -1,0 +1,18 @@
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { memoryFolder, temporaryFolder } from './temporary-folder.ts'
+
+/** Settings of what a service writes: see `ownPlaces`. */
+export type OwnPlaces = { readonly DATA_DIR: string; readonly USAGE_JOURNAL: string }
+
+/**
+ * Where the service of a test, or all processes of one gateway, keep their files. Nothing is then written
+ * into the folder of this repository, and no other test has the same journal, whose folder is in memory as
+ * that of `npm start`. All of it is removed when `t` ends.
+ */
+export function ownPlaces(t: Test): OwnPlaces {
+  const data = join(temporaryFolder(t), 'data')
+  mkdirSync(data)
+  return { DATA_DIR: data, USAGE_JOURNAL: join(memoryFolder(t), 'usage.jsonl') }
+}
