@@ -1,13 +1,17 @@
-/** Reads counters for people: also those of requests in progress, which are with the holds. */
+/** Reads counters for people: those of requests and of concurrency with the requests that are in progress, which are with the holds. */
 
 import type { Counter, CounterState } from '../../core/decision/counter.ts'
-import type { ResettableCounters } from '../counters.ts'
+import type { CounterStore } from '../counters.ts'
 import type { AskedHold, HoldAnswer, HoldStore } from '../holds.ts'
 
-type Read = ResettableCounters['readFresh']
+type Read = (counters: readonly Counter[], now: number) => Promise<readonly CounterState[]>
+type Holds = Pick<HoldStore, 'hold' | 'holdAlone'>
 
-/** As `readFresh`, and counters without a window (0 ms) are read from the holds. */
-export function withOpenRequests(readFresh: Read, holds: HoldStore): Read {
+/** As `readFresh`, and counters that requests take from are read from the holds, which know of both. */
+export function withOpenRequests(
+  readFresh: (...asked: Parameters<CounterStore['read']>) => Promise<readonly CounterState[]>,
+  holds: Holds,
+): Read {
   async function readOpen(counters: readonly Counter[], now: number): Promise<HoldAnswer> {
     const asked = { ...nothing, taken: counters.map((each) => ({ ...each, limit: 1 })) }
     try {
@@ -20,21 +24,25 @@ export function withOpenRequests(readFresh: Read, holds: HoldStore): Read {
   }
 
   return async (counters, now) => {
-    const found = new Map<string, CounterState | undefined>()
-    const [open, rest] = [true, false].map((isOpen) =>
-      counters.filter(({ windowMs }) => (windowMs === 0) === isOpen),
-    ) as [Counter[], Counter[]]
-    const bySubject = Map.groupBy(open, ({ key }) => subjectOf(key))
+    const found = new Map<string, CounterState>()
+    const rest = counters.filter((counter) => !isTakenFrom(counter))
+    const bySubject = Map.groupBy(counters.filter(isTakenFrom), ({ key }) => subjectOf(key))
     const [states] = await Promise.all([
       readFresh(rest, now),
       ...[...bySubject.values()].map(async (each) => {
         const { windows } = await readOpen(each, now)
-        for (const [i, { key }] of each.entries()) found.set(key, windows[i])
+        for (const [i, { key }] of each.entries()) found.set(key, windows[i] as CounterState)
       }),
     ])
-    for (const [i, { key }] of rest.entries()) found.set(key, states[i])
-    return counters.map(({ key }) => found.get(key))
+    for (const [i, { key }] of rest.entries()) found.set(key, states[i] as CounterState)
+    return counters.map(({ key }) => found.get(key) as CounterState)
   }
+}
+
+/** Whether it counts requests, that have ended or are in progress; see core/decision/counter.ts. */
+function isTakenFrom({ key }: Counter): boolean {
+  const [, , counted = ''] = key.split('\n', 3)
+  return counted.startsWith('requests') || counted === 'concurrency'
 }
 
 /** Subscription and user, whose holds are together: the first and the last part of a key. */

@@ -8,6 +8,7 @@ import { countOf } from '../../core/counting/fields.ts'
 import { type Counted, isOver, keyIn, type Sums } from '../../core/counting/sums.ts'
 import { ownOf, type Tally, ticksBetween, toTick, usedOf } from '../../core/counting/tally.ts'
 import type { WindowedCounter } from '../../core/counting/windows.ts'
+import type { HeldWindow } from '../holds/windows.ts'
 import { createPart, longMs, type Part, type PartOptions } from './part.ts'
 import { maxEntries, type SumStore } from './sum-store.ts'
 
@@ -21,13 +22,8 @@ export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows' |
   readonly tags: readonly string[]
 }
 
-/** What is known of a counter's window. */
-export interface KnownWindow {
-  readonly used: number
-  /** Milliseconds since the epoch. */
-  readonly end: number
-  /** Whether the store was asked about it; if not, `fetch` it first. */
-  readonly isKnown: boolean
+/** What is known of a counter's window; if it is not, `fetch` it first. */
+export interface KnownWindow extends HeldWindow {
   /** How long ago the store told of it, in milliseconds; below 0: longer than can be told. */
   readonly ageMs: number
   /** How many others have counted in it, as of the last full read. */
@@ -104,10 +100,15 @@ export function createSharedSums(options: SharedSumsOptions) {
     /** What is used of a counter's window, as far as is known. */
     read(counter: WindowedCounter, at: number): KnownWindow {
       const tally = use(counter, at)
-      const { end, heardAt, fields } = tally
-      const isKnown = tally.isKnown || store === undefined
-      const ageMs = ticksBetween(heardAt, tally.usedAt)
-      return { used: usedOf(tally), end, isKnown, ageMs, fields: countOf(fields) }
+      return {
+        id: tally.id,
+        used: usedOf(tally),
+        told: tally.others + tally.field,
+        resetsAt: tally.end,
+        isKnown: tally.isKnown || store === undefined,
+        ageMs: ticksBetween(tally.heardAt, tally.usedAt),
+        fields: countOf(tally.fields),
+      }
     },
     /** Sends its sum with the next call. */
     enter: (tally: Tally): void => partOf(tally)?.enter(tally),

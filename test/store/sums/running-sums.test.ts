@@ -80,7 +80,7 @@ root.test('a gateway alone', async (t) => {
   log(path, 2)
   t.equal(await one.used(), 42, 'a line is known as soon as it is written')
   const [window] = await one.running.read([hour], Date.now())
-  t.ok(Number(window?.end) > Date.now(), 'an unused window has an end, too')
+  t.ok(Number(window?.resetsAt) > Date.now(), 'an unused window has an end, too')
   await poll(() => one.sums.isWriter, 'it becomes the writer')
   t.equal(await one.running.stop(1_000), 0)
   const next = await startProcess(t, { path })

@@ -1,0 +1,43 @@
+import { createSums } from '../../src/core/counting/sums.ts'
+import { usedOf } from '../../src/core/counting/tally.ts'
+import type { CounterReset } from '../../src/core/counting/windows.ts'
+import type { Counter } from '../../src/core/decision/counter.ts'
+import { maxResets, type ResettableCounters } from '../../src/store/counters.ts'
+import type { HeldWindow, KnownWindows } from '../../src/store/holds/windows.ts'
+
+export interface TestCounters extends ResettableCounters {
+  /** What a line would count that ended at this instant (milliseconds since the epoch). */
+  add(counters: readonly Counter[], amount: number, at: number): void
+  /** For holds beside these counters. */
+  readonly windows: KnownWindows
+}
+
+/** Counters of one process without files and store: what a test adds is all that is used. */
+export function createTestCounters(): TestCounters {
+  const resets = new Map<string, readonly CounterReset[]>()
+  const sums = createSums(resets, () => 0)
+
+  function windowOf(counter: Counter, at: number): HeldWindow {
+    const tally = sums.at(counter, at)
+    const used = usedOf(tally)
+    return { id: tally.id, used, told: used, resetsAt: tally.end, isKnown: true }
+  }
+
+  function read(counters: readonly Counter[], now: number) {
+    return counters.map((counter) => {
+      const { used, resetsAt } = windowOf(counter, now)
+      return { used, resetsAt }
+    })
+  }
+
+  return {
+    read,
+    readFresh: async (counters, now) => read(counters, now),
+    async reset(counters, at, used = 0) {
+      if (counters.length > maxResets) throw new Error(`more than ${maxResets} counters`)
+      for (const { key } of counters) resets.set(key, [...(resets.get(key) ?? []), { at, used }])
+    },
+    add: (counters, amount, at) => void sums.count({ at, amount, counters }, at),
+    windows: (counters, at) => counters.map((counter) => windowOf(counter, at)),
+  }
+}
