@@ -12,7 +12,9 @@ import { agrees, type CommandIo } from './terminal.ts'
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
 type Chosen = Call<typeof limitsFlags>['flags']
 
-/** Prints the counters with an open window; returns the exit status. */
+const nothingUsed = 'Nothing is used.'
+
+/** Prints the counters of which something is used; returns the exit status. */
 export async function listCounters(flags: Chosen, io: Omit<Io, 'ask'>): Promise<number> {
   const query = new URLSearchParams(selectedBy(flags))
   const ask = createApiClient(findApiServer(io.env, flags))
@@ -21,7 +23,7 @@ export async function listCounters(flags: Chosen, io: Omit<Io, 'ask'>): Promise<
   return 0
 }
 
-/** Ends open windows; returns the exit status: 1 if it was not confirmed. */
+/** Begins windows anew; returns the exit status: 1 if it was not confirmed. */
 export async function resetLimits(
   { flags }: Call<typeof resetLimitsFlags>,
   io: Io,
@@ -31,7 +33,7 @@ export async function resetLimits(
   if (!flags.yes) {
     const query = new URLSearchParams(selected)
     const { data } = (await ask('GET', `/v1/counters?${query}`)) as CounterList
-    if (data.length === 0) io.err('There is no open window.')
+    if (data.length === 0) io.err(nothingUsed)
     if (data.length === 0) return 0
     io.err(show(data))
     if (!(await agrees(io, `Reset ${data.length === 1 ? 'it' : `these ${data.length}`}?`))) return 1
@@ -58,7 +60,7 @@ function print(
   { out, err }: Pick<Io, 'out' | 'err'>,
 ): void {
   if (json) out(toJson(answer))
-  else if (counters.length === 0) err('There is no open window.')
+  else if (counters.length === 0) err(nothingUsed)
   else out(show(counters))
 }
 

@@ -41,7 +41,7 @@ export function LimitList(stated: StatedLimits) {
 export interface LimitState extends Limit {
   readonly used: number
   readonly remaining: number
-  /** null: no window is open, or it has no end. */
+  /** null: it has no window. */
   readonly resetsAt: string | null
 }
 

@@ -2,7 +2,7 @@
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Caller, TokenCaller } from '../../core/decision/caller.ts'
-import type { Counter } from '../../core/decision/counter.ts'
+import { type Counter, stateLater } from '../../core/decision/counter.ts'
 import type { Denial, Step } from '../../core/decision/decide.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
 import { type Explanation, explain } from '../../core/decision/explain.ts'
@@ -65,7 +65,7 @@ const pastNotFound =
 /** Not the names: whoever asks need not be an administrator. */
 const notAllAnswered = 'Not every process of the service has answered; ask again.'
 
-/** Adds the route. It calls the functions of Check itself; it counts nothing and opens no window. */
+/** Adds the route. It calls the functions of Check itself; it counts nothing. */
 export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
   const { keys, isAdmin, snapshot, readCounters, reserve, paths, clock, locate } = deps
   const { pastRefusals, othersRefusals, keyReach, backendOf, tokensOpenInference } = deps
@@ -81,11 +81,11 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     if (target === undefined) {
       return refuse({ allowed: false, code: 'not_found' }, ['credential', 'path'])
     }
-    // Stores end what is over by their time, so they are asked only as of now. Later, what runs now has ended.
+    // Stores know windows that have begun, so they are asked only as of now. Later, what runs now has ended.
     const isLater = at > clock()
     async function read(asked: readonly Counter[]) {
       const states = await readCounters(asked, clock())
-      return isLater ? states.map((state, i) => (asked[i]?.windowMs ? state : undefined)) : states
+      return isLater ? states.map((state, i) => stateLater(asked[i] as Counter, state, at)) : states
     }
     const world = {
       ...{ snapshot: snapshot(), rules: paths, now: at, read },

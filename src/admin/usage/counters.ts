@@ -49,8 +49,7 @@ const subject = {
 const listSchema = {
   operationId: 'listCounters',
   summary: 'Read the counters of a user or a key',
-  description:
-    'For administrators. Those with an open window or requests in progress; asking opens none.',
+  description: 'For administrators. Those of which something is used, or is in progress.',
   tags: ['Usage'],
   querystring: selection,
   response: {
@@ -69,8 +68,8 @@ const listSchema = {
 const resetSchema = {
   operationId: 'resetCounters',
   summary: 'Reset the counters of a user or a key',
-  description: `For administrators. Ends the windows of tokens and requests, at most ${maxResets} at once, and shows what they held. Responses that ended
-before are not added again. The usage ledger does not change.`,
+  description: `For administrators. Begins the windows of tokens and requests anew, at most ${maxResets} at once, and shows what was used. Responses that ended
+before are not added again; the windows end when they would have. The usage ledger does not change.`,
   tags: ['Usage'],
   body: selection,
   response: {
@@ -123,11 +122,11 @@ export function counterRoutes(app: FastifyInstance, deps: ExternalDeps): void {
     return { user: key.user, key }
   }
 
-  /** Those with an open window. */
-  async function readOpen(selected: Selected, { user, key }: Subject) {
+  /** Those of which something is used. */
+  async function readUsed(selected: Selected, { user, key }: Subject) {
     const all = key === undefined ? limitsOf(selected, snapshot()) : limitsOfKey(selected, key)
     if (all.length > maxLimits) throw tooMany('selects too many limits')
-    return (await readLimits(deps, user, all)).filter(({ isOpen }) => isOpen)
+    return (await readLimits(deps, user, all)).filter(({ isUsed }) => isUsed)
   }
 
   app.get<{ Querystring: Selected }>(
@@ -136,9 +135,9 @@ export function counterRoutes(app: FastifyInstance, deps: ExternalDeps): void {
     async (request) => {
       lookAtOthers(request, {})
       const subject = await admit(request, request.query)
-      const open = await readOpen(request.query, subject)
-      await showOthers(request, open.length)
-      return { object: 'list', ...show(subject), data: open.map(({ shown }) => shown) }
+      const used = await readUsed(request.query, subject)
+      await showOthers(request, used.length)
+      return { object: 'list', ...show(subject), data: used.map(({ shown }) => shown) }
     },
   )
   app.post<{ Body: BodyOf<typeof selection> }>(
@@ -147,10 +146,10 @@ export function counterRoutes(app: FastifyInstance, deps: ExternalDeps): void {
     async (request) => {
       const subject = await admit(request, request.body)
       // Requests in progress end by themselves.
-      const open = (await readOpen(request.body, subject)).filter(
-        ({ counter }) => counter.windowMs > 0,
+      const used = (await readUsed(request.body, subject)).filter(
+        ({ shown }) => shown.kind !== 'concurrency',
       )
-      if (open.length > maxResets) throw tooMany(`selects more than ${maxResets} counters`)
+      if (used.length > maxResets) throw tooMany(`selects more than ${maxResets} counters`)
       const { user, key } = subject
       const { subscription } = request.body
       await intend(request, {
@@ -159,10 +158,10 @@ export function counterRoutes(app: FastifyInstance, deps: ExternalDeps): void {
         ...(subscription && { subscription }),
       })
       const at = clock()
-      const reset = open.map(({ counter }) => counter)
+      const reset = used.map(({ counter }) => counter)
       if (reset.length > 0) await resetCounters(reset, at)
-      addToOutcome(request, {}, open.length)
-      return { ...show(subject), at: toTimestamp(at), reset: open.map(({ shown }) => shown) }
+      addToOutcome(request, {}, used.length)
+      return { ...show(subject), at: toTimestamp(at), reset: used.map(({ shown }) => shown) }
     },
   )
 }

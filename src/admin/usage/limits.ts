@@ -23,7 +23,7 @@ const schema = {
   operationId: 'listLimits',
   summary: 'Read what is left of your limits',
   description:
-    "The limits of the models that you may use, in each of your subscriptions; with a key, in the key's, and the key's own. Asking counts nothing and opens no window.",
+    "The limits of the models that you may use, in each of your subscriptions; with a key, in the key's, and the key's own. Asking counts nothing.",
   tags: ['Usage'],
   querystring: parameters,
   response: {
@@ -40,8 +40,7 @@ const schema = {
           },
           resetsAt: {
             ...limitFields.resetsAt,
-            description:
-              'When the window ends; null: none is open, the next response or request opens one.',
+            description: 'When the window ends, used or not; null: of concurrency.',
           },
         }),
         has_more: boolean(

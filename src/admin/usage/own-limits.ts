@@ -16,7 +16,7 @@ export interface OwnLimit {
   readonly limit: CountedLimit
 }
 
-/** What is shown of these limits of a user, each with its counter and whether anything is counted now. */
+/** What is shown of these limits of a user, each with its counter and whether anything is counted there. */
 export async function readLimits(
   { readCounters, clock }: Pick<ExternalDeps, 'readCounters' | 'clock'>,
   user: string,
@@ -25,12 +25,9 @@ export async function readLimits(
   const now = clock()
   const limits = own.map(({ limit }) => limit)
   const counters = limits.map((limit) => counterOf(limit, user))
-  const windows = await readCounters(counters, now)
-  return limitStates(limits, windows, now).map((state, i) => {
+  return limitStates(limits, await readCounters(counters, now), now).map((state, i) => {
     const { subscription, model } = own[i] as OwnLimit
-    const isOpen =
-      windows[i] !== undefined && (state.limit.kind !== 'concurrency' || state.used > 0)
-    const shown = { subscription, model, ...showState(state), ...(!isOpen && { resetsAt: null }) }
-    return { counter: counters[i] as Counter, isOpen, shown }
+    const shown = { subscription, model, ...showState(state) }
+    return { counter: counters[i] as Counter, isUsed: state.used > 0, shown }
   })
 }

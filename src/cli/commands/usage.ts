@@ -137,7 +137,7 @@ export const limits = command({
   summary: 'Show what is left of your limits',
   about:
     'With a key of those of its subscription. Nothing is counted. With --user or --key, for administrators: the limits ' +
-    "with an open window, of that user or of the key's own.",
+    "of which something is used, of that user or of the key's own.",
   flags: limitsFlags,
 })
 
@@ -152,7 +152,7 @@ export const resetLimitsFlags = {
 
 export const resetLimits = command({
   name: 'limits reset',
-  summary: 'End open windows of a user or a key, so that it may go on at once',
+  summary: 'Reset what a user or a key has used, so that it may go on at once',
   about:
     'For administrators. Responses that ended before are not added again. What was charged does not change, and requests ' +
     'in progress end by themselves.',

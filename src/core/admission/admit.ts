@@ -15,7 +15,7 @@ import { type Hold, mostVariance, type Sums } from './hold.ts'
 /** A limit during an admission. */
 export interface Room {
   readonly limit: number
-  /** Tokens counted in the open window. */
+  /** Tokens counted in the window. */
   readonly used: number
   readonly held: Sums
 }

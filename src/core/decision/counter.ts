@@ -5,7 +5,7 @@
  * window it is depends on the time alone (counting/windows.ts). Reading never counts, and counting never refuses.
  */
 
-import type { Window, WindowedCounter } from '../counting/windows.ts'
+import { spanAt, type Window, type WindowedCounter } from '../counting/windows.ts'
 import type { BilledModel, Limit } from '../kinds/resources.ts'
 import { userInLines } from './line-head.ts'
 
@@ -170,6 +170,16 @@ export function counterOf(limit: CountedLimit, user: string): Required<Counter> 
   if (limit.counter !== undefined) return limit.counter
   const owner = userInLines(user)
   return { key: limit.keyPrefix + owner, owner, window: limit.windows, limit: limit.limit }
+}
+
+/** What is known now of a counter, as it will be at a later instant if nothing more is counted. */
+export function stateLater(
+  { window, owner }: Counter,
+  state: CounterState,
+  at: number,
+): CounterState {
+  if ('ms' in window && window.ms === 0) return { used: 0, resetsAt: at }
+  return at < state.resetsAt ? state : { used: 0, resetsAt: spanAt(window, owner, at).end }
 }
 
 /**

@@ -57,7 +57,7 @@ export interface ConsideredSubscription {
 /** `not_named`: the key, or the request, names another subscription. */
 export type PassedOver = Exclude<SelectionError, 'multiple_subscriptions'> | 'not_named'
 
-/** Decides a request as Check does, and says how. Nothing is counted, and no window opens. */
+/** Decides a request as Check does, and says how. Nothing is counted. */
 export async function explain(request: AccessRequest, world: World): Promise<Explanation> {
   const steps: Step[] = []
   let model: Model | undefined

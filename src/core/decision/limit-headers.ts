@@ -106,7 +106,7 @@ export function bindingOf(states: readonly LimitState[], kind: LimitKind): Limit
   return binding
 }
 
-/** Whole seconds, rounded up, at least one: after that wait the window is open. */
+/** Whole seconds, rounded up, at least one: after that wait the next window has begun. */
 export function secondsUntil(instant: number, now: number): number {
   return Math.max(1, Math.ceil((instant - now) / 1_000))
 }

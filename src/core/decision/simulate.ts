@@ -1,20 +1,15 @@
 /**
  * What resources would have decided about past usage. Answers are replayed in the order of their
- * requests, by the counters' own arithmetic: a request is refused if a limit is reached when it
- * starts, and its tokens are added when it ends. Windows start empty, as if the resources had come
- * into force with the first request.
+ * requests, in the windows that the service counts in: a request is refused if a limit is reached when
+ * it starts, and its tokens are added when it ends, to that window or, by `charge: admission`, to the one in
+ * which it started. The first window of each counter is empty before the first request.
  *
  * Past usage has no groups, so access and ownership are not decided. Nor is room that requests hold.
  */
 
-import {
-  addTo,
-  type CountedLimit,
-  type CounterState,
-  isTaken,
-  limitStates,
-  spentUntil,
-} from './counter.ts'
+import { spanAt } from '../counting/windows.ts'
+import { type CountedLimit, isTaken, limitStates, spentUntil } from './counter.ts'
+import { userInLines } from './line-head.ts'
 import { findSubscription, unusableReason } from './selection.ts'
 import type { Snapshot } from './snapshot.ts'
 
@@ -79,12 +74,22 @@ export function judgesHours({ kind, windowMs }: CountedLimit): boolean {
   return kind !== 'concurrency' && windowMs >= dayMs
 }
 
+/** A window while usage is replayed; of concurrency it never ends. */
+interface ReplayedWindow {
+  used: number
+  readonly resetsAt: number
+}
+
 /** A spender's limits and counters while usage is replayed. */
 interface Account {
   readonly spender: Spender
+  /** Whose phase the windows have. */
+  readonly owner: string
   readonly unpaid: Unpaid | undefined
+  readonly chargesAdmission: boolean
   readonly limits: readonly CountedLimit[]
-  readonly windows: (CounterState | undefined)[]
+  /** Those that were asked for last. */
+  windows: readonly ReplayedWindow[]
   readonly figures: readonly SimulatedLimit[]
 }
 
@@ -99,7 +104,8 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
   }
   const accounts = new Map<Spender, Account>()
   const refusals = new Map<Spender, Map<SimulatedRefusals['by'], SimulatedRefusals>>()
-  const admitted = new Set<PastUsage>()
+  /** In which windows. */
+  const admitted = new Map<PastUsage, readonly ReplayedWindow[]>()
   let answers = 0
 
   function accountOf(spender: Spender): Account {
@@ -110,7 +116,10 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
       subscription === undefined ? 'not_found' : unusableReason(subscription, spender.model)
     const own = (unpaid === undefined && subscription?.limits.get(spender.model)) || []
     const figures = own.map((limit) => limits.get(limit) as SimulatedLimit)
-    const account = { spender, unpaid, limits: own, windows: own.map(() => undefined), figures }
+    const account = {
+      ...{ spender, owner: userInLines(spender.user), unpaid, limits: own, windows: [], figures },
+      chargesAdmission: subscription?.admission?.charge === 'admission',
+    }
     accounts.set(spender, account)
     return account
   }
@@ -130,59 +139,73 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     if (past.answers !== undefined) known.isEstimate = true
   }
 
+  /** The windows at an instant, none of which is before those of the last call. */
+  function windowsAt(account: Account, at: number): readonly ReplayedWindow[] {
+    const { limits: own, owner, windows } = account
+    if (windows.length === own.length && windows.every(({ resetsAt }) => at < resetsAt))
+      return windows
+    account.windows = own.map((limit, i) => {
+      const last = windows[i]
+      if (last !== undefined && at < last.resetsAt) return last
+      const isOpen = limit.kind === 'concurrency'
+      return { used: 0, resetsAt: isOpen ? Infinity : spanAt(limit.windows, owner, at).end }
+    })
+    return account.windows
+  }
+
   function add(
-    { windows, limits: own, figures, spender }: Account,
+    { figures, spender }: Account,
+    windows: readonly ReplayedWindow[],
     i: number,
     amount: number,
     at: number,
   ): void {
-    const limit = own[i] as CountedLimit
-    const before = windows[i]
-    // Requests in progress have no window: it never ends.
-    const state =
-      limit.kind === 'concurrency'
-        ? { used: (before?.used ?? 0) + amount, resetsAt: Number.POSITIVE_INFINITY }
-        : addTo(before, amount, limit.windowMs, at)
-    windows[i] = state
+    const window = windows[i] as ReplayedWindow
+    window.used += amount
     const figure = figures[i] as SimulatedLimit
-    if (state.used > figure.most) {
-      Object.assign(figure, { most: state.used, mostBy: spender.user, mostAt: at })
+    if (window.used > figure.most) {
+      Object.assign(figure, { most: window.used, mostBy: spender.user, mostAt: at })
     }
   }
 
   function begin(past: PastUsage): void {
     const account = accountOf(past.spender)
-    const { unpaid, limits: own, windows } = account
+    const { unpaid, limits: own } = account
     if (unpaid !== undefined) refuse(past, unpaid)
     else if (past.answers !== undefined) addHour(account, past, past.answers)
     else {
+      const windows = windowsAt(account, past.startedAt)
       const states = limitStates(own, windows, past.startedAt)
       const until = spentUntil(states)
       const by = states.find(({ remaining, resetsAt }) => remaining === 0 && resetsAt === until)
       if (by !== undefined) refuse(past, by.limit)
       else {
-        admitted.add(past)
+        admitted.set(past, windows)
         for (const [i, limit] of own.entries()) {
-          if (isTaken(limit)) add(account, i, 1, past.startedAt)
+          if (isTaken(limit)) add(account, windows, i, 1, past.startedAt)
         }
       }
     }
   }
 
   function end(past: PastUsage): void {
+    const begun = admitted.get(past)
     // Refused, or not begun yet: of a request that ends as it begins, `begin` comes first.
-    if (!admitted.delete(past)) return
+    if (begun === undefined) return
+    admitted.delete(past)
     const account = accountOf(past.spender)
+    const windows = account.chargesAdmission ? begun : windowsAt(account, past.endedAt)
     for (const [i, { kind }] of account.limits.entries()) {
-      if (kind === 'tokens' && past.tokens > 0) add(account, i, past.tokens, past.endedAt)
-      if (kind === 'concurrency') add(account, i, -1, past.endedAt)
+      if (kind === 'tokens' && past.tokens > 0) add(account, windows, i, past.tokens, past.endedAt)
+      if (kind === 'concurrency') add(account, begun, i, -1, past.endedAt)
     }
   }
 
   /** What of an hour's sums is beyond the limit that they exceed most is refused. */
   function addHour(account: Account, past: PastUsage, count: number): void {
     const { startedAt } = past
-    const states = limitStates(account.limits, account.windows, startedAt)
+    const windows = windowsAt(account, startedAt)
+    const states = limitStates(account.limits, windows, startedAt)
     const amountOf = ({ kind }: CountedLimit) => (kind === 'tokens' ? past.tokens : count)
     let refused = 0
     let by: CountedLimit | undefined
@@ -195,7 +218,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     if (by !== undefined) refuse(past, by, refused)
     for (const [i, limit] of account.limits.entries()) {
       const amount = Math.round(amountOf(limit) * (1 - refused))
-      if (judgesHours(limit)) add(account, i, amount, startedAt)
+      if (judgesHours(limit)) add(account, windows, i, amount, startedAt)
     }
   }
 

@@ -138,7 +138,7 @@ const maxModels = 5_000
 const windowForm = '1 to 9999 and s, m or h, like 1m, and at most 8784h'
 
 const window = text({
-  description: 'length of the window, which opens with the first response that is counted',
+  description: 'length of the window, which begins at a time of its own for each user',
   maxLength: 16,
   pattern: '^[1-9][0-9]{0,3}[smh]$',
   form: windowForm,
