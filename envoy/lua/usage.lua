@@ -2,10 +2,11 @@
 -- may have to remove and that are not complete, and a short JSON response with a content-length, so that one that breaks
 -- off is an error instead of half a response.
 --
--- The figures go into the metadata `tollgate.usage`, which the access logs send to the service. They are
--- `total_tokens` of `usage` and its parts by type. With the dialect "anthropic" in Check's metadata they are
--- the four figures of a message; those at the start of a stream have the prefix `start_`. Of a stream whose tokens may have
--- to be estimated there is also `text_bytes`: how much text was generated.
+-- The figures are in the line that line.lua writes: `total_tokens` of `usage` and its parts by type. With the dialect
+-- "anthropic" in Check's metadata they are the four figures of a message; those at the start of a stream have the prefix
+-- `start_`. Of a stream whose tokens may have to be estimated there is also `text_bytes`: how much text was generated. No
+-- script runs for a client that leaves, so of a stream the figures so far are in the metadata `tollgate.line`, too, from
+-- where Envoy's own log takes them.
 --
 -- The first byte of a response decides what it is, whatever its content-type: with a brace or bracket it is
 -- JSON, or lines of JSON, of which the last usage counts; in a list of answers all of them count, because llama.cpp
@@ -34,7 +35,10 @@ local QUOTE, BACKSLASH, COMMA, COLON, SPACE = 34, 92, 44, 58, 32
 local OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 123, 125, 91, 93
 local LF, CR, TAB = 10, 13, 9
 
--- The members of a usage that are reported, and their names in the metadata.
+-- Whether spans have figures as tags, from the metadata `tollgate.usage`; the service says so.
+local IS_TRACED = false
+
+-- The members of a usage that are reported, and their names in a line.
 local TOTAL = {
   total_tokens = "total_tokens",
   prompt_tokens = "prompt_tokens",
@@ -792,32 +796,47 @@ local function read(reader, text, at, last)
   return at, ended
 end
 
--- Reports how much text was generated, if it is more than `told`.
-local function report_text(stream, told)
-  local bytes = stream.text_bytes
-  if bytes <= told then return end
-  stream.text_told = bytes
-  stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", "text_bytes", bytes)
-end
-
--- Reports the figures that have changed.
-local function report(stream)
-  -- Nothing can be reported once the client has hung up, and each piece would be too often.
-  report_text(stream, stream.text_told * 1.0625 + 16)
-  local told, reported = stream.told, stream.reported
+-- The figures of a response for its line, as JSON. What no counter holds is -1, as everywhere; no text of a server is in it.
+local function figures_text(stream)
+  local told, labels, parts = stream.told, stream.dialect.labels, {}
   for label = 1, #told do
     local figure = told[label]
-    if figure ~= reported[label] then
-      reported[label] = figure
-      -- Fetch the metadata each time: the object is not valid after waiting for the next chunk.
-      local metadata = stream.handle:streamInfo():dynamicMetadata()
-      metadata:set("tollgate.usage", stream.dialect.labels[label], figure)
-      if stream.meters and is_usable(figure) then
-        stream.is_metered = true
-        metadata:set("envoy.filters.http.ext_authz", "metered", true)
-      end
+    if figure then
+      local number = type(figure) == "number" and figure % 1 == 0 and string.format("%.0f", figure) or "-1"
+      parts[#parts + 1] = '"' .. labels[label] .. '":' .. number
     end
   end
+  if stream.counts_text then
+    parts[#parts + 1] = '"streamed":true'
+    if stream.text_bytes > 0 then parts[#parts + 1] = '"text_bytes":' .. string.format("%.0f", stream.text_bytes) end
+  end
+  return #parts == 0 and "null" or "{" .. concat(parts, ",") .. "}"
+end
+
+-- Gives Envoy's log the figures so far.
+local function report(stream)
+  -- Fetch the metadata each time: the object is not valid after waiting for the next chunk.
+  local metadata = stream.handle:streamInfo():dynamicMetadata()
+  metadata:set("tollgate.line", "reported", figures_text(stream))
+  if stream.meters and stream.is_metered then metadata:set("envoy.filters.http.ext_authz", "metered", true) end
+end
+
+-- Notes figures that have changed. Of what may be left before its end Envoy's log hears them, too.
+local function note_figures(stream)
+  local told, noted = stream.told, stream.noted
+  -- Each piece of text would be too often.
+  local has_more = stream.text_bytes > stream.text_noted * 1.0625 + 16
+  for label = 1, #told do
+    local figure = told[label]
+    if figure ~= noted[label] then
+      noted[label], has_more = figure, true
+      if stream.meters and is_usable(figure) then stream.is_metered = true end
+      if IS_TRACED then stream.handle:streamInfo():dynamicMetadata():set("tollgate.usage", stream.dialect.labels[label], figure) end
+    end
+  end
+  if not has_more then return end
+  stream.text_noted = stream.text_bytes
+  if stream.reports then report(stream) end
 end
 
 -- The last four bytes of the names of members whose values are generated text: content and reasoning_content, text, delta,
@@ -1240,19 +1259,20 @@ local function read_piece(stream, text)
     if stream.counts_text then count_text(stream, text) end
     sent = read_events(stream, text)
   end
-  report(stream)
+  note_figures(stream)
   return sent
 end
 
 local function new_stream(handle, anthropic, removes, blanks)
   local spoken = anthropic and ANTHROPIC or OPENAI
-  local told, reported = no_figures(spoken), no_figures(spoken)
+  local told, noted = no_figures(spoken), no_figures(spoken)
   return {
     handle = handle,
     dialect = spoken,
-    -- The figures read so far, and those reported.
+    -- The figures read so far, and those noted; whether Envoy's log hears of them before the end.
     told = told,
-    reported = reported,
+    noted = noted,
+    reports = false,
     reader = new_reader(spoken.event, told, true),
     removes = removes,
     blanks = blanks,
@@ -1269,11 +1289,11 @@ local function new_stream(handle, anthropic, removes, blanks)
     is_open = false,
     has_lost = false,
     passes = false,
-    -- Whether the bytes of generated text are counted; how many there are, and were told; whether a piece ended in a text, and
+    -- Whether the bytes of generated text are counted; how many there are, and were noted; whether a piece ended in a text, and
     -- how many bytes of the next belong to an escape in it.
     counts_text = false,
     text_bytes = 0,
-    text_told = 0,
+    text_noted = 0,
     in_text = false,
     skipped = 0,
     -- What is held, in parts, and its size; whether the last line that ended was removed.
@@ -1286,7 +1306,8 @@ end
 local function meter(handle, check, removes, blanks, short, counts_text)
   local stream = new_stream(handle, check.dialect == "anthropic", removes, blanks)
   stream.meters, stream.is_metered = check.metered == "if_reported", check.metered == true
-  stream.counts_text = counts_text
+  stream.counts_text, stream.reports = counts_text, append_line ~= nil and not short
+  if counts_text and stream.reports then report(stream) end
   if short then
     local body = handle:body()
     if body then
@@ -1309,29 +1330,11 @@ local function meter(handle, check, removes, blanks, short, counts_text)
       stream.bytes = stream.bytes + #sent
     end
   end
-  report_text(stream, stream.text_told)
   return stream
 end
 
--- The figures of a response for its line, as JSON. What no counter holds is -1, as everywhere; no text of a server is in it.
-local function figures_text(stream)
-  local told, labels, parts = stream.told, stream.dialect.labels, {}
-  for label = 1, #told do
-    local figure = told[label]
-    if figure then
-      local number = type(figure) == "number" and figure % 1 == 0 and string.format("%.0f", figure) or "-1"
-      parts[#parts + 1] = '"' .. labels[label] .. '":' .. number
-    end
-  end
-  if stream.counts_text then
-    parts[#parts + 1] = '"streamed":true'
-    if stream.text_bytes > 0 then parts[#parts + 1] = '"text_bytes":' .. string.format("%.0f", stream.text_bytes) end
-  end
-  return #parts == 0 and "null" or "{" .. concat(parts, ",") .. "}"
-end
-
 -- Writes the line of a response that was read to its end (src/journal/read-line.ts), and notes that it has one: Envoy's log
--- leaves it out. `asked` is what Check says of the request, whose text begins with its time.
+-- leaves it out, or is given the figures. `asked` is what Check says of the request, whose text begins with its time.
 local function tell_line(stream, asked, status, first_byte_at)
   local now, started_at = now_ms(), tonumber(match(asked, '^{"start":(%d+)'))
   local line = string.format(
@@ -1339,7 +1342,11 @@ local function tell_line(stream, asked, status, first_byte_at)
     tostring(stream.is_metered), math.max(0, first_byte_at - started_at), math.max(0, now - started_at), stream.bytes, status,
     figures_text(stream), asked
   )
-  if append_line(line, now) then stream.handle:streamInfo():dynamicMetadata():set("tollgate.line", "written", true) end
+  if append_line(line, now) then
+    stream.handle:streamInfo():dynamicMetadata():set("tollgate.line", "written", true)
+  else
+    report(stream)
+  end
 end
 
 -- The compiler keeps its code in the form that the first responses gave it, and with an unfortunate form a response
@@ -1412,7 +1419,6 @@ function envoy_on_response(handle)
   if sub(status, 1, 1) ~= "2" then return end
   -- What is not reported is estimated, from the text of a stream, or the bytes of a response.
   local is_estimated = check.estimate and find((headers:get("content-type") or ""):lower(), "event-stream", 1, true) ~= nil
-  if is_estimated then metadata:set("tollgate.usage", "streamed", true) end
   -- It would be wrong once an event is removed.
   local short = is_short_json(headers)
   if (removes or blanks) and not short then headers:remove("content-length") end

@@ -25,8 +25,6 @@ export type BootstrapSettings = {
   readonly api: readonly Address[]
   /** The file that `writeClusters` replaces. */
   readonly clustersFile: string
-  /** The file of the usage journal, in an existing folder; unset: Envoy writes none. */
-  readonly journal?: string | undefined
   /** Where the lines of responses are written; unset: nowhere. */
   readonly lines?: LinesFiles | undefined
   /**
@@ -95,11 +93,11 @@ type Cluster = {
 }
 type RetryPolicy = { retry_host_predicate?: object[]; host_selection_retry_max_attempts?: number }
 type Asking = { grpc_service?: { retry_policy?: RetryPolicy } }
-type AccessLog = { name: string; typed_config: { path?: string; common_config?: Asking } }
+type AccessLog = { name: string; typed_config: { path?: string } }
 type Route = {
   name: string
   match: { headers?: object[] }
-  route?: { cluster_header?: string; idle_timeout?: string }
+  route?: { cluster_header?: string; idle_timeout?: string; retry_policy?: RetryPolicy }
   request_headers_to_add?: { header: { key: string; value: string } }[]
 }
 type VirtualHost = { routes: Route[]; typed_per_filter_config?: Record<string, object> }
@@ -159,7 +157,6 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
     for (const { typed_config: connections } of chain.filters) {
       putTrustedHops(connections, settings.trustedHops)
       putElsewhere(connections, settings.grpc)
-      putJournal(connections, settings.journal)
       putLines(connections, settings.lines)
       putBodyLimits(connections, settings)
       putHopMark(connections, settings.hopMark)
@@ -167,6 +164,9 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
       putIdleTimeouts(connections)
       putOrigins(connections, settings.allowedOrigins)
       putTracing(connections, clusters, settings)
+      if (settings.tracing !== undefined) {
+        putIntoScript(connections, 'local IS_TRACED = false', 'local IS_TRACED = true')
+      }
     }
   }
   if (settings.heapBytes !== undefined) {
@@ -239,28 +239,19 @@ function named<Part extends { name: string }>(parts: readonly Part[], name: stri
 }
 
 /**
- * Retries of a Check go to another process, like those of the access log. With only one address the
+ * Retries of a Check go to another process, like those of a call of the API. With only one address the
  * predicate has no use and a cost, because Envoy creates it anew for each call.
  */
 function putElsewhere(connections: Connections, grpc: readonly Address[]): void {
   if (grpc.length === 1 && !grpc.some(isName)) return
-  const usage = named(connections.access_log, 'usage').typed_config.common_config
   const { retry_host_predicate, host_selection_retry_max_attempts } =
-    usage?.grpc_service?.retry_policy ?? {}
+    connections.route_config.virtual_hosts
+      .flatMap(({ routes }) => routes)
+      .find(({ name }) => name === 'api')?.route?.retry_policy ?? {}
   for (const { typed_config } of connections.http_filters) {
     const policy = typed_config.grpc_service?.retry_policy
     if (policy === undefined) continue
     Object.assign(policy, { retry_host_predicate, host_selection_retry_max_attempts })
-  }
-}
-
-/** Two logs write it, each of them what the other leaves out. */
-function putJournal(connections: Connections, path: string | undefined): void {
-  const logs = ['journal', 'journal-json'].map((name) => named(connections.access_log, name))
-  if (path === undefined) {
-    connections.access_log = connections.access_log.filter((log) => !logs.includes(log))
-  } else {
-    for (const { typed_config } of logs) typed_config.path = path
   }
 }
 
@@ -272,17 +263,19 @@ function putLines(connections: Connections, files: LinesFiles | undefined): void
     return
   }
   log.typed_config.path = files.envoy
-  const code = named(connections.http_filters, 'usage').typed_config.default_source_code
-  const [before, after] = code?.inline_string.split(nowhere) ?? []
-  if (code === undefined || after === undefined) {
-    throw new Error('the script of the filter usage has no place for the files of its lines')
-  }
   const places = `${toLua(files.script)}, ${toLua(files.head)}`
-  code.inline_string = `${before}local LINES, HEAD = ${places}${after}`
+  putIntoScript(connections, 'local LINES, HEAD = "", ""', `local LINES, HEAD = ${places}`)
 }
 
-/** In envoy/lua/line.lua. */
-const nowhere = 'local LINES, HEAD = "", ""'
+/** Replaces a line of envoy/lua/usage.lua, or of line.lua. */
+function putIntoScript(connections: Connections, written: string, line: string): void {
+  const code = named(connections.http_filters, 'usage').typed_config.default_source_code
+  const [before, after] = code?.inline_string.split(written) ?? []
+  if (code === undefined || after === undefined) {
+    throw new Error(`the script of the filter usage has no line ${written}`)
+  }
+  code.inline_string = `${before}${line}${after}`
+}
 
 /** As Lua reads it, whatever is in it: each byte by its number. */
 function toLua(text: string): string {

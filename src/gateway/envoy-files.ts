@@ -12,6 +12,7 @@ import { checkSockets } from '../settings/check-files.ts'
 import type { Config } from '../settings/config.ts'
 import { findAuthorities, renderBootstrap, renderCertificate } from './bootstrap.ts'
 import { clustersFile, renderClusters, writeClusters } from './clusters.ts'
+import { linesFilesOf } from './lines-files.ts'
 import { tracingOf } from './tracing-settings.ts'
 
 export interface EnvoyFiles {
@@ -37,7 +38,7 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
     grpc: config.gatewayGrpcEndpoints,
     api: config.gatewayApiEndpoints,
     clustersFile: join(envoyConfigDir, clustersFile),
-    journal: config.usageJournal,
+    lines: config.usageJournal === undefined ? undefined : linesFilesOf(config.usageJournal),
     authoritiesFile: config.backendCaFile ?? findAuthorities(),
     bodyLimit: config.bodyLimit,
     bodyTimeoutMs: config.bodyTimeoutMs,

@@ -12,7 +12,7 @@
  * | `fb`, `ms` | milliseconds from the request's first byte to the first and the last of the response |
  * | `status`, `bytes` | of the response; 0: there was none |
  * | `sent` | milliseconds until the request had been sent to the model; true: it had; null: not all of it |
- * | `reported` | figures seen so far (Reported); null: none |
+ * | `reported` | figures seen so far (Reported), an object or its text; null: none |
  * | `flags`, `details`, `transport` | Envoy's: response flags (`-`: none), details of the response, why its connection failed |
  * | `failure` | which failure a script of the gateway has seen |
  */
@@ -62,6 +62,7 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
   if (!isWhole(ms) || !isWhole(status)) return undefined
   const flags = textOf(fields.flags)
   const isSent = sent === true || isWhole(sent)
+  const figures = typeof reported === 'string' ? parseObject(reported) : reported
   const { startedAt, id, by, held } = head
   const usage: Writable<Line['usage']> = {
     user: head.user,
@@ -69,7 +70,7 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
     model: head.model,
     status,
     bytes: isWhole(bytes) ? bytes : 0,
-    reported: isObject(reported) ? new Map(Object.entries(reported)) : nothingReported,
+    reported: isObject(figures) ? new Map(Object.entries(figures)) : nothingReported,
     response: { id, endedAt: startedAt + ms },
   }
   // One by one, as in `readLineHead`.

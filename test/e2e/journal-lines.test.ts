@@ -1,20 +1,19 @@
-/**
- * What Envoy writes to its journal, and as lines, for unusual metadata and usage. The test implements
- * Check itself.
- */
+/** What the gateway writes as lines for unusual metadata and usage. The test implements Check itself. */
 
-import { mkdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
 import { userInLines, writeLineHead, writeSubject } from '../../src/core/decision/line-head.ts'
 import { writePayer } from '../../src/core/decision/payer.ts'
 import { readCheckRequest } from '../../src/extauthz/check-request.ts'
 import { writeHeader } from '../../src/extauthz/header.ts'
 import { renderClusters } from '../../src/gateway/clusters.ts'
+import { linesFilesOf } from '../../src/gateway/lines-files.ts'
 import { createGrpcServer } from '../../src/grpc/server.ts'
 import { writeStruct } from '../../src/grpc/struct.ts'
 import { WireWriter } from '../../src/grpc/wire.ts'
-import { parseLine } from '../../src/ratelimit/journal/line.ts'
+import type { ReadLine } from '../../src/journal/read-line.ts'
 import { replaceFile } from '../../src/runtime/replace-file.ts'
 import { startEnvoy } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
@@ -70,7 +69,7 @@ const answers: readonly object[] = [
   {},
 ]
 
-test("each metered response is one line, whatever the user's name", { skip }, async (t) => {
+test("each response has one line, whatever the user's name", { skip }, async (t) => {
   const folder = temporaryFolder(t)
   const model = await startScriptedModel()
   const checks: Metadata[] = []
@@ -89,18 +88,14 @@ test("each metered response is one line, whatever the user's name", { skip }, as
   const clustersFile = join(folder, 'clusters.json')
   const cluster = { cluster: 'llm/sim', backendUrl: model.url }
   await replaceFile(clustersFile, renderClusters([cluster], '1'))
-  const journal = join(folder, 'usage.jsonl')
   const grpc = [{ host: '127.0.0.1', port }]
   const place = join(folder, 'lines')
   mkdirSync(place)
-  const folders = { script: place, envoy: place }
-  const own = createLines(folders)
+  const own = createLines({ script: place, envoy: place })
   own.prepare()
-  const places = { clustersFile, folder, journal, lines: folders }
-  const envoy = await startEnvoy(t, { grpc, api: grpc, ...places })
+  const files = linesFilesOf(join(place, 'usage.jsonl'))
+  const envoy = await startEnvoy(t, { grpc, api: grpc, clustersFile, folder, lines: files })
 
-  const common = { subscription: 'plenty', model: 'llm/sim' }
-  const expected = new Map<string, object>()
   const asked = new Map<string, { check: Metadata; figures: [string, unknown][] }>()
   async function ask(check: Metadata, answer: object): Promise<void> {
     model.answer({
@@ -108,66 +103,56 @@ test("each metered response is one line, whatever the user's name", { skip }, as
       pieces: [JSON.stringify(answer)],
     })
     const index = checks.length
-    checks.push({ ...common, ...check, line: lineOf(index, check) })
+    checks.push({ ...check, line: lineOf(index, check) })
     const url = `http://127.0.0.1:${envoy.port}/llm/${index}`
     const response = await fetch(`${url}/v1/chat/completions`, { method: 'POST', body: '{}' })
     t.equal(response.status, 200)
     await response.arrayBuffer()
     const figures = Object.entries((answer as { usage?: object }).usage ?? {})
     asked.set(`request-${index}`, { check, figures })
-    if (!check.metered) return
-    const { usage } = answer as { usage?: object }
-    expected.set(response.headers.get('x-request-id') ?? '', {
-      ...common,
-      user: String(check.user).toWellFormed(),
-      status: 200,
-      bytes: JSON.stringify(answer).length,
-      reported: new Map(Object.entries(usage ?? {})),
-      keyId: check.key,
-      payer: check.payer,
-      ...(check.group !== undefined && { group: check.group }),
-      ...(check.cap !== undefined && { cap: check.cap }),
-    })
   }
 
-  for (const user of users) {
-    for (const answer of answers) await ask({ user, metered: true }, answer)
-    await ask({ user, metered: true, group: 'red "and" blue' }, answers[0] ?? {})
-    await ask({ user, metered: true, cap: 'id-1 60000,3600000' }, answers[0] ?? {})
-    await ask({ user, metered: false }, answers[0] ?? {})
-    for (const answer of answers) await ask({ user, metered: true, key: 'id-1', payer }, answer)
+  async function askAll(): Promise<void> {
+    for (const user of users) {
+      for (const answer of answers) await ask({ user, metered: true }, answer)
+      await ask({ user, metered: true, group: 'red "and" blue' }, answers[0] ?? {})
+      await ask({ user, metered: true, cap: 'id-1 60000,3600000' }, answers[0] ?? {})
+      await ask({ user, metered: false }, answers[0] ?? {})
+      for (const answer of answers) await ask({ user, metered: true, key: 'id-1', payer }, answer)
+    }
   }
-  const lines = () => readFileSync(journal, 'utf8').split('\n').slice(0, -1)
-  await poll(() => lines().length >= expected.size, 'Envoy has written its lines')
-  t.equal(lines().length, expected.size)
-  for (const line of lines()) {
-    const [usage, ...more] = parseLine(line)
-    t.equal(more.length, 0)
-    const { id } = usage?.response ?? { id: '' }
-    t.match(usage, expected.get(id) ?? { user: `nobody of ${line}` })
-    t.strictSame(usage?.reported, (expected.get(id) as { reported: object }).reported)
-    t.match(JSON.parse(line), { id }, 'the line is valid JSON')
-    expected.delete(id)
+  const all = () => [...own.ofScript(), ...own.ofEnvoy()]
+  function compare(lines: readonly ReadLine[]): void {
+    for (const { usage, isMetered } of lines) {
+      const { id } = usage.response
+      const { check, figures } = asked.get(id) ?? { check: {}, figures: [] }
+      t.equal(usage.user, userInLines(String(check.user)))
+      t.equal(isMetered, check.metered)
+      const { group, cap, key: keyId, payer } = check
+      t.match(usage, { subscription: 'plenty', model: 'llm/sim', status: 200 })
+      t.match(usage, { group, cap, keyId, payer })
+      // A text of the server is in no line.
+      const numbers = check.metered ? figures.filter(([, figure]) => figure !== null) : []
+      const told = numbers.map(([name, figure]) => [name, Number.isInteger(figure) ? figure : -1])
+      t.strictSame([...usage.reported].toSorted(), told.toSorted())
+      t.ok(asked.delete(id), 'it is the only one')
+    }
+    t.equal(asked.size, 0, 'each response has one')
+    t.equal(own.torn(), 0)
   }
-  t.equal(expected.size, 0)
+  await askAll()
+  await poll(() => all().length >= asked.size, 'all lines are there')
+  t.ok(own.ofScript().length > 0 && own.ofEnvoy().length > 0, 'both write')
+  compare(all())
 
-  await poll(
-    () => own.ofScript().length + own.ofEnvoy().length >= asked.size,
-    'all lines are there',
-  )
-  t.equal(own.torn(), 0)
-  for (const { usage, isMetered } of [...own.ofScript(), ...own.ofEnvoy()]) {
-    const { check, figures } = asked.get(usage.response.id) ?? { check: {}, figures: [] }
-    t.equal(usage.user, userInLines(String(check.user)))
-    t.equal(isMetered, check.metered)
-    t.match(usage, { ...common, status: 200, keyId: check.key, payer: check.payer })
-    // A text of the server is in no line.
-    const numbers = check.metered ? figures.filter(([, figure]) => figure !== null) : []
-    const told = numbers.map(([name, figure]) => [name, Number.isInteger(figure) ? figure : -1])
-    t.strictSame([...usage.reported].toSorted(), told.toSorted())
-    asked.delete(usage.response.id)
-  }
-  t.equal(asked.size, 0, 'each response has one')
+  // Once nothing can be written to the script's file, Envoy's log has the same of each.
+  const before = own.ofEnvoy().length
+  rmSync(files.script)
+  await delay(1_100)
+  await askAll()
+  await poll(() => own.ofEnvoy().length >= before + asked.size, 'all lines are there')
+  compare(own.ofEnvoy().slice(before))
+  t.equal(envoy.log(), '')
 })
 
 /** As Check writes it. */

@@ -34,7 +34,7 @@ type Cluster = {
   type: string
   load_assignment: { endpoints: { lb_endpoints: { endpoint: { address: unknown } }[] }[] }
 }
-type AccessLog = { name: string; filter: object; typed_config: { path?: string } }
+type AccessLog = { name: string; typed_config: { path?: string } }
 type Rendered = {
   overload_manager: {
     resource_monitors: { typed_config: { max_heap_size_bytes?: number } }[]
@@ -107,7 +107,6 @@ test('the documented defaults reproduce the template', async (t) => {
     grpc: [{ host: '127.0.0.1', port: 8082 }],
     api: [{ host: '127.0.0.1', port: 8080 }],
     clustersFile: '.data/envoy/clusters.json',
-    journal: '.data/journal/usage.jsonl',
     lines: { script: '', head: '', envoy: '.data/journal/usage.envoy.jsonl' },
   })
   t.strictSame(withoutIdleTimeouts(JSON.parse(rendered)), parse(template))
@@ -127,6 +126,15 @@ test('lines are written where the settings say, by script and log, or not at all
   const lines = { script: '/a"$&ö', head: '/h', envoy: '/run/usage.envoy.jsonl' }
   const written = '"\\047\\097\\034\\036\\038\\195\\182", "\\047\\104"'
   t.strictSame(linesOf({ lines }), ['/run/usage.envoy.jsonl', written])
+})
+
+test('scripts tell spans of figures only if there is a collector', async (t) => {
+  const isTold = (changes: object) =>
+    /\\nlocal IS_TRACED = (\w+)\\n/.exec(
+      renderBootstrap(template, { ...settings, ...changes }),
+    )?.[1]
+  t.equal(isTold({}), 'false')
+  t.equal(isTold({ tracing }), 'true')
 })
 
 test('an eighth of the memory is left to the scripts', async (t) => {
@@ -171,27 +179,28 @@ test('Check is retried at another address if there is one', async (t) => {
     const [{ filter_chains }] = JSON.parse(
       renderBootstrap(template, { ...settings, grpc: grpc as (typeof one)[] }),
     ).static_resources.listeners
-    const { access_log, http_filters } = filter_chains[0].filters[0].typed_config
+    const { route_config, http_filters } = filter_chains[0].filters[0].typed_config
     const policyOf = ({ typed_config }: { typed_config: { grpc_service?: object } }) =>
       (typed_config.grpc_service as { retry_policy: Record<string, unknown> } | undefined)
         ?.retry_policy
     const asked = http_filters.map(policyOf).filter(Boolean)
     t.equal(asked.length, 3, 'authorize_path, authenticate, authorize_body')
-    const usage = access_log.find(({ name }: { name: string }) => name === 'usage')
-    return { asked, logged: policyOf({ typed_config: usage.typed_config.common_config }) }
+    const [{ routes }] = route_config.virtual_hosts
+    const { route } = routes.find(({ name }: { name: string }) => name === 'api')
+    return { asked, called: route.retry_policy }
   }
   for (const several of [[one, { path: '/run/b.sock' }], [{ host: 'tollgate', port: 9001 }]]) {
-    const { asked, logged } = policiesOf(several)
+    const { asked, called } = policiesOf(several)
     for (const policy of asked) {
       t.match(policy.retry_host_predicate, [{ name: /previous_hosts/ }])
-      t.strictSame(policy.retry_host_predicate, logged?.retry_host_predicate)
+      t.strictSame(policy.retry_host_predicate, called.retry_host_predicate)
       t.equal(policy.host_selection_retry_max_attempts, 3)
       t.equal(policy.num_retries, 2)
     }
   }
   for (const only of [one, { host: '::1', port: 9001 }, { path: '/run/a.sock' }]) {
-    const { asked, logged } = policiesOf([only])
-    t.ok(logged?.retry_host_predicate)
+    const { asked, called } = policiesOf([only])
+    t.ok(called.retry_host_predicate)
     for (const policy of asked) {
       t.notOk('retry_host_predicate' in policy)
       t.equal(policy.num_retries, 2, 'still retried')
@@ -204,32 +213,6 @@ test('a file of authorities replaces the default', async (t) => {
     render(changes).static_resources.secrets[0]?.validation_context.trusted_ca
   t.strictSame(authorities({ authoritiesFile: '/ca.pem' }), { filename: '/ca.pem' })
   t.strictSame(authorities(), { filename: '/etc/ssl/certs/ca-certificates.crt' })
-})
-
-test('the journal is written only if a file is set', async (t) => {
-  const logs = (changes = {}) =>
-    render(changes).static_resources.listeners[0]?.filter_chains[0]?.filters[0]?.typed_config
-      .access_log
-  t.strictSame(
-    logs()?.map(({ name }) => name),
-    ['usage', 'progress'],
-  )
-  t.match(logs({ journal: '/var/lib/tollgate/usage.jsonl' }), [
-    { name: 'usage' },
-    { name: 'progress' },
-    { name: 'journal', typed_config: { path: '/var/lib/tollgate/usage.jsonl' } },
-    { name: 'journal-json', typed_config: { path: '/var/lib/tollgate/usage.jsonl' } },
-  ])
-})
-
-test('only one log has entries of requests that still run', async (t) => {
-  const [listener] = render({ journal: '/j' }).static_resources.listeners
-  for (const { name, filter } of listener?.filter_chains[0]?.filters[0]?.typed_config.access_log ??
-    []) {
-    const exclude = name === 'progress' ? undefined : true
-    const types = ['DownstreamPeriodic']
-    t.match(filter, { and_filter: { filters: [{ log_type_filter: { exclude, types } }] } }, name)
-  }
 })
 
 test('finds the first known list of authorities', async (t) => {
@@ -276,7 +259,9 @@ test('Envoy accepts the rendered bootstrap', { skip: needsEnvoy }, async (t) => 
   for (const [name, changes] of Object.entries({
     tcp: { admin: { host: '127.0.0.1', port: 0 }, grpc: [{ host: 'localhost', port: 1 }] },
     unix: {},
-    journal: { journal: join(directory, 'usage.jsonl') },
+    lines: {
+      lines: { script: '/none', head: '/none', envoy: join(directory, 'usage.envoy.jsonl') },
+    },
     tracing: { tracing },
     grpc: {
       tracing: { ...tracing, protocol: 'grpc' as const, endpoint: 'http://127.0.0.1:4317' },
