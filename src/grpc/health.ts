@@ -1,4 +1,4 @@
-/** grpc.health.v1.Health: SERVING from the start, NOT_SERVING once draining. */
+/** grpc.health.v1.Health: SERVING from the start, NOT_SERVING while this process can't serve, and once draining. */
 
 import type { ServerStreaming, Subscriber, Unary } from './methods.ts'
 import { WireWriter } from './wire.ts'
@@ -10,14 +10,24 @@ const notServing = 2
 export interface Health {
   readonly unary: Readonly<Record<string, Unary>>
   readonly serverStreaming: Readonly<Record<string, ServerStreaming>>
-  /** Sends NOT_SERVING to all watchers, and in all later responses. */
+  /** What watchers are told, and later responses say. */
+  note(isServing: boolean): void
+  /** NOT_SERVING for good; ends all watches. */
   drain(): void
 }
 
 export function createHealth(): Health {
   let status = serving
   const watchers = new Set<Subscriber>()
+  let isDraining = false
   const current = (): Buffer => new WireWriter(16).unsigned(1, status).finish()
+
+  function note(isServing: boolean): void {
+    const next = isServing && !isDraining ? serving : notServing
+    if (next === status) return
+    status = next
+    for (const watcher of watchers) watcher.send(current())
+  }
 
   return {
     unary: { '/grpc.health.v1.Health/Check': current },
@@ -28,12 +38,11 @@ export function createHealth(): Health {
         return () => watchers.delete(watcher)
       },
     },
+    note,
     drain() {
-      status = notServing
-      for (const watcher of watchers) {
-        watcher.send(current())
-        watcher.end()
-      }
+      note(false)
+      isDraining = true
+      for (const watcher of watchers) watcher.end()
       watchers.clear()
     },
   }

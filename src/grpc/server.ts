@@ -32,6 +32,8 @@ export interface GrpcMethods {
   /** By full path, `/package.Service/Method`. */
   readonly unary: Readonly<Record<string, Unary>>
   readonly clientStreaming: Readonly<Record<string, ClientStreaming>>
+  /** Called when an unknown method is called, which is answered with UNIMPLEMENTED. */
+  readonly onUnknown?: (path: string) => void
   /** Called for exceptions other than invalid messages. */
   readonly onFault: (error: unknown) => void
   /** For TCP addresses; access to a Unix socket depends on its mode. undefined: plaintext. */
@@ -91,6 +93,7 @@ export function createGrpcServer(methods: GrpcMethods) {
     const serve = serves.get(head.path)
     const isLoop = head.hop !== undefined && head.hop === hopMark
     if (serve === undefined || isLoop) {
+      if (!isLoop) methods.onUnknown?.(head.path)
       endWith(stream, isLoop ? loop : unknownMethod)
       return ignoreStream
     }
@@ -142,6 +145,8 @@ export function createGrpcServer(methods: GrpcMethods) {
       if (port === undefined) throw problem
       return port
     },
+    /** Whether this process can answer, as its health says it. */
+    noteServing: health.note,
     /** Reports NOT_SERVING, waits at most `graceMs` for calls to end, then closes. */
     async stop(graceMs: number): Promise<void> {
       health.drain()

@@ -1,29 +1,24 @@
-/** What follows for holds when a response has ended: its window, its release, and what it teaches. */
+/** What follows for holds when a request has ended or still runs: release, renewal, and what it teaches. */
 
 import { type Estimators, ownerOf } from '../core/admission/estimators.ts'
-import { stillOpen } from '../core/decision/admitted-windows.ts'
-import { anyCounterOf, type Counter, isTaken } from '../core/decision/counter.ts'
+import { anyCounterOf, isTaken } from '../core/decision/counter.ts'
 import type { Snapshot } from '../core/decision/snapshot.ts'
 import { estimateOutput } from '../core/decision/unreported.ts'
 import { sentOf, tokensByType, type Usage } from '../core/decision/usage.ts'
-import type { HoldStore } from '../store/holds.ts'
+import type { Line } from '../journal/line.ts'
+import { type HoldStore, leaseMs } from '../store/holds.ts'
 
 export interface HeldDeps {
   readonly snapshot: () => Snapshot
-  readonly holds: HoldStore
+  readonly holds: Pick<HoldStore, 'release' | 'renew'>
   readonly estimators: Estimators
 }
 
-/** A request that has ended; without `held`, only the journal has told it. */
-export type EndedRequest = Pick<Usage, 'user' | 'subscription' | 'model' | 'response' | 'held'>
-
 export interface Held {
-  /** Those of the counters whose window admitted the request, if that is where it is charged. */
-  charged(usage: Usage, counters: readonly Counter[], now: number): readonly Counter[]
   /** Keeps the hold of a request that still runs, and lets it grow with what was sent. */
-  follow(usage: Usage, now: number): void
+  follow(usage: Line['usage'], now: number): void
   /** Call it once the response is in the counters, or counts nothing. */
-  release(ended: EndedRequest): void
+  release(ended: Line['usage']): void
   /** `tokens`: as reported; undefined: nothing was. */
   learn(usage: Usage, tokens: number | undefined): void
 }
@@ -32,23 +27,18 @@ export interface Held {
 const noTokens = { mean: 0, variance: 0 }
 
 export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
-  const rulesOf = ({ subscription }: EndedRequest) =>
-    snapshot().subscriptions.get(subscription)?.admission
-
-  function mayHold(ended: EndedRequest): boolean {
-    const limits = snapshot().subscriptions.get(ended.subscription)?.limits.get(ended.model)
-    return rulesOf(ended) !== undefined || limits?.some(isTaken) === true
+  /** Requests that only take from a limit on requests or concurrency hold, too. */
+  function mayHold({ subscription, model, held }: Usage): boolean {
+    if (held?.admittedAt) return true
+    const under = snapshot().subscriptions.get(subscription)
+    return under?.admission !== undefined || under?.limits.get(model)?.some(isTaken) === true
   }
 
   return {
-    charged(usage, all, now) {
-      const windows = usage.held?.windows
-      if (windows === undefined || rulesOf(usage)?.charge !== 'admission') return all
-      return stillOpen(windows, all, now)
-    },
     follow(usage, now) {
-      const { held, estimate, reported, user, subscription, model } = usage
-      if (!held?.admittedAt) return
+      const { held, estimate, reported, user, subscription, model, response } = usage
+      // A line that is read again after a restart says nothing about now.
+      if (!held?.admittedAt || now - response.endedAt >= leaseMs) return
       const counters = [anyCounterOf(subscription, model, user)]
       if (estimate === undefined) return holds.renew(counters, held.id, noTokens, now)
       const sent = estimateOutput(estimate, sentOf(usage))
@@ -58,10 +48,9 @@ export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
       holds.renew(counters, held.id, more, now)
     },
     release(ended) {
-      const { user, subscription, model, held, response } = ended
-      const id = held?.id ?? response?.id
-      if (id === undefined || !(held?.admittedAt || mayHold(ended))) return
-      holds.release([anyCounterOf(subscription, model, user)], id)
+      if (!mayHold(ended)) return
+      const { user, subscription, model, response } = ended
+      holds.release([anyCounterOf(subscription, model, user)], response.id)
     },
     learn(usage, tokens) {
       const { held, reported, model, subscription, user } = usage

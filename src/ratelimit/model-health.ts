@@ -1,4 +1,4 @@
-/** The state of model servers according to the gateway's access log, and log lines about it. */
+/** The state of model servers according to the gateway's lines, and log lines about it. */
 
 import type { Logger } from 'pino'
 import type { Snapshot } from '../core/decision/snapshot.ts'
@@ -31,13 +31,15 @@ export function createModelHealth(deps: ModelHealthDeps) {
   }
 
   return {
-    note({ model, requestId, failure, answered }: Outcome): void {
-      if (failure === undefined) {
-        if (answered && states.get(model)?.failure !== null) remember(model, reachable)
-        return
-      }
+    /** For each request that has ended, in their order. */
+    note({ model, failure, answered }: Outcome): void {
+      if (failure !== undefined) remember(model, { failure })
+      else if (answered && states.get(model)?.failure !== null) remember(model, reachable)
+    },
+    /** Logs a failure; of one gateway, one process is to do it. */
+    tell({ model, requestId, failure }: Outcome): void {
+      if (failure === undefined) return
       const { reason } = failure
-      remember(model, { failure })
       const more = lines.pass(`${model} ${reason}`, clock())
       if (more === undefined) return
       const { caFile } = snapshot().models.get(model)?.resource.server ?? {}

@@ -99,7 +99,7 @@ export function createAuthorized(options: AuthorizedOptions) {
   }
 
   return {
-    /** Check allowed a request, or refused it because a limit is used up. */
+    /** A request was allowed, or refused it because a limit is used up. */
     count(what: 'calls' | 'limited', user: string, subscription: string, group?: string): void {
       if (!follow()) return
       const name = nameOf(user, labels.user)
@@ -127,7 +127,7 @@ export function createAuthorized(options: AuthorizedOptions) {
         counterData('authorized_hits', 'Tokens counted, as models report them.', hitPoints()),
         counterData(
           'authorized_calls',
-          'Requests that Check allowed, listing left out.',
+          'Requests that were allowed, listing left out.',
           callPoints('calls'),
         ),
         counterData(

@@ -47,11 +47,13 @@ export type Answering = (
 export interface Telemetry extends Exposition {
   /** Called for each decision of Check, with the requested model if it exists. */
   onDecided(decision: Decision, model?: string): void
-  /** Called for the tokens of each response, once. */
+  /** Called for each request that was admitted without a Check, once in all processes of a gateway. */
+  onAdmitted(usage: Usage): void
+  /** Called for the tokens of each response, once in all processes of a gateway. */
   onCounted(usage: Usage, counted: { tokens: number; estimated: number }): void
-  /** Called for each success whose model reported nothing usable. */
+  /** Called for each success whose model reported nothing usable, once as well. */
   onUnusable(model: string): void
-  /** Called for the outcome of each allowed request. */
+  /** Called for the outcome of each allowed request, once as well. */
   onEnded(outcome: Outcome): void
   /** How long the last responses took to begin; undefined: there was none. */
   firstBytes(): FirstBytes | undefined
@@ -150,6 +152,8 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       authorized.count(what, grant.caller.user, grant.subscription, grant.owningGroup)
       if (decision.allowed && decision.uncounted) models.countUncounted(decision.model.key)
     },
+    onAdmitted: ({ user, subscription, group }) =>
+      authorized.count('calls', user, subscription, group),
     onCounted({ user, subscription, model, group, reported }, { tokens, estimated }) {
       authorized.countTokens(tokens, user, subscription, model, group)
       models.countTokens(model, reported)

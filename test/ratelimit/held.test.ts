@@ -1,95 +1,80 @@
 import { test } from 'tap'
 import { createEstimators } from '../../src/core/admission/estimators.ts'
-import type { Counter } from '../../src/core/decision/counter.ts'
-import { nothingReported } from '../../src/core/decision/usage.ts'
+import type { HeldUsage, Usage } from '../../src/core/decision/usage.ts'
 import { createHeld } from '../../src/ratelimit/held.ts'
-import { createMemoryCounters } from '../../src/store/counters/memory.ts'
-import { createMemoryHolds } from '../../src/store/holds/memory.ts'
+import { leaseMs } from '../../src/store/holds.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
+import { endedLine } from '../support/ended-line.ts'
 
-const [minute, hour] = [60_000, 3_600_000]
-const counterOf = (windowMs: number, scope = 'llm/small'): Counter => {
-  return { key: `basic\n${scope}\n${windowMs}\nada`, windowMs }
+const now = 1_000_040
+const room: HeldUsage = {
+  ...{ id: 'a', admittedAt: 1_000_000, bytes: 100, maxOutput: undefined },
+  ...{ cap: undefined, tookMs: 40, isBroken: false },
 }
 
-/** Where a request is charged, an hour after the epoch, whose windows end so many ms later. */
-function charged(ends: readonly (readonly [number, number])[] | undefined, all: Counter[]) {
-  const admission = { mode: 'reserve', charge: 'admission' }
+function watched(spec: object = {}) {
+  const calls: unknown[] = []
   const limits = { 'llm/small': [[1_000, '1h']] } as const
-  const snapshot = snapshotOf(modelRef('small'), subscription('basic', {}, limits, { admission }))
-  const holds = createMemoryHolds(createMemoryCounters())
-  const held = createHeld({ snapshot: () => snapshot, holds, estimators: createEstimators() })
-  const windows = ends?.map(([windowMs, inMs]) => ({ windowMs, endsAt: hour + inMs }))
-  const usage = {
-    ...{ user: 'ada', subscription: 'basic', model: 'llm/small', status: 200, bytes: 1 },
-    reported: nothingReported,
-    held: {
-      ...{ id: 'a', admittedAt: hour - 9_000, bytes: undefined, maxOutput: undefined },
-      ...{ cap: undefined, tookMs: 9_000, isBroken: false, windows },
+  const snapshot = snapshotOf(modelRef('small'), subscription('basic', {}, limits, spec))
+  const estimators = createEstimators()
+  const held = createHeld({
+    snapshot: () => snapshot,
+    holds: {
+      release: ([counter], id) => calls.push(['released', counter?.key, id]),
+      renew: ([counter], id, { mean }, at) => calls.push(['renewed', counter?.key, id, mean, at]),
     },
-  }
-  return held.charged(usage, all, hour)
+    estimators,
+  })
+  return { ...held, calls, estimators }
 }
 
-test('a response is charged in the windows that admitted its request', async (t) => {
-  const all = [counterOf(minute), counterOf(hour)]
-  t.strictSame(
-    charged(
-      [
-        [minute, 1],
-        [hour, 1],
-      ],
-      all,
-    ),
-    all,
-  )
-  t.strictSame(
-    charged(
-      [
-        [minute, 0],
-        [hour, 1],
-      ],
-      all,
-    ),
-    [counterOf(hour)],
-  )
-  t.strictSame(
-    charged(
-      [
-        [minute, -5_000],
-        [hour, 0],
-      ],
-      all,
-    ),
-    [],
-  )
+const usageOf = (usage: Partial<Usage> = {}) => endedLine({ usage }).usage
+const key = 'basic\nllm/small\n\nada'
+
+test('what holds room is released, by whatever process', async (t) => {
+  const { release, calls } = watched()
+  release(usageOf({ held: room }))
+  t.strictSame(calls, [['released', key, 'a']])
 })
 
-test('a key has a window of its own', async (t) => {
-  const all = [counterOf(minute), counterOf(minute, '@key')]
-  t.strictSame(
-    charged(
-      [
-        [minute, 1],
-        [minute, -1],
-      ],
-      all,
-    ),
-    [counterOf(minute)],
-  )
-  t.strictSame(
-    charged(
-      [
-        [minute, -1],
-        [minute, 1],
-      ],
-      all,
-    ),
-    [counterOf(minute, '@key')],
-  )
+test('what can hold nothing is not released', async (t) => {
+  const { release, calls } = watched()
+  release(usageOf())
+  release(usageOf({ held: { ...room, admittedAt: 0 } }))
+  release(usageOf({ subscription: 'gone' }))
+  t.strictSame(calls, [])
 })
 
-test('limits that did not admit it are charged, too', async (t) => {
-  t.strictSame(charged([[minute, 0]], [counterOf(minute), counterOf(hour)]), [counterOf(hour)])
-  t.strictSame(charged(undefined, [counterOf(minute)]), [counterOf(minute)])
+test('where requests reserve each one is released', async (t) => {
+  // A line of an earlier form does not say what its request holds.
+  const { release, calls } = watched({ admission: { mode: 'reserve' } })
+  release(usageOf())
+  t.strictSame(calls, [['released', key, 'a']])
+})
+
+test('a request that runs keeps its hold', async (t) => {
+  const { follow, calls } = watched()
+  follow(usageOf({ held: room }), now)
+  follow(usageOf(), now)
+  t.strictSame(calls, [['renewed', key, 'a', 0, now]])
+})
+
+test('a hold grows to what the rest is expected to use', async (t) => {
+  const { follow, calls } = watched()
+  const estimate = { input: 10, bytesPerToken: 4 }
+  const reported = new Map<string, unknown>([
+    ['streamed', true],
+    ['text_bytes', 400],
+  ])
+  follow(usageOf({ held: room, estimate, reported }), now)
+  const [[, , , mean]] = calls as [[string, string, string, number]]
+  t.ok(mean >= 100, `${mean} of 100 that were sent`)
+})
+
+test('an old line renews nothing', async (t) => {
+  const { follow, calls } = watched()
+  follow(usageOf({ held: room }), now + leaseMs)
+  t.strictSame(calls, [])
+  follow(usageOf({ held: room }), now + leaseMs - 1)
+  t.equal(calls.length, 1)
 })

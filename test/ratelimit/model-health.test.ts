@@ -35,25 +35,25 @@ const refused: Outcome = {
 
 test('a failure is logged with model, request and reason', async (t) => {
   const { health, lines } = watched()
-  health.note(refused)
+  health.tell(refused)
   t.strictSame(lines, [
     { model: 'llm/small', request_id: 'id-1', reason: 'refused', detail: 'Connection_refused' },
   ])
-  health.note({ ...refused, model: 'llm/vouched', failure: { reason: 'tls', detail: 'x' } })
+  health.tell({ ...refused, model: 'llm/vouched', failure: { reason: 'tls', detail: 'x' } })
   t.equal(lines[1]?.authorities, 'ca.pem')
 })
 
 test('many failures of one kind are few lines', async (t) => {
   const { health, lines, pass } = watched()
-  for (let i = 0; i < 100; i += 1) health.note(refused)
+  for (let i = 0; i < 100; i += 1) health.tell(refused)
   t.equal(lines.length, 1)
-  health.note({ ...refused, failure: { reason: 'timeout', detail: '' } })
+  health.tell({ ...refused, failure: { reason: 'timeout', detail: '' } })
   t.equal(lines.length, 2, 'another reason is another line')
   pass(30_000)
-  health.note(refused)
+  health.tell(refused)
   t.equal(lines[2]?.more, 99)
   pass(30_000)
-  health.note(refused)
+  health.tell(refused)
   t.notOk(lines[3] && 'more' in lines[3])
 })
 

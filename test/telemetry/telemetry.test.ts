@@ -104,6 +104,15 @@ test('the three counters show who used what', async (t) => {
   )
 })
 
+test('calls that no Check allowed count, too', async (t) => {
+  const { onDecided, onAdmitted, read } = start(t)
+  onDecided(allowed('ada'))
+  onAdmitted(used('ada'))
+  t.strictSame((await read()).samples('authorized_calls_total'), [
+    { labels: { user: 'ada', subscription: 'basic' }, value: 2 },
+  ])
+})
+
 test('counters without a value are not shown', async (t) => {
   const { onDecided, onEnded, read } = start(t)
   t.notOk([...(await read()).families.keys()].some((name) => /^(authorized|limited)_/.test(name)))

@@ -1,0 +1,24 @@
+import { nothingReported, type Usage } from '../../src/core/decision/usage.ts'
+import type { ReadLine } from '../../src/journal/read-line.ts'
+
+/** A line of a metered response of 40 tokens to ada that has ended well. */
+export function endedLine({
+  usage = {},
+  ...more
+}: Partial<Omit<ReadLine, 'usage'>> & { readonly usage?: Partial<Usage> } = {}): ReadLine {
+  const response = { id: 'a', endedAt: 1_000_040 }
+  return {
+    ...{ state: 'ended', isMetered: true, by: 'check', startedAt: 1_000_000, firstByteMs: 10 },
+    ...{ flags: '', details: 'via_upstream', isSent: true, transport: '', failure: undefined },
+    usage: {
+      ...{ user: 'ada', subscription: 'basic', model: 'llm/small', status: 200, bytes: 1_001 },
+      ...{ reported: reportedTotal(40), response },
+      ...usage,
+    } as ReadLine['usage'],
+    ...more,
+  }
+}
+
+export function reportedTotal(tokens: unknown): Usage['reported'] {
+  return tokens === undefined ? nothingReported : new Map([['total_tokens', tokens]])
+}
