@@ -24,7 +24,6 @@ import { createGatewayServer } from './wiring/gateway-server.ts'
 import { openTls } from './wiring/listener-tls.ts'
 import { openParts } from './wiring/parts.ts'
 import { openState } from './wiring/state.ts'
-import { openJournal } from './wiring/usage.ts'
 
 export interface Service {
   /** The addresses it listens on, with actual ports where a setting was 0. */
@@ -103,16 +102,11 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const probes = await openEarlyProbes(config, internalTls(config, tls))
   stops.push(probes.close)
   if (config.envoyConfigWrite) await writeEnvoyFiles(config)
-  const parts = await openParts(context, () => journal)
-  const journal = openJournal(context, parts.counterParts, parts.settle, parts.ledger?.isDone)
-  await journal?.start()
-  if (journal) parts.ledger?.start(journal.isReader)
-  const onReported = (): void => journal?.noteReported()
-
-  const grpc = createGatewayServer(context, parts, { tls, onReported })
+  const parts = await openParts(context)
+  const grpc = createGatewayServer(context, parts, tls)
   let ready = false
   const gatewayDrain = createGatewayDrain(context)
-  const state = openState(context, parts, journal, () => ready && !gatewayDrain.isAsked)
+  const state = openState(context, parts, () => ready && !gatewayDrain.isAsked)
   const condition = { state, gatewayDrain }
   const external = createExternalApi(context, parts, tls, condition)
   const metrics = createMetricsServer(parts.telemetry, onFault, tls?.plain, config.hopMark)

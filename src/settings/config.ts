@@ -103,6 +103,11 @@ function textOf(env: Environment, name: string, problems: string[]): string | un
   }
 }
 
+/** Whether a setting that has a default is written `off`. */
+function isOff(env: Environment, { name }: Setting<unknown>): boolean {
+  return textOf(env, name, []) === 'off'
+}
+
 /** Reads a secret from its file again, so that it can change without a restart. */
 function rereader(
   env: Environment,
@@ -156,6 +161,10 @@ function derive(all: Read, env: Environment) {
     envoyAdminAddress: read.envoyAdminAddress ?? {
       path: join(read.dataDir, 'envoy-admin.sock'),
     },
+    /** The file in which the gateway writes its lines; absolute. undefined: there is none. */
+    usageJournal: isOff(env, settings.usageJournal)
+      ? undefined
+      : (read.usageJournal ?? join(read.dataDir, 'journal', 'usage.jsonl')),
     /** Folder of Envoy's files; absolute. */
     envoyConfigDir: read.envoyConfigDir ?? join(read.dataDir, 'envoy'),
     /** Folder of the files of revocations; absolute. */

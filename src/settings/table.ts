@@ -19,7 +19,7 @@ export const settings = {
   internalAddress: setting('INTERNAL_ADDRESS', '127.0.0.1:8081', form.address,
     '`/internal/v1/…`, `/livez`, `/readyz`; no route of Envoy leads here'),
   grpcAddresses: setting('GRPC_ADDRESS', '127.0.0.1:8082', form.addresses,
-    'Check, access log, rate limit service and health'),
+    'Check and health'),
   socketMode: setting('UNIX_SOCKET_MODE', '660', form.fileMode,
     'mode of the `unix:` sockets; whoever may write to a socket may connect'),
   /** undefined: every listener uses plaintext. */
@@ -72,7 +72,7 @@ export const settings = {
     'counters shared by several processes: Redis 6.2 or newer, or Valkey'),
   /** The result for an unknown counter while Redis is unavailable. */
   onCounterLoss: setting('ON_COUNTER_LOSS', 'allow', form.oneOf('allow', 'deny'),
-    'while Redis is unavailable, whether a counter that the process has not seen allows, or denies with 503; limits on requests and concurrency, and after ten seconds those that reserve, are kept by each process alone, or deny'),
+    'while Redis is unavailable, whether a counter that the process has not seen allows, or denies with 503; limits on requests and concurrency, and after ten seconds those that reserve, are kept by each process alone, or deny; and whether metered requests are denied while the journal is not written'),
   counterFlushMs: setting('COUNTER_FLUSH_MS', '5', form.integer(1, 1_000),
     'milliseconds between two flushes of counters'),
   meterPaths: setting('METER_PATHS', 'chat', form.meters,
@@ -100,11 +100,10 @@ export const settings = {
     'how long a request may take to arrive, including its body (used by Envoy)'),
   envoyHeapBytes: setting('ENVOY_HEAP_BYTES', '2147483648', form.integer(2 ** 27, 2 ** 40),
     'memory that Envoy may use for all connections, in bytes, an eighth of it for the scripts: at least 128 MiB for each of its threads; near it Envoy resets the largest requests (used by Envoy)'),
-  /** The file in which Envoy also records usage; absolute. undefined: there is none. */
-  usageJournal: optional('USAGE_JOURNAL', 'none (`npm start`: `DATA_DIR`/journal/usage.jsonl)', form.orOff(form.path),
-    'the file to which Envoy writes the usage of responses'),
+  usageJournal: optional('USAGE_JOURNAL', '`DATA_DIR`/journal/usage.jsonl (`npm start`: in memory, below /dev/shm or /run/user)', form.orOff(form.path),
+    'the file to which the gateway writes a line for each response, in a folder that it and all its processes share; in memory, if possible. `off` only where no Subscription is in force'),
   usageJournalBytes: setting('USAGE_JOURNAL_BYTES', '16777216', form.integer(4_096, 2 ** 30),
-    'size at which the journal is rotated, in bytes'),
+    'size at which each of its files is renamed and a new one begun, in bytes'),
   /** Absolute. undefined: it is not archived. */
   usageArchiveDir: optional('USAGE_ARCHIVE_DIR', 'none', form.path,
     'where the journal is archived, for `tollgate usage verify`; nothing is ever removed there'),
@@ -119,7 +118,7 @@ export const settings = {
     'currency of `billingRate.perToken`, as `GET /v1/usage?format=focus` says it'),
   /** Absolute. */
   dataDir: setting('DATA_DIR', '.data', form.path,
-    'where embedded Postgres, the journal and logs are stored'),
+    'where embedded Postgres, the sums of the journal, a copy of it, and logs are stored'),
   /** Absolute. */
   revocationLogDir: optional('REVOCATION_LOG_DIR', '`DATA_DIR`', form.path,
     'where each process stores its file of revocations, for use after a backup is restored'),

@@ -9,11 +9,11 @@ const gauges = {
   tollgate_resource_problems: 'Problems in the resource documents.',
   tollgate_snapshot_compile_seconds: 'How long the resources in force took to compile.',
   tollgate_snapshot_age_seconds: 'How long these resources have been in force.',
-  tollgate_counters: 'Token counters held by this process.',
+  tollgate_counters: 'Windows of counters that this process knows.',
   tollgate_overshoot_bound_tokens:
     'The most tokens by which requests in progress may pass a limit together, of all limits that reserve.',
   tollgate_redis_away: '1 while Redis does not respond or cannot write.',
-  tollgate_counters_unflushed: 'Token counters with tokens that Redis has not acknowledged.',
+  tollgate_counters_unflushed: 'Windows of counters whose sums Redis has not acknowledged.',
   tollgate_key_cache_entries: 'Cached API keys.',
   tollgate_keys_ending_soon:
     'Active keys that end within a tenth of their lifetime and within 7 days; ephemeral ones not counted.',
@@ -28,9 +28,9 @@ const gauges = {
     'How long the last confirmed revocation took to reach all processes.',
   tollgate_revocation_log_failing:
     '1 while the revocation log outside of the database cannot be written.',
-  tollgate_journal_unread_bytes: 'Bytes of the usage journal that no process has read.',
+  tollgate_journal_unread_bytes: 'Bytes of the usage journal that this process has not read.',
   tollgate_journal_failing:
-    '1 while the usage journal is missing, or does not grow although responses end.',
+    '1 while lines of the usage journal are missing, or cannot be written or read.',
   tollgate_ledger_failing: '1 while the usage ledger cannot be fed from the journal.',
   tollgate_archive_failing: '1 while the usage journal cannot be archived.',
   tollgate_controller_leader: 'Whether this process is the one that writes statuses.',
@@ -60,7 +60,7 @@ const counters = {
   tollgate_revocations_replayed:
     'Keys that were active again in the database, as after a restore, and were revoked again.',
   tollgate_journal_lines: 'Lines of the usage journal that this process has read.',
-  tollgate_journal_skipped: 'Lines of the journal without countable usage.',
+  tollgate_journal_skipped: 'Lines of the usage journal that could not be read.',
   tollgate_ledger_gaps: 'Parts of the usage journal that were lost before the ledger had them.',
   tollgate_controller_writes: 'Statuses written.',
   process_cpu_seconds: 'User and system CPU time spent.',

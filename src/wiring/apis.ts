@@ -59,7 +59,7 @@ export function createExternalApi(
     tls: 'path' in config.apiAddress ? undefined : tls?.plain,
     readCounters: withOpenRequests(counterParts.counters.readFresh, counterParts.holds),
     reserve: createReserve({
-      ...counterParts,
+      ...{ holds: counterParts.holds, estimators: parts.estimators },
       counters: { read: counterParts.counters.readFresh },
       onLoss: config.onCounterLoss,
       isDry: true,

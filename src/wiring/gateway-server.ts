@@ -1,31 +1,30 @@
-/** The gateway's gRPC services: Check, the access log, the rate limit service. */
+/** The gateway's gRPC service: Check. */
 
 import type { Decision } from '../core/decision/decide.ts'
-import type { Usage } from '../core/decision/usage.ts'
-import type { Outcome } from '../core/status/model-failure.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
 import { createAppraise, createReserve } from '../extauthz/reserve.ts'
 import { createCheck } from '../extauthz/service.ts'
 import { traceCheck, traceDecisions } from '../extauthz/traced.ts'
 import { createUncountedLog } from '../extauthz/uncounted-log.ts'
 import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
-import { readUsages } from '../ratelimit/access-log.ts'
-import { createShouldRateLimit } from '../ratelimit/rate-limit.ts'
 import type { ListenerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
 import type { Parts } from './parts.ts'
 
-/**
- * A server of these parts that does not listen yet. `onReported` is called when the stream has reported a
- * response.
- */
+/** What an Envoy with the configuration of an earlier version calls. */
+const earlier: ReadonlySet<string> = new Set([
+  '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs',
+  '/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit',
+])
+
+/** A server of these parts that does not listen yet. */
 export function createGatewayServer(
   { config, log, clock, onFault }: Context,
   parts: Parts,
-  { tls, onReported }: { readonly tls: ListenerTls | undefined; readonly onReported: () => void },
+  tls: ListenerTls | undefined,
 ): GrpcServer {
-  const { tracing, discovery, authenticate, counterParts, telemetry, settle, held, health } = parts
-  const { counters } = counterParts
+  const { tracing, discovery, authenticate, counterParts, estimators, telemetry } = parts
+  const { counters, sums } = counterParts
   const onRefused = (refused: RefusedCheck): void => {
     parts.refusals.check(refused)
     parts.pastRefusals.note(refused)
@@ -38,18 +37,22 @@ export function createGatewayServer(
   const onDecided = (decision: Decision, model: string | undefined): void => {
     telemetry.onDecided(decision, model)
     noteUncounted(decision)
+    // Its line is due from now on. One that is asked about again, with its body, is not admitted yet.
+    if (decision.allowed && decision.metered && !decision.isUnread) sums?.noteAllowed()
   }
-  const onOutcome = (outcome: Outcome): void => {
-    health.note(outcome)
-    telemetry.onEnded(outcome)
+  const told = new Set<string>()
+  const onUnknown = (method: string): void => {
+    if (!earlier.has(method) || told.has(method)) return
+    told.add(method)
+    log.error({ method }, 'Envoy has the configuration of an earlier version, and what it reports this way is not counted: write its files again (tollgate envoy-config) and restart it')
   }
   const check = telemetry.timed(
     createCheck({
       authenticate,
       snapshot: discovery.snapshot,
       counters: { read: tracing.waiting('redis', counters.read) },
-      reserve: createReserve({ ...counterParts, onLoss: config.onCounterLoss }),
-      appraise: config.chargeUnreported ? createAppraise(counterParts.estimators) : undefined,
+      reserve: createReserve({ ...counterParts, estimators, onLoss: config.onCounterLoss }),
+      appraise: config.chargeUnreported ? createAppraise(estimators) : undefined,
       paths: config.paths,
       tokensOpen: config.tokensOpenInference,
       trustedHops: config.gatewayTrustedHops,
@@ -59,25 +62,9 @@ export function createGatewayServer(
       onFault,
     }),
   )
-  const onRunning = (usage: Usage): void => held.follow(usage, clock())
-  const listeners = { onOutcome, onUnmetered: held.release, onRunning }
-  const isJournaled = config.usageJournal !== undefined
   return createGrpcServer({
-    unary: {
-      '/envoy.service.auth.v3.Authorization/Check': traceCheck(tracing, check),
-      '/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit': createShouldRateLimit({
-        settle,
-        onIgnored: (reason) => log.warn({ reason }, 'reported usage is not counted'),
-      }),
-    },
-    clientStreaming: {
-      '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': (message) => {
-        for (const usage of readUsages(message, isJournaled, listeners)) {
-          settle(usage)
-          onReported()
-        }
-      },
-    },
+    unary: { '/envoy.service.auth.v3.Authorization/Check': traceCheck(tracing, check) },
+    onUnknown,
     onFault,
     tls: tls?.demanding,
     hopMark: config.hopMark,

@@ -1,9 +1,9 @@
 /** What requests were learned to use, kept in the database and shared by all processes. */
 
+import type { Estimators } from '../core/admission/estimators.ts'
 import { part } from '../runtime/stops.ts'
 import { shareLearned } from '../store/learned/sharing.ts'
 import type { Context } from './context.ts'
-import type { Counters } from './counters.ts'
 import type { Database } from './database.ts'
 import type { Resources } from './resources.ts'
 
@@ -11,7 +11,7 @@ import type { Resources } from './resources.ts'
 export function startSharing(
   { config, onFault, stops }: Context,
   { pool }: Database,
-  { estimators }: Pick<Counters, 'estimators'>,
+  estimators: Estimators,
   { snapshot }: Pick<Resources, 'snapshot'>,
 ): void {
   function isNeeded(): boolean {

@@ -16,7 +16,7 @@ export type NoteUse = ((usage: Usage) => void) | undefined
 export function startNotices(
   { config, log, clock, stops }: Context,
   { pool }: Database,
-  { counters }: Pick<Counters, 'counters'>,
+  counters: () => Pick<Counters, 'counters'>,
   { snapshot }: Resources,
 ): NoteUse {
   const { notifyUrl: url, notifySecret: secret } = config
@@ -24,7 +24,7 @@ export function startNotices(
   const store = createNoticeStore(pool)
   const notifier = startNotifier({
     ...{ url, secret, store, log, clock, snapshot },
-    readCounters: counters.readFresh,
+    readCounters: (...read) => counters().counters.readFresh(...read),
   })
   stops.push(part('notices', notifier.stop))
   return notifier.note

@@ -5,11 +5,11 @@ import { createRefusalMemory } from '../extauthz/refusal-memory.ts'
 import { traceKey } from '../extauthz/traced.ts'
 import { createVerifyKey } from '../identity/api-key.ts'
 import { createAuthenticate } from '../identity/authenticate.ts'
-import type { Journal } from '../ratelimit/journal/journal.ts'
+import { createEstimators } from '../core/admission/estimators.ts'
 import { createModelHealth } from '../ratelimit/model-health.ts'
 import { startOthersRefusals } from '../store/refusals/others-refusals.ts'
 import type { Context } from './context.ts'
-import { openCounters } from './counters.ts'
+import { type Counters, openCounters } from './counters.ts'
 import { openDatabase } from './database.ts'
 import { openKeys } from './keys.ts'
 import { startSharing } from './learned.ts'
@@ -24,11 +24,8 @@ import { openSettle } from './usage.ts'
 
 export type Parts = Awaited<ReturnType<typeof openParts>>
 
-/**
- * Opens them in order of their dependencies. `journal` is built from these parts, and is called
- * only after everything is built.
- */
-export async function openParts(context: Context, journal: () => Journal | undefined) {
+/** Opens them in order of their dependencies. */
+export async function openParts(context: Context) {
   const { config, log, clock, stops } = context
   const tracing = openTracing(config)
   const database = await openDatabase(context)
@@ -44,20 +41,28 @@ export async function openParts(context: Context, journal: () => Journal | undef
     key: traceKey(tracing, tracing.waiting('database', verifyKey)),
     token: tokens.verify,
   })
-  const counterParts = await openCounters(context, database)
-  startSharing(context, database, counterParts, resources)
+  const estimators = createEstimators()
+  startSharing(context, database, estimators, resources)
   const ledger = openLedger(context, database)
+  // Lines are read last, since all that follows from them is told of each.
+  const counters = (): Counters => counterParts
   const telemetry = openTelemetry(context, {
     ...keyParts,
-    ...counterParts,
     ...resources,
-    journal,
-    ledger,
-    identity: tokens.figures,
+    ...{ ledger, counters, identity: tokens.figures },
   })
+  const health = createModelHealth({ snapshot: discovery.snapshot, log, clock })
+  const settle = openSettle(context, {
+    ...{ snapshot: resources.snapshot, estimators, health, telemetry },
+    holds: {
+      release: (...ended) => counterParts.holds.release(...ended),
+      renew: (...running) => counterParts.holds.renew(...running),
+    },
+    noteUse: startNotices(context, database, counters, resources),
+  })
+  const counterParts = await openCounters(context, database, resources, settle)
+  ledger?.start(counterParts.isWriter)
   await startExport(context, telemetry)
-  const noteUse = startNotices(context, database, counterParts, resources)
-  const { settle, held } = openSettle(context, counterParts, resources, telemetry, noteUse)
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
   stops.push(refusals.flush)
   const pastRefusals = createRefusalMemory()
@@ -66,10 +71,9 @@ export async function openParts(context: Context, journal: () => Journal | undef
     ...{ own: pastRefusals, clock, onFault: context.onFault },
   })
   stops.push(othersRefusals.stop)
-  const health = createModelHealth({ snapshot: discovery.snapshot, log, clock })
   return {
     ...{ tracing, database, keyParts, resources, discovery, tokens, markers, authenticate },
-    ...{ counterParts, telemetry, settle, held, ledger, refusals, health },
+    ...{ counterParts, estimators, telemetry, ledger, refusals, health },
     ...{ pastRefusals, othersRefusals },
     resourceProblems: () => [...resources.problems(), ...discovery.problems()],
   }

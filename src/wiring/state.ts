@@ -1,7 +1,6 @@
 /** The state of this process, for its APIs. */
 
 import { createProcessState } from '../admin/operation/process-state.ts'
-import type { Journal } from '../ratelimit/journal/journal.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { ping } from '../store/postgres/postgres.ts'
 import { listReplicas } from '../store/revocations/replicas.ts'
@@ -12,18 +11,14 @@ import type { Parts } from './parts.ts'
 export type State = ReturnType<typeof openState>
 
 /** `isReady`: whether requests may be sent here. */
-export function openState(
-  { config }: Context,
-  parts: Parts,
-  journal: Journal | undefined,
-  isReady: () => boolean,
-) {
+export function openState({ config }: Context, parts: Parts, isReady: () => boolean) {
   const { resources, tokens } = parts
+  const { sums } = parts.counterParts
   const { pool } = parts.database
   return createProcessState({
     ...parts.keyParts,
     ...{ replica: config.replicaName, version: readVersion(), graceMs: outageGraceMs(config) },
-    ...{ redis: parts.counterParts.redis, journal, isReady },
+    ...{ redis: config.redisUrl === undefined ? undefined : sums, journal: sums, isReady },
     ping: () => ping(pool),
     listReplicas: () => listReplicas(pool),
     firstBytes: parts.telemetry.firstBytes,

@@ -2,12 +2,12 @@
 
 import { bypassedModels } from '../core/status/bypass.ts'
 import { maxBound } from '../core/status/overshoot.ts'
-import type { Journal } from '../ratelimit/journal/journal.ts'
 import type { Ledger } from '../ratelimit/ledger/ledger.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { part } from '../runtime/stops.ts'
 import type { IdentityFigures } from '../telemetry/identity-counts.ts'
 import { soleHistogram } from '../telemetry/metric-data.ts'
+import type { RunningSums } from '../store/sums/running-sums.ts'
 import type { Sources } from '../telemetry/readings.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'
@@ -15,16 +15,16 @@ import type { Counters } from './counters.ts'
 import { type Keys, outageGraceMs } from './keys.ts'
 import type { Resources } from './resources.ts'
 
-export interface Measured extends Keys, Counters, Resources {
+export interface Measured extends Keys, Resources {
   readonly identity: IdentityFigures
   readonly ledger?: Pick<Ledger, 'stats'> | undefined
   /** Called only after everything is built. */
-  readonly journal: () => Journal | undefined
+  readonly counters: () => Counters
 }
 
 export function openTelemetry(context: Context, measured: Measured): Telemetry {
   const { config, stops } = context
-  const { snapshot, identity, queries, histograms } = measured
+  const { snapshot, identity, queries, counters } = measured
   const telemetry = createTelemetry({
     version: readVersion(),
     usage: {
@@ -34,7 +34,7 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
     },
     sources: sourcesOf(context, measured),
     histograms: () => [
-      ...histograms(),
+      ...counters().histograms(),
       soleHistogram(
         'tollgate_key_store_query_seconds',
         'How long the key store took to answer a look-up.',
@@ -50,11 +50,11 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
 /** The readings of each part. */
 export function sourcesOf(
   { config, audit }: Pick<Context, 'config' | 'audit'>,
-  measured: Omit<Measured, 'queries' | 'histograms'>,
+  measured: Omit<Measured, 'queries'>,
 ): Sources {
-  const { keys, follower, propagation, keeper, counters, redis, identity } = measured
+  const { keys, follower, propagation, keeper, counters, identity } = measured
   const { snapshot, problems, modelsWaiting, published } = measured
-  const stats = (): Journal['stats'] => (measured.journal() as Journal).stats
+  const sums = (): RunningSums => counters().sums as RunningSums
   return {
     tollgate_models: () => snapshot().models.size,
     tollgate_models_waiting: modelsWaiting,
@@ -65,12 +65,18 @@ export function sourcesOf(
     tollgate_resource_problems: () => problems().length,
     tollgate_snapshot_compile_seconds: () => published().compileS,
     tollgate_snapshot_age_seconds: () => published().ageS,
-    tollgate_counters: () => counters.size,
     tollgate_overshoot_bound_tokens: () => maxBound(snapshot()),
-    ...(redis && {
-      tollgate_redis_away: () => redis.unavailable,
-      tollgate_counters_unflushed: () => redis.unflushed,
-      tollgate_redis_losses: () => redis.losses,
+    ...(config.usageJournal && {
+      tollgate_counters: () => sums().size,
+      tollgate_journal_lines: () => sums().stats.lines,
+      tollgate_journal_skipped: () => sums().stats.skipped,
+      tollgate_journal_unread_bytes: () => sums().stats.unreadBytes,
+      tollgate_journal_failing: () => sums().stats.failing,
+      ...(config.redisUrl && {
+        tollgate_redis_away: () => sums().isUnavailable,
+        tollgate_counters_unflushed: () => sums().unflushed,
+        tollgate_redis_losses: () => sums().losses,
+      }),
     }),
     tollgate_key_cache_entries: () => keys.stats().entries,
     tollgate_keys_ending_soon: measured.endingSoon,
@@ -94,12 +100,6 @@ export function sourcesOf(
     tollgate_revocation_propagation_seconds: () => (propagation.stats().lastMs ?? NaN) / 1_000,
     tollgate_revocations_replayed: () => keeper.stats().replayed,
     tollgate_revocation_log_failing: () => keeper.stats().failing,
-    ...(config.usageJournal && {
-      tollgate_journal_lines: () => stats().lines,
-      tollgate_journal_skipped: () => stats().skipped,
-      tollgate_journal_unread_bytes: () => stats().unreadBytes,
-      tollgate_journal_failing: () => stats().failing,
-    }),
     ...(measured.ledger && {
       tollgate_ledger_failing: () => measured.ledger?.stats.failing,
       tollgate_archive_failing: () => measured.ledger?.stats.archiveFailing,

@@ -59,10 +59,12 @@ test('all invalid settings are reported at once', async (t) => {
   t.strictSame([...new Set(named)].sort(), Object.keys(bad).sort())
 })
 
-test('a journal may be a path or off', async (t) => {
-  t.equal(loadConfig({ USAGE_JOURNAL: 'a/usage.jsonl' }).usageJournal, resolve('a/usage.jsonl'))
-  for (const written of [undefined, '', 'off'])
-    t.equal(loadConfig({ USAGE_JOURNAL: written }).usageJournal, undefined, String(written))
+test('a journal is in DATA_DIR, elsewhere or off', async (t) => {
+  const placeOf = (env: Record<string, string | undefined>) => loadConfig(env).usageJournal
+  t.equal(placeOf({ USAGE_JOURNAL: 'a/usage.jsonl' }), resolve('a/usage.jsonl'))
+  for (const written of [undefined, ''])
+    t.equal(placeOf({ USAGE_JOURNAL: written, DATA_DIR: '/b' }), '/b/journal/usage.jsonl')
+  t.equal(placeOf({ USAGE_JOURNAL: ' off' }), undefined)
 })
 
 test('addresses are read in every form', async (t) => {

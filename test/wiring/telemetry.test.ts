@@ -8,6 +8,9 @@ const models = new Map(['llm/sim', 'llm/other'].map((key) => [key, { resource: {
 const counting = ['counting', { limits }] as const
 const reserving = ['reserving', { admission: { overshoot: 0.25 }, limits }] as const
 
+const stats = { lines: 70, skipped: 2, unreadBytes: 300, failing: true }
+const sums = { stats, size: 9, isUnavailable: true, unflushed: 4, losses: 2 }
+
 function read(config: object = {}, more: Record<string, unknown> = {}): Record<string, unknown> {
   const context = { config: config, audit: { lost: 6 } }
   const follower = { ageMs: 1_500, others: ['b', 'c'], silent: ['c'] }
@@ -18,14 +21,12 @@ function read(config: object = {}, more: Record<string, unknown> = {}): Record<s
     endingSoon: () => 12,
     modelsWaiting: () => 5,
     published: () => ({ compileS: 0.5, ageS: 40 }),
-    counters: { size: 9 },
-    redis: undefined,
+    counters: () => ({ sums }),
     keys: { stats: () => ({ ...cache, queries: 7, waiting: 1, refused: 2 }) },
     follower: { state: () => 'unavailable', stats: () => follower },
     propagation: { stats: () => ({ confirmed: 5, pending: 1, lastMs: 12 }) },
     keeper: { stats: () => ({ replayed: 2, failing: true }) },
     identity: { accessReviews: new Map([['allowed', 3]]) },
-    journal: () => ({ stats: { lines: 70, skipped: 2, unreadBytes: 300, failing: true } }),
     ...more,
   }
   const sources = sourcesOf(context as unknown as Args[0], measured as unknown as Args[1])
@@ -33,21 +34,24 @@ function read(config: object = {}, more: Record<string, unknown> = {}): Record<s
 }
 
 test('every part has metrics', async (t) => {
-  const redis = { unavailable: true, unflushed: 4, losses: 2 }
-  const config = { usageJournal: '/journal', keyCacheOutageGraceMs: 900_000 }
+  const config = { usageJournal: '/journal', redisUrl: 'redis:', keyCacheOutageGraceMs: 900_000 }
   const ledger = { stats: { failing: true, gaps: 3, archiveFailing: true } }
-  t.strictSame(read(config, { redis, ledger }), {
+  t.strictSame(read(config, { ledger }), {
     tollgate_models: 2,
     tollgate_models_waiting: 5,
     tollgate_subscriptions: 2,
     tollgate_overshoot_bound_tokens: 25,
-    tollgate_resource_problems: 1,
-    tollgate_snapshot_compile_seconds: 0.5,
-    tollgate_snapshot_age_seconds: 40,
     tollgate_counters: 9,
+    tollgate_journal_lines: 70,
+    tollgate_journal_skipped: 2,
+    tollgate_journal_unread_bytes: 300,
+    tollgate_journal_failing: true,
     tollgate_redis_away: true,
     tollgate_counters_unflushed: 4,
     tollgate_redis_losses: 2,
+    tollgate_resource_problems: 1,
+    tollgate_snapshot_compile_seconds: 0.5,
+    tollgate_snapshot_age_seconds: 40,
     tollgate_key_cache_entries: 3,
     tollgate_keys_ending_soon: 12,
     tollgate_key_cache_hits: 4,
@@ -70,10 +74,6 @@ test('every part has metrics', async (t) => {
     tollgate_revocation_propagation_seconds: 0.012,
     tollgate_revocations_replayed: 2,
     tollgate_revocation_log_failing: true,
-    tollgate_journal_lines: 70,
-    tollgate_journal_skipped: 2,
-    tollgate_journal_unread_bytes: 300,
-    tollgate_journal_failing: true,
     tollgate_ledger_failing: true,
     tollgate_archive_failing: true,
     tollgate_ledger_gaps: 3,
@@ -81,7 +81,7 @@ test('every part has metrics', async (t) => {
 })
 
 test('a part that does not exist has no metrics', async (t) => {
-  t.notOk(Object.keys(read()).some((name) => /redis|journal/.test(name)))
+  t.notOk(Object.keys(read()).some((name) => /redis|journal|counters/.test(name)))
   const propagation = { stats: () => ({ confirmed: 0, pending: 0, lastMs: undefined }) }
   t.strictSame(read({}, { propagation }).tollgate_revocation_propagation_seconds, NaN)
 })

@@ -1,7 +1,6 @@
 /** The state of a process and of what it depends on: for probes, and for administrators. */
 
 import type { Snapshot } from '../../core/decision/snapshot.ts'
-import type { RedisCounters } from '../../store/counters/redis/counters.ts'
 import type { PropagationWatch } from '../../store/revocations/propagation.ts'
 import type { Replica } from '../../store/revocations/replicas.ts'
 import type { RevocationFollower } from '../../store/revocations/revocation-follower.ts'
@@ -22,7 +21,8 @@ export interface ProcessParts {
   readonly follower: RevocationFollower
   readonly propagation: PropagationWatch
   readonly keeper: RevocationKeeper
-  readonly redis: Pick<RedisCounters, 'unavailable' | 'unflushed' | 'losses'> | undefined
+  /** undefined: counters are those of this gateway alone. */
+  readonly redis: SharedCounters | undefined
   /** undefined: there is no journal. */
   readonly journal: { readonly stats: JournalStats } | undefined
   readonly snapshot: () => Snapshot
@@ -41,6 +41,12 @@ export interface ProcessParts {
   readonly unavailable: () => readonly string[]
 }
 
+interface SharedCounters {
+  readonly isUnavailable: boolean
+  readonly unflushed: number
+  readonly losses: number
+}
+
 interface JournalStats {
   readonly failing: boolean
   readonly lines: number
@@ -56,7 +62,7 @@ export function createProcessState(parts: ProcessParts) {
     return [
       // A database whose triggers are off answers, and is not used.
       ...((await parts.ping()) && follower.state() !== 'unavailable' ? [] : ['database']),
-      ...(redis?.unavailable ? ['redis'] : []),
+      ...(redis?.isUnavailable ? ['redis'] : []),
       ...(follower.stats().silent.length > 0 ? ['replicas'] : []),
       ...(keeper.stats().failing ? ['revocation-log'] : []),
       ...new Set(parts.unavailable()),
@@ -106,7 +112,7 @@ export function createProcessState(parts: ProcessParts) {
         },
         ...(redis && {
           redis: {
-            ...{ available: !redis.unavailable, unflushed: redis.unflushed, losses: redis.losses },
+            ...{ available: !redis.isUnavailable, unflushed: redis.unflushed, losses: redis.losses },
           },
         }),
         uncounted_calls: parts.uncountedCalls(),
