@@ -196,7 +196,6 @@ export async function serveCheck(
 }> {
   const server = createGrpcServer({
     unary: { [checkPath]: check },
-    clientStreaming: {},
     onFault: console.error,
   })
   const port = await server.listen('127.0.0.1:0')

@@ -5,7 +5,6 @@ import { allowed, checkPath, readAddress } from './answer.ts'
 
 const server = createGrpcServer({
   unary: { [checkPath]: () => allowed },
-  clientStreaming: {},
   onFault: console.error,
 })
 await server.listen(readAddress())

@@ -69,11 +69,6 @@ export abstract class Call implements StreamHandler {
     }
   }
 
-  /** Whether a message has begun and not ended. */
-  protected get midway(): boolean {
-    return this.#reader?.midway === true
-  }
-
   /** Ends the call with DEADLINE_EXCEEDED after its `grpc-timeout`, counted from now. */
   protected startTimer(): void {
     const ms = readTimeout(this.#timeout)

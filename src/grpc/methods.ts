@@ -1,6 +1,5 @@
-/** The three kinds of calls that the server supports, each on its stream. */
+/** The two kinds of calls that the server supports, each on its stream. */
 
-import { setTimeout as delay } from 'node:timers/promises'
 import { answerWith, begin, Call, endWell, type OnFault, sendMessage } from './call.ts'
 import type { RequestHead } from './http2/request-head.ts'
 import type { Stream, StreamHandler } from './http2/stream.ts'
@@ -18,9 +17,6 @@ export type Unary = (
   call?: Pick<Stream, 'whenReset'>,
 ) => Buffer | Promise<Buffer>
 
-/** Receives a client's stream of messages, one by one; the response is empty. */
-export type ClientStreaming = (message: Buffer) => void
-
 /** Sends a client messages until it leaves, which calls the returned function. */
 export type ServerStreaming = (subscriber: Subscriber) => () => void
 
@@ -31,13 +27,6 @@ export interface Subscriber {
 
 /** Handles a stream that is a gRPC call of its method. */
 export type Serve = (stream: Stream, head: RequestHead, form: MessageForm) => StreamHandler
-
-/** During a drain, a client's stream ends once nothing has arrived for this long. */
-const quietMs = 100
-/** A stream that never pauses is ended anyway: its client has another server. */
-const drainTimeoutMs = 1_000
-
-const nothing = Buffer.alloc(0)
 
 /** Serves a method that answers one message with one. */
 export function serveUnary(answer: Unary, onFault: OnFault): Serve {
@@ -125,76 +114,5 @@ class ServerStreamingCall extends OnlyMessageCall {
   override closed(): void {
     super.closed()
     this.#unsubscribe?.()
-  }
-}
-
-/** Streams that clients keep open permanently; a drain must end them from this side. */
-export function createClientStreams() {
-  const open = new Set<Stream>()
-  let lastMessageAt = 0
-  let ended = false
-
-  class ClientStreamingCall extends Call {
-    readonly #take: ClientStreaming
-    /** Whether a message has come at all, and since the last reminder. */
-    #isUsed = false
-    #isActive = false
-
-    constructor(
-      stream: Stream,
-      head: RequestHead,
-      form: MessageForm,
-      onFault: OnFault,
-      take: ClientStreaming,
-    ) {
-      super(stream, head, form, onFault)
-      this.#take = take
-      open.add(stream)
-      this.startTimer()
-      if (ended) setTimeout(answerWith, quietMs, stream, nothing)
-    }
-
-    protected take(message: Buffer): void {
-      lastMessageAt = performance.now()
-      this.#isUsed = true
-      this.#isActive = true
-      try {
-        const take = this.#take
-        take(message)
-      } catch (error) {
-        // One invalid message must not end the stream that carries everybody's usage.
-        this.onFault(error)
-      }
-    }
-
-    protected end(): void {
-      answerWith(this.stream, nothing)
-    }
-
-    /** A stream that only pauses stays open. */
-    override overdue(): void {
-      if (!this.#isUsed || (this.midway && !this.#isActive)) super.overdue()
-      this.#isActive = false
-    }
-
-    override closed(): void {
-      super.closed()
-      open.delete(this.stream)
-    }
-  }
-
-  return {
-    serve:
-      (take: ClientStreaming, onFault: OnFault): Serve =>
-      (stream, head, form) =>
-        new ClientStreamingCall(stream, head, form, onFault, take),
-    /** Ends every stream once it is quiet, so that messages in flight still arrive. */
-    async end(): Promise<void> {
-      const giveUpAt = performance.now() + drainTimeoutMs
-      do await delay(quietMs)
-      while (performance.now() - lastMessageAt < quietMs && performance.now() < giveUpAt)
-      ended = true
-      for (const stream of [...open]) answerWith(stream, nothing)
-    },
   }
 }

@@ -18,20 +18,12 @@ import type { RequestHead } from './http2/request-head.ts'
 import { ignoreStream, type Stream, type StreamHandler } from './http2/stream.ts'
 import { findListenAddresses } from './listen-addresses.ts'
 import type { MessageForm } from './message-reader.ts'
-import {
-  type ClientStreaming,
-  createClientStreams,
-  type Serve,
-  serveServerStreaming,
-  serveUnary,
-  type Unary,
-} from './methods.ts'
+import { type Serve, serveServerStreaming, serveUnary, type Unary } from './methods.ts'
 import { CallError, code } from './status.ts'
 
 export interface GrpcMethods {
   /** By full path, `/package.Service/Method`. */
   readonly unary: Readonly<Record<string, Unary>>
-  readonly clientStreaming: Readonly<Record<string, ClientStreaming>>
   /** Called when an unknown method is called, which is answered with UNIMPLEMENTED. */
   readonly onUnknown?: (path: string) => void
   /** Called for exceptions other than invalid messages. */
@@ -69,13 +61,9 @@ const socketOptions = {
 export function createGrpcServer(methods: GrpcMethods) {
   const { onFault, tls, limits = defaultLimits, hopMark } = methods
   const health = createHealth()
-  const clientStreams = createClientStreams()
   const serves = new Map<string, Serve>()
   for (const [path, answer] of Object.entries({ ...methods.unary, ...health.unary })) {
     serves.set(path, serveUnary(answer, onFault))
-  }
-  for (const [path, take] of Object.entries(methods.clientStreaming)) {
-    serves.set(path, clientStreams.serve(take, onFault))
   }
   for (const [path, subscribe] of Object.entries(health.serverStreaming)) {
     serves.set(path, serveServerStreaming(subscribe, onFault))
@@ -150,7 +138,6 @@ export function createGrpcServer(methods: GrpcMethods) {
     /** Reports NOT_SERVING, waits at most `graceMs` for calls to end, then closes. */
     async stop(graceMs: number): Promise<void> {
       health.drain()
-      void clientStreams.end()
       draining = true
       const closed = [...servers].map((server) => once(server, 'close'))
       for (const server of servers) server.close()

@@ -80,7 +80,6 @@ test("each response has one line, whatever the user's name", { skip }, async (t)
         return allow(checks[index] as Metadata)
       },
     },
-    clientStreaming: {},
     onFault: (error) => t.error(error),
   })
   const port = await service.listen('127.0.0.1:0')

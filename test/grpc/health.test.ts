@@ -41,6 +41,27 @@ test('a watch reports the drain', async (t) => {
   t.strictSame(received.slice(2), ['NOT_SERVING', 'NOT_SERVING'])
 })
 
+test('a watch reports a process that cannot serve for a while', async (t) => {
+  const { server, watch, ask } = await startGrpc(t, {})
+  const received: string[] = []
+  const call = watch(watchPath, nothing)
+  call.on('data', (bytes: Buffer) => received.push(statusOf(bytes)))
+  call.on('error', () => {})
+  await once(call, 'data')
+  server.noteServing(false)
+  server.noteServing(false)
+  await once(call, 'data')
+  t.equal(statusOf(await ask(checkPath, nothing)), 'NOT_SERVING')
+  server.noteServing(true)
+  await once(call, 'data')
+  t.strictSame(received, ['SERVING', 'NOT_SERVING', 'SERVING'])
+  const end = once(call, 'end')
+  await server.stop(20_000)
+  server.noteServing(true)
+  await end
+  t.equal(received.at(-1), 'NOT_SERVING', 'a drain is for good')
+})
+
 test('a cancelled watch gets no message', async (t) => {
   const { server, watch, faults } = await startGrpc(t, {})
   const call = watch(watchPath, nothing)

@@ -20,6 +20,7 @@ const methods = {
   unary: {
     '/test/echo': (message: Buffer) => message,
     '/test/late': async (message: Buffer) => message,
+    '/test/none': () => Buffer.alloc(0),
     '/test/malformed': () => {
       throw new WireError('50 % of it – cut\r\nshort')
     },
@@ -27,7 +28,6 @@ const methods = {
       throw new Error('secret')
     },
   },
-  clientStreaming: { '/test/stream': () => {} },
 }
 
 /** A call and its response. The next call on the connection must succeed in each case. */
@@ -59,7 +59,7 @@ const rows: readonly Row[] = [
   ['an asynchronous response', { path: '/test/late', frames: [hello] }, { ...ok, body: hello }],
   [
     'the longest message',
-    { path: '/test/stream', frames: [prefixed(Buffer.alloc(4 * mebibyte))] },
+    { path: '/test/none', frames: [prefixed(Buffer.alloc(4 * mebibyte))] },
     ok,
   ],
   ['one byte too long', { frames: [prefixed('', 0, 4 * mebibyte + 1)] }, failed('8')],
@@ -204,31 +204,6 @@ test('lists the supported compressions if one is refused', async (t) => {
   t.match(headers, { 'grpc-accept-encoding': 'identity,gzip' })
 })
 
-test('reads the log stream from frames of any size', async (t) => {
-  const taken: string[] = []
-  const { port } = await startGrpc(t, {
-    clientStreaming: { '/test/stream': (message) => taken.push(message.toString()) },
-  })
-  const session = connectWire(t, port)
-  const messages = ['one', '', 'three', long.toString(), 'five', 'six']
-  const all = Buffer.concat(messages.map((message) => prefixed(message)))
-  for (const size of [1_000_000, 60_000, 4_097]) {
-    taken.length = 0
-    const frames: Buffer[] = []
-    for (let at = 0; at < all.length; at += size) frames.push(all.subarray(at, at + size))
-    t.match(await callWire(session, { path: '/test/stream', frames }), {
-      ...ok,
-      body: prefixed(''),
-    })
-    t.strictSame(taken, messages)
-  }
-  const cut = await callWire(session, {
-    path: '/test/stream',
-    frames: [prefixed('a'), hello.subarray(1)],
-  })
-  t.match(cut, { status: '13' }, 'a stream that ends within a message')
-})
-
 test('limits the size of unfinished messages per connection', async (t) => {
   const { port } = await startGrpc(t, methods)
   const [greedy, modest] = [connectWire(t, port), connectWire(t, port)]
@@ -246,19 +221,6 @@ test('limits the size of unfinished messages per connection', async (t) => {
   const again = connectWire(t, port)
   for (let i = 0; i < 20; i += 1) t.match(await callWire(again, unfinished), { status: '13' })
   t.match(await callWire(again, { frames: [hello] }), ok, 'failed calls hold no memory')
-})
-
-test('a drain responds to an open stream', async (t) => {
-  const taken: Buffer[] = []
-  const { port, server } = await startGrpc(t, {
-    clientStreaming: { '/test/stream': (message) => taken.push(message) },
-  })
-  const session = connectWire(t, port)
-  const call = callWire(session, { path: '/test/stream', frames: [hello], open: true })
-  await poll(() => taken.length === 1, 'the message is processed')
-  const stopped = server.stop(20_000)
-  t.match(await call, { ...ok, body: prefixed(''), rstCode: 0 })
-  await stopped
 })
 
 test('a drain closes idle connections', async (t) => {

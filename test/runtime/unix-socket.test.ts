@@ -26,7 +26,7 @@ function createApi(t: Test) {
 }
 
 function createGrpc(t: Test) {
-  const server = createGrpcServer({ unary: {}, clientStreaming: {}, onFault() {} })
+  const server = createGrpcServer({ unary: {}, onFault() {} })
   t.teardown(() => server.stop(0))
   return server
 }

@@ -9,7 +9,6 @@ export async function startGrpc(t: Test, methods: Partial<GrpcMethods>, address 
   const faults: unknown[] = []
   const server = createGrpcServer({
     unary: {},
-    clientStreaming: {},
     onFault: (error) => faults.push(error),
     ...methods,
   })
@@ -31,25 +30,6 @@ export function connect(t: Test, address: string) {
           else reject(error)
         })
       }),
-    /** A stream to the server; `ended` resolves to its answer. */
-    send(path: string) {
-      let settle: { resolve(answer: Buffer): void; reject(error: unknown): void } | undefined
-      const ended = new Promise<Buffer>((resolve, reject) => {
-        settle = { resolve, reject }
-      })
-      ended.catch(() => {})
-      const stream = client.makeClientStreamRequest(
-        path,
-        bytes,
-        bytes,
-        deadline(),
-        (error, answer) => {
-          if (error === null && answer !== undefined) settle?.resolve(answer)
-          else settle?.reject(error)
-        },
-      )
-      return { stream, ended }
-    },
     /** A stream from the server. */
     watch: (path: string, message: Buffer): grpc.ClientReadableStream<Buffer> =>
       client.makeServerStreamRequest(path, bytes, bytes, message, deadline()),

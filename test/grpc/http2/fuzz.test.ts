@@ -78,7 +78,6 @@ test('no input affects other connections', async (t) => {
       '/test/echo': (message) => message,
       '/envoy.service.auth.v3.Authorization/Check': (message) => message,
     },
-    clientStreaming: { '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs': () => {} },
   })
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
