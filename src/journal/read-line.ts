@@ -15,11 +15,14 @@
  * | `reported` | figures seen so far (Reported), an object or its text; null: none |
  * | `flags`, `details`, `transport` | Envoy's: response flags (`-`: none), details of the response, why its connection failed |
  * | `failure` | which failure a script of the gateway has seen |
+ *
+ * Lines without `v` are of the form before (earlier-line.ts).
  */
 
 import { isWhole, type LineHead, parseObject, readLineHead } from '../core/decision/line-head.ts'
 import { nothingReported } from '../core/decision/usage.ts'
 import { isObject } from '../core/formats/fields.ts'
+import { earlierLines, readEarlier } from './earlier-line.ts'
 import type { Line } from './line.ts'
 
 /** A line, and what is known of a request that went wrong. */
@@ -36,18 +39,24 @@ export interface ReadLine extends Line {
  * How each of Envoy's lines begins. Its writes are not framed, so a torn line may be in front of a whole one;
  * no string can contain this, because its quotes would be escaped.
  */
-const envoyLine = '{"bytes":'
+const beginnings = ['{"bytes":', ...earlierLines]
 
 /** undefined for a torn line, and for one of a form that is not known. Never throws. */
 export function readLine(text: string): ReadLine | undefined {
   const fields = parseObject(text) ?? parseRest(text)
-  if (fields?.v !== 1) return undefined
+  if (fields?.v === undefined) return fields && readEarlier(fields)
+  if (fields.v !== 1) return undefined
   const head = readLineHead(fields.check)
   return head && toLine(fields, head)
 }
 
+/** Whether a torn line of Envoy's is in front of what `readLine` reads. */
+export function isAfterTorn(text: string): boolean {
+  return beginnings.some((each) => text.indexOf(each, 1) > 0)
+}
+
 function parseRest(text: string): Fields | undefined {
-  const at = text.lastIndexOf(envoyLine)
+  const at = Math.max(...beginnings.map((each) => text.lastIndexOf(each)))
   return at > 0 ? parseObject(text.slice(at)) : undefined
 }
 

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { parseLine } from '../../../src/ratelimit/journal/line.ts'
+import { isAfterTorn, readLine } from '../../src/journal/read-line.ts'
 
 /** Exactly as Envoy 1.40 writes it. */
 const line =
@@ -17,11 +17,18 @@ const usage = {
   startedAt: 1795264413046,
 }
 
+/** What a line is read as; nothing for none. */
+function parseLine(text: string) {
+  const line = readLine(text)
+  return line === undefined ? [] : [{ ...line.usage, startedAt: line.startedAt }]
+}
+
 function lineWith(fields: Record<string, unknown>): string {
   return JSON.stringify({ ...JSON.parse(line), ...fields })
 }
 
 test('a line describes a response', async (t) => {
+  t.match(readLine(line), { state: 'ended', isMetered: true, by: 'check', isSent: false })
   t.strictSame(parseLine(line), [usage])
   const older = lineWith({ bytes: undefined })
   t.strictSame(
@@ -119,9 +126,10 @@ test('a line after a torn one is read', async (t) => {
   const whole = lineWith({ user })
   for (let length = 1; length < whole.length; length += 1) {
     t.strictSame(parseLine(whole.slice(0, length) + line), [usage], `torn after ${length}`)
+    t.ok(isAfterTorn(whole.slice(0, length) + line))
     t.strictSame(parseLine(whole.slice(0, length)), [])
   }
-  t.strictSame(parseLine(whole + line), [{ ...usage, user }, usage], 'torn before its end')
+  t.notOk(isAfterTorn(whole))
   for (const fields of [{ bytes: undefined }, { bytes: undefined, group: undefined }]) {
     t.match(
       parseLine(whole.slice(0, 40) + lineWith(fields)),
