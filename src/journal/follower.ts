@@ -16,10 +16,22 @@ export interface FollowerOptions {
   readonly name: string
   /** Moves with each chunk of lines that was taken. */
   readonly position: Position
-  /** Called with each whole line, without its end; never with an empty one. Must not throw. */
-  readonly take: (line: string) => void
+  /** Called with each whole line, without its end, and its file's head; never with an empty one. Must not throw. */
+  readonly take: (line: string, head: string) => void
+  /** Called when a file has a line that is too long, or is shorter than what was taken of it. Must not throw. */
+  readonly onLost?: (head: string) => void
   /** Milliseconds since the epoch. */
   readonly now: () => number
+}
+
+/** A file whose lines are taken; it has one. */
+export interface FollowedFile {
+  readonly head: string
+  readonly inode: string
+  /** Whether it still is the one that grows. */
+  readonly isCurrent: boolean
+  /** Whether no whole line was left when it was read last. */
+  readonly isRead: boolean
 }
 
 interface Followed {
@@ -31,6 +43,7 @@ interface Followed {
   size: number
   /** Whether the rest of an overlong line is still to come. */
   isSkipping: boolean
+  isRead: boolean
   /** Another file has the same lines, and is longer. */
   isCopy: boolean
   /** Since when it is not in the folder; undefined while it is. */
@@ -48,7 +61,8 @@ const writtenForMs = 60_000
 /** Of files that are gone, positions that are kept, should one be put back. */
 const maxAbsent = 64
 
-export function createFollower({ folder, name, position, take, now }: FollowerOptions) {
+export function createFollower(options: FollowerOptions) {
+  const { folder, name, position, take, onLost = () => {}, now } = options
   const chunk = Buffer.allocUnsafe(chunkBytes)
   let followed: Followed[] = []
   let isClosed = false
@@ -74,7 +88,9 @@ export function createFollower({ folder, name, position, take, now }: FollowerOp
       one.isCopy = head !== '' && heads.has(head)
       heads.add(head)
       // An older state of the file: what was appended to it since is not told from what was read.
-      if (!one.isCopy && (position.get(head) ?? 0) > size) position.set(head, size)
+      if (one.isCopy || (position.get(head) ?? 0) <= size) continue
+      position.set(head, size)
+      onLost(head)
     }
   }
 
@@ -94,6 +110,7 @@ export function createFollower({ folder, name, position, take, now }: FollowerOp
     const head = headIn(chunk.subarray(0, one.file.read(chunk.subarray(0, headBytes), 0)))
     if (head !== one.head) one.isSkipping = false
     one.head = head
+    one.isRead = false
   }
 
   /** Whether its file may still grow. */
@@ -119,7 +136,13 @@ export function createFollower({ folder, name, position, take, now }: FollowerOp
     }
     const one: Followed = {
       ...{ file, name: at, head: '', size: file.size() },
-      ...{ isSkipping: false, isCopy: false, absentSince: undefined, isClosed: false },
+      ...{
+        isSkipping: false,
+        isRead: false,
+        isCopy: false,
+        absentSince: undefined,
+        isClosed: false,
+      },
     }
     refreshHead(one)
     followed.push(one)
@@ -135,12 +158,14 @@ export function createFollower({ folder, name, position, take, now }: FollowerOp
     const offset = position.get(head) ?? 0
     const bytes = file.read(chunk, offset)
     const end = chunk.subarray(0, bytes).lastIndexOf(lineEnd) + 1
-    if (end === 0 && bytes < chunkBytes) return 0
+    one.isRead = end === 0 && bytes < chunkBytes
+    if (one.isRead) return 0
+    if (end === 0 && !one.isSkipping) onLost(head)
     // A longer line is none: its rest is passed over with the next line end.
     const begin = one.isSkipping ? chunk.indexOf(lineEnd) + 1 : 0
     one.isSkipping = end === 0
     for (const line of chunk.toString('utf8', begin, Math.max(begin, end - 1)).split('\n')) {
-      if (line !== '') take(line)
+      if (line !== '') take(line, head)
     }
     position.set(head, offset + (end || bytes))
     return end || bytes
@@ -169,6 +194,12 @@ export function createFollower({ folder, name, position, take, now }: FollowerOp
       discover()
       return readUpTo(maxBytes, followed)
     },
+    /** What it follows, as of its last look at the folder. */
+    files: (): readonly FollowedFile[] =>
+      followed.flatMap(({ file: { inode }, head, name: at, absentSince, isRead, isCopy }) => {
+        const isCurrent = at === name && absentSince === undefined
+        return head === '' || isCopy ? [] : [{ head, inode, isCurrent, isRead }]
+      }),
     /** Steps for `inSlices`: takes every whole line that is there. */
     *readAll(): Generator<undefined, void> {
       discover()

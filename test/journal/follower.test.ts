@@ -23,6 +23,8 @@ interface World {
   position: Map<string, number>
   now: number
   readonly lines: string[]
+  /** Heads of files that have lost a line. */
+  readonly lost: string[]
   write(text: string, file?: string): void
   rename(to: number): void
   /** Another process, which goes on from this position. */
@@ -42,6 +44,7 @@ function follow(t: Test): World {
       ...{ folder: openFolder(folder.path), name },
       position: world.position,
       take: (line) => world.lines.push(line),
+      onLost: (head) => world.lost.push(head),
       now: () => world.now,
     })
   const world: World = {
@@ -50,6 +53,7 @@ function follow(t: Test): World {
     position: new Map(),
     now: renamedAt,
     lines: [],
+    lost: [],
     write: (text, file = name) => appendFileSync(at(file), text),
     rename: (to) => renameSync(at(name), at(`${name}.${to}`)),
     restart(from = world.position) {
@@ -119,6 +123,25 @@ test('a renamed file is read on', async (t) => {
   t.strictSame(await world.read(), [], 'known by their first lines')
 })
 
+test('says which files are read, and which of them grows', async (t) => {
+  const world = follow(t)
+  world.write('')
+  await world.read()
+  t.strictSame(world.follower.files(), [], 'none without a line')
+  world.write('\none\n')
+  await world.read()
+  t.match(world.follower.files(), [{ isCurrent: true, isRead: true }])
+  world.rename(renamedAt)
+  world.write('\ntwo\n\nthr', `${name}.${renamedAt}`)
+  world.follower.readEnds(1)
+  t.match(world.follower.files(), [{ isCurrent: true }], 'as it was listed last')
+  await world.read()
+  t.match(world.follower.files(), [{ isCurrent: false, isRead: true }])
+  rmSync(world.at(`${name}.${renamedAt}`))
+  await world.read()
+  t.equal(world.follower.files().length, 1, 'it may still be written')
+})
+
 test('a file that was removed is read to its end', async (t) => {
   const world = follow(t)
   world.write('\none\n')
@@ -161,6 +184,7 @@ test('an older state of a file is not read again', async (t) => {
   await world.read()
   truncateSync(world.path, '\none\n'.length)
   t.strictSame(await world.read(), [])
+  t.equal(world.lost.length, 1, 'what it lacks is told')
   world.write('\nthree\n')
   t.strictSame(await world.read(), ['three'])
   writeFileSync(world.path, '\nanother\n')
@@ -168,11 +192,12 @@ test('an older state of a file is not read again', async (t) => {
 })
 
 test('an overlong line is none', async (t) => {
-  const { write, read } = follow(t)
+  const { write, read, lost } = follow(t)
   write(`\none\n\n${'x'.repeat(200_000)}`)
   t.strictSame(await read(), ['one'])
   write(`${'x'.repeat(70_000)}\n\ntwo\n`)
   t.strictSame(await read(), ['two'])
+  t.equal(lost.length, 1)
 })
 
 test('only renamed files are removed that were saved whole, a minute later', async (t) => {
