@@ -8,6 +8,7 @@ import { type Config, loadConfig, type SocketAddress } from '../settings/config.
 import { everyMeter } from '../settings/describe-paths.ts'
 import { sampleResourceFolder, sampleTokensFile } from '../settings/sample.ts'
 import { settings } from '../settings/table.ts'
+import { journalPlace } from './journal-place.ts'
 import {
   isSet,
   listenersOf,
@@ -43,7 +44,9 @@ export function readUpSettings(
   const withDefaults = withMissing(withOwnAddresses(env), {
     RESOURCES: `file:${sampleResourceFolder}`,
     TOKEN_AUTH_FILE: sampleTokensFile,
-    USAGE_JOURNAL: join(dataDir, 'journal', 'usage.jsonl'),
+    ...(!isSet(env, 'USAGE_JOURNAL') && {
+      USAGE_JOURNAL: join(journalPlace(dataDir), 'usage.jsonl'),
+    }),
     AUDIT_LOG: join(dataDir, 'audit', 'audit.jsonl'),
     // Its models are also those of agents, and nobody is charged by what they have counted before.
     ...(sampleResources && { METER_PATHS: everyMeter }),

@@ -78,7 +78,7 @@ t.test("docs/run.md leads from an empty folder to a model's response", { skip },
   const replace = (text: string): string =>
     text
       .replaceAll(
-        /\/(opt|etc|var|usr)\/(tollgate|lib\/tollgate|envoy|local\/bin)/g,
+        /\/(opt|etc|var|usr|run)\/(tollgate|lib\/tollgate|envoy|local\/bin)/g,
         `${folder}/$1/$2`,
       )
       .replaceAll(/127\.0\.0\.1:80(8\d)/g, `127.0.0.1:${first}$1`)

@@ -193,6 +193,9 @@ inOverlays('files of the service that Envoy reads are on shared volumes', (t, ma
     t.same(mountOf(service, path), mountOf(envoy, path), path)
     t.ok(mountOf(service, path) && !mountOf(service, path)?.readOnly, path)
   }
+  const shown = mountOf(service, config.usageJournal ?? '')?.name
+  const volume = spec.volumes?.find(({ name }) => name === shown)
+  t.match(volume?.emptyDir, { medium: 'Memory', sizeLimit: /Mi$/ }, 'a hung disk stops no request')
   const bootstrap = envoy.command?.[(envoy.command?.indexOf('--config-path') ?? 0) + 1] ?? ''
   t.equal(bootstrap, join(config.envoyConfigDir, 'bootstrap.json'))
   t.equal(config.envoyConfigWrite, true)

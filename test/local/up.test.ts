@@ -3,6 +3,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
+import { journalPlace } from '../../src/local/journal-place.ts'
 import { identify } from '../../src/local/process-identity.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { firstRequests } from '../support/first-requests.ts'
@@ -53,18 +54,18 @@ test('the printed commands give 200, 403, 429', { skip }, async (t) => {
   await t.test('no file contains a plaintext key', async (t) => {
     const keys = lines.map((line) => /sk-tg-\w+/.exec(line)?.[0] ?? '')
     t.equal(keys.length, 3)
+    const place = journalPlace(dataDir)
     for (const file of [
-      'log/service.log',
-      'log/envoy.log',
-      'log/model-server.log',
-      'journal/usage.jsonl',
+      ...['service', 'envoy', 'model-server'].map((name) => join(dataDir, 'log', `${name}.log`)),
+      ...['usage.jsonl', 'usage.envoy.jsonl'].map((name) => join(place, name)),
     ]) {
-      const text = readFileSync(join(dataDir, file), 'utf8')
+      const text = readFileSync(file, 'utf8')
       t.notOk(
         keys.some((key) => text.includes(key)),
         file,
       )
     }
+    t.equal(statSync(place).mode & 0o777, 0o700)
     t.equal(statSync(join(dataDir, 'journal')).mode & 0o777, 0o700)
   })
 

@@ -195,7 +195,7 @@ export function containerTests(
       const script = `
         id -u; id -G; grep -E 'Cap(Eff|Bnd)|NoNewPrivs' /proc/self/status
         for folder in / /etc /opt /opt/tollgate /usr /var /run /tmp /run/tollgate/envoy \\
-          /run/tollgate/sockets /var/lib/tollgate/journal /var/lib/tollgate/data; do
+          /run/tollgate/sockets /run/tollgate/journal /var/lib/tollgate/data; do
           [ ! -d $folder ] || { touch $folder/x 2>/dev/null && echo "writes $folder"; } || true
         done`
       const running = gateway.run(container, {}, ['sh', '-c', script])
@@ -207,7 +207,7 @@ export function containerTests(
       return lines.filter((line) => line.startsWith('writes ')).map((line) => line.slice(7))
     }
     const ofService = ['/tmp', '/run/tollgate/envoy', '/run/tollgate/sockets']
-    const journal = '/var/lib/tollgate/journal'
+    const journal = '/run/tollgate/journal'
     t.strictSame(await mountsOf('tollgate'), [...ofService, journal, '/var/lib/tollgate/data'])
     t.strictSame(await mountsOf('envoy'), ['/run/tollgate/sockets', journal])
   })

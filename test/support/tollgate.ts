@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
+import { inMemory } from '../../src/local/journal-place.ts'
 import { startEmbeddedPostgres } from '../../src/local/postgres/embedded-postgres.ts'
 import { reap } from '../../src/local/run-records.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
@@ -114,9 +115,10 @@ export function databaseHome(dataDir: string): string {
   return existsSync(note) ? readFileSync(note, 'utf8').trim() : join(dataDir, 'postgres')
 }
 
-/** Does what the next start would do after a failed test. */
+/** Does what the next start would do after a failed test, and removes what is not in the data folder. */
 async function cleanUp(dataDir: string): Promise<void> {
   await reap(join(dataDir, 'run'), () => {})
+  for (const each of inMemory(dataDir)) rmSync(each, { recursive: true, force: true })
   if (!existsSync(join(databaseHome(dataDir), 'data', 'postmaster.pid'))) return
   const database = await startEmbeddedPostgres({ directory: join(dataDir, 'postgres'), log() {} })
   await database.stop()

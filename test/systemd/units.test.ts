@@ -29,6 +29,16 @@ test('both units are confined the same way', async (t) => {
   for (const unit of units) t.match(unit, /^RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX/m)
 })
 
+test('the folder of the journal is in memory, and outlives each unit', async (t) => {
+  const journal = /^USAGE_JOURNAL=(.*)$/m.exec(read('tollgate.env'))?.[1]
+  t.equal(journal, '/run/tollgate/journal/usage.jsonl')
+  for (const unit of units) {
+    t.match(unit, /^RuntimeDirectory=tollgate$/m)
+    t.match(unit, /^RuntimeDirectoryPreserve=yes$/m)
+    t.match(unit, /^User=tollgate$/m, 'whose files its own are')
+  }
+})
+
 test('restarts have a limit', async (t) => {
   for (const unit of units) t.match(unit, /^StartLimitIntervalSec=300\nStartLimitBurst=60$/m)
 })

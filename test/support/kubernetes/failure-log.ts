@@ -2,7 +2,7 @@
 
 const written = '/run/tollgate/envoy/bootstrap.json'
 /** In a volume that Envoy's container may write to. */
-const extended = '/var/lib/tollgate/journal/bootstrap.json'
+const extended = '/run/tollgate/journal/bootstrap.json'
 
 const failureLog = {
   name: 'failures',

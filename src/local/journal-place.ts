@@ -1,0 +1,67 @@
+/**
+ * Where `tollgate up` keeps the lines of its gateway: in memory if there is room, because the gateway
+ * waits for each write.
+ */
+
+import { hash } from 'node:crypto'
+import { existsSync, lstatSync, mkdirSync, rmSync, statfsSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+
+/** For the files of both writers, those that grow and those that are kept. */
+const roomBytes = 2 ** 28
+
+/** Whose files they are; undefined where there are no users. */
+const uid = process.getuid?.()
+
+/**
+ * The folder of the journal: one in memory that only this user can enter, else `DATA_DIR`/journal. One in
+ * memory is created. It is the same for each start with this DATA_DIR, and no other has it.
+ */
+export function journalPlace(
+  dataDir: string,
+  places: readonly string[] = inMemory(dataDir),
+): string {
+  return places.find(isOurs) ?? join(dataDir, 'journal')
+}
+
+/** The folders that `journalPlace` may choose in memory, whether they exist or not. */
+export function inMemory(
+  dataDir: string,
+  parents: readonly string[] = ['/dev/shm', `/run/user/${uid}`],
+): readonly string[] {
+  if (uid === undefined) return []
+  const digest = hash('sha256', resolve(dataDir), 'hex').slice(0, 16)
+  return parents.map((parent) => join(parent, `tollgate-${uid}-${digest}`))
+}
+
+/**
+ * Leaves nothing of an earlier DATA_DIR of this path that was removed, whose lines outlived it. To be called
+ * by who has claimed DATA_DIR, before the service starts.
+ */
+export function forgetEarlierLife(
+  dataDir: string,
+  place: string,
+  ours: readonly string[] = inMemory(dataDir),
+): void {
+  const kept = join(dataDir, 'journal')
+  if (!ours.includes(place) || existsSync(kept)) return
+  rmSync(place, { recursive: true, force: true })
+  mkdirSync(place, { mode: 0o700 })
+  mkdirSync(kept, { recursive: true, mode: 0o700 })
+}
+
+/** Others may create files in these parents: never follows a link, and takes no folder of somebody else. */
+function isOurs(folder: string): boolean {
+  try {
+    const parent = statfsSync(join(folder, '..'))
+    const found = lstatSync(folder, { throwIfNoEntry: false })
+    if (found === undefined) {
+      if (parent.bavail * parent.bsize < roomBytes) return false
+      mkdirSync(folder, { mode: 0o700 })
+      return true
+    }
+    return found.isDirectory() && found.uid === uid && (found.mode & 0o077) === 0
+  } catch {
+    return false
+  }
+}
