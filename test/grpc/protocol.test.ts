@@ -20,7 +20,7 @@ const methods = {
   unary: {
     '/test/echo': (message: Buffer) => message,
     '/test/late': async (message: Buffer) => message,
-    '/test/none': () => Buffer.alloc(0),
+    '/test/empty': () => Buffer.alloc(0),
     '/test/malformed': () => {
       throw new WireError('50 % of it – cut\r\nshort')
     },
@@ -59,7 +59,7 @@ const rows: readonly Row[] = [
   ['an asynchronous response', { path: '/test/late', frames: [hello] }, { ...ok, body: hello }],
   [
     'the longest message',
-    { path: '/test/none', frames: [prefixed(Buffer.alloc(4 * mebibyte))] },
+    { path: '/test/empty', frames: [prefixed(Buffer.alloc(4 * mebibyte))] },
     ok,
   ],
   ['one byte too long', { frames: [prefixed('', 0, 4 * mebibyte + 1)] }, failed('8')],
