@@ -1,16 +1,28 @@
-/** Counters: in this process, or shared through Redis. */
+/** Counters: what the gateway's lines add up to, alone or shared with other gateways through Redis. */
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
-import { createEstimators, type Estimators } from '../core/admission/estimators.ts'
-import { nameJournal } from '../ratelimit/journal/name.ts'
+import type { CounterReset } from '../core/counting/windows.ts'
+import { countedOf } from '../core/decision/counted.ts'
+import { ServiceError } from '../core/decision/errors.ts'
+import { askAdmin } from '../gateway/admin-page.ts'
+import type { JournalProblem } from '../journal/health.ts'
+import { fileModeOf } from '../journal/prepare-folder.ts'
+import type { Settle } from '../ratelimit/settle.ts'
+import { errorMessage } from '../runtime/error-message.ts'
 import { orAborted } from '../runtime/or-aborted.ts'
 import { part } from '../runtime/stops.ts'
-import { openMemoryCounters } from '../store/counters/kept-resets.ts'
-import type { MemoryCounters } from '../store/counters/memory.ts'
-import { createRedisCounters, type RedisCounters } from '../store/counters/redis/counters.ts'
+import type { ResettableCounters } from '../store/counters.ts'
 import { createMemoryHolds } from '../store/holds/memory.ts'
-import { withTaken } from '../store/holds/memory-taken.ts'
 import type { HoldStore } from '../store/holds.ts'
+import { untilAnswered } from '../store/postgres/until-answered.ts'
+import type { RedisConnection } from '../store/redis/connection.ts'
+import { tagsOf } from '../store/redis/keys.ts'
+import { createKeptResets } from '../store/sums/kept-resets.ts'
+import { type OpenSums, openSums } from '../store/sums/open-sums.ts'
+import { createPostgresSums } from '../store/sums/postgres-sums.ts'
+import { createResetFeed, type ResetFeed } from '../store/sums/reset-feed.ts'
+import { createKnownWindows, createSumCounters } from '../store/sums/sum-counters.ts'
+import type { SumStore } from '../store/sums/sum-store.ts'
 import {
   callBounds,
   createDistribution,
@@ -20,79 +32,193 @@ import {
 import { soleHistogram } from '../telemetry/metric-data.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
+import type { Ledger } from './ledger.ts'
+import type { Resources } from './resources.ts'
 
 export interface Counters {
-  /** Histograms of the batches sent to Redis, if there is one. */
+  /** Histograms of the calls to Redis, if there is one. */
   readonly histograms: () => readonly MetricData[]
-  readonly counters: RedisCounters | MemoryCounters
-  /** The counters, if Redis stores them. */
-  readonly redis: RedisCounters | undefined
+  readonly counters: ResettableCounters
   readonly holds: HoldStore
-  /** What subscriptions' requests use, as far as this process has learned. */
-  readonly estimators: Estimators
+  /** Undefined: there is no journal, and nothing can be counted. */
+  readonly sums: OpenSums | undefined
+  readonly resets: Pick<ResetFeed, 'ring'> | undefined
+  /** Whether this process writes for its gateway; once it is stopped, whether it did. */
+  readonly isWriter: () => boolean
 }
 
 /** How long a start waits for Redis. */
 const connectWaitMs = 1_800
 
 /**
- * A Redis that does not respond delays the start only briefly. One that refuses us, or whose
- * certificate is not trusted, ends it.
+ * Resolves once the lines are read to their ends. A Redis that does not respond delays that only briefly; one
+ * that refuses us, or whose certificate is not trusted, rejects, as does a journal that can't be used.
  */
-export async function openCounters(context: Context, { pool }: Database): Promise<Counters> {
-  const { config, log, stops, signal } = context
-  const estimators = createEstimators()
-  if (config.redisUrl === undefined) {
-    const counters = await openMemoryCounters(pool)
-    const holds = withTaken(createMemoryHolds(counters), counters)
-    return { counters, redis: undefined, holds, estimators, histograms: () => [] }
-  }
-  // The client is loaded on demand, because it takes memory and start-up time.
-  const { connectRedis } = await import('../store/counters/redis/connection.ts')
-  const { createRedisHolds } = await import('../store/holds/redis.ts')
-  const tookMs = createDurations(callBounds)
-  const sizes = createDistribution(sizeBounds)
-  const connection = connectRedis(config.redisUrlNow, (error) =>
-    log.debug({ cause: String(error) }, 'Redis connection'),
-  )
-  const counters = createRedisCounters({
-    commands: connection.commands,
-    cluster: connection.cluster,
-    flushMs: config.counterFlushMs,
-    ...(config.usageJournal && { journal: readName(config.usageJournal) }),
-    onLoss: config.onCounterLoss,
-    onFlushed(size, ms) {
-      tookMs.observe(ms)
-      sizes.observe(size)
+export async function openCounters(
+  context: Context,
+  { pool }: Database,
+  { snapshot }: Pick<Resources, 'snapshot'>,
+  settle: Settle,
+  ledger: Ledger,
+): Promise<Counters> {
+  const { config, log, clock, onFault, stops } = context
+  const { usageJournal: path, unusableUsage } = config
+  if (path === undefined) return uncounted(snapshot().subscriptions.size)
+  const redis = await connect(context)
+  const kept = createKeptResets(pool)
+  const early = new Map<string, readonly CounterReset[]>()
+  let sums: OpenSums | undefined
+  const resets = createResetFeed({
+    resets: kept,
+    onReset(key, reset) {
+      if (sums === undefined) early.set(key, [...(early.get(key) ?? []), reset])
+      else sums.reset(key, reset)
     },
-    onUnavailable(unavailable, cause) {
+    onFault: (error) => log.debug({ cause: errorMessage(error) }, 'resets of counters'),
+  })
+  stops.push(resets.stop)
+  // A line that ended before a reset must not count after it.
+  await untilAnswered(() => resets.start(), context)
+  const opened = await openSums({
+    ...{ path, dataDir: config.dataDir, mode: fileModeOf(config.socketMode) },
+    ...{ now: clock, monotonic: () => performance.now() },
+    ...tagsOf(redis?.connection.cluster === true),
+    store: redis?.store,
+    longSums: redis && createPostgresSums(pool),
+    resets: early,
+    countedOf: (line) => countedOf(line, snapshot(), unusableUsage),
+    ...settle,
+    maxBytes: config.usageJournalBytes,
+    daily: config.usageArchiveDir !== undefined,
+    ...(ledger && { isDone: ledger.isDone }),
+    askEnvoy: (page, method) => askAdmin(config.envoyAdminAddress, page, method),
+    flushMs: config.counterFlushMs,
+    onLoss: config.onCounterLoss,
+    onUnavailable(isUnavailable, cause) {
       // Only the message: other fields of the error may contain a password.
-      if (unavailable)
+      if (isUnavailable)
         log.error(
-          { cause: connection.problem?.message ?? String(cause) },
+          { cause: redis?.connection.problem?.message ?? String(cause) },
           'Redis is out of reach: counters continue from the local view',
         )
       else log.info('Redis is back')
     },
-    onOther: () => log.error('Redis has lost its counters: the highest known sums are restored'),
+    onLost: () => log.error('Redis has lost its counters: the highest known sums are restored'),
+    onProblem: (problem, isThere, cause) => logProblem(context, problem, isThere, cause),
+    onRenamed: (from, to) =>
+      log.warn(
+        { from, to },
+        'the volume of this gateway is a copy: it counts on under a name of its own',
+      ),
+    onFault,
   })
-  const holds = createRedisHolds(connection.commands, { kept: counters.kept, counters })
+  sums = opened
+  const windows = createKnownWindows(opened, opened.shared)
+  const read: ResettableCounters['read'] = (counters, now) => opened.read(counters, now)
+  const isWriter = (): boolean => opened.isWriter
+  const holds =
+    redis?.createHolds({ windows, read, shared: opened.shared, isWriter }) ??
+    createMemoryHolds(windows)
   stops.push(
     part('the counters', async (graceMs) => {
-      const lost = await counters.stop(graceMs)
-      if (lost > 0) log.error({ counters: lost }, 'Redis is out of reach: the last counts are lost')
-      await holds.stop(graceMs)
-      connection.close()
+      const left = await opened.stop(graceMs)
+      if (left > 0) log.error({ counters: left }, 'Redis is out of reach: the last counts are lost')
+      if ('stop' in holds) await holds.stop(graceMs)
+      redis?.connection.close()
     }),
   )
+  return {
+    ...{ sums, holds, resets, isWriter },
+    counters: createSumCounters({ running: opened, holds, resets: kept }),
+    histograms: redis?.histograms ?? (() => []),
+  }
+}
+
+/** Without lines nothing is counted, so nothing that is limited may be allowed. */
+function uncounted(subscriptions: number): Counters {
+  if (subscriptions > 0) {
+    throw new Error(
+      `USAGE_JOURNAL: is off, and ${subscriptions} Subscriptions are in force, whose use only the journal tells`,
+    )
+  }
+  const refuse = (): never => {
+    throw new ServiceError('counters_unavailable')
+  }
+  const refuseLate = async (): Promise<never> => refuse()
+  return {
+    counters: { read: refuse, readFresh: refuseLate, reset: refuseLate },
+    holds: { hold: refuse, release() {}, undo() {}, renew() {} },
+    ...{ sums: undefined, resets: undefined, isWriter: () => false, histograms: () => [] },
+  }
+}
+
+const problems: Record<JournalProblem, string> = {
+  unreadable: 'the journal cannot be read, so this process serves nothing',
+  unwritable: 'nothing can be written to the folder of the journal',
+  silent:
+    'requests were allowed, and the gateway writes no lines: does Envoy write to this folder?',
+  envoy: 'Envoy could not write its log: is the file system full?',
+  script: 'the gateway’s script could not write lines; they are in Envoy’s log',
+  flush: 'Envoy writes its log late: start it with --file-flush-interval-msec 20',
+  kept: 'DATA_DIR does not take the sums and the copy of the journal',
+  mismatch: 'users or modes of the journal’s files do not fit',
+}
+
+function logProblem(
+  { config, log }: Context,
+  problem: JournalProblem,
+  isThere: boolean,
+  cause: unknown,
+): void {
+  const about = { journal: config.usageJournal, problem }
+  if (isThere) log.error({ ...about, cause: errorMessage(cause) }, problems[problem])
+  else log.info(about, 'the journal is in order again, as far as this problem goes')
+}
+
+/** Undefined: there is no REDIS_URL. */
+async function connect({ config, log, signal, stops }: Context) {
+  if (config.redisUrl === undefined) return undefined
+  // The client is loaded on demand, because it takes memory and start-up time.
+  const { connectRedis } = await import('../store/redis/connection.ts')
+  const { createRedisHolds } = await import('../store/holds/redis.ts')
+  const { createRedisSums } = await import('../store/sums/redis-sums.ts')
+  const connection: RedisConnection = connectRedis(config.redisUrlNow, (error) =>
+    log.debug({ cause: String(error) }, 'Redis connection'),
+  )
+  stops.push(connection.close)
   const isUp = await orAborted(connection.connected(connectWaitMs), signal)
-  const { problem } = connection
+  const { problem, commands } = connection
   if (problem?.isFinal) throw new Error(`REDIS_URL: ${problem.message}`)
   if (!isUp) {
     const cause = problem?.message ?? `no answer within ${connectWaitMs / 1_000} s`
     log.warn({ setting: 'REDIS_URL', cause }, 'started without Redis')
   }
-  const histograms = () => [
+  const { store, histograms } = measured(createRedisSums(commands))
+  return {
+    ...{ connection, store, histograms },
+    createHolds: (options: Omit<Parameters<typeof createRedisHolds>[0], 'commands'>) =>
+      createRedisHolds({ ...options, commands }),
+  }
+}
+
+/** The same store, with its calls measured. */
+function measured(store: SumStore) {
+  const tookMs = createDurations(callBounds)
+  const sizes = createDistribution(sizeBounds)
+  const timed: SumStore = {
+    ...store,
+    async write(mark, entries, ended) {
+      const begin = performance.now()
+      const written = await store.write(mark, entries, ended)
+      // Calls without sums only look for losses.
+      if (entries.length > 0) {
+        tookMs.observe(performance.now() - begin)
+        sizes.observe(entries.length)
+      }
+      return written
+    },
+  }
+  const histograms = (): readonly MetricData[] => [
     soleHistogram(
       'tollgate_redis_flush_seconds',
       'How long Redis took to answer a batch of counters.',
@@ -100,13 +226,5 @@ export async function openCounters(context: Context, { pool }: Database): Promis
     ),
     soleHistogram('tollgate_redis_flush_counters', 'Counters in a batch sent to Redis.', sizes, ''),
   ]
-  return { counters, redis: counters, holds, estimators, histograms }
-}
-
-function readName(path: string): string {
-  try {
-    return nameJournal(path)
-  } catch (cause) {
-    throw new Error(`USAGE_JOURNAL: cannot write beside ${path}`, { cause })
-  }
+  return { store: timed, histograms }
 }

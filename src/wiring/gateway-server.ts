@@ -44,7 +44,10 @@ export function createGatewayServer(
   const onUnknown = (method: string): void => {
     if (!earlier.has(method) || told.has(method)) return
     told.add(method)
-    log.error({ method }, 'Envoy has the configuration of an earlier version, and what it reports this way is not counted: write its files again (tollgate envoy-config) and restart it')
+    log.error(
+      { method },
+      'Envoy has the configuration of an earlier version, and what it reports this way is not counted: write its files again (tollgate envoy-config) and restart it',
+    )
   }
   const check = telemetry.timed(
     createCheck({

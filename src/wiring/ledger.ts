@@ -9,6 +9,8 @@ import { createUsageReader } from '../store/usage/reader.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 
+export type Ledger = ReturnType<typeof openLedger>
+
 /** Not started yet; undefined: there is no journal, and so no ledger. */
 export function openLedger({ config, log, clock, stops }: Context, { pool }: Database) {
   const { usageJournal: path, usageArchiveDir: archiveFolder, unusableUsage } = config

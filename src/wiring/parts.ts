@@ -1,13 +1,12 @@
 /** The parts that every process of the service has: callers, resources, counters and metrics. */
 
+import { createEstimators } from '../core/admission/estimators.ts'
 import { createDenialLog } from '../extauthz/denial-log.ts'
 import { createRefusalMemory } from '../extauthz/refusal-memory.ts'
 import { traceKey } from '../extauthz/traced.ts'
 import { createVerifyKey } from '../identity/api-key.ts'
 import { createAuthenticate } from '../identity/authenticate.ts'
-import { createEstimators } from '../core/admission/estimators.ts'
 import { createModelHealth } from '../ratelimit/model-health.ts'
-import { startOthersRefusals } from '../store/refusals/others-refusals.ts'
 import type { Context } from './context.ts'
 import { type Counters, openCounters } from './counters.ts'
 import { openDatabase } from './database.ts'
@@ -15,6 +14,7 @@ import { openKeys } from './keys.ts'
 import { startSharing } from './learned.ts'
 import { openLedger } from './ledger.ts'
 import { startNotices } from './notices.ts'
+import { startNotifications } from './notifications.ts'
 import { openResources } from './resources.ts'
 import { openServedNames } from './served-names.ts'
 import { openTelemetry } from './telemetry.ts'
@@ -60,17 +60,14 @@ export async function openParts(context: Context) {
     },
     noteUse: startNotices(context, database, counters, resources),
   })
-  const counterParts = await openCounters(context, database, resources, settle)
+  const counterParts = await openCounters(context, database, resources, settle, ledger)
   ledger?.start(counterParts.isWriter)
   await startExport(context, telemetry)
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
   stops.push(refusals.flush)
   const pastRefusals = createRefusalMemory()
-  const othersRefusals = startOthersRefusals({
-    ...{ sql: database.pool, url: database.url, id: keyParts.follower.id },
-    ...{ own: pastRefusals, clock, onFault: context.onFault },
-  })
-  stops.push(othersRefusals.stop)
+  const own = { id: keyParts.follower.id, own: pastRefusals }
+  const othersRefusals = startNotifications(context, database, own, counterParts)
   return {
     ...{ tracing, database, keyParts, resources, discovery, tokens, markers, authenticate },
     ...{ counterParts, estimators, telemetry, ledger, refusals, health },

@@ -5,9 +5,9 @@ import { maxBound } from '../core/status/overshoot.ts'
 import type { Ledger } from '../ratelimit/ledger/ledger.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { part } from '../runtime/stops.ts'
+import type { OpenSums } from '../store/sums/open-sums.ts'
 import type { IdentityFigures } from '../telemetry/identity-counts.ts'
 import { soleHistogram } from '../telemetry/metric-data.ts'
-import type { RunningSums } from '../store/sums/running-sums.ts'
 import type { Sources } from '../telemetry/readings.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import type { Context } from './context.ts'
@@ -54,7 +54,7 @@ export function sourcesOf(
 ): Sources {
   const { keys, follower, propagation, keeper, counters, identity } = measured
   const { snapshot, problems, modelsWaiting, published } = measured
-  const sums = (): RunningSums => counters().sums as RunningSums
+  const sums = (): OpenSums => counters().sums as OpenSums
   return {
     tollgate_models: () => snapshot().models.size,
     tollgate_models_waiting: modelsWaiting,

@@ -29,10 +29,7 @@ export function openSettle({ config, log, clock }: Context, followers: Followers
       onCharged(usage, { tokens = 0, estimated, unusable }) {
         if (unusable) {
           telemetry.onUnusable(usage.model)
-          log.warn(
-            { model: usage.model, estimated: tokens },
-            'an answer reported no usable usage',
-          )
+          log.warn({ model: usage.model, estimated: tokens }, 'an answer reported no usable usage')
         }
         if (tokens === 0) return
         telemetry.onCounted(usage, { tokens, estimated })

@@ -14,13 +14,12 @@ import {
   type PastRefusals,
   type ReportedRefusals,
 } from '../../core/decision/past-refusal.ts'
-import { type Notification, startListener } from '../postgres/listener.ts'
+import type { Notification } from '../postgres/listener.ts'
 import { within } from '../postgres/postgres.ts'
 import type { Sql } from '../postgres/sql.ts'
 
 export interface OthersRefusalsOptions {
   readonly sql: Sql
-  readonly url: string | (() => string)
   /** Of this process, in the table of replicas. */
   readonly id: string
   /** What this process answers others with. */
@@ -64,19 +63,12 @@ const channelOf = (id: string) => `${channel}_${id}`
 const pack = promisify(deflateRaw)
 const unpack = promisify(inflateRaw)
 
-/** Listens until it is stopped. */
-export function startOthersRefusals(
+/** `hear`: takes the notifications of `channels`, to which somebody has to listen. */
+export function createOthersRefusals(
   options: OthersRefusalsOptions,
-): OthersRefusals & { stop(): void } {
-  const { sql, url, id: self, own, clock, onFault } = options
+): OthersRefusals & { channels: readonly string[]; hear(notification: Notification): void } {
+  const { sql, id: self, own, clock, onFault } = options
   const asked = new Map<string, (part: Part) => void>()
-  const listener = startListener({
-    url,
-    channels: [channel, channelOf(self)],
-    onNotification(notification) {
-      if (notification !== undefined) void receive(notification).catch(onFault)
-    },
-  })
 
   async function receive({ channel: to, payload = '' }: Notification): Promise<void> {
     const message = readMessage(payload)
@@ -144,7 +136,8 @@ export function startOthersRefusals(
       // A process of an older version sends everybody's.
       return { refusals: refusals.filter((each) => !whose || isOf(each, whose)), silent }
     },
-    stop: listener.stop,
+    channels: [channel, channelOf(self)],
+    hear: (notification) => void receive(notification).catch(onFault),
   }
 }
 

@@ -9,7 +9,7 @@ import {
 import { startListener } from '../../../src/store/postgres/listener.ts'
 import { migrate } from '../../../src/store/postgres/migrate.ts'
 import { openPool } from '../../../src/store/postgres/postgres.ts'
-import { startOthersRefusals } from '../../../src/store/refusals/others-refusals.ts'
+import { createOthersRefusals } from '../../../src/store/refusals/others-refusals.ts'
 import { createDatabase } from '../../support/database.ts'
 import { poll } from '../../support/poll.ts'
 import { startTcpProxy } from '../../support/tcp-proxy.ts'
@@ -58,11 +58,16 @@ async function createWorld(t: Test) {
       values (${id}, ${name}, 'here', now(), now() + interval '1 hour', 0)`
     const pool = own === url ? sql : openPool({ url: own, connections: 1 })
     if (pool !== sql) t.teardown(() => pool.end())
-    const others = startOthersRefusals({
-      ...{ sql: pool, url: own, id, own: remembering(refusals), clock: () => at },
+    const others = createOthersRefusals({
+      ...{ sql: pool, id, own: remembering(refusals), clock: () => at },
       onFault: (error) => t.fail(String(error)),
     })
-    t.teardown(others.stop)
+    const listener = startListener({
+      url: own,
+      channels: others.channels,
+      onNotification: (notification) => notification && others.hear(notification),
+    })
+    t.teardown(listener.stop)
     return { ...others, id }
   }
   return { url, sql, start }
