@@ -16,6 +16,8 @@ import type { KeptFiles } from './kept-files.ts'
 export type Positions = ReadonlyMap<string, Position>
 
 export interface KeptState {
+  /** Under which name the sums were sent; undefined: not known. */
+  readonly gateway?: string | undefined
   readonly positions: Positions
   readonly own: readonly OwnSum[]
   readonly resets: Resets
@@ -27,6 +29,7 @@ type Entry =
       file: string,
       offsets: readonly (readonly [head: string, bytes: number])[],
     ]
+  | readonly ['gateway', name: string]
   | readonly ['reset', key: string, at: number, used: number]
   | readonly ['sum', id: string, since: number, end: number, ms: number, sum: number, base: number]
 
@@ -65,7 +68,7 @@ export function createCheckpoint(files: KeptFiles, name: string, nonce: string) 
     return latest?.[0]
   }
 
-  async function write({ positions, own, resets }: KeptState): Promise<Positions> {
+  async function write({ gateway, positions, own, resets }: KeptState): Promise<Positions> {
     // As it is now: what follows takes time.
     const saved = new Map([...positions].map(([file, position]) => [file, new Map(position)]))
     const sums = new Float64Array(own.length)
@@ -76,6 +79,7 @@ export function createCheckpoint(files: KeptFiles, name: string, nonce: string) 
       bases[i] = base
     }
     const first: Entry[] = [...saved].map(([file, offsets]) => ['position', file, [...offsets]])
+    if (gateway !== undefined) first.push(['gateway', gateway])
     for (const [key, all] of resets) {
       for (const { at, used } of all) first.push(['reset', key, at, used])
     }
@@ -130,10 +134,12 @@ function* stateIn(text: string): Generator<undefined, KeptState> {
   const positions = new Map<string, Position>()
   const own = new Map<string, OwnSum>()
   const resets = new Map<string, CounterReset[]>()
+  let gateway: string | undefined
   for (const [i, line] of text.split('\n').entries()) {
     if (i % linesOfPart === 0) yield
     const entry = parse(line)
     if (entry?.[0] === 'position') positions.set(entry[1], new Map(entry[2]))
+    else if (entry?.[0] === 'gateway') gateway = entry[1]
     else if (entry?.[0] === 'reset') {
       const [, key, at, used] = entry
       resets.set(key, [...(resets.get(key) ?? []), { at, used }])
@@ -144,7 +150,7 @@ function* stateIn(text: string): Generator<undefined, KeptState> {
       own.set(id, { id, since, end, ms, ...most })
     }
   }
-  return { positions, own: [...own.values()], resets }
+  return { ...(gateway !== undefined && { gateway }), positions, own: [...own.values()], resets }
 }
 
 function parse(line: string): Entry | undefined {

@@ -6,6 +6,7 @@
 
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { createFile, type FileMode } from './prepare-folder.ts'
 
 export interface Listed {
   readonly name: string
@@ -24,20 +25,29 @@ export interface OpenFile {
 
 /** Names are those of files in the folder, never made from a request. */
 export interface Folder {
-  /** Files only; none if there is no such folder. */
+  /** Which folder it is, as long as there is one at its path. */
+  identity(): string | undefined
+  /** Files only; none if there is no such folder. A file with two names is there twice. */
   list(): readonly Listed[]
   /** undefined if there is no such file any more. */
   open(name: string): OpenFile | undefined
   remove(name: string): void
-  rename(from: string, to: string): void
+  /** Puts an empty file in its place, and leaves it under the name `earlier`; there is one of the name at any moment. */
+  renew(name: string, earlier: string): void
   /** A small file as a whole; empty if there is none. */
   readText(name: string): string
   /** In one write, so that of two callers each has its text whole. Creates the file. */
   appendText(name: string, text: string): void
   /** Whole or not at all for those who read it. */
   replaceText(name: string, text: string): void
-  /** Calls back when something in it may have changed; returns what ends that, or nothing where it can't be told. */
-  watch(onChange: () => void): (() => void) | undefined
+  /**
+   * Calls back when a file may have changed (unknown which: undefined), or a name is another file's; returns what
+   * ends that, or nothing where it can't be told. `onEnd`: it can't be told any more.
+   */
+  watch(
+    onChange: (name: string | undefined, isMoved: boolean) => void,
+    onEnd: () => void,
+  ): (() => void) | undefined
   /** Moves its time of modification to now. */
   touch(name: string): void
   /** Milliseconds since the epoch; undefined: no such file. */
@@ -45,9 +55,13 @@ export interface Folder {
 }
 
 /** `mode`: of files that are created in it. */
-export function openFolder(path: string, mode = 0o600): Folder {
+export function openFolder(path: string, mode: FileMode = 0o600): Folder {
   const at = (name: string): string => join(path, name)
   return {
+    identity() {
+      const stat = fs.statSync(path, { throwIfNoEntry: false, bigint: true })
+      return stat && `${stat.dev}:${stat.ino}`
+    },
     list: () =>
       ifThere(() => fs.readdirSync(path), []).flatMap((name) => {
         const stat = fs.statSync(at(name), { throwIfNoEntry: false, bigint: true })
@@ -56,7 +70,13 @@ export function openFolder(path: string, mode = 0o600): Folder {
       }),
     open: (name) => ifThere(() => openFile(at(name)), undefined),
     remove: (name) => fs.rmSync(at(name), { force: true }),
-    rename: (from, to) => fs.renameSync(at(from), at(to)),
+    renew(name, earlier) {
+      const fresh = at(`${name}.new`)
+      fs.rmSync(fresh, { force: true })
+      createFile(fresh, mode)
+      fs.linkSync(at(name), at(earlier))
+      fs.renameSync(fresh, at(name))
+    },
     readText: (name) => ifThere(() => fs.readFileSync(at(name), 'utf8'), ''),
     appendText: (name, text) => fs.appendFileSync(at(name), text, { mode }),
     replaceText(name, text) {
@@ -64,11 +84,16 @@ export function openFolder(path: string, mode = 0o600): Folder {
       fs.writeFileSync(draft, text, { mode })
       fs.renameSync(draft, at(name))
     },
-    watch(onChange) {
+    watch(onChange, onEnd) {
       try {
-        const watcher = fs.watch(path, { persistent: false }, onChange)
-        // The limit of the system, or the folder has gone: there is a poll, too.
-        watcher.on('error', () => watcher.close())
+        const watcher = fs.watch(path, { persistent: false }, (event, name) => {
+          onChange(name ?? undefined, event === 'rename')
+        })
+        // The limit of the system, for one.
+        watcher.on('error', () => {
+          watcher.close()
+          onEnd()
+        })
         return () => watcher.close()
       } catch {
         return undefined

@@ -22,6 +22,8 @@ export interface FollowerOptions {
   readonly onLost?: (head: string) => void
   /** Milliseconds since the epoch. */
   readonly now: () => number
+  /** Nothing is taken beyond it. */
+  readonly until?: Position
 }
 
 /** A file whose lines are taken; it has one. */
@@ -62,7 +64,7 @@ const writtenForMs = 60_000
 const maxAbsent = 64
 
 export function createFollower(options: FollowerOptions) {
-  const { folder, name, position, take, onLost = () => {}, now } = options
+  const { folder, name, position, take, onLost = () => {}, now, until } = options
   const chunk = Buffer.allocUnsafe(chunkBytes)
   let followed: Followed[] = []
   let isClosed = false
@@ -77,11 +79,13 @@ export function createFollower(options: FollowerOptions) {
   function discover(): void {
     if (isClosed) return
     const listed = folder.list().filter((each) => each.name === name || renamedAt(each.name))
-    const byInode = new Map(listed.map((each) => [each.inode, each]))
+    // One that is being renamed has two names for a moment.
+    const byName = listed.toSorted((a, b) => Number(a.name === name) - Number(b.name === name))
+    const byInode = new Map(byName.map((each) => [each.inode, each]))
     for (const one of followed) note(one, byInode.get(one.file.inode))
     followed = followed.filter(keepOrClose)
     const known = new Set(followed.map(({ file }) => file.inode))
-    for (const each of listed) if (!known.has(each.inode)) open(each)
+    for (const [inode, each] of byInode) if (!known.has(inode)) open(each)
     const heads = new Set<string>()
     for (const one of followed.toSorted((a, b) => b.size - a.size)) {
       const { head, size } = one
@@ -156,7 +160,7 @@ export function createFollower(options: FollowerOptions) {
     const { file, head } = one
     if (head === '' || one.isCopy) return 0
     const offset = position.get(head) ?? 0
-    const bytes = file.read(chunk, offset)
+    const bytes = file.read(until === undefined ? chunk : upTo(until, head, offset), offset)
     const end = chunk.subarray(0, bytes).lastIndexOf(lineEnd) + 1
     one.isRead = end === 0 && bytes < chunkBytes
     if (one.isRead) return 0
@@ -169,6 +173,10 @@ export function createFollower(options: FollowerOptions) {
     }
     position.set(head, offset + (end || bytes))
     return end || bytes
+  }
+
+  function upTo(last: Position, head: string, offset: number): Buffer {
+    return chunk.subarray(0, Math.max(0, (last.get(head) ?? 0) - offset))
   }
 
   /** Whether it may have grown since it was listed. */
@@ -206,6 +214,14 @@ export function createFollower(options: FollowerOptions) {
       for (const one of [...followed]) {
         while (readChunk(one) > 0) yield
       }
+    },
+    /** How many bytes are not taken yet, as of the last look at the folder. */
+    get unreadBytes(): number {
+      let bytes = 0
+      for (const { head, isCopy, file } of followed) {
+        if (!isCopy) bytes += Math.max(0, file.size() - (position.get(head) ?? 0))
+      }
+      return bytes
     },
     /**
      * Removes renamed files whose lines are all in what was saved with this position, and that nobody

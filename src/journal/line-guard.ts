@@ -1,11 +1,11 @@
 /**
- * Whether the lines of a gateway come: every admitted request that is counted has one when it ends, and one
- * each ten seconds while it runs. If none comes, responses end of which nobody knows.
+ * Whether the lines of a gateway come: every admitted request has one when it ends, and one each ten
+ * seconds while it runs. If none comes, responses end of which nobody knows.
  */
 
 export interface LineGuardOptions {
-  /** Longer than the gateway needs for a line, in milliseconds. */
-  readonly withinMs: number
+  /** Longer than the gateway needs for a line, in milliseconds, as it is now. */
+  readonly withinMs: () => number
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
   /** Called once for each change. */
@@ -14,10 +14,14 @@ export interface LineGuardOptions {
 
 export type LineGuard = ReturnType<typeof createLineGuard>
 
+/** How long a request that is allowed on trial may be decided. */
+const trialMs = 50
+
 export function createLineGuard({ withinMs, monotonic, onChange }: LineGuardOptions) {
   /** When a request was first allowed after the last line. */
   let waitingSince: number | undefined
   let isFailing = false
+  let triedAt = Number.NEGATIVE_INFINITY
 
   return {
     /** Whether lines that are due do not come. */
@@ -34,11 +38,23 @@ export function createLineGuard({ withinMs, monotonic, onChange }: LineGuardOpti
       isFailing = false
       onChange(false)
     },
+    /**
+     * Whether one may be allowed all the same: only a request that is allowed brings a line, and one whose client
+     * left before it was decided brings none.
+     */
+    mayTry(): boolean {
+      const sinceMs = monotonic() - triedAt
+      if (sinceMs < trialMs) return true
+      if (sinceMs < withinMs()) return false
+      triedAt = monotonic()
+      return true
+    },
     /** To be called each second, after the lines were read. */
     poll(): void {
       if (isFailing || waitingSince === undefined) return
-      if (monotonic() - waitingSince < withinMs) return
+      if (monotonic() - waitingSince < withinMs()) return
       isFailing = true
+      triedAt = monotonic() - trialMs
       onChange(true)
     },
   }

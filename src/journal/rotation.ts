@@ -1,16 +1,18 @@
 /**
- * Bounds a gateway's files: one that has grown is renamed, and whoever writes it begins a new one. Only the
- * process that writes for its gateway does this.
+ * Bounds a gateway's files: one that has grown is renamed, and another one is in its place, so that whoever
+ * writes always finds one. Only the process that writes for its gateway does this.
  */
 
 import type { Folder, Listed } from './folder.ts'
 
 export interface RotationOptions {
-  readonly folder: Pick<Folder, 'list' | 'rename'>
+  readonly folder: Pick<Folder, 'list' | 'renew'>
   /** The files that grow. */
   readonly files: readonly string[]
   /** At this size in bytes a file is renamed. */
   readonly maxBytes: number
+  /** Whether one is also renamed at the end of a day (UTC) that this process sees. */
+  readonly daily?: boolean
   /** Tells scripts that write one of them (head-file.ts). */
   readonly noteRenamed: () => void
   /** Makes Envoy open its log again. */
@@ -21,12 +23,20 @@ export interface RotationOptions {
 
 export type Rotation = ReturnType<typeof createRotation>
 
+const dayMs = 86_400_000
+
 export function createRotation(options: RotationOptions) {
-  const { folder, files, maxBytes, now } = options
+  const { folder, files, maxBytes, daily = false, now } = options
   /** Files that Envoy may still write, since it was not told or has not answered. */
   const unopened = new Set<string>()
   /** Before, nothing is known of what an earlier process has renamed. */
   let isAsked = false
+  let day = Math.floor(now() / dayMs)
+
+  /** A name that is not there: two renamings may come in one millisecond, or the clock may have been set back. */
+  function freeName(name: string, taken: ReadonlySet<string>): string {
+    for (let at = now(); ; at += 1) if (!taken.has(`${name}.${at}`)) return `${name}.${at}`
+  }
 
   return {
     /**
@@ -34,13 +44,16 @@ export function createRotation(options: RotationOptions) {
      * if Envoy does not answer, and asks it again with the next call.
      */
     async step(): Promise<boolean> {
-      const grown = folder
-        .list()
-        .filter(({ name, size }) => files.includes(name) && size >= maxBytes)
+      const listed = folder.list()
+      const today = Math.floor(now() / dayMs)
+      const least = daily && today !== day ? 1 : maxBytes
+      day = today
+      const grown = listed.filter(({ name, size }) => files.includes(name) && size >= least)
+      const taken = new Set(listed.map(({ name }) => name))
       for (const { name } of grown) {
-        const renamed = `${name}.${now()}`
-        folder.rename(name, renamed)
-        unopened.add(renamed)
+        const earlier = freeName(name, taken)
+        folder.renew(name, earlier)
+        unopened.add(earlier)
       }
       if (grown.length > 0) options.noteRenamed()
       if (unopened.size > 0 || !isAsked) {
@@ -50,6 +63,10 @@ export function createRotation(options: RotationOptions) {
         for (const name of asked) unopened.delete(name)
       }
       return grown.length > 0
+    },
+    /** Envoy may write a file that is not in the folder any more: the next step asks it to open its log again. */
+    askAgain(): void {
+      isAsked = false
     },
     /** Whether Envoy was made to leave this file. */
     isLeft: ({ name }: Pick<Listed, 'name'>): boolean => isAsked && !unopened.has(name),

@@ -5,7 +5,7 @@ test('a request without a line shows that lines do not come', async (t) => {
   let now = 0
   const changes: boolean[] = []
   const guard = createLineGuard({
-    ...{ withinMs: 15_000, monotonic: () => now },
+    ...{ withinMs: () => 15_000, monotonic: () => now },
     onChange: (isFailing) => changes.push(isFailing),
   })
   now = 60_000
@@ -27,6 +27,13 @@ test('a request without a line shows that lines do not come', async (t) => {
   guard.poll()
   guard.poll()
   t.equal(guard.isFailing, true)
+  t.equal(guard.mayTry(), false)
+  now += 15_000
+  t.equal(guard.mayTry(), true, 'one request may show whether lines come again')
+  now += 49
+  t.equal(guard.mayTry(), true, 'all of its decision')
+  now += 1
+  t.equal(guard.mayTry(), false)
   guard.noteLine()
   t.equal(guard.isFailing, false)
   t.strictSame(changes, [true, false])

@@ -13,8 +13,8 @@ test('a file that has grown is renamed, and its writers begin another', async (t
   const rotation = createRotation({
     folder: {
       list: () => files.filter(({ inode }) => !events.includes(`renamed ${inode}`)),
-      rename(from, to) {
-        events.push(`renamed ${files.find(({ name }) => name === from)?.inode}`, to)
+      renew(name, earlier) {
+        events.push(`renamed ${files.find((each) => each.name === name)?.inode}`, earlier)
       },
     },
     files: ['usage.jsonl', 'usage.envoy.jsonl'],

@@ -11,6 +11,7 @@ import { connectRedis } from '../../src/store/counters/redis/connection.ts'
 import { openGatewaySums } from '../../src/store/sums/gateway-sums.ts'
 import { createRedisSums } from '../../src/store/sums/redis-sums.ts'
 import { runSums } from '../../src/store/sums/running-sums.ts'
+import { textLines } from '../store/sums/plain-lines.ts'
 import { counters } from '../store/sums/schedules.ts'
 
 const [path = '', gateway = '', url = '', role] = process.argv.slice(2)
@@ -24,14 +25,14 @@ const sums = await openGatewaySums({
   ...{ gateway, folder, files: [file], tags: ['all'], tagOf: () => 'all', longSums: undefined },
   kept: openKeptFiles(join(path, 'kept')),
   store: createRedisSums(connection.commands),
-  read(text) {
+  ...textLines((text) => {
     try {
       const { t, n, c } = JSON.parse(text)
-      return { at: t, amount: n, counters: c.map((i: number) => counters[i]) }
+      return [{ at: t, amount: n, counters: c.map((i: number) => counters[i]) }]
     } catch {
       return undefined
     }
-  },
+  }),
   onLoss: () => {},
   onDouble: () => console.error('double'),
   onFault: (error) => console.error(error),
@@ -47,6 +48,6 @@ setInterval(() => void running.read(counters, Date.now()), 20)
 setInterval(() => {
   if (!sums.isWriter) return
   if ((statSync(join(path, file), { throwIfNoEntry: false })?.size ?? 0) < renameAt) return
-  folder.rename(file, `${file}.${Date.now()}`)
+  folder.renew(file, `${file}.${Date.now()}`)
   sums.save().catch((error: unknown) => console.error(error))
 }, 50)

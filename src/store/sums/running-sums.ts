@@ -3,9 +3,9 @@
  * time, and a Check reads what is known without waiting for anything but windows that were never read.
  */
 
-import type { WindowedCounter } from '../../core/counting/windows.ts'
+import type { CounterReset, WindowedCounter } from '../../core/counting/windows.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
-import { repeat } from '../../runtime/loop.ts'
+import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import { createPartSender, type PartSender } from './part-sender.ts'
 import type { KnownWindow } from './shared-sums.ts'
@@ -29,6 +29,12 @@ export interface RunningSumsOptions {
   readonly onUnavailable: (isUnavailable: boolean, cause: unknown) => void
   /** What failed in the background, and is tried again. */
   readonly onFault: (error: unknown) => void
+  /** Whether lines are known not to come: with `deny` nothing is allowed then. */
+  readonly isFailing?: () => boolean
+  /** The files were read to their ends, or could not be. */
+  readonly onRead?: (error?: unknown) => void
+  /** Before this (monotonic) the process does not become the writer. */
+  readonly writesFrom?: number
 }
 
 /** How long what is known of a counter far from its limit is fresh enough. */
@@ -43,13 +49,18 @@ const saveLongMs = 60_000
 export type RunningSums = ReturnType<typeof runSums>
 
 export function runSums(options: RunningSumsOptions) {
-  const { sums, flushMs, onLoss, now, monotonic, onFault } = options
+  const { sums, flushMs, onLoss, now, monotonic, onFault, writesFrom = 0 } = options
+  const { isFailing = () => false } = options
   const { shared } = sums
   const failing = new Set<string>()
   const senders = new Map<string, PartSender>()
   const ending = new AbortController()
+  const alarm = createAlarm(ending.signal)
   let savedLongAt = monotonic()
   let isChanged = false
+  let isMoved = false
+  let endWatch: (() => void) | undefined
+  let watched: string | undefined
   /** Windows that are asked for in this turn, with one call. */
   let asking: { readonly counters: AskedCounter[]; readonly answered: Promise<void> } | undefined
 
@@ -59,12 +70,20 @@ export function runSums(options: RunningSumsOptions) {
     senders.set(part.tag, sender)
     part.whenUrgent(() => sender.arm(1))
   }
-  const endWatch = sums.watch(noteChange)
-  void loop(endWatch === undefined ? unwatchedPollMs : pollMs, () => sums.readAll())
-  void loop(beatMs, beat)
+  watch()
+  const restMs = (): number => (endWatch === undefined ? unwatchedPollMs : pollMs)
+  void repeat({ step: read, restMs, onFault, signal: ending.signal, alarm })
+  void repeat({ step: beat, restMs: beatMs, onFault, signal: ending.signal })
 
-  function loop(restMs: number, step: () => Promise<void>): Promise<void> {
-    return repeat({ step, restMs, onFault, signal: ending.signal })
+  /** The folder that is at the path: it may have been removed, and made again. */
+  function watch(): void {
+    const there = sums.watched()
+    if (endWatch !== undefined && there === watched) return
+    endWatch?.()
+    watched = there
+    endWatch = sums.watch(noteChange, () => {
+      endWatch = undefined
+    })
   }
 
   function noteOutcome(tag: string, error: unknown): void {
@@ -76,18 +95,47 @@ export function runSums(options: RunningSumsOptions) {
   }
 
   /** Many changes of one turn are read once. */
-  function noteChange(): void {
+  function noteChange(moved: boolean): void {
+    isMoved ||= moved
     if (isChanged) return
     isChanged = true
     setImmediate(() => {
+      const had = isMoved
       isChanged = false
-      if (!ending.signal.aborted) sums.readEnds()
+      isMoved = false
+      if (ending.signal.aborted) return
+      try {
+        sums.readEnds(had)
+      } catch (error) {
+        onFault(error)
+      }
     })
   }
 
+  /** Of a file that can't be read the loop tells. */
+  function readEnd(): void {
+    try {
+      sums.readEnd()
+    } catch {
+      alarm.ring()
+    }
+  }
+
+  async function read(): Promise<void> {
+    try {
+      await sums.readAll()
+    } catch (error) {
+      options.onRead?.(error)
+      throw error
+    }
+    options.onRead?.()
+  }
+
   async function beat(): Promise<void> {
+    watch()
     sums.beat()
-    if (!sums.hasWriter()) void sums.becomeWriter().catch(onFault)
+    const mayWrite = monotonic() >= writesFrom
+    if (mayWrite && !sums.hasWriter()) void sums.becomeWriter().catch(onFault)
     for (const sender of senders.values()) sender.beat()
     if (failing.size === 0) await shared.reread()
     if (monotonic() - savedLongAt < saveLongMs) return
@@ -132,19 +180,27 @@ export function runSums(options: RunningSumsOptions) {
   }
 
   return {
+    /** Windows of which the next calls have something. */
+    get unflushed(): number {
+      let due = 0
+      for (const part of shared.parts.values()) due += part.due
+      return due
+    },
     /** Whether the store does not answer, or can't write. */
     get isUnavailable(): boolean {
       return failing.size > 0
     },
     /**
      * The windows of these counters at this instant. Without a promise, unless one was never read.
-     * Throws or rejects with `counters_unavailable` if that one can't be read, and nothing is allowed then.
+     * Throws or rejects with `counters_unavailable` if that one can't be read, or lines do not come, and nothing
+     * is allowed then.
      */
     read(
       counters: readonly AskedCounter[],
       at: number,
     ): readonly KnownWindow[] | Promise<readonly KnownWindow[]> {
-      sums.readEnds()
+      readEnd()
+      if (onLoss === 'deny' && isFailing()) throw new ServiceError('counters_unavailable')
       const known = counters.map((counter) => readKnown(counter, at))
       const missing = counters.filter((_, i) => known[i]?.isKnown === false)
       if (missing.length === 0) return known
@@ -164,10 +220,32 @@ export function runSums(options: RunningSumsOptions) {
       await Promise.all([...senders.values()].map((each) => tags.has(each.tag) && each.refreshed()))
       return this.read(counters, at)
     },
+    /** From now on what ended after it counts in a new window. */
+    reset: (key: string, reset: CounterReset): void => sums.reset(key, reset),
+    /** Looks for files that are new, and reads them. */
+    lookAgain: (): void => alarm.ring(),
+    /**
+     * Has the files go on under another name once all that this gateway has counted is in the store; returns whether
+     * that is so, and nothing else is to be called then but `end`.
+     */
+    async handOver(gateway: string): Promise<boolean> {
+      await sums.readAll()
+      await Promise.all([...senders.values()].map((each) => each.refreshed()))
+      return await sums.handOver(gateway)
+    },
+    /** Ends without sending anything more. */
+    async end(): Promise<void> {
+      ending.abort()
+      endWatch?.()
+      endWatch = undefined
+      await Promise.all([...senders.values()].map((each) => each.stop(0)))
+      sums.close()
+    },
     /** Reads to the ends of the files, and sends what is due for at most this long; returns how many windows are left. */
     async stop(graceMs: number): Promise<number> {
       ending.abort()
       endWatch?.()
+      endWatch = undefined
       await sums.readAll()
       const left = await Promise.all([...senders.values()].map((each) => each.stop(graceMs)))
       await Promise.all([shared.saveLong(), sums.save()]).catch(onFault)

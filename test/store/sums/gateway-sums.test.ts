@@ -3,6 +3,7 @@ import type { WindowedCounter } from '../../../src/core/counting/windows.ts'
 import { openGatewaySums } from '../../../src/store/sums/gateway-sums.ts'
 import { keyOf } from '../../../src/store/sums/part.ts'
 import { createDice, Disk, folderOf, Killed, keptOf, type Life, Link, Server } from './model.ts'
+import { plainLines } from './plain-lines.ts'
 
 const file = 'usage.jsonl'
 const counter: WindowedCounter = { key: 'c', owner: 'ann', window: { ms: 3_600_000 } }
@@ -28,7 +29,7 @@ function createWorld() {
       longSums: undefined,
       now: () => world.now,
       monotonic: () => world.now,
-      read: (text) => ({ at: world.now, amount: Number(text), counters: [counter] }),
+      ...plainLines((amount) => [{ at: world.now, amount, counters: [counter] }]),
       onLoss: () => {},
       onDouble: () => (world.doubles += 1),
       onFault: (error) => world.faults.push(error),

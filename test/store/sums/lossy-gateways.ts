@@ -13,6 +13,7 @@ import { runSums } from '../../../src/store/sums/running-sums.ts'
 import { createRandom, type Random } from '../../support/random.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import type { LossKind, LossWorld } from '../counters/loss-worlds.ts'
+import { textLines } from './plain-lines.ts'
 
 /** Of six users, so that several hash tags have some; a week, so that none ends meanwhile. */
 const counters: readonly WindowedCounter[] = Array.from({ length: 6 }, (_, i) => ({
@@ -102,10 +103,10 @@ async function startGateway(world: LossWorld, random: Random, path: string, gate
     ...{ tags: cluster ? allTags : ['all'], tagOf: (key) => (cluster ? tagOf(key) : 'all') },
     folder: openFolder(path),
     kept: openKeptFiles(join(path, 'kept')),
-    read(text) {
+    ...textLines((text) => {
       const { which, tokens } = JSON.parse(text)
-      return { at: Date.now(), amount: tokens, counters: [counters[which] as WindowedCounter] }
-    },
+      return [{ at: Date.now(), amount: tokens, counters: [counters[which] as WindowedCounter] }]
+    }),
     ...{ onLoss: () => {}, onDouble: () => {}, onFault: () => {} },
   })
   const running = runSums({

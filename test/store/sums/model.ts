@@ -94,11 +94,13 @@ export function folderOf(disk: Disk, { strike }: Life, now: () => number): Folde
       disk.files.delete(name)
       strike()
     },
-    rename(from, to) {
+    renew(name, earlier) {
       strike()
-      disk.move(from, to)
+      disk.move(name, earlier)
+      disk.create(name)
       strike()
     },
+    identity: () => 'disk',
     readText: (name) => disk.text(name),
     appendText(name, text) {
       strike()

@@ -10,6 +10,7 @@ import { type AskedCounter, runSums } from '../../../src/store/sums/running-sums
 import { poll } from '../../support/poll.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
+import { plainLines } from './plain-lines.ts'
 
 const file = 'usage.jsonl'
 const hour: AskedCounter = {
@@ -42,7 +43,7 @@ async function startProcess(t: Test, options: ProcessOptions) {
     folder: openFolder(join(path, 'lines')),
     kept: openKeptFiles(join(path, 'kept')),
     store: connection && createRedisSums(connection.commands),
-    read: (text) => ({ at: Date.now(), amount: Number(text), counters: [hour, week] }),
+    ...plainLines((amount) => [{ at: Date.now(), amount, counters: [hour, week] }]),
     onLoss: () => losses.push('loss'),
     onDouble: () => losses.push('double'),
     onFault: (error) => faults.push(error),

@@ -26,6 +26,7 @@ import {
   Link,
   Server,
 } from './model.ts'
+import { textLines } from './plain-lines.ts'
 
 export const counters: readonly WindowedCounter[] = [
   { key: 'sub\nllm/a\n1000\nann', owner: 'ann', window: { ms: 1_000 } },
@@ -214,7 +215,7 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
       longSums: kind === 'durable' ? longSums : undefined,
       now: () => now + place.offset,
       monotonic: () => now,
-      read: (text) => readLine(text, known),
+      ...textLines((text) => readLine(text, known)),
       resets: told(),
       onLoss: () => note('loss noticed'),
       onFault: () => {},
@@ -250,7 +251,9 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
       if (isLater && !known.has(reset)) forgiven.add(number)
     }
     const { time, tokens, which } = response
-    return { at: time, amount: tokens, counters: which.map((i) => counters[i] as WindowedCounter) }
+    return [
+      { at: time, amount: tokens, counters: which.map((i) => counters[i] as WindowedCounter) },
+    ]
   }
 
   /** A copied volume: this gateway goes on under a new name, with nothing but what is new. */

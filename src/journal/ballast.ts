@@ -1,0 +1,58 @@
+/**
+ * A file that takes room while there is little, and is removed when there is none: lines can be written
+ * on, while whoever is told makes room.
+ */
+
+import * as fs from 'node:fs'
+import { open, statfs } from 'node:fs/promises'
+
+export interface Ballast {
+  /** To be called each second. Resolves with whether the file system is full. */
+  step(): Promise<boolean>
+}
+
+const mebibyte = 1_048_576
+const wholeBytes = 16 * mebibyte
+/** With less room there is a file, with even less it is removed. */
+const [littleBytes, noBytes] = [4_096 * mebibyte, mebibyte]
+
+/** On a small file system it takes a sixteenth. */
+export function createBallast(path: string, bytes = wholeBytes): Ballast {
+  let isMaking = false
+
+  async function make(size: number): Promise<void> {
+    const draft = `${path}.tmp`
+    const file = await open(draft, 'w', 0o600)
+    try {
+      const piece = Buffer.alloc(65_536, 'ballast ')
+      for (let at = 0; at < size; at += piece.length) await file.write(piece)
+      await file.close()
+      fs.renameSync(draft, path)
+    } catch {
+      // It will be tried again when there is more room.
+      await file.close()
+      fs.rmSync(draft, { force: true })
+    }
+  }
+
+  return {
+    async step() {
+      const { bavail, blocks, bsize } = await statfs(path.slice(0, path.lastIndexOf('/') + 1))
+      const free = bavail * bsize
+      const size = Math.min(bytes, (blocks * bsize) / 16)
+      const isThere = fs.existsSync(path)
+      if (free < Math.min(noBytes, size / 4)) {
+        fs.rmSync(path, { force: true })
+        return true
+      }
+      const isDue = !isThere && free < littleBytes && free > 3 * size
+      if (isDue && !isMaking) {
+        isMaking = true
+        await make(size).finally(() => {
+          isMaking = false
+        })
+      }
+      return false
+    },
+  }
+}

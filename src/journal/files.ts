@@ -1,0 +1,57 @@
+/** Which files belong to one USAGE_JOURNAL. Their names are made from its path alone, never from a request. */
+
+import { basename, dirname, extname, join } from 'node:path'
+
+/** Paths in the folder that a gateway and its service processes share. */
+export interface JournalFiles {
+  readonly folder: string
+  /** The lines that the gateway's script writes. */
+  readonly script: string
+  /** The lines that Envoy itself writes: of what the script has not, and of requests that run. */
+  readonly envoy: string
+  /** Tells the script which file is the current one (head-file.ts). */
+  readonly head: string
+  /** Which process writes for the gateway (writers.ts). */
+  readonly writers: string
+  /** How far the writer has told others what lines say (told.ts). */
+  readonly told: string
+  /** Room that is freed when the file system is full (ballast.ts). */
+  readonly ballast: string
+  /** The gateway's name among those that share counters (name.ts). */
+  readonly name: string
+}
+
+/** Paths in the folder that outlives the machine's memory. */
+export interface KeptJournal {
+  readonly folder: string
+  /** The beginning of checkpoints' names (checkpoint.ts). */
+  readonly sums: string
+  readonly name: string
+}
+
+/** `usage.jsonl` → `usage.jsonl`, `usage.envoy.jsonl`, `usage.head` and so on, in its folder. */
+export function filesOf(usageJournal: string): JournalFiles {
+  const folder = dirname(usageJournal)
+  const at = (end: string): string => join(folder, stemOf(usageJournal) + end)
+  return {
+    folder,
+    script: at('.jsonl'),
+    envoy: at('.envoy.jsonl'),
+    head: at('.head'),
+    writers: at('.writers'),
+    told: at('.told'),
+    ballast: at('.ballast'),
+    name: at('.name'),
+  }
+}
+
+/** What is kept of it below DATA_DIR, with copies of its files; the two folders may be the same. */
+export function keptJournalOf(usageJournal: string, dataDir: string): KeptJournal {
+  const folder = join(dataDir, 'journal')
+  const stem = join(folder, stemOf(usageJournal))
+  return { folder, sums: `${stem}.sums`, name: `${stem}.name` }
+}
+
+function stemOf(usageJournal: string): string {
+  return basename(usageJournal, extname(usageJournal))
+}

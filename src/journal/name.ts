@@ -1,0 +1,145 @@
+/**
+ * The name of a gateway among those that share counters: a small file that says on which machine and disk
+ * it was given, so that a copied volume is known from the one it was copied from.
+ */
+
+import { hash, randomBytes, randomInt } from 'node:crypto'
+import * as fs from 'node:fs'
+import { hostname } from 'node:os'
+import { dirname } from 'node:path'
+
+interface NameFile {
+  readonly name: string
+  /** The journal that it is of, for people. */
+  readonly journal: string
+  /** Of the file itself, and where that was made. */
+  readonly inode: string
+  readonly host: string
+  /** The one before, if it was another. */
+  readonly was?: string | undefined
+}
+
+export interface NameOptions {
+  /** The file below DATA_DIR, and the one in the shared folder, which may be the same. */
+  readonly kept: string
+  readonly shared: string
+  readonly journal: string
+  /** This machine, by default as `hostId` tells it. */
+  readonly host?: string
+}
+
+export type GatewayName = ReturnType<typeof openName>
+
+const length = 8
+const letters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const form = /^[0-9A-Za-z]{8}$/
+
+/** A name that no other gateway has: two of 5,000 are the same once in 17 million times. */
+export function inventName(): string {
+  return Array.from({ length }, () => letters[randomInt(letters.length)]).join('')
+}
+
+/** The same as long as the machine has its name, whatever is restarted. */
+export function hostId(): string {
+  let machine = ''
+  try {
+    machine = fs.readFileSync('/etc/machine-id', 'utf8')
+  } catch {
+    // Most containers have none; their names differ.
+  }
+  return hash('sha256', `${hostname()}\n${machine}`, 'hex').slice(0, 16)
+}
+
+/** The name in this file; undefined if no service has given one. Writes nothing. */
+export function findName(path: string): string | undefined {
+  return read(path)?.name
+}
+
+/**
+ * Takes the name that is there, or gives one: of processes that begin at once all have the same. Throws if it can't
+ * be written, or if both files name different gateways.
+ */
+export function openName({ kept, shared, journal, host = hostId() }: NameOptions) {
+  const known = read(kept) ?? read(shared)
+  const found = create(kept, known?.name ?? inventName())
+  let beside = create(shared, found.name)
+  if (beside.name === found.was) {
+    // A process that was killed while it took another name.
+    write(shared, found.name, (draft) => fs.renameSync(draft, shared))
+    beside = found
+  }
+  if (beside.name !== found.name) {
+    const which = `${kept} names ${found.name}, ${shared} names ${beside.name}`
+    throw new Error(
+      `${which}: processes with one USAGE_JOURNAL have one DATA_DIR, and no other gateway has either`,
+    )
+  }
+  let { name } = found
+  const isCopied = found.inode !== inodeOf(kept) || found.host !== host
+
+  function create(path: string, own: string): NameFile {
+    const there = read(path)
+    if (there !== undefined) return there
+    write(path, own, (draft) => {
+      try {
+        // A link never replaces a file: of concurrent callers exactly one creates it, whole.
+        fs.linkSync(draft, path)
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+      }
+    })
+    const made = read(path)
+    if (made === undefined) throw new Error(`${path} does not contain a name; remove it`)
+    return made
+  }
+
+  function write(path: string, own: string, put: (draft: string) => void, was?: string): void {
+    fs.mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    const draft = `${path}.${randomBytes(8).toString('hex')}.tmp`
+    const file = fs.openSync(draft, 'wx', 0o600)
+    try {
+      const inode = String(fs.fstatSync(file, { bigint: true }).ino)
+      const written: NameFile = { name: own, journal, inode, host, was }
+      fs.writeSync(file, `${JSON.stringify(written)}\n`)
+      fs.fsyncSync(file)
+      put(draft)
+    } finally {
+      fs.closeSync(file)
+      fs.rmSync(draft, { force: true })
+    }
+  }
+
+  return {
+    get name(): string {
+      return name
+    },
+    /** Whether it was given on another machine or disk: whoever was there may go on under it. */
+    isCopied,
+    /** Takes the name that is in force now; returns whether it is another one: another process has changed it. */
+    refresh(): boolean {
+      const last = name
+      name = read(kept)?.name ?? name
+      return name !== last
+    },
+    /** From now on this is the name, given here. */
+    take(next: string): void {
+      for (const path of new Set([kept, shared])) {
+        write(path, next, (draft) => fs.renameSync(draft, path), name)
+      }
+      name = next
+    },
+  }
+}
+
+function inodeOf(path: string): string {
+  return String(fs.statSync(path, { bigint: true }).ino)
+}
+
+function read(path: string): NameFile | undefined {
+  try {
+    const file: NameFile = JSON.parse(fs.readFileSync(path, 'utf8'))
+    return form.test(file.name) ? file : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,89 @@
+/**
+ * Creates the folder and the files that a gateway and its service share, before either opens one: Envoy's
+ * user and the service's must both be able to use them, whoever of the two is first.
+ */
+
+import * as fs from 'node:fs'
+import { userInfo } from 'node:os'
+import { dirname } from 'node:path'
+import type { JournalFiles } from './files.ts'
+import { openHeadFile } from './head-file.ts'
+
+/** Of files: of the owner alone, or of the folder's group as well, where Envoy has another user. */
+export type FileMode = 0o600 | 0o660
+
+/** UNIX_SOCKET_MODE → that of the files beside: a group that may connect may also write lines. */
+export function fileModeOf(socketMode: number): FileMode {
+  return (socketMode & 0o060) === 0o060 ? 0o660 : 0o600
+}
+
+/**
+ * Creates what is missing; what is there keeps its mode and owner. Throws, naming the path, if that is
+ * not possible. May be called again at any time.
+ */
+export function prepareFolder(files: JournalFiles, mode: FileMode): void {
+  const { folder, script, envoy, head } = files
+  if (fs.mkdirSync(folder, { recursive: true, mode: folderModeOf(mode) }) !== undefined) {
+    fs.chmodSync(folder, folderModeOf(mode))
+  }
+  if (!fs.existsSync(head)) {
+    openHeadFile(head, mode).close()
+    grant(head, mode)
+  }
+  for (const path of [script, envoy]) createFile(path, mode)
+}
+
+/** Creates an empty file that Envoy and the service can use; leaves one that is there. */
+export function createFile(path: string, mode: FileMode): void {
+  try {
+    fs.closeSync(fs.openSync(path, 'wx', mode))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    return
+  }
+  grant(path, mode)
+}
+
+/** Whatever the umask is; to the folder's group if that may use it. */
+function grant(path: string, mode: FileMode): void {
+  fs.chmodSync(path, mode)
+  if (mode === 0o600) return
+  const { gid } = fs.statSync(dirname(path))
+  try {
+    fs.chownSync(path, -1, gid)
+  } catch {
+    // Only a member of the group may; `findMismatch` then names it.
+  }
+}
+
+function folderModeOf(mode: FileMode): number {
+  return mode === 0o600 ? 0o700 : 0o770
+}
+
+/** Why this process, or one of the folder's group, can't use the files; undefined: as far as it shows, they can. */
+export function findMismatch(files: JournalFiles, mode: FileMode): string | undefined {
+  const { folder, script, envoy, head } = files
+  for (const path of [folder, script, envoy, head]) {
+    const stat = fs.statSync(path, { throwIfNoEntry: false })
+    if (stat === undefined) return `${path} is missing`
+    const needs = path === folder ? fs.constants.W_OK | fs.constants.X_OK : fs.constants.R_OK
+    const owner = `it belongs to user ${stat.uid} and group ${stat.gid} with mode ${octal(stat.mode)}`
+    try {
+      fs.accessSync(path, needs | fs.constants.R_OK | (path === head ? fs.constants.W_OK : 0))
+    } catch {
+      return `user ${userInfo().uid} can't use ${path}: ${owner}`
+    }
+    const group = path === folder ? 0o070 : 0o060
+    if (mode === 0o660 && (stat.mode & group) !== group) {
+      return `the group of ${path} can't use it, as UNIX_SOCKET_MODE=660 says: ${owner}`
+    }
+    if (mode === 0o600 && path !== folder && (stat.mode & 0o006) !== 0) {
+      return `everybody can use ${path}: ${owner}`
+    }
+  }
+  return undefined
+}
+
+function octal(mode: number): string {
+  return (mode & 0o7777).toString(8).padStart(4, '0')
+}

@@ -1,0 +1,173 @@
+/**
+ * Keeps a gateway's folder in order while a process runs, and finds out what is wrong with it: each part in
+ * a loop of its own, so that none waits for Envoy or a disk that does not answer another one.
+ */
+
+import { basename } from 'node:path'
+import { repeat } from '../runtime/loop.ts'
+import { createBallast } from './ballast.ts'
+import type { Copies } from './copies.ts'
+import { type AskEnvoy, createEnvoyLog } from './envoy-log.ts'
+import type { JournalFiles } from './files.ts'
+import type { Folder, Listed } from './folder.ts'
+import { openHeadFile } from './head-file.ts'
+import type { JournalHealth } from './health.ts'
+import { createLineGuard, type LineGuard } from './line-guard.ts'
+import { type FileMode, findMismatch, prepareFolder } from './prepare-folder.ts'
+import { createRotation } from './rotation.ts'
+
+export interface UpkeepOptions {
+  readonly files: JournalFiles
+  /** Names of the files with lines. */
+  readonly names: readonly string[]
+  readonly folder: Folder
+  readonly mode: FileMode
+  /** Undefined where the folder outlives the machine's memory itself. */
+  readonly copies: Copies | undefined
+  readonly maxBytes: number
+  readonly daily: boolean
+  readonly askEnvoy: AskEnvoy
+  readonly isWriter: () => boolean
+  /** A file was renamed: a time to save. */
+  readonly onRenamed: () => Promise<void>
+  readonly health: JournalHealth
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+  /** A monotonic clock in milliseconds. */
+  readonly monotonic: () => number
+}
+
+export interface Upkeep {
+  readonly guard: LineGuard
+  /** Whether Envoy was made to leave a renamed file. */
+  isLeft(file: Pick<Listed, 'name'>): boolean
+  stop(): void
+}
+
+const everyMs = 1_000
+const lookEveryMs = 5_000
+/** Without a line for this long something is wrong, and twice a slow flush later. */
+const [silentMs, slowFlushMs] = [15_000, 100]
+/** A line that the script could not write makes the journal suspicious for so long. */
+const scriptFailedMs = 60_000
+/** A disk that has not answered for this long hangs. */
+const hangingMs = 5_000
+
+export function startUpkeep(options: UpkeepOptions): Upkeep {
+  const { files, names, folder, mode, copies, isWriter, health, now, monotonic } = options
+  const ending = new AbortController()
+  const envoy = createEnvoyLog(options.askEnvoy, monotonic)
+  const ballast = createBallast(files.ballast)
+  let flushMs = 0
+  let failed: number | undefined
+  let failedAt = Number.NEGATIVE_INFINITY
+  let isFull = false
+  let copyingSince: number | undefined
+  const guard = createLineGuard({
+    withinMs: () => silentMs + (flushMs > slowFlushMs ? 2 * flushMs : 0),
+    monotonic,
+    onChange(isFailing) {
+      health.note('silent', isFailing ? `no line within ${silentMs / 1_000} s` : undefined)
+      // Envoy may write a file that nobody reads.
+      if (isFailing) rotation.askAgain()
+    },
+  })
+  const rotation = createRotation({
+    ...{ folder, files: names, maxBytes: options.maxBytes, daily: options.daily, now },
+    reopen: envoy.reopen,
+    noteRenamed,
+  })
+
+  function noteRenamed(): void {
+    const head = openHeadFile(files.head, mode)
+    try {
+      head.noteRenamed()
+    } finally {
+      head.close()
+    }
+  }
+
+  /** Makes the folder again as it was, whoever has removed it or something of it. */
+  function restore(): void {
+    const there = new Set(folder.list().map(({ name }) => name))
+    if ([...names, basename(files.head)].every((name) => there.has(name))) return
+    prepareFolder(files, mode)
+    noteRenamed()
+    rotation.askAgain()
+  }
+
+  /** Looks for lines that the script could not write. */
+  function lookAtScript(): void {
+    const head = openHeadFile(files.head, mode)
+    try {
+      const found = head.read().failed
+      if (failed !== undefined && found > failed) failedAt = monotonic()
+      failed = found
+    } finally {
+      head.close()
+    }
+    const isRecent = monotonic() - failedAt < scriptFailedMs
+    health.note('script', isRecent ? 'the script could not write a line' : undefined)
+  }
+
+  async function look(): Promise<void> {
+    try {
+      restore()
+      lookAtScript()
+      health.note('unwritable', undefined)
+    } catch (error) {
+      health.note('unwritable', error)
+    }
+    health.note('mismatch', findMismatch(files, mode))
+    isFull = await ballast.step()
+  }
+
+  async function copy(): Promise<void> {
+    if (!isWriter() || copies === undefined) return
+    copyingSince = monotonic()
+    try {
+      await copies.step()
+      health.note('kept', undefined)
+    } catch (error) {
+      health.note('kept', error)
+    } finally {
+      copyingSince = undefined
+    }
+  }
+
+  async function lookAtEnvoy(): Promise<void> {
+    const found = await envoy.look()
+    flushMs = found.flushMs
+    const isLate = flushMs > slowFlushMs
+    health.note('flush', isLate ? `Envoy's log is written every ${flushMs} ms` : undefined)
+    // A full disk takes no line, whether somebody tries or not.
+    const isFailing = found.isFailing || (isFull && health.has('envoy'))
+    health.note('envoy', isFailing ? 'Envoy could not write its log' : undefined)
+  }
+
+  function noteHanging(): void {
+    if (copyingSince === undefined || monotonic() - copyingSince < hangingMs) return
+    health.note('kept', 'the disk does not answer')
+  }
+
+  async function rotate(): Promise<void> {
+    noteHanging()
+    if (!isWriter()) return
+    if (await rotation.step()) await options.onRenamed()
+  }
+
+  function keep(restMs: number, step: () => Promise<void>): void {
+    // What fails is tried again, and seen by what follows from it.
+    void repeat({ step, restMs, onFault: () => {}, signal: ending.signal })
+  }
+
+  keep(everyMs, look)
+  keep(everyMs, rotate)
+  keep(everyMs, copy)
+  keep(lookEveryMs, lookAtEnvoy)
+  return {
+    guard,
+    isLeft: rotation.isLeft,
+    stop: () => ending.abort(),
+  }
+}
