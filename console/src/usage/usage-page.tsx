@@ -198,8 +198,8 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
         {ceiling && (
           <Text size="xs" c="dimmed">
             The limit is {whole(ceiling)}, in {ceiling.subscription}; the dashed line shows it if
-            the bars come near. A window begins at a time of its own for each user, not with
-            the {asked.span.unit}.
+            the bars come near. A window begins at a time of its own for each user, not with the{' '}
+            {asked.span.unit}.
           </Text>
         )}
       </Card>
