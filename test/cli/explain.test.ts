@@ -1,9 +1,10 @@
 import { type Test, test } from 'tap'
 import { counterOf } from '../../src/core/decision/counter.ts'
-import { createMemoryCounters } from '../../src/store/counters/memory.ts'
 import { runAt } from '../support/command.ts'
+import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { createKeyApi } from '../support/key-api.ts'
+import { shownEnd } from '../support/window-ends.ts'
 
 const snapshot = snapshotOf(
   modelRef('small'),
@@ -12,7 +13,7 @@ const snapshot = snapshotOf(
 )
 
 async function start(t: Test) {
-  const counters = createMemoryCounters()
+  const counters = createTestCounters()
   const api = await createKeyApi(t, { snapshot, readCounters: counters.readFresh })
   const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
   const run = (token: string, ...args: string[]) =>
@@ -30,15 +31,16 @@ test('shows the steps, what pays and what is left', async (t) => {
   t.match(open.out, new RegExp(`^It would be let through\\.\n\n${asNew}\n\nSTEP +RESULT +BY`))
   t.match(open.out, /^limits +passed +Subscription models-as-a-service\/basic$/m)
   t.match(open.out, /^AccessPolicy models-as-a-service\/open +yes$/m)
-  t.match(open.out, /^1m +user +0 +100 +2026-03-01T12:01:00Z$/m)
+  const end = shownEnd('1m', 'alice', api.now)
+  t.match(open.out, new RegExp(`^1m +user +0 +100 +${end}$`, 'm'))
 
   counters.add([counterOf(limit, 'alice')], 100, api.now)
   const spent = await run('alice-token', 'small')
   t.equal(spent.status, 1, 'a refusal')
   t.match(spent.out, /^It would be refused with 429 rate_limit_exceeded: /)
   t.match(spent.out, /^limits +refused +Subscription models-as-a-service\/basic$/m)
-  t.match(spent.out, /^This changes at 2026-03-01T12:01:00Z\.$/m)
-  const json = await run('alice-token', 'small', '--json', '--at', '2026-03-01T12:01:00Z')
+  t.match(spent.out, new RegExp(`^This changes at ${end}\\.$`, 'm'))
+  const json = await run('alice-token', 'small', '--json', '--at', end)
   t.match(JSON.parse(json.out), { allowed: true, limits: [{ used: 0 }] })
 })
 

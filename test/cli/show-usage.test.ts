@@ -1,10 +1,11 @@
 import { type Test, test } from 'tap'
 import { counterOf } from '../../src/core/decision/counter.ts'
-import { createMemoryCounters } from '../../src/store/counters/memory.ts'
 import { createUsageLedger } from '../../src/store/usage/ledger.ts'
 import { runAt } from '../support/command.ts'
+import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { createKeyApi } from '../support/key-api.ts'
+import { shownEnd } from '../support/window-ends.ts'
 
 const today = Date.UTC(2026, 2, 1)
 const snapshot = snapshotOf(
@@ -14,7 +15,7 @@ const snapshot = snapshotOf(
 )
 
 async function start(t: Test) {
-  const counters = createMemoryCounters()
+  const counters = createTestCounters()
   const api = await createKeyApi(t, { snapshot, readCounters: counters.readFresh })
   const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
   const ledger = createUsageLedger(api.sql)
@@ -76,14 +77,15 @@ test('shows what is left', async (t) => {
   const { api, counters, run } = await start(t)
   const [limit] = snapshot.subscriptions.get('basic')?.limits.get('llm/small') ?? []
   if (limit === undefined) throw new Error('no limit')
+  const end = shownEnd('1m', 'alice', api.now)
   t.match(
     (await run('limits', 'alice-token')).out,
-    /^basic +llm\/small +tokens +1m +1,000 +1,000 +- +█{20}$/m,
+    new RegExp(`^basic +llm/small +tokens +1m +1,000 +1,000 +${end} +█{20}$`, 'm'),
   )
   counters.add([counterOf(limit, 'alice')], 500, api.now)
   t.strictSame((await run('limits', 'alice-token')).out.split('\n'), [
     'SUBSCRIPTION  MODEL      OF      WINDOW  LEFT  LIMIT  RESETS',
-    'basic         llm/small  tokens  1m      500   1,000  2026-03-01T12:01:00Z  ██████████',
+    `basic         llm/small  tokens  1m      500   1,000  ${end}  ██████████`,
   ])
   t.match(JSON.parse((await run('limits', 'alice-token', '--json')).out), {
     data: [{ used: 500 }],

@@ -61,11 +61,10 @@ function randomGrant(random: Random, now: number): Grant {
   const caps = compileCaps({ id, user: 'ada', subscription: 'basic', caps: written })
   const capped = random.below(2) === 0 && caps ? caps : undefined
   const limits = [...pick(random, limitLists), ...(capped?.limits ?? [])]
-  const counters = limits.map(() =>
-    random.below(3) === 0
-      ? undefined
-      : { used: random.below(120), resetsAt: now + random.below(86_400_000) - 1_000 },
-  )
+  const counters = limits.map(() => ({
+    used: random.below(3) === 0 ? 0 : random.below(120),
+    resetsAt: now + 1 + random.below(86_400_000),
+  }))
   const user = pick(random, ['ada', 'ädä', 'x'.repeat(300), `user-${random.below(1_000)}`])
   const subscription = pick(random, ['basic', 'second', 'y'.repeat(63)])
   const groups = ['team-a']

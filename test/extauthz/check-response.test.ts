@@ -179,8 +179,10 @@ test('denials carry only the headers of their code', async (t) => {
   }
 })
 
+const unused = { used: 0, resetsAt: now + 3_600_000 }
+
 test('an allow reports the remaining tokens', async (t) => {
-  const counters = [{ used: 40, resetsAt: now + 30_000 }, undefined]
+  const counters = [{ used: 40, resetsAt: now + 30_000 }, unused]
   const states = limitStates(limits, counters, now)
   for (const [dialect, own] of [
     [
@@ -215,7 +217,7 @@ test('an allow reports the remaining tokens', async (t) => {
 
 test('a denial reports the remaining tokens', async (t) => {
   const retryAt = now + 30_000
-  const states = limitStates(limits, [{ used: 120, resetsAt: retryAt }, undefined], now)
+  const states = limitStates(limits, [{ used: 120, resetsAt: retryAt }, unused], now)
   const { headers } = deny('token_limit_exceeded', { retryAt, states })
   t.strictSame(headers, {
     'content-type': 'application/json',

@@ -14,7 +14,7 @@ import { createCheck } from '../../../src/extauthz/service.ts'
 import { createVerifyKey } from '../../../src/identity/api-key.ts'
 import { createAuthenticate } from '../../../src/identity/authenticate.ts'
 import type { ApiKeyStore } from '../../../src/store/api-keys.ts'
-import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
+import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { checkOf, checkResponse, readDenial } from '../../support/envoy-messages.ts'
 import { createMemoryApiKeys } from '../../support/memory-api-keys.ts'
@@ -88,7 +88,7 @@ test('explain agrees with Check in random worlds', async (t) => {
   const outcomes = new Map<string, number>()
   for (let world = 0; world < worlds; world += 1) {
     const snapshot = createWorld(random)
-    const counters = createMemoryCounters()
+    const counters = createTestCounters()
     const keys = createMemoryApiKeys()
     for (const { limits } of snapshot.subscriptions.values()) {
       for (const limit of [...limits.values()].flat()) {

@@ -1,12 +1,12 @@
 import { test } from 'tap'
 import { type Counter, counterOf } from '../../../src/core/decision/counter.ts'
-import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import { createMemoryHolds } from '../../../src/store/holds/memory.ts'
-import { withTaken } from '../../../src/store/holds/memory-taken.ts'
 import { withOpenRequests } from '../../../src/store/holds/read-counters.ts'
+import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
+import { shownEnd } from '../../support/window-ends.ts'
 
 const route = 'GET /v1/limits'
 const minute = [100, '1m'] as const
@@ -38,10 +38,12 @@ const unused = {
   used: 0,
   remaining: 100,
 }
-const basic = { ...unused, subscription: 'basic', resetsAt: null }
+const noon = Date.UTC(2026, 2, 1, 12)
+const endOf = (window: string, user = 'alice') => ({ resetsAt: shownEnd(window, user, noon) })
+const basic = { ...unused, subscription: 'basic', ...endOf('1m') }
 
 test('a caller sees what is left of own limits (200)', async (t) => {
-  const counters = createMemoryCounters()
+  const counters = createTestCounters()
   const api = await createKeyApi(t, { snapshot, readCounters: counters.readFresh })
   const limits = snapshot.subscriptions.get('premium')?.limits.get('llm/small') ?? []
   counters.add(
@@ -51,10 +53,10 @@ test('a caller sees what is left of own limits (200)', async (t) => {
   )
   const premium = { ...basic, subscription: 'premium' }
   const used = [
-    { ...premium, used: 120, remaining: 0, resetsAt: '2026-03-01T12:01:00Z' },
+    { ...premium, used: 120, remaining: 0 },
     {
       ...{ ...premium, window: '24h', limit: 5_000, used: 120, remaining: 4_880 },
-      resetsAt: '2026-03-02T12:00:00Z',
+      ...endOf('24h'),
     },
   ]
   t.strictSame(await read(api, 'alice'), [basic, ...used])
@@ -63,10 +65,11 @@ test('a caller sees what is left of own limits (200)', async (t) => {
   t.strictSame(await read(api, key, 'subscription=basic'), [])
   t.strictSame(await read(api, 'alice', 'subscription=basic'), [basic])
   t.strictSame(await read(api, 'alice', 'model=llm/closed'), [])
-  t.strictSame(await read(api, 'bob'), [{ ...basic, subscription: 'b-only' }, basic])
+  const ofBob = { ...basic, ...endOf('1m', 'bob') }
+  t.strictSame(await read(api, 'bob'), [{ ...ofBob, subscription: 'b-only' }, ofBob])
   t.strictSame(await read(api, 'carol', 'subscription=premium'), [
-    premium,
-    { ...premium, window: '24h', limit: 5_000, remaining: 5_000 },
+    { ...premium, ...endOf('1m', 'carol') },
+    { ...premium, window: '24h', limit: 5_000, remaining: 5_000, ...endOf('24h', 'carol') },
   ])
   t.strictSame(await read(api, 'stranger'), [])
 })
@@ -79,14 +82,22 @@ test('a capped key sees its own limits, and only models that it may call', async
     subscription('premium', teamA, { 'llm/small': [minute], 'llm/large': [minute] }),
   )
   const api = await createKeyApi(t, { snapshot: open })
-  const { key } = await api.createKey('alice', {
+  const { key, id } = await api.createKey('alice', {
     models: [{ namespace: 'llm', name: 'small' }],
     tokenRateLimits: [{ limit: 40, window: '1h' }],
   })
   const premium = { ...basic, subscription: 'premium' }
   t.strictSame(await read(api, key), [
     premium,
-    { ...premium, model: null, scope: 'key', window: '1h', limit: 40, remaining: 40 },
+    {
+      ...premium,
+      model: null,
+      scope: 'key',
+      window: '1h',
+      limit: 40,
+      remaining: 40,
+      ...endOf('1h', id),
+    },
   ])
   t.strictSame(await read(api, 'alice'), [{ ...premium, model: 'llm/large' }, premium])
 })
@@ -98,25 +109,32 @@ test('requests and concurrency have their kind', async (t) => {
     accessPolicy('open', ['llm/small'], everybody),
     subscription('premium', teamA, { 'llm/small': [minute] }, { ofModels }),
   )
-  const counters = createMemoryCounters()
-  const holds = withTaken(createMemoryHolds(counters), counters)
+  const counters = createTestCounters()
+  const holds = createMemoryHolds(counters.windows)
   const readCounters = withOpenRequests(counters.readFresh, holds)
   const api = await createKeyApi(t, { snapshot: open, readCounters })
   const premium = { ...basic, subscription: 'premium' }
   const rate = { ...premium, kind: 'requests', limit: 60, remaining: 60 }
-  const parallel = { ...premium, kind: 'concurrency', window: null, limit: 5, remaining: 5 }
+  const parallel = {
+    ...premium,
+    kind: 'concurrency',
+    window: null,
+    limit: 5,
+    remaining: 5,
+    resetsAt: null,
+  }
   t.strictSame(await read(api, 'alice'), [premium, rate, parallel])
 
   const limits = open.subscriptions.get('premium')?.limits.get('llm/small') ?? []
   const taken = limits.slice(1).map((limit) => ({ ...counterOf(limit, 'alice'), limit: 60 }))
   for (const id of ['a', 'b']) await holds.hold({ ...takes, id, taken }, api.now)
-  const ends = { resetsAt: '2026-03-01T12:01:00Z' }
   t.strictSame(await read(api, 'alice'), [
     premium,
-    { ...rate, used: 2, remaining: 58, ...ends },
+    { ...rate, used: 2, remaining: 58 },
     { ...parallel, used: 2, remaining: 3 },
   ])
-  t.strictSame(await read(api, 'carol'), [premium, rate, parallel], 'those of another user')
+  const others = [premium, rate].map((each) => ({ ...each, ...endOf('1m', 'carol') }))
+  t.strictSame(await read(api, 'carol'), [...others, parallel], 'those of another user')
   const listed = await api.ask('GET /v1/subscriptions', { as: 'alice' })
   t.match(listed.json(), [
     { model_refs: [{ request_rate_limits: [{ limit: 60, window: '1m' }], concurrency: 5 }] },
@@ -139,13 +157,6 @@ const takes = {
   },
 }
 
-test('asking opens no window', async (t) => {
-  const counters = createMemoryCounters()
-  const api = await createKeyApi(t, { snapshot, readCounters: counters.readFresh })
-  for (let i = 0; i < 3; i += 1) t.strictSame(await read(api, 'bob', 'subscription=basic'), [basic])
-  t.equal(counters.size, 0)
-})
-
 test('many limits are read in part', async (t) => {
   const models = Array.from({ length: 1_001 }, (_, i) => `m${i}`)
   const keys = models.map((name) => `llm/${name}`)
@@ -158,7 +169,7 @@ test('many limits are read in part', async (t) => {
     ),
     async readCounters(counters: readonly Counter[]) {
       asked.push(counters.length)
-      return counters.map(() => undefined)
+      return counters.map(() => ({ used: 0, resetsAt: noon }))
     },
   })
   const answer = (await api.ask(route, { as: 'alice' })).json()

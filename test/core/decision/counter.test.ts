@@ -1,14 +1,14 @@
 import { test } from 'tap'
 import {
-  addLate,
-  addTo,
   type CounterState,
   counterOf,
   limitStates,
-  openAt,
   spentUntil,
+  stateLater,
   toCountedLimits,
 } from '../../../src/core/decision/counter.ts'
+import { userInLines } from '../../../src/core/decision/line-head.ts'
+import { endOf } from '../../support/window-ends.ts'
 
 const minute = 60_000
 const hour = 3_600_000
@@ -23,11 +23,8 @@ function limits(...written: readonly (readonly [number, string, number])[]) {
 }
 
 /** `spentUntil` of these limits with counters known so far. */
-const until = (
-  of: ReturnType<typeof limits>,
-  counters: readonly (CounterState | undefined)[],
-  at: number,
-) => spentUntil(limitStates(of, counters, at))
+const until = (of: ReturnType<typeof limits>, counters: readonly CounterState[], at: number) =>
+  spentUntil(limitStates(of, counters, at))
 
 const perMinute = limits([100, '1m', minute])
 const both = limits([100, '1m', minute], [150, '1h', hour])
@@ -35,7 +32,27 @@ const both = limits([100, '1m', minute], [150, '1h', hour])
 test('a counter belongs to a user, subscription, model and window', async (t) => {
   const [limit] = perMinute
   const counter = counterOf(limit as NonNullable<typeof limit>, 'ada')
-  t.strictSame(counter, { key: 'team-a\nllm/small\n60000\nada', windowMs: minute, limit: 100 })
+  t.strictSame(counter, {
+    ...{ key: 'team-a\nllm/small\n60000\nada', owner: 'ada', window: { ms: minute }, limit: 100 },
+  })
+})
+
+test("a key's own counter has a phase of its own", async (t) => {
+  const written = [{ limit: 5, window: '1m', windowMs: minute }]
+  const key = { id: 'key-1', user: 'ada' }
+  const [limit] = toCountedLimits('team-a', '@key-1', written, { scope: 'key', key })
+  t.strictSame(counterOf(limit as NonNullable<typeof limit>, 'ada'), {
+    ...{ key: 'team-a\n@key-1\n60000\nada', owner: 'key-1', window: { ms: minute }, limit: 5 },
+  })
+})
+
+test('a user with a longer name than lines carry is counted as lines name them', async (t) => {
+  const [limit] = perMinute
+  for (const user of ['x'.repeat(2_000), '"'.repeat(400), '\u0001'.repeat(106), 'é'.repeat(107)]) {
+    const { key, owner } = counterOf(limit as NonNullable<typeof limit>, user)
+    t.equal(owner, userInLines(user))
+    t.equal(key, `team-a\nllm/small\n60000\n${userInLines(user)}`)
+  }
 })
 
 test('no user name leads to the counter of another user', async (t) => {
@@ -72,31 +89,6 @@ test('a limit is described as a RateLimit-Policy item', async (t) => {
   )
 })
 
-test('the first count opens a fixed window', async (t) => {
-  const first = addTo(undefined, 40, minute, now)
-  t.strictSame(first, { used: 40, resetsAt: now + minute })
-  const second = addTo(first, 40, minute, now + minute - 1)
-  t.strictSame(
-    second,
-    { used: 80, resetsAt: now + minute },
-    'a later count does not move the window',
-  )
-  t.strictSame(addTo(second, 7, minute, now + minute), { used: 7, resetsAt: now + 2 * minute })
-  t.strictSame(addTo(second, 7, minute, now + 50 * minute), {
-    used: 7,
-    resetsAt: now + 51 * minute,
-  })
-  t.strictSame(first, { used: 40, resetsAt: now + minute }, 'states are not changed in place')
-})
-
-test('reading sees only open windows', async (t) => {
-  const state = { used: 40, resetsAt: now + minute }
-  t.equal(openAt(undefined, minute, now), undefined)
-  t.equal(openAt(state, minute, now), state)
-  t.equal(openAt(state, minute, now + minute - 1), state)
-  t.equal(openAt(state, minute, now + minute), undefined)
-})
-
 test('a limit is spent once it is reached', async (t) => {
   for (const [used, expected] of [
     [0, undefined],
@@ -109,8 +101,6 @@ test('a limit is spent once it is reached', async (t) => {
   }
   const spent = [{ used: 100, resetsAt: now + 5_000 }]
   t.equal(until(perMinute, spent, now + 4_999), now + 5_000)
-  t.equal(until(perMinute, spent, now + 5_000), undefined, 'open again exactly at its end')
-  t.equal(until(perMinute, [undefined], now), undefined)
   t.equal(spentUntil([]), undefined)
 })
 
@@ -125,54 +115,32 @@ test('all limits must have tokens left', async (t) => {
   t.equal(until(both, states(100, 149), now), soon)
   t.equal(until(both, states(99, 150), now), later)
   t.equal(until(both, states(100, 150), now), later, 'the later end counts')
-  t.equal(until(both, states(100, 150), soon), later, 'the shorter window has ended')
+  t.equal(
+    until(both, [{ used: 0, resetsAt: soon + minute }, ...states(0, 150).slice(1)], soon),
+    later,
+  )
   t.equal(until([...both].reverse(), states(100, 150).reverse(), now), later)
 })
 
-test('three responses pass and the fourth request is refused', async (t) => {
-  let state: CounterState | undefined
-  for (let answer = 0; answer < 3; answer += 1) {
-    t.equal(until(perMinute, [state], now + answer), undefined)
-    state = addTo(state, 40, minute, now + answer)
-  }
-  t.equal(state?.used, 120, 'the third response is counted whole')
-  t.equal(until(perMinute, [state], now + 3), now + minute)
-  t.equal(until(perMinute, [state], now + minute), undefined)
+test('an unused window has an end, too', async (t) => {
+  const unused = { used: 0, resetsAt: now + 5_000 }
+  t.match(limitStates(perMinute, [unused], now), [{ used: 0, remaining: 100, ...unused }])
 })
 
-test('a clock that is set back keeps a window closed for at most its length', async (t) => {
-  const spent = { used: 100, resetsAt: now + minute }
-  const back = now - hour
-  t.equal(until(perMinute, [spent], back), back + minute, 'at most one window')
-  t.strictSame(openAt(spent, minute, back), { used: 100, resetsAt: back + minute })
-  t.strictSame(addTo(spent, 1, minute, back), { used: 101, resetsAt: back + minute })
-  t.strictSame(openAt(spent, minute, now - 1), { used: 100, resetsAt: now - 1 + minute })
-})
-
-test('a clock that is set forward opens the window', async (t) => {
-  const spent = { used: 100, resetsAt: now + minute }
-  t.equal(until(perMinute, [spent], now + hour), undefined)
-  t.strictSame(addTo(spent, 1, minute, now + hour), { used: 1, resetsAt: now + hour + minute })
-})
-
-test('late tokens count in the window in which they were used', async (t) => {
-  const now = 10 * hour
-  const open = { used: 5, resetsAt: now + 20_000 }
-  t.strictSame(addLate(undefined, 7, minute, now, now - 50_000), {
-    used: 7,
-    resetsAt: now + 10_000,
+test('of a later time nothing is known but what has been counted', async (t) => {
+  const [limit] = perMinute
+  const counter = counterOf(limit as NonNullable<typeof limit>, 'ada')
+  const resetsAt = endOf('1m', 'ada', now)
+  const state = { used: 100, resetsAt, held: 7 }
+  t.equal(stateLater(counter, state, now), state)
+  t.equal(stateLater(counter, state, resetsAt - 1), state)
+  t.strictSame(stateLater(counter, state, resetsAt), { used: 0, resetsAt: resetsAt + minute })
+  t.strictSame(stateLater(counter, state, resetsAt + 7 * minute + 1), {
+    ...{ used: 0, resetsAt: resetsAt + 8 * minute },
   })
-  t.equal(addLate(undefined, 7, minute, now, now - minute), undefined, 'that window has ended')
-  t.strictSame(addLate(undefined, 7, minute, now, now + hour), { used: 7, resetsAt: now + minute })
-  t.strictSame(addLate(open, 7, minute, now, now - 59_999), { ...open, used: 12 })
-  t.equal(addLate(open, 7, minute, now, now - minute), open)
-  const past = now - hour
-  t.equal(addLate(open, 7, minute, past, past), open, 'it had ended before the open window began')
-  const during = now - 30_000
-  t.strictSame(
-    addLate(open, 7, minute, during, during),
-    { ...open, used: 12 },
-    'the end of the window stays as it is',
-  )
-  t.match(addLate({ used: 5, resetsAt: now }, 7, minute, now, now), { used: 7 })
+  const open = { ...counter, window: { ms: 0 } }
+  t.strictSame(stateLater(open, { used: 3, resetsAt: now }, now + 1), {
+    used: 0,
+    resetsAt: now + 1,
+  })
 })

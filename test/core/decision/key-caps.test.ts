@@ -12,12 +12,12 @@ import { pathRules } from '../../../src/core/decision/operations.ts'
 import { messageOf } from '../../../src/core/decision/refusal-message.ts'
 import { readTarget, type Target } from '../../../src/core/decision/target.ts'
 import type { KeyCaps } from '../../../src/core/formats/key-caps.ts'
-import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import { tagOf } from '../../../src/store/counters/redis/keys.ts'
+import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
+import { endOf } from '../../support/window-ends.ts'
 
 const now = Date.UTC(2026, 0, 1)
-const minute = 60_000
 const team = { groups: ['team-a'] }
 const snapshot = snapshotOf(
   modelRef('small'),
@@ -50,7 +50,7 @@ function keyWith(caps: KeyCaps): KeyCaller {
 
 /** Decides with counters that stay; returns the steps too. */
 function createWorld() {
-  const counters = createMemoryCounters()
+  const counters = createTestCounters()
   const steps: Step[] = []
   return {
     counters,
@@ -163,7 +163,7 @@ test('limits of the key hold beside those of the user, over all models', async (
   use('/llm/small/v1/chat/completions', 40)
   use('/llm/large/v1/chat/completions', 20)
   const refused = ask('/llm/small/v1/chat/completions', key)
-  t.match(refused, { code: 'token_limit_exceeded', retryAt: now + minute })
+  t.match(refused, { code: 'token_limit_exceeded', retryAt: endOf('1m', key.keyId, now) })
   if (!refused.allowed) {
     t.match(
       messageOf(refused, now),
@@ -181,6 +181,8 @@ test('only what was written as counters is counted', async (t) => {
     'id',
     'id ',
     'id 1,',
+    'id 0',
+    'id 60000,0',
     'id x',
     'a b 1',
     'id 1,2,3,4,5,6,7,8,9',
@@ -189,6 +191,6 @@ test('only what was written as counters is counted', async (t) => {
     t.strictSame(keyCountersOf(odd, 'basic', 'ada'), [], odd)
   }
   t.match(keyCountersOf('id 60000', 'basic', 'a\nb'), [
-    { key: 'basic\n@id\n60000\na\nb', windowMs: 60_000 },
+    { key: 'basic\n@id\n60000\na\nb', owner: 'id', window: { ms: 60_000 } },
   ])
 })

@@ -32,7 +32,7 @@ test('what is known of a request is read as it was written', async (t) => {
 test('a request that holds room says so', async (t) => {
   const held = {
     ...{ admittedAt: 1_795_264_413_050, bytes: 12, maxOutput: 100, choices: 2, cap: 200 },
-    ...{ estimate: { input: 7, bytesPerToken: 4 }, windows: '3600000:1795264800000 60000:0' },
+    estimate: { input: 7, bytesPerToken: 4 },
   }
   const more = { ...asked, keyId: '', cap: 'id-1 60000,3600000', held }
   const whole = { ...subject, payer: 'organization=acme&rate=0.1', group: 'red' }
@@ -44,13 +44,9 @@ test('a request that holds room says so', async (t) => {
     estimate: { input: 7, bytesPerToken: 4 },
     held: {
       ...{ admittedAt: 1_795_264_413_050, bytes: 12, maxOutput: 100, choices: 2, cap: 200 },
-      windows: [
-        { windowMs: 3_600_000, endsAt: 1_795_264_800_000 },
-        { windowMs: 60_000, endsAt: 0 },
-      ],
     },
   })
-  const none = { ...held, cap: Number.POSITIVE_INFINITY, bytes: undefined, windows: undefined }
+  const none = { ...held, cap: Number.POSITIVE_INFINITY, bytes: undefined }
   const least = readLineHead(writeLineHead({ ...asked, held: none }, writeSubject(subject)))
   t.match(least?.held, { admittedAt: 1_795_264_413_050, bytes: undefined, cap: undefined })
 })
@@ -91,10 +87,9 @@ test('long names are cut, and still differ', async (t) => {
       const whole = { subscription: value, model: value, payer, group: value }
       const cap = `${'x'.repeat(64)} ${Array(8).fill('123456789012').join(',')}`
       const most = 999_999_999_999_999
-      const windows = Array(20).fill('999999999999:1795264800000').join(' ')
       const held = {
         ...{ admittedAt: asked.startedAt, bytes: most, maxOutput: most, choices: 9_999_999 },
-        ...{ cap: most, estimate: { input: most, bytesPerToken: 999_999_999 }, windows },
+        ...{ cap: most, estimate: { input: most, bytesPerToken: 999_999_999 } },
       }
       const keyId = 'k'.repeat(64)
       return writeLineHead(
@@ -109,9 +104,16 @@ test('long names are cut, and still differ', async (t) => {
     for (const field of ['id', 'user', 'subscription', 'model', 'group', 'payer'] as const) {
       t.not(one?.[field], other?.[field], field)
     }
-    t.equal(one?.held?.windows?.length, 20, 'nothing that is read is cut')
+    t.equal(one?.held?.bytes, 999_999_999_999_999, 'nothing that is read is cut')
     t.match(one?.payer, /^organization=.+&cost_center=.+&rate=0\.000001$/)
     t.equal(userInLines(userInLines(name)), userInLines(name))
+  }
+  for (const unit of ['x', '"', '\u0001', 'é', '🦊', '\ud800']) {
+    for (let length = 100; length < 660; length += 1) {
+      const name = unit.repeat(length)
+      const isShort = Buffer.byteLength(JSON.stringify(name)) <= 640
+      t.equal(userInLines(name) === name, isShort, `${length} of ${JSON.stringify(unit)}`)
+    }
   }
 })
 

@@ -151,8 +151,13 @@ test('usage is counted in every window in force', async (t) => {
     ),
   )
   t.strictSame(countersOf(usage, snapshot), [
-    { key: 'team-a\nllm/small\n60000\nada', windowMs: 60_000, limit: 100 },
-    { key: 'team-a\nllm/small\n3600000\nada', windowMs: 3_600_000, limit: 1_000 },
+    { key: 'team-a\nllm/small\n60000\nada', owner: 'ada', window: { ms: 60_000 }, limit: 100 },
+    {
+      key: 'team-a\nllm/small\n3600000\nada',
+      owner: 'ada',
+      window: { ms: 3_600_000 },
+      limit: 1_000,
+    },
   ])
   for (const gone of [{ subscription: 'none' }, { model: 'llm/other' }, { model: 'constructor' }]) {
     t.strictSame(countersOf({ ...usage, ...gone }, snapshot), [])
