@@ -32,7 +32,7 @@ export class AllowTemplate {
   readonly policyText: string
   /** The number of limits in it. */
   readonly limitCount: number
-  /** Fields of the metadata except `user` and `key`. */
+  /** Fields of the metadata besides the line and what depends on the request. */
   readonly metadata: Buffer
   /** Its part of the response's line. */
   readonly subject: string
@@ -91,16 +91,11 @@ export class AllowTemplate {
       payer: metered || meteredIfReported ? payer : undefined,
     })
     this.metadata = bytesOf((writer) => {
-      writeStructField(writer, 'subscription', subscription)
-      writeStructField(writer, 'model', model.key)
       // usage.lua makes it true where it has found usage.
       writeStructField(writer, 'metered', meteredIfReported ? 'if_reported' : metered)
       // For usage.lua, which reads and writes OpenAI's format by default.
       if (dialect === 'anthropic') writeStructField(writer, 'dialect', dialect)
       if (model.resource.server.credential) writeStructField(writer, 'credential', true)
-      if (owningGroup !== undefined) writeStructField(writer, 'group', owningGroup)
-      if ((metered || meteredIfReported) && payer !== undefined)
-        writeStructField(writer, 'payer', payer)
     })
   }
 

@@ -15,7 +15,6 @@ import {
 } from '../core/decision/limit-headers.ts'
 import { type Asked, writeLineHead } from '../core/decision/line-head.ts'
 import { messageOf } from '../core/decision/refusal-message.ts'
-import { toEstimateText } from '../core/decision/unreported.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
@@ -67,9 +66,6 @@ export function toCheckResponse(
 const writer = new WireWriter(2_048)
 const putAllowed: PutHeader = (name, value) => writeHeader(writer, name, value, responseHeaders)
 
-/** An id that needs no escapes in the journal, like every one that was not written by hand. */
-const plain = /^[\w-]*$/
-
 /** An OkHttpResponse and its metadata are usually at least 128 bytes long. */
 const lengthBytes = 2
 
@@ -103,24 +99,17 @@ function allow(
   if (key !== undefined) writeKeyNews(writer, key, responseHeaders)
   writer.close(ok, lengthBytes)
   const metadata = writer.open(4, lengthBytes)
-  writeStructField(writer, 'user', caller.user)
-  const keyId = caller.by === 'key' ? caller.keyId : ''
-  writeStructField(writer, 'key', plain.test(keyId) ? keyId : '')
-  const cap = grant.metered || grant.meteredIfReported ? caps?.counted : undefined
-  if (cap !== undefined) writeStructField(writer, 'cap', cap)
   if (request !== undefined) {
     const asked = {
-      ...request,
-      by: 'check',
-      user: caller.user,
-      keyId,
-      cap,
-      held: grant.held,
-    } as const
+      ...({ ...request, by: 'check', user: caller.user, held: grant.held } as const),
+      keyId: caller.by === 'key' ? caller.keyId : '',
+      cap: grant.metered || grant.meteredIfReported ? caps?.counted : undefined,
+    }
     writeStructField(writer, 'line', writeLineHead(asked, template.subject))
   }
   writer.raw(template.metadata)
-  if (grant.held !== undefined) writeHeld(writer, grant.held)
+  // For usage.lua, which measures a stream's text then.
+  if (grant.held?.estimate !== undefined) writeStructField(writer, 'estimate', true)
   writer.close(metadata, lengthBytes)
   return writer.take()
 }
@@ -131,17 +120,6 @@ function writeCeiling(writer: WireWriter, { cap, choices = 1 }: HeldRoom): void 
   writeHeader(writer, 'x-tollgate-ceiling', String(cap))
   const each = Math.max(1, Math.floor(cap / choices))
   writeHeader(writer, 'x-tollgate-max-output-tokens', String(each), responseHeaders)
-}
-
-/** What the access log must know of a hold when the response has ended (access-log-common.ts). */
-function writeHeld(writer: WireWriter, held: HeldRoom): void {
-  const { admittedAt, bytes, maxOutput, choices, cap, estimate } = held
-  writeStructField(writer, 'admitted', admittedAt)
-  if (bytes !== undefined) writeStructField(writer, 'body_bytes', bytes)
-  if (maxOutput !== undefined) writeStructField(writer, 'max_output', maxOutput)
-  if (choices !== undefined) writeStructField(writer, 'choices', choices)
-  if (Number.isFinite(cap)) writeStructField(writer, 'ceiling', cap)
-  if (estimate !== undefined) writeStructField(writer, 'estimate', toEstimateText(estimate))
 }
 
 /** Limits of the subscription, and those of the key. */

@@ -8,8 +8,7 @@ import type { RefusedCheck } from './refused-check.ts'
 
 /**
  * The CheckResponse with its decision in the dynamic metadata (field 4, which parsers merge with
- * existing metadata). For a refusal also the model and subscription, which an allow contains
- * anyway.
+ * existing metadata), and the model and subscription.
  */
 export function tagSpan(
   response: Buffer,
@@ -18,7 +17,8 @@ export function tagSpan(
 ): Buffer {
   const writer = new WireWriter()
   if (decision.allowed) {
-    writeStruct(writer, 4, { decision: 'allowed' })
+    const { subscription, model } = decision
+    writeStruct(writer, 4, { decision: 'allowed', subscription, model: model.key })
   } else {
     writeStruct(writer, 4, { decision: decision.code, ...namedBy(asked) })
   }

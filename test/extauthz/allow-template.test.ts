@@ -5,6 +5,7 @@ import type { Grant } from '../../src/core/decision/decide.ts'
 import type { Dialect } from '../../src/core/decision/dialect.ts'
 import { capsOf, compileCaps } from '../../src/core/decision/key-caps.ts'
 import { putLimitHeaders } from '../../src/core/decision/limit-headers.ts'
+import { writeLineHead, writeSubject } from '../../src/core/decision/line-head.ts'
 import { createTemplates, type TemplateOf } from '../../src/extauthz/allow-template.ts'
 import { toCheckResponse } from '../../src/extauthz/check-response.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
@@ -92,6 +93,8 @@ function randomGrant(random: Random, now: number): Grant {
   }
 }
 
+const request = { id: 'request-1', startedAt: start }
+
 type KeyNews = Pick<Partial<KeyCaller>, 'keyAgeMs' | 'endsSoonAt'>
 
 /** The expected message, built without the code under test. */
@@ -130,16 +133,21 @@ function expectedOf(grant: Grant, now: number, dialect: Dialect, key: KeyNews = 
       ...(answer.length > 0 && { response_headers_to_add: answer }),
     },
     dynamic_metadata: structOf({
-      user: grant.caller.user,
-      key: grant.caller.by === 'key' ? grant.caller.keyId : '',
-      ...(grant.metered && counted !== undefined && { cap: counted }),
-      subscription: grant.subscription,
-      model: grant.model.key,
+      line: writeLineHead(
+        {
+          ...{ ...request, by: 'check', user: grant.caller.user, held: undefined },
+          keyId: grant.caller.by === 'key' ? grant.caller.keyId : '',
+          cap: grant.metered ? counted : undefined,
+        },
+        writeSubject({
+          ...{ subscription: grant.subscription, model: grant.model.key },
+          payer: grant.metered ? grant.payer : undefined,
+          group: grant.owningGroup,
+        }),
+      ),
       metered: grant.metered,
       ...(dialect === 'anthropic' && { dialect }),
       ...(credential && { credential: true }),
-      ...(grant.owningGroup !== undefined && { group: grant.owningGroup }),
-      ...(grant.metered && grant.payer !== undefined && { payer: grant.payer }),
     }),
   }
 }
@@ -158,9 +166,9 @@ test('a cached template gives the same bytes as a new one', async (t) => {
       { keyAgeMs: 61_999, endsSoonAt: now },
     ])
     const grant = randomGrant(random, now)
-    const plain = toCheckResponse(grant, now, dialect, key)
+    const plain = toCheckResponse(grant, now, dialect, key, undefined, request)
     for (const templateOf of memories) {
-      const answer = toCheckResponse(grant, now, dialect, key, templateOf)
+      const answer = toCheckResponse(grant, now, dialect, key, templateOf, request)
       if (!answer.equals(plain)) t.fail(`round ${round}: ${answer.toString('latin1')}`)
     }
     if (round % 20 !== 0) continue
@@ -202,7 +210,9 @@ test('responses do not share memory', async (t) => {
   const templateOf = createTemplates()
   const grants = Array.from({ length: 50 }, () => randomGrant(random, start))
   const told = () =>
-    grants.map((grant) => toCheckResponse(grant, start, 'openai', { keyAgeMs: 1 }, templateOf))
+    grants.map((grant) =>
+      toCheckResponse(grant, start, 'openai', { keyAgeMs: 1 }, templateOf, request),
+    )
   const first = told()
   const copies = first.map((answer) => Buffer.from(answer))
   told()

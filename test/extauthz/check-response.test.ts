@@ -3,6 +3,7 @@ import { limitStates, toCountedLimits } from '../../src/core/decision/counter.ts
 import type { Denial, Grant } from '../../src/core/decision/decide.ts'
 import type { Dialect } from '../../src/core/decision/dialect.ts'
 import { type ErrorCode, toEnvelope } from '../../src/core/decision/errors.ts'
+import { readLineHead } from '../../src/core/decision/line-head.ts'
 import { createTemplates } from '../../src/extauthz/allow-template.ts'
 import { toCheckResponse } from '../../src/extauthz/check-response.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
@@ -39,8 +40,20 @@ function deny(code: ErrorCode, more: Partial<Denial> = {}, dialect: Dialect = 'o
   return readDenial(toCheckResponse({ allowed: false, code, ...more }, now, dialect))
 }
 
+const asked = { id: 'request-1', startedAt: now - 7 }
+
+/** The metadata of an allow, and what its line says. */
+function metadataOf(granted: Grant, dialect: Dialect = 'openai', templateOf = createTemplates()) {
+  const bytes = toCheckResponse(granted, now, dialect, undefined, templateOf, asked)
+  const { dynamic_metadata } = checkResponse.decode(bytes) as {
+    dynamic_metadata: { fields: Record<string, { stringValue?: string }> }
+  }
+  const { fields } = dynamic_metadata
+  return { fields, line: readLineHead(fields.line?.stringValue) }
+}
+
 test('an allow contains exactly what Envoy needs', async (t) => {
-  const bytes = toCheckResponse(grant, now, 'openai')
+  const bytes = toCheckResponse(grant, now, 'openai', undefined, undefined, asked)
   t.strictSame(JSON.parse(JSON.stringify(checkResponse.decode(bytes))), {
     status: {},
     ok_response: {
@@ -52,13 +65,24 @@ test('an allow contains exactly what Envoy needs', async (t) => {
       headers_to_remove: ['authorization', 'x-api-key', 'proxy-authorization'],
     },
     dynamic_metadata: structOf({
-      user: 'ädä',
-      key: 'id-1',
-      subscription: 'basic',
-      model: 'llm/small',
+      line: `{"start":${now - 7},"id":"request-1","by":"check","subscription":"basic","model":"llm/small","user":"ädä","key":"id-1"}`,
       metered: true,
     }),
   })
+})
+
+test('a request without an id has no line', async (t) => {
+  const { dynamic_metadata } = checkResponse.decode(toCheckResponse(grant, now, 'openai'))
+  t.strictSame(JSON.parse(JSON.stringify(dynamic_metadata)), structOf({ metered: true }))
+})
+
+test('what may be estimated says so to the script', async (t) => {
+  const held = { ...{ bytes: 9, maxOutput: 5, choices: 1 }, admittedAt: 0, cap: Infinity }
+  for (const estimate of [undefined, { input: 7, bytesPerToken: 4 }]) {
+    const { fields, line } = metadataOf({ ...grant, held: { ...held, estimate } })
+    t.match(fields.estimate, estimate && { boolValue: true })
+    t.match(line, { estimate, held: { admittedAt: 0, bytes: 9 } })
+  }
 })
 
 test('reports the age of cached data', async (t) => {
@@ -75,33 +99,26 @@ test('reports the age of cached data', async (t) => {
 
 test('the key id is empty for identity tokens', async (t) => {
   const caller = { by: 'token', proof: { by: 'file' }, user: 'ada', groups: [] } as const
-  const { dynamic_metadata } = checkResponse.decode(
-    toCheckResponse({ ...grant, caller, metered: false }, now, 'openai'),
-  )
-  t.match(dynamic_metadata, { fields: { key: { stringValue: '' }, metered: { boolValue: false } } })
+  const { fields, line } = metadataOf({ ...grant, caller, metered: false })
+  t.match(fields, { metered: { boolValue: false } })
+  t.match(line, { user: 'ada', keyId: undefined })
 })
 
 test('what is metered only if it reports usage says so to the script', async (t) => {
   const counted = { ...grant, metered: false, meteredIfReported: true, payer: 'team-a' }
   const templateOf = createTemplates()
-  const metadataOf = (granted: Grant) =>
-    checkResponse.decode(toCheckResponse(granted, now, 'anthropic', undefined, templateOf))
-      .dynamic_metadata
-  t.match(metadataOf({ ...grant, metered: false, payer: 'team-a' }), {
-    fields: { metered: { boolValue: false }, payer: undefined },
+  t.match(metadataOf({ ...grant, metered: false, payer: 'team-a' }, 'anthropic', templateOf), {
+    ...{ fields: { metered: { boolValue: false } }, line: { payer: undefined } },
   })
-  t.match(metadataOf(counted), {
-    fields: { metered: { stringValue: 'if_reported' }, payer: { stringValue: 'team-a' } },
+  t.match(metadataOf(counted, 'anthropic', templateOf), {
+    ...{ fields: { metered: { stringValue: 'if_reported' } }, line: { payer: 'team-a' } },
   })
 })
 
-test('an id that the journal would have to escape is left out', async (t) => {
+test('an id that has to be escaped is told as it is', async (t) => {
   for (const keyId of ['"', 'a\\b', 'line\nbreak', 'ä']) {
     const caller = { ...grant.caller, keyId } as Grant['caller']
-    const { dynamic_metadata } = checkResponse.decode(
-      toCheckResponse({ ...grant, caller }, now, 'openai'),
-    )
-    t.match(dynamic_metadata, { fields: { key: { stringValue: '' } } }, keyId)
+    t.match(metadataOf({ ...grant, caller }).line, { keyId })
   }
 })
 

@@ -1,17 +1,14 @@
 import { test } from 'tap'
 import { createEstimators } from '../../../src/core/admission/estimators.ts'
+import { type CountableLine, countedOf } from '../../../src/core/decision/counted.ts'
 import { decide } from '../../../src/core/decision/decide.ts'
 import { pathRules } from '../../../src/core/decision/operations.ts'
 import { type PastUsage, simulate } from '../../../src/core/decision/simulate.ts'
 import type { Snapshot } from '../../../src/core/decision/snapshot.ts'
 import { readTarget } from '../../../src/core/decision/target.ts'
-import type { Usage } from '../../../src/core/decision/usage.ts'
 import { createReserve } from '../../../src/extauthz/reserve.ts'
-import { createHeld } from '../../../src/ratelimit/held.ts'
-import { createSettle } from '../../../src/ratelimit/settle.ts'
-import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import { createMemoryHolds } from '../../../src/store/holds/memory.ts'
-import { withTaken } from '../../../src/store/holds/memory-taken.ts'
+import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createRandom, type Random } from '../../support/random.ts'
 
@@ -66,18 +63,11 @@ function createRequests(random: Random): readonly PastUsage[] {
 
 /** What the decision itself, with counters in memory, does with the requests; those that it refuses. */
 async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<Set<PastUsage>> {
-  const counters = createMemoryCounters()
-  const holds = withTaken(createMemoryHolds(counters), counters)
+  const counters = createTestCounters()
+  const holds = createMemoryHolds(counters.windows)
   const estimators = createEstimators()
   const pause = async () => {}
   const reserve = createReserve({ holds, counters, estimators, onLoss: 'deny', pause })
-  const held = createHeld({ snapshot: () => snapshot, holds, estimators })
-  let now = begin
-  const settle = createSettle({
-    ...{ snapshot: () => snapshot, counters, clock: () => now, held, unusableUsage: 'allow' },
-    onSettled() {},
-    onCounted() {},
-  })
   const idOf = (past: PastUsage) =>
     `00000000-0000-4000-8000-${String(requests.indexOf(past)).padStart(12, '0')}`
   const refused = new Set<PastUsage>()
@@ -89,14 +79,18 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
   const rank = ({ isEnd, past }: (typeof steps)[0]) =>
     isEnd && past.endedAt > past.startedAt ? 0 : 1
   steps.sort((a, b) => a.at - b.at || rank(a) - rank(b))
-  for (const { at, isEnd, past } of steps) {
-    now = at
+  for (const { at: now, isEnd, past } of steps) {
     const { user, subscription: name, model } = past.spender
     if (isEnd) {
       if (refused.has(past)) continue
-      const response = { id: idOf(past), endedAt: at }
+      const id = idOf(past)
       const reported = new Map([['total_tokens', past.tokens]])
-      settle({ ...past.spender, status: 200, bytes: 0, reported, response } satisfies Usage)
+      const ended = { status: 200, bytes: 0, reported, response: { id, endedAt: now } }
+      const usage = { ...past.spender, ...ended }
+      const line = { state: 'ended', isMetered: true, startedAt: past.startedAt, usage } as const
+      const counted = countedOf(line satisfies CountableLine, snapshot, 'allow')
+      for (const { at, amount, counters: all } of counted) counters.add(all, amount, at)
+      holds.release([], id)
       continue
     }
     const target = readTarget(`/${model}/v1/chat/completions`)
