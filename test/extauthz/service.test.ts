@@ -465,9 +465,9 @@ test('keys with limits of their own share a template, and each has its own count
     keys.mint(),
   ]
   const told = await Promise.all(
-    minted.map(async (key) => (await ask(chat, key)).toString('latin1')),
+    minted.map(async (key) => (await ask(chat, key, { 'x-request-id': 'r' })).toString('latin1')),
   )
-  const capOf = (answer: string) => /cap\W+([ab] \d+)/.exec(answer)?.[1]
+  const capOf = (answer: string) => /"cap":"([ab] \d+)"/.exec(answer)?.[1]
   t.strictSame(told.map(capOf), ['a 60000', 'b 60000', undefined])
   t.match(told[0], /"1m";q=100;w=60;qu="tokens", "1h";q=150;w=3600;qu="tokens", "key-1m";q=10;w=60/)
   t.match(told[1], /"key-1m";q=20;w=60/)

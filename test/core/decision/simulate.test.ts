@@ -11,6 +11,7 @@ import { createMemoryHolds } from '../../../src/store/holds/memory.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createRandom, type Random } from '../../support/random.ts'
+import { endOf } from '../../support/window-ends.ts'
 
 const worlds = 60
 const requestsPerWorld = 300
@@ -149,4 +150,48 @@ test('what would have been refused is what was refused', async (t) => {
   t.comment(JSON.stringify(kinds))
   for (const kind of ['tokens', 'requests', 'concurrency', 'model_not_in_subscription'])
     t.ok((kinds[kind] ?? 0) > 20, kind)
+})
+
+test('tokens count in the window of the end, or of the admission where it says so', async (t) => {
+  const spender = { user: 'ada', subscription: 'basic', model: 'llm/one' }
+  const end = endOf('1m', 'ada', begin)
+  const usage = [
+    { spender, startedAt: end - 2_000, endedAt: end + 1_000, tokens: 100 },
+    { spender, startedAt: end + 2_000, endedAt: end + 3_000, tokens: 1 },
+    { spender, startedAt: end + 60_000, endedAt: end + 60_001, tokens: 1 },
+  ]
+  for (const [admission, refused] of [
+    [{}, [end + 2_000]],
+    [{ mode: 'reserve', charge: 'end' }, [end + 2_000]],
+    [{ mode: 'reserve' }, []],
+  ] as const) {
+    const snapshot = snapshotOf(
+      modelRef('one'),
+      subscription('basic', { users: ['ada'] }, { 'llm/one': [[100, '1m']] }, { admission }),
+    )
+    const { refusals, limits } = simulate(usage, snapshot)
+    t.strictSame(
+      refusals.map(({ firstAt }) => firstAt),
+      refused,
+    )
+    t.match(limits, [{ most: 100, mostBy: 'ada', mostAt: end + 1_000 }])
+  }
+})
+
+test('sums of hours count in the window that the hour begins in', async (t) => {
+  const spender = { user: 'ada', subscription: 'basic', model: 'llm/one' }
+  const hour = 3_600_000
+  const end = endOf('24h', 'ada', begin)
+  const last = end - (end % hour)
+  const usage = [last - hour, last, last + hour].map((startedAt) => {
+    return { spender, startedAt, endedAt: startedAt + hour - 1, tokens: 60, answers: 3 }
+  })
+  const snapshot = snapshotOf(
+    modelRef('one'),
+    subscription('basic', { users: ['ada'] }, { 'llm/one': [[90, '24h']] }),
+  )
+  const { refusals, limits } = simulate(usage, snapshot)
+  t.match(refusals, [{ firstAt: last, tokens: 30, requests: 2, isEstimate: true }])
+  t.equal(refusals.length, 1)
+  t.match(limits, [{ most: 90 }])
 })
