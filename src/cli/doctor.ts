@@ -23,6 +23,7 @@ import type { Call } from './command.ts'
 import type { doctorFlags } from './commands/operate.ts'
 import { toJson } from './json.ts'
 import { askOwn } from './own-listener.ts'
+import { seeJournal } from './see-journal.ts'
 import { printable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
@@ -101,13 +102,14 @@ const otherSections = {
 }
 
 async function observe(config: Config, sinceStart: boolean): Promise<Observed> {
-  const [service, envoy, database] = await Promise.all([
+  const [service, envoy, database, journal] = await Promise.all([
     seeService(config, sinceStart),
     seeEnvoy(config),
     seeDatabase(config),
+    seeJournal(config),
   ])
   const daysLeft = new Map([...certificatesOf(config), ...envoy.daysLeft])
-  return { ...service, ...database, envoyDown: envoy.down, daysLeft }
+  return { ...service, ...database, journal, envoyDown: envoy.down, daysLeft }
 }
 
 /**

@@ -10,7 +10,6 @@ import {
   type WireAnswer,
   type WireCall,
 } from '../support/grpc-wire.ts'
-import { poll } from '../support/poll.ts'
 
 const mebibyte = 2 ** 20
 const hello = prefixed('hello')

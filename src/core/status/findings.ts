@@ -20,6 +20,8 @@ export interface Observed {
   readonly silent: readonly string[]
   /** Seconds by which the clock of the database is ahead. */
   readonly aheadSeconds?: number | undefined
+  /** What is wrong with the folder of the journal, one sentence each. */
+  readonly journal: readonly string[]
   /** Days that certificates have left, by name. */
   readonly daysLeft: ReadonlyMap<string, number>
   /** Problems of resources, and resources that are not in force as written; one sentence each. */
@@ -98,7 +100,8 @@ export const conditions: Readonly<Record<string, Condition>> = {
   TollgateRevocationsReplayed: grows(/^tollgate_revocations_replayed_total/),
   TollgateUsageUnusable: grows(/^tollgate_usage_unusable_total/),
   TollgateUncountedCalls: hasGrown(/^tollgate_uncounted_calls_total/),
-  TollgateJournalFailing: above('tollgate_journal_failing', 0, 'journal'),
+  TollgateJournalFailing: (seen) =>
+    listed(seen.journal) ?? above('tollgate_journal_failing', 0, 'journal')(seen),
   TollgateJournalUnread: (seen) =>
     grows(new RegExp(`^${unread}`))(seen) && above(unread, 2 ** 20)(seen),
   TollgateJournalSkipped: grows(/^tollgate_journal_skipped_total/),
