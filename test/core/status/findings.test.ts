@@ -28,7 +28,7 @@ test('every alert of one process has a condition', async (t) => {
   const alerts = groups
     .flatMap(({ rules }: { rules: { alert?: string }[] }) => rules)
     .flatMap(({ alert = '' }: { alert?: string }) => (alert ? [alert] : []))
-  const elsewhere = ['TollgateCheckSlow', 'TollgateJournalNotRead', 'TollgateReplicas']
+  const elsewhere = ['TollgateCheckSlow', 'TollgateReplicas']
   const others = ['Clocks', 'Identity providers and the cluster']
   t.strictSame(Object.keys(conditions).sort(), [
     ...[...alerts.filter((name: string) => !elsewhere.includes(name)), ...others].sort(),
