@@ -1,87 +1,124 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { createSums } from '../../src/core/counting/sums.ts'
+import { windowAt } from '../../src/core/counting/windows.ts'
 import type { Counter } from '../../src/core/decision/counter.ts'
-import { connectRedis, type RedisConnection } from '../../src/store/counters/redis/connection.ts'
-import { createRedisCounters, type RedisCounters } from '../../src/store/counters/redis/counters.ts'
-import { keyPrefixOf, tagOf } from '../../src/store/counters/redis/keys.ts'
+import { createRedisHolds, type RedisHolds } from '../../src/store/holds/redis.ts'
+import { connectRedis, type RedisConnection } from '../../src/store/redis/connection.ts'
+import { tagsOf } from '../../src/store/redis/keys.ts'
+import { keyOf } from '../../src/store/sums/part.ts'
+import { createPartSender, type PartSender } from '../../src/store/sums/part-sender.ts'
+import { createRedisSums } from '../../src/store/sums/redis-sums.ts'
+import { createSharedSums } from '../../src/store/sums/shared-sums.ts'
 import { poll } from './poll.ts'
 
-/** The counters of one process over Redis, what they reported, and their time. */
-export interface Replica {
-  readonly counters: RedisCounters
+/** A gateway that shares its counters and holds through Redis, without files: what is added is what its lines say. */
+export interface SharingGateway {
   readonly connection: RedisConnection
-  /** Each change of whether Redis is unavailable. */
-  readonly changes: boolean[]
-  /** How many losses of data in Redis were noticed. */
+  readonly holds: RedisHolds
+  /** Whether the last call was not answered. */
+  readonly isUnavailable: boolean
+  /** How many losses of data in Redis were noticed; each hash tag by itself. */
   readonly losses: number
-  /** Milliseconds that have passed in addition to real time. */
-  aheadMs: number
-  /** By how much its wall clock is ahead. */
-  wallAheadMs: number
-  /**
-   * Reads now, and waits if that takes a promise; the tokens used, or undefined for a closed
-   * window.
-   */
-  used(...counters: Counter[]): Promise<(number | undefined)[]>
-  /** Waits until Redis has everything that was added. */
+  add(counters: readonly Counter[], amount: number, at?: number): void
+  /** What is used, as far as it is known, once the store was asked. */
+  used(...counters: Counter[]): Promise<readonly number[]>
+  /** Waits until Redis has everything that was added, and no hold of what was released. */
   flushed(): Promise<void>
   close(): Promise<void>
 }
 
-export interface ReplicaOptions {
+export interface SharingOptions {
   readonly url: string
-  readonly flushMs?: number
-  readonly onLoss?: 'allow' | 'deny'
+  readonly gateway?: string
   readonly timeoutMs?: number
-  /** Name of the journal that reports the same responses. */
-  readonly journal?: string
-  /** How long a new Redis takes no reports (ms); 0 by default. */
-  readonly youngMs?: number
+  readonly lease?: number
+  readonly isWriter?: boolean
   /** Whether to wait for the connection first, as the service does at its start. */
   readonly connect?: boolean
 }
 
-/** Builds what main.ts builds for REDIS_URL. */
-export async function createReplica(options: ReplicaOptions): Promise<Replica> {
-  const { url, flushMs = 5, onLoss = 'allow', timeoutMs, journal = '', connect = true } = options
-  const { youngMs = 0 } = options
+const flushMs = 1
+const beatMs = 1_000
+let gateways = 0
+
+export async function createSharingGateway(options: SharingOptions): Promise<SharingGateway> {
+  gateways += 1
+  const { url, timeoutMs, lease, gateway = `gateway${gateways}`, isWriter = true } = options
   const connection = connectRedis(url, () => {}, timeoutMs)
-  const changes: boolean[] = []
-  const counters = createRedisCounters({
-    commands: connection.commands,
-    cluster: connection.cluster,
-    journal,
-    flushMs,
-    onLoss,
-    onUnavailable: (unavailable) => changes.push(unavailable),
-    youngMs,
-    monotonic: () => performance.now() + replica.aheadMs,
-    wallClock: () => Date.now() + replica.wallAheadMs,
+  const monotonic = () => performance.now()
+  const sums = createSums(new Map(), monotonic)
+  const failing = new Set<string>()
+  let losses = 0
+  const shared = createSharedSums({
+    ...{ sums, gateway, nonce: `${gateway}-${gateways}`, now: Date.now, monotonic },
+    ...tagsOf(connection.cluster),
+    store: createRedisSums(connection.commands),
+    isWriter: () => isWriter,
+    onBeyond() {},
+    onLoss() {
+      losses += 1
+    },
+    onRival() {},
   })
-  const replica: Replica = {
-    counters,
+  const senders: PartSender[] = []
+  for (const part of shared.parts.values()) {
+    const onOutcome = (error?: unknown): void => {
+      if (error === undefined) failing.delete(part.tag)
+      else failing.add(part.tag)
+    }
+    const sender = createPartSender({ part, flushMs, monotonic, onOutcome })
+    part.whenUrgent(() => sender.arm(1))
+    senders.push(sender)
+  }
+  const beating = setInterval(() => {
+    for (const sender of senders) sender.beat()
+  }, beatMs).unref()
+  const due = (): number => [...shared.parts.values()].reduce((sum, part) => sum + part.due, 0)
+
+  async function read(counters: readonly Counter[], at: number) {
+    const unknown = counters.filter((each) => !shared.read(each, at).isKnown)
+    if (unknown.length > 0) await shared.fetch(unknown, at)
+    return counters.map((counter) => shared.read(counter, at))
+  }
+  const holds = createRedisHolds({
+    ...{ commands: connection.commands, shared, read, isWriter: () => isWriter },
+    windows: (counters, at) => counters.map((counter) => shared.read(counter, at)),
+    ...(lease !== undefined && { lease }),
+  })
+  if (options.connect !== false) await connection.connected(5_000)
+  return {
     connection,
-    changes,
+    holds,
+    get isUnavailable() {
+      return failing.size > 0
+    },
     get losses() {
-      return counters.losses
+      return losses
     },
-    aheadMs: 0,
-    wallAheadMs: 0,
-    async used(...asked) {
-      const states = await counters.read(asked, Date.now())
-      return states.map((state) => state?.used)
+    add: (counters, amount, at = Date.now()) => shared.count({ at, amount, counters }),
+    async used(...counters) {
+      const now = Date.now()
+      await read(counters, now)
+      for (const counter of counters) shared.refresh(counter, now)
+      await Promise.all(senders.map((sender) => sender.refreshed()))
+      return counters.map((counter) => shared.read(counter, now).used)
     },
+    // Faster than a poll: holds are released thousands of times.
     async flushed() {
-      await poll(() => counters.unflushed === 0, 'everything is flushed', 20_000)
+      for (const until = Date.now() + 20_000; due() + holds.waiting > 0 && Date.now() < until; ) {
+        await delay(1)
+      }
+      await poll(() => due() + holds.waiting === 0, 'everything is flushed', 1_000)
     },
     async close() {
-      await counters.stop(0)
+      clearInterval(beating)
+      await Promise.all([...senders.map((sender) => sender.stop(0)), holds.stop(0)])
       connection.close()
     },
   }
-  if (connect) await connection.connected(5_000)
-  return replica
 }
 
-/** The key of a counter in Redis. */
-export function redisKey({ key }: Counter): string {
-  return keyPrefixOf(tagOf(key)) + key
+/** The key of a counter's present window in a single server. */
+export function redisKey(counter: Counter, at = Date.now()): string {
+  return keyOf(tagsOf(false).tags[0] as string, windowAt(counter, at))
 }

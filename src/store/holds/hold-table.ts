@@ -4,7 +4,7 @@
  */
 
 import type { Hold } from '../../core/admission/hold.ts'
-import type { IdWords } from '../counters/reports.ts'
+import type { IdWords } from './request-ids.ts'
 
 /** Of an id. */
 const wordCount = 3

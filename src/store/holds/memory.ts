@@ -1,23 +1,24 @@
-/** Holds in this process, beside its counters. They end with the process. */
+/** Holds in this process, beside what it knows to be used. They end with the process. */
 
 import { admit } from '../../core/admission/admit.ts'
 import { grown, noHolds, type Sums, withHold } from '../../core/admission/hold.ts'
-import type { Counter, CounterState } from '../../core/decision/counter.ts'
-import { wordsOf } from '../counters/reports.ts'
-import type { CounterStore } from '../counters.ts'
 import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
 import { createAskers } from './askers.ts'
 import { HoldTable } from './hold-table.ts'
+import { wordsOf } from './request-ids.ts'
+import { boundWindow, type KnownWindows, type Place, placesOf, windowedOf } from './windows.ts'
 
-/** The open holds of one counter in one window. */
+/** The open holds of one window, or of a counter whatever its window. */
 interface Pool {
-  readonly key: string
-  /** Infinity: of all windows. */
-  endsAt: number
+  readonly name: string
+  /** Where it is found by its name while something is held. */
+  readonly among: Map<string, Pool>
   sums: Sums
   /** With those beside it that the last hold was taken of: usually they are the same again. */
   group: readonly Pool[]
 }
+
+type PooledPlace = Place & { readonly pool: Pool }
 
 /** How often leases are looked at, in milliseconds. */
 const sweepEveryMs = 1_000
@@ -25,13 +26,13 @@ const sweepEveryMs = 1_000
 export interface MemoryHolds extends HoldStore {
   /** Open holds. */
   readonly size: number
-  /** The sums of a counter's open holds. */
-  sums(key: string): Sums
 }
 
-/** Holds beside counters that answer at once. */
-export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>): MemoryHolds {
-  const pools = new Map<string, Pool>()
+export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
+  /** By the ids of windows. */
+  const ofWindows = new Map<string, Pool>()
+  /** By the keys of counters. */
+  const ofCounters = new Map<string, Pool>()
   /** Each with the pools that it is in. */
   const open = new HoldTable<readonly Pool[]>()
   const askers = createAskers()
@@ -42,7 +43,7 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
     const hold = open.holdAt(slot)
     for (const pool of open.ownerAt(slot)) {
       pool.sums = withHold(pool.sums, hold, -1)
-      if (pool.sums.count === 0 && pools.get(pool.key) === pool) pools.delete(pool.key)
+      if (pool.sums.count === 0) pool.among.delete(pool.name)
     }
     open.remove(slot)
   }
@@ -54,77 +55,46 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
     open.sweep((endsAt) => now >= endsAt || endsAt > now + 2 * leaseMs, end)
   }
 
-  /** The pool of the window that is open, or of all windows. */
-  function poolOf(counter: Counter, window: CounterState | undefined, carries: boolean) {
-    const pool = pools.get(counter.key)
-    if (pool === undefined || carries) return pool
-    // A later window ends a whole one later; this one's end is known to the millisecond at best.
-    const isLater = window === undefined || window.resetsAt > pool.endsAt + counter.windowMs / 2
-    return isLater ? undefined : pool
+  function poolOf(place: Place, charge: AskedHold['charge']): Pool {
+    const { id } = boundWindow(place, charge) ?? {}
+    const [name, among] = id === undefined ? [place.counter.key, ofCounters] : [id, ofWindows]
+    return among.get(name) ?? { name, among, sums: noHolds, group: [] }
   }
 
   function hold(asked: AskedHold, now: number): HoldAnswer {
+    // What is read may end holds.
+    const known = windows(windowedOf(asked), now)
     expire(now)
-    const carries = asked.charge === 'end'
-    const states = counters.read(asked.counters, now) as (CounterState | undefined)[]
-    const joined: (Pool | undefined)[] = []
-    const rooms = asked.counters.map((counter, i) => {
-      const pool = poolOf(counter, states[i], carries)
-      joined.push(pool)
-      return { limit: counter.limit, used: states[i]?.used ?? 0, held: pool?.sums ?? noHolds }
+    const places = placesOf(asked, known).map((place): PooledPlace => {
+      return { ...place, pool: poolOf(place, asked.charge) }
     })
     const words = asked.id === undefined ? undefined : wordsOf(asked.id)
     const repeated = words === undefined ? -1 : open.find(words)
     if (repeated >= 0) {
       askers.again(asked.id as string)
-      return answer('held', open.capAt(repeated))
+      return toAnswer(places, now, 'held', open.capAt(repeated))
     }
+    const rooms = places
+      .slice(0, asked.counters.length)
+      .map((place) => ({ limit: place.counter.limit, used: usedOf(place), held: place.pool.sums }))
     const admission = admit(rooms, asked.expected, asked.overshoot, asked.canCap)
-    if (admission.outcome !== 'held') return answer(admission.outcome, 0)
+    const outcome = withTaken(admission.outcome, places)
+    if (admission.outcome !== 'held' || outcome !== 'held') return toAnswer(places, now, outcome, 0)
     const { hold: own, cap } = admission
-    if (words === undefined) return answer('held', cap)
-    asked.counters.forEach((counter, i) => {
-      if (!carries && states[i] === undefined) states[i] = openWindow(counter, now)
-      const endsAt = carries ? Number.POSITIVE_INFINITY : (states[i]?.resetsAt ?? 0)
-      const pool = joined[i] ?? { key: counter.key, endsAt, sums: noHolds, group: [] }
-      if (joined[i] === undefined) pools.set(counter.key, pool)
-      pool.sums = withHold(pool.sums, own, 1)
-      joined[i] = pool
-    })
-    open.add(words, groupOf(joined as Pool[]), own, cap, now + leaseMs)
-    return answer('held', cap)
-
-    function answer(outcome: HoldAnswer['outcome'], cap: number): HoldAnswer {
-      const windows = states.map((state, i) => {
-        const held = joined[i]?.sums.mean ?? 0
-        if (held === 0) return state
-        const resetsAt = state?.resetsAt ?? now + (asked.counters[i]?.windowMs ?? 0)
-        return { used: state?.used ?? 0, resetsAt, held }
-      })
-      if (outcome !== 'busy') return { outcome, cap, windows }
-      return { outcome, cap, windows, open: Math.max(...rooms.map(({ held }) => held.count)) }
+    if (words !== undefined) {
+      for (const { pool } of places) {
+        if (pool.sums.count === 0) pool.among.set(pool.name, pool)
+        pool.sums = withHold(pool.sums, own, 1)
+      }
+      open.add(words, groupOf(places), own, cap, now + leaseMs)
     }
-  }
-
-  function groupOf(taken: readonly Pool[]): readonly Pool[] {
-    const [first] = taken
-    if (first === undefined) return taken
-    const { group } = first
-    const isSame = group.length === taken.length && taken.every((pool, i) => group[i] === pool)
-    if (!isSame) first.group = taken
-    return first.group
-  }
-
-  function openWindow(counter: Counter, now: number): CounterState {
-    counters.add([counter], 0, now)
-    return { used: 0, resetsAt: now + counter.windowMs }
+    return toAnswer(places, now, 'held', cap)
   }
 
   return {
     get size() {
       return open.size
     },
-    sums: (key) => pools.get(key)?.sums ?? noHolds,
     hold,
     release(_, id) {
       askers.forget(id)
@@ -143,4 +113,52 @@ export function createMemoryHolds(counters: Pick<CounterStore, 'read' | 'add'>):
       open.change(slot, after, now + leaseMs)
     },
   }
+}
+
+/** What is used: of what requests take, also by those that are open. */
+function usedOf({ kind, window, pool }: PooledPlace): number {
+  const used = window?.used ?? 0
+  return kind === 'tokens' ? used : used + pool.sums.count
+}
+
+/** The outcome for tokens, and for what requests take beside them. */
+function withTaken(
+  ofTokens: HoldAnswer['outcome'],
+  places: readonly PooledPlace[],
+): HoldAnswer['outcome'] {
+  let outcome = ofTokens
+  for (const place of places) {
+    const { kind, counter } = place
+    if (kind === 'tokens' || usedOf(place) < counter.limit) continue
+    // An open request stays counted when it ends; a place is free then.
+    if (kind === 'requests') return 'spent'
+    if (outcome === 'held') outcome = 'busy'
+  }
+  return outcome
+}
+
+function toAnswer(
+  places: readonly PooledPlace[],
+  now: number,
+  outcome: HoldAnswer['outcome'],
+  cap: number,
+): HoldAnswer {
+  const windows = places.map((place) => {
+    const state = { used: usedOf(place), resetsAt: place.window?.resetsAt ?? now }
+    const held = place.kind === 'tokens' ? place.pool.sums.mean : 0
+    return held > 0 ? { ...state, held } : state
+  })
+  if (outcome !== 'busy') return { outcome, cap, windows }
+  const counts = places.map(({ kind, pool }) => (kind === 'requests' ? 0 : pool.sums.count))
+  return { outcome, cap, windows, open: Math.max(...counts) }
+}
+
+/** The pools of these places, the same array as the last time if they are the same. */
+function groupOf(places: readonly PooledPlace[]): readonly Pool[] {
+  const [first] = places
+  if (first === undefined) return []
+  const { group } = first.pool
+  const isSame = group.length === places.length && places.every(({ pool }, i) => group[i] === pool)
+  if (!isSame) first.pool.group = places.map(({ pool }) => pool)
+  return first.pool.group
 }

@@ -2,59 +2,67 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Counter } from '../../core/decision/counter.ts'
-import { createMemoryCounters } from '../counters/memory.ts'
-import { keyPrefixOf, tagOf } from '../counters/redis/keys.ts'
-import { memberOf } from '../counters/reports.ts'
 import type { CounterStore } from '../counters.ts'
 import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import { keyOf, type Part } from '../sums/part.ts'
+import type { SharedSums } from '../sums/shared-sums.ts'
 import { createMemoryHolds } from './memory.ts'
-import { withTaken } from './memory-taken.ts'
-import type { HeldAnswer, HoldCommands } from './scripts.ts'
+import { memberOf } from './request-ids.ts'
+import type { SpendAnswer, SpendCommands } from './spend-scripts.ts'
+import { boundWindow, type KnownWindows, type Place, placesOf, windowedOf } from './windows.ts'
 
-/** Between two attempts to release what Redis has not acknowledged. */
+/** Between two attempts to give back what Redis has not acknowledged. */
 const retryMs = 500
-/** The most releases that wait for Redis; beyond it the oldest are left to their leases. */
+/** The most of these that wait for Redis; beyond it the oldest are left to their leases. */
 const maxWaiting = 20_000
 
 export interface RedisHolds extends HoldStore {
-  /** Releases that Redis has not acknowledged. */
+  /** What is given back, and Redis has not acknowledged. */
   readonly waiting: number
-  /** Releases the rest, for at most this long (ms); what remains is left to the leases. */
+  /** Gives back the rest, for at most this long (ms); what remains is left to the leases. */
   stop(graceMs: number): Promise<void>
 }
 
-interface Release {
+interface Home {
+  readonly part: Part
+  readonly keys: readonly string[]
+}
+
+interface Undo {
   readonly keys: readonly string[]
   readonly members: string[]
 }
 
 export interface RedisHoldsOptions {
-  /** Resolves once everything counted until now is in Redis: a hold ends after that. */
-  readonly kept?: () => Promise<void>
+  readonly commands: SpendCommands
+  /** What this process knows to be used, beside which it holds alone. */
+  readonly windows: KnownWindows
+  /** Asks for windows that are not known yet. */
+  readonly read: CounterStore['read']
+  /** A hold ends in one step with the sums of its gateway that have its response. */
+  readonly shared: Pick<SharedSums, 'partOf'>
+  /** Whether this process is the one that writes for its gateway; the others leave it what lines say. */
+  readonly isWriter: () => boolean
   /** In milliseconds. */
   readonly lease?: number
-  /** What this process knows to be used, beside which it holds alone. */
-  readonly counters?: Pick<CounterStore, 'read' | 'add'>
 }
 
-export function createRedisHolds(
-  commands: HoldCommands,
-  options: RedisHoldsOptions = {},
-): RedisHolds {
-  const { kept = async () => {}, lease = leaseMs } = options
+export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
+  const { commands, windows, read, shared, isWriter, lease = leaseMs } = options
   /** By the key of the sums; those of one call at most. */
-  let due = new Map<string, Release>()
+  let due = new Map<string, Undo>()
   let waiting = 0
   let timer: NodeJS.Timeout | undefined
   let isStopped = false
-  const aloneCounters = createMemoryCounters()
-  const alone = withTaken(
-    createMemoryHolds(atOnce(options.counters ?? aloneCounters)),
-    aloneCounters,
-  )
+  const alone = createMemoryHolds(windows)
 
-  function queue(counters: readonly Counter[], member: string): void {
-    const keys = keysOf(counters)
+  /** What has the counters of this one's subscription and user, and where their holds are. */
+  function homeOf(counter: Counter | undefined): Home | undefined {
+    const part = counter && shared.partOf(counter)
+    return part && { part, keys: keysOf(part.tag, counter) }
+  }
+
+  function giveBack(keys: readonly string[], member: string): void {
     const [name] = keys
     if (name === undefined) return
     if (waiting >= maxWaiting) {
@@ -81,19 +89,18 @@ export function createRedisHolds(
     const batch = [...due.values()]
     due = new Map()
     let isFailing = false
-    await kept().catch(() => {})
     await Promise.all(
-      batch.map(async (release) => {
+      batch.map(async (undo) => {
         try {
-          await commands.release(release.keys, release.members)
-          waiting -= release.members.length
+          await commands.releaseSpent(undo.keys, undo.members)
+          waiting -= undo.members.length
         } catch {
           // Said by the counters of the same Redis.
           isFailing = true
-          const [name] = release.keys as readonly [string]
+          const [name] = undo.keys as readonly [string]
           const later = due.get(name)
-          if (later === undefined) due.set(name, release)
-          else later.members.push(...release.members)
+          if (later === undefined) due.set(name, undo)
+          else later.members.push(...undo.members)
         }
       }),
     )
@@ -101,41 +108,56 @@ export function createRedisHolds(
     if (due.size > 0) schedule(isFailing ? retryMs : 0)
   }
 
+  async function placesIn(asked: AskedHold, now: number): Promise<readonly Place[]> {
+    const windowed = windowedOf(asked)
+    let known = windows(windowed, now)
+    if (known.some(({ isKnown }) => !isKnown)) {
+      await read(windowed, now)
+      known = windows(windowed, now)
+    }
+    return placesOf(asked, known)
+  }
+
   return {
     get waiting() {
       return waiting
     },
     async hold(asked, now) {
+      const places = await placesIn(asked, now)
+      const home = homeOf(places[0]?.counter)
+      // Without limits there is nothing to share.
+      if (home === undefined) return alone.hold(asked, now)
+      const { keys, part } = home
       const member = asked.id === undefined ? '' : memberOf(asked.id)
+      const all = [...keys]
+      // A place in a limit on concurrency has no sums: any key of the same slot stands for them.
+      for (const { window } of places) all.push(window ? keyOf(part.tag, window) : (all[0] as string))
       try {
-        return toAnswer(
-          asked,
-          now,
-          await commands.hold(keysWith(asked), argsOf(asked, member, lease)),
-        )
+        const answer = await commands.spend(all, argsOf(asked, places, member, lease))
+        return toAnswer(places, now, answer)
       } catch (error) {
         // The answer may be lost rather than the call.
-        if (member !== '') queue(allOf(asked), asked.asker ? `${member} ${asked.asker}` : member)
+        if (member !== '') giveBack(keys, asked.asker ? `${member} ${asked.asker}` : member)
         throw error
       }
     },
     holdAlone: alone.hold,
     release(counters, id) {
       alone.release(counters, id)
-      queue(counters, memberOf(id))
+      const home = homeOf(counters[0])
+      home?.part.end(home.keys, memberOf(id))
     },
     undo(counters, id, asker) {
       alone.undo(counters, id, asker)
-      queue(counters, `${memberOf(id)} ${asker}`)
+      giveBack(homeOf(counters[0])?.keys ?? [], `${memberOf(id)} ${asker}`)
     },
     renew(counters, id, output, now) {
       alone.renew(counters, id, output, now)
+      const home = homeOf(counters[0])
+      if (home === undefined || !isWriter()) return
       const { mean, variance } = output
-      const keys = keysOf(counters)
-      if (keys.length === 0) return
-      const args = [memberOf(id), lease, mean, variance]
       // The next one comes soon.
-      void commands.renew(keys, args).catch(() => {})
+      void commands.renewSpent(home.keys, [memberOf(id), lease, mean, variance]).catch(() => {})
     },
     async stop(graceMs) {
       const giveUpAt = performance.now() + graceMs
@@ -146,30 +168,14 @@ export function createRedisHolds(
   }
 }
 
-/** What would have to be fetched counts as unused. */
-function atOnce(counters: Pick<CounterStore, 'read' | 'add'>): Pick<CounterStore, 'read' | 'add'> {
-  return {
-    add: counters.add,
-    read(asked, now) {
-      const states = counters.read(asked, now)
-      if (!(states instanceof Promise)) return states
-      states.catch(() => {})
-      return asked.map(() => undefined)
-    },
-  }
-}
-
-/** Of a subscription and user; counters have keys of the form `subscription\nmodel\nwindow\nuser`. */
-function keysOf(counters: readonly Counter[]): readonly string[] {
-  const [first] = counters
-  if (first === undefined) return []
-  const { subscription, user } = partsOf(first)
+/** The keys of the sums of open holds, of the holds and of their leases. */
+function keysOf(tag: string, counter: Counter): readonly string[] {
+  const { subscription, user } = partsOf(counter)
   const name = `${subscription}\n${user}`
-  const prefix = keyPrefixOf(tagOf(first.key))
-  return ['held', 'holds', 'leases'].map((kind) => `${prefix}${kind}:${name}`)
+  return ['held', 'holds', 'leases'].map((kind) => `tollgate:{${tag}}:${kind}:${name}`)
 }
 
-/** The parts of a counter's key; `name` is unique among those of its subscription and user. */
+/** The parts of a counter's key, `subscription\nmodel\nwindow\nuser`; `name` is unique among those of its subscription and user. */
 function partsOf({ key }: Counter) {
   const subscriptionEnd = key.indexOf('\n')
   const modelEnd = key.indexOf('\n', subscriptionEnd + 1)
@@ -181,54 +187,47 @@ function partsOf({ key }: Counter) {
   }
 }
 
-function allOf({ counters, taken }: AskedHold): readonly Required<Counter>[] {
-  return taken === undefined ? counters : [...counters, ...taken]
+/** The name of a place in the sums: of a counter, or of one of its windows. */
+function nameOf(place: Place, charge: AskedHold['charge']): string {
+  const { counter } = place
+  const { id = counter.key } = boundWindow(place, charge) ?? {}
+  return partsOf(counter).name + id.slice(counter.key.length)
 }
 
-function keysWith(asked: AskedHold): readonly string[] {
-  const all = allOf(asked)
-  return [...keysOf(all), ...all.map(({ key }) => keyPrefixOf(tagOf(key)) + key)]
-}
-
-function argsOf(asked: AskedHold, member: string, lease: number): readonly (string | number)[] {
-  const { expected, counters } = asked
-  const {
-    input,
-    inputVariance,
-    output,
-    outputVariance,
-    floor,
-    beyondRoom,
-    isSeveral,
-    least,
-    worst,
-  } = expected
-  return [
-    ...[member, lease, asked.charge === 'end' ? '1' : '0'],
-    ...[input, inputVariance, output, outputVariance, floor],
-    ...[isSeveral ? -beyondRoom : beyondRoom, least],
-    Number.isFinite(worst) ? worst : -1,
-    ...[asked.overshoot, asked.canCap ? '1' : '0', counters.length],
-    ...allOf(asked).flatMap((counter) => [counter.limit, counter.windowMs, partsOf(counter).name]),
-    asked.asker ?? '',
+function argsOf(
+  asked: AskedHold,
+  places: readonly Place[],
+  member: string,
+  lease: number,
+): readonly (string | number)[] {
+  const { expected, overshoot, canCap, charge, asker = '' } = asked
+  const { input, inputVariance, output, outputVariance } = expected
+  const { floor, beyondRoom, isSeveral, least, worst } = expected
+  const args = [
+    ...[member, lease, input, inputVariance, output, outputVariance, floor],
+    ...[isSeveral ? -beyondRoom : beyondRoom, least, Number.isFinite(worst) ? worst : -1],
+    ...[overshoot, canCap ? '1' : '0', asker],
   ]
+  for (const place of places) {
+    const { kind, counter, window } = place
+    args.push(kind, counter.limit, nameOf(place, charge), window?.told ?? 0)
+  }
+  return args
 }
 
 function toAnswer(
-  asked: AskedHold,
+  places: readonly Place[],
   now: number,
-  [outcome, cap, open, ...figures]: HeldAnswer,
+  [outcome, cap, open, ...figures]: SpendAnswer,
 ): HoldAnswer {
   return {
     outcome: outcome === 'repeated' ? 'held' : (outcome as HoldAnswer['outcome']),
     ...(outcome === 'busy' && { open }),
     cap: cap < 0 ? Number.POSITIVE_INFINITY : cap,
-    windows: allOf(asked).map(({ windowMs }, i) => {
-      const [used = 0, leftMs = 0, held = 0] = figures.slice(3 * i, 3 * i + 3)
-      if (windowMs === 0) return { used, resetsAt: now }
-      if (leftMs === 0 && held === 0) return undefined
-      const resetsAt = now + (leftMs > 0 ? Math.min(leftMs, windowMs) : windowMs)
-      return held > 0 ? { used, resetsAt, held } : { used, resetsAt }
+    windows: places.map(({ window }, i) => {
+      const [used = 0, held = 0] = figures.slice(2 * i, 2 * i + 2)
+      const state = { used, resetsAt: window?.resetsAt ?? now }
+      return held > 0 ? { ...state, held } : state
     }),
   }
 }

@@ -70,8 +70,8 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * none. ARGV[1] the id, empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] to ARGV[10] expected input, its variance,
  * output, its variance, floor, beyond its room (below 0: of several answers), least, worst (-1: unknown); ARGV[11] the
  * overshoot; ARGV[12] '1' if it can have a ceiling; ARGV[13] who asks, or nothing; then for each window what is
- * counted (tokens, requests, concurrency), its limit, and its name in the sums. The arithmetic of tokens is that of
- * core/admission/admit.ts.
+ * counted (tokens, requests, concurrency), its limit, its name in the sums, and what was told to be used before: this
+ * server may have lost it since. The arithmetic of tokens is that of core/admission/admit.ts.
  */
 export const spendScript = `
 ${common}
@@ -85,12 +85,12 @@ beyond = math.abs(beyond)
 local outcome, open, most, room, unused, all = 'held', 0, 0, math.huge, math.huge, {}
 local function refuse(with) if outcome ~= 'spent' then outcome = with end end
 for i = 4, #KEYS do
-  local kind, limit, name = ARGV[3 * i + 2], tonumber(ARGV[3 * i + 3]), ARGV[3 * i + 4]
+  local kind, limit, name, told = ARGV[4 * i - 2], tonumber(ARGV[4 * i - 1]), ARGV[4 * i], tonumber(ARGV[4 * i + 1])
   local each = { kind = kind, limit = limit, name = name, sums = sums_of(name), used = 0 }
   if kind ~= 'concurrency' then
     -- What somebody else has put under a window's name counts for nothing.
     local used = redis.pcall('HGET', KEYS[i], '+')
-    each.used = type(used) == 'string' and tonumber(used) or 0
+    each.used = math.max(told, type(used) == 'string' and tonumber(used) or 0)
   end
   if kind == 'tokens' then
     if each.used >= limit then refuse('spent') end
@@ -117,8 +117,9 @@ local expects = math.min(math.ceil(output), cap)
 local mean, variance, ceiling =
   math.ceil(input) + expects, math.min(${mostVariance}, math.ceil(input_variance + output_variance)), math.ceil(input) + cap
 if can_cap and cap < least then refuse('busy') end
+-- Without a ceiling nothing but their number bounds several answers.
+if ceiling > room and (not alone or several and not can_cap) then refuse('busy') end
 if not alone then
-  if ceiling > room then refuse('busy') end
   for _, each in ipairs(all) do
     if each.kind == 'tokens' then
       local deviation = math.sqrt(each.sums.variance + variance + (${sharedError} * (each.sums.output + expects)) ^ 2)

@@ -1,14 +1,15 @@
 /** The windows in which requests hold, as a process knows them. */
 
 import type { WindowedCounter } from '../../core/counting/windows.ts'
-import type { Counter } from '../../core/decision/counter.ts'
+import type { Counter, LimitKind } from '../../core/decision/counter.ts'
+import type { AskedHold } from '../holds.ts'
 
 /** A counter's window at an instant. */
 export interface HeldWindow {
   /** The counter's key, `@` and what the window is called. */
   readonly id: string
   readonly used: number
-  /** How much of that a store that gateways share has told: its holds have ended there, too. */
+  /** How much of that a store that gateways share has told: the holds of these have ended there, too. */
   readonly told: number
   /** Milliseconds since the epoch. */
   readonly resetsAt: number
@@ -25,7 +26,41 @@ export type KnownWindows = (
   at: number,
 ) => readonly HeldWindow[]
 
-/** Whether it counts requests in progress: it is with the holds alone, and has no window. */
-export function isOfOpen({ window }: Pick<Counter, 'window'>): boolean {
+/** A counter in which a request holds. */
+export interface Place {
+  readonly kind: LimitKind
+  readonly counter: Required<Counter>
+  /** Undefined: it is of concurrency, of which nothing is counted but what is open. */
+  readonly window: HeldWindow | undefined
+}
+
+/** Those of the asked counters that have windows. */
+export function windowedOf({ counters, taken = [] }: AskedHold): readonly Required<Counter>[] {
+  const windowed = taken.filter((counter) => !isOfOpen(counter))
+  return windowed.length === 0 ? counters : [...counters, ...windowed]
+}
+
+/** The places in the order of the counters, then of what is taken; `known`: of `windowedOf`. */
+export function placesOf(
+  { counters, taken = [] }: AskedHold,
+  known: readonly HeldWindow[],
+): readonly Place[] {
+  let next = 0
+  const places = counters.map((counter): Place => {
+    return { kind: 'tokens', counter, window: known[next++] }
+  })
+  for (const counter of taken) {
+    if (isOfOpen(counter)) places.push({ kind: 'concurrency', counter, window: undefined })
+    else places.push({ kind: 'requests', counter, window: known[next++] })
+  }
+  return places
+}
+
+/** The window that a hold binds; undefined: all. */
+export function boundWindow({ kind, window }: Place, charge: AskedHold['charge']) {
+  return kind === 'tokens' && charge === 'end' ? undefined : window
+}
+
+function isOfOpen({ window }: Pick<Counter, 'window'>): boolean {
   return 'ms' in window && window.ms === 0
 }

@@ -2,18 +2,28 @@
 
 import type { EndedHolds } from './sum-store.ts'
 
+/** By the first of their keys. */
+type Ended = Map<string, { readonly keys: readonly string[]; readonly ids: Set<string> }>
+
 /** Of one hash tag. */
 export function createEndedHolds() {
-  /** By the first of their keys, those that have waited longest first. */
-  const ended = new Map<string, { readonly keys: readonly string[]; readonly ids: Set<string> }>()
+  /** Those that have waited longest first. */
+  let generations: readonly [Ended, Ended] = [new Map(), new Map()]
+  let turnedAt = Number.NEGATIVE_INFINITY
 
   return {
     /** Whose holds are to end: users of subscriptions. */
     get size(): number {
-      return ended.size
+      return generations[0].size + generations[1].size
     },
-    add(keys: readonly string[], id: string): void {
+    /** `now`: a monotonic clock. What has waited for `keptMs` is forgotten, within twice that. */
+    add(keys: readonly string[], id: string, now: number, keptMs: number): void {
+      if (now - turnedAt >= keptMs) {
+        turnedAt = now
+        generations = [generations[1], new Map()]
+      }
       const [name = ''] = keys
+      const [, ended] = generations
       const found = ended.get(name)
       if (found === undefined) ended.set(name, { keys, ids: new Set([id]) })
       else found.ids.add(id)
@@ -22,10 +32,12 @@ export function createEndedHolds() {
     next(most: number): readonly EndedHolds[] {
       let room = most
       const next: EndedHolds[] = []
-      for (const { keys, ids } of ended.values()) {
-        if (room <= 0) break
-        next.push({ keys, ids: [...ids].slice(0, room) })
-        room -= ids.size
+      for (const ended of generations) {
+        for (const { keys, ids } of ended.values()) {
+          if (room <= 0) return next
+          next.push({ keys, ids: [...ids].slice(0, room) })
+          room -= ids.size
+        }
       }
       return next
     },
@@ -33,9 +45,11 @@ export function createEndedHolds() {
     forget(sent: readonly EndedHolds[]): void {
       for (const { keys, ids } of sent) {
         const [name = ''] = keys
-        const left = ended.get(name)?.ids
-        for (const id of ids) left?.delete(id)
-        if (left?.size === 0) ended.delete(name)
+        for (const ended of generations) {
+          const left = ended.get(name)?.ids
+          for (const id of ids) left?.delete(id)
+          if (left?.size === 0) ended.delete(name)
+        }
       }
     },
   }

@@ -4,7 +4,7 @@
  */
 
 import type { Fields } from '../../core/counting/fields.ts'
-import { isOver } from '../../core/counting/sums.ts'
+import { isOver, keyIn } from '../../core/counting/sums.ts'
 import {
   noteFields,
   noteTotal,
@@ -13,6 +13,7 @@ import {
   ticksBetween,
   toTick,
 } from '../../core/counting/tally.ts'
+import { leaseMs } from '../holds.ts'
 import { createEndedHolds } from './ended-holds.ts'
 import { createRepairs } from './repairs.ts'
 import { markMs } from './scripts.ts'
@@ -20,6 +21,7 @@ import {
   type LongSums,
   type Mark,
   maxEntries,
+  oldField,
   type SumEntry,
   type SumStore,
   totalField,
@@ -56,6 +58,8 @@ const [leastKeptMs, mostKeptMs] = [20_000, 120_000]
 const recentMs = 10_000
 /** The others go in what is left of calls, at most in 20 of a second. */
 export const calmEveryMs = 50
+/** How long what has ended is kept by those that do not write: longer than a gateway is without a writer. */
+const handoverMs = 10_000
 /** Sums of windows of this length and longer are kept in a second place. */
 export const longMs = 86_400_000
 
@@ -71,6 +75,7 @@ export function createPart(options: PartOptions) {
   const lacking = new Set<Tally>()
   const repairs = createRepairs()
   const ended = createEndedHolds()
+  const startedAt = now()
   let number = 0
   let acknowledged = 0
   let answeredAt = Number.NEGATIVE_INFINITY
@@ -193,10 +198,28 @@ export function createPart(options: PartOptions) {
     const long = longSums === undefined ? [] : tallies.filter(({ ms }) => ms >= longMs)
     const ids = long.map(({ id }) => id)
     const kept = ids.length === 0 ? [] : await (longSums as LongSums).load(ids).catch(() => [])
-    const hashes = await store.read(tallies.map((tally) => keyOf(tag, tally)))
+    const [hashes, old] = await Promise.all([
+      store.read(tallies.map((tally) => keyOf(tag, tally))),
+      readOld(tallies.filter(mayHaveOld)),
+    ])
     for (const [i, tally] of tallies.entries()) {
-      take(tally, hashes[i] as Fields, kept[long.indexOf(tally)] ?? new Map())
+      const fields = new Map(kept[long.indexOf(tally)])
+      const sum = old.get(tally) ?? 0
+      if (sum > 0) fields.set(oldField, sum)
+      take(tally, hashes[i] as Fields, fields)
     }
+  }
+
+  /** Whether a version before sums by gateway may have counted in it, before this process has begun. */
+  function mayHaveOld({ isKnown, since, end, ms }: Tally): boolean {
+    const isReset = since > end - ms
+    return !isKnown && !isReset && since <= startedAt && startedAt < end
+  }
+
+  async function readOld(tallies: readonly Tally[]): Promise<ReadonlyMap<Tally, number>> {
+    if (tallies.length === 0 || store.readOld === undefined) return new Map()
+    const sums = await store.readOld(tallies.map((tally) => ({ counter: keyIn(tally), id: tally.id })))
+    return new Map(tallies.map((tally, i) => [tally, sums[i] ?? 0]))
   }
 
   function take(tally: Tally, hash: Fields, kept: Fields): void {
@@ -221,7 +244,7 @@ export function createPart(options: PartOptions) {
     tag,
     /** Windows that the next call has something of, and users whose holds end with it. */
     get due(): number {
-      return due.size + repairs.size + ended.size
+      return due.size + repairs.size + (isWriter() ? ended.size : 0)
     },
     /** Windows that are sent at leisure, and not the next moment. */
     get calm(): number {
@@ -239,10 +262,14 @@ export function createPart(options: PartOptions) {
     enter,
     /** Asks for its total with the next call. */
     ask,
-    /** Has the hold of a request end once its response is in the store; call it after that was counted. */
+    /**
+     * Has the hold of a request end once its response is in the store; call it after that was counted, in every
+     * process: what a writer was told and has not sent when it is killed the next one sends.
+     */
     end(keys: readonly string[], id: string): void {
-      ended.add(keys, id)
-      hurry()
+      // What has waited for a lease has ended with it.
+      ended.add(keys, id, monotonic(), isWriter() ? leaseMs : handoverMs)
+      if (isWriter()) hurry()
     },
     /**
      * One call: what is due, and the mark of the writer even if nothing is. Rejects without an answer;
@@ -261,6 +288,7 @@ export function createPart(options: PartOptions) {
       for (const tally of options.windows()) {
         if (isOpen(tally) && ownOf(tally) > 0) enter(tally)
       }
+      if (ended.size > 0) hurry()
     },
   }
 }

@@ -1,6 +1,7 @@
 /** A SumStore in Redis. */
 
 import { readFields } from '../../core/counting/fields.ts'
+import { oldKeyOf, oldNoteOf } from '../redis/keys.ts'
 import { markMs, type SumCommands } from './scripts.ts'
 import type { SumStore } from './sum-store.ts'
 
@@ -27,6 +28,15 @@ export function createRedisSums(commands: SumCommands): SumStore {
       const found = await commands.readSums(keys, [])
       if (found.length !== keys.length) throw new Error(unexpected)
       return found.map(readFields)
+    },
+    async readOld(windows) {
+      const keys = windows.flatMap(({ counter }) => [oldKeyOf(counter), oldNoteOf(counter)])
+      const found = await commands.oldSums(
+        keys,
+        windows.map(({ id }) => id),
+      )
+      if (found.length !== windows.length) throw new Error(unexpected)
+      return found
     },
   }
 }

@@ -4,6 +4,7 @@
 export interface SumCommands {
   writeSums(keys: readonly string[], args: readonly (string | number)[]): Promise<WriteAnswer>
   readSums(keys: readonly string[], args: readonly []): Promise<readonly string[]>
+  oldSums(keys: readonly string[], args: readonly string[]): Promise<readonly number[]>
   /** The same as `writeSums`, and releases of holds, all or nothing. */
   writeAndRelease(write: Call, releases: readonly Call[]): Promise<WriteAnswer>
 }
@@ -61,6 +62,26 @@ for i, key in ipairs(KEYS) do
     end
   end
   answer[i] = table.concat(parts, ' ')
+end
+return answer
+`
+
+/**
+ * What versions before sums by gateway had counted. KEYS of counters, each followed by that of a note beside it; ARGV
+ * the windows that are read. Returns what each counter has. It counts in one window only: the note says in which, and
+ * lives as long.
+ */
+export const oldSumsScript = `
+local answer = {}
+for i = 1, #ARGV do
+  local key, note = KEYS[2 * i - 1], KEYS[2 * i]
+  local had = redis.pcall('GET', key)
+  local sum = type(had) == 'string' and tonumber(had) or 0
+  if sum > 0 then
+    local left = math.max(1, redis.call('PTTL', key))
+    if not redis.call('SET', note, ARGV[i], 'PX', left, 'NX') and redis.call('GET', note) ~= ARGV[i] then sum = 0 end
+  end
+  answer[i] = sum
 end
 return answer
 `

@@ -45,7 +45,18 @@ export interface SumStore {
   ): Promise<Written>
   /** All fields of these windows, with the total as `+`; none of one that is not there. */
   read(keys: readonly string[]): Promise<readonly Fields[]>
+  /** What a version before sums by gateway had counted, and counts in these windows from now on; all of one hash tag. */
+  readOld?(windows: readonly OldWindow[]): Promise<readonly number[]>
 }
+
+/** A window, and the counter that it is of. */
+export interface OldWindow {
+  readonly counter: string
+  readonly id: string
+}
+
+/** The name under which everybody writes what a version before sums by gateway had counted. */
+export const oldField = 'old'
 
 /** Holds that end, of one user of a subscription. */
 export interface EndedHolds {

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { wordsOf } from '../../../src/store/counters/reports.ts'
+import { wordsOf } from '../../../src/store/holds/request-ids.ts'
 import { HoldTable } from '../../../src/store/holds/hold-table.ts'
 import { createRandom } from '../../support/random.ts'
 

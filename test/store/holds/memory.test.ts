@@ -1,14 +1,13 @@
 import { test } from 'tap'
-import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import { createMemoryHolds } from '../../../src/store/holds/memory.ts'
-import { withTaken } from '../../../src/store/holds/memory-taken.ts'
 import { type AskedHold, leaseMs } from '../../../src/store/holds.ts'
+import { createTestCounters } from '../../support/counters.ts'
 import { type HoldWorld, testHoldStore } from './hold-store.contract.ts'
 
 async function createWorld(): Promise<HoldWorld> {
   let now = 1_000_000
-  const counters = createMemoryCounters()
-  const holds = withTaken(createMemoryHolds(counters), counters)
+  const counters = createTestCounters()
+  const holds = createMemoryHolds(counters.windows)
   return {
     ...{ holds, other: holds, leaseMs, shortMs: 20_000 },
     now: () => now,
@@ -23,10 +22,11 @@ async function createWorld(): Promise<HoldWorld> {
 
 testHoldStore('memory', createWorld)
 
-function asked(id: string, windowMs: number): AskedHold {
+function asked(id: string, ms: number): AskedHold {
+  const counter = { key: `basic\nllm/small\n${ms}\nada`, owner: 'ada', window: { ms } }
   return {
     id,
-    counters: [{ key: `basic\nllm/small\n${windowMs}\nada`, windowMs, limit: 10_000 }],
+    counters: [{ ...counter, limit: 10_000 }],
     expected: {
       ...{ input: 100, inputVariance: 1, output: 100, outputVariance: 1 },
       ...{ floor: 200, beyondRoom: 200, isSeveral: false, least: 1, worst: 400 },
@@ -36,10 +36,9 @@ function asked(id: string, windowMs: number): AskedHold {
 }
 
 test('a clock that steps back frees nothing and refuses nobody for ever', async (t) => {
-  const counters = createMemoryCounters()
-  const holds = createMemoryHolds(counters)
-  const held = (now: number, id: string, windowMs = 60_000) => {
-    const answer = holds.hold(asked(id, windowMs), now)
+  const holds = createMemoryHolds(createTestCounters().windows)
+  const held = (now: number, id: string) => {
+    const answer = holds.hold({ ...asked(id, 60_000), charge: 'end' }, now)
     if (answer instanceof Promise) throw new Error('memory answers at once')
     return answer.windows[0]?.held
   }
@@ -49,24 +48,31 @@ test('a clock that steps back frees nothing and refuses nobody for ever', async 
   t.equal(holds.size, 1)
 })
 
-test('what has ended needs no memory', async (t) => {
-  const holds = createMemoryHolds(createMemoryCounters())
-  for (let i = 0; i < 1_000; i += 1) {
-    const each = asked(`id ${i}`, 60_000)
-    holds.hold(each, 1_000_000 + i * 30_000)
-    if (i % 2 === 0) holds.release(each.counters, `id ${i}`)
-  }
-  t.ok(holds.size <= 16, `${holds.size} of 1000`)
+test('a window that begins anew has no holds', async (t) => {
+  const counters = createTestCounters()
+  const holds = createMemoryHolds(counters.windows)
+  const now = 100_000_000
+  const { counters: own } = asked('a', 3_600_000)
+  await holds.hold(asked('a', 3_600_000), now)
+  await counters.reset(own, now + 1)
+  const answer = await holds.hold(asked('b', 3_600_000), now + 2)
+  t.equal(answer.windows[0]?.held, 200)
+  holds.release(own, 'a')
+  const { windows } = await holds.hold({ ...asked('c', 3_600_000), id: undefined }, now + 3)
+  t.equal(windows[0]?.held, 200, 'what was held before weighs on the window before')
 })
 
-test('what requests have taken needs no memory once they have ended', async (t) => {
-  const counters = createMemoryCounters()
-  const holds = withTaken(createMemoryHolds(counters), counters)
-  const taken = [{ key: 'basic\nllm/small\nconcurrency\nada', windowMs: 0, limit: 10_000 }]
+test('what has ended needs no memory', async (t) => {
+  const holds = createMemoryHolds(createTestCounters().windows)
+  const of = { owner: 'ada', limit: 10_000 }
+  const taken = [
+    { ...of, key: 'basic\nllm/small\nrequests-60000\nada', window: { ms: 60_000 } },
+    { ...of, key: 'basic\nllm/small\nconcurrency\nada', window: { ms: 0 } },
+  ]
   for (let i = 0; i < 1_000; i += 1) {
-    const each = { ...asked(`id ${i}`, 60_000), counters: [], taken }
+    const each = { ...asked(`id ${i}`, 60_000), taken }
     holds.hold(each, 1_000_000 + i * 30_000)
-    if (i % 2 === 0) holds.release(taken, `id ${i}`)
+    if (i % 2 === 0) holds.release(each.counters, `id ${i}`)
   }
   t.ok(holds.size <= 16, `${holds.size} of 1000`)
 })

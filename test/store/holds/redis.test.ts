@@ -1,27 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
-import type { Counter } from '../../../src/core/decision/counter.ts'
-import { connectRedis } from '../../../src/store/counters/redis/connection.ts'
-import { createRedisHolds, type RedisHolds } from '../../../src/store/holds/redis.ts'
 import type { AskedHold } from '../../../src/store/holds.ts'
+import { startCluster } from '../../support/cluster.ts'
 import { poll } from '../../support/poll.ts'
-import { createReplica, redisKey } from '../../support/redis-world.ts'
+import { createSharingGateway, type SharingOptions } from '../../support/redis-world.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
 import { type HoldWorld, testHoldStore } from './hold-store.contract.ts'
 
-const longMs = 60_000
+const longMs = 3_600_000
 const shortLeaseMs = 2_500
-
-async function holdsOf(url: string, leaseMs: number, timeoutMs?: number) {
-  const connection = connectRedis(url, () => {}, timeoutMs)
-  await connection.connected(5_000)
-  const holds = createRedisHolds(connection.commands, { lease: leaseMs })
-  const close = () => {
-    void holds.stop(0)
-    connection.close()
-  }
-  return { holds, close }
-}
 
 let valkey: RunningValkey
 
@@ -29,35 +16,40 @@ root.before(async () => {
   if (!skipValkey) valkey = await startValkey(root)
 })
 
-async function createWorld(): Promise<HoldWorld> {
-  const stores = await Promise.all([1, 2].map(() => holdsOf(valkey.url, shortLeaseMs)))
-  const [holds, other] = stores.map((each) => each.holds) as [RedisHolds, RedisHolds]
+async function createWorld(url: string): Promise<HoldWorld> {
+  const [one, two] = [await createSharingGateway({ url, lease: shortLeaseMs }), await createSharingGateway({ url, lease: shortLeaseMs })]
   return {
-    ...{ holds, other, leaseMs: shortLeaseMs, shortMs: 1_000 },
+    ...{ holds: one.holds, other: two.holds, leaseMs: shortLeaseMs, shortMs: 1_000 },
     now: Date.now,
-    use: async (counter: Required<Counter>, tokens: number) => {
-      const key = redisKey(counter)
-      if (tokens > 0) await valkey.client.incrby(key, tokens)
-      if ((await valkey.client.pttl(key)) === -1) await valkey.client.pexpire(key, counter.windowMs)
+    async use(counter, tokens) {
+      one.add([counter], tokens)
+      await one.flushed()
     },
-    // Faster than a poll: it is called thousands of times.
     async settled() {
-      while (holds.waiting + other.waiting > 0) await delay(1)
+      await Promise.all([one.flushed(), two.flushed()])
     },
     advance: async (ms: number) => void (await delay(ms)),
-    close: async () => {
-      for (const each of stores) each.close()
+    async close() {
+      await Promise.all([one.close(), two.close()])
     },
   }
 }
 
-if (!skipValkey) testHoldStore('Redis', createWorld)
+if (!skipValkey) {
+  testHoldStore('Redis', () => createWorld(valkey.url))
+}
+
+async function gatewayOf(t: Test, url: string, more: Partial<SharingOptions> = {}) {
+  const gateway = await createSharingGateway({ url, ...more })
+  t.teardown(gateway.close)
+  return gateway
+}
 
 function asked(id: string | undefined, limit: number, user: string): AskedHold {
   const key = `basic\nllm/small\n${longMs}\n${user}`
   return {
     id,
-    counters: [{ key, windowMs: longMs, limit }],
+    counters: [{ key, owner: user, window: { ms: longMs }, limit }],
     expected: {
       ...{ input: 100, inputVariance: 1, output: 100, outputVariance: 1 },
       ...{ floor: 200, beyondRoom: 200, isSeveral: false, least: 1, worst: 400 },
@@ -66,14 +58,13 @@ function asked(id: string | undefined, limit: number, user: string): AskedHold {
   }
 }
 
-root.test('parallel holds of four processes keep the bound', { skip: skipValkey }, async (t) => {
-  const stores = await Promise.all([1, 2, 3, 4].map(() => holdsOf(valkey.url, longMs)))
-  t.teardown(() => {
-    for (const each of stores) each.close()
-  })
+const skip = { skip: skipValkey }
+
+root.test('parallel holds of four gateways keep the bound', skip, async (t) => {
+  const gateways = await Promise.all([1, 2, 3, 4].map(() => gatewayOf(t, valkey.url)))
   const answers = await Promise.all(
     Array.from({ length: 250 }, (_, i) =>
-      stores[i % 4]?.holds.hold(asked(`burst ${i}`, 10_000, 'burst'), Date.now()),
+      gateways[i % 4]?.holds.hold(asked(`burst ${i}`, 10_000, 'burst'), Date.now()),
     ),
   )
   const held = answers.filter((each) => each?.outcome === 'held')
@@ -83,64 +74,94 @@ root.test('parallel holds of four processes keep the bound', { skip: skipValkey 
   t.ok(answers.every((each) => each?.outcome !== 'spent'))
 })
 
-root.test('usage of the counters counts beside holds', { skip: skipValkey }, async (t) => {
-  const { holds, close } = await holdsOf(valkey.url, longMs)
-  t.teardown(close)
-  const replica = await createReplica({ url: valkey.url })
-  t.teardown(() => replica.close())
+root.test('usage of the counters counts beside holds', skip, async (t) => {
+  const [one, other] = [await gatewayOf(t, valkey.url), await gatewayOf(t, valkey.url)]
   const own = asked('used', 1_000, 'used')
-  t.equal((await holds.hold(own, Date.now())).outcome, 'held')
-  replica.counters.add(own.counters, 700, Date.now())
-  await replica.flushed()
-  holds.release(own.counters, 'used')
-  await poll(() => holds.waiting === 0, 'it is released', 5_000)
-  const [window] = (await holds.hold(asked(undefined, 1_000, 'used'), Date.now())).windows
+  t.equal((await one.holds.hold(own, Date.now())).outcome, 'held')
+  one.add(own.counters, 700)
+  one.holds.release(own.counters, 'used')
+  await one.flushed()
+  const [window] = (await other.holds.hold(asked(undefined, 1_000, 'used'), Date.now())).windows
   t.match(window, { used: 700 })
   t.equal(window?.held, undefined)
 })
 
-root.test('releases wait for a Redis that is away', { skip: skipValkey }, async (t: Test) => {
+root.test('releases wait for a Redis that is away', skip, async (t) => {
   const paused = await startValkey(t)
-  const { holds, close } = await holdsOf(paused.url, longMs, 200)
-  t.teardown(close)
+  const { holds, flushed, ...gateway } = await gatewayOf(t, paused.url, { timeoutMs: 200 })
   const own = asked('a', 10_000, 'away')
   t.equal((await holds.hold(own, Date.now())).outcome, 'held')
   paused.freeze()
   await t.rejects(async () => holds.hold(asked('b', 10_000, 'away'), Date.now()))
+  gateway.add(own.counters, 150)
   holds.release(own.counters, 'a')
   await delay(300)
-  t.equal(holds.waiting, 2, 'the unanswered hold is given back too')
+  t.equal(holds.waiting, 1, 'the unanswered hold is given back too')
   paused.thaw()
-  await poll(() => holds.waiting === 0, 'they are released', 10_000)
+  await flushed()
   const [window] = (await holds.hold(asked(undefined, 10_000, 'away'), Date.now())).windows
+  t.match(window, { used: 150 })
   t.equal(window?.held, undefined)
 })
 
-root.test('four processes share requests and slots exactly', { skip: skipValkey }, async (t) => {
-  const stores = await Promise.all([1, 2, 3, 4].map(() => holdsOf(valkey.url, longMs)))
-  t.teardown(() => {
-    for (const each of stores) each.close()
-  })
-  const take = async (name: string, limit: number, windowMs: number) => {
-    const taken = [{ key: `basic\nllm/small\n${name}\nburst`, windowMs, limit }]
+root.test('what lines say is left to the process that writes', skip, async (t) => {
+  const writer = await gatewayOf(t, valkey.url, { gateway: 'shared' })
+  const reader = await gatewayOf(t, valkey.url, { gateway: 'shared', isWriter: false })
+  const own = asked('a', 10_000, 'readers')
+  await reader.holds.hold(own, Date.now())
+  const sent = reader.connection.sent
+  reader.holds.release(own.counters, 'a')
+  reader.holds.renew(own.counters, 'a', { mean: 1, variance: 0 }, Date.now())
+  await delay(50)
+  t.equal(reader.connection.sent, sent, 'the reader sends nothing of it')
+  const held = async () =>
+    (await reader.holds.hold(asked(undefined, 10_000, 'readers'), Date.now())).windows[0]?.held
+  t.equal(await held(), 200)
+  writer.holds.release(own.counters, 'a')
+  await writer.flushed()
+  t.equal(await held(), undefined)
+})
+
+root.test('four gateways share requests and places exactly', skip, async (t) => {
+  const gateways = await Promise.all([1, 2, 3, 4].map(() => gatewayOf(t, valkey.url)))
+  const take = async (name: string, limit: number, ms: number) => {
+    const key = `basic\nllm/small\n${name}\nburst`
+    const taken = [{ key, owner: 'burst', window: { ms }, limit }]
     const answers = await Promise.all(
       Array.from({ length: 100 }, (_, i) => {
         const each = { ...asked(`${name} ${i}`, 1, 'burst'), counters: [], taken }
-        return stores[i % 4]?.holds.hold(each, Date.now())
+        return gateways[i % 4]?.holds.hold(each, Date.now())
       }),
     )
     return answers.filter((each) => each?.outcome === 'held').length
   }
-  t.equal(await take('requests-60000', 37, 60_000), 37)
+  t.equal(await take(`requests-${longMs}`, 37, longMs), 37)
   t.equal(await take('concurrency', 5, 0), 5)
 })
 
-root.test('a process alone keeps limits itself', { skip: skipValkey }, async (t) => {
+root.test('a store that has lost its data admits nothing that was told to be used', skip, async (t) => {
+  const own = await startValkey(t)
+  const [one, other] = [await gatewayOf(t, own.url), await gatewayOf(t, own.url)]
+  const key = `basic\nllm/small\nrequests-${longMs}\nlost`
+  const taken = [{ key, owner: 'lost', window: { ms: longMs }, limit: 2 }]
+  const each = (id: string) => ({ ...asked(id, 1_000, 'lost'), taken })
+  one.add(taken, 2)
+  one.add(each('').counters, 1_000)
+  await one.flushed()
+  t.strictSame(await other.used(...taken), [2])
+  const spent = async () => (await other.holds.hold(each('a'), Date.now())).outcome
+  t.equal(await spent(), 'spent')
+  await own.client.flushall()
+  const first = await other.holds.hold(each('b'), Date.now())
+  t.match(first, { outcome: 'spent', windows: [{ used: 1_000 }, { used: 2 }] })
+})
+
+root.test('a process alone keeps limits itself', skip, async (t) => {
   const paused = await startValkey(t)
-  const { holds, close } = await holdsOf(paused.url, longMs, 200)
-  t.teardown(close)
+  const { holds, flushed } = await gatewayOf(t, paused.url, { timeoutMs: 200 })
   paused.freeze()
-  const taken = [{ key: 'basic\nllm/small\nconcurrency\nalone', windowMs: 0, limit: 1 }]
+  const of = { key: 'basic\nllm/small\nconcurrency\nalone', owner: 'alone', limit: 1 }
+  const taken = [{ ...of, window: { ms: 0 } }]
   const each = (id: string) => ({ ...asked(id, 1, 'alone'), counters: [], taken })
   await t.rejects(async () => holds.hold(each('a'), Date.now()))
   t.match(await holds.holdAlone?.(each('a'), Date.now()), { outcome: 'held' })
@@ -148,23 +169,18 @@ root.test('a process alone keeps limits itself', { skip: skipValkey }, async (t)
   holds.release(taken, 'a')
   t.match(await holds.holdAlone?.(each('b'), Date.now()), { outcome: 'held' })
   paused.thaw()
-  await poll(() => holds.waiting === 0, 'they are released', 10_000)
+  await flushed()
 })
 
-root.test('a process alone holds beside what it knows is used', { skip: skipValkey }, async (t) => {
+root.test('a process alone holds beside what it knows is used', skip, async (t) => {
   const paused = await startValkey(t)
-  const { counters, connection, ...replica } = await createReplica({
-    ...{ url: paused.url, timeoutMs: 200 },
-  })
-  t.teardown(replica.close)
-  const holds = createRedisHolds(connection.commands, { counters })
-  t.teardown(() => holds.stop(0))
+  const gateway = await gatewayOf(t, paused.url, { timeoutMs: 200 })
+  const { holds } = gateway
   const each = (id: string) => asked(id, 10_000, 'alone')
-  t.strictSame(await replica.used(...each('a').counters), [undefined])
-  counters.add(each('a').counters, 8_000, Date.now())
-  await replica.flushed()
+  gateway.add(each('a').counters, 8_000)
+  await gateway.flushed()
   paused.freeze()
-  await poll(() => counters.unavailable, 'Redis is away')
+  await poll(() => gateway.isUnavailable, 'Redis is away')
   const outcomes: (string | undefined)[] = []
   for (let i = 0; i < 20; i += 1) {
     outcomes.push((await holds.holdAlone?.(each(`${i}`), Date.now()))?.outcome)
@@ -172,6 +188,26 @@ root.test('a process alone holds beside what it knows is used', { skip: skipValk
   const held = outcomes.filter((outcome) => outcome === 'held').length
   t.ok(held >= 4 && held <= 10, `${held} of 200 tokens each fit into 2,000`)
   t.equal(outcomes.at(-1), 'busy')
-  counters.add(each('a').counters, 2_000, Date.now())
+  gateway.add(each('a').counters, 2_000)
   t.match(await holds.holdAlone?.(each('spent'), Date.now()), { outcome: 'spent' })
+})
+
+root.test('in a Cluster holds end with the sums of their node', skip, async (t) => {
+  const nodes = await startCluster(t)
+  const url = `redis+cluster://127.0.0.1:${nodes[0]?.port}`
+  const [one, other] = [await gatewayOf(t, url), await gatewayOf(t, url)]
+  const users = Array.from({ length: 40 }, (_, i) => `user ${i}`)
+  for (const user of users) {
+    const each = asked(user, 10_000, user)
+    t.equal((await one.holds.hold(each, Date.now())).outcome, 'held')
+    one.add(each.counters, 120)
+    one.holds.release(each.counters, user)
+  }
+  await one.flushed()
+  for (const user of users) {
+    const [window] = (await other.holds.hold(asked(undefined, 10_000, user), Date.now())).windows
+    t.match([window?.used, window?.held], [120, undefined])
+  }
+  const perNode = await Promise.all(nodes.map(({ client }) => client.dbsize()))
+  t.ok(perNode.every((keys) => keys > 0), `${perNode}`)
 })

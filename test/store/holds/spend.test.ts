@@ -2,7 +2,7 @@ import root, { type Test } from 'tap'
 import { admit } from '../../../src/core/admission/admit.ts'
 import type { Expected } from '../../../src/core/admission/estimator.ts'
 import { grown, type Hold, noHolds, withHold } from '../../../src/core/admission/hold.ts'
-import { connectRedis } from '../../../src/store/counters/redis/connection.ts'
+import { connectRedis } from '../../../src/store/redis/connection.ts'
 import { createRedisSums } from '../../../src/store/sums/redis-sums.ts'
 import type { EndedHolds, SumEntry } from '../../../src/store/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
@@ -30,6 +30,7 @@ interface Asked {
   readonly canCap?: boolean
   readonly asker?: string
   readonly lease?: number
+  readonly told?: number
 }
 
 async function connect(t: Test, valkey: RunningValkey) {
@@ -40,14 +41,14 @@ async function connect(t: Test, valkey: RunningValkey) {
   return {
     commands,
     store,
-    spend({ id, expected, limits, canCap = true, asker = '', lease = leaseMs }: Asked) {
+    spend({ id, expected, limits, canCap = true, asker = '', lease = leaseMs, told = 0 }: Asked) {
       const { input, inputVariance, output, outputVariance, floor, beyondRoom, least } = expected
       const beyond = expected.isSeveral ? -beyondRoom : beyondRoom
       const worst = Number.isFinite(expected.worst) ? expected.worst : -1
       const args = [
         ...[id, lease, input, inputVariance, output, outputVariance, floor, beyond, least],
         ...[worst, overshoot, canCap ? '1' : '0', asker],
-        ...kinds.flatMap((kind) => [kind, limits[kind], `m|${kind}@1`]),
+        ...kinds.flatMap((kind) => [kind, limits[kind], `m|${kind}@1`, told]),
       ]
       return commands.spend([...holdKeys, ...kinds.map((kind) => windowKeys[kind])], args)
     },

@@ -1,32 +1,8 @@
-/**
- * What a store remembers of a counted response, to count none twice. Pure. Responses are grouped by
- * the minute in which they ended, and forgotten by the minute.
- */
+/** Ids of requests as stores of holds keep them. Pure. */
 
 import { createHash } from 'node:crypto'
 
-const minuteMs = 60_000
-/** More than the two sources differ about the end of a response. */
-const edgeMs = 1_000
 const memberBytes = 12
-
-/** The minute in which a response ended, since the epoch. */
-export function minuteOf(endedAt: number): number {
-  return Math.floor(endedAt / minuteMs)
-}
-
-/** The neighbouring minute in which the other source may have seen the end; undefined for most. */
-export function neighbourOf(endedAt: number): number | undefined {
-  const into = endedAt - minuteOf(endedAt) * minuteMs
-  if (into < edgeMs) return minuteOf(endedAt) - 1
-  if (into >= minuteMs - edgeMs) return minuteOf(endedAt) + 1
-  return undefined
-}
-
-/** The first minute that is kept when responses that ended before this time are forgotten. */
-export function firstKeptMinute(endedBefore: number): number {
-  return minuteOf(endedBefore - edgeMs)
-}
 
 const uuidLength = 36
 const dash = 0x2d

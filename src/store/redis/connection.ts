@@ -2,33 +2,25 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
-import { parseRedisUrl, type RedisTarget } from '../../../core/formats/redis-url.ts'
-import { type HoldCommands, holdScript, releaseScript, renewScript } from '../../holds/scripts.ts'
+import { parseRedisUrl, type RedisTarget } from '../../core/formats/redis-url.ts'
 import {
   releaseSpentScript,
   renewSpentScript,
   type SpendCommands,
   spendScript,
-} from '../../holds/spend-scripts.ts'
+} from '../holds/spend-scripts.ts'
 import {
-  readScript as readSumsScript,
+  type Call,
+  oldSumsScript,
+  readScript,
   type SumCommands,
   type WriteAnswer,
   writeScript,
-} from '../../sums/scripts.ts'
+} from '../sums/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
-import {
-  addScript,
-  type CounterCommands,
-  claimScript,
-  readScript,
-  resetScript,
-  restoreScript,
-  type Script,
-} from './scripts.ts'
 
 export interface RedisConnection {
-  readonly commands: CounterCommands & HoldCommands & SumCommands & SpendCommands
+  readonly commands: SumCommands & SpendCommands
   readonly cluster: boolean
   /** Commands sent so far. */
   readonly sent: number
@@ -45,7 +37,7 @@ export interface ConnectionProblem {
   readonly isFinal: boolean
 }
 
-/** A command without a response after this time counts as lost, and its batch is sent again. */
+/** A command without a response after this time counts as lost, and is repeated with newer sums. */
 const answerTimeoutMs = 500
 const maxReconnectMs = 500
 
@@ -89,7 +81,6 @@ export function connectRedis(
     socketTimeout: timeoutMs,
   })
   let sent = 0
-  let session = 0
   client.on('error', (error: unknown) => {
     problem = problemOf(error)
     onError(error)
@@ -97,27 +88,44 @@ export function connectRedis(
   client.on('connect', () => {
     problem = undefined
   })
-  client.on('ready', () => {
-    session += 1
-  })
   client.on('close', () => {
     if (client instanceof Cluster) renewCredentials(client, urlNow())
   })
-  // A Cluster stays ready while its nodes come and go.
-  client.on('+node', () => {
-    session += 1
-  })
 
-  function script<Answer>(name: string, lua: string): Script<Answer> {
+  /** Sends a script with keys, then arguments. */
+  function script<Answer>(name: string, lua: string) {
     client.defineCommand(name, { lua })
     const commands = client as unknown as Record<
       string,
       (count: number, ...rest: readonly (string | number)[]) => Promise<Answer>
     >
-    return (keys, args) => {
+    return (
+      keys: readonly string[],
+      args: readonly (string | number)[],
+    ): Promise<Answer> => {
       sent += 1
       return commands[name]!(keys.length, ...keys, ...args)
     }
+  }
+
+  const writeSums = script<WriteAnswer>('tollgateWriteSums', writeScript)
+  const releaseSpent = script<unknown>('tollgateReleaseSpent', releaseSpentScript)
+
+  async function writeAndRelease(write: Call, releases: readonly Call[]): Promise<WriteAnswer> {
+    sent += 1
+    const multi = client.multi() as unknown as Record<string, (...args: unknown[]) => unknown>
+    const calls: [name: string, ...Call][] = [['tollgateWriteSums', ...write]]
+    for (const each of releases) calls.push(['tollgateReleaseSpent', ...each])
+    for (const [name, keys, args] of calls) multi[name]!(keys.length, ...keys, ...args)
+    const answers = (await multi.exec!()) as [Error | null, unknown][] | null
+    const error = answers?.find(([error]) => error !== null)?.[0]
+    if (error === undefined) return answers?.[0]?.[1] as WriteAnswer
+    if (!error?.message.startsWith('NOSCRIPT')) throw error
+    // The server has forgotten a script, and gets it by a call of its own. Meanwhile a request may be seen twice,
+    // and never not at all.
+    const answer = await writeSums(...write)
+    for (const each of releases) await releaseSpent(...each)
+    return answer
   }
 
   return {
@@ -126,36 +134,13 @@ export function connectRedis(
       return sent
     },
     commands: {
-      add: script('tollgateAdd', addScript),
-      read: script('tollgateRead', readScript),
-      restore: script('tollgateRestore', restoreScript),
-      reset: script('tollgateReset', resetScript),
-      claim: script('tollgateClaim', claimScript),
-      hold: script('tollgateHold', holdScript),
-      renew: script('tollgateRenew', renewScript),
-      release: script('tollgateRelease', releaseScript),
-      writeSums: script('tollgateWriteSums', writeScript),
-      readSums: script('tollgateReadSums', readSumsScript),
+      writeSums,
+      readSums: script('tollgateReadSums', readScript),
+      oldSums: script('tollgateOldSums', oldSumsScript),
       spend: script('tollgateSpend', spendScript),
       renewSpent: script('tollgateRenewSpent', renewSpentScript),
-      releaseSpent: script('tollgateReleaseSpent', releaseSpentScript),
-      async writeAndRelease(write, releases) {
-        sent += 1
-        const multi = client.multi() as unknown as Record<string, (...args: unknown[]) => unknown>
-        const calls = [['tollgateWriteSums', write] as const]
-        for (const each of releases) calls.push(['tollgateReleaseSpent', each] as never)
-        for (const [name, [keys, args]] of calls) multi[name]!(keys.length, ...keys, ...args)
-        const answers = (await multi.exec!()) as [Error | null, unknown][] | null
-        for (const [error] of answers ?? []) if (error !== null) throw error
-        return answers?.[0]?.[1] as WriteAnswer
-      },
-      forget(keys) {
-        sent += 1
-        return client.unlink(...keys)
-      },
-      get session() {
-        return session
-      },
+      releaseSpent,
+      writeAndRelease,
     },
     get problem() {
       return problem

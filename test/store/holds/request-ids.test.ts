@@ -1,11 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { test } from 'tap'
-import {
-  firstKeptMinute,
-  memberOf,
-  minuteOf,
-  neighbourOf,
-} from '../../../src/store/counters/reports.ts'
+import { memberOf } from '../../../src/store/holds/request-ids.ts'
 
 test('a request id becomes sixteen characters', async (t) => {
   const ids = [randomUUID(), randomUUID(), '', 'x', 'übung', 'a'.repeat(10_000), '0'.repeat(36)]
@@ -29,26 +24,4 @@ test('a UUID keeps its random bytes', async (t) => {
     t.equal(memberOf(other), createHash('sha256').update(other).digest('base64url').slice(0, 16))
   }
   t.not(memberOf(`${id}\n`), memberOf(id))
-})
-
-test('only the edge of a minute has a neighbour', async (t) => {
-  const minute = 60_000
-  for (const [into, neighbour] of [
-    [0, 9],
-    [999, 9],
-    [1_000, undefined],
-    [30_000, undefined],
-    [58_999.9, undefined],
-    [59_000, 11],
-    [59_999.9, 11],
-  ] as const) {
-    t.equal(minuteOf(10 * minute + into), 10)
-    t.equal(neighbourOf(10 * minute + into), neighbour, `${into}`)
-  }
-  t.equal(
-    firstKeptMinute(10 * minute),
-    9,
-    'the other source may have seen the end a moment earlier',
-  )
-  t.equal(firstKeptMinute(10 * minute + 1_000), 10)
 })

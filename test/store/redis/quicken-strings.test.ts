@@ -1,6 +1,6 @@
 import { runInThisContext } from 'node:vm'
 import { test } from 'tap'
-import { quickenStrings } from '../../../../src/store/counters/redis/quicken-strings.ts'
+import { quickenStrings } from '../../../src/store/redis/quicken-strings.ts'
 
 const texts = ['abcdefghijklmnopqrstuvwxyz', Buffer.from('0123456789-._~').toString('latin1')]
 let functions = 0
