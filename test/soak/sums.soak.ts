@@ -10,7 +10,7 @@ import {
   createClusterWorld,
   createSentinelWorld,
   createServerWorld,
-} from '../store/counters/loss-worlds.ts'
+} from '../store/sums/loss-worlds.ts'
 import { loseUnderGateways } from '../store/sums/lossy-gateways.ts'
 import { createDice } from '../store/sums/model.ts'
 import { counters, kinds, runSchedule } from '../store/sums/schedules.ts'

@@ -3,20 +3,16 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster } from 'ioredis'
 import type { Test } from 'tap'
-import type { Counter } from '../../../src/core/decision/counter.ts'
 import { type FlakyProxy, startFlakyProxy } from '../../support/flaky-proxy.ts'
 import { freePorts } from '../../support/free-ports.ts'
 import { poll } from '../../support/poll.ts'
 import { createRandom, type Random } from '../../support/random.ts'
-import { redisKey } from '../../support/redis-world.ts'
 import { startSentinel } from '../../support/sentinel.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import { type RunningValkey, startValkey } from '../../support/valkey.ts'
 
 /** Servers that can lose data in each way in which Redis does. */
 export interface LossWorld {
-  /** How long a new store takes no reports (ms): longer than processes need to find it. */
-  readonly youngMs: number
   /** The names of its losses. */
   readonly kinds: readonly LossKind[]
   /** The steps of a loss. Traffic goes on between them, and after the last one all is well. */
@@ -25,10 +21,6 @@ export interface LossWorld {
   connect(random: Random): Promise<{ readonly url: string; close(): Promise<void> }>
   /** Removes all data, and the copies of them. */
   clear(): Promise<void>
-  /** The sums of the counters, where processes get them. */
-  stored(counters: readonly Counter[]): Promise<readonly number[]>
-  /** The highest sum of each counter on any server that answers. */
-  highest(counters: readonly Counter[]): Promise<readonly number[]>
 }
 
 export type LossKind =
@@ -116,11 +108,10 @@ function createPair(t: Test, servers: readonly [RunningValkey, RunningValkey]) {
       for (const { client } of servers) await client.config('SET', 'masterauth', '')
       await follow()
     },
-    /** Removes some of the keys that are not counters. */
+    /** Removes some of the windows, and of the marks by which writers learn that something was lost. */
     async evict(random: Random): Promise<void> {
       for (const key of await primary.client.keys('*')) {
-        const isOne = /:(store$|batch:|restored:)/.test(key) && random.below(2) === 0
-        if (isOne) await primary.client.unlink(key)
+        if (random.below(2) === 0) await primary.client.unlink(key)
       }
     },
   }
@@ -149,28 +140,6 @@ function ownSteps(pair: Pair, kind: LossKind, random: Random): (() => Promise<vo
     default:
       return []
   }
-}
-
-/** A server that hangs is left out. */
-const readMs = 300
-
-async function highestOf(
-  servers: readonly RunningValkey[],
-  counters: readonly Counter[],
-): Promise<readonly number[]> {
-  const perServer = await Promise.all(
-    servers.map(({ client }) =>
-      Promise.all(
-        counters.map((each) =>
-          Promise.race([client.get(redisKey(each)), delay(readMs)]).then(
-            (sum) => Number(sum ?? 0),
-            () => 0,
-          ),
-        ),
-      ),
-    ),
-  )
-  return counters.map((_, i) => Math.max(...perServer.map((sums) => sums[i] as number)))
 }
 
 function persistence(random: Random): readonly string[] {
@@ -224,7 +193,6 @@ export async function createServerWorld(t: Test, seed: number): Promise<LossWorl
   ] as const
 
   return {
-    youngMs: 2_000,
     kinds,
     stepsOf(kind, random) {
       switch (kind) {
@@ -271,10 +239,6 @@ export async function createServerWorld(t: Test, seed: number): Promise<LossWorl
       await pair.primary.client.flushall()
       pair.forget()
     },
-    async stored(counters) {
-      return (await pair.primary.client.mget(counters.map(redisKey))).map(Number)
-    },
-    highest: (counters) => highestOf(servers, counters),
   }
 }
 
@@ -349,7 +313,6 @@ export async function createSentinelWorld(t: Test, seed: number): Promise<LossWo
   }
 
   return {
-    youngMs: 5_000,
     kinds: [
       'flushed',
       'failed over',
@@ -386,10 +349,6 @@ export async function createSentinelWorld(t: Test, seed: number): Promise<LossWo
     async clear() {
       await pair.primary.client.flushall()
     },
-    async stored(counters) {
-      return (await pair.primary.client.mget(counters.map(redisKey))).map(Number)
-    },
-    highest: (counters) => highestOf(servers, counters),
   }
 }
 
@@ -475,7 +434,6 @@ export async function createClusterWorld(t: Test, seed: number): Promise<LossWor
   }
 
   return {
-    youngMs: 5_000,
     kinds: [
       'flushed',
       'restarted without data',
@@ -529,8 +487,5 @@ export async function createClusterWorld(t: Test, seed: number): Promise<LossWor
         pair.forget()
       }
     },
-    stored: (counters) =>
-      Promise.all(counters.map(async (each) => Number(await client.get(redisKey(each))))),
-    highest: (counters) => highestOf(nodes, counters),
   }
 }

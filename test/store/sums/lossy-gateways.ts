@@ -4,15 +4,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type WindowedCounter, windowAt } from '../../../src/core/counting/windows.ts'
 import { openFolder } from '../../../src/journal/folder.ts'
 import { openKeptFiles } from '../../../src/journal/kept-files.ts'
-import { connectRedis } from '../../../src/store/counters/redis/connection.ts'
-import { allTags, tagOf } from '../../../src/store/counters/redis/keys.ts'
+import { connectRedis } from '../../../src/store/redis/connection.ts'
+import { tagsOf } from '../../../src/store/redis/keys.ts'
 import { openGatewaySums } from '../../../src/store/sums/gateway-sums.ts'
 import { keyOf } from '../../../src/store/sums/part.ts'
 import { createRedisSums } from '../../../src/store/sums/redis-sums.ts'
 import { runSums } from '../../../src/store/sums/running-sums.ts'
 import { createRandom, type Random } from '../../support/random.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
-import type { LossKind, LossWorld } from '../counters/loss-worlds.ts'
+import type { LossKind, LossWorld } from './loss-worlds.ts'
 import { textLines } from './plain-lines.ts'
 
 /** Of six users, so that several hash tags have some; a week, so that none ends meanwhile. */
@@ -94,13 +94,12 @@ async function startGateway(world: LossWorld, random: Random, path: string, gate
   const { url, close } = await world.connect(random)
   const connection = connectRedis(url, () => {}, commandTimeoutMs)
   await connection.connected(5_000)
-  const { cluster } = connection
-  const tag = ({ key }: WindowedCounter): string => (cluster ? tagOf(key) : 'all')
+  const tags = tagsOf(connection.cluster)
   const store = createRedisSums(connection.commands)
   const clocks = { now: Date.now, monotonic: () => performance.now() }
   const sums = await openGatewaySums({
     ...{ ...clocks, gateway, store, files: [file], longSums: undefined },
-    ...{ tags: cluster ? allTags : ['all'], tagOf: (key) => (cluster ? tagOf(key) : 'all') },
+    ...tags,
     folder: openFolder(path),
     kept: openKeptFiles(join(path, 'kept')),
     ...textLines((text) => {
@@ -119,7 +118,7 @@ async function startGateway(world: LossWorld, random: Random, path: string, gate
     async compare(expected: readonly number[]): Promise<readonly string[]> {
       const known = await read().catch(() => [])
       const stored = new Map<string, number>()
-      for (const [own, all] of Map.groupBy(counters, tag)) {
+      for (const [own, all] of Map.groupBy(counters, ({ key }) => tags.tagOf(key))) {
         const keys = all.map((each) => keyOf(own, windowAt(each, Date.now())))
         const found = await store.read(keys).catch(() => [])
         for (const [i, { key }] of all.entries()) stored.set(key, found[i]?.get('+') ?? 0)

@@ -1,5 +1,5 @@
 import root, { type Test } from 'tap'
-import { connectRedis } from '../../../src/store/counters/redis/connection.ts'
+import { connectRedis } from '../../../src/store/redis/connection.ts'
 import { createRedisSums } from '../../../src/store/sums/redis-sums.ts'
 import type { Mark, SumEntry, SumStore } from '../../../src/store/sums/sum-store.ts'
 import { createRandom } from '../../support/random.ts'
