@@ -1,6 +1,6 @@
 /** What the gateway writes as lines for unusual metadata and usage. The test implements Check itself. */
 
-import { mkdirSync, rmSync } from 'node:fs'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
@@ -13,11 +13,12 @@ import { linesFilesOf } from '../../src/gateway/lines-files.ts'
 import { createGrpcServer } from '../../src/grpc/server.ts'
 import { writeStruct } from '../../src/grpc/struct.ts'
 import { WireWriter } from '../../src/grpc/wire.ts'
+import { openHeadFile } from '../../src/journal/head-file.ts'
 import type { ReadLine } from '../../src/journal/read-line.ts'
 import { replaceFile } from '../../src/runtime/replace-file.ts'
 import { startEnvoy } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
-import { createLines } from '../support/lines.ts'
+import { linesOf } from '../support/lines.ts'
 import { poll } from '../support/poll.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -90,9 +91,10 @@ test("each response has one line, whatever the user's name", { skip }, async (t)
   const grpc = [{ host: '127.0.0.1', port }]
   const place = join(folder, 'lines')
   mkdirSync(place)
-  const own = createLines({ script: place, envoy: place })
-  own.prepare()
-  const files = linesFilesOf(join(place, 'usage.jsonl'))
+  const journal = join(place, 'usage.jsonl')
+  const [own, files] = [linesOf(journal), linesFilesOf(journal)]
+  writeFileSync(files.script, '')
+  openHeadFile(files.head).close()
   const envoy = await startEnvoy(t, { grpc, api: grpc, clustersFile, folder, lines: files })
 
   const asked = new Map<string, { check: Metadata; figures: [string, unknown][] }>()

@@ -1,7 +1,7 @@
 /** Every admitted request has one line, whatever becomes of it, and whatever becomes of the files. */
 
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, rmSync } from 'node:fs'
+import { rmSync } from 'node:fs'
 import http from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -11,26 +11,24 @@ import { outcomeOf } from '../../src/journal/outcome.ts'
 import type { ReadLine } from '../../src/journal/read-line.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { chatPath, defaultResources, type Gateway, gatewayTests } from '../support/gateway.ts'
-import { createLines } from '../support/lines.ts'
+import { idsOf, linesOf } from '../support/lines.ts'
 import { poll } from '../support/poll.ts'
 import { mountSmallDisk, skipSmallDisk } from '../support/small-disk.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const disk = skipSmallDisk ? undefined : mountSmallDisk(root as Test)
 const parent = disk?.path ?? temporaryFolder(root as Test)
-const folders = { script: join(parent, "it's \\ [here]"), envoy: temporaryFolder(root as Test) }
-mkdirSync(folders.script)
-const lines = createLines(folders)
-lines.prepare()
+const folder = join(parent, "it's \\ [here]")
+const journal = join(folder, 'usage.jsonl')
+const lines = linesOf(journal)
 
 const limits = { 'llm/sim': [[1_000_000_000, '1h']] } as const
 const test = gatewayTests({
-  env: { METER_PATHS: 'chat,messages', USAGE_JOURNAL: join(folders.script, 'usage.jsonl') },
-  adjustEnvoy: (bootstrap) =>
-    bootstrap.replace(
-      JSON.stringify(join(folders.script, 'usage.envoy.jsonl')),
-      JSON.stringify(join(folders.envoy, 'usage.envoy.jsonl')),
-    ),
+  env: {
+    ...{ METER_PATHS: 'chat,messages', USAGE_JOURNAL: journal },
+    // Small, so that it is renamed under load.
+    USAGE_JOURNAL_BYTES: '32768',
+  },
   concurrency: 2,
   resources: (url) => [
     ...defaultResources(url),
@@ -86,9 +84,7 @@ function send(
   })
 }
 
-const all = (): readonly ReadLine[] => [...lines.ofScript(), ...lines.ofEnvoy()]
-const ended = () => all().filter(({ state }) => state === 'ended')
-const idsOf = (read: readonly ReadLine[]) => read.map(({ usage }) => usage.response.id)
+const { ended } = lines
 const lineOf = (id: string) => ended().filter(({ usage }) => usage.response.id === id)
 const tokensOf = (line: ReadLine | undefined) => line?.usage.reported.get('total_tokens')
 
@@ -168,7 +164,7 @@ test('each admitted request has one line', async (t, gateway) => {
 
   const held = await send(gateway, reserving, chatPath, chat)
   const [line] = lineOf(held.id)
-  t.match(line?.usage, { held: { admittedAt: Number, windows: [{ windowMs: 3_600_000 }] } })
+  t.match(line?.usage, { held: { admittedAt: Number } })
   t.match(line?.usage, { estimate: { input: Number } })
 
   for (const bad of ['sk-nobody', undefined]) await gateway.chat(bad)
@@ -219,15 +215,9 @@ async function load(gateway: Gateway, key: string, clients: number, isOver: () =
 
 test('files are renamed under load', async (t, gateway) => {
   const { key } = await gateway.mint()
-  let over = false
-  const loading = load(gateway, key, 8, () => over)
-  for (let i = 0; i < 20; i += 1) {
-    await pause(50)
-    lines.rename()
-  }
-  over = true
-  const got = await loading
-  await pause(300)
+  const had = lines.files().length
+  const got = await load(gateway, key, 8, () => lines.files().length >= had + 4)
+  await gateway.settled()
   const found = idsOf(ended())
   t.strictSame(
     got.filter((id) => !found.includes(id)),
@@ -239,66 +229,70 @@ test('files are renamed under load', async (t, gateway) => {
   t.equal(lines.failed(), 0)
 })
 
-/** Each of some requests has one line, in Envoy's log. */
-async function goesToEnvoy(t: Test, gateway: Gateway, what: string) {
-  const { key, id: keyId } = await gateway.mint()
-  let left = 40
-  const got = await load(gateway, key, 4, () => left-- <= 0)
-  await poll(() => {
-    const ids = new Set(idsOf(lines.ofEnvoy()))
-    return got.every((id) => ids.has(id))
-  }, `${what}: Envoy's log has each`)
-  const its = ended().filter(({ usage }) => usage.keyId === keyId)
-  t.equal(its.length, got.length, `${what}: each once`)
-  t.ok(got.length >= 40, what)
+/** Responses while no line can be written, and then one whose line is there again. */
+async function comesBack(t: Test, gateway: Gateway, fail: () => void, mend: () => void) {
+  const { key } = await gateway.mint()
+  await gateway.chat(key)
+  const before = new Set(idsOf(ended()))
+  fail()
+  for (let i = 0; i < 40; i += 1) t.equal((await gateway.chat(key)).status, 200)
+  mend()
+  await poll(async () => {
+    const { id } = await send(gateway, key, chatPath, { model: 'sim', messages })
+    return idsOf(lines.ofScript()).includes(id)
+  }, 'the script writes again')
+  await gateway.settled()
+  const found = idsOf(ended())
+  t.equal(new Set(found).size, found.length, 'each once')
+  return before
 }
 
 onSmallDisk('a full disk fails no response', async (t, gateway) => {
-  const { key } = await gateway.mint()
-  disk?.fill()
-  // What is left of the file's last page.
-  let had = -1
-  while (lines.ofScript().length !== had) {
-    had = lines.ofScript().length
-    for (let i = 0; i < 8; i += 1) await gateway.chat(key)
-  }
-  await goesToEnvoy(t, gateway, 'full')
+  const had = await comesBack(
+    t,
+    gateway,
+    () => disk?.fill(),
+    () => disk?.free(),
+  )
+  const found = new Set(idsOf(ended()))
+  t.ok(
+    [...had].every((id) => found.has(id)),
+    'what was written stays',
+  )
   t.ok(lines.failed() > 0)
-  disk?.free()
-  const { id } = await send(gateway, key, chatPath, { model: 'sim', messages })
-  t.ok(idsOf(lines.ofScript()).includes(id), 'it writes again')
-  const found = idsOf(ended())
-  t.equal(new Set(found).size, found.length)
 })
 
 onSmallDisk('a read-only folder fails no response', async (t, gateway) => {
-  const mount = (...args: string[]) => spawnSync('mount', [...args, folders.script])
-  mount('-t', 'tmpfs', 'tmpfs')
-  t.teardown(() => spawnSync('umount', ['--lazy', folders.script]))
-  lines.prepare()
-  mount('-o', 'remount,ro')
+  const { key, id: keyId } = await gateway.mint()
+  const run = (...line: string[]) =>
+    t.equal(spawnSync(line[0] ?? '', [...line.slice(1), folder]).status, 0, line.join(' '))
+  run('mount', '--bind', folder)
+  run('mount', '-o', 'remount,bind,ro')
+  // No script has the file open for longer.
   await pause(1_100)
-  await goesToEnvoy(t, gateway, 'read-only')
+  for (let i = 0; i < 40; i += 1) await gateway.chat(key)
+  await gateway.settled()
+  run('umount')
+  const its = lines.ofEnvoy().filter(({ usage }) => usage.keyId === keyId)
+  t.equal(its.length, 40, "Envoy's log, which is open, has each")
 })
 
-test('a folder that is gone fails no response', async (t, gateway) => {
-  const { key } = await gateway.mint()
-  rmSync(folders.script, { recursive: true })
-  await pause(1_100)
-  mkdirSync(folders.script)
-  await goesToEnvoy(t, gateway, 'gone')
-  lines.prepare()
-  const { id } = await send(gateway, key, chatPath, { model: 'sim', messages })
-  t.ok(idsOf(lines.ofScript()).includes(id), 'it is back')
+test('a folder that is gone fails no response, and comes back', async (t, gateway) => {
+  await comesBack(
+    t,
+    gateway,
+    () => rmSync(folder, { recursive: true }),
+    () => {},
+  )
 })
 
 test('a request that runs has a line every 10 seconds', async (t) => {
   const id = (await slow)?.id ?? ''
   await poll(() => lineOf(id).length > 0, 'its line')
   t.match(lineOf(id), [{ usage: { status: 200 } }])
-  const running = all().filter(
-    ({ state, usage }) => state === 'running' && usage.response.id === id,
-  )
+  const running = lines
+    .ofEnvoy()
+    .filter(({ state, usage }) => state === 'running' && usage.response.id === id)
   t.equal(running.length, 1)
   t.match(running, [{ usage: { status: 0, bytes: 0 }, firstByteMs: undefined, isMetered: true }])
 })

@@ -1,63 +1,58 @@
-import { linkSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { readdirSync, readFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { linesFilesOf } from '../../src/gateway/lines-files.ts'
 import { openHeadFile } from '../../src/journal/head-file.ts'
 import { type ReadLine, readLine } from '../../src/journal/read-line.ts'
 
-/** The files with a gateway's lines, as the service creates them and renames them. */
+/** What is in the files of a USAGE_JOURNAL, whoever has renamed them. */
 export interface Lines {
-  /** Creates what a folder needs before lines are written to it. */
-  prepare(folder?: string): void
-  /** Renames the script's file; the gateway is told. */
-  rename(): void
-  /** How many lines the script says it could not write. */
-  failed(): number
-  /** Lines of all files, in the order of each. */
+  /** Lines of all files of one writer, in the order of each. */
   ofScript(): readonly ReadLine[]
   ofEnvoy(): readonly ReadLine[]
-  /** How many lines are not read, in all files. */
+  /** Of requests that have ended, of both. */
+  ended(): readonly ReadLine[]
+  /** How many lines cannot be read, in all files. */
   torn(): number
+  /** How many lines the script says it could not write. */
+  failed(): number
+  /** The names of the files of both writers. */
+  files(): readonly string[]
 }
 
-const name = 'usage.jsonl'
-
-export function createLines(folders: { readonly script: string; readonly envoy: string }): Lines {
-  let renamed = 1_795_000_000_000
-  const at = (file: string, folder = folders.script): string => join(folder, file)
-  const openHead = (folder?: string) => openHeadFile(at('usage.head', folder))
-  const textsOf = (folder: string, first: string): readonly string[] =>
-    readdirSync(folder)
-      .filter((file) => file.startsWith(first))
-      .flatMap((file) => readFileSync(at(file, folder), 'utf8').split('\n'))
+export function linesOf(usageJournal: string): Lines {
+  const files = linesFilesOf(usageJournal)
+  const folder = dirname(usageJournal)
+  const namesOf = (first: string): readonly string[] => {
+    const name = basename(first)
+    return readdirSync(folder).filter(
+      (each) => each === name || (each.startsWith(`${name}.`) && /\.\d+$/.test(each)),
+    )
+  }
+  const textsOf = (first: string): readonly string[] =>
+    namesOf(first)
+      .flatMap((name) => readFileSync(join(folder, name), 'utf8').split('\n'))
       .filter((line) => line !== '')
-  const read = (texts: readonly string[]) => texts.flatMap((text) => readLine(text) ?? [])
-  const ofScript = () => textsOf(folders.script, name)
-  const ofEnvoy = () => textsOf(folders.envoy, 'usage.envoy.jsonl')
+  const read = (first: string) => textsOf(first).flatMap((text) => readLine(text) ?? [])
+  const both = [files.script, files.envoy]
 
   return {
-    prepare(folder) {
-      writeFileSync(at(name, folder), '', { mode: 0o600 })
-      openHead(folder).close()
-    },
-    rename() {
-      writeFileSync(at('fresh'), '', { mode: 0o600 })
-      renamed += 1
-      // At each moment there is a file of the name, since the script creates none.
-      linkSync(at(name), at(`${name}.${renamed}`))
-      renameSync(at('fresh'), at(name))
-      const head = openHead()
-      head.noteRenamed()
-      head.close()
-    },
+    ofScript: () => read(files.script),
+    ofEnvoy: () => read(files.envoy),
+    ended: () => both.flatMap(read).filter(({ state }) => state === 'ended'),
+    torn: () => both.flatMap(textsOf).filter((text) => readLine(text) === undefined).length,
     failed() {
-      const head = openHead()
+      const head = openHeadFile(files.head)
       try {
         return head.read().failed
       } finally {
         head.close()
       }
     },
-    ofScript: () => read(ofScript()),
-    ofEnvoy: () => read(ofEnvoy()),
-    torn: () => [...ofScript(), ...ofEnvoy()].filter((text) => readLine(text) === undefined).length,
+    files: () => both.flatMap(namesOf),
   }
+}
+
+/** The ids of their requests. */
+export function idsOf(lines: readonly ReadLine[]): readonly string[] {
+  return lines.map(({ usage }) => usage.response.id)
 }
