@@ -30,7 +30,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   audit: [...core, 'runtime'],
   identity: [...core, 'runtime', 'settings', 'kubernetes', 'store'],
   sources: [...core, 'runtime', 'kubernetes'],
-  gateway: [...core, 'runtime', 'settings'],
+  gateway: [...core, 'runtime', 'settings', 'journal'],
   names: [...core, 'runtime', 'store', 'gateway'],
   controller: [
     ...core,

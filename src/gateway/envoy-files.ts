@@ -6,13 +6,14 @@
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { createSecureContext } from 'node:tls'
+import { filesOf } from '../journal/files.ts'
+import { fileModeOf, prepareFolder } from '../journal/prepare-folder.ts'
 import { packageRoot } from '../runtime/package-root.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import { checkSockets } from '../settings/check-files.ts'
 import type { Config } from '../settings/config.ts'
 import { findAuthorities, renderBootstrap, renderCertificate } from './bootstrap.ts'
 import { clustersFile, renderClusters, writeClusters } from './clusters.ts'
-import { linesFilesOf } from './lines-files.ts'
 import { tracingOf } from './tracing-settings.ts'
 
 export interface EnvoyFiles {
@@ -38,7 +39,7 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
     grpc: config.gatewayGrpcEndpoints,
     api: config.gatewayApiEndpoints,
     clustersFile: join(envoyConfigDir, clustersFile),
-    lines: config.usageJournal === undefined ? undefined : linesFilesOf(config.usageJournal),
+    lines: config.usageJournal === undefined ? undefined : filesOf(config.usageJournal),
     authoritiesFile: config.backendCaFile ?? findAuthorities(),
     bodyLimit: config.bodyLimit,
     bodyTimeoutMs: config.bodyTimeoutMs,
@@ -55,15 +56,16 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
 
 /**
  * Writes them, and what Envoy does not start without: an empty list of clusters if the service has
- * not written one, and the journal's folder. Returns the path of `bootstrap.json`.
+ * not written one, and the journal's folder with its files. Returns the path of `bootstrap.json`.
  */
 export async function writeEnvoyFiles(config: Config): Promise<string> {
   const { envoyConfigDir, usageJournal, envoyAdminAddress: admin } = config
   const { bootstrap, certificate } = renderEnvoyFiles(config)
   mkdirSync(envoyConfigDir, { recursive: true })
   if ('path' in admin) mkdirSync(dirname(admin.path), { recursive: true })
-  // It contains user names.
-  if (usageJournal !== undefined) mkdirSync(dirname(usageJournal), { recursive: true, mode: 0o700 })
+  if (usageJournal !== undefined) {
+    prepareFolder(filesOf(usageJournal), fileModeOf(config.socketMode))
+  }
   if (certificate !== undefined) await replaceFile(certificatePath(config), certificate)
   if (!existsSync(join(envoyConfigDir, clustersFile))) {
     await writeClusters(envoyConfigDir, renderClusters([], '0'))

@@ -1,6 +1,6 @@
 /** What the gateway writes as lines for unusual metadata and usage. The test implements Check itself. */
 
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
@@ -9,11 +9,11 @@ import { writePayer } from '../../src/core/decision/payer.ts'
 import { readCheckRequest } from '../../src/extauthz/check-request.ts'
 import { writeHeader } from '../../src/extauthz/header.ts'
 import { renderClusters } from '../../src/gateway/clusters.ts'
-import { linesFilesOf } from '../../src/gateway/lines-files.ts'
 import { createGrpcServer } from '../../src/grpc/server.ts'
 import { writeStruct } from '../../src/grpc/struct.ts'
 import { WireWriter } from '../../src/grpc/wire.ts'
-import { openHeadFile } from '../../src/journal/head-file.ts'
+import { filesOf } from '../../src/journal/files.ts'
+import { prepareFolder } from '../../src/journal/prepare-folder.ts'
 import type { ReadLine } from '../../src/journal/read-line.ts'
 import { replaceFile } from '../../src/runtime/replace-file.ts'
 import { startEnvoy } from '../support/envoy.ts'
@@ -90,11 +90,9 @@ test("each response has one line, whatever the user's name", { skip }, async (t)
   await replaceFile(clustersFile, renderClusters([cluster], '1'))
   const grpc = [{ host: '127.0.0.1', port }]
   const place = join(folder, 'lines')
-  mkdirSync(place)
   const journal = join(place, 'usage.jsonl')
-  const [own, files] = [linesOf(journal), linesFilesOf(journal)]
-  writeFileSync(files.script, '')
-  openHeadFile(files.head).close()
+  const [own, files] = [linesOf(journal), filesOf(journal)]
+  prepareFolder(files, 0o600)
   const envoy = await startEnvoy(t, { grpc, api: grpc, clustersFile, folder, lines: files })
 
   const asked = new Map<string, { check: Metadata; figures: [string, unknown][] }>()

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
-import { linesFilesOf } from '../../src/gateway/lines-files.ts'
 import { tracingOf } from '../../src/gateway/tracing-settings.ts'
+import { filesOf } from '../../src/journal/files.ts'
 import { type ServiceAddresses, serve } from '../../src/main.ts'
 import { loadConfig, showAddress } from '../../src/settings/config.ts'
 import { createDatabase } from './database.ts'
@@ -199,7 +199,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     clustersFile: join(clustersFolder, 'clusters.json'),
     folder: envoyFolder,
     concurrency,
-    lines: linesFilesOf(journal),
+    lines: filesOf(journal),
     adminPort,
     port,
     hopMark: config.hopMark,
@@ -261,7 +261,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
       // Envoy's own log is written a little later. What it has is read before the next request is decided.
       const { headers } = await ask('/llm/sim/v1/models', key)
       const id = headers.get('x-request-id') ?? ''
-      const { envoy: own } = linesFilesOf(journal)
+      const { envoy: own } = filesOf(journal)
       await poll(() => existsSync(own) && readFileSync(own).includes(id), 'Envoy writes its log')
       await chat(key, { totalTokens: 1 })
       await poll(() => isSpent(key), 'the usage of the meter is counted')

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { linesFilesOf } from '../../src/gateway/lines-files.ts'
+import { filesOf } from '../../src/journal/files.ts'
 import { openHeadFile } from '../../src/journal/head-file.ts'
 import { type ReadLine, readLine } from '../../src/journal/read-line.ts'
 
@@ -20,7 +20,7 @@ export interface Lines {
 }
 
 export function linesOf(usageJournal: string): Lines {
-  const files = linesFilesOf(usageJournal)
+  const files = filesOf(usageJournal)
   const folder = dirname(usageJournal)
   const namesOf = (first: string): readonly string[] => {
     const name = basename(first)

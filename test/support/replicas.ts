@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { linesFilesOf } from '../../src/gateway/lines-files.ts'
+import { filesOf } from '../../src/journal/files.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { createDatabase } from './database.ts'
 import type { WrittenDocument } from './documents.ts'
@@ -96,7 +96,7 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
     clustersFile: join(folder, 'clusters', 'clusters.json'),
     folder: join(folder, 'envoy'),
     concurrency: 2,
-    lines: linesFilesOf(places.USAGE_JOURNAL),
+    lines: filesOf(places.USAGE_JOURNAL),
     adminPort,
     adjust: settings.adjustEnvoy,
   })

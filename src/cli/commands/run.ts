@@ -19,7 +19,7 @@ export const serve = command({
   name: 'serve',
   summary: 'Run only the service',
   about:
-    'Runs Check, the access log and the REST API until SIGTERM, SIGINT or SIGHUP, and then ends within 15 seconds. ' +
+    'Runs Check and the REST API until SIGTERM, SIGINT or SIGHUP, and then ends within 15 seconds. ' +
     'SIGUSR2 sets the log level to debug, and once more back again. It logs JSON, one line each.',
   details: async () => {
     const { settingsList } = await import('../../settings/show.ts')
@@ -55,7 +55,7 @@ export const envoyConfigFlags = {
   write: {
     means:
       'write it to ENVOY_CONFIG_DIR (default DATA_DIR/envoy), where the service writes the clusters: bootstrap.json, ' +
-      'certificate.json with GATEWAY_TLS_CERT_FILE, and clusters.json if it is missing; create the folder of ' +
+      'certificate.json with GATEWAY_TLS_CERT_FILE, and clusters.json if it is missing; create the files of ' +
       'USAGE_JOURNAL; print the path of bootstrap.json',
   },
   validate: {
