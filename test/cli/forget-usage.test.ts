@@ -1,6 +1,6 @@
 import { type Test, test } from 'tap'
-import { createKeptResets } from '../../src/store/counters/kept-resets.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
+import { createKeptResets } from '../../src/store/sums/kept-resets.ts'
 import { createUsageLedger } from '../../src/store/usage/ledger.ts'
 import { runAt } from '../support/command.ts'
 import { createDatabase } from '../support/database.ts'
@@ -35,10 +35,7 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   const long = 'x'.repeat(1_000)
   await fill(['ann', 'bob', long])
   const { write, read: resets } = createKeptResets(sql)
-  const counters = ['ann', 'joann', 'bob'].map((user) => ({
-    key: `basic\nllm/small\n60000\n${user}`,
-    windowMs: 60_000,
-  }))
+  const counters = ['ann', 'joann', 'bob'].map((user) => `basic\nllm/small\n60000\n${user}`)
   await write(counters, Date.now())
   const before = await read()
   t.equal((await run('n', 'ann')).status, 1)
@@ -55,13 +52,7 @@ test("replaces a user's name, and keeps the sums", async (t) => {
     ],
   )
   t.not(after[1]?.id, before[0]?.id, 'the digest of the name is gone too')
-  t.strictSame(
-    [...(await resets()).keys()].sort(),
-    counters
-      .slice(1)
-      .map(({ key }) => key)
-      .sort(),
-  )
+  t.strictSame((await resets()).map(({ key }) => key).toSorted(), counters.slice(1).toSorted())
   t.equal((await run('y', long)).status, 0, 'a name that was cut')
   t.match(await run(undefined, 'ann', '--yes'), {
     status: 1,

@@ -22,7 +22,6 @@ import { createSimulate } from '../../src/ratelimit/ledger/simulation.ts'
 import { createCachedApiKeys } from '../../src/store/api-keys/cached-api-keys.ts'
 import { createPostgresApiKeys } from '../../src/store/api-keys/postgres-api-keys.ts'
 import type { ApiKeyStore, ApiKeyTable } from '../../src/store/api-keys.ts'
-import { createMemoryCounters } from '../../src/store/counters/memory.ts'
 import type { ResettableCounters } from '../../src/store/counters.ts'
 import { createIdempotency, type Idempotency } from '../../src/store/idempotency.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
@@ -30,6 +29,7 @@ import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createPropagationWatch } from '../../src/store/revocations/propagation.ts'
 import { createUsageReader } from '../../src/store/usage/reader.ts'
 import { readPastSums } from '../../src/store/usage/state.ts'
+import { createTestCounters } from './counters.ts'
 import { createDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
 import { noOtherProcess } from './no-other-process.ts'
@@ -177,7 +177,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     ...(options.times !== undefined && { times: options.times }),
   }
   const idempotency = createIdempotency(sql)
-  const memory = createMemoryCounters()
+  const memory = createTestCounters()
   const propagation = createPropagationWatch({ pool: sql, id: randomUUID(), others: () => [] })
   const external = buildAdmin({
     ...deps,

@@ -17,7 +17,7 @@ import { noPolicies } from '../../src/core/status/policies.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import type { Presented } from '../../src/identity/authenticate.ts'
 import type { ApiKeyStore } from '../../src/store/api-keys.ts'
-import { createMemoryCounters } from '../../src/store/counters/memory.ts'
+import { createTestCounters } from './counters.ts'
 import { listenLocally } from './listening.ts'
 import { noOtherProcess } from './no-other-process.ts'
 import { wholeState } from './service-state.ts'
@@ -106,7 +106,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     accessCheckTimeoutMs: options.accessCheckTimeoutMs ?? 5_000,
     instanceName: 'gate',
     billingCurrency: 'USD',
-    readCounters: createMemoryCounters().readFresh,
+    readCounters: createTestCounters().readFresh,
     paths: pathRules(),
     pastRefusals: createRefusalMemory(),
     othersRefusals: noOtherProcess,

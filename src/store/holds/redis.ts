@@ -131,7 +131,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       const member = asked.id === undefined ? '' : memberOf(asked.id)
       const all = [...keys]
       // A place in a limit on concurrency has no sums: any key of the same slot stands for them.
-      for (const { window } of places) all.push(window ? keyOf(part.tag, window) : (all[0] as string))
+      for (const { window } of places)
+        all.push(window ? keyOf(part.tag, window) : (all[0] as string))
       try {
         const answer = await commands.spend(all, argsOf(asked, places, member, lease))
         return toAnswer(places, now, answer)

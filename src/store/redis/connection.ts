@@ -99,10 +99,7 @@ export function connectRedis(
       string,
       (count: number, ...rest: readonly (string | number)[]) => Promise<Answer>
     >
-    return (
-      keys: readonly string[],
-      args: readonly (string | number)[],
-    ): Promise<Answer> => {
+    return (keys: readonly string[], args: readonly (string | number)[]): Promise<Answer> => {
       sent += 1
       return commands[name]!(keys.length, ...keys, ...args)
     }

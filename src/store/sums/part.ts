@@ -218,7 +218,9 @@ export function createPart(options: PartOptions) {
 
   async function readOld(tallies: readonly Tally[]): Promise<ReadonlyMap<Tally, number>> {
     if (tallies.length === 0 || store.readOld === undefined) return new Map()
-    const sums = await store.readOld(tallies.map((tally) => ({ counter: keyIn(tally), id: tally.id })))
+    const sums = await store.readOld(
+      tallies.map((tally) => ({ counter: keyIn(tally), id: tally.id })),
+    )
     return new Map(tallies.map((tally, i) => [tally, sums[i] ?? 0]))
   }
 

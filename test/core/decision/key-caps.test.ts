@@ -12,7 +12,7 @@ import { pathRules } from '../../../src/core/decision/operations.ts'
 import { messageOf } from '../../../src/core/decision/refusal-message.ts'
 import { readTarget, type Target } from '../../../src/core/decision/target.ts'
 import type { KeyCaps } from '../../../src/core/formats/key-caps.ts'
-import { tagOf } from '../../../src/store/counters/redis/keys.ts'
+import { tagsOf } from '../../../src/store/redis/keys.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { endOf } from '../../support/window-ends.ts'
@@ -157,7 +157,11 @@ test('limits of the key hold beside those of the user, over all models', async (
       grant.limits.map((limit) => counterOf(limit, 'ada').key),
       'what is read is what is counted',
     )
-    t.equal(new Set(hit.map((each) => tagOf(each.key))).size, 1, 'on one node of a Cluster')
+    t.equal(
+      new Set(hit.map((each) => tagsOf(true).tagOf(each.key))).size,
+      1,
+      'on one node of a Cluster',
+    )
     counters.add(hit, tokens, now)
   }
   use('/llm/small/v1/chat/completions', 40)

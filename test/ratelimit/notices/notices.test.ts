@@ -3,9 +3,9 @@ import { isSigned } from '../../../examples/notice-receiver.ts'
 import { counterOf } from '../../../src/core/decision/counter.ts'
 import { createNotices } from '../../../src/ratelimit/notices/notices.ts'
 import { createSend } from '../../../src/ratelimit/notices/send.ts'
-import { createMemoryCounters } from '../../../src/store/counters/memory.ts'
 import { createNoticeStore, expiringKeys } from '../../../src/store/notices/postgres.ts'
 import { forgetUser } from '../../../src/store/usage/forget.ts'
+import { createTestCounters } from '../../support/counters.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createMigrated } from '../../support/key-store.ts'
 import { secret, startReceiver } from '../../support/notice-receiver.ts'
@@ -18,16 +18,17 @@ async function createWorld(t: Test) {
   loud.spec.notify = { at: [50, 100] }
   const quiet = subscription('quiet', { groups: ['team'] }, { 'llm/small': [[100, '1h']] })
   const snapshot = snapshotOf(modelRef('small'), loud, quiet)
-  const counters = createMemoryCounters()
+  const counters = createTestCounters()
   const time = { now: Date.now() }
   /** As one process has it. Its clock is off by some milliseconds. */
   const create = (offMs = 0) =>
     createNotices({
       snapshot: () => snapshot,
       readCounters: async (all, now) =>
-        (await counters.readFresh(all, now)).map(
-          (state) => state && { ...state, resetsAt: state.resetsAt + offMs },
-        ),
+        (await counters.readFresh(all, now)).map((state) => ({
+          ...state,
+          resetsAt: state.resetsAt + offMs,
+        })),
       store,
       clock: () => time.now,
     })

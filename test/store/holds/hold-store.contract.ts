@@ -38,7 +38,12 @@ function nextUser(): string {
 }
 
 function counter(limit: number, windowMs = hour, user = nextUser()): Required<Counter> {
-  return { key: `basic\nllm/small\n${windowMs}\n${user}`, owner: user, window: { ms: windowMs }, limit }
+  return {
+    key: `basic\nllm/small\n${windowMs}\n${user}`,
+    owner: user,
+    window: { ms: windowMs },
+    limit,
+  }
 }
 
 const ask = (id: string | undefined, ...counters: Required<Counter>[]): AskedHold => ({
@@ -49,7 +54,12 @@ const ask = (id: string | undefined, ...counters: Required<Counter>[]): AskedHol
 function taking(limits: readonly (readonly [limit: number, windowMs: number])[], user: string) {
   return limits.map(([limit, windowMs]): Required<Counter> => {
     const part = windowMs > 0 ? `requests-${windowMs}` : 'concurrency'
-    return { key: `basic\nllm/small\n${part}\n${user}`, owner: user, window: { ms: windowMs }, limit }
+    return {
+      key: `basic\nllm/small\n${part}\n${user}`,
+      owner: user,
+      window: { ms: windowMs },
+      limit,
+    }
   })
 }
 

@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import { wordsOf } from '../../../src/store/holds/request-ids.ts'
 import { HoldTable } from '../../../src/store/holds/hold-table.ts'
+import { wordsOf } from '../../../src/store/holds/request-ids.ts'
 import { createRandom } from '../../support/random.ts'
 
 const holdOf = (i: number) => ({ mean: i, variance: 2 ** 40 + i, output: i / 2, ceiling: 3 * i })

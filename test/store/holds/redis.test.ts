@@ -17,7 +17,10 @@ root.before(async () => {
 })
 
 async function createWorld(url: string): Promise<HoldWorld> {
-  const [one, two] = [await createSharingGateway({ url, lease: shortLeaseMs }), await createSharingGateway({ url, lease: shortLeaseMs })]
+  const [one, two] = [
+    await createSharingGateway({ url, lease: shortLeaseMs }),
+    await createSharingGateway({ url, lease: shortLeaseMs }),
+  ]
   return {
     ...{ holds: one.holds, other: two.holds, leaseMs: shortLeaseMs, shortMs: 1_000 },
     now: Date.now,
@@ -139,22 +142,26 @@ root.test('four gateways share requests and places exactly', skip, async (t) => 
   t.equal(await take('concurrency', 5, 0), 5)
 })
 
-root.test('a store that has lost its data admits nothing that was told to be used', skip, async (t) => {
-  const own = await startValkey(t)
-  const [one, other] = [await gatewayOf(t, own.url), await gatewayOf(t, own.url)]
-  const key = `basic\nllm/small\nrequests-${longMs}\nlost`
-  const taken = [{ key, owner: 'lost', window: { ms: longMs }, limit: 2 }]
-  const each = (id: string) => ({ ...asked(id, 1_000, 'lost'), taken })
-  one.add(taken, 2)
-  one.add(each('').counters, 1_000)
-  await one.flushed()
-  t.strictSame(await other.used(...taken), [2])
-  const spent = async () => (await other.holds.hold(each('a'), Date.now())).outcome
-  t.equal(await spent(), 'spent')
-  await own.client.flushall()
-  const first = await other.holds.hold(each('b'), Date.now())
-  t.match(first, { outcome: 'spent', windows: [{ used: 1_000 }, { used: 2 }] })
-})
+root.test(
+  'a store that has lost its data admits nothing that was told to be used',
+  skip,
+  async (t) => {
+    const own = await startValkey(t)
+    const [one, other] = [await gatewayOf(t, own.url), await gatewayOf(t, own.url)]
+    const key = `basic\nllm/small\nrequests-${longMs}\nlost`
+    const taken = [{ key, owner: 'lost', window: { ms: longMs }, limit: 2 }]
+    const each = (id: string) => ({ ...asked(id, 1_000, 'lost'), taken })
+    one.add(taken, 2)
+    one.add(each('').counters, 1_000)
+    await one.flushed()
+    t.strictSame(await other.used(...taken), [2])
+    const spent = async () => (await other.holds.hold(each('a'), Date.now())).outcome
+    t.equal(await spent(), 'spent')
+    await own.client.flushall()
+    const first = await other.holds.hold(each('b'), Date.now())
+    t.match(first, { outcome: 'spent', windows: [{ used: 1_000 }, { used: 2 }] })
+  },
+)
 
 root.test('a process alone keeps limits itself', skip, async (t) => {
   const paused = await startValkey(t)
@@ -209,5 +216,8 @@ root.test('in a Cluster holds end with the sums of their node', skip, async (t) 
     t.match([window?.used, window?.held], [120, undefined])
   }
   const perNode = await Promise.all(nodes.map(({ client }) => client.dbsize()))
-  t.ok(perNode.every((keys) => keys > 0), `${perNode}`)
+  t.ok(
+    perNode.every((keys) => keys > 0),
+    `${perNode}`,
+  )
 })

@@ -129,10 +129,7 @@ root.test('Sentinel leads to the new primary', { skip }, async (t) => {
   gateway.add([counter], 5)
   await gateway.flushed()
   t.equal(await sumIn(primary, 'sentinel'), 5)
-  await poll(
-    async () => (await sumIn(secondary, 'sentinel')) === 5,
-    'the counter is replicated',
-  )
+  await poll(async () => (await sumIn(secondary, 'sentinel')) === 5, 'the counter is replicated')
   await poll(
     async () => /slaves=1/.test(await sentinel.client.info('sentinel')),
     'Sentinel knows both',

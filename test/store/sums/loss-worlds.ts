@@ -1,6 +1,5 @@
 import { cpSync, existsSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster } from 'ioredis'
 import type { Test } from 'tap'
 import { type FlakyProxy, startFlakyProxy } from '../../support/flaky-proxy.ts'
