@@ -106,7 +106,9 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const grpc = createGatewayServer(context, parts, tls)
   let ready = false
   const gatewayDrain = createGatewayDrain(context)
-  const state = openState(context, parts, () => ready && !gatewayDrain.isAsked)
+  const { canRead } = parts.counterParts
+  canRead.whenChanged(grpc.noteServing)
+  const state = openState(context, parts, () => ready && canRead.now() && !gatewayDrain.isAsked)
   const condition = { state, gatewayDrain }
   const external = createExternalApi(context, parts, tls, condition)
   const metrics = createMetricsServer(parts.telemetry, onFault, tls?.plain, config.hopMark)

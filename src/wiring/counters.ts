@@ -43,6 +43,12 @@ export interface Counters {
   /** Undefined: there is no journal, and nothing can be counted. */
   readonly sums: OpenSums | undefined
   readonly resets: Pick<ResetFeed, 'ring'> | undefined
+  /** Whether this process can read its gateway's lines: if not, it knows less than others, and is to serve nothing. */
+  readonly canRead: {
+    now(): boolean
+    /** Of one listener. */
+    whenChanged(listener: (canRead: boolean) => void): void
+  }
   /** Whether this process writes for its gateway; once it is stopped, whether it did. */
   readonly isWriter: () => boolean
 }
@@ -66,6 +72,7 @@ export async function openCounters(
   if (path === undefined) return uncounted(snapshot().subscriptions.size)
   const redis = await connect(context)
   const kept = createKeptResets(pool)
+  let noteCanRead = (_canRead: boolean): void => {}
   const early = new Map<string, readonly CounterReset[]>()
   let sums: OpenSums | undefined
   const resets = createResetFeed({
@@ -104,7 +111,10 @@ export async function openCounters(
       else log.info('Redis is back')
     },
     onLost: () => log.error('Redis has lost its counters: the highest known sums are restored'),
-    onProblem: (problem, isThere, cause) => logProblem(context, problem, isThere, cause),
+    onProblem(problem, isThere, cause) {
+      logProblem(context, problem, isThere, cause)
+      if (problem === 'unreadable') noteCanRead(!isThere)
+    },
     onRenamed: (from, to) =>
       log.warn(
         { from, to },
@@ -129,6 +139,12 @@ export async function openCounters(
   )
   return {
     ...{ sums, holds, resets, isWriter },
+    canRead: {
+      now: () => !opened.isUnreadable,
+      whenChanged(listener) {
+        noteCanRead = listener
+      },
+    },
     counters: createSumCounters({ running: opened, holds, resets: kept }),
     histograms: redis?.histograms ?? (() => []),
   }
@@ -149,6 +165,7 @@ function uncounted(subscriptions: number): Counters {
     counters: { read: refuse, readFresh: refuseLate, reset: refuseLate },
     holds: { hold: refuse, release() {}, undo() {}, renew() {} },
     ...{ sums: undefined, resets: undefined, isWriter: () => false, histograms: () => [] },
+    canRead: { now: () => true, whenChanged() {} },
   }
 }
 

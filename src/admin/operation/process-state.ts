@@ -24,7 +24,9 @@ export interface ProcessParts {
   /** undefined: counters are those of this gateway alone. */
   readonly redis: SharedCounters | undefined
   /** undefined: there is no journal. */
-  readonly journal: { readonly stats: JournalStats } | undefined
+  readonly journal:
+    | { readonly stats: JournalStats; /** By name. */ readonly problems: readonly string[] }
+    | undefined
   readonly snapshot: () => Snapshot
   readonly resources: {
     readonly problems: () => readonly string[]
@@ -66,7 +68,7 @@ export function createProcessState(parts: ProcessParts) {
       ...(follower.stats().silent.length > 0 ? ['replicas'] : []),
       ...(keeper.stats().failing ? ['revocation-log'] : []),
       ...new Set(parts.unavailable()),
-      ...(journal?.stats.failing ? ['journal'] : []),
+      ...(journal?.problems.length ? ['journal'] : []),
     ]
   }
 
@@ -125,7 +127,8 @@ export function createProcessState(parts: ProcessParts) {
         }),
         ...(journal && {
           journal: {
-            ...{ failing: journal.stats.failing, lines: journal.stats.lines },
+            ...{ failing: journal.stats.failing, problems: [...journal.problems] },
+            lines: journal.stats.lines,
             ...{ skipped: journal.stats.skipped, unread_bytes: journal.stats.unreadBytes },
           },
         }),

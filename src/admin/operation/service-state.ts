@@ -98,9 +98,15 @@ const schema = {
           }),
         }),
         journal: optional({
-          description: 'Left out without USAGE_JOURNAL.',
+          description: 'Left out with USAGE_JOURNAL=off.',
           ...object('JournalState', {
-            failing: flag,
+            failing: { ...flag, description: 'Whether lines do not come, or cannot be written or read.' },
+            problems: {
+              type: 'array',
+              items: name,
+              description: 'What is wrong with it; some of it loses no lines.',
+              examples: [['flush']],
+            },
             lines: { ...count, description: 'Read by this process.' },
             skipped: { ...count, description: 'Lines that could not be read.' },
             unread_bytes: count,
