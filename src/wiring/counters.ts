@@ -91,7 +91,7 @@ export async function openCounters(
     ...{ now: clock, monotonic: () => performance.now() },
     ...tagsOf(redis?.connection.cluster === true),
     store: redis?.store,
-    longSums: redis && createPostgresSums(pool),
+    ...(redis && { longSums: createPostgresSums(pool) }),
     resets: early,
     countedOf: (line) => countedOf(line, snapshot(), unusableUsage),
     ...settle,
