@@ -22,6 +22,7 @@ import {
   reservesTokens,
 } from '../core/decision/decide.ts'
 import { ServiceError } from '../core/decision/errors.ts'
+import { userInLines } from '../core/decision/line-head.ts'
 import { decideReserved } from '../core/decision/reserve.ts'
 import type { CounterStore } from '../store/counters.ts'
 import type { AskedHold, HoldAnswer, HoldStore } from '../store/holds.ts'
@@ -78,7 +79,8 @@ export function createReserve(deps: ReserveDeps): Reserve {
       ? sizeUp(estimators, grant, request)
       : {
           ...unsized,
-          defaultMs: estimators.of(ownerOf(subscription, caller.user), model.key).defaultMs,
+          defaultMs: estimators.of(ownerOf(subscription, userInLines(caller.user)), model.key)
+            .defaultMs,
         }
     const { bytes, maxOutput, choices } = sized
     const size = { bytes, maxOutput, choices, admittedAt: now, estimate }
@@ -220,7 +222,7 @@ function describeTooMuch({ choices = 1 }: RequestSize, least: number, most: numb
 }
 
 function sizeUp(estimators: Estimators, grant: Grant, request: AccessRequest) {
-  const owner = ownerOf(grant.subscription, grant.caller.user)
+  const owner = ownerOf(grant.subscription, userInLines(grant.caller.user))
   const estimator = estimators.of(owner, grant.model.key)
   const sized = request.size?.() ?? unknownSize
   const hasOutput = !outputless.test(request.target.operation)

@@ -4,6 +4,7 @@ import { hash } from 'node:crypto'
 import type { FromSchema } from 'json-schema-to-ts'
 import type { Caller } from '../../core/decision/caller.ts'
 import { invalidRequest } from '../../core/decision/errors.ts'
+import { userInLines } from '../../core/decision/line-head.ts'
 import { type Labels, problemOfLabels } from '../../core/formats/labels.ts'
 import { type UsageQuery, type UsageUnit, usageDimensions, usageUnits } from '../../store/usage.ts'
 import { requirePlainText } from '../http/body.ts'
@@ -113,7 +114,7 @@ export type Scope = Readonly<Partial<Record<'user' | 'key', string>>> | undefine
 
 /** The scope of a caller who is not an administrator. */
 export function scopeOf(caller: Caller): Scope {
-  return { user: caller.user, ...(caller.by === 'key' && { key: caller.keyId }) }
+  return { user: userInLines(caller.user), ...(caller.by === 'key' && { key: caller.keyId }) }
 }
 
 function readFilters(written: Parameters): UsageQuery['only'] {
@@ -121,7 +122,7 @@ function readFilters(written: Parameters): UsageQuery['only'] {
     const value = written[dimension]
     if (value === undefined) return []
     requirePlainText(dimension, value)
-    return [[dimension, value] as const]
+    return [[dimension, dimension === 'user' ? userInLines(value) : value] as const]
   })
   return Object.fromEntries(given)
 }
