@@ -4,7 +4,7 @@ import { counterOf } from '../src/core/decision/counter.ts'
 import { authorize, enforceLimits } from '../src/core/decision/decide.ts'
 import { pathRules } from '../src/core/decision/operations.ts'
 import { readTarget } from '../src/core/decision/target.ts'
-import { createMemoryCounters } from '../src/store/counters/memory.ts'
+import { createTestCounters } from '../test/support/counters.ts'
 import { createCaller, createSnapshot } from './fixture.ts'
 import { type Figure, microsPerCall } from './measure.ts'
 
@@ -14,7 +14,7 @@ const teams = 16
 export function benchDecide(): readonly Figure[] {
   return [10, 4_000].flatMap((models) => {
     const snapshot = createSnapshot(models, teams)
-    const counters = createMemoryCounters()
+    const counters = createTestCounters()
     const people = Array.from({ length: callers }, (_, i) => createCaller(i, teams))
     const paths = Array.from(
       { length: callers },

@@ -7,17 +7,19 @@
 import { randomBytes } from 'node:crypto'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import { createSums } from '../src/core/counting/sums.ts'
+import { usedOf } from '../src/core/counting/tally.ts'
+import { countedOf } from '../src/core/decision/counted.ts'
 import { pathRules } from '../src/core/decision/operations.ts'
 import type { Snapshot } from '../src/core/decision/snapshot.ts'
 import { keyIdBytes, keySecretBytes, mintKey } from '../src/core/formats/api-key.ts'
 import { type Check, type CheckDeps, createCheck } from '../src/extauthz/service.ts'
 import { createVerifyKey } from '../src/identity/api-key.ts'
 import { createAuthenticate } from '../src/identity/authenticate.ts'
-import { createSettle } from '../src/ratelimit/settle.ts'
 import { createCachedApiKeys } from '../src/store/api-keys/cached-api-keys.ts'
 import type { ApiKeyTable, FoundKey } from '../src/store/api-keys.ts'
-import { createMemoryCounters } from '../src/store/counters/memory.ts'
 import type { CounterStore } from '../src/store/counters.ts'
+import { createTestCounters } from '../test/support/counters.ts'
 import { createWarmCheck, type ServedLoad, serveCheck, toCheckRequest } from './check.bench.ts'
 import { createBenchTelemetry, createSnapshot } from './fixture.ts'
 import { type Figure, median, microsInTurn } from './measure.ts'
@@ -69,7 +71,7 @@ async function createWorld({ keys, models, subscriptions, owned, headers }: Shap
   // No key is read again meanwhile.
   const cache = createCachedApiKeys(table, { entries: keys, monotonic: () => 0 })
   await cache.warm(keys, Date.now())
-  const check = createBenchCheck(snapshot, cache, createMemoryCounters())
+  const check = createBenchCheck(snapshot, cache, createTestCounters())
   const more = Object.fromEntries(
     Array.from({ length: headers - 3 }, (_, i) => [`x-header-${i}`, 'some value of a header']),
   )
@@ -148,7 +150,7 @@ function beside(before: number, after: number): string {
 }
 
 async function benchOpenStreams(open = 1_000, pairs = 5, calls = 4_000): Promise<Figure> {
-  const { check, messages } = await createWarmCheck(createMemoryCounters())
+  const { check, messages } = await createWarmCheck(createTestCounters())
   const server = await serveCheck(check, messages)
   const loads: Record<'few' | 'many', ServedLoad[]> = { few: [], many: [] }
   for (let pair = 0; pair <= pairs; pair += 1) {
@@ -195,40 +197,39 @@ export async function benchChurn(count = requests): Promise<readonly Figure[]> {
         return { id, hash, user, groups, subscription: team, ...life }
       }),
   } as Partial<ApiKeyTable> as ApiKeyTable
-  const counters = createMemoryCounters()
+  const sums = createSums(new Map(), () => now)
+  const counters: CounterStore = {
+    read: (asked, at) =>
+      asked.map((counter) => {
+        const tally = sums.at(counter, at)
+        return { used: usedOf(tally), resetsAt: tally.end }
+      }),
+  }
   const telemetry = createBenchTelemetry()
   const cache = createCachedApiKeys(table, { entries: remembered })
   const check = createBenchCheck(() => snapshot, cache, counters, {
     clock: () => now,
     onDecided: telemetry.onDecided,
   })
-  const settle = createSettle({
-    snapshot: () => snapshot,
-    counters,
-    clock: () => now,
-    unusableUsage: 'allow',
-    onSettled() {},
-    onCounted: telemetry.onCounted,
-  })
 
   async function ask(key: string, owner: number, i: number): Promise<void> {
     const model = first + (i % models)
     const answer = await check(toCheckRequest(`/llm/m${model}/v1/chat/completions`, key))
     if (!isAllowed(answer)) throw new Error(`request ${i} is refused`)
-    settle({
-      user: `user-${owner}`,
-      subscription: `team-${owner % teams}`,
-      model: `llm/m${model}`,
-      status: 200,
-      bytes: 100,
-      reported: new Map([['total_tokens', 5]]),
+    const usage = {
+      ...{ user: `user-${owner}`, subscription: `team-${owner % teams}`, model: `llm/m${model}` },
+      ...{ status: 200, bytes: 100, reported: new Map([['total_tokens', 5]]) },
       response: { id: `${i}`, endedAt: Math.floor(now) },
-    })
+    }
+    const line = { state: 'ended', isMetered: true, startedAt: Math.floor(now), usage } as const
+    for (const each of countedOf(line, snapshot, 'allow')) sums.count(each, now)
+    telemetry.onCounted(usage, { tokens: 5, estimated: 0 })
   }
 
   const heaps: number[] = []
   for (let r = 0; r < rounds; r += 1) {
     now += msPerRound
+    sums.sweep(now)
     if (r % 5 === 0) {
       first = r
       snapshot = createSnapshot(models, teams, { first })
@@ -248,13 +249,13 @@ export async function benchChurn(count = requests): Promise<readonly Figure[]> {
     }
   }
   await telemetry.stop()
-  const sizes = [counters.size, counters.reports, cache.stats().entries]
+  const sizes = [sums.all.size, cache.stats().entries]
   return [
     {
       name: `heap after each tenth of ${count.toLocaleString('en')} requests`,
       value: `${heaps.map((heap) => heap.toFixed(0)).join(' ')} MB`,
     },
-    { name: '  counters, answers and keys that are held then', value: sizes.join(', ') },
+    { name: '  windows and keys that are held then', value: sizes.join(', ') },
   ]
 }
 

@@ -1,13 +1,10 @@
-/**
- * What a response costs after it has ended: its access-log entry and its journal line, from bytes
- * to counters and metrics.
- */
+/** What a response costs after it has ended: its line, from text to counters and metrics. */
 
-import { readUsages } from '../src/ratelimit/access-log.ts'
-import { parseLine } from '../src/ratelimit/journal/line.ts'
+import { createSums } from '../src/core/counting/sums.ts'
+import { countedOf } from '../src/core/decision/counted.ts'
+import { type Subject, writeLineHead, writeSubject } from '../src/core/decision/line-head.ts'
+import { readLine } from '../src/journal/read-line.ts'
 import { createSettle } from '../src/ratelimit/settle.ts'
-import { createMemoryCounters } from '../src/store/counters/memory.ts'
-import { accessLogMessage, structOf } from '../test/support/envoy-messages.ts'
 import { createBenchTelemetry, createSnapshot } from './fixture.ts'
 import { bytesPerCall, type Figure, microsPerCall } from './measure.ts'
 
@@ -19,29 +16,33 @@ const prepared = 20_000
 export async function benchUsage(): Promise<readonly Figure[]> {
   const snapshot = createSnapshot(models, teams)
   const telemetry = createBenchTelemetry()
+  const sums = createSums(new Map(), () => performance.now())
   const settle = createSettle({
-    snapshot: () => snapshot,
-    counters: createMemoryCounters(),
-    clock: Date.now,
-    unusableUsage: 'allow',
-    onSettled() {},
-    onCounted: telemetry.onCounted,
+    ...{ unusableUsage: 'allow', clock: Date.now },
+    held: { follow() {}, release() {}, learn() {} },
+    all: { onEnded() {} },
+    writer: {
+      ...{ onEnded: telemetry.onEnded, onAdmitted: telemetry.onAdmitted },
+      onCharged(usage, { tokens = 0, estimated }) {
+        telemetry.onCounted(usage, { tokens, estimated })
+      },
+    },
   })
-  const entries = Array.from({ length: prepared }, (_, i) => toEntry(i))
   const lines = Array.from({ length: prepared }, (_, i) => toLine(i))
-  const take = (i: number): void => {
-    const entry = entries[i % prepared] as Buffer
-    // Only unknown ids are counted, so these have none.
-    for (const usage of readUsages(entry, false, { onOutcome: telemetry.onEnded })) settle(usage)
+  const count = (i: number) => {
+    const line = readLine(lines[i % prepared] as string)
+    if (line === undefined) throw new Error('no line')
+    for (const each of countedOf(line, snapshot, 'allow')) sums.count(each, Date.now())
+    return line
   }
-  const read = (i: number): void => {
-    const [usage] = parseLine(lines[i % prepared] as string)
-    if (usage === undefined) throw new Error('no line')
-    settle(usage, 'journal')
+  const tell = (i: number): void => {
+    const line = count(i)
+    settle.onLine(line)
+    settle.onTold(line)
   }
   const figures = [
-    { name: 'an access-log entry, counted', work: take },
-    { name: 'a journal line that was reported before', work: read },
+    { name: 'a line, counted', work: count },
+    { name: 'a line, counted and told', work: tell },
   ].flatMap(({ name, work }) => [
     { name, value: `${microsPerCall(work, 40_000).toFixed(2)} µs CPU` },
     { name: '  its garbage', value: `${bytesPerCall(work, prepared).toFixed(0)} bytes` },
@@ -50,66 +51,23 @@ export async function benchUsage(): Promise<readonly Figure[]> {
   return figures
 }
 
-function toId(i: number): string {
-  return `274679e7-7e02-4a9e-b3f9-${i.toString(16).padStart(12, '0')}`
-}
-
-/** With every field that Envoy sets. */
-function toEntry(i: number): Buffer {
-  const local = { socket_address: { address: '127.0.0.1', port_value: 8_080 } }
-  const check = {
-    user: `user-${i % users}`,
-    key: toId(i),
-    subscription: `team-${i % teams}`,
-    model: `llm/m${i % models}`,
-    metered: true,
-  }
-  const used = { total_tokens: 40, prompt_tokens: 30, completion_tokens: 10 }
-  const common = {
-    downstream_remote_address: local,
-    downstream_local_address: local,
-    upstream_remote_address: local,
-    start_time: { seconds: Math.floor(Date.now() / 1_000), nanos: 477_999_999 },
-    time_to_last_rx_byte: { nanos: 90_000 },
-    time_to_first_upstream_tx_byte: { nanos: 900_000 },
-    time_to_first_upstream_rx_byte: { nanos: 3_900_000 },
-    time_to_last_downstream_tx_byte: { nanos: 4_010_000 },
-    duration: { nanos: 4_100_000 },
-    upstream_cluster: `model/llm/m${i % models}`,
-    response_flags: {},
-    metadata: {
-      filter_metadata: {
-        'envoy.filters.http.ext_authz': structOf(check),
-        'tollgate.usage': structOf(used),
-      },
-    },
-    route_name: 'model',
-  }
-  const request = { path: '/v1/chat/completions', user_agent: 'x', request_id: toId(i) }
-  const response = {
-    response_code: { value: 200 },
-    response_body_bytes: 700,
-    response_code_details: 'via_upstream',
-  }
-  return accessLogMessage.encode({
-    http_logs: { log_entry: [{ common_properties: common, request, response }] },
-  })
-}
-
-/** In Envoy's order of fields. */
+/** As the gateway's script writes it. */
 function toLine(i: number): string {
-  return JSON.stringify({
-    bytes: 700,
-    group: null,
-    id: toId(i),
-    model: `llm/m${i % models}`,
-    ms: 4,
-    reported: { completion_tokens: 10, prompt_tokens: 30, total_tokens: 40 },
-    start: String(Date.now()),
-    status: 200,
-    subscription: `team-${i % teams}`,
-    user: `user-${i % users}`,
-  })
+  const id = `274679e7-7e02-4a9e-b3f9-${i.toString(16).padStart(12, '0')}`
+  const subject: Subject = {
+    ...{ subscription: `team-${i % teams}`, model: `llm/m${i % models}` },
+    ...{ payer: undefined, group: undefined },
+  }
+  const asked = {
+    ...({ startedAt: Date.now(), id, by: 'check', user: `user-${i % users}`, keyId: id } as const),
+    ...{ cap: undefined, held: undefined },
+  }
+  const check = writeLineHead(asked, writeSubject(subject))
+  const rest = {
+    ...{ metered: true, fb: 3, ms: 4, status: 200, bytes: 700, sent: 1 },
+    reported: { total_tokens: 40, prompt_tokens: 30, completion_tokens: 10 },
+  }
+  return `{"v":1,"check":${check},${JSON.stringify(rest).slice(1)}`
 }
 
 if (import.meta.main) {

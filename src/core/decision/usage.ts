@@ -247,6 +247,9 @@ function countersOfKind(
   snapshot: Snapshot,
   kind: LimitKind,
 ): readonly Counter[] {
-  const limits = snapshot.subscriptions.get(subscription)?.limits.get(model) ?? []
-  return limits.filter((limit) => limit.kind === kind).map((limit) => counterOf(limit, user))
+  const counters: Counter[] = []
+  for (const limit of snapshot.subscriptions.get(subscription)?.limits.get(model) ?? []) {
+    if (limit.kind === kind) counters.push(counterOf(limit, user))
+  }
+  return counters
 }
