@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { createSums } from '../../../src/core/counting/sums.ts'
 import { usedOf } from '../../../src/core/counting/tally.ts'
-import type { WindowedCounter } from '../../../src/core/counting/windows.ts'
+import type { CounterReset, WindowedCounter } from '../../../src/core/counting/windows.ts'
 import { createPart, keyOf } from '../../../src/store/sums/part.ts'
 import { maxEntries, type SumStore } from '../../../src/store/sums/sum-store.ts'
 import { Server } from './model.ts'
@@ -20,6 +20,8 @@ interface World {
   calls: number
   /** Holds that have ended. */
   readonly ended: string[]
+  /** What an earlier version has counted, by counters. */
+  readonly old: Map<string, number>
   /** What happens when a call arrives, and before it is answered. */
   arrives: () => void
   answers: () => void
@@ -32,6 +34,7 @@ function createWorld() {
     server: new Server(() => world.now),
     calls: 0,
     ended: [],
+    old: new Map(),
     arrives: () => {},
     answers: () => {},
   }
@@ -45,13 +48,19 @@ function createWorld() {
       return answer
     },
     read: async (keys) => keys.map((key) => new Map(world.server.fields(key))),
+    readOld: async (windows) => windows.map(({ counter }) => world.old.get(counter) ?? 0),
   }
-  function join(gateway: string, isWriter = true, nonce = `${gateway}-process`) {
-    const sums = createSums(new Map(), () => world.now)
+  function join(
+    gateway: string,
+    writes: boolean | (() => boolean) = true,
+    nonce = `${gateway}-process`,
+  ) {
+    const resets = new Map<string, readonly CounterReset[]>()
+    const sums = createSums(resets, () => world.now)
     const events: string[] = []
     const part = createPart({
       ...{ tag: 'all', gateway, nonce, store },
-      isWriter: () => isWriter,
+      isWriter: typeof writes === 'boolean' ? () => writes : writes,
       windows: () => sums.all.values(),
       now: () => world.now,
       monotonic: () => world.now,
@@ -61,6 +70,7 @@ function createWorld() {
     })
     return {
       ...{ sums, part, events },
+      reset: (key: string, at: number) => void resets.set(key, [{ at, used: 0 }]),
       count(amount: number, counter = ann) {
         const counted = { at: world.now, amount, counters: [counter] }
         for (const tally of sums.count(counted, world.now)) part.enter(tally)
@@ -266,4 +276,68 @@ test('a hold ends with the sums that have its response', async (t) => {
   await g.part.send()
   t.strictSame(world.ended, ['one', 'two', 'four', 'three'])
   t.equal(g.part.due, 0)
+})
+
+test('what a process was told ends with the process that writes next', async (t) => {
+  const { world, join } = createWorld()
+  let isWriter = false
+  const next = join('g', () => isWriter)
+  next.part.end(['held:ann'], 'too early')
+  world.now += 10_000
+  next.part.end(['held:ann'], 'early')
+  world.now += 10_000
+  next.part.end(['held:ann'], 'late')
+  t.equal(next.part.due, 0, 'it sends nothing of it')
+  isWriter = true
+  next.part.begin()
+  await next.part.send()
+  t.strictSame(world.ended, ['early', 'late'])
+})
+
+test('without a store only those are waited for whose leases may not have ended', async (t) => {
+  const { world, join } = createWorld()
+  const g = join('g')
+  for (let i = 0; i < 4; i += 1) {
+    g.part.end(['held:ann'], `${i}`)
+    world.now += 60_000
+  }
+  await g.part.send()
+  t.strictSame(world.ended, ['2', '3'])
+})
+
+test('what a version before has counted is counted once, by everybody', async (t) => {
+  const { world, join, total } = createWorld()
+  world.old.set(ann.key, 70)
+  const [g, h] = [join('g'), join('h')]
+  g.count(5)
+  await g.read()
+  t.equal(g.used(), 75)
+  await g.part.send()
+  await h.read()
+  await h.part.send()
+  t.strictSame([h.used(), total()], [75, 75])
+  world.old.set(ann.key, 99)
+  await h.read()
+  t.equal(h.used(), 75, 'as it was when it was first read')
+  world.server.hashes.clear()
+  await h.read()
+  await h.part.send()
+  t.equal(total(), 75, 'it comes back after a loss')
+  world.now += hour
+  const late = join('g', true, 'late')
+  await late.read()
+  t.equal(late.used(), 99, 'a process that begins later')
+  world.now += hour
+  await late.read()
+  t.equal(late.used(), 0, 'in no window that begins after it')
+})
+
+test('a window that was reset has nothing of a version before', async (t) => {
+  const { world, join } = createWorld()
+  world.old.set(ann.key, 70)
+  world.now += 1
+  const g = join('g')
+  g.reset(ann.key, start)
+  await g.read()
+  t.equal(g.used(), 0)
 })

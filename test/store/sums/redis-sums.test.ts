@@ -1,7 +1,8 @@
 import root, { type Test } from 'tap'
 import { connectRedis } from '../../../src/store/redis/connection.ts'
+import { oldKeyOf, oldNoteOf } from '../../../src/store/redis/keys.ts'
 import { createRedisSums } from '../../../src/store/sums/redis-sums.ts'
-import type { Mark, SumEntry, SumStore } from '../../../src/store/sums/sum-store.ts'
+import type { Mark, OldWindow, SumEntry, SumStore } from '../../../src/store/sums/sum-store.ts'
 import { createRandom } from '../../support/random.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
 import { createDice, Server } from './model.ts'
@@ -110,5 +111,32 @@ root.test('sums in a real Redis', skip, async (t) => {
       sums: [[0, 40]],
     })
     t.strictSame(await valkey.client.hlen(entry.key), 2)
+  })
+
+  await t.test('what a version before has counted counts in one window', async (t) => {
+    const counter = 'basic\nllm/small\n3600000\nann'
+    const [first, next] = [1, 2].map((since) => ({ counter, id: `${counter}@${since}` }))
+    const read = async (window = first) => await store.readOld?.([window as OldWindow])
+    t.strictSame(await read(), [0])
+    await valkey.client.set(oldKeyOf(counter), '70', 'PX', 60_000)
+    t.strictSame([await read(), await read(next), await read()], [[70], [0], [70]])
+    await valkey.client.incrby(oldKeyOf(counter), 5)
+    t.strictSame(await read(), [75], 'gateways of that version may still count')
+    const left = await valkey.client.pttl(oldNoteOf(counter))
+    t.ok(left > 50_000 && left <= 60_000, 'the note ends with it')
+    await valkey.client.set(oldKeyOf(counter), 'text')
+    t.strictSame(await read(), [0])
+  })
+
+  await t.test('a server that has forgotten the scripts gets them again', async (t) => {
+    const keys = ['held', 'holds', 'leases'].map((name) => `tollgate:{all}:${name}:s`)
+    await store.write(mark, [entry], [{ keys, ids: ['a'] }])
+    await valkey.client.call('SCRIPT', 'FLUSH')
+    const answer = await store.write(
+      { ...mark, number: 2 },
+      [{ ...entry, sum: 41 }],
+      [{ keys, ids: ['b'] }],
+    )
+    t.strictSame(answer.sums, [[41, 41]])
   })
 })
