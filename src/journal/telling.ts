@@ -25,8 +25,6 @@ export type Telling = ReturnType<typeof createTelling>
 
 export function createTelling(options: TellingOptions) {
   const { folder, files, told, readText, now, onFault } = options
-  /** Where it begins if nobody has told anything: what was there before this process is nobody's news. */
-  let start: Positions = new Map()
   /** What the last writer has read and not told, or not written down; undefined: all of that is told. */
   let gap: { readonly done: Positions } | undefined
   let isOn = false
@@ -52,13 +50,14 @@ export function createTelling(options: TellingOptions) {
     get isOn(): boolean {
       return isOn
     },
-    /** The process has read what was there at its start. */
+    /** The process has read what was there at its start: nobody's news, unless another one has begun to tell. */
     noteStart(positions: Positions): void {
-      start = copyOf(positions)
+      if (told.read() === undefined) told.write(positions)
     },
     /** This process is the writer from now on, and has read up to these positions; the rest is told as it is read. */
     begin(positions: Positions): void {
-      const from = told.read() ?? start
+      // Without a usable file, from here on.
+      const from = told.read() ?? positions
       const done = new Map(files.map((name) => [name, new Map(from.get(name))]))
       const mine = { done }
       gap = mine

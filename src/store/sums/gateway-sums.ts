@@ -116,7 +116,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   }
 
   function tell(line: ReadLine): void {
-    if (monotonic() - lookedAt >= lookAfterMs) beat()
+    if (monotonic() - lookedAt >= lookAfterMs && beat()) writers.show()
     if (isWriter) call(options.onTold, line)
   }
 
