@@ -1,7 +1,7 @@
 /** `tollgate usage verify`: compares the usage ledger with the journal that it was fed from. */
 
 import { toTimestamp } from '../core/formats/timestamp.ts'
-import { findJournalName } from '../ratelimit/journal/name.ts'
+import { findJournalName } from '../ratelimit/ledger/journal-name.ts'
 import { countUnread, findKept, type Unread } from '../ratelimit/ledger/kept.ts'
 import { type Verification, verifyUsage } from '../ratelimit/ledger/verify.ts'
 import { loadConfig } from '../settings/config.ts'
@@ -34,8 +34,8 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
   if (config.usageJournal === undefined && config.usageArchiveDir === undefined) {
     throw new Error('Name the journal by USAGE_JOURNAL, or its archives by USAGE_ARCHIVE_DIR.')
   }
-  const { usageJournal: path } = config
-  if (path !== undefined && findJournalName(path) === undefined) {
+  const { usageJournal: path, dataDir, usageArchiveDir: folder } = config
+  if (path !== undefined && findJournalName(path, dataDir) === undefined) {
     throw new Error(`No service has read a journal at ${path}: USAGE_JOURNAL is another file.`)
   }
   const { from, to } = span
@@ -43,13 +43,10 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
   try {
     const state = await readLedgerState(sql, from, to)
     // Before the lines are compared: what is written meanwhile is no lag.
-    const unread = path === undefined ? none : await countUnread(path, state.journals)
+    const unread = await countUnread({ path, dataDir }, state.journals)
     const problems: string[] = []
-    const kept = await findKept(
-      { path: config.usageJournal, folder: config.usageArchiveDir },
-      state,
-      span,
-      (problem) => problems.push(problem),
+    const kept = await findKept({ path, dataDir, folder }, state, span, (problem) =>
+      problems.push(problem),
     )
     const result = await verifyUsage({ state, kept, unusableUsage, from, to })
     const status = result.differences.length + problems.length > 0 ? 1 : 0
@@ -66,8 +63,6 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
     await sql.end()
   }
 }
-
-const none: Unread = { bytes: 0, lines: 0 }
 
 function lagging({ bytes }: Unread): string {
   return `The ledger lags: ${bytes.toLocaleString('en')} bytes of the journal are not in it yet, and were not compared.`

@@ -40,6 +40,8 @@ export interface ReadLine extends Line {
  * no string can contain this, because its quotes would be escaped.
  */
 const beginnings = ['{"bytes":', ...earlierLines]
+/** How the script's lines begin, which are framed. */
+const ofScript = '{"v"'
 
 /** undefined for a torn line, and for one of a form that is not known. Never throws. */
 export function readLine(text: string): ReadLine | undefined {
@@ -52,7 +54,7 @@ export function readLine(text: string): ReadLine | undefined {
 
 /** Whether a torn line of Envoy's is in front of what `readLine` reads. */
 export function isAfterTorn(text: string): boolean {
-  return beginnings.some((each) => text.indexOf(each, 1) > 0)
+  return !text.startsWith(ofScript) && beginnings.some((each) => text.indexOf(each, 1) > 0)
 }
 
 function parseRest(text: string): Fields | undefined {

@@ -43,7 +43,8 @@ export function createExternalApi(
   const { config, clock } = context
   const { tracing, keyParts, discovery, tokens, markers, authenticate } = parts
   const { counterParts, pastRefusals, othersRefusals, resources } = parts
-  const kept = { path: config.usageJournal, folder: config.usageArchiveDir }
+  const { usageJournal: path, usageArchiveDir: folder, dataDir } = config
+  const kept = { path, dataDir, folder }
   const app = buildAdmin({
     ...context,
     ...config,

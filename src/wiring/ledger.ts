@@ -13,10 +13,10 @@ export type Ledger = ReturnType<typeof openLedger>
 
 /** Not started yet; undefined: there is no journal, and so no ledger. */
 export function openLedger({ config, log, clock, stops }: Context, { pool }: Database) {
-  const { usageJournal: path, usageArchiveDir: archiveFolder, unusableUsage } = config
+  const { usageJournal: path, usageArchiveDir: archiveFolder, dataDir, unusableUsage } = config
   if (path === undefined) return undefined
   const ledger = createLedger({
-    ...{ path, archiveFolder, unusableUsage, clock, log },
+    ...{ path, dataDir, archiveFolder, unusableUsage, clock, log },
     ledger: createUsageLedger(pool),
     heads: createArchiveHeads(pool),
     tend: (now) => tendPartitions(pool, now, config.usageRetentionMs),

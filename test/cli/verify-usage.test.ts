@@ -1,23 +1,32 @@
-import { appendFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import {
+  appendFileSync,
+  copyFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
 import { type Test, test } from 'tap'
-import { nameJournal } from '../../src/ratelimit/journal/name.ts'
+import { openFolder } from '../../src/journal/folder.ts'
 import { createLedgerFeed } from '../../src/ratelimit/ledger/feed.ts'
+import { namesOf } from '../../src/ratelimit/ledger/journal-files.ts'
+import { nameJournal } from '../../src/ratelimit/ledger/journal-name.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { forgetUser } from '../../src/store/usage/forget.ts'
 import { createUsageLedger } from '../../src/store/usage/ledger.ts'
 import { runAt } from '../support/command.ts'
 import { createDatabase } from '../support/database.ts'
-import { lineOf } from '../support/journaled.ts'
 import { createPool } from '../support/key-store.ts'
+import { earlierLine, envoyLine, type LineFields, scriptLine } from '../support/line-of.ts'
 import { createRandom } from '../support/random.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const start = Date.UTC(2026, 2, 1, 12, 30)
 
 /** A line of a response that ended this many seconds after the start. */
-function line(second: number, fields: Record<string, unknown> = {}): string {
-  return `${lineOf({ start: String(start + 1_000 * second), ...fields })}\n`
+function line(second: number, fields: LineFields = {}, write = scriptLine): string {
+  return write({ start: start + 1_000 * second, ...fields })
 }
 
 async function createWorld(t: Test) {
@@ -26,7 +35,8 @@ async function createWorld(t: Test) {
   await migrate(sql)
   const path = join(temporaryFolder(t), 'usage.jsonl')
   const feed = createLedgerFeed({
-    ...{ path, journal: nameJournal(path), ledger: createUsageLedger(sql), unusableUsage: 'allow' },
+    ...{ folder: openFolder(dirname(path)), names: namesOf(path) },
+    ...{ journal: nameJournal(path), ledger: createUsageLedger(sql), unusableUsage: 'allow' },
     clock: () => start + 100_000_000,
     monotonic: () => 0,
     onGap() {},
@@ -34,29 +44,36 @@ async function createWorld(t: Test) {
   t.teardown(() => feed.reset())
   const env = { DATABASE_URL: url, USAGE_JOURNAL: path }
   const run = (...args: string[]) => runAt({ env }, 'usage', 'verify', ...args)
-  return { sql, path, feed, run }
+  return { sql, path, feed, run, env }
 }
 
 test('sums of rotated and growing files agree', async (t) => {
   const { path, feed, run, sql } = await createWorld(t)
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
-  const pick = (from: readonly string[]) => from[random.below(from.length)]
+  const pick = (from: readonly string[]) => from[random.below(from.length)] as string
   const users = ['ann', 'bob', 'x'.repeat(500), '\0']
-  const lines = (from: number, count: number): string =>
-    Array.from({ length: count }, (_, i) =>
-      line(from + i * 10, {
+  const lines = (from: number, count: number, write = scriptLine): string =>
+    Array.from({ length: count }, (_, i) => {
+      const fields = {
         user: pick(users),
         key: pick(['', 'k1', 'k2']),
         model: pick(['llm/sim', 'llm/other']),
         reported: { prompt_tokens: 1, completion_tokens: 2, total_tokens: random.below(1_000) },
-      }),
-    ).join('')
-  writeFileSync(path, lines(0, 400))
+      }
+      return line(from + i * 10, fields, write)
+    }).join('')
+  const envoy = path.replace('.jsonl', '.envoy.jsonl')
+  const running = envoyLine({ start: start + 6_000_000, type: 'DownstreamPeriodic' })
+  // As an upgrade leaves it: lines of the form before, then of this one.
+  writeFileSync(path, lines(0, 200, earlierLine) + lines(2_000, 200))
   await feed.step()
   renameSync(path, `${path}.1772368200000`)
   writeFileSync(path, `${lines(4_000, 400)}{"torn":\n`)
+  writeFileSync(envoy, lines(5_000, 100, envoyLine) + running)
   await feed.step()
+  appendFileSync(envoy, running + line(0, { metered: false }, envoyLine))
+  t.match((await run()).out, /^\d\d sums agree\.$/, 'the rest is nothing that it adds')
   appendFileSync(path, lines(9_000, 1))
   const { status, out, err } = await run()
   t.match(
@@ -137,4 +154,22 @@ test('invalid arguments say where help is', async (t) => {
     ['--from', '2026-03-02', '--to', '2026-03-01'],
   ])
     t.match(await run(...args), { status: 2, err: / See tollgate usage.* --help\.$/ })
+})
+
+test('what a restart of the machine has emptied is read from its copy', async (t) => {
+  const { path, feed, run, env } = await createWorld(t)
+  const data = temporaryFolder(t)
+  const name = nameJournal(path, data)
+  const verify = () => runAt({ env: { ...env, DATA_DIR: data } }, 'usage', 'verify')
+  writeFileSync(path, line(0) + line(4_000))
+  writeFileSync(path.replace('.jsonl', '.envoy.jsonl'), line(4_001, { user: 'bob' }, envoyLine))
+  await feed.step()
+  for (const name of readdirSync(dirname(path))) {
+    copyFileSync(join(dirname(path), name), join(data, 'journal', name))
+  }
+  t.match(await verify(), { status: 0, out: '3 sums agree.' }, 'each line once')
+  rmSync(dirname(path), { recursive: true })
+  t.match(await verify(), { status: 0, out: '3 sums agree.' })
+  t.match(await run(), { status: 1, err: 'No service has read a journal' })
+  t.equal(nameJournal(path, data), name, 'the service goes on under its name')
 })

@@ -1,6 +1,6 @@
 /**
- * Archives of a usage journal: compressed files of its lines, numbered, each with a header that has the
- * hash of the one before. The hash of an archive is that of its uncompressed content, header included.
+ * Archives of a usage journal: compressed files of its lines, numbered in one order, each with a header that has
+ * the hash of the one before. The hash of an archive is that of its uncompressed content, header included.
  */
 
 import { createHash, randomUUID } from 'node:crypto'
@@ -11,7 +11,8 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip, createGzip } from 'node:zlib'
 import { isObject } from '../../core/formats/fields.ts'
-import { linesOf } from '../journal/lines.ts'
+import type { Lane } from './journal-files.ts'
+import { linesOf } from './lines.ts'
 
 /** What an archive says of itself. */
 export interface ArchiveHeader {
@@ -30,9 +31,11 @@ export interface ArchiveHeader {
 
 export interface ListedArchive extends Pick<ArchiveHeader, 'piece' | 'day'> {
   readonly path: string
+  /** Whose lines it has. */
+  readonly lane: Lane
 }
 
-const form = /^(\d{4}-\d\d-\d\d)\.(\d{6,15})\.jsonl\.gz$/
+const form = /^(\d{4}-\d\d-\d\d)\.(\d{6,15})(\.envoy)?\.jsonl\.gz$/
 /** A draft that was left by a killed process. */
 const oldDraftMs = 3_600_000
 
@@ -49,8 +52,10 @@ export async function listArchives(folder: string): Promise<readonly ListedArchi
       // Whoever opens a pipe waits for its writer.
       if (!entry.isFile() && !entry.isSymbolicLink()) return []
       const { name } = entry
-      const [, day = '', piece] = form.exec(name) ?? []
-      return piece === undefined ? [] : [{ day, piece: Number(piece), path: join(folder, name) }]
+      const [, day = '', piece, isOfEnvoy] = form.exec(name) ?? []
+      if (piece === undefined) return []
+      const lane: Lane = isOfEnvoy === undefined ? 'script' : 'envoy'
+      return [{ day, piece: Number(piece), lane, path: join(folder, name) }]
     })
     .sort((a, b) => a.piece - b.piece)
 }
@@ -67,11 +72,14 @@ export async function removeDrafts(folder: string): Promise<void> {
 /** Writes an archive: the whole of it to the disk, or nothing. It never replaces one. */
 export async function writeArchive(
   folder: string,
+  lane: Lane,
   header: ArchiveHeader,
   content: AsyncIterable<Buffer>,
 ): Promise<void> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
-  const path = join(folder, `${header.day}.${String(header.piece).padStart(6, '0')}.jsonl.gz`)
+  const number = String(header.piece).padStart(6, '0')
+  const end = lane === 'envoy' ? '.envoy.jsonl.gz' : '.jsonl.gz'
+  const path = join(folder, `${header.day}.${number}${end}`)
   const draft = `${path}.${randomUUID()}.tmp`
   async function* all() {
     yield Buffer.from(`${JSON.stringify({ archive: 1, ...header })}\n`)

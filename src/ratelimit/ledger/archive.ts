@@ -3,24 +3,32 @@
  * the last is in the database; a process that was killed before it said so is continued by the next.
  */
 
-import { type FileHandle, open } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Folder, Listed, OpenFile } from '../../journal/folder.ts'
+import { headIn } from '../../journal/head.ts'
+import { readLine } from '../../journal/read-line.ts'
 import type { ArchiveHead, ArchiveHeads } from '../../store/usage.ts'
-import { readHead } from '../journal/file.ts'
-import { type ListedFile, listJournal } from '../journal/folder.ts'
-import { readLine } from '../journal/line.ts'
-import { maxLineBytes } from '../journal/lines.ts'
 import { inspectArchive, listArchives, removeDrafts, writeArchive } from './archive-file.ts'
+import { createRenewHead } from './earlier-heads.ts'
+import {
+  beginningOf,
+  bytesOf,
+  type LaneNames,
+  type LineFile,
+  listLineFiles,
+} from './journal-files.ts'
+import { maxLineBytes } from './lines.ts'
 
 export interface ArchiveOptions {
-  /** The file that Envoy writes. */
-  readonly path: string
+  /** The folder that the gateway shares with the service. */
+  readonly folder: Pick<Folder, 'list' | 'open' | 'touchedAt'>
+  readonly names: LaneNames
   readonly journal: string
   /** Where archives of all journals are, a folder each. */
-  readonly folder: string
+  readonly archives: string
   readonly heads: ArchiveHeads
   /** Whether the ledger has everything in a file. */
-  readonly isDone: (file: ListedFile) => boolean
+  readonly isDone: (file: Listed) => boolean
 }
 
 /** The most files whose places are kept. */
@@ -28,29 +36,30 @@ const maxPlaces = 128
 const dayMs = 86_400_000
 
 /** Calls of `step` must not overlap; other processes do no harm. */
-export function createArchive({ path, journal, folder, heads, isDone }: ArchiveOptions) {
-  const own = join(folder, journal)
+export function createArchive(options: ArchiveOptions) {
+  const { folder, names, journal, archives, heads, isDone } = options
+  const own = join(archives, journal)
   /** Archived bytes by inode. */
-  const archived = new Map<string, number>()
+  let archived = new Map<string, number>()
 
-  async function add(file: ListedFile, handle: FileHandle): Promise<void> {
+  async function add(listed: LineFile, file: OpenFile): Promise<void> {
+    const head = headIn(beginningOf(file))
     for (;;) {
       const last = await heads.open(journal)
-      const isKnown = (first: string) => last.places.some((place) => place.head === first)
-      const head = await readHead(handle, isKnown)
-      const from = last.places.find((place) => place.head === head)?.offset ?? 0
+      const renew = createRenewHead(folder, names)
+      const from = last.places.find((place) => renew(place.head) === head)?.offset ?? 0
       // A file that is too short for a head has no line.
-      if (head === '' || from >= file.size) break
+      if (head === '' || from >= listed.size) break
       const written = await find(last.piece + 1)
       if (written === undefined) {
-        const part = { start: from, end: file.size - 1, autoClose: false }
-        const day = await dayOf(handle, file, from)
-        const header = { journal, piece: last.piece + 1, day, head, from, before: last.hash }
-        const whole = { ...header, bytes: file.size - from }
-        await writeArchive(own, whole, handle.createReadStream(part))
+        const header = {
+          ...{ journal, piece: last.piece + 1, day: dayOf(listed, file, from) },
+          ...{ head, from, bytes: listed.size - from, before: last.hash },
+        }
+        await writeArchive(own, listed.lane, header, bytesOf(file, from, listed.size))
       } else await heads.move(journal, await follow(last, written))
     }
-    archived.set(file.inode, file.size)
+    archived.set(listed.inode, listed.size)
   }
 
   async function find(piece: number): Promise<string | undefined> {
@@ -64,43 +73,43 @@ export function createArchive({ path, journal, folder, heads, isDone }: ArchiveO
     if (header.journal !== journal || piece !== last.piece + 1 || before !== last.hash) {
       throw new Error(`${written} does not follow the archive before it; move it away`)
     }
-    const others = last.places.filter((place) => place.head !== head)
+    const renew = createRenewHead(folder, names)
+    const others = last.places.filter((place) => renew(place.head) !== renew(head))
     return { piece, hash, places: [...others, { head, offset: from + bytes }].slice(-maxPlaces) }
   }
 
+  /** When the first line of these bytes was written; the same for every process that reads them. */
+  function dayOf({ name }: LineFile, file: OpenFile, from: number): string {
+    const bytes = Buffer.allocUnsafe(maxLineBytes)
+    const text = bytes.toString('utf8', 0, file.read(bytes, from))
+    const writtenAt = folder.touchedAt(name) ?? 0
+    const lines = text.split('\n')
+    const [first] = lines.flatMap((line) => readLine(line)?.usage.response.endedAt ?? [])
+    const day = new Date(Math.min(first ?? writtenAt, writtenAt + dayMs))
+    return day.toISOString().slice(0, 10)
+  }
+
   return {
-    /** Archives complete files, oldest first; `closes`: also the one that Envoy writes. */
+    /** Archives complete files, oldest first; `closes`: also those that grow. */
     async step(closes = false): Promise<void> {
-      const files = await listJournal(path)
-      for (const file of files) {
-        const isDue = (closes || file.path !== path) && isDone(file)
-        if (!isDue || this.isDone(file)) continue
-        const handle = await open(file.path, 'r').catch(() => undefined)
+      const files = listLineFiles(folder, names)
+      const there = new Set(files.map(({ inode }) => inode))
+      archived = new Map([...archived].filter(([inode]) => there.has(inode)))
+      for (const listed of files) {
+        const isDue = (closes || !listed.isCurrent) && isDone(listed)
+        if (!isDue || this.isDone(listed)) continue
+        const file = folder.open(listed.name)
         try {
-          const stat = await handle?.stat({ bigint: true })
           // Not if it was renamed or removed meanwhile.
-          if (handle !== undefined && String(stat?.ino) === file.inode) await add(file, handle)
+          if (file?.inode === listed.inode) await add(listed, file)
         } finally {
-          await handle?.close()
+          file?.close()
         }
         await removeDrafts(own)
       }
     },
     /** Whether the whole file is archived. */
-    isDone: ({ inode, size }: ListedFile): boolean => (archived.get(inode) ?? -1) >= size,
+    isDone: ({ inode, size }: Pick<Listed, 'inode' | 'size'>): boolean =>
+      (archived.get(inode) ?? -1) >= size,
   }
-}
-
-/** When the first response of these bytes ended; the same for every process that reads them. */
-async function dayOf(handle: FileHandle, { writtenAt }: ListedFile, start: number) {
-  const { buffer, bytesRead } = await handle.read(
-    Buffer.alloc(maxLineBytes),
-    0,
-    maxLineBytes,
-    start,
-  )
-  const lines = buffer.toString('utf8', 0, bytesRead).split('\n')
-  const [first] = lines.flatMap((line) => readLine(line).usages)
-  const day = new Date(Math.min(first?.response.endedAt ?? writtenAt, writtenAt + dayMs))
-  return day.toISOString().slice(0, 10)
 }

@@ -1,21 +1,24 @@
 /**
- * Feeds the usage ledger from the usage journal. The position is in the database and moves together
- * with the sums, so each line is added exactly once, however often this process, another reader or
- * the database fails. What was lost before it was read is recorded as a gap.
+ * Feeds the usage ledger from the lines of a journal. The position is in the database and moves together with the
+ * sums, so each line is added exactly once, however often this process, another reader or the database fails. What
+ * was lost before it was read is recorded as a gap.
  */
 
-import { open as openFile } from 'node:fs/promises'
 import type { UnusableUsage } from '../../core/decision/usage.ts'
-import type { LedgerPlace, UsageGap, UsageLedger } from '../../store/usage.ts'
-import { type JournalFile, openJournalFile, readHead } from '../journal/file.ts'
-import { type ListedFile, listJournal } from '../journal/folder.ts'
-import { readLine } from '../journal/line.ts'
+import type { Folder, Listed } from '../../journal/folder.ts'
+import { createFollower, type Follower, type Position } from '../../journal/follower.ts'
+import { isAfterTorn, readLine } from '../../journal/read-line.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import type { UsageGap, UsageLedger } from '../../store/usage.ts'
+import { createRenewHead } from './earlier-heads.ts'
+import { type Lane, type LaneNames, lanes } from './journal-files.ts'
 import { createUsageSums } from './sums.ts'
 
 export interface LedgerFeedOptions {
-  /** The file that Envoy writes. */
-  readonly path: string
-  /** The name of the journal, the same for every process that sees the file. */
+  /** The folder that the gateway shares with the service. */
+  readonly folder: Pick<Folder, 'list' | 'open' | 'remove'>
+  readonly names: LaneNames
+  /** The name of the journal, the same for every process that sees the folder. */
   readonly journal: string
   readonly ledger: Pick<UsageLedger, 'open' | 'feed'>
   readonly unusableUsage: UnusableUsage
@@ -32,155 +35,104 @@ const maxRows = 2_000
 const maxLines = 20_000
 /** Gaps of one statement; further ones are joined. */
 const maxGaps = 100
-/** A file that was moved elsewhere is followed, or waited for, this long. */
+/** A file that is not there is waited for this long: it may just be being moved. */
 const movedForMs = 10_000
 /** How often the database is told that the journal is still read. */
 const seenEveryMs = 60_000
 /** No response ends later than this after now; the clocks of gateway and service may differ. */
 const aheadMs = 24 * 3_600_000
 
-interface Followed {
-  readonly file: JournalFile
-  readonly head: string
-  /** Whether it may grow. */
-  isCurrent: boolean
-  /** In monotonic time; undefined while it is in the folder. */
-  absentSince: number | undefined
+/** What is known of a file besides how far it was read. */
+interface Place {
+  /** End of its last line, in milliseconds since the epoch; null: it has none. */
+  endedAt: number | null
+  /** Whether nothing will be added to it, and it was read to its end. */
+  done: boolean
+  /** Set after what cannot be read, until something can. */
+  gapFrom: number | undefined
 }
-
-type Place = { -readonly [Key in keyof LedgerPlace]: LedgerPlace[Key] }
 
 /** Calls of `step` and `reset` must not overlap. */
 export function createLedgerFeed(options: LedgerFeedOptions) {
-  const { path, journal, ledger, clock, monotonic, onGap } = options
+  const { folder, names, journal, ledger, clock, monotonic, onGap } = options
   const sums = createUsageSums(options.unusableUsage)
   /** undefined: the position must be read. */
   let revision: number | undefined
-  /** By the head of the file. */
+  /** By the heads of files, as the position. */
   const places = new Map<string, Place>()
-  let followed: Followed[] = []
+  const position: Position = new Map()
+  let followers: readonly Follower[] = []
   /** In monotonic time, by head. */
   const missingSince = new Map<string, number>()
   /** Offsets that the database has, by inode. */
-  const stored = new Map<string, number>()
+  let stored = new Map<string, number>()
   let gaps: UsageGap[] = []
-  /** Set after lines that cannot be read, until one can. */
-  let gapFrom: number | undefined
-  /** When the first response ended of a file that was read from its start. */
-  let begunAt: number | undefined
+  /** When the first response ended of files that were read from their start. */
+  const begunAt = new Map<Lane, number>()
   let lines = 0
   let changed = false
   let fedAt = Number.NEGATIVE_INFINITY
 
   async function open(): Promise<void> {
     if (revision !== undefined) return
-    const position = await ledger.open(journal)
-    revision = position.revision
-    for (const place of position.places) places.set(place.head, { ...place })
+    const found = await ledger.open(journal)
+    const renew = createRenewHead(folder, names)
+    for (const { head: known, offset, endedAt, done } of found.places) {
+      const head = renew(known)
+      places.set(head, { endedAt, done, gapFrom: undefined })
+      position.set(head, offset)
+    }
+    followers = lanes.map((lane) =>
+      createFollower({
+        ...{ folder, name: names[lane], position, now: clock },
+        take: (line, head) => take(line, placeOf(head), lane),
+        onLost: (head) => noteLost(placeOf(head)),
+      }),
+    )
+    revision = found.revision
   }
 
   /** Forgets everything since the last successful step. */
-  async function reset(): Promise<void> {
+  function reset(): void {
     revision = undefined
+    for (const follower of followers) follower.close()
+    followers = []
     places.clear()
+    position.clear()
     missingSince.clear()
     sums.take()
     gaps = []
-    gapFrom = undefined
-    begunAt = undefined
+    begunAt.clear()
     lines = 0
     changed = false
-    const files = followed
-    followed = []
-    for (const { file } of files) await file.close()
   }
 
-  async function discover(): Promise<void> {
-    const listed = await listJournal(path)
-    const now = monotonic()
-    for (const each of listed) {
-      const known = followed.find(({ file }) => file.inode === each.inode)
-      const one = known ?? (await follow(each))
-      if (one === undefined) continue
-      one.absentSince = undefined
-      one.isCurrent = each.path === path
-    }
-    for (const one of [...followed]) {
-      if (listed.some(({ inode }) => inode === one.file.inode)) continue
-      one.absentSince ??= now
-      if (now - one.absentSince <= movedForMs || !one.file.atEnd) continue
-      // Read to its end, wherever it is now.
-      placeOf(one).done = true
-      await leave(one)
-    }
-    const rank = ({ file }: Followed) => listed.findIndex(({ inode }) => inode === file.inode)
-    followed.sort((a, b) => rank(a) - rank(b))
+  function placeOf(head: string): Place {
+    const known = places.get(head)
+    if (known !== undefined) return known
+    const place = { endedAt: null, done: false, gapFrom: undefined }
+    places.set(head, place)
+    return place
   }
 
-  /** Opens a file at its place; undefined: it has no line yet, is gone, or is a copy. */
-  async function follow({ path: at, inode, size }: ListedFile): Promise<Followed | undefined> {
-    const isOpen = (head: string) => followed.some((each) => each.head === head)
-    const head = await headOf(at, (first) => places.has(first) && !isOpen(first))
-    if (head === '' || isOpen(head)) return undefined
-    let place = places.get(head)
-    if (place === undefined) {
-      place = { head, offset: 0, endedAt: null, done: false }
-      places.set(head, place)
-      changed = true
-    } else if (place.offset > size) {
-      // An older state of the file: what was appended to it since is not told from what was read.
-      noteGap(place.endedAt ?? clock(), clock())
-      place.offset = size
-    }
-    const file = await openJournalFile(at, [{ inode, offset: place.offset, head }])
-    const one = { file, head, isCurrent: at === path, absentSince: undefined }
-    if (file.inode === inode) followed.push(one)
-    else await file.close()
-    return file.inode === inode ? one : undefined
-  }
-
-  async function leave(one: Followed): Promise<void> {
-    followed = followed.filter((each) => each !== one)
-    await one.file.close()
-  }
-
-  function placeOf({ head }: Followed): Place {
-    return places.get(head) as Place
-  }
-
-  async function read(one: Followed): Promise<void> {
-    const { file, head } = one
-    const place = placeOf(one)
-    await file.refresh()
-    // Truncated or rewritten: it is opened again under its new head.
-    if (file.place.head !== head || file.place.offset < place.offset) return await leave(one)
-    do {
-      const { overlong } = file
-      for (const line of await file.next()) take(line, place)
-      if (file.overlong > overlong) gapFrom ??= place.endedAt ?? clock()
-      if (file.place.offset !== place.offset) changed = true
-      place.offset = file.place.offset
-      if (sums.size >= maxRows || lines >= maxLines) await feed(false)
-    } while (!file.atEnd)
-    const done = !one.isCurrent
-    if (place.done !== done) changed = true
-    place.done = done
-  }
-
-  function take(line: string, place: Place): void {
+  function take(text: string, place: Place, lane: Lane): void {
     lines += 1
-    const { usages, isWhole } = readLine(line)
-    const now = clock()
-    if (!isWhole) gapFrom ??= place.endedAt ?? now
-    for (const usage of usages) {
-      const endedAt = Math.min(usage.response.endedAt, now + aheadMs)
-      if (gapFrom !== undefined) noteGap(gapFrom, endedAt)
-      gapFrom = undefined
-      sums.add(usage, endedAt)
-      if (place.endedAt === null) begunAt = Math.min(begunAt ?? endedAt, endedAt)
-      place.endedAt = endedAt
-    }
-    if (usages.length === 0) gapFrom ??= place.endedAt ?? now
+    changed = true
+    const line = readLine(text)
+    if (line === undefined ? !isRetold(text, lane) : isAfterTorn(text)) noteLost(place)
+    if (line === undefined) return
+    const endedAt = Math.min(line.usage.response.endedAt, clock() + aheadMs)
+    if (place.gapFrom !== undefined) noteGap(place.gapFrom, endedAt)
+    place.gapFrom = undefined
+    if (place.endedAt === null) begunAt.set(lane, Math.min(begunAt.get(lane) ?? endedAt, endedAt))
+    place.endedAt = endedAt
+    if (line.isMetered && line.state === 'ended') sums.add(line.usage, endedAt)
+  }
+
+  /** Something of a file can't be read, or is gone. */
+  function noteLost(place: Place): void {
+    place.gapFrom ??= place.endedAt ?? clock()
+    changed = true
   }
 
   function noteGap(from: number, to: number): void {
@@ -195,27 +147,60 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     }
   }
 
+  /** Steps for `inSlices`: all whole lines that are there. */
+  function* readAll(): Generator<Promise<void> | undefined, void> {
+    for (const follower of followers) {
+      for (const _ of follower.readAll()) {
+        yield sums.size >= maxRows || lines >= maxLines ? feed(false) : undefined
+      }
+    }
+  }
+
   /** Files of which more may have been written than was read, and that are gone. */
   function findLost(): void {
     const now = monotonic()
+    const there = followers.flatMap((follower) => follower.files())
+    for (const { head, isCurrent, isRead } of there) {
+      missingSince.delete(head)
+      const place = places.get(head)
+      const done = isRead && !isCurrent
+      if (place === undefined || place.done === done) continue
+      place.done = done
+      changed = true
+    }
+    const heads = new Set(there.map(({ head }) => head))
     for (const [head, { done, endedAt }] of places) {
-      const isThere = followed.some((each) => each.head === head)
-      const since = isThere ? now : (missingSince.get(head) ?? now)
+      if (heads.has(head)) continue
+      const since = missingSince.get(head) ?? now
       missingSince.set(head, since)
       if (now - since <= movedForMs) continue
       missingSince.delete(head)
       places.delete(head)
+      position.delete(head)
       changed = true
-      const from = endedAt ?? clock()
-      if (!done) noteGap(from, begunAt !== undefined && begunAt >= from ? begunAt : clock())
+      if (!done) noteGap(endedAt ?? clock(), nextAfter(endedAt ?? clock()))
     }
   }
 
+  /** When what followed a file began that ended then, as far as that was read. */
+  function nextAfter(endedAt: number): number {
+    const begun = Math.max(...begunAt.values())
+    return begun >= endedAt ? begun : clock()
+  }
+
   async function feed(closes: boolean): Promise<void> {
-    if (gapFrom !== undefined) noteGap(gapFrom, clock())
-    gapFrom = undefined
-    const offsets = followed.map((one) => [one.file.inode, placeOf(one).offset] as const)
-    const step = { journal, revision: revision ?? 0, places: [...places.values()], gaps, closes }
+    for (const place of places.values()) {
+      if (place.gapFrom !== undefined) noteGap(place.gapFrom, clock())
+      place.gapFrom = undefined
+    }
+    const files = followers.flatMap((follower) => follower.files())
+    const offsets = files.map(({ inode, head }) => [inode, position.get(head) ?? 0] as const)
+    const step = {
+      ...{ journal, revision: revision ?? 0, gaps, closes },
+      places: [...places].map(([head, { endedAt, done }]) => {
+        return { head, offset: position.get(head) ?? 0, endedAt, done }
+      }),
+    }
     const isOurs = await ledger.feed({ ...step, rows: sums.take() })
     if (!isOurs) throw new OtherReader()
     revision = step.revision + 1
@@ -223,13 +208,12 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     lines = 0
     changed = false
     fedAt = monotonic()
-    for (const [inode, offset] of offsets) stored.set(inode, offset)
+    stored = new Map(offsets)
   }
 
   async function run(closes: boolean): Promise<void> {
     await open()
-    await discover()
-    for (const one of [...followed]) await read(one)
+    await inSlices(readAll())
     findLost()
     if (changed || closes || monotonic() - fedAt >= seenEveryMs) await feed(closes)
   }
@@ -243,27 +227,23 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
       try {
         await run(closes)
       } catch (error) {
-        await reset()
+        reset()
         // It has added the same lines; the next step continues after them.
         if (!(error instanceof OtherReader)) throw error
       }
     },
     /** Whether the ledger has everything in this file. */
-    isDone: ({ inode, size }: ListedFile): boolean => (stored.get(inode) ?? -1) >= size,
+    isDone: ({ inode, size }: Pick<Listed, 'inode' | 'size'>): boolean =>
+      (stored.get(inode) ?? -1) >= size,
     /** Closes its files; the next step reads the position anew. */
     reset,
   }
 }
 
+/** Whether the gateway's script could not write the whole line: Envoy's own log has it then. */
+function isRetold(text: string, lane: Lane): boolean {
+  return lane === 'script' && text.startsWith('{"v"') && !text.endsWith('}')
+}
+
 /** Another reader has moved the position. */
 class OtherReader extends Error {}
-
-/** Empty if its first line is not there yet, or no file. */
-async function headOf(path: string, isKnown: (head: string) => boolean): Promise<string> {
-  const handle = await openFile(path).catch(() => undefined)
-  try {
-    return handle === undefined ? '' : await readHead(handle, isKnown)
-  } finally {
-    await handle?.close()
-  }
-}

@@ -1,29 +1,39 @@
 /** The lines of a journal that a ledger has, from its archives and the files that are kept. */
 
-import { type FileHandle, open } from 'node:fs/promises'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
+import { type OpenFile, openFolder } from '../../journal/folder.ts'
+import { readLine } from '../../journal/read-line.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import type { LedgerState } from '../../store/usage.ts'
-import { readHead } from '../journal/file.ts'
-import { listJournal } from '../journal/folder.ts'
-import { linesOf } from '../journal/lines.ts'
-import { findJournalName } from '../journal/name.ts'
 import { type ListedArchive, listArchives, openArchive } from './archive-file.ts'
+import { createRenewHead } from './earlier-heads.ts'
+import { bytesOf, findLineFiles, type Lane, lanes, namesOf } from './journal-files.ts'
+import { findJournalName } from './journal-name.ts'
+import { lineEnd, linesOf } from './lines.ts'
 
 type Places = LedgerState['journals'][number]['places']
 
-/** Bytes that were read already, by the head of their file. */
-type ReadBytes = Map<string, number>
+/** Bytes by the heads of files. */
+type Bytes = Map<string, number>
 
-/** The lines of one journal that are in the ledger, in order, as far as they are kept. */
-export interface KeptJournal {
-  readonly journal: string
+/** Lines of one file, or of an archive of one. To be read to their end before the next one. */
+export interface KeptFile {
+  readonly lane: Lane
+  /** Whether more lines may be added to it. */
+  readonly isCurrent: boolean
   readonly lines: AsyncIterable<string>
 }
 
-/** Where lines are kept: the journal at a path, and the archives of all journals in a folder. */
+/** What is kept of one journal's lines that are in the ledger, in order. */
+export interface KeptJournal {
+  readonly journal: string
+  readonly files: AsyncIterable<KeptFile>
+}
+
+/** Where lines are kept: the journal at a path, its copy below DATA_DIR, and the archives of all journals in a folder. */
 export interface KeptPlaces {
   readonly path: string | undefined
+  readonly dataDir?: string | undefined
   readonly folder: string | undefined
 }
 
@@ -32,12 +42,12 @@ export interface KeptPlaces {
  * archives are named to `onProblem` as their lines are read.
  */
 export async function findKept(
-  { path, folder }: KeptPlaces,
+  { path, dataDir, folder }: KeptPlaces,
   { journals, archives }: Pick<LedgerState, 'journals' | 'archives'>,
   { from, to }: { readonly from: number; readonly to: number },
   onProblem: (problem: string) => void,
 ): Promise<readonly KeptJournal[]> {
-  const own = path && findJournalName(path)
+  const own = path && findJournalName(path, dataDir)
   const kept: KeptJournal[] = []
   for (const { journal, places } of journals) {
     const all = folder === undefined ? [] : await listArchives(join(folder, journal))
@@ -47,49 +57,49 @@ export async function findKept(
     const next = all[all.indexOf(some.at(-1) as ListedArchive) + 1]
     const last = folder !== undefined && next === undefined ? head : undefined
     if (some.length === 0 && journal !== own && !last?.piece) continue
-    async function* lines() {
-      const read: ReadBytes = new Map()
+    async function* files() {
+      const read: Bytes = new Map()
       yield* readArchives(some, { journal, next, last }, read, onProblem)
-      if (path !== undefined && journal === own) yield* readFiles(path, places, read)
+      if (path !== undefined && journal === own) yield* readFiles(path, dataDir, places, read)
     }
-    kept.push({ journal, lines: lines() })
+    kept.push({ journal, files: files() })
   }
   return kept
 }
 
-/**
- * Lines of the files beside the journal at this path, oldest first, as far as they were added to the
- * ledger; without those that were read already.
- */
-async function* readFiles(path: string, places: Places, read: ReadBytes): AsyncGenerator<string> {
-  for (const { path: file } of await listJournal(path)) {
+/** The journal's files, as far as they were added to the ledger; without what was read already. */
+async function* readFiles(
+  path: string,
+  dataDir: string | undefined,
+  places: Places,
+  read: Bytes,
+): AsyncGenerator<KeptFile> {
+  const renew = renewHeadAt(path)
+  const added: Bytes = new Map(places.map(({ head, offset }) => [renew(head), offset]))
+  const archived: Bytes = new Map([...read].map(([head, bytes]) => [renew(head), bytes]))
+  for (const found of findLineFiles(path, dataDir)) {
+    const { head, lane, isCurrent } = found
+    const from = archived.get(head) ?? 0
+    const to = added.get(head) ?? 0
     // Renamed or removed meanwhile.
-    const handle = await open(file, 'r').catch(() => undefined)
+    const file = to > from ? found.open() : undefined
+    if (file === undefined) continue
     try {
-      if (handle !== undefined) yield* readAdded(handle, places, read)
+      yield { lane, isCurrent: isCurrent && from === 0, lines: linesOf(bytesOf(file, from, to)) }
     } finally {
-      await handle?.close()
+      file.close()
     }
   }
 }
 
-async function* readAdded(
-  handle: FileHandle,
-  places: Places,
-  read: ReadBytes,
-): AsyncGenerator<string> {
-  const head = await readHead(handle, (first) => isIn(places, first))
-  const start = read.get(head) ?? 0
-  const end = places.find((place) => place.head === head)?.offset ?? 0
-  if (end > start) {
-    yield* linesOf(handle.createReadStream({ start, end: end - 1, autoClose: false }))
-  }
+function renewHeadAt(path: string): (stored: string) => string {
+  return createRenewHead(openFolder(dirname(path)), namesOf(path))
 }
 
 /** What the ledger has not added of a journal yet. */
 export interface Unread {
   readonly bytes: number
-  /** Whole ones. */
+  /** Whole ones, of responses that it adds. */
   readonly lines: number
 }
 
@@ -98,49 +108,61 @@ export interface Unread {
  * if it does not know the journal.
  */
 export async function countUnread(
-  path: string,
+  { path, dataDir }: Pick<KeptPlaces, 'path' | 'dataDir'>,
   journals: LedgerState['journals'],
 ): Promise<Unread> {
-  const own = journals.find(({ journal }) => journal === findJournalName(path))
   let [bytes, lines] = [0, 0]
-  if (own === undefined) return { bytes, lines }
-  for (const { path: file, size } of await listJournal(path)) {
-    const handle = await open(file, 'r').catch(() => undefined)
+  const own = path && findJournalName(path, dataDir)
+  const places = journals.find(({ journal }) => journal === own)?.places
+  if (path === undefined || places === undefined) return { bytes, lines }
+  const renew = renewHeadAt(path)
+  const added: Bytes = new Map(places.map(({ head, offset }) => [renew(head), offset]))
+  for (const found of findLineFiles(path, dataDir)) {
+    const { head, size } = found
+    const offset = added.get(head) ?? 0
+    // What is written meanwhile is not counted.
+    const file = size > offset ? found.open() : undefined
+    if (file === undefined) continue
     try {
-      const head = handle && (await readHead(handle, (first) => isIn(own.places, first)))
-      if (!handle || !head) continue
-      const { offset = 0 } = own.places.find((place) => place.head === head) ?? {}
-      if (size <= offset) continue
+      let some = 0
+      for await (const line of linesOf(bytesOf(file, offset, size))) some += Number(isAdded(line))
+      // Bytes without a line end are a line that is being written.
+      if (some === 0 && isEnded(file, size)) continue
+      lines += some
       bytes += size - offset
-      // What is written meanwhile is not counted.
-      const rest = handle.createReadStream({ start: offset, end: size - 1, autoClose: false })
-      for await (const chunk of rest as AsyncIterable<Buffer>) lines += countLineEnds(chunk)
     } finally {
-      await handle?.close()
+      file.close()
     }
   }
   return { bytes, lines }
 }
 
-function countLineEnds(chunk: Buffer): number {
-  let count = 0
-  for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, at + 1)) count += 1
-  return count
+function isEnded(file: OpenFile, size: number): boolean {
+  const last = Buffer.alloc(1)
+  file.read(last, size - 1)
+  return last[0] === lineEnd
 }
 
-function isIn(places: Places, head: string): boolean {
-  return places.some((place) => place.head === head)
+/** Whether the ledger adds what a line says, or says that it is lost. */
+function isAdded(text: string): boolean {
+  if (text === '') return false
+  const line = readLine(text)
+  return line === undefined || (line.isMetered && line.state === 'ended')
 }
 
-/** Archives that may have lines of this time (milliseconds since the epoch), in order. */
+/** Archives that may have lines of this time (milliseconds since the epoch), in order, without a hole. */
 function archivesOf(
   archives: readonly ListedArchive[],
   from: number,
   to: number,
 ): readonly ListedArchive[] {
   const dayOf = (time: number): string => new Date(time).toISOString().slice(0, 10)
-  const first = archives.findLastIndex(({ day }) => day < dayOf(from))
-  return archives.slice(Math.max(0, first)).filter(({ day }) => day <= dayOf(to))
+  // Of each lane the last one that began before.
+  const begun = lanes
+    .map((lane) => archives.findLastIndex((each) => each.lane === lane && each.day < dayOf(from)))
+    .filter((at) => at >= 0)
+  const end = archives.findLastIndex(({ day }) => day <= dayOf(to)) + 1
+  return archives.slice(begun.length === 0 ? 0 : Math.min(...begun), end)
 }
 
 /** What is known of the archives of a journal besides those that are read. */
@@ -159,12 +181,12 @@ interface Beyond {
 async function* readArchives(
   archives: readonly ListedArchive[],
   { journal, next, last }: Beyond,
-  read: ReadBytes,
+  read: Bytes,
   onProblem: (problem: string) => void,
-): AsyncGenerator<string> {
+): AsyncGenerator<KeptFile> {
   let before: { readonly piece: number; readonly name: string; readonly hash?: string } | undefined
   for (const each of next === undefined ? archives : [...archives, next]) {
-    const { piece, path } = each
+    const { piece, path, lane } = each
     const name = basename(path)
     const lost = (before?.piece ?? piece - 1) + 1
     if (lost < piece) onProblem(`Before ${name}, ${showPieces(lost, piece - 1)} missing.`)
@@ -172,6 +194,8 @@ async function* readArchives(
     const follows = lost === piece ? before : undefined
     before = { piece, name }
     const archive = openArchive(path)
+    const noteUnreadable = (error: unknown): void =>
+      onProblem(`${name} was changed: it cannot be read (${errorMessage(error)}).`)
     try {
       const header = await archive.header()
       if (header.journal !== journal || header.piece !== piece) {
@@ -182,7 +206,9 @@ async function* readArchives(
         onProblem(`${follows.name} was changed: ${name} follows another.`)
       }
       if (each === next) continue
-      yield* archive.lines
+      const whole = readWhole(archive.lines, noteUnreadable)
+      yield { lane, isCurrent: false, lines: whole.lines }
+      if (!whole.isRead()) continue
       read.set(header.head, header.from + header.bytes)
       const hash = archive.hash()
       before = { piece, name, hash }
@@ -190,7 +216,7 @@ async function* readArchives(
         onProblem(`${name} was changed: the database names another.`)
       }
     } catch (error) {
-      onProblem(`${name} was changed: it cannot be read (${errorMessage(error)}).`)
+      noteUnreadable(error)
     } finally {
       await archive.close()
     }
@@ -199,6 +225,20 @@ async function* readArchives(
   if (last !== undefined && end < last.piece) {
     onProblem(`The last of ${journal}, ${showPieces(end + 1, last.piece)} missing.`)
   }
+}
+
+/** Lines up to where they cannot be read, and whether they were read to their end. */
+function readWhole(lines: AsyncIterable<string>, onFault: (error: unknown) => void) {
+  let isRead = false
+  async function* readable() {
+    try {
+      yield* lines
+      isRead = true
+    } catch (error) {
+      onFault(error)
+    }
+  }
+  return { lines: readable(), isRead: () => isRead }
 }
 
 function showPieces(first: number, last: number): string {

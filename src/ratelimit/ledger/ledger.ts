@@ -1,18 +1,23 @@
 /** The usage ledger: its feed from the journal, the journal's archive, its refusals, its partitions. */
 
+import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import type { Denial } from '../../core/decision/decide.ts'
+import { type Listed, openFolder } from '../../journal/folder.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
 import type { ArchiveHeads, UsageLedger } from '../../store/usage.ts'
-import type { ListedFile } from '../journal/folder.ts'
-import { nameJournal } from '../journal/name.ts'
 import { createArchive } from './archive.ts'
 import { createLedgerFeed, type LedgerFeedOptions } from './feed.ts'
+import { namesOf } from './journal-files.ts'
+import { nameJournal } from './journal-name.ts'
 import { createRefusalSums } from './refusals.ts'
 
-export interface LedgerOptions extends Pick<LedgerFeedOptions, 'path' | 'clock' | 'unusableUsage'> {
+export interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusableUsage'> {
+  /** USAGE_JOURNAL and DATA_DIR. */
+  readonly path: string
+  readonly dataDir: string
   readonly ledger: UsageLedger
   readonly heads: ArchiveHeads
   /** undefined: nothing is archived. */
@@ -23,12 +28,12 @@ export interface LedgerOptions extends Pick<LedgerFeedOptions, 'path' | 'clock' 
 }
 
 export interface Ledger {
-  /** Feeds it until it is stopped, while `isReader` says that this process reads the journal. */
-  start(isReader: () => boolean): void
-  /** Feeds what is left; the journal has been stopped before. */
+  /** Feeds it until it is stopped, while `isWriter` says that this process writes for its gateway. */
+  start(isWriter: () => boolean): void
+  /** Feeds what is left; what follows the journal has been stopped before. */
   stop(): Promise<void>
   /** Whether it has everything in this file of the journal, and the archive too. */
-  readonly isDone: (file: ListedFile) => boolean
+  readonly isDone: (file: Listed) => boolean
   readonly stats: {
     /** Whether it cannot be fed now. */
     readonly failing: boolean
@@ -48,11 +53,12 @@ const tendEveryMs = 3_600_000
 
 /** Not started yet. */
 export function createLedger(options: LedgerOptions): Ledger {
-  const { ledger, heads, path, clock, unusableUsage, archiveFolder: folder, log } = options
-  const journal = nameJournal(path)
+  const { ledger, heads, path, clock, unusableUsage, archiveFolder: archives, log } = options
+  const journal = nameJournal(path, options.dataDir)
+  const files = { folder: openFolder(dirname(path)), names: namesOf(path) }
   let gaps = 0
   const feed = createLedgerFeed({
-    ...{ path, journal, ledger, clock, unusableUsage },
+    ...{ ...files, journal, ledger, clock, unusableUsage },
     monotonic: () => performance.now(),
     onGap({ from, to }) {
       gaps += 1
@@ -62,7 +68,8 @@ export function createLedger(options: LedgerOptions): Ledger {
       )
     },
   })
-  const archive = folder && createArchive({ path, journal, folder, heads, isDone: feed.isDone })
+  const { isDone } = feed
+  const archive = archives && createArchive({ ...files, journal, archives, heads, isDone })
   const refusals = createRefusalSums(ledger)
   const feeding = outageOf('the usage ledger is fed')
   const archiving = outageOf('the usage journal is archived')
@@ -96,12 +103,12 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   return {
-    start(isReader) {
+    start(isWriter) {
       loops = Promise.all([
-        keep(feeding, feedEveryMs, () => (isReader() ? feed.step() : feed.reset())),
+        keep(feeding, feedEveryMs, async () => (isWriter() ? await feed.step() : feed.reset())),
         archive &&
           keep(archiving, archiveEveryMs, async () => {
-            if (isReader()) await archive.step()
+            if (isWriter()) await archive.step()
           }),
         keep(outageOf('refusals are added to the usage ledger'), refusalsEveryMs, refusals.flush),
         keep(outageOf('the partitions of the usage ledger are kept'), tendEveryMs, tend),
@@ -113,7 +120,7 @@ export function createLedger(options: LedgerOptions): Ledger {
       await refusals.flush().catch(() => {})
       await feed.step(true).catch(() => {})
       if (archive) await archive.step(true).catch(() => {})
-      await feed.reset()
+      feed.reset()
     },
     isDone: (file) => feed.isDone(file) && (!archive || archive.isDone(file)),
     stats: {

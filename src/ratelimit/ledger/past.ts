@@ -3,8 +3,8 @@
 import type { PastUsage, Spender } from '../../core/decision/simulate.ts'
 import { chargeOf, isSuccess, type UnusableUsage } from '../../core/decision/usage.ts'
 import { addTo } from '../../core/formats/lists.ts'
+import { readLine } from '../../journal/read-line.ts'
 import type { PastSums } from '../../store/usage.ts'
-import { parseLine } from '../journal/line.ts'
 import type { KeptJournal } from './kept.ts'
 
 /** Milliseconds since the epoch; `to` is excluded. */
@@ -69,17 +69,19 @@ async function readLines(
 ) {
   const found = new Map<number, PastUsage[]>()
   let count = 0
-  for (const { lines } of kept) {
-    for await (const line of lines) {
-      for (const one of parseLine(line)) {
-        const { startedAt } = one
-        const { endedAt } = one.response
+  for (const { files } of kept) {
+    for await (const { lines } of files) {
+      for await (const text of lines) {
+        const line = readLine(text)
+        if (!line?.isMetered || line.state === 'running') continue
+        const { usage, startedAt } = line
+        const { endedAt } = usage.response
         if (endedAt < span.from || endedAt >= span.to) continue
-        const { tokens } = chargeOf(one, unusableUsage)
-        if (!isSuccess(one) && tokens === undefined) continue
+        const { tokens } = chargeOf(usage, unusableUsage)
+        if (!isSuccess(usage) && tokens === undefined) continue
         count += 1
         if (count > maxAnswers) throw new TooManyAnswers()
-        const spender = spenders(one.user, one.subscription, one.model)
+        const spender = spenders(usage.user, usage.subscription, usage.model)
         addTo(found, endedAt - (endedAt % hourMs), {
           ...{ spender, startedAt, endedAt },
           tokens: tokens ?? 0,

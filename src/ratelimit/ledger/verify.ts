@@ -3,14 +3,15 @@
 import type { UnusableUsage } from '../../core/decision/usage.ts'
 import { addTo } from '../../core/formats/lists.ts'
 import { cutName } from '../../core/formats/names.ts'
+import { readLine } from '../../journal/read-line.ts'
 import {
   type LedgerState,
   type UsageSums,
   usageFigures,
   type VerifiedSums,
 } from '../../store/usage.ts'
-import { readLine } from '../journal/line.ts'
-import type { KeptJournal } from './kept.ts'
+import type { Lane } from './journal-files.ts'
+import type { KeptFile, KeptJournal } from './kept.ts'
 import { createUsageSums } from './sums.ts'
 
 export interface Difference {
@@ -62,20 +63,34 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
       add(found, { ...row, hour, user, keyId, model })
     }
   }
-  let completeFrom = from
-  for (const { lines } of kept) {
+  /** Adds its lines of this time; when its first line was written, whatever that says. */
+  async function readFile({ lines }: KeptFile): Promise<number | undefined> {
     let begin: number | undefined
-    for await (const line of lines) {
-      for (const usage of readLine(line).usages) {
-        const { endedAt } = usage.response
-        begin ??= endedAt
-        if (endedAt >= from && endedAt < to) sums.add(usage, endedAt)
+    for await (const text of lines) {
+      const line = readLine(text)
+      if (line === undefined) continue
+      const { endedAt } = line.usage.response
+      begin ??= endedAt
+      if (line.isMetered && line.state === 'ended' && endedAt >= from && endedAt < to) {
+        sums.add(line.usage, endedAt)
       }
       if (sums.size >= maxRows) merge()
     }
     merge()
+    return begin
+  }
+  let completeFrom = from
+  for (const { files } of kept) {
+    const begins = new Map<Lane, number>()
+    for await (const file of files) {
+      const begin = await readFile(file)
+      // Of what Envoy has written nothing is gone while it is in its first file: often it has little to write.
+      const isWhole = file.lane === 'envoy' && file.isCurrent && begins.size > 0
+      if (begin !== undefined && !isWhole && !begins.has(file.lane)) begins.set(file.lane, begin)
+    }
     // Its first hour may have begun in a file that is gone.
-    const whole = begin === undefined ? to : Math.ceil((begin + latenessMs) / hourMs) * hourMs
+    const begin = begins.size === 0 ? to : Math.max(...begins.values())
+    const whole = Math.ceil((begin + latenessMs) / hourMs) * hourMs
     completeFrom = Math.max(completeFrom, Math.min(whole, to))
   }
   const missing = state.journals

@@ -1,13 +1,15 @@
 import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { type Test, test } from 'tap'
-import { nameJournal } from '../../../src/ratelimit/journal/name.ts'
+import { openFolder } from '../../../src/journal/folder.ts'
 import { createLedgerFeed } from '../../../src/ratelimit/ledger/feed.ts'
+import { namesOf } from '../../../src/ratelimit/ledger/journal-files.ts'
+import { nameJournal } from '../../../src/ratelimit/ledger/journal-name.ts'
 import { createUsageLedger } from '../../../src/store/usage/ledger.ts'
 import { runAt } from '../../support/command.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
-import { lineOf } from '../../support/journaled.ts'
 import { createKeyApi } from '../../support/key-api.ts'
+import { scriptLine } from '../../support/line-of.ts'
 import { refused } from '../../support/refusals.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -42,20 +44,21 @@ interface Past {
 async function start(t: Test, responses: readonly Past[]) {
   const path = join(temporaryFolder(t), 'usage.jsonl')
   const lines = responses.map(({ ms, took = 1_000, user = 'ann', fields }) =>
-    lineOf({
-      ...{ start: `${today + ms - took}`, ms: took, user, reported: { total_tokens: 100 } },
+    scriptLine({
+      ...{ start: today + ms - took, ms: took, user, reported: { total_tokens: 100 } },
       ...fields,
     }),
   )
-  writeFileSync(path, `${lines.join('\n')}\n`)
+  writeFileSync(path, lines.join(''))
   const api = await createKeyApi(t, { journal: path })
   const ledger = createUsageLedger(api.sql)
   const feed = createLedgerFeed({
-    ...{ path, journal: nameJournal(path), ledger, unusableUsage: 'allow' },
+    ...{ folder: openFolder(dirname(path)), names: namesOf(path) },
+    ...{ journal: nameJournal(path), ledger, unusableUsage: 'allow' },
     ...{ clock: () => api.now, monotonic: () => 0, onGap() {} },
   })
   await feed.step()
-  await feed.reset()
+  feed.reset()
   const ask = (resources: string, more: object = {}, as = 'admin') =>
     api.ask(route, { as, body: { resources, ...more } })
   return { api, ledger, path, ask }

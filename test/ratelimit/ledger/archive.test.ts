@@ -8,55 +8,60 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import { type Test, test } from 'tap'
-import { nameJournal } from '../../../src/ratelimit/journal/name.ts'
+import { openFolder } from '../../../src/journal/folder.ts'
 import { createArchive } from '../../../src/ratelimit/ledger/archive.ts'
 import { createLedgerFeed } from '../../../src/ratelimit/ledger/feed.ts'
+import { namesOf } from '../../../src/ratelimit/ledger/journal-files.ts'
+import { nameJournal } from '../../../src/ratelimit/ledger/journal-name.ts'
 import { migrate } from '../../../src/store/postgres/migrate.ts'
 import { createArchiveHeads } from '../../../src/store/usage/archives.ts'
 import { createUsageLedger } from '../../../src/store/usage/ledger.ts'
 import type { ArchiveHeads } from '../../../src/store/usage.ts'
 import { runAt } from '../../support/command.ts'
 import { createDatabase } from '../../support/database.ts'
-import { lineOf } from '../../support/journaled.ts'
 import { createPool } from '../../support/key-store.ts'
+import { earlierLine, envoyLine, scriptLine } from '../../support/line-of.ts'
 import { mountSmallDisk, skipSmallDisk } from '../../support/small-disk.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const start = Date.UTC(2026, 2, 1)
 const day = 86_400_000
 
-async function createWorld(t: Test, folder = temporaryFolder(t)) {
+async function createWorld(t: Test, archives = temporaryFolder(t)) {
   const url = await createDatabase(t)
   const sql = await createPool(t, url)
   await migrate(sql)
   const path = join(temporaryFolder(t), 'usage.jsonl')
   const journal = nameJournal(path)
   const heads = createArchiveHeads(sql)
+  const files = { folder: openFolder(dirname(path)), names: namesOf(path) }
   const feed = createLedgerFeed({
-    ...{ path, journal, ledger: createUsageLedger(sql), unusableUsage: 'allow' },
+    ...{ ...files, journal, ledger: createUsageLedger(sql), unusableUsage: 'allow' },
     clock: () => start + 100 * day,
     monotonic: () => 0,
     onGap() {},
   })
   t.teardown(() => feed.reset())
   let days = 0
-  const own = join(folder, journal)
+  const own = join(archives, journal)
   const names = () => readdirSync(own).sort()
   const create = (changed: Partial<ArchiveHeads> = {}) =>
-    createArchive({ path, journal, folder, heads: { ...heads, ...changed }, isDone: feed.isDone })
+    createArchive({
+      ...{ ...files, journal, archives, heads: { ...heads, ...changed } },
+      isDone: feed.isDone,
+    })
   /** A file of the journal for the next day, complete and in the ledger. */
-  async function rotate(lines = 3): Promise<void> {
+  async function rotate(lines = 3, write = scriptLine, to = path): Promise<void> {
     const at = start + day * days
-    const all = Array.from({ length: lines }, (_, i) => lineOf({ start: String(at + i) }))
-    writeFileSync(path, `${all.join('\n')}\n`)
-    renameSync(path, `${path}.${at}`)
+    writeFileSync(to, Array.from({ length: lines }, (_, i) => write({ start: at + i })).join(''))
+    renameSync(to, `${to}.${at}`)
     days += 1
     await feed.step()
   }
-  const env = { DATABASE_URL: url, USAGE_JOURNAL: path, USAGE_ARCHIVE_DIR: folder }
+  const env = { DATABASE_URL: url, USAGE_JOURNAL: path, USAGE_ARCHIVE_DIR: archives }
   const verify = (...args: string[]) => runAt({ env }, 'usage', 'verify', ...args)
   /** Removes the journal's own files: only archives are left. */
   const forget = () => {
@@ -69,7 +74,7 @@ test('complete files are archived, and verified without the journal', async (t) 
   const { path, own, feed, create, rotate, names, verify, forget } = await createWorld(t)
   const archive = create()
   for (let i = 0; i < 3; i += 1) await rotate()
-  writeFileSync(path, `${lineOf({ start: String(start + 3 * day) })}\n`)
+  writeFileSync(path, scriptLine({ start: start + 3 * day }))
   await archive.step()
   const three = ['2026-03-01.000001', '2026-03-02.000002', '2026-03-03.000003']
   t.strictSame(
@@ -77,11 +82,14 @@ test('complete files are archived, and verified without the journal', async (t) 
     three.map((name) => `${name}.jsonl.gz`),
   )
   const [, second = ''] = names()
-  t.match(gunzipSync(readFileSync(join(own, second))).toString(), /^\{"archive":1,.*\n(\{.*\n){3}$/)
+  t.match(
+    gunzipSync(readFileSync(join(own, second))).toString(),
+    /^\{"archive":1,.*\n(\n\{.*\n){3}$/,
+  )
   await feed.step()
   await archive.step(true)
   t.match(names()[3], /^2026-03-04\.000004/, 'the file that is written too, at the end')
-  appendFileSync(path, `${lineOf({ start: String(start + 3 * day + 5) })}\n`)
+  appendFileSync(path, scriptLine({ start: start + 3 * day + 5 }))
   await feed.step()
   await create().step(true)
   t.match(names()[4], /^2026-03-04\.000005/, 'and then the rest of it')
@@ -140,7 +148,8 @@ test('names what was changed, taken away or put in another order', async (t) => 
   }
   await expect('a pipe', pipe, /^Before .*000003.*, piece 2, is missing/m)
   // No sum has it, so that only the archive after it tells.
-  const payer = (text: string): string => text.replaceAll('"group":null', '"payer":"rate=1"')
+  const payer = (text: string): string =>
+    text.replaceAll('"by":"check"', '"by":"check","payer":"rate=1"')
   span = ['--to', '2026-03-02T23:00:00Z']
   await expect('what is outside', () => rewrite(three, less))
   await expect('a payer', () => rewrite(two, payer), /^2026-03-02\S+ was changed: 2026-03-03/m)
@@ -205,4 +214,33 @@ test('a full disk is waited for', { skip: skipSmallDisk }, async (t) => {
   t.equal(names().length, 2)
   forget()
   t.match(await verify(), { status: 0 })
+})
+
+test('lines of both files are archived in one order, and those of the form before', async (t) => {
+  const { path, own, create, rotate, names, verify, forget } = await createWorld(t)
+  const envoy = namesOf(path).envoy
+  const at = join(dirname(path), envoy)
+  const archive = create()
+  await rotate(3, earlierLine)
+  await rotate(2, envoyLine, at)
+  await rotate(1)
+  await rotate(4, envoyLine, at)
+  await archive.step()
+  t.strictSame(names(), [
+    '2026-03-01.000001.jsonl.gz',
+    '2026-03-02.000003.envoy.jsonl.gz',
+    '2026-03-03.000002.jsonl.gz',
+    '2026-03-04.000004.envoy.jsonl.gz',
+  ])
+  forget()
+  for (const name of readdirSync(dirname(path))) {
+    if (name.startsWith(envoy)) rmSync(join(dirname(path), name))
+  }
+  t.match(await verify(), { status: 0, out: '4 sums agree.' })
+  t.match(await verify('--from', '2026-03-03', '--to', '2026-03-04'), {
+    status: 0,
+    out: '1 sums agree.',
+  })
+  rmSync(join(own, '2026-03-02.000003.envoy.jsonl.gz'))
+  t.match(await verify(), { status: 1, out: /^Before \S+000004\S+, piece 3, is missing/m })
 })

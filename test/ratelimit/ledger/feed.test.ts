@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import {
   appendFileSync,
   copyFileSync,
@@ -8,14 +9,16 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { type Test, test } from 'tap'
+import { openFolder } from '../../../src/journal/folder.ts'
 import { createLedgerFeed } from '../../../src/ratelimit/ledger/feed.ts'
+import { namesOf } from '../../../src/ratelimit/ledger/journal-files.ts'
 import type { Pool } from '../../../src/store/postgres/postgres.ts'
 import { createUsageLedger } from '../../../src/store/usage/ledger.ts'
 import type { UsageGap, UsageLedger } from '../../../src/store/usage.ts'
-import { lineOf } from '../../support/journaled.ts'
 import { createMigrated } from '../../support/key-store.ts'
+import { earlierLine, envoyLine, type LineFields, scriptLine } from '../../support/line-of.ts'
 import { createRandom } from '../../support/random.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -35,7 +38,8 @@ function createReader(t: Test, { sql, path }: World, ledger?: Partial<UsageLedge
   const clock = { now: start, monotonic: 0 }
   const seen: UsageGap[] = []
   const feed = createLedgerFeed({
-    path,
+    folder: openFolder(dirname(path)),
+    names: namesOf(path),
     journal: 'journal',
     ledger: { ...createUsageLedger(sql), ...ledger },
     unusableUsage: 'allow',
@@ -54,8 +58,13 @@ function createReader(t: Test, { sql, path }: World, ledger?: Partial<UsageLedge
 }
 
 /** A line of a response that ended this many seconds after the start. */
-function line(second: number, fields: Record<string, unknown> = {}): string {
-  return `${lineOf({ start: String(start + 1_000 * second), ...fields })}\n`
+function line(second: number, fields: LineFields = {}, write = scriptLine): string {
+  return write({ start: start + 1_000 * second, ...fields })
+}
+
+/** A file that was renamed so often. */
+function renamed({ path }: World, times = 1): string {
+  return `${path}.${1_795_264_000_000 + times}`
 }
 
 async function totals({ sql }: World): Promise<Record<string, number>> {
@@ -134,8 +143,8 @@ test('hostile names and figures are sums too', async (t) => {
   for (const user of ['\0', '\ud800', 'x'.repeat(20_000), "'; drop table api_keys; --", ''])
     appendFileSync(world.path, line(0, { user, payer, reported: huge }))
   appendFileSync(world.path, line(1, { user: '', payer, reported: huge }))
-  appendFileSync(world.path, line(0, { start: '999999999999999', ms: Number.MAX_SAFE_INTEGER }))
-  appendFileSync(world.path, line(0, { start: '0' }))
+  appendFileSync(world.path, line(0, { start: 999_999_999_999_999, ms: 8e15 }))
+  appendFileSync(world.path, line(0, { start: 0 }))
   await step()
   const found = await totals(world)
   t.equal(Object.keys(found).length, 5, 'databases store neither NUL nor lone surrogates')
@@ -168,7 +177,7 @@ test('readers that step, fail and die at any moment add each line once', async (
     }
     if (random.below(6) === 0) {
       files += 1
-      renameSync(world.path, `${world.path}.${1_795_264_000_000 + files}`)
+      renameSync(world.path, renamed(world, files))
       writeFileSync(world.path, '')
     }
     // A process that is killed has no time to close anything.
@@ -188,7 +197,7 @@ test('a copy of a file is not read again', async (t) => {
   writeFileSync(world.path, line(0) + line(1))
   await step()
   appendFileSync(world.path, line(2))
-  copyFileSync(world.path, `${world.path}.1`)
+  copyFileSync(world.path, renamed(world))
   truncateSync(world.path)
   appendFileSync(world.path, line(3))
   await step()
@@ -205,7 +214,7 @@ test('a file that is gone before it was read is a gap', async (t) => {
   const first = createReader(t, world)
   writeFileSync(world.path, line(0) + line(10))
   await first.step()
-  await first.reset()
+  first.reset()
   appendFileSync(world.path, line(20))
   rmSync(world.path)
   writeFileSync(world.path, line(70) + line(80))
@@ -225,14 +234,14 @@ test('a rotated file that was read may go', async (t) => {
   const { step, settle, isDone } = createReader(t, world)
   writeFileSync(world.path, line(0))
   await step()
-  renameSync(world.path, `${world.path}.1`)
+  renameSync(world.path, renamed(world))
   writeFileSync(world.path, line(1))
   const size = line(0).length
   await step()
-  t.ok(isDone({ path: '', inode: inodeOf(`${world.path}.1`), size, writtenAt: 0 }))
-  t.notOk(isDone({ path: '', inode: inodeOf(`${world.path}.1`), size: size + 1, writtenAt: 0 }))
-  t.notOk(isDone({ path: '', inode: 'another', size: 1, writtenAt: 0 }))
-  rmSync(`${world.path}.1`)
+  t.ok(isDone({ inode: inodeOf(renamed(world)), size }))
+  t.notOk(isDone({ inode: inodeOf(renamed(world)), size: size + 1 }))
+  t.notOk(isDone({ inode: 'another', size: 1 }))
+  rmSync(renamed(world))
   await settle()
   await settle()
   await createReader(t, world).settle()
@@ -241,16 +250,56 @@ test('a rotated file that was read may go', async (t) => {
 })
 
 test('a torn line is a gap, and the others are read', async (t) => {
+  for (const [write, end] of [
+    [earlierLine, '.jsonl'],
+    [envoyLine, '.envoy.jsonl'],
+  ] as const) {
+    const world = await createWorld(t)
+    const { step } = createReader(t, world)
+    const each = (second: number) => line(second, {}, write)
+    const torn = each(1).slice(0, 120)
+    const path = world.path.replace('.jsonl', end)
+    writeFileSync(path, `${each(0) + torn}\n${each(5)}${torn}${each(9)}`)
+    await step()
+    t.strictSame(await totals(world), { ann: 3 }, end)
+    t.strictSame(
+      await gapsOf(world),
+      [
+        [0, 5],
+        [5, 9],
+      ],
+      end,
+    )
+  }
+})
+
+test('what the script could not write whole, Envoy has', async (t) => {
   const world = await createWorld(t)
-  const { step } = createReader(t, world)
-  const torn = line(1).slice(0, 120)
-  writeFileSync(world.path, `${line(0) + torn}\n${line(5)}${torn}${line(9)}`)
+  const { step, seen } = createReader(t, world)
+  writeFileSync(world.path, line(0) + line(1).slice(0, 120) + line(2))
+  writeFileSync(world.path.replace('.jsonl', '.envoy.jsonl'), line(1, {}, envoyLine))
   await step()
   t.strictSame(await totals(world), { ann: 3 })
-  t.strictSame(await gapsOf(world), [
-    [0, 5],
-    [5, 9],
-  ])
+  t.strictSame(seen, [])
+})
+
+test('only what is metered and has ended is added', async (t) => {
+  const world = await createWorld(t)
+  const { settle, isDone } = createReader(t, world)
+  const runs = (second: number) =>
+    envoyLine({ start: start + 1_000 * second, type: 'DownstreamPeriodic' })
+  const envoy = world.path.replace('.jsonl', '.envoy.jsonl')
+  writeFileSync(world.path, line(0) + line(1, { metered: false }))
+  writeFileSync(envoy, runs(2) + line(3, { user: 'bob' }, envoyLine) + runs(4))
+  await settle()
+  t.strictSame(await totals(world), { ann: 1, bob: 1 })
+  for (const path of [world.path, envoy]) {
+    t.ok(isDone({ inode: inodeOf(path), size: statSync(path).size }), 'but all of it is read')
+  }
+  const place = { offset: statSync(envoy).size, endedAt: start + 4_000, done: false }
+  const [{ places } = { places: [] }] = await world.sql<{ places: object[] }[]>`
+    select places from tollgate_usage_journals`
+  t.match(places, [{}, place])
 })
 
 test('an older state of a file is a gap, and is not added again', async (t) => {
@@ -260,7 +309,7 @@ test('an older state of a file is a gap, and is not added again', async (t) => {
   const older = readFileSync(world.path)
   appendFileSync(world.path, line(20))
   await first.step()
-  await first.reset()
+  first.reset()
   // A volume that was restored from a snapshot; Envoy appends to it.
   writeFileSync(world.path, older)
   const second = createReader(t, world)
@@ -283,10 +332,10 @@ test('a ledger from a backup reads what it lacks, or says so', async (t) => {
   }
   appendFileSync(world.path, line(1))
   await first.step()
-  renameSync(world.path, `${world.path}.1`)
+  renameSync(world.path, renamed(world))
   writeFileSync(world.path, line(2))
   await first.step()
-  await first.reset()
+  first.reset()
   const restore = async () => {
     for (const name of tables)
       await world.sql.unsafe(`truncate ${name}; insert into ${name} select * from backup_${name}`)
@@ -297,7 +346,7 @@ test('a ledger from a backup reads what it lacks, or says so', async (t) => {
   t.strictSame(await totals(world), { ann: 3 })
   t.strictSame(await gapsOf(world), [])
   await restore()
-  rmSync(`${world.path}.1`)
+  rmSync(renamed(world))
   await createReader(t, world).settle()
   t.strictSame(await totals(world), { ann: 2 })
   t.strictSame(await gapsOf(world), [[0, 2]])
@@ -310,11 +359,11 @@ function inodeOf(path: string): string {
 test('files are told apart by the id of their first response', async (t) => {
   const world = await createWorld(t)
   const { step, settle } = createReader(t, world)
-  for (const file of ['.1', '.2', '']) {
-    // As Envoy sorts the fields: all before the id may be the same in any number of files.
-    const { bytes, group, id, ...rest } = JSON.parse(line(0, { group: 'g'.repeat(300) }))
+  for (const path of [renamed(world, 1), renamed(world, 2), world.path]) {
+    // As Envoy sorted the fields: all before the id may be the same in any number of files.
+    const { bytes, group, id, ...rest } = JSON.parse(earlierLine({ group: 'g'.repeat(300), start }))
     const first = { bytes, cap: null, estimate: null, group, id, ...rest }
-    writeFileSync(`${world.path}${file}`, `${JSON.stringify(first)}\n${line(1)}`)
+    writeFileSync(path, `${JSON.stringify(first)}\n${line(1)}`)
   }
   await step()
   await settle()
@@ -324,22 +373,25 @@ test('files are told apart by the id of their first response', async (t) => {
 
 test('a place that an earlier version has stored is found again', async (t) => {
   const world = await createWorld(t)
-  const old = JSON.stringify({ ...JSON.parse(line(0)), group: 'g'.repeat(300) })
   const sorted = (id: string) => {
-    const { group, ...rest } = JSON.parse(old)
+    const { group, ...rest } = JSON.parse(earlierLine({ start, group: 'g'.repeat(300) }))
     return `${JSON.stringify({ group, ...rest, id })}\n`
   }
-  writeFileSync(world.path, sorted('first') + line(1))
-  const before = createReader(t, world)
-  await before.settle()
-  t.strictSame(await totals(world), { ann: 2 })
-  await before.reset()
-  // The first bytes in place of a digest.
-  const head = sorted('first').slice(0, 44)
-  await world.sql`
-    update tollgate_usage_journals set places = jsonb_set(places, '{0,head}', to_jsonb(${head}::text))`
-  renameSync(world.path, `${world.path}.1`)
-  appendFileSync(`${world.path}.1`, line(2))
+  const first = sorted('first')
+  // A longer digest of the first line, and before that its first bytes.
+  const digest = hash('sha256', first.slice(0, -1), 'hex').slice(0, 32)
+  const earlier = line(1, {}, earlierLine)
+  writeFileSync(world.path, first + earlier)
+  for (const head of [digest, first.slice(0, 44)]) {
+    const before = createReader(t, world)
+    await before.settle()
+    t.strictSame(await totals(world), { ann: 2 })
+    before.reset()
+    await world.sql`
+      update tollgate_usage_journals set places = jsonb_set(places, '{0,head}', to_jsonb(${head}::text))`
+  }
+  renameSync(world.path, renamed(world))
+  appendFileSync(renamed(world), line(2))
   // Another file that begins with the same bytes.
   writeFileSync(world.path, sorted('second') + line(3))
   const { settle } = createReader(t, world)

@@ -2,16 +2,25 @@ import { test } from 'tap'
 import { readPast, TooManyAnswers } from '../../../src/ratelimit/ledger/past.ts'
 import { createUsageLedger } from '../../../src/store/usage/ledger.ts'
 import { readPastSums } from '../../../src/store/usage/state.ts'
-import { lineOf } from '../../support/journaled.ts'
 import { createMigrated } from '../../support/key-store.ts'
+import { earlierLine, envoyLine, scriptLine } from '../../support/line-of.ts'
 
 const hour = 3_600_000
 const start = Date.UTC(2026, 2, 1)
 const span = { from: start, to: start + 24 * hour }
 const group = { user: 'ann', subscription: 'plenty', model: 'llm/sim' }
 
-async function* linesAt(...hours: readonly number[]) {
-  for (const each of hours) yield lineOf({ start: `${start + each * hour}`, ms: 1_000 })
+/** A file with a line of each hour, and with what is no usage. */
+async function* fileAt(write: typeof scriptLine, ...hours: readonly number[]) {
+  async function* lines() {
+    for (const each of hours) {
+      const times = { start: start + each * hour, ms: 1_000 }
+      yield write(times)
+      yield scriptLine({ ...times, metered: false })
+      yield envoyLine({ ...times, type: 'DownstreamPeriodic' })
+    }
+  }
+  yield { lane: 'script', isCurrent: true, lines: lines() } as const
 }
 
 const rowOf = (each: number, answers: number) => ({
@@ -20,8 +29,8 @@ const rowOf = (each: number, answers: number) => ({
 
 test('only hours of which all lines are kept are told by lines', async (t) => {
   const kept = [
-    { journal: 'one', lines: linesAt(0, 1, 1, 2, 30) },
-    { journal: 'two', lines: linesAt(2) },
+    { journal: 'one', files: fileAt(scriptLine, 0, 1, 1, 2, 30) },
+    { journal: 'two', files: fileAt(earlierLine, 2) },
   ]
   const rows = [rowOf(0, 1), rowOf(1, 3), rowOf(2, 2), rowOf(3, 1), rowOf(4, 0)]
   const past = await readPast({ span, rows, kept, unusableUsage: 'allow', maxAnswers: 5 })
@@ -47,7 +56,7 @@ test('only hours of which all lines are kept are told by lines', async (t) => {
 })
 
 test('too much to be held is refused', async (t) => {
-  const kept = [{ journal: 'one', lines: linesAt(0, 1, 2) }]
+  const kept = [{ journal: 'one', files: fileAt(envoyLine, 0, 1, 2) }]
   const asked = { span, rows: [], kept, unusableUsage: 'allow', maxAnswers: 2 } as const
   t.ok((await readPast(asked).catch((error: unknown) => error)) instanceof TooManyAnswers)
 

@@ -1,7 +1,7 @@
 import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { nameJournal } from '../../../src/ratelimit/journal/name.ts'
+import { nameJournal } from '../../../src/ratelimit/ledger/journal-name.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 t.test('a journal keeps its name', async (t) => {

@@ -1,0 +1,72 @@
+/** The name of a journal in the ledger: a small file beside it, which is also kept below DATA_DIR. */
+
+import { randomBytes } from 'node:crypto'
+import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { keptJournalOf } from '../../journal/files.ts'
+
+const form = /^[0-9a-f]{16}$/
+
+/**
+ * The name of the journal at this path: the same for every process that sees the folder or its copy, and different
+ * for another gateway's journal, which may have the same path on its own machine. The first caller creates it, with
+ * its folders if missing. Throws if it cannot be written.
+ */
+export function nameJournal(path: string, dataDir?: string): string {
+  const [beside, kept = beside] = filesOf(path, dataDir)
+  // A folder in memory is empty after a restart of the machine.
+  const name = readName(kept) ?? readName(beside) ?? randomBytes(8).toString('hex')
+  const known = create(kept, name)
+  if (beside !== kept) create(beside, known)
+  return known
+}
+
+/** The name of the journal at this path, if a service has ever read it. Writes nothing. */
+export function findJournalName(path: string, dataDir?: string): string | undefined {
+  const [beside, kept = beside] = filesOf(path, dataDir)
+  return readName(beside) ?? readName(kept)
+}
+
+/** The folder below DATA_DIR with copies of its files; undefined: there is none, or it is another journal's. */
+export function findKeptFolder(path: string, dataDir: string): string | undefined {
+  const [beside, kept = beside] = filesOf(path, dataDir)
+  const name = readName(kept)
+  const isOurs = name !== undefined && (readName(beside) ?? name) === name
+  return isOurs && kept !== beside ? dirname(kept) : undefined
+}
+
+function filesOf(path: string, dataDir: string | undefined) {
+  const beside = `${path}.name`
+  if (dataDir === undefined) return [beside] as const
+  return [beside, join(keptJournalOf(path, dataDir).folder, basename(beside))] as const
+}
+
+/** Writes the name, unless there is one; returns the one that is there. */
+function create(file: string, name: string): string {
+  const known = readName(file)
+  if (known !== undefined) return known
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  const draft = `${file}.${randomBytes(8).toString('hex')}`
+  writeFileSync(draft, name, { mode: 0o600 })
+  try {
+    // A link never replaces a file: of concurrent callers exactly one creates it, complete.
+    linkSync(draft, file)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  } finally {
+    rmSync(draft, { force: true })
+  }
+  const made = readName(file)
+  if (made === undefined)
+    throw new Error(`${file} does not contain the name of a journal; remove it`)
+  return made
+}
+
+function readName(file: string): string | undefined {
+  try {
+    const name = readFileSync(file, 'utf8').trim()
+    return form.test(name) ? name : undefined
+  } catch {
+    return undefined
+  }
+}
