@@ -7,12 +7,15 @@
 import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { openFolder } from '../src/journal/folder.ts'
 import { startEmbeddedPostgres } from '../src/local/postgres/embedded-postgres.ts'
 import { createLedgerFeed } from '../src/ratelimit/ledger/feed.ts'
+import { namesOf } from '../src/ratelimit/ledger/journal-files.ts'
 import { migrate } from '../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../src/store/postgres/postgres.ts'
 import { createUsageLedger } from '../src/store/usage/ledger.ts'
 import { explainUsage, fillLedger, heaviest } from '../test/support/ledger-rows.ts'
+import { scriptLine } from '../test/support/line-of.ts'
 import { cpuMicros, type Figure, median } from './measure.ts'
 
 const rows = Number(process.env.ROWS ?? 10_000_000)
@@ -90,28 +93,28 @@ async function cpuOf(sql: Pool, work: () => Promise<void>): Promise<string> {
 async function feedFigure(sql: Pool, directory: string): Promise<Figure> {
   const path = join(directory, 'usage.jsonl')
   const lines = Array.from({ length: linesPerStep }, (_, i) =>
-    JSON.stringify({
+    scriptLine({
       ...{ id: `274679e7-7e02-4a9e-b3f9-d869ae30${1_000 + i}`, bytes: 1_234, ms: 38 },
-      ...{ start: `${Date.now()}`, status: 200, model: `llm/model-${i % 10}` },
-      ...{ subscription: 'premium', user: `user-${i % 1_000}` },
+      ...{ model: `llm/model-${i % 10}`, subscription: 'premium', user: `user-${i % 1_000}` },
       ...{ key: `0f8fad5b-d9cb-469f-a165-${i % 1_000}` },
       payer: 'organization=acme&cost_center=42&rate=0.000002',
       reported: { prompt_tokens: 7, completion_tokens: 10, total_tokens: 17 },
     }),
-  ).join('\n')
+  ).join('')
   const feed = createLedgerFeed({
-    ...{ path, journal: 'bench', ledger: createUsageLedger(sql), unusableUsage: 'allow' },
-    ...{ clock: Date.now, monotonic: () => performance.now(), onGap() {} },
+    ...{ folder: openFolder(directory), names: namesOf(path), journal: 'bench' },
+    ...{ ledger: createUsageLedger(sql), unusableUsage: 'allow', onGap() {} },
+    ...{ clock: Date.now, monotonic: () => performance.now() },
   })
   const times: number[] = []
   for (let i = -steps; i < steps; i += 1) {
-    appendFileSync(path, `${lines}\n`)
+    appendFileSync(path, lines)
     const begin = process.cpuUsage()
     await feed.step()
     // The first half is the warm-up.
     if (i >= 0) times.push(cpuMicros(begin) / linesPerStep)
   }
-  await feed.reset()
+  feed.reset()
   return {
     name: 'a response, from its line in the journal to the ledger',
     value: `${median(times).toFixed(1)} µs CPU, at least ${Math.min(...times).toFixed(1)}`,

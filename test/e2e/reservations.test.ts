@@ -1,10 +1,9 @@
-import { mkdtempSync, readFileSync } from 'node:fs'
+import { mkdtempSync } from 'node:fs'
 import http2 from 'node:http2'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { chargeOf } from '../../src/core/decision/usage.ts'
-import { parseLine } from '../../src/ratelimit/journal/line.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { highestResidentMiB } from '../support/envoy-load.ts'
 import { type Answer, type Gateway, gatewayTests, meter, models } from '../support/gateway.ts'
@@ -12,6 +11,7 @@ import { startGreedyModel } from '../support/greedy-model.ts'
 import { poll } from '../support/poll.ts'
 import { createRandom } from '../support/random.ts'
 import { runStreams } from '../support/stream-load.ts'
+import { readJournal } from '../support/window-accounts.ts'
 
 const team = { groups: ['team'] }
 const limit = 5_000
@@ -686,7 +686,7 @@ async function leaveEarly(gateway: Gateway, key: string, at: string, isHttp2: bo
 }
 
 test('a client that leaves before the first byte is charged its input', async (t, gateway) => {
-  const lines = () => readFileSync(journal, 'utf8').split('\n').flatMap(parseLine)
+  const lines = () => [...readJournal(journal).values()]
   const before = lines().filter(({ hasLeft }) => hasLeft).length
   const used = async (name: string, at: string, isHttp2: boolean) => {
     const { key } = await gateway.mint({ subscription: name })

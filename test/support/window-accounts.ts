@@ -6,7 +6,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { chargeOf } from '../../src/core/decision/usage.ts'
-import { parseLine } from '../../src/ratelimit/journal/line.ts'
+import { readLine } from '../../src/journal/read-line.ts'
 import type { ModelServer } from './model-server.ts'
 import { poll } from './poll.ts'
 
@@ -74,10 +74,15 @@ export async function accountWindows(
   return windows
 }
 
-/** Usage by request id. */
-function readJournal(path: string) {
-  const names = readdirSync(dirname(path)).filter((name) => name.startsWith(basename(path)))
-  const files = names.filter((name) => /\.jsonl(\.\d+)?$/.test(name))
-  const lines = files.flatMap((name) => readFileSync(join(dirname(path), name), 'utf8').split('\n'))
-  return new Map(lines.flatMap(parseLine).map((usage) => [usage.response.id, usage]))
+/** The usage of metered requests that have ended, by request id, of all files of a journal. */
+export function readJournal(path: string) {
+  const folder = dirname(path)
+  const stem = basename(path, '.jsonl')
+  const files = readdirSync(folder).filter(
+    (name) => name.startsWith(stem) && /\.jsonl(\.\d+)?$/.test(name),
+  )
+  const texts = files.flatMap((name) => readFileSync(join(folder, name), 'utf8').split('\n'))
+  const lines = texts.flatMap((text) => readLine(text) ?? [])
+  const ended = lines.filter(({ state, isMetered }) => isMetered && state === 'ended')
+  return new Map(ended.map(({ usage }) => [usage.response.id, usage]))
 }

@@ -1,16 +1,18 @@
 /**
- * Compares the journal reader with a simple one. A journal is written in pieces, torn, filled with
- * garbage, NULs and huge lines, rotated, truncated and removed, while processes that end and crash
+ * Compares what follows a file of lines with a simple reader. The file is written in pieces, torn, filled with
+ * garbage, NULs and huge lines, renamed, replaced and removed, while processes that end and crash
  * read it. ROUNDS and SEED choose how much; `npm run fuzz:journal` runs many rounds.
  */
 import { appendFileSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setImmediate as turn } from 'node:timers/promises'
 import { type Test, test } from 'tap'
-import { createJournalReader, type JournalReader } from '../../../src/ratelimit/journal/reader.ts'
-import { lineOf } from '../../support/journaled.ts'
-import { createRandom, type Random } from '../../support/random.ts'
-import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
+import { openFolder } from '../../src/journal/folder.ts'
+import { createFollower, type Follower, type Position } from '../../src/journal/follower.ts'
+import { readLine } from '../../src/journal/read-line.ts'
+import { inSlices } from '../../src/runtime/slices.ts'
+import { earlierLine, envoyLine, scriptLine } from '../support/line-of.ts'
+import { createRandom, type Random } from '../support/random.ts'
+import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
 const rounds = Number(process.env.ROUNDS ?? 10)
 const stepsPerRound = 60
@@ -22,24 +24,35 @@ const hugeBytes = 65_536
 function readSimply(content: string): { readonly certain: string[]; readonly huge: string[] } {
   const found = { certain: [] as string[], huge: [] as string[] }
   for (const line of content.split('\n').slice(0, -1)) {
-    const ids = line.split(/(?=\{"(?:bytes|id)":)/).flatMap((part) => {
-      try {
-        const { id, user } = JSON.parse(part)
-        return user === undefined ? [] : [id as string]
-      } catch {
-        return []
-      }
-    })
-    found[line.length < hugeBytes ? 'certain' : 'huge'].push(...ids)
+    // What was torn is in front of the rest.
+    const [last = ''] = line.split(/(?=\{"(?:bytes|id|v)":)/).slice(-1)
+    const id = idOf(last)
+    if (id !== undefined) found[line.length < hugeBytes ? 'certain' : 'huge'].push(id)
   }
   return found
 }
 
-/** The line as the access log `journal` writes it; `journal-json` sorts the fields. */
-function idFirst(sorted: string): string {
-  const { id, ...others } = JSON.parse(sorted)
-  return JSON.stringify({ id, ...others })
+/** Of any form. */
+function idOf(text: string): string | undefined {
+  try {
+    const { id, user, check } = JSON.parse(text)
+    if (check === undefined) return user === undefined ? undefined : id
+    return (typeof check === 'string' ? JSON.parse(check) : check).id
+  } catch {
+    return undefined
+  }
 }
+
+const forms = [
+  scriptLine,
+  envoyLine,
+  earlierLine,
+  // Of Envoy's two logs before, one sorted the fields.
+  (fields: object) => {
+    const { id, ...others } = JSON.parse(earlierLine(fields))
+    return `${JSON.stringify({ id, ...others })}\n`
+  },
+]
 
 /** What the folder contains, and everything that was ever written to it. */
 function createJournal(random: Random, path: string) {
@@ -49,39 +62,39 @@ function createJournal(random: Random, path: string) {
   const paths = [path]
   const gone: string[] = []
 
+  /** With its ends. */
   const line = () => {
     lastId += 1
     const reported = { total_tokens: random.below(1_000) }
-    const sorted = lineOf({ id: `id-${lastId}`, start: String(now), reported })
-    return random.below(2) === 0 ? sorted : idFirst(sorted)
+    return pick(random, forms)({ id: `id-${lastId}`, start: now, reported })
   }
   const garbage = (bytes: number) =>
     random.bytes(bytes).map((byte) => (byte === 10 || byte === 123 ? 0 : byte))
   const write = (...parts: (string | Uint8Array)[]) =>
     appendFileSync(paths.at(-1) as string, Buffer.concat(parts.map((part) => Buffer.from(part))))
   /** A file begins with a line, which tells it from earlier files with the same inode. */
-  const begin = () => writeFileSync(path, `${line()}\n`)
+  const begin = () => writeFileSync(path, line())
   const anyOld = () => paths[random.below(paths.length)] as string
 
   const writes: Record<string, () => void> = {
-    lines: () => write(...Array.from({ length: 1 + random.below(40) }, () => `${line()}\n`)),
+    lines: () => write(...Array.from({ length: 1 + random.below(40) }, line)),
     cut: () => {
-      const text = `${line()}\n${line()}\n`
+      const text = line() + line()
       write(text.slice(0, random.below(text.length)))
     },
     'rest of a cut': () => write('\n'),
-    torn: () => write(line().slice(0, random.below(80)), `${line()}\n`),
-    'torn before its end': () => write(line(), `${line()}\n`),
+    torn: () => write(line().slice(0, random.below(80)), envoyLine({ id: `torn-${lastId}` })),
+    framed: () => write(line().slice(0, random.below(80)), scriptLine({ id: `framed-${lastId}` })),
     garbage: () => write(garbage(random.below(200)), '\n'),
-    'garbage, then a line': () => write(garbage(random.below(200)), `${line()}\n`),
-    NULs: () => write(new Uint8Array(random.below(5_000)), `${line()}\n`),
-    'of another form': () => write(`{"id":"none"}\n[]\n{}\n\n"${line().replaceAll('"', '\\"')}"\n`),
-    huge: () => write('x'.repeat(hugeBytes - 1 + random.below(3)), '\n', `${line()}\n`),
+    'garbage, then a line': () => write(garbage(random.below(200)), line()),
+    NULs: () => write(new Uint8Array(random.below(5_000)), line()),
+    'of another form': () => write(`{"id":"none"}\n[]\n{}\n\n${JSON.stringify(line().trim())}\n`),
+    huge: () => write('x'.repeat(hugeBytes - 1 + random.below(3)), '\n', line()),
     'huge, in pieces': () => write(garbage(9), 'x'.repeat(40_000)),
-    'to a renamed file': () => appendFileSync(anyOld(), `${line()}\n`),
+    'to a renamed file': () => appendFileSync(anyOld(), line()),
     rotation: () => {
       rotations += 1
-      const renamed = `${path}.${rotations}`
+      const renamed = `${path}.${now + rotations}`
       renameSync(path, renamed)
       paths.splice(-1, 1, renamed, path)
       begin()
@@ -127,68 +140,51 @@ async function compare(t: Test, seed: number): Promise<string | undefined> {
   t.teardown(folder.remove)
   const path = join(folder.path, 'usage.jsonl')
   const journal = createJournal(random, path)
-  const settled: string[] = []
-  let isCrashing = false
-  let crashes = 0
-  const newReader = (): JournalReader =>
-    createJournalReader({
-      path,
-      lasting: true,
-      settle: ({ response }) => settled.push(response?.id ?? ''),
-      counters: {
-        async kept() {
-          if (isCrashing) throw new Error('the process has crashed')
-        },
-        async forgetReports() {},
-      },
-      clock: () => now,
-      mayRead: () => true,
-      onProblem() {},
+  const taken: string[] = []
+  let position: Position = new Map()
+  let saved = new Map(position)
+  const newFollower = (): Follower => {
+    position = new Map(saved)
+    return createFollower({
+      ...{ folder: openFolder(folder.path), name: 'usage.jsonl', position, now: () => now },
+      take: (line) => taken.push(...[readLine(line)?.usage.response.id ?? []].flat()),
     })
-  let reader = newReader()
+  }
+  let follower = newFollower()
+  let crashes = 0
   for (let step = 0; step < stepsPerRound; step += 1) {
     for (let count = random.below(6); count > 0; count -= 1) journal.write()
-    isCrashing = random.below(12) === 0
-    const reading = reader.readAll().then(
-      () => 'read',
-      () => 'crashed',
-    )
-    // Written during the reading.
-    for (let count = random.below(4); count > 0; count -= 1) {
-      await turn()
-      journal.write()
-    }
-    const end = await reading
-    if (end === 'crashed' || random.below(8) === 0) {
-      if (end === 'crashed') crashes += 1
-      await reader.reset()
-      reader = newReader()
-    } else if (!isCrashing && random.below(6) === 0) {
+    for (const _ of follower.readAll()) if (random.below(3) === 0) journal.write()
+    const isCrashing = random.below(12) === 0
+    if (isCrashing) crashes += 1
+    else saved = new Map(position)
+    if (isCrashing || random.below(8) === 0) {
+      follower.close()
+      follower = newFollower()
+    } else if (random.below(6) === 0) {
       journal.endLines()
-      await reader.readAll()
+      await inSlices(follower.readAll())
+      saved = new Map(position)
       journal.remove()
     }
   }
-  isCrashing = false
   journal.endLines()
-  await reader.readAll()
-  await reader.readAll()
-  const { unreadBytes } = reader.stats
+  await inSlices(follower.readAll())
   const found = journal.contents().map(readSimply)
-  await reader.reset()
+  const unreadBytes = follower.unreadBytes
+  follower.close()
   folder.remove()
 
   const certain = found.flatMap((file) => file.certain)
   const known = new Set([...certain, ...found.flatMap((file) => file.huge)])
-  const seen = new Set(settled)
+  const seen = new Set(taken)
   const missing = certain.filter((id) => !seen.has(id))
-  const invented = settled.filter((id) => !known.has(id))
+  const invented = taken.filter((id) => !known.has(id))
   if (missing.length > 0) return `not read: ${missing}`
   if (invented.length > 0) return `never written: ${invented}`
   if (unreadBytes > 0) return `${unreadBytes} bytes left`
-  // After a crash, lines that may not have been counted are reported again; the counters recognize
-  // them.
-  if (crashes === 0 && seen.size < settled.length) return 'read twice'
+  // What a crashed process has not saved is taken again.
+  if (crashes === 0 && seen.size < taken.length) return 'read twice'
   return undefined
 }
 
