@@ -317,11 +317,10 @@ export const allMutants: readonly Mutant[] = [
     ['core/decision/counter.test.ts', 'core/decision/decide.test.ts'],
     [
       ['limit.limit < earlier.limit', 'limit.limit > earlier.limit'],
-      ['now >= state.resetsAt) return undefined', 'now > state.resetsAt) return undefined'],
-      ['state.resetsAt <= now + windowMs ? state', 'state.resetsAt <= now + 2 * windowMs ? state'],
-      ['used: open.used + tokens', 'used: open.used'],
-      ['if (overAt <= now) return state', ''],
-      ['if (overAt <= state.resetsAt - windowMs) return state', ''],
+      ['at < state.resetsAt ? state', 'at <= state.resetsAt ? state'],
+      ["'ms' in window && window.ms === 0", 'false'],
+      ['owner: key.id', 'owner: key.user'],
+      ['limit.limit - used - held)', 'limit.limit - used)'],
       ['remaining === 0 &&', 'remaining <= 1 &&'],
       ['resetsAt > until)', 'resetsAt < until)'],
       ['${subscription}\\n${model}', '${model}'],
@@ -355,7 +354,8 @@ export const allMutants: readonly Mutant[] = [
     [
       ['(address === undefined || !', '(address !== undefined && !'],
       ['?.models?.has(modelKey) === false', '?.models?.has(modelKey) === true'],
-      ["scopeOf(id), written, { scope: 'key'", "id, written, { scope: 'key'"],
+      ['toCountedLimits(subscription, scopeOf(id)', 'toCountedLimits(subscription, id'],
+      ['owner: id,', 'owner: user,'],
     ],
   ),
   ...mutants(
@@ -628,12 +628,25 @@ export const allMutants: readonly Mutant[] = [
       ['problem !== undefined || ', ''],
     ],
   ),
+  // What a line counts depends on nothing but the line and the resources.
   ...mutants(
-    'core/decision/admitted-windows.ts',
-    ['ratelimit/held.test.ts'],
+    'core/decision/counted.ts',
+    ['core/decision/counted.test.ts'],
     [
-      ['now < found.endsAt', 'now <= found.endsAt'],
-      ['left.splice(at, 1)', 'left.slice(at)'],
+      ["line.state === 'running'", 'false'],
+      ['line.isMetered ? chargeOf(usage, unusableUsage) : {}', 'chargeOf(usage, unusableUsage)'],
+      ["charge === 'admission' ? admittedAt : usage.response.endedAt", 'usage.response.endedAt'],
+      ['isHeld ? heldAt : startedAt', 'heldAt'],
+      ['line.isMetered || isHeld ?', 'line.isMetered ?'],
+      ['at: admittedAt, amount: 1', 'at: usage.response.endedAt, amount: 1'],
+    ],
+  ),
+  ...mutants(
+    'core/decision/simulate.ts',
+    ['core/decision/simulate.test.ts'],
+    [
+      ['account.chargesAdmission ? begun : ', ''],
+      ['last !== undefined && at < last.resetsAt', 'last !== undefined'],
     ],
   ),
   ...mutants(
