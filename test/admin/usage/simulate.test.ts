@@ -12,12 +12,13 @@ import { createKeyApi } from '../../support/key-api.ts'
 import { scriptLine } from '../../support/line-of.ts'
 import { refused } from '../../support/refusals.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { endOf } from '../../support/window-ends.ts'
 
 const route = 'POST /v1/simulate'
 const hour = 3_600_000
 /** The API's clock is at 12:00 of this day. */
 const today = Date.UTC(2026, 2, 1)
-const at = (time: number) => new Date(time).toISOString().replace('.000Z', 'Z')
+const at = (time: number) => new Date(time - (time % 1_000)).toISOString().replace('.000Z', 'Z')
 
 type Limits = readonly (readonly [number, string])[]
 
@@ -65,7 +66,9 @@ async function start(t: Test, responses: readonly Past[]) {
 }
 
 test('a lower limit would have refused (200)', async (t) => {
-  const minutes = Array.from({ length: 10 }, (_, i) => ({ ms: 10 * hour + i * 10_000 }))
+  // When a minute of ann's begins.
+  const begin = endOf('1m', 'ann', today + 10 * hour)
+  const minutes = Array.from({ length: 10 }, (_, i) => ({ ms: begin - today + i * 10_000 }))
   const { ask, api } = await start(t, [...minutes, { ms: 10 * hour, user: 'bob' }])
   await createUsageLedger(api.sql).addRefusals([
     {
@@ -90,23 +93,23 @@ test('a lower limit would have refused (200)', async (t) => {
     refusals: [
       {
         ...{ user: 'ann', ...limit, reason: 'limit', window: '1m', limit: 300, requests: 4 },
-        ...{ tokens: 400, first_at: at(today + 10 * hour + 29_000) },
-        ...{ last_at: at(today + 10 * hour + 59_000), estimated: false },
+        ...{ tokens: 400, first_at: at(begin + 29_000) },
+        ...{ last_at: at(begin + 59_000), estimated: false },
       },
     ],
     more_refusals: 0,
     limits: [
       {
         ...{ ...limit, window: '1m', limit: 300, most: 300, most_by: 'ann', near: true },
-        most_at: at(today + 10 * hour + 20_000),
+        most_at: at(begin + 20_000),
       },
       {
         ...{ ...limit, window: '1h', limit: 100_000, most: 600, most_by: 'ann', near: false },
-        most_at: at(today + 10 * hour + 90_000),
+        most_at: at(begin + 90_000),
       },
       {
         ...{ ...limit, window: '744h', limit: 1_000_000, most: 600, most_by: 'ann', near: false },
-        most_at: at(today + 10 * hour + 90_000),
+        most_at: at(begin + 90_000),
       },
     ],
     more_limits: 0,
