@@ -673,23 +673,48 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/holds/memory-taken.ts',
-    ['store/holds/memory.test.ts', 'extauthz/reserve.test.ts'],
-    [
-      ['isRefused = full.length > 0', 'isRefused = full.length > 1'],
-      ['member !== undefined && !isRepeated) take(', 'member !== undefined) take('],
-      ['const only = isRefused ?', 'const only = !isRefused ?'],
-      ['if (askers.leave(member)) end(', 'end('],
-    ],
-  ),
-  ...mutants(
     'store/holds/memory.ts',
     ['store/holds/memory.test.ts'],
     [
-      ['window.resetsAt > pool.endsAt + counter.windowMs / 2', 'window.resetsAt < 0'],
       ['if (repeated >= 0) {', 'if (repeated > 1e9) {'],
       ['if (askers.leave(id)) end(', 'end('],
-      ['if (!carries && states[i] === undefined)', 'if (carries && states[i] === undefined)'],
+      ["kind === 'tokens' ? used : used + pool.sums.count", 'used'],
+      ["if (kind === 'requests') return 'spent'", "if (kind === 'requests') return 'busy'"],
+      ["if (outcome === 'held') outcome = 'busy'", ''],
+      ['expire(now)\n    const places', 'const places'],
+    ],
+  ),
+  ...mutants(
+    'store/holds/windows.ts',
+    ['store/holds/memory.test.ts'],
+    [
+      ["kind === 'tokens' && charge === 'end' ? undefined : window", 'undefined'],
+      ["kind === 'tokens' && charge === 'end' ? undefined : window", 'window'],
+    ],
+  ),
+  ...mutants(
+    'store/holds/redis.ts',
+    ['store/holds/redis.test.ts'],
+    [
+      ['known.some(({ isKnown }) => !isKnown)', 'false'],
+      ['if (home === undefined || !isWriter()) return', 'if (home === undefined) return'],
+      ["if (member !== '') giveBack", 'if (false) giveBack'],
+    ],
+  ),
+  ...mutants(
+    'store/holds/read-counters.ts',
+    ['store/sums/sum-counters.test.ts'],
+    [["counted.startsWith('requests') || ", '']],
+  ),
+  ...mutants(
+    'store/sums/sum-counters.ts',
+    ['store/sums/sum-counters.test.ts'],
+    [
+      ['    void running.read([], at)\n', ''],
+      [
+        "if (resets === undefined) throw new ServiceError('store_unavailable')",
+        'if (!resets) return',
+      ],
     ],
   ),
   ...mutants(
@@ -736,24 +761,6 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (distance < (next', 'if (distance > (next'],
       ['this.#move(next, free)', ''],
-    ],
-  ),
-  ...mutants(
-    'store/counters/memory.ts',
-    ['store/counters/memory.test.ts'],
-    [
-      ['if (!seen.isNew(report, now)) return', ''],
-      ['now - report.endedAt >= streamedWithinMs', 'now - report.endedAt >= 2 * streamedWithinMs'],
-      ['if (now >= resetsAt) windows.delete(key)', ''],
-    ],
-  ),
-  ...mutants(
-    'store/counters/redis/view.ts',
-    ['store/counters/redis/view.test.ts'],
-    [
-      ['view.sending - answer.acknowledged', 'view.sending'],
-      ['view.sending + view.pending + view.reported', 'view.sending + view.pending'],
-      ['if (unansweredIn(view) === 0) view.endsAt = 0', 'view.endsAt = 0'],
     ],
   ),
   ...mutants(
@@ -845,6 +852,7 @@ export const allMutants: readonly Mutant[] = [
       ['and not is_late and', 'and'],
       ['total + sum - own', 'total + sum'],
       ["if not had[2] then redis.call('PEXPIRE'", "if true then redis.call('PEXPIRE'"],
+      ["redis.call('GET', note) ~= ARGV[i] then sum = 0", 'false then sum = 0'],
     ],
   ),
   ...mutants(
@@ -900,7 +908,9 @@ export const allMutants: readonly Mutant[] = [
       ['each.used + each.sums.count >= limit', 'each.used >= limit'],
       ["refuse(kind == 'requests' and 'spent' or 'busy')", "refuse('busy')"],
       ['change_all(names, -1, -mean, -variance, -output, -ceiling)', ''],
-      ['if ceiling > room then', 'if false then'],
+      ['if ceiling > room and', 'if false and'],
+      ['(not alone or several and not can_cap)', 'not alone'],
+      ['math.max(told, ', 'math.max(0, '],
       ["if string.find(known, ' ?', 1, true) then redis", 'if false then redis'],
       ['each.used + each.sums.mean + mean', 'each.used + mean'],
     ],
@@ -911,6 +921,10 @@ export const allMutants: readonly Mutant[] = [
     [
       ['writes && due.size <= batch.length ? ended', 'writes ? ended'],
       ['    ended.forget(holds)\n', ''],
+      ['isWriter() ? leaseMs : handoverMs', 'leaseMs'],
+      // What a version before has counted.
+      ['!isKnown && !isReset &&', '!isKnown &&'],
+      ['since <= startedAt && startedAt < end', 'true'],
     ],
   ),
   ...mutants(

@@ -83,6 +83,11 @@ const usedOf = ({ windows }: HoldAnswer) => windows.map(({ used }) => used)
 
 const heldOf = ({ windows }: HoldAnswer) => windows.map(({ held = 0 }) => held)
 
+/** Waits until a window of the counter begins, so that it does not end too early. */
+async function toBegin(world: HoldWorld, counter: Counter): Promise<void> {
+  await world.advance(windowAt(counter, world.now()).end - world.now() + 1)
+}
+
 /** What follows from the line of a request: it counts as one, and holds nothing any more. */
 async function end(world: HoldWorld, taken: readonly Required<Counter>[], id: string) {
   for (const each of taken) {
@@ -177,6 +182,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
 
   claim('a window that ended influences no later one', async (t, world) => {
     const own = counter(10_000, world.shortMs)
+    await toBegin(world, own)
     const before = await world.hold(ask('a', own))
     t.equal(before.outcome, 'held')
     await world.advance(world.shortMs + 20)
@@ -189,6 +195,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
 
   claim('nor if something is used in the later one', async (t, world) => {
     const own = counter(10_000, world.shortMs)
+    await toBegin(world, own)
     await world.hold(ask('a', own))
     await world.advance(world.shortMs + 20)
     await world.use(own, 7)
@@ -198,6 +205,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
 
   claim('charged at the end, a hold binds the next window', async (t, world) => {
     const own = counter(10_000, world.shortMs)
+    await toBegin(world, own)
     const toEnd = (id?: string): AskedHold => ({ ...ask(id, own), charge: 'end' })
     await world.hold(toEnd('a'))
     await world.advance(world.shortMs + 20)
@@ -235,6 +243,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
 
   claim('a window of requests ends', async (t, world) => {
     const taken = taking([[1, world.shortMs]], nextUser())
+    await toBegin(world, taken[0] as Counter)
     t.equal((await world.hold(take('a', taken))).outcome, 'held')
     t.equal((await world.hold(take('b', taken))).outcome, 'spent')
     await world.advance(world.shortMs + 20)

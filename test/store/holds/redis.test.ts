@@ -1,6 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
+import type { Counter } from '../../../src/core/decision/counter.ts'
 import type { AskedHold } from '../../../src/store/holds.ts'
+import { oldKeyOf } from '../../../src/store/redis/keys.ts'
 import { startCluster } from '../../support/cluster.ts'
 import { poll } from '../../support/poll.ts'
 import { createSharingGateway, type SharingOptions } from '../../support/redis-world.ts'
@@ -162,6 +164,14 @@ root.test(
     t.match(first, { outcome: 'spent', windows: [{ used: 1_000 }, { used: 2 }] })
   },
 )
+
+root.test('the first hold in a window knows what a version before has counted', skip, async (t) => {
+  const own = asked('a', 1_000, 'before')
+  const [{ key }] = own.counters as [Required<Counter>]
+  await valkey.client.set(oldKeyOf(key), '1000', 'PX', 60_000)
+  const { holds } = await gatewayOf(t, valkey.url)
+  t.match(await holds.hold(own, Date.now()), { outcome: 'spent', windows: [{ used: 1_000 }] })
+})
 
 root.test('a process alone keeps limits itself', skip, async (t) => {
   const paused = await startValkey(t)

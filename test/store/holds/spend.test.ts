@@ -209,6 +209,22 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
     t.equal(await valkey.client.hlen(holdKeys[0] as string), 0)
   })
 
+  await t.test('what was told to be used counts in a server that has lost it', async (t) => {
+    t.equal((await redis.spend({ ...asked, id: '', told: 9 }))[0], 'held')
+    t.equal((await redis.spend({ ...asked, id: '', told: 10 }))[0], 'spent', 'of the requests')
+    await redis.write('g1', { tokens: 400, requests: 9 }, [])
+    t.equal((await redis.spend({ ...asked, id: '', told: 1 }))[0], 'held', 'it is no addition')
+  })
+
+  await t.test('alone, several answers without a ceiling must fit', async (t) => {
+    const several = { ...expected, isSeveral: true, floor: 2_000, worst: Number.POSITIVE_INFINITY }
+    const each = { ...asked, id: '', expected: several }
+    t.equal((await redis.spend({ ...each, canCap: false }))[0], 'busy')
+    t.equal((await redis.spend(each))[0], 'held', 'a ceiling bounds them')
+    const one = { ...each, expected: { ...several, isSeveral: false } }
+    t.equal((await redis.spend({ ...one, canCap: false }))[0], 'held', 'one is let through')
+  })
+
   await t.test('what only asks holds nothing', async (t) => {
     t.equal((await redis.spend({ ...asked, id: '' }))[0], 'held')
     t.equal(await valkey.client.exists(...holdKeys), 0)

@@ -152,7 +152,7 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
 }
 
 /** Without tokens. */
-const onlyTaken: AskedHold = {
+export const onlyTaken: AskedHold = {
   ...{ id: undefined, counters: [], overshoot: 0, canCap: false, charge: 'end' },
   expected: {
     ...{ input: 0, inputVariance: 0, output: 0, outputVariance: 0 },

@@ -17,7 +17,7 @@ import { createKnownWindows, createSumCounters } from '../../../src/store/sums/s
 import { startCluster } from '../../support/cluster.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
-import { type CounterWorld, testCounterStore } from './counter-store.contract.ts'
+import { type CounterWorld, onlyTaken, testCounterStore } from './counter-store.contract.ts'
 import { textLines } from './plain-lines.ts'
 
 const file = 'usage.jsonl'
@@ -123,6 +123,18 @@ if (!skipValkey) {
     })
   }
 }
+
+test('alone, a hold knows the line that was just written', async (t) => {
+  const world = await createWorld()
+  t.teardown(() => world.close())
+  const counter = { key: 'basic\nllm/small\nrequests-60000\na', owner: 'a', window: { ms: 60_000 } }
+  const asked = { ...onlyTaken, taken: [{ ...counter, limit: 3 }] }
+  for (let i = 0; i < 3; i += 1) {
+    t.match(await world.holds.hold(asked, world.now()), { outcome: 'held', windows: [{ used: i }] })
+    world.log([counter], 1)
+  }
+  t.match(await world.holds.hold(asked, world.now()), { outcome: 'spent' })
+})
 
 test('without a database a reset is refused', async (t) => {
   const counters = createSumCounters({
