@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { filesOf } from '../../src/journal/files.ts'
 import { openHeadFile } from '../../src/journal/head-file.ts'
@@ -24,6 +24,7 @@ export function linesOf(usageJournal: string): Lines {
   const folder = dirname(usageJournal)
   const namesOf = (first: string): readonly string[] => {
     const name = basename(first)
+    if (!existsSync(folder)) return []
     return readdirSync(folder).filter(
       (each) => each === name || (each.startsWith(`${name}.`) && /\.\d+$/.test(each)),
     )
