@@ -252,6 +252,11 @@ async function comesBack(t: Test, gateway: Gateway, fail: () => void, mend: () =
     const { id } = await send(gateway, key, chatPath, { model: 'sim', messages })
     return idsOf(lines.ofScript()).includes(id)
   }, 'the script writes again')
+  await poll(async () => {
+    const { id } = await send(gateway, key, '/llm/sim/v1/models', '', { method: 'GET' })
+    await pause(100)
+    return idsOf(lines.ofEnvoy()).includes(id)
+  }, "Envoy's log is written again")
   await gateway.settled()
   const found = idsOf(ended())
   t.equal(new Set(found).size, found.length, 'each once')

@@ -7,7 +7,7 @@ import { makeTemporaryFolder } from './temporary-folder.ts'
 /** A file system of its own that can be filled. */
 export interface SmallDisk {
   readonly path: string
-  /** Leaves no byte free. */
+  /** Leaves no byte free; may be called again. */
   fill(): void
   /** Frees what `fill` took. */
   free(): void
@@ -55,7 +55,7 @@ export function mountSmallDisk(t: Test): SmallDisk {
   return {
     path,
     fill() {
-      const file = openSync(filler, 'w')
+      const file = openSync(filler, 'a')
       try {
         for (const piece = Buffer.alloc(65_536); ; ) writeSync(file, piece)
       } catch (error) {
