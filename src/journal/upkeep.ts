@@ -87,13 +87,14 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
     }
   }
 
-  /** Makes the folder again as it was, whoever has removed it or something of it. */
-  function restore(): void {
+  /** Makes the folder again as it was, whoever has removed it or something of it. Returns whether it had to. */
+  function restore(): boolean {
     const there = new Set(folder.list().map(({ name }) => name))
-    if ([...names, basename(files.head)].every((name) => there.has(name))) return
+    if ([...names, basename(files.head)].every((name) => there.has(name))) return false
     prepareFolder(files, mode)
     noteRenamed()
     rotation.askAgain()
+    return true
   }
 
   /** Looks for lines that the script could not write. */
@@ -111,8 +112,9 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
   }
 
   async function look(): Promise<void> {
+    let isRestored = false
     try {
-      restore()
+      isRestored = restore()
       lookAtScript()
       health.note('unwritable', undefined)
     } catch (error) {
@@ -120,6 +122,8 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
     }
     health.note('mismatch', findMismatch(files, mode))
     isFull = await ballast.step()
+    // Lines that were removed are in the sums alone.
+    if (isRestored) await options.onRenamed()
   }
 
   async function copy(): Promise<void> {

@@ -19,6 +19,7 @@ export type Writers = ReturnType<typeof createWriters>
 /** `now`: milliseconds since the epoch. */
 export function createWriters(folder: Folder, name: string, now: () => number) {
   const nonce = randomBytes(6).toString('base64url')
+  let isIn = false
 
   function all(): readonly string[] {
     return folder.readText(name).split('\n').filter(Boolean)
@@ -31,17 +32,23 @@ export function createWriters(folder: Folder, name: string, now: () => number) {
     /** Becomes the last one. */
     enter(): void {
       folder.appendText(name, `${nonce}\n`)
+      isIn = true
     },
-    /** Whether no other has become the last one since. */
-    isLast: (): boolean => all().at(-1) === nonce,
+    /** Whether no other has become the last one since. A file that was removed says nothing of others. */
+    isLast(): boolean {
+      const last = all().at(-1)
+      return last === nonce || (last === undefined && isIn)
+    },
     /** Shows the others that this one is there; to be called each second by the last one. */
     show(): void {
       const nonces = all()
+      if (nonces.length === 0 && isIn) folder.appendText(name, `${nonce}\n`)
       if (nonces.length > 2 * kept) folder.replaceText(name, `${nonces.slice(-kept).join('\n')}\n`)
-      else folder.touch(name)
+      else if (nonces.length > 0) folder.touch(name)
     },
     /** Leaves the place to another one, if it still is this one's. */
     leave(): void {
+      isIn = false
       if (all().at(-1) === nonce) folder.appendText(name, `${nobody}\n`)
     },
     /**

@@ -100,12 +100,16 @@ async function hold({ host }: SocketAddress, held: Server[]): Promise<number> {
 
 const record = (dataDir: string) => join(dataDir, 'run', 'addresses.json')
 
-/** Notes for other commands where the parts listen; the next start removes it with the other records. */
+/** Notes for other commands where the parts meet; the next start removes it with the other records. */
 export function recordAddresses(config: Config, modelServer: Address | undefined): void {
-  const written = write([
-    ...listenersOf(config),
-    ...(modelServer ? [['MODEL_SERVER_ADDRESS', modelServer] as const] : []),
-  ])
+  const written = {
+    ...write([
+      ...listenersOf(config),
+      ...(modelServer ? [['MODEL_SERVER_ADDRESS', modelServer] as const] : []),
+    ]),
+    UNIX_SOCKET_MODE: config.socketMode.toString(8),
+    USAGE_JOURNAL: config.usageJournal ?? 'off',
+  }
   mkdirSync(join(config.dataDir, 'run'), { recursive: true })
   writeFileSync(record(config.dataDir), `${JSON.stringify(written, null, 2)}\n`)
 }

@@ -93,6 +93,7 @@ function addressRows({ settings, modelServerAddress }: WelcomeOptions): Row[] {
   return [
     ...all.map(([setting, address]): Row => [setting, showAddress(address)]),
     ['DATA_DIR', config.dataDir],
+    ['UNIX_SOCKET_MODE', config.socketMode.toString(8)],
     ['USAGE_JOURNAL', config.usageJournal ?? 'off'],
   ]
 }

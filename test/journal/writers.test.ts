@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
 import { openFolder } from '../../src/journal/folder.ts'
@@ -35,6 +35,20 @@ test('whoever was the last to enter writes', async (t) => {
   one.enter()
   t.equal(one.isFree(), false)
   t.equal(one.isLast(), true)
+})
+
+test('a list that was removed is begun again by the one that writes', async (t) => {
+  const { path, remove } = makeTemporaryFolder()
+  t.teardown(remove)
+  const open = () => createWriters(openFolder(path), name, Date.now)
+  const [one, other] = [open(), open()]
+  one.enter()
+  rmSync(join(path, name))
+  t.equal(one.isLast(), true)
+  t.equal(other.isLast(), false)
+  one.show()
+  t.strictSame(other.all(), [one.nonce])
+  t.equal(other.isFree(), false)
 })
 
 test('a list of writers stays short, and has the latest ones', async (t) => {
