@@ -17,7 +17,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   'core/formats': [],
   'core/counting': ['core/formats'],
   'core/kinds': ['core/formats'],
-  'core/decision': ['core/admission', 'core/formats', 'core/kinds'],
+  'core/decision': ['core/admission', 'core/counting', 'core/formats', 'core/kinds'],
   'core/resources': ['core/formats', 'core/kinds', 'core/decision'],
   'core/status': ['core/formats', 'core/kinds', 'core/decision', 'core/resources'],
   runtime: ['core/formats'],
@@ -39,7 +39,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   admin: [...core, 'runtime', 'tls', 'store', 'audit', 'identity'],
   console: ['core/formats', 'core/decision', 'runtime', 'identity'],
   extauthz: [...core, 'grpc', 'store', 'identity'],
-  ratelimit: [...core, 'runtime', 'grpc', 'store', 'sources'],
+  ratelimit: [...core, 'runtime', 'journal', 'store', 'sources'],
   telemetry: [...core, 'tls'],
   local: ['core/formats', 'core/resources', 'runtime', 'settings', 'store', 'sources', 'gateway'],
   wiring: [
@@ -50,6 +50,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
       'grpc',
       'settings',
       'kubernetes',
+      'journal',
       'store',
       'audit',
       'identity',
@@ -70,7 +71,18 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   'main.ts': ['runtime', 'settings', 'gateway', 'admin', 'telemetry', 'wiring'],
   cli: [
     ...['core/formats', 'core/resources', 'core/status', 'runtime', 'settings', 'kubernetes'],
-    ...['store', 'audit', 'admin', 'sources', 'gateway', 'ratelimit', 'local', 'wiring', 'main.ts'],
+    ...[
+      'journal',
+      'store',
+      'audit',
+      'admin',
+      'sources',
+      'gateway',
+      'ratelimit',
+      'local',
+      'wiring',
+      'main.ts',
+    ],
   ],
 }
 

@@ -22,7 +22,7 @@ import {
   reservesTokens,
 } from '../core/decision/decide.ts'
 import { ServiceError } from '../core/decision/errors.ts'
-import { userInLines } from '../core/decision/line-head.ts'
+import { userInLines } from '../core/decision/line-user.ts'
 import { decideReserved } from '../core/decision/reserve.ts'
 import type { CounterStore } from '../store/counters.ts'
 import type { AskedHold, HoldAnswer, HoldStore } from '../store/holds.ts'

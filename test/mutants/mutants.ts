@@ -884,11 +884,23 @@ export const allMutants: readonly Mutant[] = [
     'core/decision/line-head.ts',
     ['core/decision/line-head.test.ts'],
     [
+      ['if (payer.length <= longest) return payer', 'return payer'],
+      [',"user":${toBoundJson(user, most.user)}', ',"user":"${user}"'],
+    ],
+  ),
+  ...mutants(
+    'core/formats/bound-text.ts',
+    ['core/decision/line-head.test.ts'],
+    [
       ['const text = JSON.stringify(value)', 'const text = `"${value}"`'],
       ['|| Buffer.byteLength(text) <= bytes) return text', '|| true) return text'],
       ['kept + digest', 'kept'],
-      ['if (payer.length <= longest) return payer', 'return payer'],
     ],
+  ),
+  ...mutants(
+    'core/decision/line-user.ts',
+    ['core/decision/line-head.test.ts'],
+    [['(userBytes - 2) / 6', '(userBytes - 2) / 3']],
   ),
   ...mutants(
     'journal/read-line.ts',

@@ -7,7 +7,7 @@
 
 import { spanAt, type Window, type WindowedCounter } from '../counting/windows.ts'
 import type { BilledModel, Limit } from '../kinds/resources.ts'
-import { userInLines } from './line-head.ts'
+import { userInLines } from './line-user.ts'
 
 /** What a limit counts: tokens or requests in a window, or requests in progress. */
 export type LimitKind = 'tokens' | 'requests' | 'concurrency'

@@ -6,7 +6,7 @@ import { isUncapped, type KeyCaps, modelKeyOf, networksOf } from '../formats/key
 import type { Caller, CompiledCaps } from './caller.ts'
 import { type Counter, toCountedLimits } from './counter.ts'
 import { toPolicies } from './limit-headers.ts'
-import { userInLines } from './line-head.ts'
+import { userInLines } from './line-user.ts'
 
 interface CappedKey {
   readonly id: string

@@ -4,9 +4,10 @@
  * bounded, so that a line is never longer than `lineBytes`.
  */
 
-import { hash } from 'node:crypto'
+import { cutText, toBoundJson } from '../formats/bound-text.ts'
 import { isObject } from '../formats/fields.ts'
 import type { HeldRoom } from './decide.ts'
+import { userBytes } from './line-user.ts'
 import { readPayer } from './payer.ts'
 import { parseEstimate, toEstimateText } from './unreported.ts'
 import type { HeldUsage, Usage } from './usage.ts'
@@ -56,7 +57,7 @@ export type LineHead = Pick<
 /** The most bytes of each value with its quotes and escapes; together they leave room for all figures. */
 const most = {
   id: 80,
-  user: 640,
+  user: userBytes,
   key: 80,
   cap: 176,
   subscription: 272,
@@ -64,15 +65,12 @@ const most = {
   group: 256,
   payerField: 160,
 }
-const digestLength = 32
-/** An escaped UTF-16 unit has at most six bytes, and there are two quotes. */
-const shortUser = Math.floor((most.user - 2) / 6)
 
 /** Members of the object, to be kept for the requests that have them in common. */
 export function writeSubject({ subscription, model, payer, group }: Subject): string {
-  let text = `"subscription":${quote(subscription, most.subscription)},"model":${quote(model, most.model)}`
+  let text = `"subscription":${toBoundJson(subscription, most.subscription)},"model":${toBoundJson(model, most.model)}`
   if (payer !== undefined) text += `,"payer":${JSON.stringify(boundPayer(payer))}`
-  if (group !== undefined) text += `,"group":${quote(group, most.group)}`
+  if (group !== undefined) text += `,"group":${toBoundJson(group, most.group)}`
   return text
 }
 
@@ -81,19 +79,12 @@ export function writeLineHead(
   { startedAt, id, by, user, keyId, cap, held }: Asked,
   subject: string,
 ): string {
-  let text = `{"start":${startedAt},"id":${quote(id, most.id)},"by":"${by}",${subject}`
-  text += `,"user":${quote(user, most.user)}`
-  if (keyId !== '') text += `,"key":${quote(keyId, most.key)}`
-  if (cap !== undefined) text += `,"cap":${quote(cap, most.cap)}`
+  let text = `{"start":${startedAt},"id":${toBoundJson(id, most.id)},"by":"${by}",${subject}`
+  text += `,"user":${toBoundJson(user, most.user)}`
+  if (keyId !== '') text += `,"key":${toBoundJson(keyId, most.key)}`
+  if (cap !== undefined) text += `,"cap":${toBoundJson(cap, most.cap)}`
   if (held !== undefined) text += writeHeld(held)
   return `${text}}`
-}
-
-/** A user as lines name it: one with a longer name is counted under this one. */
-export function userInLines(user: string): string {
-  // Whatever has to be escaped: each Check asks this for each limit.
-  if (user.length <= shortUser) return user
-  return JSON.parse(quote(user, most.user)) as string
 }
 
 /** Numbers that are not known are left out. */
@@ -109,26 +100,6 @@ function writeHeld({ admittedAt, bytes, maxOutput, choices, cap, estimate }: Hel
   return `,"held":${held}${estimated ?? ''}`
 }
 
-/** A JSON string of at most this many bytes; of a longer value its beginning and a digest of the whole. */
-function quote(value: string, bytes: number): string {
-  const text = JSON.stringify(value)
-  // A UTF-16 unit has at most three bytes.
-  if (text.length * 3 <= bytes || Buffer.byteLength(text) <= bytes) return text
-  return JSON.stringify(cut(value, bytes - 2, (char) => JSON.stringify(char).slice(1, -1)))
-}
-
-function cut(value: string, bytes: number, written: (char: string) => string): string {
-  const digest = `~${hash('sha256', value, 'hex').slice(0, digestLength)}`
-  let left = bytes - digest.length
-  let kept = ''
-  for (const char of value) {
-    left -= Buffer.byteLength(written(char))
-    if (left < 0) break
-    kept += char
-  }
-  return kept + digest
-}
-
 /** Its values are written again where they are too long, since it has a form of its own. */
 function boundPayer(payer: string): string {
   const longest = 'organization=&cost_center=&rate='.length + 3 * most.payerField
@@ -137,7 +108,7 @@ function boundPayer(payer: string): string {
   const { organization, costCenter, rate } = readPayer(payer)
   for (const [name, value] of Object.entries({ organization, cost_center: costCenter, rate })) {
     const isLong = urlEncode(value).length > most.payerField
-    if (value !== '') written.set(name, isLong ? cut(value, most.payerField, urlEncode) : value)
+    if (value !== '') written.set(name, isLong ? cutText(value, most.payerField, urlEncode) : value)
   }
   return written.toString()
 }

@@ -9,7 +9,7 @@
 
 import { spanAt } from '../counting/windows.ts'
 import { type CountedLimit, isTaken, limitStates, spentUntil } from './counter.ts'
-import { userInLines } from './line-head.ts'
+import { userInLines } from './line-user.ts'
 import { findSubscription, unusableReason } from './selection.ts'
 import type { Snapshot } from './snapshot.ts'
 

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { type CountableLine, countedOf } from '../../../src/core/decision/counted.ts'
-import { userInLines } from '../../../src/core/decision/line-head.ts'
+import { userInLines } from '../../../src/core/decision/line-user.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const owner = { users: ['ada'] }

@@ -7,7 +7,7 @@ import {
   stateLater,
   toCountedLimits,
 } from '../../../src/core/decision/counter.ts'
-import { userInLines } from '../../../src/core/decision/line-head.ts'
+import { userInLines } from '../../../src/core/decision/line-user.ts'
 import { endOf } from '../../support/window-ends.ts'
 
 const minute = 60_000

@@ -2,10 +2,10 @@ import { test } from 'tap'
 import {
   lineBytes,
   readLineHead,
-  userInLines,
   writeLineHead,
   writeSubject,
 } from '../../../src/core/decision/line-head.ts'
+import { userInLines } from '../../../src/core/decision/line-user.ts'
 import { writePayer } from '../../../src/core/decision/payer.ts'
 
 const asked = {

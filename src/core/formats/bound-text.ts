@@ -1,0 +1,26 @@
+/** Text of at most so many bytes: of a longer one its beginning, and a digest of the whole. */
+
+import { hash } from 'node:crypto'
+
+const digestLength = 32
+
+/** A JSON string of at most this many bytes, with its quotes and escapes. */
+export function toBoundJson(value: string, bytes: number): string {
+  const text = JSON.stringify(value)
+  // A UTF-16 unit has at most three bytes.
+  if (text.length * 3 <= bytes || Buffer.byteLength(text) <= bytes) return text
+  return JSON.stringify(cutText(value, bytes - 2, (char) => JSON.stringify(char).slice(1, -1)))
+}
+
+/** The beginning that, as it is `written`, has at most this many bytes with the digest. */
+export function cutText(value: string, bytes: number, written: (char: string) => string): string {
+  const digest = `~${hash('sha256', value, 'hex').slice(0, digestLength)}`
+  let left = bytes - digest.length
+  let kept = ''
+  for (const char of value) {
+    left -= Buffer.byteLength(written(char))
+    if (left < 0) break
+    kept += char
+  }
+  return kept + digest
+}
