@@ -7,7 +7,7 @@ import { isWhole } from '../core/decision/line-head.ts'
 import { parseEstimate } from '../core/decision/unreported.ts'
 import { nothingReported } from '../core/decision/usage.ts'
 import { isObject } from '../core/formats/fields.ts'
-import type { ReadLine } from './read-line.ts'
+import type { ReadLine } from './line.ts'
 
 /** How such lines begin: as text with `id`, as JSON with the first of their names. */
 export const earlierLines = ['{"id":', '{"group":'] as const

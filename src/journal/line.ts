@@ -24,6 +24,16 @@ export interface Line {
   readonly details: string
 }
 
+/** A line, and what is known of a request that went wrong. */
+export interface ReadLine extends Line {
+  /** Whether the request was sent to its model. */
+  readonly isSent: boolean
+  /** Why the connection to the model failed, in Envoy's words; empty if it did not. */
+  readonly transport: string
+  /** The failure that a script of the gateway has seen; undefined: none. */
+  readonly failure: string | undefined
+}
+
 /** Reads a line; undefined for a torn one, or one of a form that is not known. Never throws. */
 export type LineReader = (text: string) => Line | undefined
 

@@ -23,17 +23,9 @@ import { isWhole, type LineHead, parseObject, readLineHead } from '../core/decis
 import { nothingReported } from '../core/decision/usage.ts'
 import { isObject } from '../core/formats/fields.ts'
 import { earlierLines, readEarlier } from './earlier-line.ts'
-import type { Line } from './line.ts'
+import type { ReadLine } from './line.ts'
 
-/** A line, and what is known of a request that went wrong. */
-export interface ReadLine extends Line {
-  /** Whether the request was sent to its model. */
-  readonly isSent: boolean
-  /** Why the connection to the model failed, in Envoy's words; empty if it did not. */
-  readonly transport: string
-  /** The failure that a script of the gateway has seen; undefined: none. */
-  readonly failure: string | undefined
-}
+export type { ReadLine }
 
 /**
  * How each of Envoy's lines begins. Its writes are not framed, so a torn line may be in front of a whole one;
@@ -75,7 +67,7 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
   const isSent = sent === true || isWhole(sent)
   const figures = typeof reported === 'string' ? parseObject(reported) : reported
   const { startedAt, id, by, held } = head
-  const usage: Writable<Line['usage']> = {
+  const usage: Writable<ReadLine['usage']> = {
     user: head.user,
     subscription: head.subscription,
     model: head.model,

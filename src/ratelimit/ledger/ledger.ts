@@ -28,7 +28,10 @@ export interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusab
 }
 
 export interface Ledger {
-  /** Feeds it until it is stopped, while `isWriter` says that this process writes for its gateway. */
+  /**
+   * Feeds it until it is stopped, while `isWriter` says that this process writes for its gateway. The journal's folder
+   * is there. Throws if its name cannot be written.
+   */
   start(isWriter: () => boolean): void
   /** Feeds what is left; what follows the journal has been stopped before. */
   stop(): Promise<void>
@@ -54,28 +57,34 @@ const tendEveryMs = 3_600_000
 /** Not started yet. */
 export function createLedger(options: LedgerOptions): Ledger {
   const { ledger, heads, path, clock, unusableUsage, archiveFolder: archives, log } = options
-  const journal = nameJournal(path, options.dataDir)
-  const files = { folder: openFolder(dirname(path)), names: namesOf(path) }
   let gaps = 0
-  const feed = createLedgerFeed({
-    ...{ ...files, journal, ledger, clock, unusableUsage },
-    monotonic: () => performance.now(),
-    onGap({ from, to }) {
-      gaps += 1
-      log.error(
-        { journal: path, from: new Date(from), to: new Date(to) },
-        'a part of the usage journal was lost before it was read',
-      )
-    },
-  })
-  const { isDone } = feed
-  const archive = archives && createArchive({ ...files, journal, archives, heads, isDone })
+  /** Once the folder is there, whose mode others choose. */
+  let reader: ReturnType<typeof openReader> | undefined
   const refusals = createRefusalSums(ledger)
   const feeding = outageOf('the usage ledger is fed')
   const archiving = outageOf('the usage journal is archived')
   const ending = new AbortController()
   const { signal } = ending
   let loops: Promise<unknown> = Promise.resolve()
+
+  function openReader() {
+    const journal = nameJournal(path, options.dataDir)
+    const files = { folder: openFolder(dirname(path)), names: namesOf(path) }
+    const feed = createLedgerFeed({
+      ...{ ...files, journal, ledger, clock, unusableUsage },
+      monotonic: () => performance.now(),
+      onGap({ from, to }) {
+        gaps += 1
+        log.error(
+          { journal: path, from: new Date(from), to: new Date(to) },
+          'a part of the usage journal was lost before it was read',
+        )
+      },
+    })
+    const { isDone } = feed
+    const archive = archives && createArchive({ ...files, journal, archives, heads, isDone })
+    return { feed, archive: archive || undefined }
+  }
 
   /** A persistent error is logged once. */
   function outageOf(what: string) {
@@ -104,6 +113,8 @@ export function createLedger(options: LedgerOptions): Ledger {
 
   return {
     start(isWriter) {
+      reader = openReader()
+      const { feed, archive } = reader
       loops = Promise.all([
         keep(feeding, feedEveryMs, async () => (isWriter() ? await feed.step() : feed.reset())),
         archive &&
@@ -118,11 +129,15 @@ export function createLedger(options: LedgerOptions): Ledger {
       ending.abort()
       await loops
       await refusals.flush().catch(() => {})
-      await feed.step(true).catch(() => {})
-      if (archive) await archive.step(true).catch(() => {})
-      feed.reset()
+      await reader?.feed.step(true).catch(() => {})
+      await reader?.archive?.step(true).catch(() => {})
+      reader?.feed.reset()
     },
-    isDone: (file) => feed.isDone(file) && (!archive || archive.isDone(file)),
+    isDone(file) {
+      if (reader === undefined) return false
+      const { feed, archive } = reader
+      return feed.isDone(file) && (archive?.isDone(file) ?? true)
+    },
     stats: {
       get failing() {
         return feeding.isOpen
@@ -131,7 +146,7 @@ export function createLedger(options: LedgerOptions): Ledger {
         return gaps
       },
       get archiveFailing() {
-        return archive ? archiving.isOpen : undefined
+        return archives === undefined ? undefined : archiving.isOpen
       },
     },
     onRefused({ grant }, now) {
