@@ -13,6 +13,7 @@ export function outcomeOf(line: ReadLine): Outcome {
     subscription: usage.subscription,
     requestId: usage.response.id,
     status: usage.status,
+    endedAt: usage.response.endedAt,
     durationMs: usage.response.endedAt - startedAt,
     firstByteMs,
     failure: failureOf(ended),

@@ -20,21 +20,23 @@ export interface ModelHealthDeps {
 
 export function createModelHealth(deps: ModelHealthDeps) {
   const { snapshot, log, clock } = deps
-  const states = new Map<string, BackendState>()
+  const states = new Map<string, { readonly state: BackendState; readonly at: number }>()
   const lines = createLineLimit(quietMs)
 
-  function remember(model: string, state: BackendState): void {
-    states.set(model, state)
+  function remember(model: string, state: BackendState, at: number): void {
+    // Lines of two files come in any order.
+    if (at < (states.get(model)?.at ?? 0)) return
+    states.set(model, { state, at })
     if (states.size <= maxModels) return
     const [oldest] = states.keys()
     if (oldest !== undefined) states.delete(oldest)
   }
 
   return {
-    /** For each request that has ended, in their order. */
-    note({ model, failure, answered }: Outcome): void {
-      if (failure !== undefined) remember(model, { failure })
-      else if (answered && states.get(model)?.failure !== null) remember(model, reachable)
+    /** For each request that has ended. */
+    note({ model, endedAt, failure, answered }: Outcome): void {
+      if (failure !== undefined) remember(model, { failure }, endedAt)
+      else if (answered) remember(model, reachable, endedAt)
     },
     /** Logs a failure; of one gateway, one process is to do it. */
     tell({ model, requestId, failure }: Outcome): void {
@@ -56,7 +58,7 @@ export function createModelHealth(deps: ModelHealthDeps) {
       )
     },
     /** How the last request to this model's server ended; undefined: there was none. */
-    stateOf: (model: string): BackendState | undefined => states.get(model),
+    stateOf: (model: string): BackendState | undefined => states.get(model)?.state,
   }
 }
 

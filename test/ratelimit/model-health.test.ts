@@ -27,6 +27,7 @@ const refused: Outcome = {
   subscription: 'basic',
   requestId: 'id-1',
   status: 503,
+  endedAt: 1_000_000,
   durationMs: 12,
   firstByteMs: undefined,
   failure: { reason: 'refused', detail: 'Connection_refused' },
@@ -69,4 +70,14 @@ test('the state is that of the last request that succeeded or failed', async (t)
   t.match(stateOf(), { failure: { reason: 'refused' } })
   health.note({ ...refused, failure: undefined, answered: true })
   t.strictSame(stateOf(), { failure: null })
+})
+
+test('lines may come in another order than requests ended', async (t) => {
+  const { health } = watched()
+  const stateOf = () => health.stateOf('llm/small')
+  health.note({ ...refused, failure: undefined, answered: true, endedAt: 1_000_001 })
+  health.note(refused)
+  t.strictSame(stateOf(), { failure: null })
+  health.note({ ...refused, endedAt: 1_000_002 })
+  t.match(stateOf(), { failure: { reason: 'refused' } })
 })

@@ -37,6 +37,7 @@ function ended(more: Partial<Outcome> = {}): Outcome {
     subscription: 'basic',
     requestId: '',
     status: 200,
+    endedAt: 1_000_000,
     durationMs: 40,
     firstByteMs: undefined,
     failure: undefined,

@@ -27,6 +27,8 @@ export interface Outcome {
   readonly requestId: string
   /** HTTP status of the response; 0 if there was none. */
   readonly status: number
+  /** Milliseconds since the epoch. */
+  readonly endedAt: number
   /** From the first byte of the request to the last of the response. */
   readonly durationMs: number
   /**
