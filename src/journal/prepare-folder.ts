@@ -56,7 +56,8 @@ function grant(path: string, mode: FileMode): void {
   }
 }
 
-function folderModeOf(mode: FileMode): number {
+/** Of the folder with such files. */
+export function folderModeOf(mode: FileMode): number {
   return mode === 0o600 ? 0o700 : 0o770
 }
 

@@ -4,6 +4,7 @@
  */
 
 import {
+  chmodSync,
   closeSync,
   mkdirSync,
   openSync,
@@ -15,6 +16,7 @@ import {
 } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { showAddress } from '../core/formats/address.ts'
+import { fileModeOf, folderModeOf } from '../journal/prepare-folder.ts'
 import type { Config } from './config.ts'
 
 /** `NAME: what is wrong` for each setting of the service whose file or folder cannot be used. */
@@ -33,7 +35,7 @@ export function checkFiles(config: Config): readonly string[] {
     ...(needsDataDir ? checkDataDir(config) : []),
     ...(ownFolder ? attempt('ENVOY_CONFIG_DIR', envoyConfigDir, 'written to', tryFolder) : []),
     ...(ownLog ? attempt('REVOCATION_LOG_DIR', revocationLogDir, 'written to', tryFolder) : []),
-    ...attempt('USAGE_JOURNAL', usageJournal, 'written', tryJournal),
+    ...attempt('USAGE_JOURNAL', usageJournal, 'written', (path) => tryJournal(path, config)),
     ...attempt('USAGE_ARCHIVE_DIR', config.usageArchiveDir, 'written to', tryPrivateFolder),
     ...checkAuditLog(config),
   ]
@@ -90,13 +92,21 @@ function tryFolder(folder: string, mode = 0o777): void {
   rmSync(file)
 }
 
-/** Journal and archives contain user names, so their folders are private. */
+/** Archives contain user names, so their folder is private. */
 function tryPrivateFolder(path: string): void {
   tryFolder(path, 0o700)
 }
 
-function tryJournal(path: string): void {
-  tryPrivateFolder(dirname(path))
+/** The gateway's user uses the folder, too. */
+function tryJournal(path: string, { socketMode }: Config): void {
+  const folder = dirname(path)
+  if (isFolder(folder) === undefined) {
+    const mode = folderModeOf(fileModeOf(socketMode))
+    makeFolder(folder, mode)
+    // Whatever the umask is.
+    chmodSync(folder, mode)
+  }
+  tryFolder(folder)
   if (isFolder(path)) throw refusal('EISDIR')
 }
 

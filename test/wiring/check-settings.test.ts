@@ -37,7 +37,11 @@ test('usable files are accepted and missing folders are created', async (t) => {
   t.strictSame(problemsOf(env), [])
   t.strictSame(problemsOf(env), [], 'again, now that they exist')
   t.strictSame(readdirSync(join(folder, 'data')), [], 'no trial file is left')
-  t.equal(statSync(join(folder, 'a', 'b')).mode & 0o777, 0o700)
+  const modeOf = (...path: string[]) => statSync(join(folder, ...path)).mode & 0o777
+  t.equal(modeOf('a', 'b'), 0o770, 'also for the user of Envoy')
+  const own = { ...env, UNIX_SOCKET_MODE: '600', USAGE_JOURNAL: join(folder, 'c', 'usage.jsonl') }
+  t.strictSame(problemsOf(own), [])
+  t.equal(modeOf('c'), 0o700)
 })
 
 test('every unusable file is reported together with the bad settings', async (t) => {
