@@ -17,9 +17,9 @@ import { WireWriter } from '../src/grpc/wire.ts'
 import { createVerifyKey } from '../src/identity/api-key.ts'
 import { createAuthenticate } from '../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../src/store/api-keys/cached-api-keys.ts'
-import { createMemoryCounters } from '../src/store/counters/memory.ts'
 import type { CounterStore } from '../src/store/counters.ts'
 import { createTracing, noTracing, type Tracing } from '../src/telemetry/tracing.ts'
+import { createTestCounters } from '../test/support/counters.ts'
 import { createBenchTelemetry, createKeys, createSnapshot } from './fixture.ts'
 import { bytesPerCall, cpuMicros, type Figure, microsInTurn, microsPerCall } from './measure.ts'
 
@@ -87,7 +87,7 @@ export async function createWarmCheck(
 }
 
 export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
-  const { check, messages } = await createWarmCheck(createMemoryCounters())
+  const { check, messages } = await createWarmCheck(createTestCounters())
   const inProcess = microsPerCall((i) => check(messages[i % keyCount] as Buffer), 100_000)
   const garbage = bytesPerCall((i) => check(messages[i % keyCount] as Buffer))
   const withMetrics = await benchWithMetrics()
@@ -120,7 +120,7 @@ async function benchCaps(): Promise<number> {
     allowedAddresses: ['2001:db8::/32', '192.0.2.0/24'],
   }
   const worldOf = async (each: KeyCaps) => {
-    const world = await createWarmCheck(createMemoryCounters(), {}, noTracing, each)
+    const world = await createWarmCheck(createTestCounters(), {}, noTracing, each)
     return (i: number) => world.check(world.messages[i % keyCount] as Buffer)
   }
   const [plain, capped] = [await worldOf({}), await worldOf(caps)]
@@ -134,7 +134,7 @@ async function benchCaps(): Promise<number> {
 async function benchWithMetrics(): Promise<number> {
   const telemetry = createBenchTelemetry()
   const { onDecided } = telemetry
-  const { check, messages } = await createWarmCheck(createMemoryCounters(), { onDecided })
+  const { check, messages } = await createWarmCheck(createTestCounters(), { onDecided })
   const timed = telemetry.timed(check)
   const micros = microsPerCall((i) => timed(messages[i % keyCount] as Buffer), 100_000)
   await telemetry.stop()
@@ -147,9 +147,9 @@ async function benchWithMetrics(): Promise<number> {
  */
 export async function benchTracing(): Promise<readonly Figure[]> {
   const ids = '0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331'
-  const plain = await createWarmCheck(createMemoryCounters())
+  const plain = await createWarmCheck(createTestCounters())
   const traced = await createWarmCheck(
-    createMemoryCounters(),
+    createTestCounters(),
     {},
     createTracing(trace.getTracer('bench')),
   )
