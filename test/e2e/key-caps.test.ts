@@ -73,7 +73,7 @@ test('tokens of the key count over its models, and the tightest limit speaks', a
     first.headers.get('ratelimit-policy'),
     /^"1h";q=1000000000.*, "key-1h";q=50;w=3600;qu="tokens"$/,
   )
-  t.match(first.headers.get('ratelimit'), /"key-1h";r=50;t=3600/)
+  t.match(first.headers.get('ratelimit'), /"key-1h";r=50;t=\d+/)
   await gateway.settled()
   t.equal((await gateway.chat(key, { totalTokens: 20 }, {}, otherPath)).status, 200)
   await gateway.settled()
