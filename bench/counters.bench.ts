@@ -1,18 +1,16 @@
 /**
  * What counters shared through Redis cost, with a real Valkey on this machine: additions, Redis
- * commands, memory, responses that are counted once, a Check compared with one with counters in
- * memory, and by how much four replicas exceed a limit. `node bench/counters.bench.ts` runs only
- * this file.
+ * commands, a flush, memory, a Check compared with one with counters in memory, and by how much four
+ * gateways exceed a limit. `node bench/counters.bench.ts` runs only this file.
  */
 
-import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import type { Counter } from '../src/core/decision/counter.ts'
-import { createMemoryCounters } from '../src/store/counters/memory.ts'
+import { type CountingGateway, startCountingGateway } from '../test/support/counting-gateway.ts'
 import { poll } from '../test/support/poll.ts'
-import { createReplica, type Replica } from '../test/support/redis-world.ts'
+import { createSharingGateway, type SharingGateway } from '../test/support/redis-world.ts'
 import { type RunningValkey, startValkey } from '../test/support/valkey.ts'
 import { findValkey } from '../test/support/valkey-binary.ts'
 import { createWarmCheck, type ServedLoad, serveCheck } from './check.bench.ts'
@@ -22,10 +20,14 @@ const flushMs = 5
 const day = 86_400_000
 
 function countersOf(name: string, count: number): readonly Counter[] {
-  return Array.from({ length: count }, (_, i) => ({
-    key: `team-premium\nllm/model-${i % 10}\n${day}\n${name}-${i}@example.com`,
-    windowMs: day,
-  }))
+  return Array.from({ length: count }, (_, i) => {
+    const owner = `${name}-${i}@example.com`
+    return {
+      key: `team-premium\nllm/model-${i % 10}\n${day}\n${owner}`,
+      owner,
+      window: { ms: day },
+    }
+  })
 }
 
 export async function benchCounters(): Promise<readonly Figure[]> {
@@ -37,7 +39,7 @@ export async function benchCounters(): Promise<readonly Figure[]> {
     return [
       ...(await measureMemory(valkey)),
       ...(await measureAdditions(valkey)),
-      ...(await measureReports(valkey)),
+      ...(await measureFlush(valkey)),
       ...(await measureOvershoot(valkey)),
       ...(await measureCheck(valkey)),
     ]
@@ -46,16 +48,17 @@ export async function benchCounters(): Promise<readonly Figure[]> {
   }
 }
 
+/** A gateway whose lines are added without files. */
 async function using<Answer>(
   valkey: RunningValkey,
-  work: (replica: Replica) => Promise<Answer>,
+  work: (gateway: SharingGateway) => Promise<Answer>,
 ): Promise<Answer> {
   await valkey.client.flushall()
-  const replica = await createReplica({ url: valkey.url, flushMs })
+  const gateway = await createSharingGateway({ url: valkey.url, flushMs })
   try {
-    return await work(replica)
+    return await work(gateway)
   } finally {
-    await replica.close()
+    await gateway.close()
   }
 }
 
@@ -63,24 +66,24 @@ async function using<Answer>(
 async function measureAdditions(valkey: RunningValkey): Promise<readonly Figure[]> {
   const counters = countersOf('user', 2_000)
   const figures: Figure[] = []
-  await using(valkey, async (replica) => {
+  await using(valkey, async (gateway) => {
     const add = async (additions: number): Promise<void> => {
       for (let i = 0; i < additions; i += 1) {
-        replica.counters.add([counters[(i * 7_919) % counters.length] as Counter], 100, 0)
-        // A turn of the event loop, as between gRPC messages.
+        gateway.add([counters[(i * 7_919) % counters.length] as Counter], 100)
+        // A turn of the event loop, as between slices of a file.
         if (i % 200 === 199) await new Promise(setImmediate)
       }
-      await replica.flushed()
+      await gateway.flushed()
     }
     await add(200_000)
     const [begin, sent, startedAt] = [
       process.cpuUsage(),
-      replica.connection.sent,
+      gateway.connection.sent,
       performance.now(),
     ]
     await add(1_000_000)
     const perSecond = 1e12 / cpuMicros(begin)
-    const commands = replica.connection.sent - sent
+    const commands = gateway.connection.sent - sent
     const seconds = (performance.now() - startedAt) / 1_000
     figures.push(
       {
@@ -94,56 +97,66 @@ async function measureAdditions(valkey: RunningValkey): Promise<readonly Figure[
     )
   })
   for (const perSecond of [1_000, 5_000, 20_000]) {
-    await using(valkey, async (replica) => {
-      await replica.used(...counters)
-      const sent = replica.connection.sent
-      const responses = 3 * perSecond
-      await steadily(perSecond, responses, (i) => {
-        const counter = counters[(i * 7_919) % counters.length] as Counter
-        replica.counters.read([counter], Date.now())
-        replica.counters.add([counter], 100, 0)
-      })
-      await replica.flushed()
-      figures.push({
-        name: `  commands per 1,000 responses, ${perSecond} responses a second`,
-        value: ((1_000 * (replica.connection.sent - sent)) / responses).toFixed(1),
-      })
+    await valkey.client.flushall()
+    const gateway = await startCountingGateway({ gateway: 'steady', url: valkey.url, flushMs })
+    await gateway.counters.read(counters, Date.now())
+    const sent = sentBy(gateway)
+    const responses = 3 * perSecond
+    await steadily(perSecond, responses, (i) => {
+      const counter = counters[(i * 7_919) % counters.length] as Counter
+      void gateway.counters.read([counter], Date.now())
+      gateway.log({ at: Date.now(), amount: 100, counters: [counter] })
     })
+    await poll(() => gateway.running.unflushed === 0, 'all is flushed')
+    figures.push({
+      name: `  commands per 1,000 responses, ${perSecond} responses a second`,
+      value: ((1_000 * (sentBy(gateway) - sent)) / responses).toFixed(1),
+    })
+    await gateway.close()
   }
   return figures
 }
 
-/** Additions with the id of their response: reported by the stream, then again by the journal. */
-async function measureReports(valkey: RunningValkey): Promise<readonly Figure[]> {
-  const counters = countersOf('user', 2_000)
-  const count = 100_000
-  return using(valkey, async (replica) => {
-    const tell = async (by: 'stream' | 'journal', ids: readonly string[]): Promise<number> => {
-      const [begin, endedAt] = [process.cpuUsage(), Date.now()]
-      for (const [i, id] of ids.entries()) {
-        const hit = [counters[(i * 7_919) % counters.length] as Counter]
-        replica.counters.add(hit, 100, 0, { id, endedAt, by })
-        // As many as fit in a batch, with time to send it.
-        if (i % 200 === 199) await replica.counters.kept()
-      }
-      await replica.counters.kept()
-      return cpuMicros(begin) / ids.length
+function sentBy({ connection }: CountingGateway): number {
+  return connection?.sent ?? 0
+}
+
+/** A call with 512 counters, each of which has grown. */
+async function measureFlush(valkey: RunningValkey): Promise<readonly Figure[]> {
+  const [counters, rounds] = [countersOf('flush', 512), 200]
+  return using(valkey, async (gateway) => {
+    const flush = async (): Promise<void> => {
+      gateway.add(counters, 100)
+      await gateway.flushed()
     }
-    const idsOf = () => Array.from({ length: count }, () => randomUUID())
-    await tell('stream', idsOf())
-    const before = await usedBy(valkey)
-    const ids = idsOf()
-    const streamed = await tell('stream', ids)
-    const bytes = ((await usedBy(valkey)) - before) / count
-    const journaled = await tell('journal', ids)
+    for (let i = 0; i < 50; i += 1) await flush()
+    const [redis, own] = [await costsOf(valkey), process.cpuUsage()]
+    for (let i = 0; i < rounds; i += 1) await flush()
+    const micros = cpuMicros(own) / rounds
+    const now = await costsOf(valkey)
+    const each = (name: keyof typeof now): number => (now[name] - redis[name]) / rounds
     return [
       {
-        name: 'a response counted once: reported by the stream / by the journal',
-        value: `${streamed.toFixed(1)} / ${journaled.toFixed(1)} µs CPU`,
+        name: 'a flush of 512 counters that grow: CPU of Redis / of the service',
+        value: `${Math.round(each('micros'))} / ${Math.round(micros)} µs`,
       },
-      { name: '  what Redis remembers of it', value: `${bytes.toFixed(0)} bytes` },
+      {
+        name: '  KB there / back',
+        value: `${(each('input') / 1e3).toFixed(0)} / ${(each('output') / 1e3).toFixed(0)}`,
+      },
     ]
   })
+}
+
+/** CPU and bytes of the server since its start. */
+async function costsOf({ client }: RunningValkey) {
+  const info = `${await client.info('cpu')}${await client.info('stats')}`
+  const figure = (name: string) => Number(new RegExp(`^${name}:([\\d.]+)`, 'm').exec(info)?.[1])
+  return {
+    micros: 1e6 * (figure('used_cpu_sys') + figure('used_cpu_user')),
+    input: figure('total_net_input_bytes'),
+    output: figure('total_net_output_bytes'),
+  }
 }
 
 async function usedBy(valkey: RunningValkey): Promise<number> {
@@ -164,16 +177,16 @@ async function measureMemory(valkey: RunningValkey): Promise<readonly Figure[]> 
   const count = 100_000
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as () => void
-  return using(valkey, async (replica) => {
-    await replica.used(...countersOf('warm', 1_000))
+  return using(valkey, async (gateway) => {
+    await gateway.used(...countersOf('warm', 1_000))
     collect()
     const before = { redis: await usedBy(valkey), service: process.memoryUsage().heapUsed }
     for (let i = 0; i < count; i += 500) {
       const some = countersOf(`user-${i}`, 500)
-      replica.counters.add(some, 20_000, 0)
-      if (i % 10_000 === 0) await replica.flushed()
+      gateway.add(some, 20_000)
+      if (i % 10_000 === 0) await gateway.flushed()
     }
-    await replica.flushed()
+    await gateway.flushed()
     await delay(100)
     collect()
     const megabytes = (bytes: number): string =>
@@ -191,27 +204,30 @@ async function measureMemory(valkey: RunningValkey): Promise<readonly Figure[]> 
   })
 }
 
-/** Four replicas admit requests of one token each until all of them refuse. */
+/** Four gateways admit requests of one token each until all of them refuse. */
 async function measureOvershoot(valkey: RunningValkey): Promise<readonly Figure[]> {
-  const replicas = 4
+  const gateways = 4
   const limit = 1_000
-  const perSecond = 20_000
+  // More would keep this one process from reading what the others tell.
+  const perSecond = 4_000
   const rounds = 30
   const all = await Promise.all(
-    Array.from({ length: replicas }, () => createReplica({ url: valkey.url, flushMs })),
+    Array.from({ length: gateways }, (_, i) =>
+      startCountingGateway({ gateway: `overshoot${i}`, url: valkey.url, flushMs }),
+    ),
   )
   const overshoots: number[] = []
   const trips: number[] = []
   for (let round = 0; round < rounds; round += 1) {
     const [named] = countersOf(`overshoot-${round}`, 1) as [Counter]
     const counter = { ...named, limit }
-    await Promise.all(all.map((replica) => replica.used(counter)))
+    await Promise.all(all.map(({ counters }) => counters.read([counter], Date.now())))
     let admitted = 0
     await steadily(perSecond, perSecond / 5, (i) => {
-      const { counters } = all[i % replicas] as Replica
+      const { counters, log } = all[i % gateways] as CountingGateway
       const states = counters.read([counter], Date.now())
       if (states instanceof Promise || (states[0]?.used ?? 0) >= limit) return
-      counters.add([counter], 1, 0)
+      log({ at: Date.now(), amount: 1, counters: [counter] })
       admitted += 1
     })
     const begin = performance.now()
@@ -219,15 +235,15 @@ async function measureOvershoot(valkey: RunningValkey): Promise<readonly Figure[
     trips.push(performance.now() - begin)
     overshoots.push(admitted - limit)
   }
-  for (const replica of all) await replica.close()
+  for (const gateway of all) await gateway.close()
   overshoots.sort((a, b) => a - b)
   trips.sort((a, b) => a - b)
   const tripMs = trips[rounds >> 1] as number
-  // A replica knows what it has admitted itself; it can miss only what the others have.
+  // A gateway knows what it has admitted itself; it can miss only what the others have.
   const within = (ms: number): string => ((perSecond * ms) / 1_000).toFixed(0)
   return [
     {
-      name: `overshoot of 4 replicas, ${perSecond} requests a second, median / most`,
+      name: `overshoot of 4 gateways, ${perSecond} requests a second, median / most`,
       value: `${overshoots[rounds >> 1]} / ${overshoots.at(-1)} requests`,
     },
     {
@@ -243,10 +259,13 @@ async function measureOvershoot(valkey: RunningValkey): Promise<readonly Figure[
  */
 async function measureCheck(valkey: RunningValkey): Promise<readonly Figure[]> {
   await valkey.client.flushall()
-  const replica = await createReplica({ url: valkey.url, flushMs })
+  const [alone, shared] = [
+    await startCountingGateway({ gateway: 'alone' }),
+    await startCountingGateway({ gateway: 'shared', url: valkey.url, flushMs }),
+  ]
   const warm = {
-    memory: await createWarmCheck(createMemoryCounters()),
-    redis: await createWarmCheck(replica.counters),
+    memory: await createWarmCheck(alone.counters),
+    redis: await createWarmCheck(shared.counters),
   }
   const servers = {
     memory: await serveCheck(warm.memory.check, warm.memory.messages),
@@ -266,8 +285,7 @@ async function measureCheck(valkey: RunningValkey): Promise<readonly Figure[]> {
     }
   }
   for (const kind of kinds) await servers[kind].stop()
-  await poll(() => replica.counters.unflushed === 0, 'all is flushed')
-  await replica.close()
+  await Promise.all([alone.close(), shared.close()])
   const median = (values: readonly number[]): number =>
     [...values].sort((a, b) => a - b)[values.length >> 1] as number
   const cpu = (kind: (typeof kinds)[number]): string => median(busy[kind]).toFixed(1)

@@ -7,11 +7,10 @@ import { createEstimators } from '../src/core/admission/estimators.ts'
 import type { Counter } from '../src/core/decision/counter.ts'
 import type { Snapshot } from '../src/core/decision/snapshot.ts'
 import { createReserve } from '../src/extauthz/reserve.ts'
-import { createMemoryCounters } from '../src/store/counters/memory.ts'
 import { createMemoryHolds } from '../src/store/holds/memory.ts'
-import { withTaken } from '../src/store/holds/memory-taken.ts'
 import type { HoldStore } from '../src/store/holds.ts'
 import { noTracing } from '../src/telemetry/tracing.ts'
+import { createTestCounters } from '../test/support/counters.ts'
 import { createWarmCheck } from './check.bench.ts'
 import { createSnapshot } from './fixture.ts'
 import { type Figure, microsInTurn } from './measure.ts'
@@ -37,8 +36,8 @@ const counting = (): Snapshot =>
 
 /** What `snapshot` adds to a Check; each releases what it holds. */
 async function measureCheck(name: string, snapshot: Snapshot): Promise<readonly Figure[]> {
-  const counters = createMemoryCounters()
-  const own = withTaken(createMemoryHolds(counters), counters)
+  const counters = createTestCounters()
+  const own = createMemoryHolds(counters.windows)
   let last: readonly [Parameters<HoldStore['release']>[0], string] | undefined
   const holds: HoldStore = {
     ...own,
@@ -53,7 +52,7 @@ async function measureCheck(name: string, snapshot: Snapshot): Promise<readonly 
   const deps = { reserve, snapshot: () => snapshot }
   const sent = { 'x-request-id': crypto.randomUUID(), 'content-length': '4000' }
   const held = await createWarmCheck(counters, deps, noTracing, {}, sent)
-  const counted = await createWarmCheck(createMemoryCounters(), {}, noTracing, {}, sent)
+  const counted = await createWarmCheck(createTestCounters(), {}, noTracing, {}, sent)
   const work = ({ check, messages }: typeof held) => {
     return (i: number) => check(messages[i % messages.length] as Buffer)
   }
@@ -75,13 +74,13 @@ async function measureCheck(name: string, snapshot: Snapshot): Promise<readonly 
 }
 
 function measureMemory(): Figure {
-  const holds = createMemoryHolds(createMemoryCounters())
+  const holds = createMemoryHolds(createTestCounters().windows)
   const size = 100_000
   const begin = used()
   for (let i = 0; i < size; i += 1) {
-    const user = Math.floor(i / 50)
+    const owner = `user ${Math.floor(i / 50)}`
     const counter: Required<Counter> = {
-      ...{ key: `team\nllm/m1\n${day}\nuser ${user}`, windowMs: day, limit: 1e9 },
+      ...{ key: `team\nllm/m1\n${day}\n${owner}`, owner, window: { ms: day }, limit: 1e9 },
     }
     const expected = { input: 900, inputVariance: 9e4, output: 400, outputVariance: 4e5 }
     holds.hold(

@@ -33,17 +33,19 @@ export interface SharingOptions {
   readonly timeoutMs?: number
   readonly lease?: number
   readonly isWriter?: boolean
+  /** Milliseconds between two calls; 1 by default. */
+  readonly flushMs?: number
   /** Whether to wait for the connection first, as the service does at its start. */
   readonly connect?: boolean
 }
 
-const flushMs = 1
 const beatMs = 1_000
 let gateways = 0
 
 export async function createSharingGateway(options: SharingOptions): Promise<SharingGateway> {
   gateways += 1
   const { url, timeoutMs, lease, gateway = `gateway${gateways}`, isWriter = true } = options
+  const { flushMs = 1 } = options
   const connection = connectRedis(url, () => {}, timeoutMs)
   const monotonic = () => performance.now()
   const sums = createSums(new Map(), monotonic)

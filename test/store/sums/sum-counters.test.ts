@@ -1,100 +1,23 @@
-import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import root, { test } from 'tap'
-import type { Counted } from '../../../src/core/counting/sums.ts'
-import { openFolder } from '../../../src/journal/folder.ts'
-import { openKeptFiles } from '../../../src/journal/kept-files.ts'
-import type { ResettableCounters } from '../../../src/store/counters.ts'
 import { createMemoryHolds } from '../../../src/store/holds/memory.ts'
-import { createRedisHolds } from '../../../src/store/holds/redis.ts'
-import type { HoldStore } from '../../../src/store/holds.ts'
-import { connectRedis } from '../../../src/store/redis/connection.ts'
-import { tagsOf } from '../../../src/store/redis/keys.ts'
-import { openGatewaySums } from '../../../src/store/sums/gateway-sums.ts'
-import { createRedisSums } from '../../../src/store/sums/redis-sums.ts'
-import { type RunningSums, runSums } from '../../../src/store/sums/running-sums.ts'
-import { createKnownWindows, createSumCounters } from '../../../src/store/sums/sum-counters.ts'
+import { createSumCounters } from '../../../src/store/sums/sum-counters.ts'
 import { startCluster } from '../../support/cluster.ts'
-import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
+import { type CountingGateway, startCountingGateway } from '../../support/counting-gateway.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
 import { type CounterWorld, onlyTaken, testCounterStore } from './counter-store.contract.ts'
-import { textLines } from './plain-lines.ts'
-
-const file = 'usage.jsonl'
-const lines = textLines((text) => [JSON.parse(text) as Counted])
-
-interface Gateway {
-  readonly running: RunningSums
-  readonly holds: HoldStore
-  readonly counters: ResettableCounters
-  log(counted: Counted): void
-  close(): Promise<void>
-}
-
-/** A gateway as the service builds it, whose resets others hear of at once. */
-async function startGateway(
-  url: string | undefined,
-  now: () => number,
-  all: readonly Gateway[],
-): Promise<Gateway> {
-  const folder = makeTemporaryFolder()
-  mkdirSync(join(folder.path, 'lines'))
-  const path = join(folder.path, 'lines', file)
-  writeFileSync(path, '')
-  const connection = url === undefined ? undefined : connectRedis(url, () => {})
-  await connection?.connected(5_000)
-  const clocks = { now, monotonic: () => performance.now() }
-  const fail = (error: unknown): void => console.error(error)
-  const sums = await openGatewaySums({
-    ...{ ...clocks, ...lines, ...tagsOf(connection?.cluster === true) },
-    ...{ gateway: `gateway-${all.length}`, files: [file], longSums: undefined },
-    folder: openFolder(join(folder.path, 'lines')),
-    kept: openKeptFiles(join(folder.path, 'kept')),
-    store: connection && createRedisSums(connection.commands),
-    ...{ onLoss: () => {}, onDouble: () => {}, onFault: fail },
-  })
-  await sums.becomeWriter()
-  const running = runSums({
-    ...{ ...clocks, sums, flushMs: 5, onLoss: 'allow', onUnavailable: () => {}, onFault: fail },
-  })
-  const { shared } = sums
-  const windows = createKnownWindows(running, shared)
-  const redisHolds =
-    connection &&
-    createRedisHolds({
-      ...{ commands: connection.commands, windows, shared, isWriter: () => sums.isWriter },
-      read: (counters, at) => running.read(counters, at),
-    })
-  const holds = redisHolds ?? createMemoryHolds(windows)
-  const resets = {
-    async write(keys: readonly string[], at: number, used = 0) {
-      for (const each of all) for (const key of keys) each.running.reset(key, { at, used })
-    },
-  }
-  return {
-    ...{ running, holds },
-    counters: createSumCounters({ running, holds, resets }),
-    log: (counted: Counted) => appendFileSync(path, `\n${JSON.stringify(counted)}\n`),
-    async close() {
-      await running.stop(0)
-      await redisHolds?.stop(0)
-      connection?.close()
-      folder.remove()
-    },
-  }
-}
 
 async function createWorld(url?: string): Promise<CounterWorld> {
   // Time stands still unless a test advances it.
   let time = Date.now()
   const now = () => time
-  const all: Gateway[] = []
-  const one = await startGateway(url, now, all)
-  all.push(one)
-  if (url !== undefined) all.push(await startGateway(url, now, all))
+  const all: CountingGateway[] = []
+  for (const gateway of url === undefined ? ['one'] : ['one', 'other']) {
+    all.push(await startCountingGateway({ gateway, url, now, all }))
+  }
+  const [one, other = one] = all as [CountingGateway, CountingGateway?]
   return {
     ...{ counters: one.counters, holds: one.holds, now },
-    other: (all.at(-1) as Gateway).counters,
+    other: other.counters,
     log: (counters, amount, at = now()) => one.log({ at, amount, counters }),
     advance(ms) {
       time += ms

@@ -1,0 +1,90 @@
+import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Counted } from '../../src/core/counting/sums.ts'
+import { openFolder } from '../../src/journal/folder.ts'
+import { openKeptFiles } from '../../src/journal/kept-files.ts'
+import type { ResettableCounters } from '../../src/store/counters.ts'
+import { createMemoryHolds } from '../../src/store/holds/memory.ts'
+import { createRedisHolds } from '../../src/store/holds/redis.ts'
+import type { HoldStore } from '../../src/store/holds.ts'
+import { connectRedis, type RedisConnection } from '../../src/store/redis/connection.ts'
+import { tagsOf } from '../../src/store/redis/keys.ts'
+import { openGatewaySums } from '../../src/store/sums/gateway-sums.ts'
+import { createRedisSums } from '../../src/store/sums/redis-sums.ts'
+import { type RunningSums, runSums } from '../../src/store/sums/running-sums.ts'
+import { createKnownWindows, createSumCounters } from '../../src/store/sums/sum-counters.ts'
+import { textLines } from '../store/sums/plain-lines.ts'
+import { makeTemporaryFolder } from './temporary-folder.ts'
+
+/** A gateway's counters and holds as the service builds them, with lines that say what they count. */
+export interface CountingGateway {
+  readonly connection: RedisConnection | undefined
+  readonly running: RunningSums
+  readonly holds: HoldStore
+  readonly counters: ResettableCounters
+  log(counted: Counted): void
+  close(): Promise<void>
+}
+
+export interface CountingOptions {
+  readonly gateway: string
+  /** Of a Redis that others share; undefined: it is alone. */
+  readonly url?: string | undefined
+  readonly now?: () => number
+  readonly flushMs?: number
+  /** Who hears of its resets. */
+  readonly all?: readonly CountingGateway[]
+}
+
+const file = 'usage.jsonl'
+
+export async function startCountingGateway(options: CountingOptions): Promise<CountingGateway> {
+  const { gateway, url, now = Date.now, flushMs = 5, all = [] } = options
+  const folder = makeTemporaryFolder()
+  mkdirSync(join(folder.path, 'lines'))
+  const path = join(folder.path, 'lines', file)
+  writeFileSync(path, '')
+  const connection = url === undefined ? undefined : connectRedis(url, () => {})
+  await connection?.connected(5_000)
+  const clocks = { now, monotonic: () => performance.now() }
+  const onFault = (error: unknown): void => console.error(error)
+  const sums = await openGatewaySums({
+    ...clocks,
+    ...textLines((text) => [JSON.parse(text) as Counted]),
+    ...tagsOf(connection?.cluster === true),
+    ...{ gateway, files: [file], longSums: undefined, onFault },
+    folder: openFolder(join(folder.path, 'lines')),
+    kept: openKeptFiles(join(folder.path, 'kept')),
+    store: connection && createRedisSums(connection.commands),
+    ...{ onLoss: () => {}, onDouble: () => {} },
+  })
+  await sums.becomeWriter()
+  const running = runSums({
+    ...{ ...clocks, sums, flushMs, onLoss: 'allow', onUnavailable: () => {}, onFault },
+  })
+  const { shared } = sums
+  const windows = createKnownWindows(running, shared)
+  const redisHolds =
+    connection &&
+    createRedisHolds({
+      ...{ commands: connection.commands, windows, shared, isWriter: () => sums.isWriter },
+      read: (counters, at) => running.read(counters, at),
+    })
+  const holds = redisHolds ?? createMemoryHolds(windows)
+  const resets = {
+    async write(keys: readonly string[], at: number, used = 0) {
+      for (const each of all) for (const key of keys) each.running.reset(key, { at, used })
+    },
+  }
+  return {
+    ...{ connection, running, holds },
+    counters: createSumCounters({ running, holds, resets }),
+    log: (counted) => appendFileSync(path, `\n${JSON.stringify(counted)}\n`),
+    async close() {
+      await running.stop(0)
+      await redisHolds?.stop(0)
+      connection?.close()
+      folder.remove()
+    },
+  }
+}
