@@ -818,7 +818,7 @@ export const allMutants: readonly Mutant[] = [
     ['journal/follower.test.ts'],
     [
       ["one.isCopy = head !== '' && heads.has(head)", 'one.isCopy = false'],
-      ['if (!one.isCopy && (position.get(head) ?? 0) > size)', 'if (false)'],
+      ['(position.get(head) ?? 0) <= size', 'true'],
       ['one.isSkipping = end === 0', ''],
       // I3: nothing is removed that was not saved.
       ['isLive(one) || (saved.get(head) ?? 0) < size', 'isLive(one)'],
@@ -906,10 +906,32 @@ export const allMutants: readonly Mutant[] = [
     'journal/read-line.ts',
     ['journal/read-line.test.ts'],
     [
-      ['if (fields?.v !== 1)', 'if (fields === undefined)'],
-      ['text.lastIndexOf(envoyLine)', 'text.indexOf(envoyLine)'],
+      ['if (fields.v !== 1)', 'if (false)'],
+      ['text.lastIndexOf(each)', 'text.indexOf(each)'],
       ['fields.metered === true', 'fields.metered !== false'],
       ['status === 0 && isSent && hasLeft', 'status === 0 && hasLeft'],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/ledger/feed.ts',
+    ['ratelimit/ledger/feed.test.ts'],
+    [
+      // Each line is added once: sums and position move together, from where the database has them.
+      ['position.set(head, offset)', ''],
+      ['if (!isOurs) throw new OtherReader()', ''],
+      ['const head = renew(known)', 'const head = known'],
+      ["if (line.isMetered && line.state === 'ended')", 'if (line.isMetered)'],
+      ['!isRetold(text, lane)', 'true'],
+      ['if (!done) noteGap(', 'if (false) noteGap('],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/ledger/kept.ts',
+    ['ratelimit/ledger/archive.test.ts', 'cli/verify-usage.test.ts'],
+    [
+      ['header.before !== follows.hash', 'false'],
+      ['last?.piece === piece && last.hash !== hash', 'false'],
+      ['const from = archived.get(head) ?? 0', 'const from = 0'],
     ],
   ),
   // I12: a hold is what is open, a sum what has ended.
