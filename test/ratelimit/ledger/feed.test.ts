@@ -191,6 +191,19 @@ test('readers that step, fail and die at any moment add each line once', async (
   t.strictSame(await gapsOf(world), [])
 })
 
+test('a reader that another one has overtaken goes on where that one is', async (t) => {
+  const world = await createWorld(t)
+  const [one, other] = [createReader(t, world), createReader(t, world)]
+  for (const { step } of [one, other]) await step()
+  appendFileSync(world.path, line(0))
+  await other.step()
+  appendFileSync(world.path, line(1))
+  await one.step()
+  appendFileSync(world.path, line(2))
+  await one.step()
+  t.strictSame(await totals(world), { ann: 3 })
+})
+
 test('a copy of a file is not read again', async (t) => {
   const world = await createWorld(t)
   const { step } = createReader(t, world)
