@@ -1,9 +1,10 @@
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { chooseModels } from '../../src/local/choose-models.ts'
+import { inMemory } from '../../src/local/journal-place.ts'
 import { readUpSettings } from '../../src/local/up-settings.ts'
 import { sampleResourceFolder } from '../../src/settings/sample.ts'
 import { freePorts } from '../support/free-ports.ts'
@@ -16,9 +17,18 @@ metadata: { name: mine, namespace: llm }
 spec: { modelRef: { kind: LLMInferenceService, name: mine }, backendUrl: ${url} }
 `
 
+/** A folder that leaves no journal in memory. */
+function dataFolder(t: Test): string {
+  const path = temporaryFolder(t)
+  t.teardown(() => {
+    for (const each of inMemory(path)) rmSync(each, { recursive: true, force: true })
+  })
+  return path
+}
+
 /** The choice where the sample model server usually listens on `port`, which no setting names. */
 async function choose(t: Test, port: number, more: Record<string, string> = {}) {
-  const read = readUpSettings({ DATA_DIR: temporaryFolder(t), ...more })
+  const read = readUpSettings({ DATA_DIR: dataFolder(t), ...more })
   const modelServerAddress = { host: '127.0.0.1', port }
   const said: string[] = []
   const settings = { ...read, config: { ...read.config, modelServerAddress } }
@@ -41,7 +51,7 @@ test('the sample moves to a free port, its resources with it', async (t) => {
     const text = readFileSync(join(resourceFolder, 'models.yaml'), 'utf8')
     t.match(text, `backendUrl: http://127.0.0.1:${modelServerAddress?.port}\n`)
   }
-  const { config } = readUpSettings({ DATA_DIR: temporaryFolder(t) })
+  const { config } = readUpSettings({ DATA_DIR: dataFolder(t) })
   t.equal(config.resourceFolder, sampleResourceFolder)
   t.equal(config.paths.metered.size, 5, 'and all that it has is counted')
 })
