@@ -41,7 +41,10 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   extauthz: [...core, 'grpc', 'store', 'identity'],
   ratelimit: [...core, 'runtime', 'journal', 'store', 'sources'],
   telemetry: [...core, 'tls'],
-  local: ['core/formats', 'core/resources', 'runtime', 'settings', 'store', 'sources', 'gateway'],
+  local: [
+    ...['core/formats', 'core/resources', 'runtime', 'settings', 'store', 'sources', 'gateway'],
+    'journal',
+  ],
   wiring: [
     ...core,
     ...[

@@ -4,7 +4,7 @@
  */
 
 import { hash } from 'node:crypto'
-import { existsSync, lstatSync, mkdirSync, rmSync, statfsSync } from 'node:fs'
+import { chmodSync, existsSync, lstatSync, mkdirSync, rmSync, statfsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 
 /** For the files of both writers, those that grow and those that are kept. */
@@ -14,8 +14,8 @@ const roomBytes = 2 ** 28
 const uid = process.getuid?.()
 
 /**
- * The folder of the journal: one in memory that only this user can enter, else `DATA_DIR`/journal. One in
- * memory is created. It is the same for each start with this DATA_DIR, and no other has it.
+ * The folder of the journal: one in memory that only this user, or a group of it, can enter, else
+ * `DATA_DIR`/journal. One in memory is created. It is the same for each start with this DATA_DIR, and no other has it.
  */
 export function journalPlace(
   dataDir: string,
@@ -35,19 +35,23 @@ export function inMemory(
 }
 
 /**
- * Leaves nothing of an earlier DATA_DIR of this path that was removed, whose lines outlived it. To be called
- * by who has claimed DATA_DIR, before the service starts.
+ * Leaves nothing of an earlier DATA_DIR of this path that was removed, whose lines outlived it, and gives the
+ * place this mode, if it was chosen here. To be called by who has claimed DATA_DIR, before the service starts.
  */
-export function forgetEarlierLife(
+export function takePlace(
   dataDir: string,
   place: string,
+  mode: number,
   ours: readonly string[] = inMemory(dataDir),
 ): void {
+  if (!ours.includes(place)) return
   const kept = join(dataDir, 'journal')
-  if (!ours.includes(place) || existsSync(kept)) return
-  rmSync(place, { recursive: true, force: true })
-  mkdirSync(place, { mode: 0o700 })
-  mkdirSync(kept, { recursive: true, mode: 0o700 })
+  if (!existsSync(kept)) {
+    rmSync(place, { recursive: true, force: true })
+    mkdirSync(place, { mode: 0o700 })
+    mkdirSync(kept, { recursive: true, mode: 0o700 })
+  }
+  chmodSync(place, mode)
 }
 
 /** Others may create files in these parents: never follows a link, and takes no folder of somebody else. */
@@ -60,7 +64,7 @@ function isOurs(folder: string): boolean {
       mkdirSync(folder, { mode: 0o700 })
       return true
     }
-    return found.isDirectory() && found.uid === uid && (found.mode & 0o077) === 0
+    return found.isDirectory() && found.uid === uid && (found.mode & 0o007) === 0
   } catch {
     return false
   }

@@ -5,13 +5,14 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { fileModeOf, folderModeOf } from '../journal/prepare-folder.ts'
 import { StartError } from '../runtime/start-error.ts'
 import { onStop } from '../runtime/stop-signals.ts'
 import type { Config } from '../settings/config.ts'
 import { chooseModels } from './choose-models.ts'
 import { claim } from './claim.ts'
 import { findEnvoy } from './envoy-binary.ts'
-import { forgetEarlierLife } from './journal-place.ts'
+import { takePlace } from './journal-place.ts'
 import { isSet, listenersOf, recordAddresses } from './own-addresses.ts'
 import { createParts } from './parts.ts'
 import { checkPorts, type Listen } from './ports.ts'
@@ -62,7 +63,8 @@ async function start(read: UpSettings, supervisor: Supervisor, isVerbose: boolea
   const signal = supervisor.ending
   const { dataDir } = read.config
   claimDataDir(dataDir)
-  forgetEarlierLife(dataDir, dirname(read.config.usageJournal ?? ''))
+  const { usageJournal = '', socketMode } = read.config
+  takePlace(dataDir, dirname(usageJournal), folderModeOf(fileModeOf(socketMode)))
   await reap(join(dataDir, 'run'), log)
   await checkPorts(portsOf(read))
   const settings = await withFreePorts(read)

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { forgetEarlierLife, inMemory, journalPlace } from '../../src/local/journal-place.ts'
+import { inMemory, journalPlace, takePlace } from '../../src/local/journal-place.ts'
 import { memoryFolder, temporaryFolder } from '../support/temporary-folder.ts'
 
 test('lines are in memory, where only their user may enter', async (t) => {
@@ -37,13 +37,15 @@ test('lines that outlived their data folder are forgotten', async (t) => {
   const [place = ''] = ours
   const lives = () => {
     writeFileSync(file, 'a line')
-    forgetEarlierLife(data, place, ours)
+    takePlace(data, place, 0o770, ours)
     return existsSync(file)
   }
   t.equal(lives(), false)
   t.equal(lives(), true, 'not at the next start')
+  t.equal(statSync(place).mode & 0o777, 0o770)
+  t.equal(journalPlace(data, ours), place)
   rmSync(join(data, 'journal'), { recursive: true })
-  forgetEarlierLife(data, place, [])
+  takePlace(data, place, 0o770, [])
   t.ok(existsSync(file), 'never of a folder that a setting names')
   t.equal(lives(), false)
 })

@@ -14,5 +14,5 @@ export type OwnPlaces = { readonly DATA_DIR: string; readonly USAGE_JOURNAL: str
 export function ownPlaces(t: Test): OwnPlaces {
   const data = join(temporaryFolder(t), 'data')
   mkdirSync(data)
-  return { DATA_DIR: data, USAGE_JOURNAL: join(memoryFolder(t), 'usage.jsonl') }
+  return { DATA_DIR: data, USAGE_JOURNAL: join(memoryFolder(t), 'journal', 'usage.jsonl') }
 }
