@@ -49,7 +49,7 @@ export interface Counters {
     /** Of one listener. */
     whenChanged(listener: (canRead: boolean) => void): void
   }
-  /** Whether this process writes for its gateway; once it is stopped, whether it did. */
+  /** Whether this process writes for its gateway. */
   readonly isWriter: () => boolean
 }
 

@@ -9,13 +9,8 @@ import { createUncountedLog } from '../extauthz/uncounted-log.ts'
 import { createGrpcServer, type GrpcServer } from '../grpc/server.ts'
 import type { ListenerTls } from '../tls/listener-tls.ts'
 import type { Context } from './context.ts'
+import { createEarlierEnvoyLog } from './earlier-envoy.ts'
 import type { Parts } from './parts.ts'
-
-/** What an Envoy with the configuration of an earlier version calls. */
-const earlier: ReadonlySet<string> = new Set([
-  '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs',
-  '/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit',
-])
 
 /** A server of these parts that does not listen yet. */
 export function createGatewayServer(
@@ -40,15 +35,6 @@ export function createGatewayServer(
     // Its line is due from now on. One that is asked about again, with its body, is not admitted yet.
     if (decision.allowed && decision.metered && !decision.isUnread) sums?.noteAllowed()
   }
-  const told = new Set<string>()
-  const onUnknown = (method: string): void => {
-    if (!earlier.has(method) || told.has(method)) return
-    told.add(method)
-    log.error(
-      { method },
-      'Envoy has the configuration of an earlier version, and what it reports this way is not counted: write its files again (tollgate envoy-config) and restart it',
-    )
-  }
   const check = telemetry.timed(
     createCheck({
       authenticate,
@@ -67,7 +53,7 @@ export function createGatewayServer(
   )
   return createGrpcServer({
     unary: { '/envoy.service.auth.v3.Authorization/Check': traceCheck(tracing, check) },
-    onUnknown,
+    onUnknown: createEarlierEnvoyLog(log),
     onFault,
     tls: tls?.demanding,
     hopMark: config.hopMark,

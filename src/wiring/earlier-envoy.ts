@@ -1,0 +1,21 @@
+/** Tells of an Envoy that has the configuration of an earlier version: what it calls is not served any more. */
+
+import type { Logger } from 'pino'
+
+const earlier: ReadonlySet<string> = new Set([
+  '/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs',
+  '/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit',
+])
+
+/** To be called with each unknown method that is called; each is logged once, because Envoy repeats it. */
+export function createEarlierEnvoyLog(log: Pick<Logger, 'error'>): (method: string) => void {
+  const told = new Set<string>()
+  return (method) => {
+    if (!earlier.has(method) || told.has(method)) return
+    told.add(method)
+    log.error(
+      { method },
+      'Envoy has the configuration of an earlier version, and what it reports this way is not counted: write its files again (tollgate envoy-config) and restart it',
+    )
+  }
+}
