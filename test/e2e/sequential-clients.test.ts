@@ -2,6 +2,8 @@ import { type Test, test } from 'tap'
 import { subscription } from '../support/documents.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { meter, models } from '../support/gateway.ts'
+import { readScrape } from '../support/metrics.ts'
+import { poll } from '../support/poll.ts'
 import { startReplicas } from '../support/replicas.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
 
@@ -10,7 +12,7 @@ const limits = { 'llm/sim': [[3_000, '1h']] } as const
 
 async function start(t: Test) {
   const { url: redis } = await startValkey(t)
-  const { url } = await startReplicas(t, {
+  const { url, all, model } = await startReplicas(t, {
     count: 2,
     env: { REDIS_URL: redis },
     resources: (backendUrl) => [
@@ -31,7 +33,7 @@ async function start(t: Test) {
       body: JSON.stringify(body),
     })
   /** Sends requests, each after the last answer, until a limit refuses one; returns their tokens. */
-  return async function spend(name: string, user: number) {
+  async function spend(name: string, user: number) {
     const minted = await post('/v1/api-keys', `token-u${user}`, { name, subscription: name })
     const { key } = (await minted.json()) as { key: string }
     for (let used = 0, i = 0; ; i += 1) {
@@ -45,13 +47,49 @@ async function start(t: Test) {
       used += words
     }
   }
+  /** The sums of these counters over all processes. */
+  async function told(...names: readonly string[]): Promise<readonly number[]> {
+    const scrapes = await Promise.all(
+      all.map(async ({ metrics }) =>
+        readScrape(await (await fetch(`http://${metrics}/metrics`)).text()),
+      ),
+    )
+    return names.map((name) => {
+      const values = scrapes.flatMap((scrape) => scrape.samples(name).map(({ value }) => value))
+      return values.reduce((sum, value) => sum + value, 0)
+    })
+  }
+  return { spend, told, model, all }
 }
 
 test('a client that waits for each answer can use up its limit', { skip }, async (t) => {
-  const spend = await start(t)
+  const { spend, told, model, all } = await start(t)
   for (const [user, name] of ['counts', 'reserves', 'one-at-once'].entries()) {
     const { used, error, shouldRetry } = await spend(name, user)
     t.ok(used >= 3_000, `${name}: ${used} tokens, then ${error.message}`)
     t.equal(shouldRetry === 'true', false, name)
   }
+  const { requests: byPath, totalTokens } = await model.tally()
+  const requests = byPath['/v1/chat/completions'] ?? 0
+  const figures = [
+    ['authorized_hits_total', totalTokens],
+    ['authorized_calls_total', requests],
+    ['tollgate_model_tokens_total', totalTokens],
+    ['tollgate_model_responses_total', requests],
+    ['tollgate_model_duration_seconds_count', requests],
+    ['authorized_request_duration_seconds_count', requests],
+  ] as const
+  await poll(async () => (await told('authorized_hits_total'))[0] === totalTokens, 'all is told')
+  t.strictSame(
+    await told(...figures.map(([name]) => name)),
+    figures.map(([, value]) => value),
+    'by two processes, once',
+  )
+  // The other one goes on where the writer has left.
+  await all[0]?.end('SIGTERM')
+  await all[0]?.start()
+  const [before = 0] = await told('authorized_hits_total')
+  const { used } = await spend('counts', 0)
+  t.equal(used, 0, 'the limit is still reached')
+  t.equal((await told('authorized_hits_total'))[0], before, 'nothing is told again')
 })

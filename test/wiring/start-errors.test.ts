@@ -1,5 +1,7 @@
 import { once } from 'node:events'
+import { rmSync, symlinkSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
+import { join } from 'node:path'
 import tls from 'node:tls'
 import root, { type Test } from 'tap'
 import { serve } from '../../src/main.ts'
@@ -8,6 +10,7 @@ import { type Certificate, makeCertificate, noOpenssl } from '../support/certifi
 import { createDatabase } from '../support/database.ts'
 import { createKeyDatabase } from '../support/followers.ts'
 import { freePorts } from '../support/free-ports.ts'
+import { connect as connectGrpc } from '../support/grpc-client.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { startTlsPostgres } from '../support/tls-postgres.ts'
@@ -216,3 +219,36 @@ async function startTls(t: Test, port: number, { key, cert }: Certificate): Prom
   t.teardown(() => server.close())
   return (server.address() as { port: number }).port
 }
+
+root.test('without a journal nothing that is limited is allowed', async (t) => {
+  const DATABASE_URL = await createDatabase(t)
+  await fails(
+    t,
+    { DATABASE_URL, USAGE_JOURNAL: 'off' },
+    /^USAGE_JOURNAL: is off, and 4 Subscriptions are in force/,
+  )
+  const folder = temporaryFolder(t)
+  const own = { ...(await settings(t)), DATABASE_URL, RESOURCES: `file:${folder}` }
+  const service = await serve({ ...own, USAGE_JOURNAL: 'off', REPLICA_NAME: 'alone' })
+  await service.stop()
+  t.pass('nothing is limited')
+})
+
+root.test('a process that cannot read its journal serves nothing meanwhile', async (t) => {
+  const folder = temporaryFolder(t)
+  const own = { ...(await settings(t)), DATABASE_URL: await createDatabase(t) }
+  const service = await serve({ ...own, USAGE_JOURNAL: join(folder, 'usage.jsonl') })
+  t.teardown(() => service.stop())
+  const client = connectGrpc(t, own.GRPC_ADDRESS)
+  const answers = async () => {
+    const { status } = await fetch(`http://${own.INTERNAL_ADDRESS}/readyz`)
+    const health = await client.ask('/grpc.health.v1.Health/Check', Buffer.alloc(0))
+    return `${status} ${health.toString('hex')}`
+  }
+  t.equal(await answers(), '200 0801', 'SERVING')
+  const circle = join(folder, 'circle')
+  symlinkSync(circle, circle)
+  await poll(async () => (await answers()) === '503 0802', 'NOT_SERVING')
+  rmSync(circle)
+  await poll(async () => (await answers()) === '200 0801', 'SERVING again')
+})
