@@ -225,19 +225,25 @@ export function createFollower(options: FollowerOptions) {
     },
     /**
      * Removes renamed files whose lines are all in what was saved with this position, and that nobody
-     * writes any more; the newest `kept` stay. `isDone`: whether other readers are done with one.
+     * writes any more; the newest `kept` stay. `isDone`: whether other readers are done with one;
+     * `newer`: how many there are that were renamed later.
      */
-    tidy(saved: Position, kept: number, isDone: (file: Listed) => boolean = () => true): void {
+    tidy(
+      saved: Position,
+      kept: number,
+      isDone: (file: Listed, newer: number) => boolean = () => true,
+    ): void {
       discover()
       const there = new Set(followed.map(({ head }) => head))
       const renamed = followed
         .filter((one) => one.absentSince === undefined && renamedAt(one.name) !== undefined)
         .toSorted((a, b) => (renamedAt(b.name) as number) - (renamedAt(a.name) as number))
-      for (const one of renamed.slice(kept)) {
+      for (const [newer, one] of renamed.entries()) {
+        if (newer < kept) continue
         const size = one.file.size()
         const { name: at, head, file } = one
         if (isLive(one) || (saved.get(head) ?? 0) < size) continue
-        if (isDone({ name: at, inode: file.inode, size })) folder.remove(at)
+        if (isDone({ name: at, inode: file.inode, size }, newer)) folder.remove(at)
       }
       const gone = [...position.keys()].filter((head) => !there.has(head))
       for (const head of gone.slice(0, -maxAbsent)) position.delete(head)

@@ -44,7 +44,7 @@ export interface GatewaySumsOptions
   /** How many renamed files of each are kept; 4 by default. */
   readonly keptFiles?: number
   /** Whether a renamed file may be removed once its lines are saved, as far as others are concerned. */
-  readonly isDone?: (file: Listed) => boolean
+  readonly isDone?: (file: Listed, newer: number) => boolean
   /** Another gateway writes under the same name: a copied volume. */
   readonly onDouble: () => void
   /** The files have been handed over to this name, under which they are to be opened again. */

@@ -56,6 +56,8 @@ export interface SumsOptions
 /** Others look for the name each second. */
 const othersLookMs = 3_000
 const beatMs = 1_000
+/** What the ledger has not read may take so many bytes of memory, or so many files of a disk. */
+const [waitingBytes, waitingFiles] = [128 * 1_048_576, 60]
 /** Of a counter, for sums that are opened again. */
 const keptResets = 4
 
@@ -75,6 +77,9 @@ export async function openSums(options: SumsOptions) {
     ? createCopies({ folder, path: files.folder, keptPath: kept.folder, files: names })
     : undefined
   await copies?.fill()
+  const mostFiles = isApart
+    ? Math.max(8, Math.floor(waitingBytes / options.maxBytes))
+    : waitingFiles
   const keptFiles = openKeptFiles(kept.folder)
   /** With a file its copy goes. */
   const ownFolder: Folder = {
@@ -103,7 +108,7 @@ export async function openSums(options: SumsOptions) {
           ...{ gateway: name.name, folder: ownFolder, kept: keptFiles, files: names, resets },
           stem: basename(files.head, '.head'),
           begunAt: store === undefined ? undefined : readEarlierPositions(path, names, folder),
-          isDone: (file) => isLeft(file) && (options.isDone?.(file) ?? true),
+          isDone: (file, newer) => isLeft(file) && (newer >= mostFiles || isRead(file)),
           onLine(line) {
             upkeep?.guard.noteLine()
             options.onLine?.(line)
@@ -143,6 +148,11 @@ export async function openSums(options: SumsOptions) {
   function isFailing(): boolean {
     if (!health.isFailing) return false
     return health.isFailingBeside('silent') || upkeep?.guard.mayTry() !== true
+  }
+
+  /** Others, too. */
+  function isRead(file: Listed): boolean {
+    return options.isDone?.(file) ?? true
   }
 
   function isLeft(file: Listed): boolean {
