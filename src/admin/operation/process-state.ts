@@ -25,7 +25,7 @@ export interface ProcessParts {
   readonly redis: SharedCounters | undefined
   /** undefined: there is no journal. */
   readonly journal:
-    | { readonly stats: JournalStats; /** By name. */ readonly problems: readonly string[] }
+    | { readonly stats: JournalStats /** By name. */; readonly problems: readonly string[] }
     | undefined
   readonly snapshot: () => Snapshot
   readonly resources: {
@@ -114,7 +114,9 @@ export function createProcessState(parts: ProcessParts) {
         },
         ...(redis && {
           redis: {
-            ...{ available: !redis.isUnavailable, unflushed: redis.unflushed, losses: redis.losses },
+            available: !redis.isUnavailable,
+            unflushed: redis.unflushed,
+            losses: redis.losses,
           },
         }),
         uncounted_calls: parts.uncountedCalls(),

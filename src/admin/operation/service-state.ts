@@ -100,7 +100,10 @@ const schema = {
         journal: optional({
           description: 'Left out with USAGE_JOURNAL=off.',
           ...object('JournalState', {
-            failing: { ...flag, description: 'Whether lines do not come, or cannot be written or read.' },
+            failing: {
+              ...flag,
+              description: 'Whether lines do not come, or cannot be written or read.',
+            },
             problems: {
               type: 'array',
               items: name,
