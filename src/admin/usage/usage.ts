@@ -43,7 +43,7 @@ names no user everybody's. Pages have ${pageSize.toLocaleString('en')} rows. The
 const timeoutMs = 5_000
 
 /** The message where there is no ledger. */
-export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is not set.'
+export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is off.'
 
 /** Adds the route. A caller's queries run one after the other. */
 export function getUsage(app: FastifyInstance, deps: ExternalDeps): void {
