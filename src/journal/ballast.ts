@@ -7,8 +7,8 @@ import * as fs from 'node:fs'
 import { open, statfs } from 'node:fs/promises'
 
 export interface Ballast {
-  /** To be called each second. Resolves with whether the file system is full. */
-  step(): Promise<boolean>
+  /** To be called each second; `mayMake`: by one process of a gateway. Resolves with whether the file system is full. */
+  step(mayMake: boolean): Promise<boolean>
 }
 
 const mebibyte = 1_048_576
@@ -36,7 +36,7 @@ export function createBallast(path: string, bytes = wholeBytes): Ballast {
   }
 
   return {
-    async step() {
+    async step(mayMake) {
       const { bavail, blocks, bsize } = await statfs(path.slice(0, path.lastIndexOf('/') + 1))
       const free = bavail * bsize
       const size = Math.min(bytes, (blocks * bsize) / 16)
@@ -45,7 +45,7 @@ export function createBallast(path: string, bytes = wholeBytes): Ballast {
         fs.rmSync(path, { force: true })
         return true
       }
-      const isDue = !isThere && free < littleBytes && free > 3 * size
+      const isDue = mayMake && !isThere && free < littleBytes && free > 3 * size
       if (isDue && !isMaking) {
         isMaking = true
         await make(size).finally(() => {

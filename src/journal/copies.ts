@@ -6,8 +6,8 @@
 import { constants } from 'node:fs'
 import * as fs from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Folder, type Listed, openFolder } from './folder.ts'
-import { headBytes, headIn } from './head.ts'
+import type { Folder, Listed } from './folder.ts'
+import { headBytes, headIn as headOf } from './head.ts'
 
 export interface CopiesOptions {
   /** The folder that gateway and service share, and its path. */
@@ -22,8 +22,10 @@ export interface CopiesOptions {
 export type Copies = ReturnType<typeof createCopies>
 
 interface Copied {
-  name: string
+  readonly name: string
   bytes: number
+  /** Of the copy, once something was written to it. */
+  inode: string | undefined
 }
 
 const pieceBytes = 65_536
@@ -33,7 +35,6 @@ const stepBytes = 64 * 1_048_576
 const comparedBytes = 4_096
 
 export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
-  const copies = openFolder(keptPath)
   const at = (name: string): string => join(keptPath, name)
   const piece = Buffer.allocUnsafe(pieceBytes)
   /** By the inodes of the files. */
@@ -47,49 +48,88 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   async function match({ name, inode }: Listed): Promise<Copied> {
     const known = copied.get(inode)
     if (known?.name === name) return known
-    const one = known ?? { name, bytes: 0 }
-    if (known === undefined) {
-      one.bytes = await lengthOf(name)
-      if (one.bytes === 0) await putAside(name)
-    } else {
-      await putAside(name)
-      await fs.rename(at(known.name), at(name)).catch(unlessMissing)
-      one.name = name
+    const all = await listCopies()
+    // Unless another writer has moved it.
+    const now =
+      all.find((each) => each.inode === known?.inode)?.name ?? (await nameOfCopy(name, all))
+    if (now !== undefined && now !== name) {
+      await putAside(name, all)
+      await fs.rename(at(now), at(name)).catch(unlessMissing)
     }
+    const bytes = await lengthOf(name)
+    if (bytes === 0) await putAside(name, await listCopies())
+    const one = { name, bytes, inode: undefined }
     copied.set(inode, one)
     return one
   }
 
+  async function listCopies(): Promise<readonly Listed[]> {
+    const found: Listed[] = []
+    for (const name of (await fs.readdir(keptPath).catch(unlessMissing)) ?? []) {
+      if (!isOurs({ name })) continue
+      const stat = await fs.stat(at(name), { bigint: true }).catch(unlessMissing)
+      if (stat) found.push({ name, inode: String(stat.ino), size: Number(stat.size) })
+    }
+    return found
+  }
+
+  /** Where there is a copy of this file: it may have been renamed while nobody was here. */
+  async function nameOfCopy(name: string, all: readonly Listed[]): Promise<string | undefined> {
+    const head = headIn(folder, name)
+    if (head === '') return undefined
+    for (const copy of all.toSorted((one, other) => other.size - one.size)) {
+      if (headOf(await readCopy(copy.name, 0, headBytes)) === head) return copy.name
+    }
+    return undefined
+  }
+
+  /** Empty if there is none. */
+  async function readCopy(name: string, from: number, length: number): Promise<Buffer> {
+    const copy = await fs.open(at(name), 'r').catch(unlessMissing)
+    if (copy === undefined) return Buffer.alloc(0)
+    try {
+      const { buffer, bytesRead } = await copy.read(Buffer.alloc(length), 0, length, from)
+      return buffer.subarray(0, bytesRead)
+    } finally {
+      await copy.close()
+    }
+  }
+
   /** How many bytes of the file the copy of this name has, which an earlier process has made; 0: it is another one's. */
   async function lengthOf(name: string): Promise<number> {
-    const [file, copy] = [folder.open(name), copies.open(name)]
+    const bytes = (await fs.stat(at(name)).catch(unlessMissing))?.size ?? 0
+    const last = Math.max(0, bytes - comparedBytes)
+    const [begin, end] = [
+      await readCopy(name, 0, comparedBytes),
+      await readCopy(name, last, comparedBytes),
+    ]
+    const file = folder.open(name)
+    if (file === undefined) return 0
     try {
-      const bytes = copy?.size() ?? 0
-      if (file === undefined || copy === undefined || bytes > file.size()) return 0
-      for (const from of [0, Math.max(0, bytes - comparedBytes)]) {
-        const length = Math.min(comparedBytes, bytes - from)
-        const [one, other] = [Buffer.alloc(length), Buffer.alloc(length)]
-        file.read(one, from)
-        copy.read(other, from)
-        if (!one.equals(other)) return 0
+      if (bytes > file.size()) return 0
+      for (const [copy, from] of [
+        [begin, 0],
+        [end, last],
+      ] as const) {
+        const own = Buffer.alloc(copy.length)
+        file.read(own, from)
+        if (!own.equals(copy)) return 0
       }
       return bytes
     } finally {
-      file?.close()
-      copy?.close()
+      file.close()
     }
   }
 
   /** The copy of a file that is not in the folder any more keeps its lines under another name. */
-  async function putAside(name: string): Promise<void> {
-    const [copy] = copies.list().filter((each) => each.name === name)
-    const file = files.find((each) => name === each)
-    if (copy === undefined || copy.size === 0 || file === undefined) return
-    await fs.rename(at(name), at(await freeName(file)))
+  async function putAside(name: string, all: readonly Listed[]): Promise<void> {
+    const copy = all.find((each) => each.name === name)
+    if (copy === undefined || copy.size === 0 || !files.includes(name)) return
+    await fs.rename(at(name), at(await freeName(name, all))).catch(unlessMissing)
   }
 
-  async function freeName(file: string): Promise<string> {
-    const taken = new Set([...copies.list(), ...folder.list()].map(({ name }) => name))
+  async function freeName(file: string, all: readonly Listed[]): Promise<string> {
+    const taken = new Set([...all, ...folder.list()].map(({ name }) => name))
     let ms = Math.floor((await fs.stat(at(file))).mtimeMs)
     while (taken.has(`${file}.${ms}`)) ms += 1
     return `${file}.${ms}`
@@ -104,6 +144,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     try {
       // It was renamed since it was listed.
       if (file.inode !== listed.inode) return 0
+      one.inode = String((await copy.stat({ bigint: true })).ino)
       while (done < most) {
         const bytes = file.read(piece, one.bytes)
         if (bytes === 0) break
@@ -125,6 +166,10 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
       const listed = folder.list().filter(isOurs)
       const there = new Set(listed.map(({ inode }) => inode))
       for (const inode of copied.keys()) if (!there.has(inode)) copied.delete(inode)
+      // Truncated, or another file with the number of one that was removed.
+      for (const { inode, size } of listed) {
+        if (size < (copied.get(inode)?.bytes ?? 0)) copied.delete(inode)
+      }
       // Renamed ones first: the others take their names.
       const inOrder = listed.toSorted((a, b) => b.name.length - a.name.length)
       let left = stepBytes
@@ -140,10 +185,12 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
      * their place. To be called at a start, before files are read; others may do it at once.
      */
     async fill(): Promise<void> {
-      const heads = new Set(headsIn(folder, isOurs).values())
-      for (const [name, head] of headsIn(copies, isOurs)) {
-        if (head === '' || heads.has(head)) continue
-        const to = files.includes(name) ? await freeName(name) : name
+      const there = folder.list().filter(isOurs)
+      const heads = new Set(['', ...there.map(({ name }) => headIn(folder, name))])
+      const all = await listCopies()
+      for (const { name } of all) {
+        if (heads.has(headOf(await readCopy(name, 0, headBytes)))) continue
+        const to = files.includes(name) ? await freeName(name, all) : name
         if (to !== name) await fs.rename(at(name), at(to)).catch(unlessMissing)
         const draft = join(path, `${to}.${process.pid}.tmp`)
         try {
@@ -165,22 +212,18 @@ function isRenamed(name: string, file: string): boolean {
   return name.startsWith(`${file}.`) && /^\d{13}$/.test(name.slice(file.length + 1))
 }
 
-/** What identifies each file. */
-function headsIn(
-  folder: Pick<Folder, 'list' | 'open'>,
-  isOurs: (file: Listed) => boolean,
-): ReadonlyMap<string, string> {
-  const heads = new Map<string, string>()
+/** What identifies a file; empty if it has no line, or is not there. */
+function headIn(folder: Pick<Folder, 'open'>, name: string): string {
+  const file = folder.open(name)
+  if (file === undefined) return ''
   const begin = Buffer.allocUnsafe(headBytes)
-  for (const { name } of folder.list().filter(isOurs)) {
-    const file = folder.open(name)
-    if (file === undefined) continue
-    heads.set(name, headIn(begin.subarray(0, file.read(begin, 0))))
+  try {
+    return headOf(begin.subarray(0, file.read(begin, 0)))
+  } finally {
     file.close()
   }
-  return heads
 }
 
-function unlessMissing(error: NodeJS.ErrnoException): void {
+function unlessMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error
 }

@@ -118,7 +118,8 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
     /** Takes the name that is in force now; returns whether it is another one: another process has changed it. */
     refresh(): boolean {
       const last = name
-      name = read(kept)?.name ?? name
+      // In memory, if one of the files is: the disk may hang.
+      name = read(shared)?.name ?? name
       return name !== last
     },
     /** From now on this is the name, given here. */

@@ -13,8 +13,8 @@ export interface RotationOptions {
   readonly maxBytes: number
   /** Whether one is also renamed at the end of a day (UTC) that this process sees. */
   readonly daily?: boolean
-  /** Tells scripts that write one of them (head-file.ts). */
-  readonly noteRenamed: () => void
+  /** Called in the turn in which one was renamed: scripts that write it are to be told (head-file.ts). */
+  readonly onRenamed: () => void
   /** Makes Envoy open its log again. */
   readonly reopen: () => Promise<void>
   /** Milliseconds since the epoch. */
@@ -40,10 +40,9 @@ export function createRotation(options: RotationOptions) {
 
   return {
     /**
-     * To be called each second. Resolves with whether a file was renamed, which is a time to save. Rejects
-     * if Envoy does not answer, and asks it again with the next call.
+     * To be called each second. Rejects if Envoy does not answer, and asks it again with the next call.
      */
-    async step(): Promise<boolean> {
+    async step(): Promise<void> {
       const listed = folder.list()
       const today = Math.floor(now() / dayMs)
       const least = daily && today !== day ? 1 : maxBytes
@@ -55,14 +54,13 @@ export function createRotation(options: RotationOptions) {
         folder.renew(name, earlier)
         unopened.add(earlier)
       }
-      if (grown.length > 0) options.noteRenamed()
+      if (grown.length > 0) options.onRenamed()
       if (unopened.size > 0 || !isAsked) {
         const asked = [...unopened]
         await options.reopen()
         isAsked = true
         for (const name of asked) unopened.delete(name)
       }
-      return grown.length > 0
     },
     /** Envoy may write a file that is not in the folder any more: the next step asks it to open its log again. */
     askAgain(): void {

@@ -19,7 +19,7 @@ export function createTold(folder: Pick<Folder, 'readText' | 'replaceText'>, nam
   return {
     read() {
       try {
-        const files: [string, [string, number][]][] = JSON.parse(folder.readText(name))
+        const files: [string, [string, number][]][] = JSON.parse(folder.readText(name) || last)
         return new Map(files.map(([file, position]) => [file, new Map(position)]))
       } catch {
         return undefined

@@ -28,8 +28,10 @@ export interface UpkeepOptions {
   readonly daily: boolean
   readonly askEnvoy: AskEnvoy
   readonly isWriter: () => boolean
-  /** A file was renamed: a time to save. */
-  readonly onRenamed: () => Promise<void>
+  /** A file was renamed, in the turn in which it was: lines are in another one. */
+  readonly onRenamed: () => void
+  /** Saves the sums; called when a file was renamed. */
+  readonly save: () => Promise<void>
   readonly health: JournalHealth
   /** Milliseconds since the epoch. */
   readonly now: () => number
@@ -62,7 +64,8 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
   let failed: number | undefined
   let failedAt = Number.NEGATIVE_INFINITY
   let isFull = false
-  let copyingSince: number | undefined
+  let keepingSince: number | undefined
+  let isSaveDue = false
   const guard = createLineGuard({
     withinMs: () => silentMs + (flushMs > slowFlushMs ? 2 * flushMs : 0),
     monotonic,
@@ -75,7 +78,11 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
   const rotation = createRotation({
     ...{ folder, files: names, maxBytes: options.maxBytes, daily: options.daily, now },
     reopen: envoy.reopen,
-    noteRenamed,
+    onRenamed() {
+      noteRenamed()
+      options.onRenamed()
+      isSaveDue = true
+    },
   })
 
   function noteRenamed(): void {
@@ -121,21 +128,33 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
       health.note('unwritable', error)
     }
     health.note('mismatch', findMismatch(files, mode))
-    isFull = await ballast.step()
     // Lines that were removed are in the sums alone.
-    if (isRestored) await options.onRenamed()
+    isSaveDue ||= isRestored
+    isFull = await ballast.step(isWriter())
   }
 
-  async function copy(): Promise<void> {
-    if (!isWriter() || copies === undefined) return
-    copyingSince = monotonic()
+  /** What is kept is written while nobody waits: the disk may hang. */
+  async function keepLines(): Promise<void> {
+    if (!isWriter()) return
+    keepingSince = monotonic()
     try {
-      await copies.step()
+      await copies?.step()
+      if (isSaveDue) await save()
       health.note('kept', undefined)
     } catch (error) {
       health.note('kept', error)
     } finally {
-      copyingSince = undefined
+      keepingSince = undefined
+    }
+  }
+
+  async function save(): Promise<void> {
+    isSaveDue = false
+    try {
+      await options.save()
+    } catch (error) {
+      isSaveDue = true
+      throw error
     }
   }
 
@@ -150,14 +169,14 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
   }
 
   function noteHanging(): void {
-    if (copyingSince === undefined || monotonic() - copyingSince < hangingMs) return
+    if (keepingSince === undefined || monotonic() - keepingSince < hangingMs) return
     health.note('kept', 'the disk does not answer')
   }
 
   async function rotate(): Promise<void> {
     noteHanging()
     if (!isWriter()) return
-    if (await rotation.step()) await options.onRenamed()
+    await rotation.step()
   }
 
   function keep(restMs: number, step: () => Promise<void>): void {
@@ -167,7 +186,7 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
 
   keep(everyMs, look)
   keep(everyMs, rotate)
-  keep(everyMs, copy)
+  keep(everyMs, keepLines)
   keep(lookEveryMs, lookAtEnvoy)
   return {
     guard,

@@ -165,10 +165,23 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     for (const follower of followers) follower.catchUp(Number.POSITIVE_INFINITY)
     for (const follower of next) follower.catchUp(Number.POSITIVE_INFINITY)
     for (const follower of followers) follower.close()
-    sums.replaceOwn(rebuilt.own(now()))
+    keepRead(from, () => sums.replaceOwn(rebuilt.own(now())))
     into = take
     positions = from
     followers = next
+  }
+
+  /** What this process has read of files that are gone, and no checkpoint has, stays counted, and is not read again. */
+  function keepRead(next: Positions, replace: () => void): void {
+    const before = sums.own(now()).map((tally) => [tally, ownOf(tally)] as const)
+    replace()
+    for (const [tally, own] of before) tally.sum += Math.max(0, own - ownOf(tally))
+    for (const [name, position] of positions) {
+      const others = next.get(name)
+      for (const [head, bytes] of position) {
+        if (bytes > (others?.get(head) ?? 0)) others?.set(head, bytes)
+      }
+    }
   }
 
   /** Whether this process still is the one that writes. */

@@ -16,6 +16,7 @@ import { openKeptFiles } from '../../journal/kept-files.ts'
 import { inventName, openName } from '../../journal/name.ts'
 import { type FileMode, prepareFolder } from '../../journal/prepare-folder.ts'
 import { startUpkeep, type Upkeep } from '../../journal/upkeep.ts'
+import { atMost } from '../../runtime/at-most.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { type GatewaySums, type GatewaySumsOptions, openGatewaySums } from './gateway-sums.ts'
 import type { Part } from './part.ts'
@@ -58,6 +59,8 @@ const othersLookMs = 3_000
 const beatMs = 1_000
 /** What the ledger has not read may take so many bytes of memory, or so many files of a disk. */
 const [waitingBytes, waitingFiles] = [128 * 1_048_576, 60]
+/** How long an end waits for a disk. */
+const endMs = 2_000
 /** Of a counter, for sums that are opened again. */
 const keptResets = 4
 
@@ -183,21 +186,12 @@ export async function openSums(options: SumsOptions) {
     isBetween = false
   }
 
-  async function save(): Promise<void> {
-    current.running.lookAgain()
-    try {
-      await current.sums.save()
-    } catch (error) {
-      health.note('kept', error)
-      throw error
-    }
-  }
-
   upkeep = startUpkeep({
     ...{ files, names, folder, mode, copies, health, now, monotonic },
     ...{ maxBytes: options.maxBytes, daily: options.daily ?? false, askEnvoy: options.askEnvoy },
     isWriter: () => current.sums.isWriter,
-    onRenamed: save,
+    onRenamed: () => current.sums.readEnds(true),
+    save: () => current.sums.save(),
   })
   const { guard } = upkeep
   void repeat({ step: tend, restMs: beatMs, onFault, signal: ending.signal })
@@ -262,7 +256,7 @@ export async function openSums(options: SumsOptions) {
       upkeep?.stop()
       const wasWriter = current.sums.isWriter
       const left = await current.running.stop(graceMs)
-      if (wasWriter) await copies?.step().catch(onFault)
+      if (wasWriter && copies !== undefined) await atMost(endMs, copies.step()).catch(onFault)
       return left
     },
   }

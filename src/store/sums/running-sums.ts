@@ -5,6 +5,7 @@
 
 import type { CounterReset, WindowedCounter } from '../../core/counting/windows.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
+import { atMost } from '../../runtime/at-most.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import { createPartSender, type PartSender } from './part-sender.ts'
@@ -45,6 +46,8 @@ const fewFields = 20
 const [pollMs, unwatchedPollMs] = [100, 10]
 const beatMs = 1_000
 const saveLongMs = 60_000
+/** How long an end waits for a disk, and for the database. */
+const endMs = 2_000
 
 export type RunningSums = ReturnType<typeof runSums>
 
@@ -222,8 +225,6 @@ export function runSums(options: RunningSumsOptions) {
     },
     /** From now on what ended after it counts in a new window. */
     reset: (key: string, reset: CounterReset): void => sums.reset(key, reset),
-    /** Looks for files that are new, and reads them. */
-    lookAgain: (): void => alarm.ring(),
     /**
      * Has the files go on under another name once all that this gateway has counted is in the store; returns whether
      * that is so, and nothing else is to be called then but `end`.
@@ -248,7 +249,7 @@ export function runSums(options: RunningSumsOptions) {
       endWatch = undefined
       await sums.readAll()
       const left = await Promise.all([...senders.values()].map((each) => each.stop(graceMs)))
-      await Promise.all([shared.saveLong(), sums.save()]).catch(onFault)
+      await atMost(endMs, Promise.all([shared.saveLong(), sums.save()])).catch(onFault)
       sums.close()
       return left.reduce((sum, each) => sum + each, 0)
     },

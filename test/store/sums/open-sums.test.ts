@@ -1,79 +1,13 @@
 import { appendFileSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import root, { type Test } from 'tap'
-import type { WindowedCounter } from '../../../src/core/counting/windows.ts'
-import { filesOf } from '../../../src/journal/files.ts'
-import type { ReadLine } from '../../../src/journal/read-line.ts'
-import { openSums } from '../../../src/store/sums/open-sums.ts'
+import root from 'tap'
 import { poll } from '../../support/poll.ts'
-import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import '../../support/time-limit.ts'
-
-const hour: WindowedCounter = { key: 's\nm\n1h\nann', owner: 'ann', window: { ms: 3_600_000 } }
-let lines = 0
-
-/** A line as the gateway's script writes it, of so many tokens. */
-export function lineOf(tokens: number): string {
-  lines += 1
-  const check = { start: Date.now(), id: `r-${lines}`, by: 'check', user: 'ann' }
-  const fields = { v: 1, check: { ...check, subscription: 's', model: 'm' }, metered: true }
-  const told = { fb: 1, ms: 2, status: 200, bytes: 9, sent: true, flags: '-' }
-  return `\n${JSON.stringify({ ...fields, ...told, reported: { total_tokens: tokens } })}\n`
-}
-
-function tokensOf({ usage }: ReadLine): number {
-  return Number(usage.reported.get('total_tokens'))
-}
-
-interface World {
-  readonly path: string
-  readonly dataDir: string
-}
-
-function makeWorld(t: Test): World {
-  const folder = makeTemporaryFolder()
-  t.teardown(() => folder.remove())
-  return { path: join(folder.path, 'shared', 'usage.jsonl'), dataDir: join(folder.path, 'data') }
-}
-
-async function open(
-  t: Test,
-  { path, dataDir }: World,
-  options: Partial<Parameters<typeof openSums>[0]> = {},
-) {
-  const asked: string[] = []
-  const told: number[] = []
-  const seen: number[] = []
-  const problems: string[] = []
-  const faults: unknown[] = []
-  const sums = await openSums({
-    ...{ path, dataDir, mode: 0o600, maxBytes: 4_096, store: undefined, longSums: undefined },
-    ...{ tags: ['all'], tagOf: () => 'all', flushMs: 5, onLoss: 'deny', keptFiles: 1 },
-    ...{ now: Date.now, monotonic: () => performance.now() },
-    countedOf: (line) => [
-      { at: line.usage.response.endedAt, amount: tokensOf(line), counters: [hour] },
-    ],
-    onLine: (line) => seen.push(tokensOf(line)),
-    onTold: (line) => told.push(tokensOf(line)),
-    async askEnvoy(asks) {
-      asked.push(asks)
-      return asks === '/server_info' ? '{}' : 'OK'
-    },
-    onProblem: (problem, isThere) => problems.push(`${isThere ? '' : 'no '}${problem}`),
-    onFault: (error) => faults.push(error),
-    onUnavailable: () => {},
-    onLost: () => {},
-    ...options,
-  })
-  t.teardown(() => sums.stop(0))
-  const used = async () => (await sums.read([hour], Date.now()))[0]?.used
-  return { sums, asked, told, seen, problems, faults, used }
-}
+import { lineOf, makePlaces, openProcess } from './open-sums-world.ts'
 
 root.test('a journal is opened, written, renamed and opened again', async (t) => {
-  const world = makeWorld(t)
-  const files = filesOf(world.path)
-  const one = await open(t, world)
+  const { files, ...places } = makePlaces(t)
+  const one = await openProcess(places)
   t.equal(statSync(files.folder).mode & 0o777, 0o700)
   for (const path of [files.script, files.envoy, files.head]) {
     t.equal(statSync(path).mode & 0o777, 0o600, path)
@@ -96,11 +30,12 @@ root.test('a journal is opened, written, renamed and opened again', async (t) =>
   t.equal(await one.sums.stop(1_000), 0)
   t.same(one.told.toSorted(), one.seen.toSorted(), 'each line is told once')
   appendFileSync(files.script, lineOf(1_000))
-  const next = await open(t, world)
+  const next = await openProcess(places)
+  t.teardown(() => next.sums.stop(0))
   t.equal(await next.used(), 1_162)
   await poll(() => next.told.length === 1, 'what came meanwhile is told')
   t.equal(next.sums.name, one.sums.name)
   t.strictSame([...one.faults, ...next.faults, ...one.problems, ...next.problems], [])
   t.match(next.sums.stats, { unreadBytes: 0, failing: false, skipped: 0 })
-  t.match(readFileSync(join(world.dataDir, 'journal', 'usage.name'), 'utf8'), next.sums.name)
+  t.match(readFileSync(join(places.dataDir, 'journal', 'usage.name'), 'utf8'), next.sums.name)
 })

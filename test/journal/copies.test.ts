@@ -1,0 +1,99 @@
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { createCopies } from '../../src/journal/copies.ts'
+import { openFolder } from '../../src/journal/folder.ts'
+import { makeTemporaryFolder } from '../support/temporary-folder.ts'
+
+const files = ['usage.jsonl', 'usage.envoy.jsonl']
+
+function makeWorld(t: Test) {
+  const folder = makeTemporaryFolder()
+  t.teardown(() => folder.remove())
+  const [path, keptPath] = [join(folder.path, 'shared'), join(folder.path, 'kept')]
+  mkdirSync(path)
+  /** Another process has another one. */
+  const begin = () => createCopies({ folder: openFolder(path), path, keptPath, files })
+  const textsIn = (where: string): Record<string, string> => {
+    const names = readdirSync(where).filter((name) => name.startsWith('usage'))
+    return Object.fromEntries(
+      names.map((name) => [name, readFileSync(join(where, name), 'latin1')]),
+    )
+  }
+  return {
+    ...{ path, keptPath, begin },
+    log: (text: string, name = 'usage.jsonl') => appendFileSync(join(path, name), text),
+    rename: (to: string) => openFolder(path).renew('usage.jsonl', to),
+    there: () => textsIn(path),
+    copied: () => textsIn(keptPath),
+  }
+}
+
+test('a copy has each byte of its file, whatever it is called', async (t) => {
+  const { begin, log, rename, there, copied } = makeWorld(t)
+  const copies = begin()
+  log('\nfirst\n')
+  log('\nof envoy\n', 'usage.envoy.jsonl')
+  await copies.step()
+  t.strictSame(copied(), there())
+  log('\nsecond, torn: \xff\x00')
+  await copies.step()
+  rename('usage.jsonl.1795000000000')
+  log('\nthird\n')
+  await copies.step()
+  t.strictSame(copied(), there())
+  const heir = begin()
+  log('\nfourth\n')
+  rename('usage.jsonl.1795000000001')
+  log('\nfifth\n')
+  await heir.step()
+  await copies.step()
+  t.strictSame(copied(), there(), 'two that write write the same')
+})
+
+test('a half-written copy is completed, another file’s is kept aside', async (t) => {
+  const { begin, log, path, keptPath, there, copied } = makeWorld(t)
+  log('\nfirst\n\nsecond\n')
+  await begin().step()
+  truncateSync(join(keptPath, 'usage.jsonl'), 9)
+  await begin().step()
+  t.strictSame(copied(), there())
+  rmSync(join(path, 'usage.jsonl'))
+  log('\nof a new file\n')
+  await begin().step()
+  t.equal(copied()['usage.jsonl'], '\nof a new file\n')
+  t.same(Object.values(copied()).sort(), ['\nfirst\n\nsecond\n', '\nof a new file\n'])
+})
+
+test('a folder that was emptied is filled, one that was not is left', async (t) => {
+  const { begin, log, path, keptPath, rename, there, copied } = makeWorld(t)
+  log('\nfirst\n')
+  rename('usage.jsonl.1795000000000')
+  log('\nsecond\n')
+  await begin().step()
+  const before = there()
+  await begin().fill()
+  t.strictSame(there(), before, 'nothing was missing')
+  for (const name of readdirSync(path)) rmSync(join(path, name))
+  writeFileSync(join(path, 'usage.jsonl'), '')
+  await Promise.all([begin().fill(), begin().fill()])
+  t.same(Object.values(there()).sort(), ['', '\nfirst\n', '\nsecond\n'])
+  t.ok(Object.keys(there()).every((name) => name === 'usage.jsonl' || /\.\d{13}$/.test(name)))
+  log('\nthird\n')
+  await begin().step()
+  t.strictSame(copied(), there())
+  await begin().fill()
+  t.equal(Object.keys(there()).length, 3)
+  const [renamed = ''] = Object.keys(there()).filter((name) => name !== 'usage.jsonl')
+  await begin().remove(renamed)
+  t.notOk(existsSync(join(keptPath, renamed)))
+})
