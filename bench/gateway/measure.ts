@@ -39,7 +39,7 @@ export interface Measuring {
 }
 
 /**
- * Envoy writes its journal once a second, and the service reads it at once: both belong to the run.
+ * What Envoy and the service still write and read of the requests belongs to the run.
  */
 const aftermathMs = 1_100
 const restMs = 2_000

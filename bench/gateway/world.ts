@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { findEnvoy } from '../../src/local/envoy-binary.ts'
+import { inMemory } from '../../src/local/journal-place.ts'
 import { createParts } from '../../src/local/parts.ts'
 import { createSupervisor, type Part } from '../../src/local/supervisor.ts'
 import { localUrl, readUpSettings } from '../../src/local/up-settings.ts'
@@ -142,7 +143,11 @@ export function createWorld(options: WorldOptions) {
     }
   }
 
-  const remove = (): void => rmSync(folder, { recursive: true, force: true })
+  const remove = (): void => {
+    for (const each of [folder, ...inMemory(join(folder, 'data'))]) {
+      rmSync(each, { recursive: true, force: true })
+    }
+  }
   return {
     /** Rejects if it fails; call `stop` then too. */
     start: startAll,
