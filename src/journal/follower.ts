@@ -34,6 +34,8 @@ export interface FollowedFile {
   readonly isCurrent: boolean
   /** Whether no whole line was left when it was read last. */
   readonly isRead: boolean
+  /** In bytes, as it was listed last. */
+  readonly size: number
 }
 
 interface Followed {
@@ -204,9 +206,9 @@ export function createFollower(options: FollowerOptions) {
     },
     /** What it follows, as of its last look at the folder. */
     files: (): readonly FollowedFile[] =>
-      followed.flatMap(({ file: { inode }, head, name: at, absentSince, isRead, isCopy }) => {
+      followed.flatMap(({ file: { inode }, head, name: at, size, absentSince, isRead, isCopy }) => {
         const isCurrent = at === name && absentSince === undefined
-        return head === '' || isCopy ? [] : [{ head, inode, isCurrent, isRead }]
+        return head === '' || isCopy ? [] : [{ head, inode, isCurrent, isRead, size }]
       }),
     /** Steps for `inSlices`: takes every whole line that is there. */
     *readAll(): Generator<undefined, void> {
@@ -242,7 +244,9 @@ export function createFollower(options: FollowerOptions) {
         if (newer < kept) continue
         const size = one.file.size()
         const { name: at, head, file } = one
-        if (isLive(one) || (saved.get(head) ?? 0) < size) continue
+        // A torn line at its end is nobody's.
+        const end = one.isRead ? Math.min(size, position.get(head) ?? 0) : size
+        if (isLive(one) || (saved.get(head) ?? 0) < end) continue
         if (isDone({ name: at, inode: file.inode, size }, newer)) folder.remove(at)
       }
       const gone = [...position.keys()].filter((head) => !there.has(head))

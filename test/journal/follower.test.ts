@@ -224,6 +224,18 @@ test('only renamed files are removed that were saved whole, a minute later', asy
   t.equal(there(), 1)
 })
 
+test('a torn line at the end of a renamed file keeps nobody from removing it', async (t) => {
+  const world = follow(t)
+  world.write('\none\n\ntor')
+  await world.read()
+  world.rename(renamedAt)
+  await world.read()
+  t.match(world.follower.files(), [{ isRead: true, size: 9 }])
+  world.now += 61_000
+  world.follower.tidy(world.position, 0)
+  t.strictSame(openFolder(world.at('.')).list(), [])
+})
+
 test('files of others are left alone', async (t) => {
   const world = follow(t)
   world.write('\nno\n', `${name}.gz`)

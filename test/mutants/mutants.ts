@@ -821,7 +821,8 @@ export const allMutants: readonly Mutant[] = [
       ['(position.get(head) ?? 0) <= size', 'true'],
       ['one.isSkipping = end === 0', ''],
       // I3: nothing is removed that was not saved.
-      ['isLive(one) || (saved.get(head) ?? 0) < size', 'isLive(one)'],
+      ['isLive(one) || (saved.get(head) ?? 0) < end', 'isLive(one)'],
+      ['one.isRead ? Math.min(', 'false ? Math.min('],
       ['isLive(one) || (saved', '(saved'],
       ['gone.slice(0, -maxAbsent)', 'gone'],
     ],

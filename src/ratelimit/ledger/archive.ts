@@ -110,6 +110,6 @@ export function createArchive(options: ArchiveOptions) {
     },
     /** Whether the whole file is archived. */
     isDone: ({ inode, size }: Pick<Listed, 'inode' | 'size'>): boolean =>
-      (archived.get(inode) ?? -1) >= size,
+      (archived.get(inode) ?? 0) >= size,
   }
 }

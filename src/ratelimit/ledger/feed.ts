@@ -193,8 +193,12 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
       if (place.gapFrom !== undefined) noteGap(place.gapFrom, clock())
       place.gapFrom = undefined
     }
-    const files = followers.flatMap((follower) => follower.files())
-    const offsets = files.map(({ inode, head }) => [inode, position.get(head) ?? 0] as const)
+    const offsets = followers
+      .flatMap((follower) => follower.files())
+      .map(({ inode, head, isRead, isCurrent, size }) => {
+        // A torn line at the end of one that nobody writes is never whole.
+        return [inode, isRead && !isCurrent ? size : (position.get(head) ?? 0)] as const
+      })
     const step = {
       ...{ journal, revision: revision ?? 0, gaps, closes },
       places: [...places].map(([head, { endedAt, done }]) => {
@@ -234,7 +238,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     },
     /** Whether the ledger has everything in this file. */
     isDone: ({ inode, size }: Pick<Listed, 'inode' | 'size'>): boolean =>
-      (stored.get(inode) ?? -1) >= size,
+      (stored.get(inode) ?? 0) >= size,
     /** Closes its files; the next step reads the position anew. */
     reset,
   }

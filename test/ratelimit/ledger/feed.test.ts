@@ -296,6 +296,19 @@ test('what the script could not write whole, Envoy has', async (t) => {
   t.strictSame(seen, [])
 })
 
+test('a torn line at the end of a renamed file is no reason to keep it', async (t) => {
+  const world = await createWorld(t)
+  const { step, isDone } = createReader(t, world)
+  writeFileSync(world.path, line(0) + line(1).slice(0, 100))
+  await step()
+  const size = statSync(world.path).size
+  t.notOk(isDone({ inode: inodeOf(world.path), size }), 'while it may still be written')
+  renameSync(world.path, renamed(world))
+  await step()
+  t.ok(isDone({ inode: inodeOf(renamed(world)), size }))
+  t.ok(isDone({ inode: 'empty', size: 0 }))
+})
+
 test('only what is metered and has ended is added', async (t) => {
   const world = await createWorld(t)
   const { settle, isDone } = createReader(t, world)
