@@ -63,6 +63,7 @@ test('a line says how its request ended at the server', async (t) => {
   t.strictSame(outcome(ofScript()), {
     ...{ model: 'llm/sim', subscription: 'plenty', requestId: 'r1', status: 200 },
     ...{ durationMs: 38, firstByteMs: 12, failure: undefined, answered: true },
+    endedAt: start + 38,
   })
   for (const [changes, reason] of [
     [{ flags: 'UF,URX', transport: 'delayed connect error: Connection refused' }, 'refused'],

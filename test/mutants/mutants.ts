@@ -831,16 +831,63 @@ export const allMutants: readonly Mutant[] = [
     'store/sums/gateway-sums.ts',
     ['store/sums/gateway-sums.test.ts', 'store/sums/schedules.test.ts'],
     [
-      ['new Map(state.positions.get(name))', 'new Map()'],
+      ['new Map(begun.get(name))', 'new Map()'],
       ['rebuilt.replaceOwn(state.own)', ''],
       // I8: what is adopted.
       ['if (!followers.every((follower) => follower.catchUp(catchUpBytes))) {', 'if (false) {'],
       ['    await checkpoint.noteBase(tally, base)\n', ''],
       ['if (base <= tally.base || !beat()) return', 'return'],
       ['    if (!beat()) return\n    for (const [i, name]', '    for (const [i, name]'],
-      ['if (isWriter && !writers.isLast()) isWriter = false', ''],
+      ['if (isWriter && !writers.isLast()) stopWriting()', ''],
       // I7: at a start all sums are sent.
       ['      shared.begin()\n', ''],
+    ],
+  ),
+  // Each line is told once, and what was read of files that are gone stays counted.
+  ...mutants(
+    'store/sums/gateway-sums.ts',
+    ['store/sums/telling.test.ts', 'store/sums/journal-faults.test.ts'],
+    [
+      ['>= lookAfterMs && beat()) writers.show()', '< 0) writers.show()'],
+      ['      if (isWriter) telling.keep(positions)\n', ''],
+      ['    if (isWriter) call(options.onTold, line)', '    call(options.onTold, line)'],
+      ['tally.sum += Math.max(0, own - ownOf(tally))', 'tally.sum += 0 * own'],
+    ],
+  ),
+  ...mutants(
+    'journal/telling.ts',
+    ['store/sums/telling.test.ts'],
+    [
+      ['told.read() ?? positions', 'positions'],
+      ['told.write(gap?.done ?? positions)', 'told.write(gap?.done ?? new Map())'],
+    ],
+  ),
+  ...mutants(
+    'journal/copies.ts',
+    ['journal/copies.test.ts'],
+    [
+      ['if (!own.equals(copy)) return 0', ''],
+      ['if (bytes === 0) await putAside(name, await listCopies())', ''],
+      ['if (heads.has(headOf(await readCopy(name, 0, headBytes)))) continue', ''],
+      ['copy.write(piece, 0, bytes, one.bytes)', 'copy.write(piece, 0, bytes)'],
+    ],
+  ),
+  ...mutants(
+    'journal/name.ts',
+    ['journal/name.test.ts', 'store/sums/copied-volume.test.ts'],
+    [
+      ['found.inode !== inodeOf(kept) || ', ''],
+      [' || found.host !== host', ''],
+      ['if (beside.name === found.was) {', 'if (false) {'],
+      ['if (beside.name !== found.name) {', 'if (false) {'],
+    ],
+  ),
+  ...mutants(
+    'store/sums/open-sums.ts',
+    ['store/sums/copied-volume.test.ts'],
+    [
+      ['if (!(await current.running.handOver(to))) return', 'await current.running.handOver(to)'],
+      ['name.take(handedOverTo)', 'throw error'],
     ],
   ),
   // I4, I6 and the form of answers.
