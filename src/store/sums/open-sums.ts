@@ -4,8 +4,9 @@
  */
 
 import { realpathSync } from 'node:fs'
-import { basename } from 'node:path'
+import { basename, join } from 'node:path'
 import type { CounterReset, WindowedCounter } from '../../core/counting/windows.ts'
+import type { Positions } from '../../journal/checkpoint.ts'
 import { createCopies } from '../../journal/copies.ts'
 import { readEarlierPositions } from '../../journal/earlier-position.ts'
 import type { AskEnvoy } from '../../journal/envoy-log.ts'
@@ -102,6 +103,14 @@ export async function openSums(options: SumsOptions) {
   let isBetween = false
   let current = await open(0)
 
+  /** Of the version before, whose journal may have been where the copies are now. */
+  function earlierPositions(): Positions {
+    const found = readEarlierPositions(path, names, folder)
+    if (found.size > 0 || !isApart) return found
+    const before = join(kept.folder, basename(path))
+    return readEarlierPositions(before, names, openFolder(kept.folder))
+  }
+
   async function open(writesFrom: number): Promise<Opened> {
     for (;;) {
       let handedOverTo: string | undefined
@@ -110,7 +119,7 @@ export async function openSums(options: SumsOptions) {
           ...options,
           ...{ gateway: name.name, folder: ownFolder, kept: keptFiles, files: names, resets },
           stem: basename(files.head, '.head'),
-          begunAt: store === undefined ? undefined : readEarlierPositions(path, names, folder),
+          begunAt: store === undefined ? undefined : earlierPositions(),
           isDone: (file, newer) => isLeft(file) && (newer >= mostFiles || isRead(file)),
           onLine(line) {
             upkeep?.guard.noteLine()

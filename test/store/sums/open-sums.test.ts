@@ -1,6 +1,15 @@
-import { appendFileSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
-import { join } from 'node:path'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
 import root from 'tap'
+import type { SumStore } from '../../../src/store/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
 import '../../support/time-limit.ts'
 import { lineOf, makePlaces, openProcess } from './open-sums-world.ts'
@@ -38,4 +47,31 @@ root.test('a journal is opened, written, renamed and opened again', async (t) =>
   t.strictSame([...one.faults, ...next.faults, ...one.problems, ...next.problems], [])
   t.match(next.sums.stats, { unreadBytes: 0, failing: false, skipped: 0 })
   t.match(readFileSync(join(places.dataDir, 'journal', 'usage.name'), 'utf8'), next.sums.name)
+})
+
+root.test('the place of the version before is found where its journal was', async (t) => {
+  const store: SumStore = {
+    write: async (_, entries) => ({
+      ...{ number: 0, nonce: '' },
+      sums: entries.map(({ sum }) => [sum, sum] as const),
+    }),
+    read: async (keys) => keys.map(() => new Map()),
+  }
+  for (const [shared, expected] of [
+    [store, 2],
+    [undefined, 42],
+  ] as const) {
+    const places = makePlaces(t)
+    const before = join(places.dataDir, 'journal', 'usage.jsonl')
+    mkdirSync(dirname(before), { recursive: true })
+    const counted = lineOf(40)
+    writeFileSync(before, counted)
+    const { ino } = statSync(before, { bigint: true })
+    const place = { inode: String(ino), offset: Buffer.byteLength(counted) }
+    writeFileSync(`${before}.position`, JSON.stringify({ places: [place] }))
+    appendFileSync(before, lineOf(2))
+    const one = await openProcess(places, { store: shared })
+    t.equal(await one.used(), expected, 'what the store has of it is not counted again')
+    await one.sums.stop(1_000)
+  }
 })
