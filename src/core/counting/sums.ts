@@ -70,7 +70,8 @@ export function createSums(resets: Resets, monotonic: () => number) {
     if (isNew && last?.isKnown && last.end === window.since && instant - window.since < youngMs) {
       tally.isKnown = true
     }
-    latest.set(counter.key, tally)
+    // A slice of the id: a key of its own would take as much memory as all that is known of the window.
+    latest.set(keyIn(tally), tally)
     return tally
   }
 
