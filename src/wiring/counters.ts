@@ -55,6 +55,8 @@ export interface Counters {
 
 /** How long a start waits for Redis. */
 const connectWaitMs = 1_800
+/** What of the end is left for the checkpoint and the copies, whether Redis answers or not. */
+const savingMs = 1_000
 
 /**
  * Resolves once the lines are read to their ends. A Redis that does not respond delays that only briefly; one
@@ -131,9 +133,10 @@ export async function openCounters(
     createMemoryHolds(windows)
   stops.push(
     part('the counters', async (graceMs) => {
-      const left = await opened.stop(graceMs)
+      const giveUpAt = performance.now() + graceMs
+      const left = await opened.stop(Math.max(0, graceMs - savingMs))
       if (left > 0) log.error({ counters: left }, 'Redis is out of reach: the last counts are lost')
-      if ('stop' in holds) await holds.stop(graceMs)
+      if ('stop' in holds) await holds.stop(Math.max(0, giveUpAt - performance.now()))
       redis?.connection.close()
     }),
   )
