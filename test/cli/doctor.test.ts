@@ -27,11 +27,15 @@ async function run(env: NodeJS.ProcessEnv, ...args: readonly string[]) {
 }
 
 /** The settings that the process of a gateway has. */
-function settingsOf({ addresses, envoy }: Gateway, more: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+function settingsOf(
+  { addresses, envoy, journal }: Gateway,
+  more: NodeJS.ProcessEnv,
+): NodeJS.ProcessEnv {
   return {
     INTERNAL_ADDRESS: showAddress(addresses.internal),
     METRICS_ADDRESS: addresses.metrics && showAddress(addresses.metrics),
     ENVOY_ADMIN_ADDRESS: envoy.admin,
+    USAGE_JOURNAL: journal,
     ...more,
   }
 }
@@ -88,7 +92,7 @@ test('names several faults in order of harm', { skip: skip || skipSmallDisk }, a
   const disk = mountSmallDisk(t)
   const database = await createDatabase(t)
   const proxy = await startTcpProxy(t, Number(new URL(database).port))
-  const journal = join(disk.path, 'usage.jsonl')
+  const journal = join(disk.path, 'journal', 'usage.jsonl')
   const { path, keyPath } = makeCertificate(t, 3)
   const stores = {
     ...{ DATABASE_URL: proxy.through(database), REDIS_URL: valkey.url, USAGE_JOURNAL: journal },
@@ -101,13 +105,17 @@ test('names several faults in order of harm', { skip: skip || skipSmallDisk }, a
   await until(t, env, warnings)
   const { key } = await gateway.mint()
   t.equal((await gateway.chat(key)).status, 200)
-  disk.fill()
   valkey.freeze()
   proxy.refuse()
-  const load = setInterval(() => void gateway.chat(key).catch(() => {}), 100)
+  const load = setInterval(() => {
+    // Also what the service frees by removing its ballast.
+    disk.fill()
+    void gateway.chat(key).catch(() => {})
+  }, 100)
   t.teardown(() => clearInterval(load))
   const away = ['tollgatedatabaseaway', 'tollgateredisaway']
-  await until(t, env, [...away, 'tollgatejournalfailing', 'tollgatecountersunflushed', ...warnings])
+  const lagging = ['tollgatecountersunflushed', 'tollgateledgerfailing']
+  await until(t, env, [...away, 'tollgatejournalfailing', ...lagging, ...warnings])
 })
 
 test('a process whose metrics fail is not in service', { skip }, async (t) => {
@@ -127,6 +135,12 @@ test('a process of a unit says itself where its metrics are', { skip }, async (t
   await until(t, env, [])
   const elsewhere = await run({ ...env, METRICS_ADDRESS: '127.0.0.1:9' }, '--since-start')
   t.match(elsewhere.text, /METRICS_ADDRESS 127\.0\.0\.1:9: .*ECONNREFUSED/)
+
+  const path = join(temporaryFolder(t), 'other')
+  const another = await run({ ...env, USAGE_JOURNAL: join(path, 'usage.jsonl') }, '--since-start')
+  t.strictSame(another.sections, ['tollgatejournalfailing'])
+  t.match(another.text, `${path} is missing`)
+  t.match(another.text, `Envoy writes to ${gateway.journal.replace('.jsonl', '.envoy.jsonl')}, and`)
 })
 
 test('without a process it says what would keep it from serving', { skip }, async (t) => {

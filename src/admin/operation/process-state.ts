@@ -61,6 +61,8 @@ export function createProcessState(parts: ProcessParts) {
 
   /** Names of the unavailable parts. */
   async function degraded(): Promise<string[]> {
+    // Users and modes that do not fit matter once lines do not come.
+    const problems = journal?.problems.filter((problem) => problem !== 'mismatch') ?? []
     return [
       // A database whose triggers are off answers, and is not used.
       ...((await parts.ping()) && follower.state() !== 'unavailable' ? [] : ['database']),
@@ -68,7 +70,7 @@ export function createProcessState(parts: ProcessParts) {
       ...(follower.stats().silent.length > 0 ? ['replicas'] : []),
       ...(keeper.stats().failing ? ['revocation-log'] : []),
       ...new Set(parts.unavailable()),
-      ...(journal?.problems.length ? ['journal'] : []),
+      ...(problems.length > 0 ? ['journal'] : []),
     ]
   }
 
