@@ -1,9 +1,9 @@
-/** What the gateway writes as lines for unusual metadata and usage. The test implements Check itself. */
+/** What the gateway writes as lines for unusual metadata and usage, and when Envoys change. The test implements Check itself. */
 
-import { rmSync } from 'node:fs'
+import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { test } from 'tap'
+import { type Test, test } from 'tap'
 import { writeLineHead, writeSubject } from '../../src/core/decision/line-head.ts'
 import { userInLines } from '../../src/core/decision/line-user.ts'
 import { writePayer } from '../../src/core/decision/payer.ts'
@@ -19,7 +19,8 @@ import type { ReadLine } from '../../src/journal/read-line.ts'
 import { replaceFile } from '../../src/runtime/replace-file.ts'
 import { startEnvoy } from '../support/envoy.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
-import { linesOf } from '../support/lines.ts'
+import { freePorts } from '../support/free-ports.ts'
+import { idsOf, linesOf } from '../support/lines.ts'
 import { poll } from '../support/poll.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -71,7 +72,8 @@ const answers: readonly object[] = [
   {},
 ]
 
-test("each response has one line, whatever the user's name", { skip }, async (t) => {
+/** What an Envoy needs whose Checks the test answers with these, each for its number in the path. */
+async function startWorld(t: Test) {
   const folder = temporaryFolder(t)
   const model = await startScriptedModel()
   const checks: Metadata[] = []
@@ -94,7 +96,19 @@ test("each response has one line, whatever the user's name", { skip }, async (t)
   const journal = join(place, 'usage.jsonl')
   const [own, files] = [linesOf(journal), filesOf(journal)]
   prepareFolder(files, 0o600)
-  const envoy = await startEnvoy(t, { grpc, api: grpc, clustersFile, folder, lines: files })
+  return {
+    model,
+    checks,
+    own,
+    files,
+    folder,
+    places: { grpc, api: grpc, clustersFile, lines: files },
+  }
+}
+
+test("each response has one line, whatever the user's name", { skip }, async (t) => {
+  const { model, checks, own, files, folder, places } = await startWorld(t)
+  const envoy = await startEnvoy(t, { ...places, folder })
 
   const asked = new Map<string, { check: Metadata; figures: [string, unknown][] }>()
   async function ask(check: Metadata, answer: object): Promise<void> {
@@ -153,6 +167,55 @@ test("each response has one line, whatever the user's name", { skip }, async (t)
   await poll(() => own.ofEnvoy().length >= before + asked.size, 'all lines are there')
   compare(own.ofEnvoy().slice(before))
   t.equal(envoy.log(), '')
+})
+
+test('two Envoys share a folder, one after the other', { skip }, async (t) => {
+  const { model, checks, own, folder, places } = await startWorld(t)
+  model.answer({
+    headers: { 'content-type': 'application/json' },
+    pieces: ['{"usage":{"total_tokens":3}}'],
+  })
+  const baseId = 100 + (process.pid % 30_000)
+  const [port = 0] = await freePorts(1)
+  const run = (epoch: number) => {
+    const its = join(folder, `epoch-${epoch}`)
+    mkdirSync(its)
+    const hotRestart = { baseId, epoch }
+    return startEnvoy(t, { ...places, folder: its, port, hotRestart, concurrency: 2 })
+  }
+  const first = await run(0)
+  let over = false
+  let got = 0
+  const failed: unknown[] = []
+  const caller = async (): Promise<void> => {
+    while (!over) {
+      const index = checks.push({ user: 'ann', metered: true }) - 1
+      checks[index] = { ...checks[index], line: lineOf(index, { user: 'ann' }) }
+      const url = `http://127.0.0.1:${port}/llm/${index}/v1/chat/completions`
+      await fetch(url, { method: 'POST', body: '{}' })
+        .then(async (response) => {
+          await response.arrayBuffer()
+          if (response.status === 200) got += 1
+          else failed.push(response.status)
+        })
+        .catch((error) => failed.push(String(error)))
+    }
+  }
+  const load = Promise.all([caller(), caller(), caller(), caller()])
+  for (const epoch of [1, 2]) {
+    await delay(500)
+    await run(epoch)
+    await delay(3_000)
+  }
+  over = true
+  await load
+  t.throws(() => process.kill(first.pid, 0), 'the first one has ended')
+  const ids = idsOf(own.ended())
+  t.equal(new Set(ids).size, ids.length, 'none has two lines')
+  t.ok(ids.length >= got && got > 100, `${got} answers have ${ids.length} lines`)
+  t.ok(ids.length <= got + failed.length, `${failed.length} failed`)
+  t.equal(own.torn(), 0)
+  t.equal(own.failed(), 0)
 })
 
 /** As Check writes it. */

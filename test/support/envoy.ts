@@ -51,6 +51,8 @@ export interface EnvoySettings
   readonly port?: number | undefined
   /** Changes its configuration, given as JSON. */
   readonly adjust?: ((bootstrap: string) => string) | undefined
+  /** Takes over from the one of the epoch before, with the same port and number; by default from nobody. */
+  readonly hotRestart?: { readonly baseId: number; readonly epoch: number }
 }
 
 const template = readFileSync(new URL('../../envoy/bootstrap.yaml', import.meta.url), 'utf8')
@@ -65,6 +67,7 @@ export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<Runn
     adminPort = 0,
     port = 0,
     hopMark = 'hop-of-no-service',
+    hotRestart,
     ...places
   } = settings
   const bootstrap = join(folder, 'bootstrap.json')
@@ -77,8 +80,19 @@ export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<Runn
     envoyPath() ?? 'envoy',
     [
       ...['--config-path', bootstrap, '--concurrency', String(concurrency)],
-      ...['--admin-address-path', adminFile, '--disable-hot-restart', '--log-level', 'warning'],
+      ...['--admin-address-path', adminFile, '--log-level', 'warning'],
       ...['--file-flush-interval-msec', '20'],
+      ...(hotRestart === undefined
+        ? ['--disable-hot-restart']
+        : [
+            ...[
+              '--base-id',
+              String(hotRestart.baseId),
+              '--restart-epoch',
+              String(hotRestart.epoch),
+            ],
+            ...['--drain-time-s', '1', '--parent-shutdown-time-s', '2'],
+          ]),
     ],
     { stdio: ['ignore', 'ignore', 'pipe'] },
   )
