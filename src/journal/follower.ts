@@ -48,6 +48,8 @@ interface Followed {
   /** Whether the rest of an overlong line is still to come. */
   isSkipping: boolean
   isRead: boolean
+  /** Whether there may be more than the last read could take. */
+  isFull: boolean
   /** Another file has the same lines, and is longer. */
   isCopy: boolean
   /** Since when it is not in the folder; undefined while it is. */
@@ -144,6 +146,7 @@ export function createFollower(options: FollowerOptions) {
       ...{ file, name: at, head: '', size: file.size() },
       ...{
         isSkipping: false,
+        isFull: false,
         isRead: false,
         isCopy: false,
         absentSince: undefined,
@@ -156,6 +159,7 @@ export function createFollower(options: FollowerOptions) {
 
   /** Takes the next lines of a file; returns how many bytes were read, 0 at its end. */
   function readChunk(one: Followed): number {
+    one.isFull = false
     // Closed while somebody else was reading.
     if (one.isClosed) return 0
     if (one.head === '') refreshHead(one)
@@ -163,6 +167,12 @@ export function createFollower(options: FollowerOptions) {
     if (head === '' || one.isCopy) return 0
     const offset = position.get(head) ?? 0
     const bytes = file.read(until === undefined ? chunk : upTo(until, head, offset), offset)
+    one.isFull = bytes === chunkBytes
+    // A Check asks each time, and most of the time there is nothing.
+    if (bytes === 0) {
+      one.isRead = true
+      return 0
+    }
     const end = chunk.subarray(0, bytes).lastIndexOf(lineEnd) + 1
     one.isRead = end === 0 && bytes < chunkBytes
     if (one.isRead) return 0
@@ -188,21 +198,23 @@ export function createFollower(options: FollowerOptions) {
   }
 
   /** Returns whether it has come to the ends. */
-  function readUpTo(maxBytes: number, files: readonly Followed[]): boolean {
+  function readUpTo(maxBytes: number, isLiveOnly: boolean): boolean {
     let left = maxBytes
-    for (const one of files) {
-      for (let read = 1; read > 0 && left > 0; left -= read) read = readChunk(one)
+    for (const one of followed) {
+      if (isLiveOnly && !isLive(one)) continue
+      do left -= readChunk(one)
+      while (one.isFull && left > 0)
     }
     return left > 0
   }
 
   return {
     /** Takes what files that grow have at their ends, at most about this many bytes. */
-    readEnds: (maxBytes: number): void => void readUpTo(maxBytes, followed.filter(isLive)),
+    readEnds: (maxBytes: number): void => void readUpTo(maxBytes, true),
     /** Takes what all files have, also new ones, at most about this many bytes; returns whether that is all. */
     catchUp(maxBytes: number): boolean {
       discover()
-      return readUpTo(maxBytes, followed)
+      return readUpTo(maxBytes, false)
     },
     /** What it follows, as of its last look at the folder. */
     files: (): readonly FollowedFile[] =>

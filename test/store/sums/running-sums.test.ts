@@ -1,7 +1,7 @@
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
-import { openFolder } from '../../../src/journal/folder.ts'
+import { type Folder, openFolder } from '../../../src/journal/folder.ts'
 import { openKeptFiles } from '../../../src/journal/kept-files.ts'
 import { connectRedis } from '../../../src/store/redis/connection.ts'
 import { openGatewaySums } from '../../../src/store/sums/gateway-sums.ts'
@@ -29,18 +29,19 @@ interface ProcessOptions {
 }
 
 /** A process of a gateway, as main.ts would build it. */
-async function startProcess(t: Test, options: ProcessOptions) {
+async function startProcess(t: Test, options: ProcessOptions, folder?: Folder) {
   const { path, gateway = 'g1', valkey, onLoss = 'allow' } = options
   mkdirSync(join(path, 'lines'), { recursive: true })
   const connection = valkey && connectRedis(valkey.url, () => {})
   await connection?.connected(5_000)
   const clocks = { now: Date.now, monotonic: () => performance.now() }
+  const own = folder ?? openFolder(join(path, 'lines'))
   const losses: string[] = []
   const faults: unknown[] = []
   const sums = await openGatewaySums({
     ...clocks,
     ...{ gateway, files: [file], tags: ['all'], tagOf: () => 'all', longSums: undefined },
-    folder: openFolder(join(path, 'lines')),
+    folder: own,
     kept: openKeptFiles(join(path, 'kept')),
     store: connection && createRedisSums(connection.commands),
     ...plainLines((amount) => [{ at: Date.now(), amount, counters: [hour, week] }]),
@@ -58,7 +59,7 @@ async function startProcess(t: Test, options: ProcessOptions) {
     connection?.close()
   })
   return {
-    ...{ sums, running, losses, faults },
+    ...{ sums, running, losses, faults, folder: own },
     used: async () => (await running.read([hour], Date.now())).map(({ used }) => used)[0],
   }
 }
@@ -144,4 +145,38 @@ root.test('gateways that share a Redis', { skip: skipValkey }, async (t) => {
     await poll(async () => (await total()) === 126, 'B writes')
     t.match(await c.running.readFresh([hour, week], Date.now()), [{ used: 126 }, { used: 126 }])
   })
+})
+
+root.test('a folder that can’t be watched is looked at more often', async (t) => {
+  const path = folder(t)
+  mkdirSync(join(path, 'lines'))
+  let [lists, end] = [0, () => {}]
+  const real = openFolder(join(path, 'lines'))
+  const options = { path, onLoss: 'deny' } as const
+  const watching = {
+    ...real,
+    list() {
+      lists += 1
+      return real.list()
+    },
+    watch(onChange: Parameters<typeof real.watch>[0], onEnd: () => void) {
+      end = onEnd
+      return real.watch(onChange, onEnd)
+    },
+  }
+  const one = await startProcess(t, options, watching)
+  await poll(() => one.sums.isWriter, 'it writes')
+  const since = async (ms: number): Promise<number> => {
+    const before = lists
+    await new Promise((settle) => setTimeout(settle, ms))
+    return lists - before
+  }
+  const watched = await since(500)
+  // As the system says where nobody may watch anything more.
+  watching.watch = () => undefined
+  end()
+  const unwatched = await since(500)
+  t.ok(unwatched > 2 * watched, `${unwatched} times, not ${watched}`)
+  log(path, 3)
+  await poll(() => one.sums.shared.read(hour, Date.now()).used === 3, 'lines are read')
 })
