@@ -2,7 +2,8 @@
 
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import { findJournalName } from '../ratelimit/ledger/journal-name.ts'
-import { countUnread, findKept, type Unread } from '../ratelimit/ledger/kept.ts'
+import { findKept } from '../ratelimit/ledger/kept.ts'
+import { countUnread, type Unread } from '../ratelimit/ledger/unread.ts'
 import { type Verification, verifyUsage } from '../ratelimit/ledger/verify.ts'
 import { loadConfig } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'

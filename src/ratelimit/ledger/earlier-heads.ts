@@ -1,8 +1,10 @@
 /** Heads of files as earlier versions have stored them → the heads that the same files have now. */
 
-import type { Folder } from '../../journal/folder.ts'
+import { dirname } from 'node:path'
+import { type Folder, openFolder } from '../../journal/folder.ts'
 import { headIn } from '../../journal/head.ts'
-import { beginningOf, type LaneNames, listLineFiles } from './journal-files.ts'
+import type { LedgerPlace } from '../../store/usage.ts'
+import { beginningOf, type LaneNames, listLineFiles, namesOf } from './journal-files.ts'
 
 /** The whole digest of the first line, of which a head is the beginning now. */
 const wholeDigest = /^[0-9a-f]{32}$/
@@ -32,4 +34,13 @@ export function createRenewHead(folder: Pick<Folder, 'list' | 'open'>, names: La
     // Another one that begins with the same bytes is another file.
     return at < 0 ? stored : (files.splice(at, 1)[0]?.[1] ?? stored)
   }
+}
+
+/** Bytes of the files of the journal at this path, as these places say, by the heads that the files have now. */
+export function renewPlaces(
+  path: string,
+  places: readonly Pick<LedgerPlace, 'head' | 'offset'>[],
+): ReadonlyMap<string, number> {
+  const renew = createRenewHead(openFolder(dirname(path)), namesOf(path))
+  return new Map(places.map(({ head, offset }) => [renew(head), offset]))
 }

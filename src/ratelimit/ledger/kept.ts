@@ -1,15 +1,13 @@
 /** The lines of a journal that a ledger has, from its archives and the files that are kept. */
 
-import { basename, dirname, join } from 'node:path'
-import { type OpenFile, openFolder } from '../../journal/folder.ts'
-import { readLine } from '../../journal/read-line.ts'
+import { basename, join } from 'node:path'
 import { errorMessage } from '../../runtime/error-message.ts'
 import type { LedgerState } from '../../store/usage.ts'
 import { type ListedArchive, listArchives, openArchive } from './archive-file.ts'
-import { createRenewHead } from './earlier-heads.ts'
-import { bytesOf, findLineFiles, type Lane, lanes, namesOf } from './journal-files.ts'
+import { renewPlaces } from './earlier-heads.ts'
+import { bytesOf, findLineFiles, type Lane, lanes } from './journal-files.ts'
 import { findJournalName } from './journal-name.ts'
-import { lineEnd, linesOf } from './lines.ts'
+import { linesOf } from './lines.ts'
 
 type Places = LedgerState['journals'][number]['places']
 
@@ -74,9 +72,9 @@ async function* readFiles(
   places: Places,
   read: Bytes,
 ): AsyncGenerator<KeptFile> {
-  const renew = renewHeadAt(path)
-  const added: Bytes = new Map(places.map(({ head, offset }) => [renew(head), offset]))
-  const archived: Bytes = new Map([...read].map(([head, bytes]) => [renew(head), bytes]))
+  const added = renewPlaces(path, places)
+  const inArchives = [...read].map(([head, offset]) => ({ head, offset }))
+  const archived = renewPlaces(path, inArchives)
   for (const found of findLineFiles(path, dataDir)) {
     const { head, lane, isCurrent } = found
     const from = archived.get(head) ?? 0
@@ -90,64 +88,6 @@ async function* readFiles(
       file.close()
     }
   }
-}
-
-function renewHeadAt(path: string): (stored: string) => string {
-  return createRenewHead(openFolder(dirname(path)), namesOf(path))
-}
-
-/** What the ledger has not added of a journal yet. */
-export interface Unread {
-  readonly bytes: number
-  /** Whole ones, of responses that it adds. */
-  readonly lines: number
-}
-
-/**
- * What the ledger has not added yet of the journal at this path, so that nothing is known of it; nothing
- * if it does not know the journal.
- */
-export async function countUnread(
-  { path, dataDir }: Pick<KeptPlaces, 'path' | 'dataDir'>,
-  journals: LedgerState['journals'],
-): Promise<Unread> {
-  let [bytes, lines] = [0, 0]
-  const own = path && findJournalName(path, dataDir)
-  const places = journals.find(({ journal }) => journal === own)?.places
-  if (path === undefined || places === undefined) return { bytes, lines }
-  const renew = renewHeadAt(path)
-  const added: Bytes = new Map(places.map(({ head, offset }) => [renew(head), offset]))
-  for (const found of findLineFiles(path, dataDir)) {
-    const { head, size } = found
-    const offset = added.get(head) ?? 0
-    // What is written meanwhile is not counted.
-    const file = size > offset ? found.open() : undefined
-    if (file === undefined) continue
-    try {
-      let some = 0
-      for await (const line of linesOf(bytesOf(file, offset, size))) some += Number(isAdded(line))
-      // Bytes without a line end are a line that is being written.
-      if (some === 0 && isEnded(file, size)) continue
-      lines += some
-      bytes += size - offset
-    } finally {
-      file.close()
-    }
-  }
-  return { bytes, lines }
-}
-
-function isEnded(file: OpenFile, size: number): boolean {
-  const last = Buffer.alloc(1)
-  file.read(last, size - 1)
-  return last[0] === lineEnd
-}
-
-/** Whether the ledger adds what a line says, or says that it is lost. */
-function isAdded(text: string): boolean {
-  if (text === '') return false
-  const line = readLine(text)
-  return line === undefined || (line.isMetered && line.state === 'ended')
 }
 
 /** Archives that may have lines of this time (milliseconds since the epoch), in order, without a hole. */
