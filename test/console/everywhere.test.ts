@@ -1,10 +1,8 @@
 import type { Page } from 'playwright-core'
-import root from 'tap'
 import { act, type ConsoleTest, consoleTests, isAccessible } from '../support/console.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
 import { keepPicture } from '../support/pictures.ts'
 import { poll } from '../support/poll.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const hostile = '<img src=x onerror=document.title=1>'
 
@@ -19,7 +17,6 @@ function displayed(document: WrittenDocument): WrittenDocument {
 const team = { groups: ['team', 'tollgate-admins', hostile], users: [hostile] }
 
 const test = consoleTests({
-  env: { USAGE_JOURNAL: `${temporaryFolder(root)}/usage.jsonl` },
   resources: (backendUrl) => [
     displayed(modelRef('sim', { backendUrl })),
     accessPolicy('open', ['llm/sim'], team),

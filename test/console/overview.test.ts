@@ -1,16 +1,13 @@
-import root from 'tap'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
 import { type Gateway, models, subscriptions } from '../support/gateway.ts'
 import { keepPicture } from '../support/pictures.ts'
 import { poll } from '../support/poll.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const hostile = '<img src=x onerror=document.title=1>'
 const broken: WrittenDocument = { ...modelRef('broken'), spec: { backendUrl: hostile } }
 
 const test = consoleTests({
-  env: { USAGE_JOURNAL: `${temporaryFolder(root)}/usage.jsonl` },
   resources: (backendUrl) => [
     ...models(backendUrl),
     ...subscriptions({ plenty: 3_000 }),

@@ -1,9 +1,7 @@
 import type { CDPSession, Page } from 'playwright-core'
-import root from 'tap'
 import { type ConsoleTest, consoleTests } from '../support/console.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { poll } from '../support/poll.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const team = { groups: ['team', 'tollgate-admins'] }
 const named = Array.from({ length: 60 }, (_, i) => `somebody-${i}`)
@@ -12,7 +10,6 @@ const models = modelNames.map((name) => `llm/${name}`)
 const limits = Object.fromEntries(models.map((model) => [model, [[1_000_000, '1h']] as const]))
 
 const test = consoleTests({
-  env: { USAGE_JOURNAL: `${temporaryFolder(root)}/usage.jsonl` },
   resources: (backendUrl) => [
     ...modelNames.map((name) => modelRef(name, { backendUrl })),
     accessPolicy('open', models, team),

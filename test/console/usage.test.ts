@@ -1,15 +1,11 @@
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
-import root from 'tap'
 import { launch } from '../support/browser.ts'
 import { consoleTests, isAccessible } from '../support/console.ts'
 import { type Gateway, models, subscriptions } from '../support/gateway.ts'
 import { keepPicture } from '../support/pictures.ts'
 import { poll } from '../support/poll.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const test = consoleTests({
-  env: { USAGE_JOURNAL: join(temporaryFolder(root), 'usage.jsonl') },
   resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 3_000 })],
 })
 

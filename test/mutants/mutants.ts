@@ -572,13 +572,10 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'ratelimit/held.ts',
-    ['extauthz/reserve.test.ts'],
+    ['extauthz/reserve.test.ts', 'ratelimit/held.test.ts'],
     [
-      ['stillOpen(windows, all, now)', 'all'],
-      [
-        'if (id === undefined || !(held?.admittedAt || mayHold(ended))) return',
-        'if (id !== null) return',
-      ],
+      ['if (!mayHold(ended)) return', 'return'],
+      [' || now - response.endedAt >= leaseMs', ''],
     ],
   ),
   ...mutants(
@@ -728,7 +725,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     '../envoy/bootstrap.yaml',
     ['e2e/chunk-usage.test.ts'],
-    [['report_text(stream, stream.text_told)\n', '']],
+    [['if stream.text_bytes > 0 then parts[#parts + 1]', 'if false then parts[#parts + 1]']],
   ),
   ...mutants(
     '../envoy/bootstrap.yaml',
