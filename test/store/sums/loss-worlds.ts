@@ -1,6 +1,5 @@
 import { cpSync, existsSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { Cluster } from 'ioredis'
 import type { Test } from 'tap'
 import { type FlakyProxy, startFlakyProxy } from '../../support/flaky-proxy.ts'
 import { freePorts } from '../../support/free-ports.ts'
@@ -32,6 +31,7 @@ export type LossKind =
   | 'failed over while the primary hung'
   | 'split with writes on both sides'
   | 'evicted single keys'
+  | 'moved slots'
 
 const noData = ['dump.rdb', 'appendonlydir']
 
@@ -404,13 +404,6 @@ export async function createClusterWorld(t: Test, seed: number): Promise<LossWor
     )
   }
   for (const { follow } of pairs) await follow()
-  const client = new Cluster(
-    nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
-    { clusterRetryStrategy: () => 50, redisOptions: { maxRetriesPerRequest: 0 } },
-  )
-  client.on('error', () => {})
-  t.teardown(() => client.disconnect())
-
   async function takeOver(pair: Pair): Promise<void> {
     await pair.replica.client.call('CLUSTER', 'FAILOVER', 'TAKEOVER')
     await poll(
@@ -418,6 +411,52 @@ export async function createClusterWorld(t: Test, seed: number): Promise<LossWor
       'the replica has taken over',
     )
     pair.swap()
+  }
+
+  /** Moves the keys of one of 16 hash tags to the other pair, as an operator who reshards would. */
+  function moveSlot(random: Random): (() => Promise<void>)[] {
+    const tag = `{${random.below(16)}}`
+    const between = async () => {
+      const slot = Number(await one.client.call('CLUSTER', 'KEYSLOT', tag))
+      const ids = await Promise.all(
+        pairs.map(async ({ primary }) => String(await primary.client.call('CLUSTER', 'MYID'))),
+      )
+      const nodes = String(await (pairs[0] as Pair).primary.client.cluster('NODES')).split('\n')
+      const from = nodes.find((line) => line.startsWith(ids[0] as string)) ?? ''
+      const own = from
+        .split(' ')
+        .slice(8)
+        .filter((range) => !range.startsWith('['))
+      const isFirst = own.some((range) => {
+        const [first, last = first] = range.split('-').map(Number) as [number, number?]
+        return first <= slot && slot <= last
+      })
+      const [source, target] = isFirst ? [0, 1] : [1, 0]
+      return {
+        slot,
+        source: { ...(pairs[source] as Pair).primary, id: ids[source] as string },
+        target: { ...(pairs[target] as Pair).primary, id: ids[target] as string },
+      }
+    }
+    return [
+      async () => {
+        const { slot, source, target } = await between()
+        await target.client.cluster('SETSLOT', slot, 'IMPORTING', source.id)
+        await source.client.cluster('SETSLOT', slot, 'MIGRATING', target.id)
+      },
+      async () => {
+        const { slot, source, target } = await between()
+        for (;;) {
+          const keys = (await source.client.cluster('GETKEYSINSLOT', slot, 10)) as string[]
+          if (keys.length === 0) break
+          const to = ['127.0.0.1', target.port, '', 0, 5_000]
+          await source.client.call('MIGRATE', ...to, 'REPLACE', 'KEYS', ...keys)
+        }
+        for (const { client } of [target, source]) {
+          await client.cluster('SETSLOT', slot, 'NODE', target.id)
+        }
+      },
+    ]
   }
 
   async function rejoined(pair: Pair): Promise<void> {
@@ -442,6 +481,7 @@ export async function createClusterWorld(t: Test, seed: number): Promise<LossWor
       'failed over to a replica that lags',
       'failed over while the primary hung',
       'evicted single keys',
+      'moved slots',
     ],
     stepsOf(kind, random) {
       const pair = pairs[random.below(2)] as Pair
@@ -472,6 +512,8 @@ export async function createClusterWorld(t: Test, seed: number): Promise<LossWor
               await rejoined(pair)
             },
           ]
+        case 'moved slots':
+          return moveSlot(random)
         default:
           return ownSteps(pair, kind, random)
       }
