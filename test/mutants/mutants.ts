@@ -572,11 +572,39 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'ratelimit/held.ts',
-    ['extauthz/reserve.test.ts', 'ratelimit/held.test.ts'],
+    ['ratelimit/held.test.ts'],
     [
-      ['if (!mayHold(ended)) return', 'return'],
+      ['if (!mayHold(ended)) return', 'if (!ended.held) return'],
+      ['if (held?.admittedAt) return true', ''],
       [' || now - response.endedAt >= leaseMs', ''],
     ],
+  ),
+  ...mutants(
+    'ratelimit/settle.ts',
+    ['ratelimit/settle.test.ts'],
+    [
+      ['if (!isMetered) return', ''],
+      ["if (by === 'table') writer", 'writer'],
+      ['charge.estimated > 0 ? undefined : charge.tokens', 'charge.tokens'],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/model-health.ts',
+    ['ratelimit/model-health.test.ts'],
+    [['if (at < (states.get(model)?.at ?? 0)) return', '']],
+  ),
+  ...mutants(
+    'wiring/counters.ts',
+    ['wiring/start-errors.test.ts'],
+    [
+      ['if (subscriptions > 0) {', 'if (subscriptions < 0) {'],
+      ["if (problem === 'unreadable') noteCanRead(!isThere)", ''],
+    ],
+  ),
+  ...mutants(
+    'grpc/health.ts',
+    ['grpc/health.test.ts'],
+    [['isServing && !isDraining', 'isServing']],
   ),
   ...mutants(
     'core/decision/stored-paths.ts',
