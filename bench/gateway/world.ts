@@ -2,11 +2,10 @@
 
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { fileModeOf, folderModeOf } from '../../src/journal/prepare-folder.ts'
 import { findEnvoy } from '../../src/local/envoy-binary.ts'
-import { inMemory, takePlace } from '../../src/local/journal-place.ts'
+import { inMemory } from '../../src/local/journal-place.ts'
 import { createParts } from '../../src/local/parts.ts'
 import { createSupervisor, type Part } from '../../src/local/supervisor.ts'
 import { localUrl, readUpSettings } from '../../src/local/up-settings.ts'
@@ -91,6 +90,8 @@ export function createWorld(options: WorldOptions) {
     const settings = {
       ...set,
       DATA_DIR: join(folder, 'data'),
+      // As the folder of the journal has it.
+      UNIX_SOCKET_MODE: '600',
       RESOURCES: `file:${join(folder, 'resources')}`,
       TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),
       ...Object.fromEntries(
@@ -102,8 +103,6 @@ export function createWorld(options: WorldOptions) {
     writeFileSync(join(folder, 'tokens.csv'), tokenLine)
     const read = readUpSettings(settings)
     const { config } = read
-    const { dataDir, usageJournal = '', socketMode } = config
-    takePlace(dataDir, dirname(usageJournal), folderModeOf(fileModeOf(socketMode)))
     const envoy = await findEnvoy({ path: config.envoyPath, env, log, signal })
     const parts = createParts({
       env: { PATH: env.PATH, HOME: env.HOME, BENCH_PROBE: probe, ...settings },
