@@ -163,7 +163,14 @@ export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> 
   await part(3 / 4)
   const restart = () => startEmbeddedPostgres({ directory: join(directory, 'own'), port, log() {} })
   // Everybody connects at once, and a busy machine may not answer in time.
-  database = await restart().catch(restart).catch(restart)
+  for (let tries = 1; ; tries += 1) {
+    const started = await restart().catch((error: unknown) => {
+      if (tries === 15) throw error
+    })
+    if (started === undefined) continue
+    database = started
+    break
+  }
   await killed?.start()
   await workers
   const seconds = Math.round((performance.now() - begun) / 1_000)
