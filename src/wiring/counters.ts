@@ -123,6 +123,8 @@ export async function openCounters(
         'the volume of this gateway is a copy: it counts on under a name of its own',
       ),
     onFault,
+  }).catch((cause: unknown) => {
+    throw new Error(`USAGE_JOURNAL: ${path} cannot be used: ${errorMessage(cause)}`, { cause })
   })
   sums = opened
   const windows = createKnownWindows(opened, opened.shared)

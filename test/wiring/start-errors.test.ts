@@ -237,7 +237,12 @@ root.test('without a journal nothing that is limited is allowed', async (t) => {
 root.test('a process that cannot read its journal serves nothing meanwhile', async (t) => {
   const folder = temporaryFolder(t)
   const own = { ...(await settings(t)), DATABASE_URL: await createDatabase(t) }
-  const service = await serve({ ...own, USAGE_JOURNAL: join(folder, 'usage.jsonl') })
+  const journal = { USAGE_JOURNAL: join(folder, 'usage.jsonl') }
+  const circle = join(folder, 'circle')
+  symlinkSync(circle, circle)
+  await t.rejects(serve({ ...own, ...journal }), { message: /^USAGE_JOURNAL: .* ELOOP/ })
+  rmSync(circle)
+  const service = await serve({ ...own, ...journal })
   t.teardown(() => service.stop())
   const client = connectGrpc(t, own.GRPC_ADDRESS)
   const answers = async () => {
@@ -246,7 +251,6 @@ root.test('a process that cannot read its journal serves nothing meanwhile', asy
     return `${status} ${health.toString('hex')}`
   }
   t.equal(await answers(), '200 0801', 'SERVING')
-  const circle = join(folder, 'circle')
   symlinkSync(circle, circle)
   await poll(async () => (await answers()) === '503 0802', 'NOT_SERVING')
   rmSync(circle)
