@@ -125,6 +125,8 @@ test('all limits must have tokens left', async (t) => {
 test('an unused window has an end, too', async (t) => {
   const unused = { used: 0, resetsAt: now + 5_000 }
   t.match(limitStates(perMinute, [unused], now), [{ ...unused, remaining: 100 }])
+  const held = { ...unused, used: 30, held: 50 }
+  t.match(limitStates(perMinute, [held], now), [{ ...held, remaining: 20 }])
 })
 
 test('of a later time nothing is known but what has been counted', async (t) => {
