@@ -20,7 +20,7 @@ export function createTestCounters(): TestCounters {
   function windowOf(counter: Counter, at: number): HeldWindow {
     const tally = sums.at(counter, at)
     const used = usedOf(tally)
-    return { id: tally.id, used, told: used, resetsAt: tally.end, isKnown: true }
+    return { id: tally.id, used, own: used, resetsAt: tally.end, isKnown: true }
   }
 
   function read(counters: readonly Counter[], now: number) {

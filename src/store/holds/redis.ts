@@ -134,7 +134,11 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       for (const { window } of places)
         all.push(window ? keyOf(part.tag, window) : (all[0] as string))
       try {
-        const answer = await commands.spend(all, argsOf(asked, places, member, lease))
+        const answer = await commands.spend(all, [
+          ...argsOf(asked, places, member, lease, part.gateway),
+          // The windows have their responses, which the store may not have yet.
+          ...part.lastEnded(keys),
+        ])
         return toAnswer(places, now, answer)
       } catch (error) {
         // The answer may be lost rather than the call.
@@ -200,6 +204,7 @@ function argsOf(
   places: readonly Place[],
   member: string,
   lease: number,
+  gateway: string,
 ): readonly (string | number)[] {
   const { expected, overshoot, canCap, charge, asker = '' } = asked
   const { input, inputVariance, output, outputVariance } = expected
@@ -207,11 +212,12 @@ function argsOf(
   const args = [
     ...[member, lease, input, inputVariance, output, outputVariance, floor],
     ...[isSeveral ? -beyondRoom : beyondRoom, least, Number.isFinite(worst) ? worst : -1],
-    ...[overshoot, canCap ? '1' : '0', asker],
+    ...[overshoot, canCap ? '1' : '0', asker, gateway],
   ]
   for (const place of places) {
     const { kind, counter, window } = place
-    args.push(kind, counter.limit, nameOf(place, charge), window?.told ?? 0)
+    const { used, own } = window ?? { used: 0, own: 0 }
+    args.push(kind, counter.limit, nameOf(place, charge), used - own, own)
   }
   return args
 }

@@ -69,9 +69,10 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * KEYS[1] the sums of open holds, KEYS[2] the holds, KEYS[3] their leases, KEYS[4…] windows; that of concurrency is
  * none. ARGV[1] the id, empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] to ARGV[10] expected input, its variance,
  * output, its variance, floor, beyond its room (below 0: of several answers), least, worst (-1: unknown); ARGV[11] the
- * overshoot; ARGV[12] '1' if it can have a ceiling; ARGV[13] who asks, or nothing; then for each window what is
- * counted (tokens, requests, concurrency), its limit, its name in the sums, and what was told to be used before: this
- * server may have lost it since. The arithmetic of tokens is that of core/admission/admit.ts.
+ * overshoot; ARGV[12] '1' if it can have a ceiling; ARGV[13] who asks, or nothing; ARGV[14] the gateway; then for each
+ * window what is counted (tokens, requests, concurrency), its limit, its name in the sums, and what is known to be used by
+ * others and by the gateway itself, which this server may have lost, or not have yet; then ids of holds whose requests
+ * have ended and are in that. The arithmetic of tokens is that of core/admission/admit.ts.
  */
 export const spendScript = `
 ${common}
@@ -84,13 +85,16 @@ local several = beyond < 0
 beyond = math.abs(beyond)
 local outcome, open, most, room, unused, all = 'held', 0, 0, math.huge, math.huge, {}
 local function refuse(with) if outcome ~= 'spent' then outcome = with end end
+for i = 5 * #KEYS, #ARGV do drop(ARGV[i]) end
 for i = 4, #KEYS do
-  local kind, limit, name, told = ARGV[4 * i - 2], tonumber(ARGV[4 * i - 1]), ARGV[4 * i], tonumber(ARGV[4 * i + 1])
+  local at = 5 * i - 5
+  local kind, limit, name = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
   local each = { kind = kind, limit = limit, name = name, sums = sums_of(name), used = 0 }
   if kind ~= 'concurrency' then
     -- What somebody else has put under a window's name counts for nothing.
-    local used = redis.pcall('HGET', KEYS[i], '+')
-    each.used = math.max(told, type(used) == 'string' and tonumber(used) or 0)
+    local found = redis.pcall('HMGET', KEYS[i], '+', ARGV[14])
+    local total, own = tonumber(found[1] or nil) or 0, tonumber(found[2] or nil) or 0
+    each.used = math.max(tonumber(ARGV[at + 3]), total - own) + math.max(tonumber(ARGV[at + 4]), own)
   end
   if kind == 'tokens' then
     if each.used >= limit then refuse('spent') end

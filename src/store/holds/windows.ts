@@ -9,8 +9,8 @@ export interface HeldWindow {
   /** The counter's key, `@` and what the window is called. */
   readonly id: string
   readonly used: number
-  /** How much of that a store that gateways share has told: the holds of these have ended there, too. */
-  readonly told: number
+  /** How much of that is this gateway's own. */
+  readonly own: number
   /** Milliseconds since the epoch. */
   readonly resetsAt: number
   /** Whether the store was asked about it. */

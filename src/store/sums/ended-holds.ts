@@ -5,6 +5,9 @@ import type { EndedHolds } from './sum-store.ts'
 /** By the first of their keys. */
 type Ended = Map<string, { readonly keys: readonly string[]; readonly ids: Set<string> }>
 
+/** A process that does not write can't know which have ended in the store, too. */
+const mostLast = 16
+
 /** Of one hash tag. */
 export function createEndedHolds() {
   /** Those that have waited longest first. */
@@ -40,6 +43,12 @@ export function createEndedHolds() {
         }
       }
       return next
+    },
+    /** Of these keys, the last ones. */
+    last([name = '']: readonly string[]): readonly string[] {
+      const last: string[] = []
+      for (const ended of generations) last.push(...(ended.get(name)?.ids ?? []))
+      return last.slice(-mostLast)
     },
     /** The store has ended these. */
     forget(sent: readonly EndedHolds[]): void {

@@ -244,6 +244,7 @@ export function createPart(options: PartOptions) {
 
   return {
     tag,
+    gateway,
     /** Windows that the next call has something of, and users whose holds end with it. */
     get due(): number {
       return due.size + repairs.size + (isWriter() ? ended.size : 0)
@@ -273,6 +274,8 @@ export function createPart(options: PartOptions) {
       ended.add(keys, id, monotonic(), isWriter() ? leaseMs : handoverMs)
       if (isWriter()) hurry()
     },
+    /** The last ones of these keys that may hold in the store still, although their responses are counted here. */
+    lastEnded: (keys: readonly string[]): readonly string[] => ended.last(keys),
     /**
      * One call: what is due, and the mark of the writer even if nothing is. Rejects without an answer;
      * everything is then due as before, and the next call has newer sums. Must not overlap.

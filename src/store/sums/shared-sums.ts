@@ -103,7 +103,7 @@ export function createSharedSums(options: SharedSumsOptions) {
       return {
         id: tally.id,
         used: usedOf(tally),
-        told: tally.others + tally.field,
+        own: Math.max(ownOf(tally), tally.field),
         resetsAt: tally.end,
         isKnown: tally.isKnown || store === undefined,
         ageMs: ticksBetween(tally.heardAt, tally.usedAt),

@@ -109,9 +109,33 @@ root.test('releases wait for a Redis that is away', skip, async (t) => {
   t.equal(window?.held, undefined)
 })
 
+root.test(
+  'a process that has read the line of a request counts it, and no hold',
+  skip,
+  async (t) => {
+    const writer = await gatewayOf(t, valkey.url, { gateway: 'read' })
+    const reader = await gatewayOf(t, valkey.url, { gateway: 'read', isWriter: false })
+    const own = asked('a', 10_000, 'sequential')
+    const ask = async () =>
+      (await reader.holds.hold(asked(undefined, 10_000, 'sequential'), Date.now())).windows[0]
+    t.equal((await writer.holds.hold(own, Date.now())).outcome, 'held')
+    t.match(await ask(), { used: 0, held: 200 })
+    reader.add(own.counters, 150)
+    reader.holds.release(own.counters, 'a')
+    const before = await ask()
+    t.match(before, { used: 150 }, 'although the writer has sent nothing')
+    t.equal(before?.held, undefined)
+    writer.add(own.counters, 150)
+    writer.holds.release(own.counters, 'a')
+    await writer.flushed()
+    t.match(await ask(), { used: 150 }, 'once')
+  },
+)
+
 root.test('what lines say is left to the process that writes', skip, async (t) => {
   const writer = await gatewayOf(t, valkey.url, { gateway: 'shared' })
   const reader = await gatewayOf(t, valkey.url, { gateway: 'shared', isWriter: false })
+  const other = await gatewayOf(t, valkey.url)
   const own = asked('a', 10_000, 'readers')
   await reader.holds.hold(own, Date.now())
   const sent = reader.connection.sent
@@ -120,7 +144,7 @@ root.test('what lines say is left to the process that writes', skip, async (t) =
   await delay(50)
   t.equal(reader.connection.sent, sent, 'the reader sends nothing of it')
   const held = async () =>
-    (await reader.holds.hold(asked(undefined, 10_000, 'readers'), Date.now())).windows[0]?.held
+    (await other.holds.hold(asked(undefined, 10_000, 'readers'), Date.now())).windows[0]?.held
   t.equal(await held(), 200)
   writer.holds.release(own.counters, 'a')
   await writer.flushed()

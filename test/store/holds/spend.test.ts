@@ -30,7 +30,9 @@ interface Asked {
   readonly canCap?: boolean
   readonly asker?: string
   readonly lease?: number
-  readonly told?: number
+  readonly others?: number
+  readonly own?: number
+  readonly ended?: readonly string[]
 }
 
 async function connect(t: Test, valkey: RunningValkey) {
@@ -41,14 +43,16 @@ async function connect(t: Test, valkey: RunningValkey) {
   return {
     commands,
     store,
-    spend({ id, expected, limits, canCap = true, asker = '', lease = leaseMs, told = 0 }: Asked) {
+    spend({ id, expected, limits, canCap = true, asker = '', lease = leaseMs, ...known }: Asked) {
       const { input, inputVariance, output, outputVariance, floor, beyondRoom, least } = expected
       const beyond = expected.isSeveral ? -beyondRoom : beyondRoom
+      const { others = 0, own = 0, ended = [] } = known
       const worst = Number.isFinite(expected.worst) ? expected.worst : -1
       const args = [
         ...[id, lease, input, inputVariance, output, outputVariance, floor, beyond, least],
-        ...[worst, overshoot, canCap ? '1' : '0', asker],
-        ...kinds.flatMap((kind) => [kind, limits[kind], `m|${kind}@1`, told]),
+        ...[worst, overshoot, canCap ? '1' : '0', asker, 'g1'],
+        ...kinds.flatMap((kind) => [kind, limits[kind], `m|${kind}@1`, others, own]),
+        ...ended,
       ]
       return commands.spend([...holdKeys, ...kinds.map((kind) => windowKeys[kind])], args)
     },
@@ -209,11 +213,26 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
     t.equal(await valkey.client.hlen(holdKeys[0] as string), 0)
   })
 
-  await t.test('what was told to be used counts in a server that has lost it', async (t) => {
-    t.equal((await redis.spend({ ...asked, id: '', told: 9 }))[0], 'held')
-    t.equal((await redis.spend({ ...asked, id: '', told: 10 }))[0], 'spent', 'of the requests')
-    await redis.write('g1', { tokens: 400, requests: 9 }, [])
-    t.equal((await redis.spend({ ...asked, id: '', told: 1 }))[0], 'held', 'it is no addition')
+  await t.test(
+    'what is known to be used counts in a server that has lost it, or not yet has it',
+    async (t) => {
+      const spend = async (others: number, own: number) =>
+        (await redis.spend({ ...asked, id: '', others, own }))[0]
+      t.equal(await spend(4, 5), 'held')
+      t.equal(await spend(5, 5), 'spent', 'of the requests')
+      await redis.write('g1', { tokens: 400, requests: 6 }, [])
+      await redis.write('g2', { tokens: 100, requests: 3 }, [])
+      t.equal(await spend(3, 6), 'held', 'it is no addition')
+      t.equal(await spend(0, 7), 'spent', 'one more of its own')
+      t.equal(await spend(4, 0), 'spent', "one more of others'")
+    },
+  )
+
+  await t.test('what has ended holds nothing any more, before its sums are written', async (t) => {
+    for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
+    const [outcome, , open] = await redis.spend({ ...asked, id: 'c', own: 1, ended: ['a', 'x'] })
+    t.strictSame([outcome, open], ['held', 1])
+    t.strictSame((await valkey.client.hkeys(holdKeys[1] as string)).sort(), ['b', 'c'])
   })
 
   await t.test('alone, several answers without a ceiling must fit', async (t) => {
