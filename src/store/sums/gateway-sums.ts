@@ -263,6 +263,10 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     get stats() {
       return { ...read, unreadBytes: followers.reduce((sum, each) => sum + each.unreadBytes, 0) }
     },
+    /** The first of these figures, for those who ask often. */
+    get linesRead(): number {
+      return read.lines
+    },
     /** How many windows are known. */
     get size(): number {
       return sums.all.size

@@ -8,6 +8,7 @@ import { ServiceError } from '../../core/decision/errors.ts'
 import { atMost } from '../../runtime/at-most.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { GatewaySums } from './gateway-sums.ts'
+import { startLineWatch } from './line-watch.ts'
 import { createPartSender, type PartSender } from './part-sender.ts'
 import type { KnownWindow } from './shared-sums.ts'
 
@@ -42,8 +43,6 @@ export interface RunningSumsOptions {
 const farMs = 80
 /** More fields cost more to ask for: beyond these, in proportion less often. */
 const fewFields = 20
-/** New files, and what a watch has missed. */
-const [pollMs, unwatchedPollMs] = [100, 10]
 const beatMs = 1_000
 const saveLongMs = 60_000
 /** How long an end waits for a disk, and for the database. */
@@ -60,10 +59,6 @@ export function runSums(options: RunningSumsOptions) {
   const ending = new AbortController()
   const alarm = createAlarm(ending.signal)
   let savedLongAt = monotonic()
-  let isChanged = false
-  let isMoved = false
-  let endWatch: (() => void) | undefined
-  let watched: string | undefined
   /** Windows that are asked for in this turn, with one call. */
   let asking: { readonly counters: AskedCounter[]; readonly answered: Promise<void> } | undefined
 
@@ -73,21 +68,11 @@ export function runSums(options: RunningSumsOptions) {
     senders.set(part.tag, sender)
     part.whenUrgent(() => sender.arm(1))
   }
-  watch()
-  const restMs = (): number => (endWatch === undefined ? unwatchedPollMs : pollMs)
-  void repeat({ step: read, restMs, onFault, signal: ending.signal, alarm })
+  const { onRead } = options
+  const lineWatch = startLineWatch({
+    ...{ sums, monotonic, onFault, onRead, alarm, signal: ending.signal },
+  })
   void repeat({ step: beat, restMs: beatMs, onFault, signal: ending.signal })
-
-  /** The folder that is at the path: it may have been removed, and made again. */
-  function watch(): void {
-    const there = sums.watched()
-    if (endWatch !== undefined && there === watched) return
-    endWatch?.()
-    watched = there
-    endWatch = sums.watch(noteChange, () => {
-      endWatch = undefined
-    })
-  }
 
   function noteOutcome(tag: string, error: unknown): void {
     const was = failing.size > 0
@@ -97,45 +82,17 @@ export function runSums(options: RunningSumsOptions) {
     if (isUnavailable !== was) options.onUnavailable(isUnavailable, error)
   }
 
-  /** Many changes of one turn are read once. */
-  function noteChange(moved: boolean): void {
-    isMoved ||= moved
-    if (isChanged) return
-    isChanged = true
-    setImmediate(() => {
-      const had = isMoved
-      isChanged = false
-      isMoved = false
-      if (ending.signal.aborted) return
-      try {
-        sums.readEnds(had)
-      } catch (error) {
-        onFault(error)
-      }
-    })
-  }
-
   /** Of a file that can't be read the loop tells. */
   function readEnd(): void {
     try {
       sums.readEnd()
     } catch {
-      alarm.ring()
+      lineWatch.lookAgain()
     }
-  }
-
-  async function read(): Promise<void> {
-    try {
-      await sums.readAll()
-    } catch (error) {
-      options.onRead?.(error)
-      throw error
-    }
-    options.onRead?.()
   }
 
   async function beat(): Promise<void> {
-    watch()
+    lineWatch.beat()
     sums.beat()
     const mayWrite = monotonic() >= writesFrom
     if (mayWrite && !sums.hasWriter()) void sums.becomeWriter().catch(onFault)
@@ -237,16 +194,14 @@ export function runSums(options: RunningSumsOptions) {
     /** Ends without sending anything more. */
     async end(): Promise<void> {
       ending.abort()
-      endWatch?.()
-      endWatch = undefined
+      lineWatch.end()
       await Promise.all([...senders.values()].map((each) => each.stop(0)))
       sums.close()
     },
     /** Reads to the ends of the files, and sends what is due for at most this long; returns how many windows are left. */
     async stop(graceMs: number): Promise<number> {
       ending.abort()
-      endWatch?.()
-      endWatch = undefined
+      lineWatch.end()
       await sums.readAll()
       const left = await Promise.all([...senders.values()].map((each) => each.stop(graceMs)))
       await atMost(endMs, Promise.all([shared.saveLong(), sums.save()])).catch(onFault)
