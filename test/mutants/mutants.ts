@@ -1007,6 +1007,15 @@ export const allMutants: readonly Mutant[] = [
       ['const from = archived.get(head) ?? 0', 'const from = 0'],
     ],
   ),
+  // While many lines come a process is not woken for each, and reads all of them.
+  ...mutants(
+    'store/sums/line-watch.ts',
+    ['store/sums/line-watch.test.ts'],
+    [
+      ['if (now - changedAt < denseMs && !had) becomeBusy()', ''],
+      ['quiet = found > lines ? 0 : quiet + 1', 'quiet += 1'],
+    ],
+  ),
   // I12: a hold is what is open, a sum what has ended.
   ...mutants(
     'store/holds/spend-scripts.ts',
