@@ -3,7 +3,6 @@
  * reads the text of a line makes this of it, and nothing else depends on the text.
  */
 
-import type { Counted } from '../core/counting/sums.ts'
 import type { Usage } from '../core/decision/usage.ts'
 
 /** Every admitted request has exactly one line `ended`; while it runs it has one `running` each 10 s. */
@@ -33,9 +32,3 @@ export interface ReadLine extends Line {
   /** The failure that a script of the gateway has seen; undefined: none. */
   readonly failure: string | undefined
 }
-
-/** Reads a line; undefined for a torn one, or one of a form that is not known. Never throws. */
-export type LineReader = (text: string) => Line | undefined
-
-/** What a line adds to sums; undefined: nothing. Never throws. */
-export type CountedReader = (text: string) => Counted | undefined

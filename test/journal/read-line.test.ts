@@ -1,6 +1,5 @@
 import { test } from 'tap'
 import { writeLineHead, writeSubject } from '../../src/core/decision/line-head.ts'
-import type { LineReader } from '../../src/journal/line.ts'
 import { outcomeOf } from '../../src/journal/outcome.ts'
 import { type ReadLine, readLine } from '../../src/journal/read-line.ts'
 
@@ -32,8 +31,7 @@ const asked = { user: 'ann', subscription: 'plenty', model: 'llm/sim', keyId: 'k
 const held = { id: 'r1', admittedAt: start, bytes: 9, maxOutput: 5, cap: 5, tookMs: 38 }
 
 test('reads what the script has written', async (t) => {
-  const read: LineReader = readLine
-  t.match(read(ofScript()), {
+  t.match(readLine(ofScript()), {
     ...{ state: 'ended', isMetered: true, by: 'check', startedAt: start, firstByteMs: 12 },
     ...{ flags: '', details: 'via_upstream' },
     usage: {

@@ -1,6 +1,3 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { loadSync, type MethodDefinition, type ServiceDefinition } from '@grpc/proto-loader'
 
@@ -17,31 +14,12 @@ const folders = ['envoy-api', 'xds', 'googleapis', 'protoc-gen-validate'].map((f
   fileURLToPath(new URL(`../../node_modules/@grpc/grpc-js-xds/deps/${folder}`, import.meta.url)),
 )
 
-/**
- * The available proto files are older than `RateLimitDescriptor.hits_addend`, which Envoy 1.40
- * sends. Returns a folder with the completed file, to be searched first.
- */
-function completed(): string {
-  const path = 'envoy/extensions/common/ratelimit/v3/ratelimit.proto'
-  const folder = mkdtempSync(join(tmpdir(), 'tollgate-proto-'))
-  const text = readFileSync(join(folders[0] as string, path), 'utf8')
-    .replace(/^import /m, 'import "google/protobuf/wrappers.proto";\nimport ')
-    .replace('RateLimitOverride limit = 2;', '$& google.protobuf.UInt64Value hits_addend = 3;')
-  mkdirSync(dirname(join(folder, path)), { recursive: true })
-  writeFileSync(join(folder, path), text)
-  return folder
-}
-
-const first = completed()
-const packages = loadSync(
-  [
-    'envoy/service/auth/v3/external_auth.proto',
-    'envoy/service/accesslog/v3/als.proto',
-    'envoy/service/ratelimit/v3/rls.proto',
-  ],
-  { includeDirs: [first, ...folders], keepCase: true, longs: Number, enums: Number },
-)
-rmSync(first, { recursive: true })
+const packages = loadSync('envoy/service/auth/v3/external_auth.proto', {
+  includeDirs: folders,
+  keepCase: true,
+  longs: Number,
+  enums: Number,
+})
 
 function methodOf(service: string, method: string): MethodDefinition<object, object> {
   const found = (packages[service] as ServiceDefinition | undefined)?.[method]
@@ -50,8 +28,6 @@ function methodOf(service: string, method: string): MethodDefinition<object, obj
 }
 
 const check = methodOf('envoy.service.auth.v3.Authorization', 'Check')
-const stream = methodOf('envoy.service.accesslog.v3.AccessLogService', 'StreamAccessLogs')
-const limit = methodOf('envoy.service.ratelimit.v3.RateLimitService', 'ShouldRateLimit')
 
 /** `envoy.service.auth.v3.CheckRequest` */
 export const checkRequest: Codec = {
@@ -63,24 +39,6 @@ export const checkRequest: Codec = {
 export const checkResponse: Codec = {
   encode: check.responseSerialize,
   decode: (bytes) => check.responseDeserialize(bytes) as Record<string, unknown>,
-}
-
-/** `envoy.service.accesslog.v3.StreamAccessLogsMessage` */
-export const accessLogMessage: Codec = {
-  encode: stream.requestSerialize,
-  decode: (bytes) => stream.requestDeserialize(bytes) as Record<string, unknown>,
-}
-
-/** `envoy.service.ratelimit.v3.RateLimitRequest` */
-export const rateLimitRequest: Codec = {
-  encode: limit.requestSerialize,
-  decode: (bytes) => limit.requestDeserialize(bytes) as Record<string, unknown>,
-}
-
-/** `envoy.service.ratelimit.v3.RateLimitResponse` */
-export const rateLimitResponse: Codec = {
-  encode: limit.responseSerialize,
-  decode: (bytes) => limit.responseDeserialize(bytes) as Record<string, unknown>,
 }
 
 /** A CheckRequest for a path, as Envoy sends it: GET for a list of models, otherwise POST. */
