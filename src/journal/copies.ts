@@ -6,8 +6,9 @@
 import { constants } from 'node:fs'
 import * as fs from 'node:fs/promises'
 import { join } from 'node:path'
+import { renamedAt } from './files.ts'
 import type { Folder, Listed } from './folder.ts'
-import { headBytes, headIn as headOf } from './head.ts'
+import { beginningOf, headBytes, headIn } from './head.ts'
 
 export interface CopiesOptions {
   /** The folder that gateway and service share, and its path. */
@@ -41,7 +42,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   const copied = new Map<string, Copied>()
 
   function isOurs({ name }: Pick<Listed, 'name'>): boolean {
-    return files.some((file) => name === file || isRenamed(name, file))
+    return files.some((file) => name === file || renamedAt(name, file) !== undefined)
   }
 
   /** Has the copy of a file go by its name, and finds out how far it has come. */
@@ -75,10 +76,10 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
 
   /** Where there is a copy of this file: it may have been renamed while nobody was here. */
   async function nameOfCopy(name: string, all: readonly Listed[]): Promise<string | undefined> {
-    const head = headIn(folder, name)
+    const head = headOf(folder, name)
     if (head === '') return undefined
     for (const copy of all.toSorted((one, other) => other.size - one.size)) {
-      if (headOf(await readCopy(copy.name, 0, headBytes)) === head) return copy.name
+      if (headIn(await readCopy(copy.name, 0, headBytes)) === head) return copy.name
     }
     return undefined
   }
@@ -186,10 +187,10 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
      */
     async fill(): Promise<void> {
       const there = folder.list().filter(isOurs)
-      const heads = new Set(['', ...there.map(({ name }) => headIn(folder, name))])
+      const heads = new Set(['', ...there.map(({ name }) => headOf(folder, name))])
       const all = await listCopies()
       for (const { name } of all) {
-        if (heads.has(headOf(await readCopy(name, 0, headBytes)))) continue
+        if (heads.has(headIn(await readCopy(name, 0, headBytes)))) continue
         const to = files.includes(name) ? await freeName(name, all) : name
         if (to !== name) await fs.rename(at(name), at(to)).catch(unlessMissing)
         const draft = join(path, `${to}.${process.pid}.tmp`)
@@ -208,17 +209,12 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   }
 }
 
-function isRenamed(name: string, file: string): boolean {
-  return name.startsWith(`${file}.`) && /^\d{13}$/.test(name.slice(file.length + 1))
-}
-
 /** What identifies a file; empty if it has no line, or is not there. */
-function headIn(folder: Pick<Folder, 'open'>, name: string): string {
+function headOf(folder: Pick<Folder, 'open'>, name: string): string {
   const file = folder.open(name)
   if (file === undefined) return ''
-  const begin = Buffer.allocUnsafe(headBytes)
   try {
-    return headOf(begin.subarray(0, file.read(begin, 0)))
+    return headIn(beginningOf(file))
   } finally {
     file.close()
   }

@@ -7,6 +7,7 @@ import { isWhole } from '../core/decision/line-head.ts'
 import { parseEstimate } from '../core/decision/unreported.ts'
 import { nothingReported } from '../core/decision/usage.ts'
 import { isObject } from '../core/formats/fields.ts'
+import { sayLeft } from '../core/status/response-flags.ts'
 import type { ReadLine } from './line.ts'
 
 /** How such lines begin: as text with `id`, as JSON with the first of their names. */
@@ -39,7 +40,7 @@ export function readEarlier(fields: Readonly<Record<string, unknown>>): ReadLine
   if (paid !== undefined) usage.payer = paid
   if (capped !== undefined) usage.cap = capped
   if (estimate !== undefined) usage.estimate = estimate
-  if (status === 0 && isSent && /\bD[CR]\b/.test(flags)) usage.hasLeft = true
+  if (status === 0 && isSent && sayLeft(flags)) usage.hasLeft = true
   return {
     ...{ state: 'ended', isMetered: true, by: 'check', usage, startedAt, flags, isSent },
     ...{ firstByteMs: undefined, details: '', transport: '', failure: undefined },

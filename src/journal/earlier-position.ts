@@ -10,7 +10,7 @@ import { isObject } from '../core/formats/fields.ts'
 import type { Positions } from './checkpoint.ts'
 import type { Folder } from './folder.ts'
 import type { Position } from './follower.ts'
-import { headBytes, headIn } from './head.ts'
+import { beginningOf, headIn } from './head.ts'
 
 /** By the names of followed files; empty if there was none before. `path`: USAGE_JOURNAL. */
 export function readEarlierPositions(
@@ -23,12 +23,11 @@ export function readEarlierPositions(
   const journal = names.find((name) => name === basename(path))
   if (offsets.size === 0 || journal === undefined) return new Map()
   const position: Position = new Map()
-  const begin = Buffer.allocUnsafe(headBytes)
   for (const { name, inode } of folder.list()) {
     const offset = offsets.get(inode)
     const file = offset === undefined || !name.startsWith(journal) ? undefined : folder.open(name)
     if (file === undefined) continue
-    const head = headIn(begin.subarray(0, file.read(begin, 0)))
+    const head = headIn(beginningOf(file))
     if (head !== '') position.set(head, Math.min(offset as number, file.size()))
     file.close()
   }

@@ -52,6 +52,12 @@ export function keptJournalOf(usageJournal: string, dataDir: string): KeptJourna
   return { folder, sums: `${stem}.sums`, name: `${stem}.name` }
 }
 
+/** When a file of this name was renamed to `name`, in milliseconds since the epoch; undefined: it is no such name. */
+export function renamedAt(name: string, file: string): number | undefined {
+  const digits = name.startsWith(`${file}.`) ? name.slice(file.length + 1) : ''
+  return /^\d{13}$/.test(digits) ? Number(digits) : undefined
+}
+
 function stemOf(usageJournal: string): string {
   return basename(usageJournal, extname(usageJournal))
 }

@@ -4,6 +4,7 @@
  * process ends, because its position is kept with what was made of the lines.
  */
 
+import { renamedAt } from './files.ts'
 import type { Folder, Listed, OpenFile } from './folder.ts'
 import { headBytes, headIn } from './head.ts'
 
@@ -73,16 +74,10 @@ export function createFollower(options: FollowerOptions) {
   let followed: Followed[] = []
   let isClosed = false
 
-  /** When a file of this name was renamed; undefined if it is none of ours. */
-  function renamedAt(file: string): number | undefined {
-    const digits = file.startsWith(`${name}.`) ? file.slice(name.length + 1) : ''
-    return /^\d{13}$/.test(digits) ? Number(digits) : undefined
-  }
-
   /** Opens what is new, and looks at what has changed. */
   function discover(): void {
     if (isClosed) return
-    const listed = folder.list().filter((each) => each.name === name || renamedAt(each.name))
+    const listed = folder.list().filter((each) => each.name === name || renamedAt(each.name, name))
     // One that is being renamed has two names for a moment.
     const byName = listed.toSorted((a, b) => Number(a.name === name) - Number(b.name === name))
     const byInode = new Map(byName.map((each) => [each.inode, each]))
@@ -194,7 +189,7 @@ export function createFollower(options: FollowerOptions) {
   /** Whether it may have grown since it was listed. */
   function isLive(one: Followed): boolean {
     if (one.name === name || one.absentSince !== undefined) return true
-    return now() - (renamedAt(one.name) ?? 0) < writtenForMs
+    return now() - (renamedAt(one.name, name) ?? 0) < writtenForMs
   }
 
   /** Returns whether it has come to the ends. */
@@ -250,8 +245,10 @@ export function createFollower(options: FollowerOptions) {
       discover()
       const there = new Set(followed.map(({ head }) => head))
       const renamed = followed
-        .filter((one) => one.absentSince === undefined && renamedAt(one.name) !== undefined)
-        .toSorted((a, b) => (renamedAt(b.name) as number) - (renamedAt(a.name) as number))
+        .filter((one) => one.absentSince === undefined && renamedAt(one.name, name) !== undefined)
+        .toSorted(
+          (a, b) => (renamedAt(b.name, name) as number) - (renamedAt(a.name, name) as number),
+        )
       for (const [newer, one] of renamed.entries()) {
         if (newer < kept) continue
         const size = one.file.size()

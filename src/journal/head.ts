@@ -1,10 +1,17 @@
 /** What identifies a file of lines, wherever it is moved: its first line, which has an id of its own. */
 
 import { hash } from 'node:crypto'
+import type { OpenFile } from './folder.ts'
 
 /** Lines are shorter; of a longer first one, what identifies it. */
 export const headBytes = 4_096
 const lineEnd = 10
+
+/** The first bytes of a file, which identify it. */
+export function beginningOf(file: Pick<OpenFile, 'read'>): Buffer {
+  const bytes = Buffer.allocUnsafe(headBytes)
+  return bytes.subarray(0, file.read(bytes, 0))
+}
 
 /**
  * A digest of the first line that is not empty, of the bytes at a file's start; empty until the line is

@@ -22,6 +22,7 @@
 import { isWhole, type LineHead, parseObject, readLineHead } from '../core/decision/line-head.ts'
 import { nothingReported } from '../core/decision/usage.ts'
 import { isObject } from '../core/formats/fields.ts'
+import { sayLeft } from '../core/status/response-flags.ts'
 import { earlierLines, readEarlier } from './earlier-line.ts'
 import type { ReadLine } from './line.ts'
 
@@ -83,7 +84,7 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
   if (head.cap !== undefined) usage.cap = head.cap
   if (head.estimate !== undefined) usage.estimate = head.estimate
   if (held !== undefined) usage.held = { ...held, id, tookMs: ms, isBroken: flags !== '' }
-  if (status === 0 && isSent && hasLeft.test(flags)) usage.hasLeft = true
+  if (status === 0 && isSent && sayLeft(flags)) usage.hasLeft = true
   return {
     state: isRunning ? 'running' : 'ended',
     isMetered: fields.metered === true,
@@ -99,9 +100,6 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
     failure: textOf(fields.failure) || undefined,
   }
 }
-
-/** Envoy's two ways to say that the client left. */
-const hasLeft = /\bD[CR]\b/
 
 function textOf(value: unknown): string {
   return typeof value === 'string' && value !== '-' ? value : ''

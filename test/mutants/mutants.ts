@@ -893,7 +893,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (!own.equals(copy)) return 0', ''],
       ['if (bytes === 0) await putAside(name, await listCopies())', ''],
-      ['if (heads.has(headOf(await readCopy(name, 0, headBytes)))) continue', ''],
+      ['if (heads.has(headIn(await readCopy(name, 0, headBytes)))) continue', ''],
       ['copy.write(piece, 0, bytes, one.bytes)', 'copy.write(piece, 0, bytes)'],
     ],
   ),
@@ -982,7 +982,7 @@ export const allMutants: readonly Mutant[] = [
       ['if (fields.v !== 1)', 'if (false)'],
       ['text.lastIndexOf(each)', 'text.indexOf(each)'],
       ['fields.metered === true', 'fields.metered !== false'],
-      ['status === 0 && isSent && hasLeft', 'status === 0 && hasLeft'],
+      ['status === 0 && isSent && sayLeft', 'status === 0 && sayLeft'],
     ],
   ),
   ...mutants(

@@ -7,6 +7,11 @@ const names = [
 ]
 const numbers: ReadonlyMap<string, number> = new Map(names.map((name, i) => [name, i + 1]))
 
+/** Whether they say that the client left, which Envoy does in two ways. */
+export function sayLeft(text: string): boolean {
+  return /\bD[CR]\b/.test(text)
+}
+
 const none: ReadonlySet<number> = new Set()
 
 /** The field numbers of flags as `UF,URX`; of one that is not known, 0. */

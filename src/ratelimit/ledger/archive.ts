@@ -5,18 +5,12 @@
 
 import { join } from 'node:path'
 import type { Folder, Listed, OpenFile } from '../../journal/folder.ts'
-import { headIn } from '../../journal/head.ts'
+import { beginningOf, headIn } from '../../journal/head.ts'
 import { readLine } from '../../journal/read-line.ts'
 import type { ArchiveHead, ArchiveHeads } from '../../store/usage.ts'
 import { inspectArchive, listArchives, removeDrafts, writeArchive } from './archive-file.ts'
 import { createRenewHead } from './earlier-heads.ts'
-import {
-  beginningOf,
-  bytesOf,
-  type LaneNames,
-  type LineFile,
-  listLineFiles,
-} from './journal-files.ts'
+import { bytesOf, type LaneNames, type LineFile, listLineFiles } from './journal-files.ts'
 import { maxLineBytes } from './lines.ts'
 
 export interface ArchiveOptions {

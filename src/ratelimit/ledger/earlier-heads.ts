@@ -2,9 +2,9 @@
 
 import { dirname } from 'node:path'
 import { type Folder, openFolder } from '../../journal/folder.ts'
-import { headIn } from '../../journal/head.ts'
+import { beginningOf, headIn } from '../../journal/head.ts'
 import type { LedgerPlace } from '../../store/usage.ts'
-import { beginningOf, type LaneNames, listLineFiles, namesOf } from './journal-files.ts'
+import { type LaneNames, listLineFiles, namesOf } from './journal-files.ts'
 
 /** The whole digest of the first line, of which a head is the beginning now. */
 const wholeDigest = /^[0-9a-f]{32}$/

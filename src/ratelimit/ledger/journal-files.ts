@@ -1,9 +1,9 @@
 /** The files of a journal, one by one: those with the script's lines, and those with Envoy's own. */
 
 import { basename, dirname } from 'node:path'
-import { filesOf } from '../../journal/files.ts'
+import { filesOf, renamedAt } from '../../journal/files.ts'
 import { type Folder, type Listed, type OpenFile, openFolder } from '../../journal/folder.ts'
-import { headBytes, headIn } from '../../journal/head.ts'
+import { beginningOf, headIn } from '../../journal/head.ts'
 import { findKeptFolder } from './journal-name.ts'
 
 /** Who writes the lines of a file. Each has a file that grows, and earlier ones. */
@@ -30,22 +30,12 @@ export function listLineFiles(folder: Pick<Folder, 'list'>, names: LaneNames): r
   const listed = folder.list()
   return lanes.flatMap((lane) => {
     const current = names[lane]
-    const rank = ({ name }: Listed): number => Number(name.slice(current.length + 1)) || Infinity
+    const rank = ({ name }: Listed): number => renamedAt(name, current) ?? Infinity
     return listed
-      .filter(({ name }) => name === current || isRenamed(name, current))
+      .filter(({ name }) => name === current || renamedAt(name, current) !== undefined)
       .sort((a, b) => rank(a) - rank(b))
       .map((each) => ({ ...each, lane, isCurrent: each.name === current }))
   })
-}
-
-function isRenamed(name: string, current: string): boolean {
-  return name.startsWith(`${current}.`) && /^\d{13}$/.test(name.slice(current.length + 1))
-}
-
-/** Its first bytes, which identify it. */
-export function beginningOf(file: OpenFile): Buffer {
-  const bytes = Buffer.allocUnsafe(headBytes)
-  return bytes.subarray(0, file.read(bytes, 0))
 }
 
 const pieceBytes = 65_536
