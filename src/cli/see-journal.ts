@@ -1,12 +1,10 @@
 /** What is wrong with the folder that a gateway and its processes share, as far as it shows from outside. */
 
 import { askAdmin } from '../gateway/admin-page.ts'
+import { flushMsIn, infoPath, slowFlushMs } from '../journal/envoy-log.ts'
 import { filesOf } from '../journal/files.ts'
 import { fileModeOf, findMismatch } from '../journal/prepare-folder.ts'
 import type { Config } from '../settings/config.ts'
-
-/** Of Envoy's log, in milliseconds: what is later makes counters late. */
-const longestFlushMs = 100
 
 /** One sentence each. An Envoy that does not answer is another finding. */
 export async function seeJournal(
@@ -16,16 +14,15 @@ export async function seeJournal(
   if (usageJournal === undefined) return ['USAGE_JOURNAL is off: nothing is counted']
   const files = filesOf(usageJournal)
   const [info = '', listeners = ''] = await Promise.all([
-    askAdmin(admin, '/server_info').catch(() => undefined),
+    askAdmin(admin, infoPath).catch(() => undefined),
     askAdmin(admin, '/config_dump?resource=static_listeners').catch(() => undefined),
   ])
-  const [, seconds = '0'] = /"file_flush_interval":\s*"([\d.]+)s"/.exec(info) ?? []
-  const flushMs = Number(seconds) * 1_000
+  const flushMs = flushMsIn(info)
   const written = [...listeners.matchAll(/"path":\s*"([^"]+\.jsonl)"/g)].map(([, path]) => path)
   const mismatch = findMismatch(files, fileModeOf(socketMode))
   return [
     ...(mismatch === undefined ? [] : [mismatch]),
-    ...(flushMs > longestFlushMs
+    ...(flushMs > slowFlushMs
       ? [`Envoy writes its log each ${flushMs} ms: start it with --file-flush-interval-msec 20`]
       : []),
     ...(listeners === '' || written.includes(files.envoy)

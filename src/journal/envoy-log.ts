@@ -15,6 +15,9 @@ export interface EnvoyLogState {
 
 export type EnvoyLog = ReturnType<typeof createEnvoyLog>
 
+export const infoPath = '/server_info'
+/** What is written later makes counters late. */
+export const slowFlushMs = 100
 const statsPath = `/stats?filter=${encodeURIComponent('^filesystem\\.(write|reopen)_failed$')}`
 /** Without a further failure for so long, the last one is over. */
 const overAfterMs = 10_000
@@ -36,7 +39,7 @@ export function createEnvoyLog(ask: AskEnvoy, monotonic: () => number) {
       if (found < (failures ?? 0)) infoAt = Number.NEGATIVE_INFINITY
       failures = found
       if (monotonic() - infoAt >= infoEveryMs) {
-        flushMs = flushIn(await ask('/server_info'))
+        flushMs = flushMsIn(await ask(infoPath))
         infoAt = monotonic()
       }
       return { flushMs, isFailing: monotonic() - failedAt < overAfterMs }
@@ -51,7 +54,8 @@ function sumIn(stats: string): number {
   return sum
 }
 
-function flushIn(info: string): number {
+/** Of what Envoy's page says at `infoPath`; 0: it says nothing of it. */
+export function flushMsIn(info: string): number {
   try {
     const { command_line_options: options } = JSON.parse(info)
     const seconds = Number.parseFloat(options.file_flush_interval)

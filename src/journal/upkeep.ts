@@ -7,7 +7,7 @@ import { basename } from 'node:path'
 import { repeat } from '../runtime/loop.ts'
 import { createBallast } from './ballast.ts'
 import type { Copies } from './copies.ts'
-import { type AskEnvoy, createEnvoyLog } from './envoy-log.ts'
+import { type AskEnvoy, createEnvoyLog, slowFlushMs } from './envoy-log.ts'
 import type { JournalFiles } from './files.ts'
 import type { Folder, Listed } from './folder.ts'
 import { openHeadFile } from './head-file.ts'
@@ -49,7 +49,7 @@ export interface Upkeep {
 const everyMs = 1_000
 const lookEveryMs = 5_000
 /** Without a line for this long something is wrong, and twice a slow flush later. */
-const [silentMs, slowFlushMs] = [15_000, 100]
+const silentMs = 15_000
 /** A line that the script could not write makes the journal suspicious for so long. */
 const scriptFailedMs = 60_000
 /** A disk that has not answered for this long hangs. */
