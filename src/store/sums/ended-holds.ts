@@ -3,7 +3,10 @@
 import type { EndedHolds } from './sum-store.ts'
 
 /** By the first of their keys. */
-type Ended = Map<string, { readonly keys: readonly string[]; readonly ids: Set<string> }>
+type Ended = Map<
+  string,
+  { readonly keys: readonly string[]; readonly ids: Set<string>; readonly last: string[] }
+>
 
 /** A process that does not write can't know which have ended in the store, too. */
 const mostLast = 16
@@ -28,8 +31,12 @@ export function createEndedHolds() {
       const [name = ''] = keys
       const [, ended] = generations
       const found = ended.get(name)
-      if (found === undefined) ended.set(name, { keys, ids: new Set([id]) })
-      else found.ids.add(id)
+      if (found === undefined) ended.set(name, { keys, ids: new Set([id]), last: [id] })
+      else if (!found.ids.has(id)) {
+        found.ids.add(id)
+        // A copy of all would be made for each request of somebody who has many.
+        if (found.last.push(id) > mostLast) found.last.shift()
+      }
     },
     /** The next ones, at most this many. */
     next(most: number): readonly EndedHolds[] {
@@ -46,8 +53,10 @@ export function createEndedHolds() {
     },
     /** Of these keys, the last ones. */
     last([name = '']: readonly string[]): readonly string[] {
-      const last: string[] = []
-      for (const ended of generations) last.push(...(ended.get(name)?.ids ?? []))
+      const last = generations.flatMap((ended) => {
+        const found = ended.get(name)
+        return found === undefined ? [] : found.last.filter((id) => found.ids.has(id))
+      })
       return last.slice(-mostLast)
     },
     /** The store has ended these. */
