@@ -5,6 +5,7 @@
  */
 
 import type { Grant } from '../../core/decision/decide.ts'
+import { userInLines } from '../../core/decision/line-user.ts'
 import type { UsageGroup, UsageLedger } from '../../store/usage.ts'
 
 const hourMs = 3_600_000
@@ -21,11 +22,13 @@ export function createRefusalSums(ledger: Pick<UsageLedger, 'addRefusals'>) {
     note({ caller, subscription, model, payer = '' }: Grant, now: number): void {
       const hour = now - (now % hourMs)
       const keyId = caller.by === 'key' ? caller.keyId : ''
-      const name = `${hour}\n${keyId}\n${model.key}\n${subscription}\n${payer}\n${caller.user}`
+      // As in lines, so that refusals and usage are of one user.
+      const user = userInLines(caller.user)
+      const name = `${hour}\n${keyId}\n${model.key}\n${subscription}\n${payer}\n${user}`
       const known = sums.get(name)
       if (known !== undefined) known.refusals += 1
       else if (sums.size < maxGroups) {
-        const group = { hour, user: caller.user, subscription, model: model.key, keyId, payer }
+        const group = { hour, user, subscription, model: model.key, keyId, payer }
         sums.set(name, { ...group, refusals: 1 })
       }
     },
