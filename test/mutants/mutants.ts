@@ -735,7 +735,7 @@ export const allMutants: readonly Mutant[] = [
     'store/sums/sum-counters.ts',
     ['store/sums/sum-counters.test.ts'],
     [
-      ['    void running.read([], at)\n', ''],
+      ['    running.look()\n', ''],
       [
         "if (resets === undefined) throw new ServiceError('store_unavailable')",
         'if (!resets) return',

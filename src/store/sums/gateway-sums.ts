@@ -348,5 +348,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     },
     /** From now on what ended after it counts in a new window. */
     reset: noteReset,
+    /** All that is known of. */
+    resets: resets as Resets,
   }
 }

@@ -4,7 +4,7 @@
  * milliseconds instead, which finds several at once.
  */
 
-import { type Alarm, repeat } from '../../runtime/loop.ts'
+import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 
 export interface LineWatchOptions {
@@ -15,8 +15,6 @@ export interface LineWatchOptions {
   /** The files were read to their ends, or could not be. */
   readonly onRead?: ((error?: unknown) => void) | undefined
   readonly signal: AbortSignal
-  /** Rung when there are new files, or one can't be read. */
-  readonly alarm: Alarm
 }
 
 export type LineWatch = ReturnType<typeof startLineWatch>
@@ -31,7 +29,8 @@ const denseMs = 10
 const [busyMs, quietLooks] = [4, 5]
 
 export function startLineWatch(options: LineWatchOptions) {
-  const { sums, monotonic, onFault, onRead, signal, alarm } = options
+  const { sums, monotonic, onFault, onRead, signal } = options
+  const alarm = createAlarm(signal)
   let endWatch: (() => void) | undefined
   let watched: string | undefined
   let isChanged = false

@@ -5,7 +5,7 @@
 
 import { realpathSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import type { CounterReset, WindowedCounter } from '../../core/counting/windows.ts'
+import type { CounterReset, Resets, WindowedCounter } from '../../core/counting/windows.ts'
 import type { Positions } from '../../journal/checkpoint.ts'
 import { createCopies } from '../../journal/copies.ts'
 import { readEarlierPositions } from '../../journal/earlier-position.ts'
@@ -62,8 +62,6 @@ const beatMs = 1_000
 const [waitingBytes, waitingFiles] = [128 * 1_048_576, 60]
 /** How long an end waits for a disk. */
 const endMs = 2_000
-/** Of a counter, for sums that are opened again. */
-const keptResets = 4
 
 export type OpenSums = Awaited<ReturnType<typeof openSums>>
 
@@ -94,7 +92,7 @@ export async function openSums(options: SumsOptions) {
     },
   }
   const health = createJournalHealth(options.onProblem)
-  const resets = new Map<string, readonly CounterReset[]>(options.resets)
+  let resets: Resets = options.resets ?? new Map()
   const ending = new AbortController()
   let losses = 0
   let isCopied = name.isCopied
@@ -191,6 +189,7 @@ export async function openSums(options: SumsOptions) {
   async function goOn(writesFrom: number): Promise<void> {
     isBetween = true
     await current.running.end()
+    resets = current.sums.resets
     current = await open(writesFrom)
     isBetween = false
   }
@@ -243,6 +242,7 @@ export async function openSums(options: SumsOptions) {
       return current.running.isUnavailable
     },
     /** As in running-sums.ts. */
+    look: () => current.running.look(),
     read: (counters: readonly AskedCounter[], at: number) => current.running.read(counters, at),
     readFresh: (counters: readonly AskedCounter[], at: number) =>
       current.running.readFresh(counters, at),
@@ -256,7 +256,6 @@ export async function openSums(options: SumsOptions) {
     noteAllowed: (): void => guard.noteAllowed(),
     /** From now on what ended after it counts in a new window. */
     reset(key: string, reset: CounterReset): void {
-      resets.set(key, [...(resets.get(key) ?? []), reset].slice(-keptResets))
       current.running.reset(key, reset)
     },
     /** Reads to the ends of the files, and sends what is due for at most this long; returns how many windows are left. */

@@ -6,7 +6,7 @@
 import type { CounterReset, WindowedCounter } from '../../core/counting/windows.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
 import { atMost } from '../../runtime/at-most.ts'
-import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { repeat } from '../../runtime/loop.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import { startLineWatch } from './line-watch.ts'
 import { createPartSender, type PartSender } from './part-sender.ts'
@@ -52,12 +52,11 @@ export type RunningSums = ReturnType<typeof runSums>
 
 export function runSums(options: RunningSumsOptions) {
   const { sums, flushMs, onLoss, now, monotonic, onFault, writesFrom = 0 } = options
-  const { isFailing = () => false } = options
+  const { isFailing = () => false, onRead } = options
   const { shared } = sums
   const failing = new Set<string>()
   const senders = new Map<string, PartSender>()
   const ending = new AbortController()
-  const alarm = createAlarm(ending.signal)
   let savedLongAt = monotonic()
   /** Windows that are asked for in this turn, with one call. */
   let asking: { readonly counters: AskedCounter[]; readonly answered: Promise<void> } | undefined
@@ -68,10 +67,7 @@ export function runSums(options: RunningSumsOptions) {
     senders.set(part.tag, sender)
     part.whenUrgent(() => sender.arm(1))
   }
-  const { onRead } = options
-  const lineWatch = startLineWatch({
-    ...{ sums, monotonic, onFault, onRead, alarm, signal: ending.signal },
-  })
+  const lineWatch = startLineWatch({ sums, monotonic, onFault, onRead, signal: ending.signal })
   void repeat({ step: beat, restMs: beatMs, onFault, signal: ending.signal })
 
   function noteOutcome(tag: string, error: unknown): void {
@@ -80,6 +76,12 @@ export function runSums(options: RunningSumsOptions) {
     else failing.add(tag)
     const isUnavailable = failing.size > 0
     if (isUnavailable !== was) options.onUnavailable(isUnavailable, error)
+  }
+
+  /** Takes what was written since. Throws `counters_unavailable` if lines do not come, and nothing is allowed then. */
+  function look(): void {
+    readEnd()
+    if (onLoss === 'deny' && isFailing()) throw new ServiceError('counters_unavailable')
   }
 
   /** Of a file that can't be read the loop tells. */
@@ -150,6 +152,7 @@ export function runSums(options: RunningSumsOptions) {
     get isUnavailable(): boolean {
       return failing.size > 0
     },
+    look,
     /**
      * The windows of these counters at this instant. Without a promise, unless one was never read.
      * Throws or rejects with `counters_unavailable` if that one can't be read, or lines do not come, and nothing
@@ -159,8 +162,7 @@ export function runSums(options: RunningSumsOptions) {
       counters: readonly AskedCounter[],
       at: number,
     ): readonly KnownWindow[] | Promise<readonly KnownWindow[]> {
-      readEnd()
-      if (onLoss === 'deny' && isFailing()) throw new ServiceError('counters_unavailable')
+      look()
       const known = counters.map((counter) => readKnown(counter, at))
       const missing = counters.filter((_, i) => known[i]?.isKnown === false)
       if (missing.length === 0) return known

@@ -35,12 +35,11 @@ export function createSumCounters(options: SumCountersOptions): ResettableCounte
 
 /** What a process knows of windows at once, for holds beside them. */
 export function createKnownWindows(
-  running: Pick<RunningSums, 'read'>,
+  running: Pick<RunningSums, 'look'>,
   shared: Pick<SharedSums, 'read'>,
 ): KnownWindows {
   return (counters, at) => {
-    // It reads what was written since, and throws where nothing counts.
-    void running.read([], at)
+    running.look()
     return counters.map((counter) => shared.read(counter, at))
   }
 }

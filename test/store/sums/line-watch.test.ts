@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
-import { createAlarm } from '../../../src/runtime/loop.ts'
 import { startLineWatch } from '../../../src/store/sums/line-watch.ts'
 import { poll } from '../../support/poll.ts'
 
@@ -38,7 +37,6 @@ function startWatch(t: Test, canWatch = true) {
     monotonic: () => performance.now(),
     onFault: (error) => faults.push(error),
     signal: ending.signal,
-    alarm: createAlarm(ending.signal),
   })
   t.teardown(() => {
     ending.abort()
