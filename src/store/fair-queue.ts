@@ -76,7 +76,7 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
       const [next] = lines
       if (next === undefined) return undefined
       const [owner, line] = next
-      const [item] = line.take(1)
+      const item = line.take()
       lines.delete(owner)
       // The owner moves behind all others.
       if (line.size > 0) lines.set(owner, line)

@@ -701,7 +701,7 @@ export const allMutants: readonly Mutant[] = [
     'store/holds/memory.ts',
     ['store/holds/memory.test.ts'],
     [
-      ['if (repeated >= 0) {', 'if (repeated > 1e9) {'],
+      ['if (repeated !== undefined) {', 'if (repeated === null) {'],
       ['if (askers.leave(id)) end(', 'end('],
       ["kind === 'tokens' ? used : used + pool.sums.count", 'used'],
       ["if (kind === 'requests') return 'spent'", "if (kind === 'requests') return 'busy'"],
@@ -778,14 +778,6 @@ export const allMutants: readonly Mutant[] = [
       ['known.input || estimate.input', 'estimate.input'],
       ['(unusable || isCutShort(usage))', 'unusable'],
       ['estimate !== undefined && hasLeft', 'false'],
-    ],
-  ),
-  ...mutants(
-    'store/holds/hold-table.ts',
-    ['store/holds/hold-table.test.ts'],
-    [
-      ['if (distance < (next', 'if (distance > (next'],
-      ['this.#move(next, free)', ''],
     ],
   ),
   ...mutants(

@@ -1,11 +1,10 @@
 /** Holds in this process, beside what it knows to be used. They end with the process. */
 
 import { admit } from '../../core/admission/admit.ts'
-import { grown, noHolds, type Sums, withHold } from '../../core/admission/hold.ts'
+import { grown, type Hold, noHolds, type Sums, withHold } from '../../core/admission/hold.ts'
 import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
 import { createAskers } from './askers.ts'
-import { HoldTable } from './hold-table.ts'
-import { wordsOf } from './request-ids.ts'
+import { memberOf } from './request-ids.ts'
 import { boundWindow, type KnownWindows, type Place, placesOf, windowedOf } from './windows.ts'
 
 /** The open holds of one window, or of a counter whatever its window. */
@@ -14,8 +13,14 @@ interface Pool {
   /** Where it is found by its name while something is held. */
   readonly among: Map<string, Pool>
   sums: Sums
-  /** With those beside it that the last hold was taken of: usually they are the same again. */
-  group: readonly Pool[]
+}
+
+interface OpenHold {
+  readonly pools: readonly Pool[]
+  hold: Hold
+  readonly cap: number
+  /** Of its lease; milliseconds since the epoch. */
+  endsAt: number
 }
 
 type PooledPlace = Place & { readonly pool: Pool }
@@ -33,32 +38,34 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   const ofWindows = new Map<string, Pool>()
   /** By the keys of counters. */
   const ofCounters = new Map<string, Pool>()
-  /** Each with the pools that it is in. */
-  const open = new HoldTable<readonly Pool[]>()
+  /** By the members of their ids. */
+  const open = new Map<string, OpenHold>()
   const askers = createAskers()
   let sweptAt = Number.NEGATIVE_INFINITY
 
-  function end(slot: number): void {
-    if (slot < 0) return
-    const hold = open.holdAt(slot)
-    for (const pool of open.ownerAt(slot)) {
-      pool.sums = withHold(pool.sums, hold, -1)
+  function end(member: string): void {
+    const found = open.get(member)
+    if (found === undefined) return
+    for (const pool of found.pools) {
+      pool.sums = withHold(pool.sums, found.hold, -1)
       if (pool.sums.count === 0) pool.among.delete(pool.name)
     }
-    open.remove(slot)
+    open.delete(member)
   }
 
   function expire(now: number): void {
     if (Math.abs(now - sweptAt) < sweepEveryMs) return
     sweptAt = now
     // A lease that ends so late is of a clock that has since stepped back.
-    open.sweep((endsAt) => now >= endsAt || endsAt > now + 2 * leaseMs, end)
+    for (const [member, { endsAt }] of open) {
+      if (now >= endsAt || endsAt > now + 2 * leaseMs) end(member)
+    }
   }
 
   function poolOf(place: Place, charge: AskedHold['charge']): Pool {
     const { id } = boundWindow(place, charge) ?? {}
     const [name, among] = id === undefined ? [place.counter.key, ofCounters] : [id, ofWindows]
-    return among.get(name) ?? { name, among, sums: noHolds, group: [] }
+    return among.get(name) ?? { name, among, sums: noHolds }
   }
 
   function hold(asked: AskedHold, now: number): HoldAnswer {
@@ -68,11 +75,11 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     const places = placesOf(asked, known).map((place): PooledPlace => {
       return { ...place, pool: poolOf(place, asked.charge) }
     })
-    const words = asked.id === undefined ? undefined : wordsOf(asked.id)
-    const repeated = words === undefined ? -1 : open.find(words)
-    if (repeated >= 0) {
+    const member = asked.id === undefined ? undefined : memberOf(asked.id)
+    const repeated = member === undefined ? undefined : open.get(member)
+    if (repeated !== undefined) {
       askers.again(asked.id as string)
-      return toAnswer(places, now, 'held', open.capAt(repeated))
+      return toAnswer(places, now, 'held', repeated.cap)
     }
     const rooms = places
       .slice(0, asked.counters.length)
@@ -81,12 +88,13 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     const outcome = withTaken(admission.outcome, places)
     if (admission.outcome !== 'held' || outcome !== 'held') return toAnswer(places, now, outcome, 0)
     const { hold: own, cap } = admission
-    if (words !== undefined) {
+    if (member !== undefined) {
       for (const { pool } of places) {
         if (pool.sums.count === 0) pool.among.set(pool.name, pool)
         pool.sums = withHold(pool.sums, own, 1)
       }
-      open.add(words, groupOf(places), own, cap, now + leaseMs)
+      const pools = places.map(({ pool }) => pool)
+      open.set(member, { pools, hold: own, cap, endsAt: now + leaseMs })
     }
     return toAnswer(places, now, 'held', cap)
   }
@@ -98,19 +106,20 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     hold,
     release(_, id) {
       askers.forget(id)
-      end(open.find(wordsOf(id)))
+      end(memberOf(id))
     },
     undo(_, id) {
-      if (askers.leave(id)) end(open.find(wordsOf(id)))
+      if (askers.leave(id)) end(memberOf(id))
     },
     renew(_, id, output, now) {
-      const slot = open.find(wordsOf(id))
-      if (slot < 0) return
-      const [before, after] = [open.holdAt(slot), grown(open.holdAt(slot), output)]
-      for (const pool of open.ownerAt(slot)) {
-        pool.sums = withHold(withHold(pool.sums, before, -1), after, 1)
+      const found = open.get(memberOf(id))
+      if (found === undefined) return
+      const after = grown(found.hold, output)
+      for (const pool of found.pools) {
+        pool.sums = withHold(withHold(pool.sums, found.hold, -1), after, 1)
       }
-      open.change(slot, after, now + leaseMs)
+      found.hold = after
+      found.endsAt = now + leaseMs
     },
   }
 }
@@ -151,14 +160,4 @@ function toAnswer(
   if (outcome !== 'busy') return { outcome, cap, windows }
   const counts = places.map(({ kind, pool }) => (kind === 'requests' ? 0 : pool.sums.count))
   return { outcome, cap, windows, open: Math.max(...counts) }
-}
-
-/** The pools of these places, the same array as the last time if they are the same. */
-function groupOf(places: readonly PooledPlace[]): readonly Pool[] {
-  const [first] = places
-  if (first === undefined) return []
-  const { group } = first.pool
-  const isSame = group.length === places.length && places.every(({ pool }, i) => group[i] === pool)
-  if (!isSame) first.pool.group = places.map(({ pool }) => pool)
-  return first.pool.group
 }

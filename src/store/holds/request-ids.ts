@@ -12,29 +12,14 @@ for (const digit of '0123456789abcdefABCDEF') {
   digits[digit.charCodeAt(0)] = Number.parseInt(digit, 16)
 }
 const bytes = Buffer.alloc(memberBytes)
-const words = new Uint32Array(bytes.buffer, bytes.byteOffset, memberBytes / 4)
 
 /**
  * A request id in 16 characters (96 bits). For a UUID, its random bytes without version and
  * variant: Envoy encodes in the version whether the request is traced.
  */
 export function memberOf(id: string): string {
-  readId(id)
-  return bytes.toString('base64url')
-}
-
-/** The same 96 bits as three numbers. */
-export type IdWords = Uint32Array
-
-/** The array is overwritten by the next call. */
-export function wordsOf(id: string): IdWords {
-  readId(id)
-  return words
-}
-
-/** Reads an id into `bytes`. */
-function readId(id: string): void {
   if (!readUuid(id)) createHash('sha256').update(id).digest().copy(bytes, 0, 0, memberBytes)
+  return bytes.toString('base64url')
 }
 
 /**
