@@ -4,7 +4,6 @@
  */
 
 import type { Call, Command, Flags, Operand, Option } from './command.ts'
-import { commands } from './commands.ts'
 import { isOption } from './parse-command.ts'
 import type { CommandIo } from './terminal.ts'
 
@@ -12,8 +11,9 @@ import type { CommandIo } from './terminal.ts'
 export async function completion(
   { operands: [shell = ''] }: Call<Flags>,
   { out }: Pick<CommandIo, 'out'>,
+  all: readonly Command[],
 ): Promise<number> {
-  out(scriptOf(shell as 'bash' | 'zsh' | 'fish', commands.all))
+  out(scriptOf(shell as 'bash' | 'zsh' | 'fish', all))
   return 0
 }
 

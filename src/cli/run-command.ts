@@ -5,10 +5,9 @@ import { readVersion } from '../runtime/package-root.ts'
 import { ApiRefusal } from './api-client.ts'
 import { type Command, Unreachable, WrongCall } from './command.ts'
 import { inWordsOf } from './command-words.ts'
-import { commands } from './commands.ts'
+import { commands, type Run, runners } from './commands.ts'
 import { helpOn, helpOnAll } from './help.ts'
 import { parseCommand, WrongCommand } from './parse-command.ts'
-import { type Run, runners } from './runners.ts'
 import { type CommandIo, terminal } from './terminal.ts'
 
 /** Runs the command that these words name; returns its exit status. Rejects only for a bug. */
