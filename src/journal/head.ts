@@ -6,6 +6,8 @@ import type { OpenFile } from './folder.ts'
 /** Lines are shorter; of a longer first one, what identifies it. */
 export const headBytes = 4_096
 const lineEnd = 10
+/** Hexadecimal digits of a head. */
+const digits = 16
 
 /** The first bytes of a file, which identify it. */
 export function beginningOf(file: Pick<OpenFile, 'read'>): Buffer {
@@ -23,5 +25,10 @@ export function headIn(bytes: Buffer): string {
   const end = bytes.indexOf(lineEnd, begin)
   if (end < 0 && bytes.length < headBytes) return ''
   const line = bytes.subarray(begin, end < 0 ? headBytes : end)
-  return hash('sha256', line, 'hex').slice(0, 16)
+  return hash('sha256', line, 'hex').slice(0, digits)
+}
+
+/** A stored head, of which the version before kept more digits. */
+export function storedHead(head: string): string {
+  return head.slice(0, digits)
 }

@@ -984,7 +984,7 @@ export const allMutants: readonly Mutant[] = [
       // Each line is added once: sums and position move together, from where the database has them.
       ['position.set(head, offset)', ''],
       ['if (!isOurs) throw new OtherReader()', ''],
-      ['const head = renew(known)', 'const head = known'],
+      ['const head = storedHead(known)', 'const head = known'],
       ["if (line.isMetered && line.state === 'ended')", 'if (line.isMetered)'],
       ['!isRetold(text, lane)', 'true'],
       ['if (!done) noteGap(', 'if (false) noteGap('],
@@ -996,7 +996,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['header.before !== follows.hash', 'false'],
       ['last?.piece === piece && last.hash !== hash', 'false'],
-      ['const from = archived.get(head) ?? 0', 'const from = 0'],
+      ['const from = read.get(head) ?? 0', 'const from = 0'],
     ],
   ),
   // While many lines come a process is not woken for each, and reads all of them.

@@ -5,11 +5,10 @@
 
 import { join } from 'node:path'
 import type { Folder, Listed, OpenFile } from '../../journal/folder.ts'
-import { beginningOf, headIn } from '../../journal/head.ts'
+import { beginningOf, headIn, storedHead } from '../../journal/head.ts'
 import { readLine } from '../../journal/read-line.ts'
 import type { ArchiveHead, ArchiveHeads } from '../../store/usage.ts'
 import { inspectArchive, listArchives, removeDrafts, writeArchive } from './archive-file.ts'
-import { createRenewHead } from './earlier-heads.ts'
 import { bytesOf, type LaneNames, type LineFile, listLineFiles } from './journal-files.ts'
 import { maxLineBytes } from './lines.ts'
 
@@ -40,8 +39,7 @@ export function createArchive(options: ArchiveOptions) {
     const head = headIn(beginningOf(file))
     for (;;) {
       const last = await heads.open(journal)
-      const renew = createRenewHead(folder, names)
-      const from = last.places.find((place) => renew(place.head) === head)?.offset ?? 0
+      const from = last.places.find((place) => storedHead(place.head) === head)?.offset ?? 0
       // A file that is too short for a head has no line.
       if (head === '' || from >= listed.size) break
       const written = await find(last.piece + 1)
@@ -67,8 +65,7 @@ export function createArchive(options: ArchiveOptions) {
     if (header.journal !== journal || piece !== last.piece + 1 || before !== last.hash) {
       throw new Error(`${written} does not follow the archive before it; move it away`)
     }
-    const renew = createRenewHead(folder, names)
-    const others = last.places.filter((place) => renew(place.head) !== renew(head))
+    const others = last.places.filter((place) => storedHead(place.head) !== storedHead(head))
     return { piece, hash, places: [...others, { head, offset: from + bytes }].slice(-maxPlaces) }
   }
 

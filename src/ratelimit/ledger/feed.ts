@@ -7,10 +7,10 @@
 import type { UnusableUsage } from '../../core/decision/usage.ts'
 import type { Folder, Listed } from '../../journal/folder.ts'
 import { createFollower, type Follower, type Position } from '../../journal/follower.ts'
+import { storedHead } from '../../journal/head.ts'
 import { isAfterTorn, readLine } from '../../journal/read-line.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { UsageGap, UsageLedger } from '../../store/usage.ts'
-import { createRenewHead } from './earlier-heads.ts'
 import { type Lane, type LaneNames, lanes } from './journal-files.ts'
 import { createUsageSums } from './sums.ts'
 
@@ -76,9 +76,8 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
   async function open(): Promise<void> {
     if (revision !== undefined) return
     const found = await ledger.open(journal)
-    const renew = createRenewHead(folder, names)
     for (const { head: known, offset, endedAt, done } of found.places) {
-      const head = renew(known)
+      const head = storedHead(known)
       places.set(head, { endedAt, done, gapFrom: undefined })
       position.set(head, offset)
     }

@@ -3,7 +3,8 @@
 import { basename, dirname } from 'node:path'
 import { filesOf, renamedAt } from '../../journal/files.ts'
 import { type Folder, type Listed, type OpenFile, openFolder } from '../../journal/folder.ts'
-import { beginningOf, headIn } from '../../journal/head.ts'
+import { beginningOf, headIn, storedHead } from '../../journal/head.ts'
+import type { LedgerPlace } from '../../store/usage.ts'
 import { findKeptFolder } from './journal-name.ts'
 
 /** Who writes the lines of a file. Each has a file that grows, and earlier ones. */
@@ -49,6 +50,11 @@ export async function* bytesOf(file: OpenFile, from: number, to: number): AsyncG
     yield piece.subarray(0, bytes)
     at += bytes
   }
+}
+
+/** How many bytes of each file these places have, by its head. */
+export function offsetsOf(places: readonly LedgerPlace[]): ReadonlyMap<string, number> {
+  return new Map(places.map(({ head, offset }) => [storedHead(head), offset]))
 }
 
 export interface FoundFile extends LineFile {

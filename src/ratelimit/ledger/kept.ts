@@ -1,11 +1,11 @@
 /** The lines of a journal that a ledger has, from its archives and the files that are kept. */
 
 import { basename, join } from 'node:path'
+import { storedHead } from '../../journal/head.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import type { LedgerState } from '../../store/usage.ts'
 import { type ListedArchive, listArchives, openArchive } from './archive-file.ts'
-import { renewPlaces } from './earlier-heads.ts'
-import { bytesOf, findLineFiles, type Lane, lanes } from './journal-files.ts'
+import { bytesOf, findLineFiles, type Lane, lanes, offsetsOf } from './journal-files.ts'
 import { findJournalName } from './journal-name.ts'
 import { linesOf } from './lines.ts'
 
@@ -72,12 +72,10 @@ async function* readFiles(
   places: Places,
   read: Bytes,
 ): AsyncGenerator<KeptFile> {
-  const added = renewPlaces(path, places)
-  const inArchives = [...read].map(([head, offset]) => ({ head, offset }))
-  const archived = renewPlaces(path, inArchives)
+  const added = offsetsOf(places)
   for (const found of findLineFiles(path, dataDir)) {
     const { head, lane, isCurrent } = found
-    const from = archived.get(head) ?? 0
+    const from = read.get(head) ?? 0
     const to = added.get(head) ?? 0
     // Renamed or removed meanwhile.
     const file = to > from ? found.open() : undefined
@@ -149,7 +147,7 @@ async function* readArchives(
       const whole = readWhole(archive.lines, noteUnreadable)
       yield { lane, isCurrent: false, lines: whole.lines }
       if (!whole.isRead()) continue
-      read.set(header.head, header.from + header.bytes)
+      read.set(storedHead(header.head), header.from + header.bytes)
       const hash = archive.hash()
       before = { piece, name, hash }
       if (last?.piece === piece && last.hash !== hash) {

@@ -3,8 +3,7 @@
 import type { OpenFile } from '../../journal/folder.ts'
 import { readLine } from '../../journal/read-line.ts'
 import type { LedgerState } from '../../store/usage.ts'
-import { renewPlaces } from './earlier-heads.ts'
-import { bytesOf, findLineFiles } from './journal-files.ts'
+import { bytesOf, findLineFiles, offsetsOf } from './journal-files.ts'
 import { findJournalName } from './journal-name.ts'
 import type { KeptPlaces } from './kept.ts'
 import { lineEnd, linesOf } from './lines.ts'
@@ -28,7 +27,7 @@ export async function countUnread(
   const own = path && findJournalName(path, dataDir)
   const places = journals.find(({ journal }) => journal === own)?.places
   if (path === undefined || places === undefined) return { bytes, lines }
-  const added = renewPlaces(path, places)
+  const added = offsetsOf(places)
   for (const found of findLineFiles(path, dataDir)) {
     const { head, size, isCurrent } = found
     const offset = added.get(head) ?? 0

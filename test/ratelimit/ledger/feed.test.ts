@@ -404,18 +404,16 @@ test('a place that an earlier version has stored is found again', async (t) => {
     return `${JSON.stringify({ group, ...rest, id })}\n`
   }
   const first = sorted('first')
-  // A longer digest of the first line, and before that its first bytes.
+  // A longer digest of the first line.
   const digest = hash('sha256', first.slice(0, -1), 'hex').slice(0, 32)
   const earlier = line(1, {}, earlierLine)
   writeFileSync(world.path, first + earlier)
-  for (const head of [digest, first.slice(0, 44)]) {
-    const before = createReader(t, world)
-    await before.settle()
-    t.strictSame(await totals(world), { ann: 2 })
-    before.reset()
-    await world.sql`
-      update tollgate_usage_journals set places = jsonb_set(places, '{0,head}', to_jsonb(${head}::text))`
-  }
+  const before = createReader(t, world)
+  await before.settle()
+  t.strictSame(await totals(world), { ann: 2 })
+  before.reset()
+  await world.sql`
+    update tollgate_usage_journals set places = jsonb_set(places, '{0,head}', to_jsonb(${digest}::text))`
   renameSync(world.path, renamed(world))
   appendFileSync(renamed(world), line(2))
   // Another file that begins with the same bytes.
