@@ -42,8 +42,8 @@ export interface CheckRequest {
   readonly source: () => string | undefined
   /** Reads the header of the service's own lists of models (listing-seal.ts), at each call. */
   readonly listing: () => string | undefined
-  /** Reads `x-request-id`, which the gateway sets, from the message, at each call. */
-  readonly requestId: () => string | undefined
+  /** The header `x-request-id`, which the gateway sets. */
+  readonly requestId: string | undefined
   /** Reads the size of the request from the message, at each call. */
   readonly size: () => RequestSize
 }
@@ -68,7 +68,7 @@ export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
     isUnread: false,
     source: () => readSource(bytes, trustedHops),
     listing: () => readLate(bytes, listings)[0],
-    requestId: () => readLate(bytes, requestIds)[0],
+    requestId: undefined,
     size: () => readSize(bytes),
   }
   const reader = new WireReader(bytes)
@@ -136,6 +136,7 @@ const defaultMethods = ['POST', 'GET']
  */
 const readHeaders = [
   'authorization',
+  'x-request-id',
   'x-tollgate-model',
   'x-api-key',
   'x-maas-subscription',
@@ -153,7 +154,6 @@ function selectionOf(...names: readonly string[]): Selection {
 }
 
 const { lengths: readHeaderLengths } = selectionOf(...readHeaders)
-const requestIds = selectionOf('x-request-id')
 const listings = selectionOf(listingHeader)
 const forwardings = selectionOf('x-forwarded-for')
 const sizes = selectionOf('x-tollgate-size', 'content-length')
@@ -178,6 +178,7 @@ function readHeader(entry: WireReader, draft: Draft): void {
       key = entry.oneOf(readHeaders)
     } else if (entry.field === 2) {
       if (key === 'authorization') draft.authorization = entry.string()
+      else if (key === 'x-request-id') draft.requestId ??= entry.string()
       else if (key === 'x-api-key') draft.apiKey = entry.string()
       else if (key === 'x-maas-subscription') draft.subscription = entry.string()
       else if (key === 'x-tollgate-model') draft.model = entry.string()

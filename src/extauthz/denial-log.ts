@@ -84,9 +84,8 @@ export function createDenialLog(options: DenialLogOptions) {
   return {
     /** Logs a refusal of Check. */
     check(refused: RefusedCheck): void {
-      const { code, status, reason, caller, source, requestId, traceparent } = refused
+      const { code, status, reason, caller, source, requestId: id, traceparent } = refused
       if (!admit(code)) return
-      const id = requestId()
       write(code, status, caller, source(), {
         ...(reason !== undefined && { reason: toShown(reason) }),
         ...namedBy(refused),

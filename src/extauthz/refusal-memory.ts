@@ -93,8 +93,7 @@ function isRecent({ at }: PastRefusal, now: number): boolean {
 }
 
 function toKeep(refused: RefusedCheck): PastRefusal | undefined {
-  const { code, status, denial, now, reason, caller, method, path, bodyModel } = refused
-  const requestId = refused.requestId()
+  const { code, status, denial, now, reason, caller, method, path, bodyModel, requestId } = refused
   if (requestId === undefined || requestId.length > maxTextLength) return undefined
   const requestedSubscription = lastValue(refused.subscription)
   if (path.length > maxPathLength) return undefined

@@ -85,7 +85,7 @@ export function createReserve(deps: ReserveDeps): Reserve {
     const { bytes, maxOutput, choices } = sized
     const size = { bytes, maxOutput, choices, admittedAt: now, estimate }
     // A request without an id is counted too; nobody can say that it has ended.
-    const id = isDry ? undefined : (request.requestId?.() ?? (takes ? randomUUID() : undefined))
+    const id = isDry ? undefined : (request.requestId ?? (takes ? randomUUID() : undefined))
     const { overshoot, charge } = admission ?? uncharged
     const { honoursMaxTokens = true } = model.resource.output ?? {}
     const canCap = isReserving && honoursMaxTokens && isRead

@@ -206,8 +206,7 @@ export function createCheck(deps: CheckDeps): Check {
 }
 
 /** A response is told from others by the id of its request: without one it has no line. */
-function linedAs({ requestId, startedAt = 0 }: CheckRequest, now: number) {
-  const id = requestId()
+function linedAs({ requestId: id, startedAt = 0 }: CheckRequest, now: number) {
   return id === undefined || id === '' ? undefined : { id, startedAt: startedAt || now }
 }
 

@@ -27,8 +27,8 @@ export interface OpenFile {
 export interface Folder {
   /** Which folder it is, as long as there is one at its path. */
   identity(): string | undefined
-  /** Files only; none if there is no such folder. A file with two names is there twice. */
-  list(): readonly Listed[]
+  /** Files only, of those whose names are wanted; none if there is no such folder. A file with two names is there twice. */
+  list(isWanted?: (name: string) => boolean): readonly Listed[]
   /** undefined if there is no such file any more. */
   open(name: string): OpenFile | undefined
   remove(name: string): void
@@ -62,8 +62,9 @@ export function openFolder(path: string, mode: FileMode = 0o600): Folder {
       const stat = fs.statSync(path, { throwIfNoEntry: false, bigint: true })
       return stat && `${stat.dev}:${stat.ino}`
     },
-    list: () =>
+    list: (isWanted = () => true) =>
       ifThere(() => fs.readdirSync(path), []).flatMap((name) => {
+        if (!isWanted(name)) return []
         const stat = fs.statSync(at(name), { throwIfNoEntry: false, bigint: true })
         if (!stat?.isFile()) return []
         return [{ name, inode: String(stat.ino), size: Number(stat.size) }]

@@ -77,7 +77,7 @@ export function createFollower(options: FollowerOptions) {
   /** Opens what is new, and looks at what has changed. */
   function discover(): void {
     if (isClosed) return
-    const listed = folder.list().filter((each) => each.name === name || renamedAt(each.name, name))
+    const listed = folder.list(isOurs)
     // One that is being renamed has two names for a moment.
     const byName = listed.toSorted((a, b) => Number(a.name === name) - Number(b.name === name))
     const byInode = new Map(byName.map((each) => [each.inode, each]))
@@ -95,6 +95,10 @@ export function createFollower(options: FollowerOptions) {
       position.set(head, size)
       onLost(head)
     }
+  }
+
+  function isOurs(each: string): boolean {
+    return each === name || renamedAt(each, name) !== undefined
   }
 
   function note(one: Followed, listed: Listed | undefined): void {

@@ -21,12 +21,11 @@ const nothing = {
   size: { bytes: undefined, maxOutput: undefined },
 }
 
-/** Reads the request, its source address, its id and its size. */
+/** Reads the request, its source address and its size. */
 function read(bytes: Buffer) {
   const request = readCheckRequest(bytes)
-  const { source, listing, requestId, size } = request
-  const late = { source: source(), listing: listing(), requestId: requestId(), size: size() }
-  return { ...request, ...late }
+  const { source, listing, size } = request
+  return { ...request, source: source(), listing: listing(), size: size() }
 }
 
 test('behind proxies the client is the address that the outermost one has appended', async (t) => {

@@ -23,7 +23,7 @@ const refused: RefusedCheck = {
   model: 'llm/small',
   subscription: undefined,
   source: () => '2001:db8:1:2:3::4',
-  requestId: () => 'request-1',
+  requestId: 'request-1',
   traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00',
 }
 
@@ -109,7 +109,7 @@ test('a client cannot write secrets or long texts into the log', async (t) => {
     caller: null,
     model: `${secret}\n${'x'.repeat(10_000)}`,
     subscription: secret,
-    requestId: () => secret,
+    requestId: secret,
   })
   const text = JSON.stringify(lines)
   t.notOk(text.includes(secret))

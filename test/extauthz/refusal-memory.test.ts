@@ -23,7 +23,7 @@ function refusalOf(requestId: string, more: Partial<RefusedCheck> = {}): Refused
     model: 'llm/x',
     subscription: undefined,
     source: () => undefined,
-    requestId: () => requestId,
+    requestId,
     traceparent: undefined,
     ...more,
   }
@@ -77,7 +77,7 @@ test('memory is bounded over users, the oldest refusals go first', async (t) => 
 
 test('requests without an id or with much text are not remembered', async (t) => {
   const memory = createRefusalMemory()
-  memory.note(refusalOf('', { requestId: () => undefined }))
+  memory.note(refusalOf('', { requestId: undefined }))
   memory.note(refusalOf('x'.repeat(257)))
   memory.note(refusalOf('path', { path: `/${'x'.repeat(1_024)}` }))
   memory.note(refusalOf('model', { bodyModel: 'x'.repeat(257) }))

@@ -538,8 +538,7 @@ test('cached requests create no promises', async (t) => {
 test('reports a denial with its details', async (t) => {
   const told: object[] = []
   const { keys, check } = createWorld({
-    onRefused: ({ source, requestId, ...refused }) =>
-      told.push({ ...refused, address: source(), requestId: requestId() }),
+    onRefused: ({ source, ...refused }) => told.push({ ...refused, address: source() }),
   })
   const key = keys.mint()
   const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'

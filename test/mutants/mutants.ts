@@ -1005,7 +1005,8 @@ export const allMutants: readonly Mutant[] = [
     ['store/sums/line-watch.test.ts'],
     [
       ['if (now - changedAt < denseMs && !had) becomeBusy()', ''],
-      ['quiet = found > lines ? 0 : quiet + 1', 'quiet += 1'],
+      ['quietMs = found > lines ? 0 : quietMs + restMs', 'quietMs += restMs'],
+      ['looks * busyMs > restMs ? relievedMs : busyMs', 'busyMs'],
     ],
   ),
   // I12: a hold is what is open, a sum what has ended.

@@ -63,8 +63,8 @@ export interface AccessRequest {
    * checked.
    */
   readonly source?: (() => string | undefined) | undefined
-  /** The gateway's id of the request, read only to hold room for it. */
-  readonly requestId?: (() => string | undefined) | undefined
+  /** The gateway's id of the request, under which it holds room. */
+  readonly requestId?: string | undefined
   /** Its size; read to hold room for it, and where only one answer is counted. */
   readonly size?: (() => RequestSize) | undefined
   /** Whether the gateway has not read the body yet, and can ask again when it has. */

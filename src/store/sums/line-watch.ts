@@ -1,7 +1,7 @@
 /**
  * When a process looks for new lines, besides the moment of a Check. While few come, the file system tells of
  * each; to be woken for each of many costs more than to read them, so then the ends are read every few
- * milliseconds instead, which finds several at once.
+ * milliseconds instead, which finds several at once, and less often while Checks read them anyway.
  */
 
 import { createAlarm, repeat } from '../../runtime/loop.ts'
@@ -25,8 +25,10 @@ const [pollMs, unwatchedPollMs] = [100, 10]
 const lookMs = 1_000
 /** Two changes within this time are many. */
 const denseMs = 10
-/** Between two looks at the ends while many lines come, and how many without a line end that. */
-const [busyMs, quietLooks] = [4, 5]
+/** Between two looks at the ends while many lines come, and while Checks look more often than that. */
+const [busyMs, relievedMs] = [4, 20]
+/** Without a line for so long few come again. */
+const calmMs = 100
 
 export function startLineWatch(options: LineWatchOptions) {
   const { sums, monotonic, onFault, onRead, signal } = options
@@ -39,6 +41,8 @@ export function startLineWatch(options: LineWatchOptions) {
   let lookedAt = Number.NEGATIVE_INFINITY
   let isRung = false
   let busy: NodeJS.Timeout | undefined
+  /** Looks of Checks since the last one here. */
+  let looks = 0
 
   watch()
   const restMs = (): number => (endWatch || busy ? pollMs : unwatchedPollMs)
@@ -90,23 +94,30 @@ export function startLineWatch(options: LineWatchOptions) {
     if (busy !== undefined) return
     unwatch()
     let lines = sums.linesRead
-    let quiet = 0
-    function look(): void {
+    let quietMs = 0
+    lookIn(busyMs)
+
+    function lookIn(ms: number): void {
+      looks = 0
+      busy = setTimeout(look, ms, ms).unref()
+    }
+
+    function look(restMs: number): void {
       if (signal.aborted) return
       readEnds(false)
       const found = sums.linesRead
-      quiet = found > lines ? 0 : quiet + 1
+      quietMs = found > lines ? 0 : quietMs + restMs
       lines = found
-      if (quiet < quietLooks) {
-        busy = setTimeout(look, busyMs).unref()
-        return
-      }
-      busy = undefined
-      watch()
-      // What was written while nothing was watched.
-      readEnds(true)
+      if (quietMs < calmMs) lookIn(looks * busyMs > restMs ? relievedMs : busyMs)
+      else becomeCalm()
     }
-    busy = setTimeout(look, busyMs).unref()
+  }
+
+  function becomeCalm(): void {
+    busy = undefined
+    watch()
+    // What was written while nothing was watched.
+    readEnds(true)
   }
 
   async function read(): Promise<void> {
@@ -129,6 +140,10 @@ export function startLineWatch(options: LineWatchOptions) {
   return {
     /** To be called each second: the folder may be another one. */
     beat: watch,
+    /** A Check has read the end. */
+    noteLook(): void {
+      looks += 1
+    },
     /** Looks for files that are new, and reads them. */
     lookAgain(): void {
       isRung = true

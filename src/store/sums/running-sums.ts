@@ -47,6 +47,7 @@ const beatMs = 1_000
 const saveLongMs = 60_000
 /** How long an end waits for a disk, and for the database. */
 const endMs = 2_000
+const settled = Promise.resolve()
 
 export type RunningSums = ReturnType<typeof runSums>
 
@@ -54,10 +55,13 @@ export function runSums(options: RunningSumsOptions) {
   const { sums, flushMs, onLoss, now, monotonic, onFault, writesFrom = 0 } = options
   const { isFailing = () => false, onRead } = options
   const { shared } = sums
+  const isAlone = shared.parts.size === 0
   const failing = new Set<string>()
   const senders = new Map<string, PartSender>()
   const ending = new AbortController()
   let savedLongAt = monotonic()
+  /** Whether a Check of this turn has read the end. */
+  let isRead = false
   /** Windows that are asked for in this turn, with one call. */
   let asking: { readonly counters: AskedCounter[]; readonly answered: Promise<void> } | undefined
 
@@ -86,11 +90,20 @@ export function runSums(options: RunningSumsOptions) {
 
   /** Of a file that can't be read the loop tells. */
   function readEnd(): void {
+    // What arrived at once was asked before any of it is decided, and nothing else arrives before the turn ends.
+    if (isRead) return
+    isRead = true
+    void settled.then(endTurn)
+    lineWatch.noteLook()
     try {
       sums.readEnd()
     } catch {
       lineWatch.lookAgain()
     }
+  }
+
+  function endTurn(): void {
+    isRead = false
   }
 
   async function beat(): Promise<void> {
@@ -115,7 +128,7 @@ export function runSums(options: RunningSumsOptions) {
 
   function readKnown(counter: AskedCounter, at: number): KnownWindow {
     const known = shared.read(counter, at)
-    if (!known.isKnown) return known
+    if (isAlone || !known.isKnown) return known
     const maxAgeMs = maxAgeOf(counter, known)
     // A clock of ticks has come round: as old as can be.
     if (known.ageMs >= 0 && known.ageMs < maxAgeMs) return known

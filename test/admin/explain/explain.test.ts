@@ -295,7 +295,7 @@ test('an identity token asks with a key where a key is required', async (t) => {
     ...{ method: 'POST', path: '/v1/chat/completions' },
     caller: { by: 'token', proof: { by: 'file' }, user: 'alice', groups: ['team-a'] },
     source: () => undefined,
-    requestId: () => 'by-token',
+    requestId: 'by-token',
   })
   const again = await api.ask(route, { as: 'alice', body: { requestId: 'by-token' } })
   t.match(again.json(), {
@@ -425,7 +425,7 @@ test("others' keys, users and refusals are refused to users", async (t) => {
     ...{ method: 'POST', path: '/v1/chat/completions', bodyModel: 'x', subscription: undefined },
     caller: { by: 'key', user: 'bob', groups: ['team-b'], keyId: id, subscription: 'b-only' },
     source: () => undefined,
-    requestId: () => 'of-bob',
+    requestId: 'of-bob',
   })
   refused(t, await ask({ requestId: 'of-bob' }), 404, 'not_found')
   refused(t, await ask({ requestId: 'of-nobody' }), 404, 'not_found')
@@ -460,7 +460,7 @@ test('a refusal of another process is explained, or may be unknown for lack of i
     ...{ method: 'POST', path: '/v1/chat/completions', bodyModel: 'x', subscription: undefined },
     caller: { by: 'key', user: 'bob', groups: ['team-b'], keyId: id, subscription: 'b-only' },
     source: () => undefined,
-    requestId: () => 'of-bob',
+    requestId: 'of-bob',
   })
   for (const who of ['bob', 'admin']) {
     t.match(await explain(who, { requestId: 'of-bob' }), { refusal: { status: 403, keyId: id } })

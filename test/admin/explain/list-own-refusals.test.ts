@@ -20,7 +20,7 @@ function pastRequest(requestId: string, now: number, caller: Caller | null): Ref
     ...{ now, status: 403, reason: 'no such model', model: 'x', traceparent: undefined, caller },
     ...{ method: 'POST', path: '/v1/chat/completions', subscription: undefined, bodyModel: 'x' },
     source: () => undefined,
-    requestId: () => requestId,
+    requestId,
   }
 }
 

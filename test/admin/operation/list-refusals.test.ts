@@ -16,7 +16,7 @@ function refusal(requestId: string, at: number, user = 'bob'): RefusedCheck {
     bodyModel: '<img src=x> sk-tg-0123456789abcdef_0123456789abcdef0123456789abcdef0123456789a',
     caller: { by: 'key', user, groups: ['team-b'], keyId: 'id', subscription: 'b-only' },
     source: () => undefined,
-    requestId: () => requestId,
+    requestId,
   }
 }
 

@@ -101,7 +101,7 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
       {
         ...{ caller, target, method: 'POST', bodyModel: undefined },
         requestedSubscription: undefined,
-        requestId: () => idOf(past),
+        requestId: idOf(past),
       },
       { snapshot, rules: pathRules(), now, read: counters.read, reserve },
     )

@@ -194,6 +194,7 @@ root.test('lines that do not come', async (t) => {
   )
   skewMs += 15_000
   t.match(one.sums.read([hour], Date.now()), [{ used: 0 }], 'one request may bring a line')
+  await delay(1)
   appendFileSync(files.script, lineOf(1))
   t.equal(await one.used(), 1)
   t.equal(one.sums.stats.failing, false)

@@ -82,6 +82,28 @@ root.test('while many lines come nothing tells of each, and all are read', async
   t.equal(state.watches, 2)
 })
 
+root.test('while Checks look often there are few other looks', async (t) => {
+  const { state, watch, write, isWatched } = startWatch(t)
+  await delay(20)
+  write()
+  await delay(2)
+  write()
+  await poll(() => !isWatched(), 'many lines come')
+  const before = state.looks
+  const begun = performance.now()
+  for (let i = 0; i < 100; i += 1) {
+    state.written += 1
+    watch.noteLook()
+    state.read = state.written
+    watch.noteLook()
+    await delay(2)
+  }
+  const most = (performance.now() - begun) / 4
+  t.ok(state.looks - before < most / 2, `${state.looks - before} looks, and not ${most}`)
+  state.written += 1
+  await poll(() => state.read === state.written, 'the last line is read')
+})
+
 root.test('new files are looked for at leisure where a watch tells of them', async (t) => {
   const { state, watch } = startWatch(t)
   await delay(350)

@@ -71,9 +71,9 @@ export interface Life {
 /** What a process sees of its gateway's folder. */
 export function folderOf(disk: Disk, { strike }: Life, now: () => number): Folder {
   return {
-    list: () =>
-      [...disk.files].map(([name, { inode, bytes }]) => {
-        return { name, inode: String(inode), size: bytes.length }
+    list: (isWanted = () => true) =>
+      [...disk.files].flatMap(([name, { inode, bytes }]) => {
+        return isWanted(name) ? [{ name, inode: String(inode), size: bytes.length }] : []
       }),
     open(name) {
       strike()

@@ -155,9 +155,9 @@ root.test('a folder that can’t be watched is looked at more often', async (t) 
   const options = { path, onLoss: 'deny' } as const
   const watching = {
     ...real,
-    list() {
+    list(isWanted?: (name: string) => boolean) {
       lists += 1
-      return real.list()
+      return real.list(isWanted)
     },
     watch(onChange: Parameters<typeof real.watch>[0], onEnd: () => void) {
       end = onEnd
