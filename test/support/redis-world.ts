@@ -33,6 +33,8 @@ export interface SharingOptions {
   readonly timeoutMs?: number
   readonly lease?: number
   readonly isWriter?: boolean
+  /** Called before each look at what is used. */
+  readonly onLook?: () => void
   /** Milliseconds between two calls; 1 by default. */
   readonly flushMs?: number
   /** Whether to wait for the connection first, as the service does at its start. */
@@ -45,7 +47,7 @@ let gateways = 0
 export async function createSharingGateway(options: SharingOptions): Promise<SharingGateway> {
   gateways += 1
   const { url, timeoutMs, lease, gateway = `gateway${gateways}`, isWriter = true } = options
-  const { flushMs = 1 } = options
+  const { flushMs = 1, onLook = () => {} } = options
   const connection = connectRedis(url, () => {}, timeoutMs)
   const monotonic = () => performance.now()
   const sums = createSums(new Map(), monotonic)
@@ -84,7 +86,10 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
   }
   const holds = createRedisHolds({
     ...{ commands: connection.commands, shared, read, isWriter: () => isWriter },
-    windows: (counters, at) => counters.map((counter) => shared.read(counter, at)),
+    windows(counters, at) {
+      onLook()
+      return counters.map((counter) => shared.read(counter, at))
+    },
     ...(lease !== undefined && { lease }),
   })
   if (options.connect !== false) await connection.connected(5_000)

@@ -108,26 +108,25 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     if (due.size > 0) schedule(isFailing ? retryMs : 0)
   }
 
-  async function placesIn(asked: AskedHold, now: number): Promise<readonly Place[]> {
-    const windowed = windowedOf(asked)
-    let known = windows(windowed, now)
-    if (known.some(({ isKnown }) => !isKnown)) {
-      await read(windowed, now)
-      known = windows(windowed, now)
-    }
-    return placesOf(asked, known)
-  }
-
   return {
     get waiting() {
       return waiting
     },
     async hold(asked, now) {
-      const places = await placesIn(asked, now)
-      const home = homeOf(places[0]?.counter)
+      const { counters, taken = [] } = asked
+      const home = homeOf(counters[0] ?? taken[0])
       // Without limits there is nothing to share.
       if (home === undefined) return alone.hold(asked, now)
       const { keys, part } = home
+      const windowed = windowedOf(asked)
+      // In one turn: another request may have lines read in the next, and a window must have the responses of what has ended.
+      const look = () => ({ known: windows(windowed, now), ended: part.lastEnded(keys) })
+      let seen = look()
+      if (seen.known.some(({ isKnown }) => !isKnown)) {
+        await read(windowed, now)
+        seen = look()
+      }
+      const places = placesOf(asked, seen.known)
       const member = asked.id === undefined ? '' : memberOf(asked.id)
       const all = [...keys]
       // A place in a limit on concurrency has no sums: any key of the same slot stands for them.
@@ -136,8 +135,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       try {
         const answer = await commands.spend(all, [
           ...argsOf(asked, places, member, lease, part.gateway),
-          // The windows have their responses, which the store may not have yet.
-          ...part.lastEnded(keys),
+          ...seen.ended,
         ])
         return toAnswer(places, now, answer)
       } catch (error) {

@@ -72,7 +72,8 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * overshoot; ARGV[12] '1' if it can have a ceiling; ARGV[13] who asks, or nothing; ARGV[14] the gateway; then for each
  * window what is counted (tokens, requests, concurrency), its limit, its name in the sums, and what is known to be used by
  * others and by the gateway itself, which this server may have lost, or not have yet; then ids of holds whose requests
- * have ended and are in that. The arithmetic of tokens is that of core/admission/admit.ts.
+ * have ended and are in that. They hold on for everybody else, who may not know of their responses, until their sums are
+ * written. The arithmetic of tokens is that of core/admission/admit.ts.
  */
 export const spendScript = `
 ${common}
@@ -83,30 +84,52 @@ local input, input_variance, output, output_variance, floor, beyond, least, wors
 if worst < 0 then worst = math.huge end
 local several = beyond < 0
 beyond = math.abs(beyond)
-local outcome, open, most, room, unused, all = 'held', 0, 0, math.huge, math.huge, {}
+local outcome, open, most, room, unused, places = 'held', 0, 0, math.huge, math.huge, {}
 local function refuse(with) if outcome ~= 'spent' then outcome = with end end
-for i = 5 * #KEYS, #ARGV do drop(ARGV[i]) end
+local ended = {}
+for i = 5 * #KEYS, #ARGV do
+  -- An id that comes again is that of another request.
+  if ARGV[i] == ARGV[1] then drop(ARGV[i]) end
+  local mean, variance, output, ceiling, _, names = parts_of(ARGV[i])
+  for name in string.gmatch(names or '', ' ([^ ?]%S*)') do
+    local sums = ended[name] or { count = 0, mean = 0, variance = 0, output = 0, ceiling = 0 }
+    ended[name] = { count = sums.count + 1, mean = sums.mean + mean, variance = sums.variance + variance,
+      output = sums.output + output, ceiling = sums.ceiling + ceiling }
+  end
+end
+local function without_ended(name, sums)
+  local less = ended[name]
+  if not less then return sums end
+  return { count = sums.count - less.count, mean = sums.mean - less.mean, variance = sums.variance - less.variance,
+    output = sums.output - less.output, ceiling = sums.ceiling - less.ceiling }
+end
 for i = 4, #KEYS do
   local at = 5 * i - 5
   local kind, limit, name = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
-  local each = { kind = kind, limit = limit, name = name, sums = sums_of(name), used = 0 }
+  local all = sums_of(name)
+  local each = { kind = kind, limit = limit, name = name, all = all, sums = without_ended(name, all), used = 0 }
+  each.taken = each.sums.count
   if kind ~= 'concurrency' then
     -- What somebody else has put under a window's name counts for nothing.
     local found = redis.pcall('HMGET', KEYS[i], '+', ARGV[14])
     local total, own = tonumber(found[1] or nil) or 0, tonumber(found[2] or nil) or 0
-    each.used = math.max(tonumber(ARGV[at + 3]), total - own) + math.max(tonumber(ARGV[at + 4]), own)
+    local others, known = math.max(tonumber(ARGV[at + 3]), total - own), tonumber(ARGV[at + 4])
+    each.used = others + math.max(known, own)
+    -- What is known and what is written may each lack responses that the other has; neither has a request twice.
+    each.taken = others + math.max(known + each.sums.count, own + all.count)
+    if own > known then each.sums = all end
   end
   if kind == 'tokens' then
     if each.used >= limit then refuse('spent') end
     open = math.max(open, each.sums.count)
     local whole = math.floor(limit * (1 + overshoot))
     room, unused = math.min(room, whole - each.used - each.sums.ceiling), math.min(unused, whole)
-  elseif each.used + each.sums.count >= limit then
+  elseif each.taken >= limit then
     -- An open request stays counted when it ends; a place is free then.
     refuse(kind == 'requests' and 'spent' or 'busy')
   end
   if kind ~= 'requests' then most = math.max(most, each.sums.count) end
-  all[#all + 1] = each
+  places[#places + 1] = each
 end
 local alone = open == 0
 local share = can_cap and room * ${ceilingShare} or 0
@@ -124,7 +147,7 @@ if can_cap and cap < least then refuse('busy') end
 -- Without a ceiling nothing but their number bounds several answers.
 if ceiling > room and (not alone or several and not can_cap) then refuse('busy') end
 if not alone then
-  for _, each in ipairs(all) do
+  for _, each in ipairs(places) do
     if each.kind == 'tokens' then
       local deviation = math.sqrt(each.sums.variance + variance + (${sharedError} * (each.sums.output + expects)) ^ 2)
       if each.used + each.sums.mean + mean + ${deviations} * deviation > each.limit then refuse('busy') end
@@ -144,8 +167,8 @@ elseif outcome == 'held' then
   if ARGV[1] ~= '' then
     more = 1
     local parts = { text(mean), text(variance), text(expects), text(ceiling), text(cap) }
-    for _, each in ipairs(all) do
-      change(each.name, each.sums, 1, mean, variance, expects, ceiling)
+    for _, each in ipairs(places) do
+      change(each.name, each.all, 1, mean, variance, expects, ceiling)
       parts[#parts + 1] = each.name
     end
     redis.call('HSET', KEYS[2], ARGV[1], table.concat(parts, ' ') .. asking)
@@ -154,9 +177,9 @@ elseif outcome == 'held' then
   end
 end
 local answer = { outcome, cap, most }
-for _, each in ipairs(all) do
+for _, each in ipairs(places) do
   local taken = each.kind ~= 'tokens'
-  answer[#answer + 1] = taken and each.used + each.sums.count + more or each.used
+  answer[#answer + 1] = taken and each.taken + more or each.used
   answer[#answer + 1] = taken and 0 or each.sums.mean + more * mean
 end
 return answer

@@ -126,12 +126,38 @@ root.test(
     const before = await ask()
     t.match(before, { used: 150 }, 'although the writer has sent nothing')
     t.equal(before?.held, undefined)
+    const { windows } = await writer.holds.hold(asked(undefined, 10_000, 'sequential'), Date.now())
+    t.match(windows, [{ used: 0, held: 200 }], 'whoever has not read it sees the hold')
     writer.add(own.counters, 150)
     writer.holds.release(own.counters, 'a')
     await writer.flushed()
     t.match(await ask(), { used: 150 }, 'once')
   },
 )
+
+root.test('a line that comes between two requests counts for the second', skip, async (t) => {
+  let looks = 0
+  const gateway = await gatewayOf(t, valkey.url, {
+    isWriter: false,
+    onLook() {
+      looks += 1
+      if (looks !== 3) return
+      gateway.add(own.counters, 150)
+      gateway.holds.release(own.counters, 'a')
+    },
+  })
+  const own = asked('a', 10_000, 'between')
+  const ask = async (id?: string) => {
+    const { windows } = await gateway.holds.hold(asked(id, 10_000, 'between'), Date.now())
+    return [windows[0]?.used, windows[0]?.held]
+  }
+  await ask('a')
+  looks = 1
+  t.strictSame(await Promise.all([ask(), ask()]), [
+    [0, 200],
+    [150, undefined],
+  ])
+})
 
 root.test('what lines say is left to the process that writes', skip, async (t) => {
   const writer = await gatewayOf(t, valkey.url, { gateway: 'shared' })

@@ -228,11 +228,39 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
     },
   )
 
-  await t.test('what has ended holds nothing any more, before its sums are written', async (t) => {
+  await t.test('what has ended holds nothing for who knows it, before it is written', async (t) => {
     for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
-    const [outcome, , open] = await redis.spend({ ...asked, id: 'c', own: 1, ended: ['a', 'x'] })
-    t.strictSame([outcome, open], ['held', 1])
-    t.strictSame((await valkey.client.hkeys(holdKeys[1] as string)).sort(), ['b', 'c'])
+    const known = { ...asked, own: 1, ended: ['a', 'x'] }
+    const [outcome, , open, , held, requests, , places] = await redis.spend({ ...known, id: 'c' })
+    t.strictSame([outcome, open, held, requests, places], ['held', 1, 60, 3, 2])
+    const others = await redis.spend({ ...asked, id: '' })
+    t.strictSame([others[0], others[5], others[7]], ['busy', 3, 3], 'and holds for others')
+    await redis.write('g1', { tokens: 30, requests: 1 }, ['a'])
+    const written = await redis.spend({ ...asked, id: '' })
+    t.strictSame([written[3], written[4], written[5], written[7]], [30, 60, 3, 2])
+    await redis.write('g1', { tokens: 90, requests: 3 }, ['b', 'c'])
+    t.equal(await valkey.client.exists(...holdKeys), 0)
+  })
+
+  await t.test('a response that is known and another one that is written both count', async (t) => {
+    for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
+    await redis.write('g1', { tokens: 300, requests: 1 }, ['b'])
+    const known = { ...asked, id: '', own: 1, ended: ['a'] }
+    t.equal((await redis.spend(known))[5], 2)
+    const [, , , tokens, held] = await redis.spend({ ...known, own: 0 })
+    t.strictSame([tokens, held], [300, 30], 'it holds until it counts')
+  })
+
+  await t.test('an id that comes again holds anew', async (t) => {
+    await redis.spend({ ...asked, id: 'a' })
+    const [outcome, , , , , requests] = await redis.spend({
+      ...asked,
+      id: 'a',
+      own: 1,
+      ended: ['a'],
+    })
+    t.strictSame([outcome, requests], ['held', 2])
+    t.equal((await redis.spend({ ...asked, id: '' }))[7], 1)
   })
 
   await t.test('alone, several answers without a ceiling must fit', async (t) => {
