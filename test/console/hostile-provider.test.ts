@@ -118,7 +118,7 @@ test('an answer that never ends is given up, and delays nobody else', async (t, 
   const waiting = fails(t, world, /^503 /)
   const other = await page.context().newPage()
   await other.goto(`${gateway.url}/console`)
-  await other.getByLabel('Identity token').fill('token-user-1')
+  await other.getByLabel('Identity token').fill(`token-${gateway.newUser()}`)
   await other.getByRole('button', { name: 'Sign in', exact: true }).click()
   await other.getByRole('button', { name: 'Sign out' }).waitFor()
   await waiting

@@ -201,8 +201,9 @@ test('a key that is about to expire is told beforehand', async (t, world) => {
 })
 
 test('names that look like markup are text', async (t, { page, gateway, signIn }) => {
-  await gateway.mint({ user: 'user-300' })
-  await signIn('user-300')
+  const user = gateway.newUser()
+  await gateway.mint({ user })
+  await signIn(user)
   await create(page, hostile)
   await page.getByRole('button', { name: 'I have copied it' }).click()
   const link = page.getByRole('cell').getByRole('link', { name: hostile, exact: true })

@@ -5,6 +5,7 @@ import { chatPath, models, subscriptions } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
 import { type Replica, startReplicas } from '../support/replicas.ts'
 import { type LoadRequest, startLoad, tally } from '../support/steady-load.ts'
+import { lasting } from '../support/window-ends.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
@@ -26,7 +27,7 @@ async function start(t: Test, count: number): Promise<Behind> {
   const { url, all, envoy } = await startReplicas(t, {
     count,
     resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 1e9, one: 1 })],
-    tokens: ['token-ann,ann,1,team'],
+    tokens: [`token-ann,${lasting('ann')},1,team`],
   })
   const headers = { authorization: 'Bearer token-ann', 'content-type': 'application/json' }
   return {

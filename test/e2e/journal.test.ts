@@ -5,12 +5,13 @@ import { dirname, join } from 'node:path'
 import root, { type Test } from 'tap'
 import { openPool } from '../../src/store/postgres/postgres.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
-import { type Journaled, startJournaled } from '../support/journaled.ts'
+import { ann, bob, type Journaled, startJournaled } from '../support/journaled.ts'
 import { idsOf } from '../support/lines.ts'
 import { poll } from '../support/poll.ts'
 import { mountSmallDisk, skipSmallDisk } from '../support/small-disk.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
+import { lasting } from '../support/window-ends.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 const skipRedis = skip || skipValkey
@@ -18,30 +19,37 @@ const skipRedis = skip || skipValkey
 /** Kills the service while ten streams run for each user, and restarts it after they have ended. */
 async function killWhileStreaming(t: Test, gateway: Journaled): Promise<void> {
   const [service] = gateway.all
-  await gateway.spend('ann', 1_000)
+  await gateway.spend(ann, 1_000)
   const { open } = await gateway.model.tally()
   const streams = Array.from({ length: 20 }, (_, i) =>
-    gateway.spend(i % 2 === 0 ? 'ann' : 'bob', i + 1, { streamMs: 2_000 }),
+    gateway.spend(i % 2 === 0 ? ann : bob, i + 1, { streamMs: 2_000 }),
   )
   await poll(async () => (await gateway.model.tally()).open === open + 20, 'all streams have begun')
   t.equal(await service?.end('SIGKILL'), 'SIGKILL')
   await Promise.all(streams)
   await service?.start()
-  t.equal(await gateway.used('ann'), 1_100)
-  t.equal(await gateway.used('bob'), 110)
+  t.equal(await gateway.used(ann), 1_100)
+  t.equal(await gateway.used(bob), 110)
   // Once more, when everything has been counted before.
   await service?.end('SIGKILL')
   await service?.start()
-  t.equal(await gateway.used('ann'), 1_100, 'counted once')
-  t.equal(await gateway.used('bob'), 110, 'counted once')
+  t.equal(await gateway.used(ann), 1_100, 'counted once')
+  t.equal(await gateway.used(bob), 110, 'counted once')
 }
 
-const named = ['o"neill\\', 'ömer, 🦊', '{"id":"x"}', 'a%20b\tc', 'broken']
+const [cyd, dan, eve, fay] = ['cyd', 'dan', 'eve', 'fay'].map(lasting) as [
+  string,
+  string,
+  string,
+  string,
+]
+const broken = lasting('broken')
+const named = [...['o"neill\\', 'ömer, 🦊', '{"id":"x"}', 'a%20b\tc'].map(lasting), broken]
 let starting: Promise<Journaled> | undefined
 
 /** For tests without special requirements; each uses its own users. */
 function shared(): Promise<Journaled> {
-  const users = ['ann', 'bob', 'cyd', 'dan', 'eve', 'fay', ...named]
+  const users = [ann, bob, cyd, dan, eve, fay, ...named]
   starting ??= startJournaled(root as unknown as Test, { users })
   return starting
 }
@@ -63,16 +71,16 @@ root.test('counts them once in Redis', { skip: skipRedis }, async (t) => {
   t.ok(sums.length > 0)
   for (const name of sums) rmSync(join(kept, name))
   await service?.start()
-  t.equal(await gateway.used('ann'), 1_100, 'without the checkpoint')
+  t.equal(await gateway.used(ann), 1_100, 'without the checkpoint')
 })
 
 root.test('counts each response once, whatever its user is called', { skip }, async (t) => {
-  const users = ['cyd', 'dan', ...named]
+  const users = [cyd, dan, ...named]
   const gateway = await shared()
   // Identity tokens cannot have such a name, but a table that was taken over can.
   const sql = openPool({ url: gateway.database, connections: 1 })
   const renamed = await sql`
-    update api_keys set username = ${'line\n{"break"}\r\n\u0001\u2028'} where username = 'broken'`
+    update api_keys set username = ${lasting('line\n{"break"}\r\n\u0001\u2028')} where username = ${broken}`
   t.equal(renamed.count, 1)
   await sql.end()
   const ids: string[] = []
@@ -92,42 +100,42 @@ root.test('counts each response once, whatever its user is called', { skip }, as
 
 root.test('a reset is not undone when the journal is read again', { skip }, async (t) => {
   const gateway = await startJournaled(t, { env: { ADMIN_GROUPS: 'team' } })
-  await gateway.spend('ann', 1_000)
-  await gateway.spend('bob', 100)
-  t.equal(await gateway.used('ann'), 1_000)
+  await gateway.spend(ann, 1_000)
+  await gateway.spend(bob, 100)
+  t.equal(await gateway.used(ann), 1_000)
   const reset = await fetch(`${gateway.url}/v1/counters/reset`, {
     method: 'POST',
     headers: { authorization: 'Bearer token-1' },
-    body: JSON.stringify({ user: 'ann' }),
+    body: JSON.stringify({ user: ann }),
   })
   t.match(await reset.json(), { reset: [{ used: 1_000 }] })
-  t.equal(await gateway.used('ann'), 0)
+  t.equal(await gateway.used(ann), 0)
   const [service] = gateway.all
   await service?.end('SIGKILL')
   await service?.start()
-  t.equal(await gateway.used('ann'), 0)
-  t.equal(await gateway.used('bob'), 100)
-  await gateway.spend('ann', 10)
-  t.equal(await gateway.used('ann'), 10)
+  t.equal(await gateway.used(ann), 0)
+  t.equal(await gateway.used(bob), 100)
+  await gateway.spend(ann, 10)
+  t.equal(await gateway.used(ann), 10)
 })
 
 root.test('rotation under load neither loses nor repeats a line', { skip }, async (t) => {
   const gateway = await startJournaled(t, { env: { USAGE_JOURNAL_BYTES: '8192' } })
-  const total = { ann: 0, bob: 0 }
+  const total = new Map([ann, bob].map((user) => [user, 0]))
   const ids: string[] = []
   const giveUpAt = Date.now() + 60_000
   const seen = new Set<string>()
-  const caller = async (user: 'ann' | 'bob'): Promise<void> => {
+  const caller = async (user: string): Promise<void> => {
     for (let i = 1; seen.size < 6 && Date.now() < giveUpAt; i += 1) {
       ids.push(await gateway.spend(user, i))
-      total[user] += i
+      total.set(user, (total.get(user) ?? 0) + i)
       for (const file of gateway.lines.files()) seen.add(file)
     }
   }
-  await Promise.all(Array.from({ length: 10 }, (_, i) => caller(i < 5 ? 'ann' : 'bob')))
+  await Promise.all(Array.from({ length: 10 }, (_, i) => caller(i < 5 ? ann : bob)))
   t.ok(seen.size >= 6, 'files were renamed')
-  t.equal(await gateway.used('ann'), total.ann)
-  t.equal(await gateway.used('bob'), total.bob)
+  t.equal(await gateway.used(ann), total.get(ann))
+  t.equal(await gateway.used(bob), total.get(bob))
   const found = idsOf(gateway.lines.ended())
   t.strictSame(
     ids.filter((id) => found.filter((each) => each === id).length !== 1),
@@ -148,13 +156,13 @@ root.test('a process that is killed loses nothing', { skip: skipRedis }, async (
     for (let i = 1; i <= 60; i += 1) {
       if (first === 0 && i === 30) killed = writer?.end('SIGKILL')
       // Requests in progress at the killed process fail; Envoy notices at once.
-      const done = await gateway.spend('ann', first + i).catch(() => undefined)
+      const done = await gateway.spend(ann, first + i).catch(() => undefined)
       if (done !== undefined) total += first + i
     }
   }
   await Promise.all(Array.from({ length: 8 }, (_, i) => caller(1_000 * i)))
   t.equal(await killed, 'SIGKILL')
-  t.equal(await gateway.used('ann'), total)
+  t.equal(await gateway.used(ann), total)
   t.notMatch(other?.log(), 'fault')
   t.equal((await gateway.model.tally()).totalTokens, total, "the model server's own tally")
 })
@@ -162,11 +170,11 @@ root.test('a process that is killed loses nothing', { skip: skipRedis }, async (
 root.test('a Redis that has lost everything gets it again', { skip: skipRedis }, async (t) => {
   const valkey = await startValkey(t)
   const gateway = await startJournaled(t, { count: 2, env: { REDIS_URL: valkey.url } })
-  for (let i = 0; i < 50; i += 1) await gateway.spend('ann', 100)
-  t.equal(await gateway.used('ann'), 5_000)
+  for (let i = 0; i < 50; i += 1) await gateway.spend(ann, 100)
+  t.equal(await gateway.used(ann), 5_000)
   await valkey.client.flushall()
-  for (let i = 0; i < 10; i += 1) await gateway.spend('ann', 10)
-  for (const _ of gateway.all) t.equal(await gateway.used('ann'), 5_100)
+  for (let i = 0; i < 10; i += 1) await gateway.spend(ann, 10)
+  for (const _ of gateway.all) t.equal(await gateway.used(ann), 5_100)
   const stored = async () => {
     const totals: number[] = []
     for (const key of await valkey.client.keys('*:w:*')) {
@@ -185,21 +193,21 @@ async function degraded({ all: [first] }: Journaled, service = first): Promise<u
 root.test('a folder that is removed is made again', { skip }, async (t) => {
   const gateway = await shared()
   const [service] = gateway.all
-  await gateway.spend('eve', 1)
-  t.equal(await gateway.used('eve'), 1)
+  await gateway.spend(eve, 1)
+  t.equal(await gateway.used(eve), 1)
   rmSync(dirname(gateway.journal), { recursive: true })
   await poll(() => existsSync(gateway.journal), 'the journal exists again', 5_000)
   // The script has its file open for at most a second; Envoy is made to open its log again.
   await poll(async () => {
-    const id = await gateway.spend('fay', 0)
+    const id = await gateway.spend(fay, 0)
     return idsOf(gateway.lines.ofScript()).includes(id)
   }, 'the script writes to the new file')
   await gateway.flushed()
-  await gateway.spend('eve', 10)
-  t.equal(await gateway.used('eve'), 11, 'nothing that was counted is lost')
+  await gateway.spend(eve, 10)
+  t.equal(await gateway.used(eve), 11, 'nothing that was counted is lost')
   await service?.end('SIGKILL')
   await service?.start()
-  t.equal(await gateway.used('eve'), 11)
+  t.equal(await gateway.used(eve), 11)
 })
 
 const skipDisk = skipRedis || skipSmallDisk
@@ -212,25 +220,25 @@ root.test('every process reports a full disk', { skip: skipDisk }, async (t) => 
     parent: disk.path,
     env: { REDIS_URL: valkey.url },
   })
-  await gateway.spend('ann', 1_000)
+  await gateway.spend(ann, 1_000)
   const states = () => Promise.all(gateway.all.map((each) => degraded(gateway, each)))
   t.strictSame(await states(), [undefined, undefined], gateway.all.map(({ log }) => log()).join(''))
   const began = performance.now()
   const isReported = async () => {
     // Also what the service frees by removing its ballast.
     disk.fill()
-    await gateway.spend('bob', 1)
+    await gateway.spend(bob, 1)
     return (await states()).every((state) => JSON.stringify(state) === '["journal"]')
   }
   await poll(isReported, 'every process reports the problem', 30_000)
   t.comment(`after ${Math.round(performance.now() - began)} ms`)
   disk.free()
   await poll(async () => {
-    const id = await gateway.spend('bob', 1)
+    const id = await gateway.spend(bob, 1)
     return idsOf(gateway.lines.ofScript()).includes(id)
   }, 'lines are written again')
-  await gateway.spend('ann', 100)
-  t.equal(await gateway.used('ann'), 1_100)
-  const bob = await gateway.used('bob')
-  t.ok(bob <= (await gateway.model.tally()).totalTokens - 1_100, `${bob}, never too high`)
+  await gateway.spend(ann, 100)
+  t.equal(await gateway.used(ann), 1_100)
+  const used = await gateway.used(bob)
+  t.ok(used <= (await gateway.model.tally()).totalTokens - 1_100, `${used}, never too high`)
 })

@@ -7,6 +7,7 @@ import { connect } from '../support/grpc-client.ts'
 import { poll } from '../support/poll.ts'
 import { startReplicas } from '../support/replicas.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
+import { lasting } from '../support/window-ends.ts'
 
 const skip = skipValkey || (envoyPath() === undefined && 'no Envoy')
 const path = '/llm/sim/v1/chat/completions'
@@ -24,7 +25,7 @@ test('a process that starts expects what the others have learned', { skip }, asy
       accessPolicy('open', ['llm/sim'], { groups: ['team'] }),
       subscription('held', { groups: ['team'] }, limits, { admission }),
     ],
-    tokens: ['token-ada,ada,1,team'],
+    tokens: [`token-ada,${lasting('ada')},1,team`],
   })
   const { url, all } = replicas
   const third = all[2]

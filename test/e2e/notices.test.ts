@@ -10,6 +10,7 @@ import { poll } from '../support/poll.ts'
 import { startReplicas } from '../support/replicas.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
+import { lasting } from '../support/window-ends.ts'
 
 const skip = (envoyPath() === undefined && 'no Envoy') || skipValkey
 const limit = 1_000
@@ -32,7 +33,7 @@ test('a user is told once, whoever is killed and while the receiver is away', {
       accessPolicy('open', ['llm/sim'], { groups: ['team'] }),
       loud,
     ],
-    tokens: ['token-ann,ann,1,team'],
+    tokens: [`token-ann,${lasting('ann')},1,team`],
     env: {
       USAGE_JOURNAL: join(folder, 'usage.jsonl'),
       ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}`,

@@ -13,6 +13,7 @@ import { startModelServer } from '../support/model-server.ts'
 import { createPod, type Pod } from '../support/pod.ts'
 import { poll } from '../support/poll.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
+import { lasting } from '../support/window-ends.ts'
 
 const skip = skipValkey || noOpenssl || (envoyPath() === undefined && 'no Envoy')
 const limit = 1_000_000_000
@@ -98,7 +99,7 @@ root.test(
     const settings = {
       database: await createDatabase(t),
       resources: [...models(model.url), ...subscriptions({ plenty: limit })],
-      tokens: ['token-ann,ann,1,team'],
+      tokens: [`token-ann,${lasting('ann')},1,team`],
       env: {
         REDIS_URL: valkey.url,
         GATEWAY_TLS_CERT_FILE: certificate.path,

@@ -11,6 +11,7 @@ import { chatPath, models } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
 import { type Replicas, startReplicas } from '../support/replicas.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
+import { lasting } from '../support/window-ends.ts'
 
 const skip = (envoyPath() === undefined && 'no Envoy') || skipValkey
 const concurrency = 5
@@ -51,7 +52,7 @@ async function start(t: Test): Promise<World> {
   const [adminPort = 0] = await freePorts(1)
   const replicas = await startReplicas(t, {
     ...{ count: 2, resources, envoyAdminPort: adminPort },
-    tokens: Array.from({ length: 30 }, (_, i) => `token-${i},user-${i},${i},team`),
+    tokens: Array.from({ length: 30 }, (_, i) => `token-${i},${lasting(`user-${i}`)},${i},team`),
     env: {
       REDIS_URL: valkey.url,
       USAGE_JOURNAL: join(mkdtempSync(join(tmpdir(), 'requests-')), 'usage.jsonl'),

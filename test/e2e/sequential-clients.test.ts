@@ -6,6 +6,7 @@ import { readScrape } from '../support/metrics.ts'
 import { poll } from '../support/poll.ts'
 import { startReplicas } from '../support/replicas.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
+import { lasting } from '../support/window-ends.ts'
 
 const skip = skipValkey || (envoyPath() === undefined && 'no Envoy')
 const limits = { 'llm/sim': [[3_000, '1h']] } as const
@@ -24,7 +25,7 @@ async function start(t: Test) {
         'one-at-once': { ofModels: { concurrency: 1 } },
       }).map(([name, more]) => subscription(name, { groups: ['team'] }, limits, more)),
     ],
-    tokens: Array.from({ length: 3 }, (_, i) => `token-u${i},u${i},${i},team`),
+    tokens: Array.from({ length: 3 }, (_, i) => `token-u${i},${lasting(`u${i}`)},${i},team`),
   })
   const post = (path: string, credential: string, body: object) =>
     fetch(url + path, {

@@ -6,6 +6,7 @@ import { poll } from '../support/poll.ts'
 import { startReplicas } from '../support/replicas.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
+import { lasting } from '../support/window-ends.ts'
 
 const skip = skipValkey || (envoyPath() === undefined && 'no Envoy')
 /** After this time a supervisor may kill the process: docs/revocation.md, Rolling restarts. */
@@ -23,7 +24,7 @@ t.test('a process ends in time while all its stores hang', { skip }, async (t) =
     database,
     databaseFor: (url) => toDatabase.through(url),
     resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 1e9 })],
-    tokens: ['token-ann,ann,1,team'],
+    tokens: [`token-ann,${lasting('ann')},1,team`],
     env: { REDIS_URL: toRedis.through(valkey.url) },
   })
   const [replica] = all

@@ -7,6 +7,7 @@ import { models } from './gateway.ts'
 import { poll } from './poll.ts'
 import { type Replicas, startReplicas } from './replicas.ts'
 import { type RunningValkey, startValkey } from './valkey.ts'
+import { lasting } from './window-ends.ts'
 
 /** Each answer has as many tokens as its request may use. */
 const answerTokens = 300
@@ -61,7 +62,7 @@ export async function startBurstWorld(
       subscription('reserves', owner, limits, { admission: { mode: 'reserve', overshootPercent } }),
       subscription('counts', owner, limits),
     ],
-    tokens: Array.from({ length: 30 }, (_, i) => `token-${i},user-${i},${i},team`),
+    tokens: Array.from({ length: 30 }, (_, i) => `token-${i},${lasting(`user-${i}`)},${i},team`),
     env: { REDIS_URL: valkey.url, ...env },
     adjustEnvoy: (bootstrap) =>
       bootstrap.replace(/("access_log_flush_interval":\s*)"10s"/, '$1"1s"'),

@@ -16,6 +16,7 @@ import { noRateLimits } from './no-rate-limits.ts'
 import { ownPlaces } from './own-places.ts'
 import { poll } from './poll.ts'
 import { temporaryFolder } from './temporary-folder.ts'
+import { lasting } from './window-ends.ts'
 
 /** What a test file may change in its gateway. */
 export interface GatewaySettings {
@@ -69,7 +70,10 @@ export interface Gateway {
   readonly addresses: ServiceAddresses
   /** What its USAGE_JOURNAL is. */
   readonly journal: string
-  /** A user of the group `team` without any usage. The identity token is `token-<user>`. */
+  /**
+   * A user of the group `team` without any usage, whose hour does not end during the tests. The identity token is
+   * `token-<user>`.
+   */
   newUser(): string
   /** Creates a key through the gateway; any status but 201 is an error. */
   mint(wishes?: KeyOptions): Promise<MintedKey>
@@ -93,7 +97,7 @@ export interface Gateway {
 
 export const chatPath = '/llm/sim/v1/chat/completions'
 
-/** Users that exist from the start, for `newUser`. */
+/** How many users exist from the start, for `newUser`. */
 const userCount = 600
 
 /** The models llm/sim and llm/other for the group `team`, with practically no limits. */
@@ -168,7 +172,8 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     renameSync(join(folder, 'fresh'), path)
   }
   put('resources.yaml', resources(model.url))
-  writeFileSync(join(folder, 'tokens.csv'), tokens())
+  const users = Array.from({ length: userCount }, (_, i) => lasting(`user-${i + 1}`))
+  writeFileSync(join(folder, 'tokens.csv'), tokens(users))
 
   const clustersFolder = join(envoyFolder, 'clusters')
   const { envoyAdminPort: adminPort = (await freePorts(1))[0] } = settings
@@ -212,9 +217,10 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
 
   let usersGiven = 0
   const newUser = () => {
-    if (usersGiven === userCount) throw new Error('no user is left')
+    const user = users[usersGiven]
+    if (user === undefined) throw new Error('no user is left')
     usersGiven += 1
-    return `user-${usersGiven}`
+    return user
   }
   const ask: Gateway['ask'] = async (path, key, init = {}) => {
     const headers = new Headers(init.headers)
@@ -300,8 +306,7 @@ function toYaml(document: WrittenDocument): string {
   return `${JSON.stringify(document, null, 2)}\n`
 }
 
-function tokens(): string {
-  const users = Array.from({ length: userCount }, (_, i) => `user-${i + 1}`)
+function tokens(users: readonly string[]): string {
   const lines = users.map((user) => `token-${user},${user},${randomUUID()},team`)
   return [...lines, 'token-guest,guest,2,', 'token-admin,admin,3,tollgate-admins', ''].join('\n')
 }

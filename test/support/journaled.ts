@@ -6,6 +6,7 @@ import { idsOf, type Lines, linesOf } from './lines.ts'
 import { poll } from './poll.ts'
 import { type Replicas, startReplicas } from './replicas.ts'
 import { memoryFolder } from './temporary-folder.ts'
+import { lasting } from './window-ends.ts'
 
 export interface JournaledSettings {
   /** Processes of the service; 1 by default. */
@@ -35,6 +36,9 @@ export interface Wishes {
   readonly headers?: Record<string, string>
 }
 
+/** By default its users. */
+export const [ann, bob] = ['ann', 'bob'].map(lasting) as [string, string]
+
 const limit = 1_000_000_000
 const marker = 'the marker'
 
@@ -43,7 +47,7 @@ export async function startJournaled(
   t: Test,
   settings: JournaledSettings = {},
 ): Promise<Journaled> {
-  const { count = 1, users = ['ann', 'bob'], env } = settings
+  const { count = 1, users = [ann, bob], env } = settings
   const all = [...users, marker]
   const replicas = await startReplicas(t, {
     count,
@@ -104,7 +108,7 @@ export function lineOf(fields: Record<string, unknown>): string {
     start: String(Date.now()),
     status: 200,
     subscription: 'plenty',
-    user: 'ann',
+    user: ann,
     ...fields,
   })
 }

@@ -12,6 +12,7 @@ import { createRandom } from './random.ts'
 import { type Replica, startReplicas } from './replicas.ts'
 import { makeDatabaseFolder, temporaryFolder } from './temporary-folder.ts'
 import { startValkey } from './valkey.ts'
+import { lasting } from './window-ends.ts'
 
 const limit = 1_000_000_000
 const models = ['sim', 'other']
@@ -47,7 +48,7 @@ type Totals = Readonly<Record<string, number>>
  */
 export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> {
   const { requests } = run
-  const users = Array.from({ length: run.users }, (_, i) => `user-${i}`)
+  const users = Array.from({ length: run.users }, (_, i) => lasting(`user-${i}`))
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
   const valkey = await startValkey(t)

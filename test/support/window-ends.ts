@@ -1,4 +1,5 @@
 import { spanAt } from '../../src/core/counting/windows.ts'
+import { userInLines } from '../../src/core/decision/line-user.ts'
 import { parseWindow } from '../../src/core/formats/duration.ts'
 import { toEndTimestamp } from '../../src/core/formats/timestamp.ts'
 
@@ -10,6 +11,26 @@ export function endOf(window: string, owner: string, at: number): number {
 /** The same, as answers show it. */
 export function shownEnd(window: string, owner: string, at: number): string {
   return toEndTimestamp(endOf(window, owner, at))
+}
+
+/** Longer than a test file may run. */
+const lastingMs = 660_000
+
+/**
+ * A user of this name, or with something behind it: one whose windows of an hour, and of several, that have begun
+ * do not end while a test file runs that begins now.
+ */
+export function lasting(user: string): string {
+  for (let i = 1; ; i += 1) {
+    const name = i === 1 ? user : `${user}-${i}`
+    if (lasts(userInLines(name))) return name
+  }
+}
+
+/** Whether it is such a user, or such a key: whoever has limits has windows. */
+export function lasts(owner: string): boolean {
+  const now = Date.now()
+  return endOf('1h', owner, now) - now >= lastingMs
 }
 
 /** One of a few hundred users whose present window is not over for so long (milliseconds). */

@@ -6,6 +6,7 @@ import { windowAt } from '../../../src/core/counting/windows.ts'
 import type { Counter } from '../../../src/core/decision/counter.ts'
 import type { AskedHold, HoldAnswer, HoldStore } from '../../../src/store/holds.ts'
 import { createRandom } from '../../support/random.ts'
+import { lasting } from '../../support/window-ends.ts'
 
 /** A store of holds, the counters beside it, and its time. */
 export interface HoldWorld {
@@ -34,7 +35,7 @@ let named = 0
 
 function nextUser(): string {
   named += 1
-  return `user ${named}`
+  return lasting(`user ${named}`)
 }
 
 function counter(limit: number, windowMs = hour, user = nextUser()): Required<Counter> {

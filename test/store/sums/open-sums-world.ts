@@ -5,10 +5,11 @@ import { filesOf } from '../../../src/journal/files.ts'
 import type { ReadLine } from '../../../src/journal/read-line.ts'
 import { openSums, type SumsOptions } from '../../../src/store/sums/open-sums.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
+import { lasting } from '../../support/window-ends.ts'
 
 export const hour: WindowedCounter = {
   key: 's\nm\n1h\nann',
-  owner: 'ann',
+  owner: lasting('ann'),
   window: { ms: 3_600_000 },
 }
 let lines = 0

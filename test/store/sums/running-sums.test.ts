@@ -10,12 +10,13 @@ import { type AskedCounter, runSums } from '../../../src/store/sums/running-sums
 import { poll } from '../../support/poll.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
+import { lasting } from '../../support/window-ends.ts'
 import { plainLines } from './plain-lines.ts'
 
 const file = 'usage.jsonl'
 const hour: AskedCounter = {
   key: 's\nm\n1h\nann',
-  owner: 'ann',
+  owner: lasting('ann'),
   window: { ms: 3_600_000 },
   limit: 100,
 }

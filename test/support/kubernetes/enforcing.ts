@@ -12,6 +12,7 @@ import { type Replicas, startReplicas } from '../replicas.ts'
 import type { LoadRequest } from '../steady-load.ts'
 import { startTcpProxy, type TcpProxy } from '../tcp-proxy.ts'
 import { temporaryFolder } from '../temporary-folder.ts'
+import { lasting } from '../window-ends.ts'
 import { controllerDatabase } from './controller-database.ts'
 import { startDouble, type World } from './world.ts'
 
@@ -83,7 +84,7 @@ export async function startEnforcing(
     count: 2,
     database,
     resources: () => [],
-    tokens: ['token-ann,ann,1,team'],
+    tokens: [`token-ann,${lasting('ann')},1,team`],
     envoyAdminPort: adminPort,
     env: { ...cluster, ENVOY_ADMIN_ADDRESS: `127.0.0.1:${adminPort}` },
   })
