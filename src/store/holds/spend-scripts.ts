@@ -73,7 +73,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * window what is counted (tokens, requests, concurrency), its limit, its name in the sums, and what is known to be used by
  * others and by the gateway itself, which this server may have lost, or not have yet; then ids of holds whose requests
  * have ended and are in that. They hold on for everybody else, who may not know of their responses, until their sums are
- * written. The arithmetic of tokens is that of core/admission/admit.ts.
+ * written; one with something behind it ends. The arithmetic of tokens is that of core/admission/admit.ts.
  */
 export const spendScript = `
 ${common}
@@ -88,9 +88,10 @@ local outcome, open, most, room, unused, places = 'held', 0, 0, math.huge, math.
 local function refuse(with) if outcome ~= 'spent' then outcome = with end end
 local ended = {}
 for i = 5 * #KEYS, #ARGV do
+  local id, for_all = string.match(ARGV[i], '^(%S+) ?(.*)$')
   -- An id that comes again is that of another request.
-  if ARGV[i] == ARGV[1] then drop(ARGV[i]) end
-  local mean, variance, output, ceiling, _, names = parts_of(ARGV[i])
+  if for_all ~= '' or id == ARGV[1] then drop(id) end
+  local mean, variance, output, ceiling, _, names = parts_of(id)
   for name in string.gmatch(names or '', ' ([^ ?]%S*)') do
     local sums = ended[name] or { count = 0, mean = 0, variance = 0, output = 0, ceiling = 0 }
     ended[name] = { count = sums.count + 1, mean = sums.mean + mean, variance = sums.variance + variance,

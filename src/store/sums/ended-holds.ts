@@ -5,10 +5,16 @@ import type { EndedHolds } from './sum-store.ts'
 /** By the first of their keys. */
 type Ended = Map<
   string,
-  { readonly keys: readonly string[]; readonly ids: Set<string>; readonly last: string[] }
+  {
+    readonly keys: readonly string[]
+    readonly ids: Set<string>
+    readonly last: string[]
+    /** What was among the last ones, and was not asked for yet. */
+    readonly older: string[]
+  }
 >
 
-/** A process that does not write can't know which have ended in the store, too. */
+/** Of a user in a generation: a process that does not write can't know which have ended in the store, too. */
 const mostLast = 16
 
 /** Of one hash tag. */
@@ -31,11 +37,13 @@ export function createEndedHolds() {
       const [name = ''] = keys
       const [, ended] = generations
       const found = ended.get(name)
-      if (found === undefined) ended.set(name, { keys, ids: new Set([id]), last: [id] })
+      if (found === undefined) ended.set(name, { keys, ids: new Set([id]), last: [id], older: [] })
       else if (!found.ids.has(id)) {
         found.ids.add(id)
         // A copy of all would be made for each request of somebody who has many.
-        if (found.last.push(id) > mostLast) found.last.shift()
+        if (found.last.push(id) <= mostLast) return
+        const first = found.last.shift() as string
+        if (found.ids.has(first)) found.older.push(first)
       }
     },
     /** The next ones, at most this many. */
@@ -53,11 +61,14 @@ export function createEndedHolds() {
     },
     /** Of these keys, the last ones. */
     last([name = '']: readonly string[]): readonly string[] {
-      const last = generations.flatMap((ended) => {
+      return generations.flatMap((ended) => {
         const found = ended.get(name)
         return found === undefined ? [] : found.last.filter((id) => found.ids.has(id))
       })
-      return last.slice(-mostLast)
+    },
+    /** Of these keys, some that were among the last ones, each once. */
+    older([name = '']: readonly string[]): readonly string[] {
+      return generations.flatMap((ended) => ended.get(name)?.older.splice(0, mostLast) ?? [])
     },
     /** The store has ended these. */
     forget(sent: readonly EndedHolds[]): void {

@@ -60,6 +60,8 @@ const recentMs = 10_000
 export const calmEveryMs = 50
 /** How long what has ended is kept by those that do not write: longer than a gateway is without a writer. */
 const handoverMs = 10_000
+/** Behind the id of a hold that is to end for everybody. */
+const endsForAll = '*'
 /** Sums of windows of this length and longer are kept in a second place. */
 export const longMs = 86_400_000
 
@@ -274,8 +276,14 @@ export function createPart(options: PartOptions) {
       ended.add(keys, id, monotonic(), isWriter() ? leaseMs : handoverMs)
       if (isWriter()) hurry()
     },
-    /** The last ones of these keys that may hold in the store still, although their responses are counted here. */
-    lastEnded: (keys: readonly string[]): readonly string[] => ended.last(keys),
+    /**
+     * The last ones of these keys that may hold in the store still, although their responses are counted here; and
+     * those before them, which end there with this call: a gateway may be without a writer for seconds.
+     */
+    lastEnded(keys: readonly string[]): readonly string[] {
+      if (isWriter()) return ended.last(keys)
+      return [...ended.older(keys).map((id) => `${id} ${endsForAll}`), ...ended.last(keys)]
+    },
     /**
      * One call: what is due, and the mark of the writer even if nothing is. Rejects without an answer;
      * everything is then due as before, and the next call has newer sums. Must not overlap.

@@ -159,6 +159,17 @@ root.test('a line that comes between two requests counts for the second', skip, 
   ])
 })
 
+root.test('without a writer places become free', skip, async (t) => {
+  const reader = await gatewayOf(t, valkey.url, { isWriter: false })
+  const of = { key: 'basic\nllm/small\nconcurrency\nunwritten', owner: 'unwritten', limit: 1 }
+  const taken = [{ ...of, window: { ms: 0 } }]
+  for (let i = 0; i < 60; i += 1) {
+    const each = { ...asked(`${i}`, 1, 'unwritten'), counters: [], taken }
+    t.equal((await reader.holds.hold(each, Date.now())).outcome, 'held', `${i}`)
+    reader.holds.release(taken, `${i}`)
+  }
+})
+
 root.test('what lines say is left to the process that writes', skip, async (t) => {
   const writer = await gatewayOf(t, valkey.url, { gateway: 'shared' })
   const reader = await gatewayOf(t, valkey.url, { gateway: 'shared', isWriter: false })

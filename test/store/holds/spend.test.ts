@@ -251,6 +251,12 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
     t.strictSame([tokens, held], [300, 30], 'it holds until it counts')
   })
 
+  await t.test('a hold that is to end for all has ended', async (t) => {
+    for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
+    await redis.spend({ ...asked, id: '', own: 2, ended: ['a *', 'b'] })
+    t.strictSame(await valkey.client.hkeys(holdKeys[1] as string), ['b'])
+  })
+
   await t.test('an id that comes again holds anew', async (t) => {
     await redis.spend({ ...asked, id: 'a' })
     const [outcome, , , , , requests] = await redis.spend({

@@ -20,3 +20,18 @@ test('tells the last ones of a user that may hold still', async (t) => {
   ended.add(['held:b'], 'much later', 2_000, 1_000)
   t.strictSame(ended.last(keys), ['later'], 'what has waited is forgotten')
 })
+
+test('tells those before the last ones once, unless the store has ended them', async (t) => {
+  const ended = createEndedHolds()
+  const add = (from: number, to: number) => {
+    for (let i = from; i < to; i += 1) ended.add(keys, `r${i}`, 0, 1_000)
+  }
+  add(0, 16)
+  t.strictSame(ended.older(keys), [])
+  ended.forget([{ keys, ids: ['r1'] }])
+  add(16, 40)
+  const older = Array.from({ length: 24 }, (_, i) => `r${i}`).filter((id) => id !== 'r1')
+  t.strictSame(ended.older(keys), older.slice(0, 16))
+  t.strictSame(ended.older(keys), older.slice(16))
+  t.strictSame(ended.older(keys), [])
+})
