@@ -39,6 +39,14 @@ export interface FollowedFile {
   readonly size: number
 }
 
+/**
+ * Put at the end of a file of framed lines that was renamed, before any line is in another one: whoever has read
+ * it looks for that one at once. For all others it is empty lines.
+ */
+export const endMark = '\n\n\n\n'
+/** Between lines there is one, and at most another one after a torn line. */
+const emptyOfMark = 3
+
 interface Followed {
   readonly file: OpenFile
   /** Empty until its first line is there. */
@@ -48,6 +56,8 @@ interface Followed {
   size: number
   /** Whether the rest of an overlong line is still to come. */
   isSkipping: boolean
+  /** How many empty lines were last in what was read. */
+  empty: number
   isRead: boolean
   /** Whether there may be more than the last read could take. */
   isFull: boolean
@@ -73,9 +83,12 @@ export function createFollower(options: FollowerOptions) {
   const chunk = Buffer.allocUnsafe(chunkBytes)
   let followed: Followed[] = []
   let isClosed = false
+  /** Whether a file has ended since the last look at the folder. */
+  let isMarked = false
 
   /** Opens what is new, and looks at what has changed. */
   function discover(): void {
+    isMarked = false
     if (isClosed) return
     const listed = folder.list(isOurs)
     // One that is being renamed has two names for a moment.
@@ -145,6 +158,7 @@ export function createFollower(options: FollowerOptions) {
       ...{ file, name: at, head: '', size: file.size() },
       ...{
         isSkipping: false,
+        empty: 0,
         isFull: false,
         isRead: false,
         isCopy: false,
@@ -180,7 +194,9 @@ export function createFollower(options: FollowerOptions) {
     const begin = one.isSkipping ? chunk.indexOf(lineEnd) + 1 : 0
     one.isSkipping = end === 0
     for (const line of chunk.toString('utf8', begin, Math.max(begin, end - 1)).split('\n')) {
+      one.empty = line === '' ? one.empty + 1 : 0
       if (line !== '') take(line, head)
+      else if (one.empty >= emptyOfMark) isMarked = true
     }
     position.set(head, offset + (end || bytes))
     return end || bytes
@@ -199,12 +215,15 @@ export function createFollower(options: FollowerOptions) {
   /** Returns whether it has come to the ends. */
   function readUpTo(maxBytes: number, isLiveOnly: boolean): boolean {
     let left = maxBytes
-    for (const one of followed) {
-      if (isLiveOnly && !isLive(one)) continue
-      do left -= readChunk(one)
-      while (one.isFull && left > 0)
+    for (;;) {
+      for (const one of followed) {
+        if (isLiveOnly && !isLive(one)) continue
+        do left -= readChunk(one)
+        while (one.isFull && left > 0)
+      }
+      if (!isMarked || left <= 0) return left > 0
+      discover()
     }
-    return left > 0
   }
 
   return {

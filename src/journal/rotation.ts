@@ -4,11 +4,14 @@
  */
 
 import type { Folder, Listed } from './folder.ts'
+import { endMark } from './follower.ts'
 
 export interface RotationOptions {
-  readonly folder: Pick<Folder, 'list' | 'renew'>
+  readonly folder: Pick<Folder, 'list' | 'renew' | 'appendText'>
   /** The files that grow. */
   readonly files: readonly string[]
+  /** Those of them whose writers frame each line: nothing that is put there cuts one. */
+  readonly framed: readonly string[]
   /** At this size in bytes a file is renamed. */
   readonly maxBytes: number
   /** Whether one is also renamed at the end of a day (UTC) that this process sees. */
@@ -26,7 +29,7 @@ export type Rotation = ReturnType<typeof createRotation>
 const dayMs = 86_400_000
 
 export function createRotation(options: RotationOptions) {
-  const { folder, files, maxBytes, daily = false, now } = options
+  const { folder, files, framed, maxBytes, daily = false, now } = options
   /** Files that Envoy may still write, since it was not told or has not answered. */
   const unopened = new Set<string>()
   /** Before, nothing is known of what an earlier process has renamed. */
@@ -36,6 +39,14 @@ export function createRotation(options: RotationOptions) {
   /** A name that is not there: two renamings may come in one millisecond, or the clock may have been set back. */
   function freeName(name: string, taken: ReadonlySet<string>): string {
     for (let at = now(); ; at += 1) if (!taken.has(`${name}.${at}`)) return `${name}.${at}`
+  }
+
+  function mark(name: string): void {
+    try {
+      folder.appendText(name, endMark)
+    } catch {
+      // On a full disk others find the next file a little later.
+    }
   }
 
   return {
@@ -53,6 +64,8 @@ export function createRotation(options: RotationOptions) {
         const earlier = freeName(name, taken)
         folder.renew(name, earlier)
         unopened.add(earlier)
+        // Before scripts are told: who has read the end of this file looks for what they write from then on.
+        if (framed.includes(name)) mark(earlier)
       }
       if (grown.length > 0) options.onRenamed()
       if (unopened.size > 0 || !isAsked) {

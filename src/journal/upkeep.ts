@@ -76,7 +76,8 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
     },
   })
   const rotation = createRotation({
-    ...{ folder, files: names, maxBytes: options.maxBytes, daily: options.daily, now },
+    ...{ folder, files: names, framed: [basename(files.script)], now },
+    ...{ maxBytes: options.maxBytes, daily: options.daily },
     reopen: envoy.reopen,
     onRenamed() {
       noteRenamed()

@@ -9,7 +9,7 @@ import {
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
 import { openFolder } from '../../src/journal/folder.ts'
-import { createFollower } from '../../src/journal/follower.ts'
+import { createFollower, endMark } from '../../src/journal/follower.ts'
 import { headIn } from '../../src/journal/head.ts'
 import { inSlices } from '../../src/runtime/slices.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
@@ -121,6 +121,28 @@ test('a renamed file is read on', async (t) => {
   t.strictSame(world.lines.splice(0), ['four'], 'a thread that was idle had it open')
   world.restart()
   t.strictSame(await world.read(), [], 'known by their first lines')
+})
+
+test('who has read the end of a renamed file knows of the next one', async (t) => {
+  const world = follow(t)
+  world.write('\none\n')
+  await world.read()
+  for (const [i, torn] of ['', '\ntor', '\n'].entries()) {
+    world.write(torn)
+    const earlier = `${name}.${renamedAt + i}`
+    world.rename(renamedAt + i)
+    world.write(endMark.slice(0, 2), earlier)
+    world.follower.readEnds(65_536)
+    world.write(endMark.slice(2), earlier)
+    world.write(`\nlate ${i}\n`, earlier)
+    world.write(`\nnext ${i}\n`)
+    world.follower.readEnds(65_536)
+    t.strictSame(world.lines.splice(0), [
+      ...(torn.length > 1 ? ['tor'] : []),
+      `late ${i}`,
+      `next ${i}`,
+    ])
+  }
 })
 
 test('says which files are read, and which of them grows', async (t) => {

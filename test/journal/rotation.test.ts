@@ -16,8 +16,10 @@ test('a file that has grown is renamed, and its writers begin another', async (t
       renew(name, earlier) {
         events.push(`renamed ${files.find((each) => each.name === name)?.inode}`, earlier)
       },
+      appendText: (name, text) => events.push(`marked ${name} ${JSON.stringify(text)}`),
     },
     files: ['usage.jsonl', 'usage.envoy.jsonl'],
+    framed: ['usage.jsonl'],
     maxBytes: 100,
     onRenamed: () => events.push('told scripts'),
     async reopen() {
@@ -39,4 +41,15 @@ test('a file that has grown is renamed, and its writers begin another', async (t
   t.equal(rotation.isLeft(earlier), true)
   await rotation.step()
   t.equal(events.length, 5)
+  files.push({ name: 'usage.jsonl', inode: '4', size: 100 })
+  files.shift()
+  await rotation.step()
+  t.strictSame(
+    events.slice(5),
+    [
+      ...['renamed 4', 'usage.jsonl.1795000000001'],
+      ...['marked usage.jsonl.1795000000001 "\\n\\n\\n\\n"', 'told scripts', 'asked Envoy'],
+    ],
+    'whoever reads the old one learns of the new one before a line is in it',
+  )
 })

@@ -841,6 +841,7 @@ export const allMutants: readonly Mutant[] = [
       ["one.isCopy = head !== '' && heads.has(head)", 'one.isCopy = false'],
       ['(position.get(head) ?? 0) <= size', 'true'],
       ['one.isSkipping = end === 0', ''],
+      ['else if (one.empty >= emptyOfMark) isMarked = true', ''],
       // I3: nothing is removed that was not saved.
       ['isLive(one) || (saved.get(head) ?? 0) < end', 'isLive(one)'],
       ['one.isRead ? Math.min(', 'false ? Math.min('],
@@ -1065,6 +1066,7 @@ export const allMutants: readonly Mutant[] = [
     ['journal/rotation.test.ts'],
     [
       ['isAsked && !unopened.has(name)', '!unopened.has(name)'],
+      ['if (framed.includes(name)) mark(earlier)', ''],
       ['        await options.reopen()\n', '        void options.reopen().catch(() => {})\n'],
     ],
   ),

@@ -1,14 +1,19 @@
 import {
   appendFileSync,
+  closeSync,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   statSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import root from 'tap'
+import type { filesOf } from '../../../src/journal/files.ts'
 import type { SumStore } from '../../../src/store/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
 import '../../support/time-limit.ts'
@@ -48,6 +53,40 @@ root.test('a journal is opened, written, renamed and opened again', async (t) =>
   t.match(next.sums.stats, { unreadBytes: 0, failing: false, skipped: 0 })
   t.match(readFileSync(join(places.dataDir, 'journal', 'usage.name'), 'utf8'), next.sums.name)
 })
+
+root.test('each process knows the last line, whenever files are renamed', async (t) => {
+  const { files, ...places } = makePlaces(t)
+  const one = await openProcess(places)
+  await poll(() => one.sums.isWriter, 'one writes')
+  const other = await openProcess(places)
+  t.teardown(() => Promise.all([one, other].map(({ sums }) => sums.stop(0))))
+  const write = createScript(files)
+  let used = 0
+  let late = 0
+  const renamed = () =>
+    readdirSync(files.folder).filter((each) => /jsonl\.\d{13}$/.test(each)).length
+  // A file is renamed each second, and by then nothing is watched.
+  while (renamed() < 3) {
+    write(lineOf(1))
+    used += 1
+    for (const each of [other, one]) if ((await each.used()) !== used) late += 1
+    await delay(1)
+  }
+  t.equal(late, 0, `${late} of ${used}`)
+})
+
+/** Writes lines as the gateway's script does: to the file that is there when it hears of a renaming. */
+function createScript({ script, head }: ReturnType<typeof filesOf>): (line: string) => void {
+  let [file, renamed] = [-1, -1]
+  return (line) => {
+    const number = readFileSync(head).readUInt32LE(12)
+    if (number !== renamed) {
+      if (file >= 0) closeSync(file)
+      ;[file, renamed] = [openSync(script, 'a'), number]
+    }
+    writeSync(file, line)
+  }
+}
 
 root.test('the place of the version before is found where its journal was', async (t) => {
   const store: SumStore = {
