@@ -8,28 +8,25 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 /** The header that carries it to Check, and no further. */
 export const listingHeader = 'listing-client'
 
-export interface ListingSeal {
-  /** The header's value, for a request with this `authorization`; `now` in milliseconds since the epoch. */
-  close(address: string, authorization: string, now: number): string
-  /** The address; undefined: it was not sealed for this `authorization`, or not within a minute. */
-  open(written: string, authorization: string, now: number): string | undefined
-}
+export type ListingSeal = ReturnType<typeof createListingSeal>
 
 /** Longer than any list is waited for, and than clocks of processes differ. */
 const validMs = 60_000
 
-export function createListingSeal(secret: Buffer): ListingSeal {
+export function createListingSeal(secret: Buffer) {
   const digestOf = (address: string, authorization: string, at: string): Buffer =>
     createHmac('sha256', secret)
       .update(JSON.stringify([address, authorization, at]))
       .digest()
 
   return {
-    close(address, authorization, now) {
+    /** The header's value, for a request with this `authorization`; `now` in milliseconds since the epoch. */
+    close(address: string, authorization: string, now: number) {
       const at = String(Math.floor(now))
       return `${at};${address};${digestOf(address, authorization, at).toString('base64url')}`
     },
-    open(written, authorization, now) {
+    /** The address; undefined: it was not sealed for this `authorization`, or not within a minute. */
+    open(written: string, authorization: string, now: number) {
       const [, at = '', address = '', seal = ''] =
         /^(\d{1,15});([0-9a-f.:]{2,45});([\w-]{43})$/.exec(written) ?? []
       if (at === '' || Math.abs(now - Number(at)) > validMs) return undefined

@@ -6,10 +6,7 @@
 import * as fs from 'node:fs'
 import { open, statfs } from 'node:fs/promises'
 
-export interface Ballast {
-  /** To be called each second; `mayMake`: by one process of a gateway. Resolves with whether the file system is full. */
-  step(mayMake: boolean): Promise<boolean>
-}
+export type Ballast = ReturnType<typeof createBallast>
 
 const mebibyte = 1_048_576
 const wholeBytes = 16 * mebibyte
@@ -17,7 +14,7 @@ const wholeBytes = 16 * mebibyte
 const [littleBytes, noBytes] = [4_096 * mebibyte, mebibyte]
 
 /** On a small file system it takes a sixteenth. */
-export function createBallast(path: string, bytes = wholeBytes): Ballast {
+export function createBallast(path: string, bytes = wholeBytes) {
   let isMaking = false
 
   async function make(size: number): Promise<void> {
@@ -36,7 +33,8 @@ export function createBallast(path: string, bytes = wholeBytes): Ballast {
   }
 
   return {
-    async step(mayMake) {
+    /** To be called each second; `mayMake`: by one process of a gateway. Resolves with whether the file system is full. */
+    async step(mayMake: boolean) {
       const { bavail, blocks, bsize } = await statfs(path.slice(0, path.lastIndexOf('/') + 1))
       const free = bavail * bsize
       const size = Math.min(bytes, (blocks * bsize) / 16)

@@ -15,77 +15,54 @@ export interface Listed {
 }
 
 /** A file that stays open wherever it is moved, and when it is removed. */
-export interface OpenFile {
-  readonly inode: string
-  size(): number
-  /** Fills the buffer from its start with what is at `offset`; returns the number of bytes. */
-  read(into: Buffer, offset: number): number
-  close(): void
-}
+export type OpenFile = ReturnType<typeof openFile>
 
 /** Names are those of files in the folder, never made from a request. */
-export interface Folder {
-  /** Which folder it is, as long as there is one at its path. */
-  identity(): string | undefined
-  /** Files only, of those whose names are wanted; none if there is no such folder. A file with two names is there twice. */
-  list(isWanted?: (name: string) => boolean): readonly Listed[]
-  /** undefined if there is no such file any more. */
-  open(name: string): OpenFile | undefined
-  remove(name: string): void
-  /** Puts an empty file in its place, and leaves it under the name `earlier`; there is one of the name at any moment. */
-  renew(name: string, earlier: string): void
-  /** A small file as a whole; empty if there is none. */
-  readText(name: string): string
-  /** In one write, so that of two callers each has its text whole. Creates the file. */
-  appendText(name: string, text: string): void
-  /** Whole or not at all for those who read it. */
-  replaceText(name: string, text: string): void
-  /**
-   * Calls back when a file may have changed (unknown which: undefined), or a name is another file's; returns what
-   * ends that, or nothing where it can't be told. `onEnd`: it can't be told any more.
-   */
-  watch(
-    onChange: (name: string | undefined, isMoved: boolean) => void,
-    onEnd: () => void,
-  ): (() => void) | undefined
-  /** Moves its time of modification to now. */
-  touch(name: string): void
-  /** Milliseconds since the epoch; undefined: no such file. */
-  touchedAt(name: string): number | undefined
-}
+export type Folder = ReturnType<typeof openFolder>
 
 /** `mode`: of files that are created in it. */
-export function openFolder(path: string, mode: FileMode = 0o600): Folder {
+export function openFolder(path: string, mode: FileMode = 0o600) {
   const at = (name: string): string => join(path, name)
   return {
+    /** Which folder it is, as long as there is one at its path. */
     identity() {
       const stat = fs.statSync(path, { throwIfNoEntry: false, bigint: true })
       return stat && `${stat.dev}:${stat.ino}`
     },
-    list: (isWanted = () => true) =>
+    /** Files only, of those whose names are wanted; none if there is no such folder. A file with two names is there twice. */
+    list: (isWanted: (name: string) => boolean = () => true) =>
       ifThere(() => fs.readdirSync(path), []).flatMap((name) => {
         if (!isWanted(name)) return []
         const stat = fs.statSync(at(name), { throwIfNoEntry: false, bigint: true })
         if (!stat?.isFile()) return []
         return [{ name, inode: String(stat.ino), size: Number(stat.size) }]
       }),
-    open: (name) => ifThere(() => openFile(at(name)), undefined),
-    remove: (name) => fs.rmSync(at(name), { force: true }),
-    renew(name, earlier) {
+    /** undefined if there is no such file any more. */
+    open: (name: string) => ifThere(() => openFile(at(name)), undefined),
+    remove: (name: string) => fs.rmSync(at(name), { force: true }),
+    /** Puts an empty file in its place, and leaves it under the name `earlier`; there is one of the name at any moment. */
+    renew(name: string, earlier: string) {
       const fresh = at(`${name}.new`)
       fs.rmSync(fresh, { force: true })
       createFile(fresh, mode)
       fs.linkSync(at(name), at(earlier))
       fs.renameSync(fresh, at(name))
     },
-    readText: (name) => ifThere(() => fs.readFileSync(at(name), 'utf8'), ''),
-    appendText: (name, text) => fs.appendFileSync(at(name), text, { mode }),
-    replaceText(name, text) {
+    /** A small file as a whole; empty if there is none. */
+    readText: (name: string) => ifThere(() => fs.readFileSync(at(name), 'utf8'), ''),
+    /** In one write, so that of two callers each has its text whole. Creates the file. */
+    appendText: (name: string, text: string) => fs.appendFileSync(at(name), text, { mode }),
+    /** Whole or not at all for those who read it. */
+    replaceText(name: string, text: string) {
       const draft = at(`${name}.${process.pid}.tmp`)
       fs.writeFileSync(draft, text, { mode })
       fs.renameSync(draft, at(name))
     },
-    watch(onChange, onEnd) {
+    /**
+     * Calls back when a file may have changed (unknown which: undefined), or a name is another file's; returns what
+     * ends that, or nothing where it can't be told. `onEnd`: it can't be told any more.
+     */
+    watch(onChange: (name: string | undefined, isMoved: boolean) => void, onEnd: () => void) {
       try {
         const watcher = fs.watch(path, { persistent: false }, (event, name) => {
           onChange(name ?? undefined, event === 'rename')
@@ -100,21 +77,24 @@ export function openFolder(path: string, mode: FileMode = 0o600): Folder {
         return undefined
       }
     },
-    touch(name) {
+    /** Moves its time of modification to now. */
+    touch(name: string) {
       const now = new Date()
       fs.utimesSync(at(name), now, now)
     },
-    touchedAt: (name) => fs.statSync(at(name), { throwIfNoEntry: false })?.mtimeMs,
+    /** Milliseconds since the epoch; undefined: no such file. */
+    touchedAt: (name: string) => fs.statSync(at(name), { throwIfNoEntry: false })?.mtimeMs,
   }
 }
 
-function openFile(path: string): OpenFile {
+function openFile(path: string) {
   const file = fs.openSync(path, 'r')
   const { ino } = fs.fstatSync(file, { bigint: true })
   return {
     inode: String(ino),
     size: () => fs.fstatSync(file).size,
-    read: (into, offset) => fs.readSync(file, into, 0, into.length, offset),
+    /** Fills the buffer from its start with what is at `offset`; returns the number of bytes. */
+    read: (into: Buffer, offset: number) => fs.readSync(file, into, 0, into.length, offset),
     close: () => fs.closeSync(file),
   }
 }

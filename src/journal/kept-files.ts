@@ -16,23 +16,17 @@ export interface Draft {
   drop(): Promise<void>
 }
 
-export interface KeptFiles {
-  names(): Promise<readonly string[]>
-  /** Empty if there is none. */
-  read(name: string): Promise<string>
-  /** Resolves once it is on the disk. The file must be there. */
-  append(name: string, text: string): Promise<void>
-  draft(name: string): Promise<Draft>
-  remove(name: string): Promise<void>
-}
+export type KeptFiles = ReturnType<typeof openKeptFiles>
 
 /** The folder is created when the first file is. */
-export function openKeptFiles(path: string): KeptFiles {
+export function openKeptFiles(path: string) {
   const at = (name: string): string => join(path, name)
   return {
     names: () => ifThere(readdir(path), []),
-    read: (name) => ifThere(readFile(at(name), 'utf8'), ''),
-    async append(name, text) {
+    /** Empty if there is none. */
+    read: (name: string) => ifThere(readFile(at(name), 'utf8'), ''),
+    /** Resolves once it is on the disk. The file must be there. */
+    async append(name: string, text: string) {
       // Never creates it: alone, what is added would be taken for all.
       const file = await open(at(name), constants.O_WRONLY | constants.O_APPEND)
       try {
@@ -42,7 +36,7 @@ export function openKeptFiles(path: string): KeptFiles {
         await file.close()
       }
     },
-    async draft(name) {
+    async draft(name: string): Promise<Draft> {
       await mkdir(path, { recursive: true, mode: 0o700 })
       const unfinished = at(`${name}.${process.pid}.tmp`)
       const file = await open(unfinished, 'w', 0o600)
@@ -64,7 +58,7 @@ export function openKeptFiles(path: string): KeptFiles {
         },
       }
     },
-    remove: (name) => rm(at(name), { force: true }),
+    remove: (name: string) => rm(at(name), { force: true }),
   }
 }
 

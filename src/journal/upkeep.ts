@@ -9,10 +9,10 @@ import { createBallast } from './ballast.ts'
 import type { Copies } from './copies.ts'
 import { type AskEnvoy, createEnvoyLog, slowFlushMs } from './envoy-log.ts'
 import type { JournalFiles } from './files.ts'
-import type { Folder, Listed } from './folder.ts'
+import type { Folder } from './folder.ts'
 import { openHeadFile } from './head-file.ts'
 import type { JournalHealth } from './health.ts'
-import { createLineGuard, type LineGuard } from './line-guard.ts'
+import { createLineGuard } from './line-guard.ts'
 import { type FileMode, findMismatch, prepareFolder } from './prepare-folder.ts'
 import { createRotation } from './rotation.ts'
 
@@ -39,12 +39,7 @@ export interface UpkeepOptions {
   readonly monotonic: () => number
 }
 
-export interface Upkeep {
-  readonly guard: LineGuard
-  /** Whether Envoy was made to leave a renamed file. */
-  isLeft(file: Pick<Listed, 'name'>): boolean
-  stop(): void
-}
+export type Upkeep = ReturnType<typeof startUpkeep>
 
 const everyMs = 1_000
 const lookEveryMs = 5_000
@@ -55,7 +50,7 @@ const scriptFailedMs = 60_000
 /** A disk that has not answered for this long hangs. */
 const hangingMs = 5_000
 
-export function startUpkeep(options: UpkeepOptions): Upkeep {
+export function startUpkeep(options: UpkeepOptions) {
   const { files, names, folder, mode, copies, isWriter, health, now, monotonic } = options
   const ending = new AbortController()
   const envoy = createEnvoyLog(options.askEnvoy, monotonic)
@@ -191,6 +186,7 @@ export function startUpkeep(options: UpkeepOptions): Upkeep {
   keep(lookEveryMs, lookAtEnvoy)
   return {
     guard,
+    /** Whether Envoy was made to leave a renamed file. */
     isLeft: rotation.isLeft,
     stop: () => ending.abort(),
   }

@@ -17,18 +17,7 @@ import { inSlices } from '../runtime/slices.ts'
 import type { ServedNamesStore } from '../store/served-names.ts'
 import { createNameClaims, type ServerModels } from './name-claims.ts'
 
-export interface NameDiscovery {
-  /** The snapshot in force, with the names that servers list. */
-  readonly snapshot: () => Snapshot
-  /** Models some of whose names belong to others, one sentence each. */
-  readonly problems: () => readonly string[]
-  /**
-   * Records the list of a model's server. Resolves once the names can be used, if they may be, or the
-   * database does not answer.
-   */
-  note(model: Model, served: readonly ServedModel[]): Promise<void>
-  close(): void
-}
+export type NameDiscovery = ReturnType<typeof createNameDiscovery>
 
 export interface NameDiscoveryDeps {
   readonly snapshot: () => Snapshot
@@ -72,7 +61,7 @@ interface Turn {
   answeredAt: number
 }
 
-export function createNameDiscovery(deps: NameDiscoveryDeps): NameDiscovery {
+export function createNameDiscovery(deps: NameDiscoveryDeps) {
   const { store, log, onFault, restMs = 1_000, freshMs = 30_000, tendMs = 300_000 } = deps
   const latest = deps.latest ?? deps.snapshot
   const names = createServedNames()
@@ -238,9 +227,15 @@ export function createNameDiscovery(deps: NameDiscoveryDeps): NameDiscovery {
   }
 
   return {
+    /** The snapshot in force, with the names that servers list. */
     snapshot: current,
+    /** Models some of whose names belong to others, one sentence each. */
     problems: () => problems,
-    async note(model, served) {
+    /**
+     * Records the list of a model's server. Resolves once the names can be used, if they may be, or the
+     * database does not answer.
+     */
+    async note(model: Model, served: readonly ServedModel[]) {
       if (takesServedNames(model)) await learn(model, served)
     },
     close: () => closing.abort(),

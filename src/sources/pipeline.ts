@@ -41,13 +41,7 @@ export interface ControllerDeps {
 /** Milliseconds before a change that could not be put in force is tried again. */
 const retryMs = 2_000
 
-export interface Controller {
-  /** The problems of the last load, as `file:line: severity: message`. */
-  problems(): readonly string[]
-  /** Where the source has a resource (`<kind>/<namespace>/<name>`); in a cluster, line 0. */
-  locate(resource: string): Pick<FileProblem, 'file' | 'line'>
-  close(): void
-}
+export type Controller = Awaited<ReturnType<typeof startController>>
 
 interface Loaded {
   readonly snapshot: Snapshot
@@ -109,7 +103,7 @@ function* problemsOf(
  * Publishes the source's resources once, then again after each change. Throws if the first attempt
  * fails.
  */
-export async function startController(deps: ControllerDeps): Promise<Controller> {
+export async function startController(deps: ControllerDeps) {
   const closing = new AbortController()
   const { signal } = closing
   let problems: readonly string[] = []
@@ -147,8 +141,10 @@ export async function startController(deps: ControllerDeps): Promise<Controller>
   }
   void repeat({ step: follow, restMs: () => restMs, onFault: deps.onFailure, signal })
   return {
+    /** The problems of the last load, as `file:line: severity: message`. */
     problems: () => problems,
-    locate: (resource) => locate(resource, [], ''),
+    /** Where the source has a resource (`<kind>/<namespace>/<name>`); in a cluster, line 0. */
+    locate: (resource: string) => locate(resource, [], ''),
     close: () => closing.abort(),
   }
 }

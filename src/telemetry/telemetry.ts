@@ -10,11 +10,10 @@ import type { AccessRequest, Decision } from '../core/decision/decide.ts'
 import type { ErrorCode } from '../core/decision/errors.ts'
 import type { Usage } from '../core/decision/usage.ts'
 import type { Outcome } from '../core/status/model-failure.ts'
-import { type ApiMetrics, createApiMetrics } from './api.ts'
+import { createApiMetrics } from './api.ts'
 import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
-import { createExposition, type Exposition } from './exposition.ts'
-import type { FirstBytes } from './first-bytes.ts'
+import { createExposition } from './exposition.ts'
 import type { IdentityFigures } from './identity-counts.ts'
 import { counterData, soleHistogram, stamp } from './metric-data.ts'
 import { createModelMetrics } from './models.ts'
@@ -44,26 +43,7 @@ export type Answering = (
   call?: AccessRequest['call'],
 ) => Buffer | Promise<Buffer>
 
-export interface Telemetry extends Exposition {
-  /** Called for each decision of Check, with the requested model if it exists. */
-  onDecided(decision: Decision, model?: string): void
-  /** Called for each request that was admitted without a Check, once in all processes of a gateway. */
-  onAdmitted(usage: Usage): void
-  /** Called for the tokens of each response, once in all processes of a gateway. */
-  onCounted(usage: Usage, counted: { tokens: number; estimated: number }): void
-  /** Called for each success whose model reported nothing usable, once as well. */
-  onUnusable(model: string): void
-  /** Called for the outcome of each allowed request, once as well. */
-  onEnded(outcome: Outcome): void
-  /** How long the last responses took to begin; undefined: there was none. */
-  firstBytes(): FirstBytes | undefined
-  /** Requests that were allowed and whose tokens are not counted. */
-  uncountedCalls(): number
-  /** Called for each response of the REST API. */
-  onApiAnswered: ApiMetrics['count']
-  /** The same function, with its durations recorded as those of Check. */
-  timed(answer: Answering): Answering
-}
+export type Telemetry = ReturnType<typeof createTelemetry>
 
 type DecisionLabel = 'allowed' | ErrorCode
 
@@ -83,7 +63,7 @@ const initialDecisions: readonly DecisionLabel[] = [
 ]
 
 /** Instruments that read these parts until they are stopped. */
-export function createTelemetry(options: TelemetryOptions): Telemetry {
+export function createTelemetry(options: TelemetryOptions) {
   const { sources, version } = options
   const monotonic = options.monotonic ?? (() => performance.now())
   const decisions = new Map<string, number>(initialDecisions.map((each) => [each, 0]))
@@ -142,7 +122,8 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   }
 
   return {
-    onDecided(decision, model = '') {
+    /** Called for each decision of Check, with the requested model if it exists. */
+    onDecided(decision: Decision, model = '') {
       const label: DecisionLabel = decision.allowed ? 'allowed' : decision.code
       decisions.set(label, (decisions.get(label) ?? 0) + 1)
       models.countCheck(model, label)
@@ -152,30 +133,43 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
       authorized.count(what, grant.caller.user, grant.subscription, grant.owningGroup)
       if (decision.allowed && decision.uncounted) models.countUncounted(decision.model.key)
     },
-    onAdmitted: ({ user, subscription, group }) =>
+    /** Called for each request that was admitted without a Check, once in all processes of a gateway. */
+    onAdmitted: ({ user, subscription, group }: Usage) =>
       authorized.count('calls', user, subscription, group),
-    onCounted({ user, subscription, model, group, reported }, { tokens, estimated }) {
+    /** Called for the tokens of each response, once in all processes of a gateway. */
+    onCounted(
+      { user, subscription, model, group, reported }: Usage,
+      { tokens, estimated }: { tokens: number; estimated: number },
+    ) {
       authorized.countTokens(tokens, user, subscription, model, group)
       models.countTokens(model, reported)
       if (estimated > 0) models.countEstimated(model, estimated)
     },
+    /** Called for each success whose model reported nothing usable, once as well. */
     onUnusable: models.countUnusable,
+    /** How long the last responses took to begin; undefined: there was none. */
     firstBytes: models.firstBytes,
+    /** Requests that were allowed and whose tokens are not counted. */
     uncountedCalls: models.uncountedCalls,
+    /** Called for each response of the REST API. */
     onApiAnswered: api.count,
-    onEnded(outcome) {
+    /** Called for the outcome of each allowed request, once as well. */
+    onEnded(outcome: Outcome) {
       models.countEnded(outcome)
       authorized.observe(outcome.subscription, outcome.durationMs)
     },
-    timed: (answer) => (bytes, traceparent, call) => {
-      const begin = monotonic()
-      const answered = answer(bytes, traceparent, call)
-      if (answered instanceof Promise) {
-        return answered.finally(() => durations.observe(monotonic() - begin))
-      }
-      durations.observe(monotonic() - begin)
-      return answered
-    },
+    /** The same function, with its durations recorded as those of Check. */
+    timed:
+      (answer: Answering): Answering =>
+      (bytes, traceparent, call) => {
+        const begin = monotonic()
+        const answered = answer(bytes, traceparent, call)
+        if (answered instanceof Promise) {
+          return answered.finally(() => durations.observe(monotonic() - begin))
+        }
+        durations.observe(monotonic() - begin)
+        return answered
+      },
     scrape: exposition.scrape,
     producer: exposition.producer,
     async stop() {

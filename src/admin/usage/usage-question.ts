@@ -60,11 +60,7 @@ export const parameters = {
 
 export type Parameters = FromSchema<typeof parameters, { keepDefaultedPropertiesOptional: true }>
 
-export interface UsageQuestion {
-  readonly query: UsageQuery
-  /** The cursor of the page after this group. */
-  readonly cursorAfter: (group: readonly (string | number)[]) => string
-}
+export type UsageQuestion = ReturnType<typeof readUsageQuestion>
 
 /** Groups in a page. */
 export const pageSize = 1_000
@@ -76,7 +72,7 @@ const maxDays = 366
  * The query of this caller, who sees only what is in `scope`; throws `invalid_request`, naming the
  * parameter. `now` in milliseconds since the epoch.
  */
-export function readUsageQuestion(written: Parameters, scope: Scope, now: number): UsageQuestion {
+export function readUsageQuestion(written: Parameters, scope: Scope, now: number) {
   const { cursor, from, to } = written
   const groups = written.format === 'focus' ? readFocus(written) : readGroups(written)
   const { unit, by, label } = groups
@@ -104,7 +100,8 @@ export function readUsageQuestion(written: Parameters, scope: Scope, now: number
       onlyReal: format === 'csv' || format === 'focus',
       ...{ after: page?.after, limit: isForeign ? 0 : pageSize + 1 },
     },
-    cursorAfter: (group) =>
+    /** The cursor of the page after this group. */
+    cursorAfter: (group: readonly (string | number)[]) =>
       Buffer.from(JSON.stringify([digest, span.from, span.to, ...group])).toString('base64url'),
   }
 }

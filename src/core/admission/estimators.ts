@@ -6,17 +6,7 @@
 import { hash } from 'node:crypto'
 import { createEstimator, type Estimator } from './estimator.ts'
 
-export interface Estimators {
-  /** Creates it if there is none. `owner`: `ownerOf`; `model`: `<namespace>/<name>`. */
-  of(owner: string, model: string): Estimator
-  /** The same without forgetting another one for it; undefined: there is no room. */
-  ifRoom(owner: string, model: string): Estimator | undefined
-  all(): Iterable<{
-    readonly owner: string
-    readonly model: string
-    readonly estimator: Estimator
-  }>
-}
+export type Estimators = ReturnType<typeof createEstimators>
 
 /** Whose answers an estimator has learned from, without the user's name: it is kept in the database. */
 export function ownerOf(subscription: string, user: string): string {
@@ -27,7 +17,7 @@ export function ownerOf(subscription: string, user: string): string {
 const defaultMax = 2_000
 
 /** Beyond `max` the one that was used least recently is forgotten. */
-export function createEstimators(max = defaultMax): Estimators {
+export function createEstimators(max = defaultMax) {
   const known = new Map<string, { owner: string; model: string; estimator: Estimator }>()
 
   function of(owner: string, model: string): Estimator {
@@ -44,8 +34,10 @@ export function createEstimators(max = defaultMax): Estimators {
   }
 
   return {
+    /** Creates it if there is none. `owner`: `ownerOf`; `model`: `<namespace>/<name>`. */
     of,
-    ifRoom(owner, model) {
+    /** The same without forgetting another one for it; undefined: there is no room. */
+    ifRoom(owner: string, model: string) {
       const found = known.get(`${owner}\n${model}`)
       if (found !== undefined) return found.estimator
       return known.size < max ? of(owner, model) : undefined

@@ -10,17 +10,7 @@ import { issuerOf } from '../identity-token.ts'
 import type { JsonObject, ReadDocument } from './documents.ts'
 
 /** A provider at which one can sign in. */
-export interface CodeFlow {
-  readonly issuer: string
-  /** The provider's page for signing in, without state and challenge; undefined: not known now. */
-  pageFor(redirectUri: string): string | undefined
-  /**
-   * The identity token for a code: one of this provider, which its keys have yet to prove. Rejects
-   * with `credential_invalid` if the provider refuses the code or answers with a credential of
-   * another source, or with `identity_unavailable`.
-   */
-  exchange(code: string, verifier: string, redirectUri: string): Promise<string>
-}
+export type CodeFlow = ReturnType<typeof createCodeFlow>
 
 export interface CodeFlowOptions {
   readonly issuer: string
@@ -34,7 +24,7 @@ export interface CodeFlowOptions {
 /** Beyond `openid`, asked for where the provider lists them: they bring the name and the groups. */
 const wishedScopes = ['profile', 'email', 'groups']
 
-export function createCodeFlow(options: CodeFlowOptions): CodeFlow {
+export function createCodeFlow(options: CodeFlowOptions) {
   const { issuer, clientId, discovered, readDocument, onRefused } = options
 
   /** An endpoint of the discovery document, if it may be used. */
@@ -46,7 +36,8 @@ export function createCodeFlow(options: CodeFlowOptions): CodeFlow {
 
   return {
     issuer,
-    pageFor(redirectUri) {
+    /** The provider's page for signing in, without state and challenge; undefined: not known now. */
+    pageFor(redirectUri: string) {
       const page = endpoint('authorization_endpoint')
       if (page === undefined || endpoint('token_endpoint') === undefined) return undefined
       const offered = discovered()?.scopes_supported
@@ -61,7 +52,12 @@ export function createCodeFlow(options: CodeFlowOptions): CodeFlow {
       url.searchParams.set('code_challenge_method', 'S256')
       return url.href
     },
-    async exchange(code, verifier, redirectUri) {
+    /**
+     * The identity token for a code: one of this provider, which its keys have yet to prove. Rejects
+     * with `credential_invalid` if the provider refuses the code or answers with a credential of
+     * another source, or with `identity_unavailable`.
+     */
+    async exchange(code: string, verifier: string, redirectUri: string) {
       const url = endpoint('token_endpoint')
       if (url === undefined) throw new ServiceError('identity_unavailable')
       const form = new URLSearchParams({

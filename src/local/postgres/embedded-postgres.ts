@@ -17,19 +17,7 @@ import { databaseUser, ensureData, lastLine } from './postgres-data.ts'
 import { chooseLocation, homeOf, type PostgresLocation, runAs } from './postgres-location.ts'
 
 /** A running embedded Postgres. */
-export interface EmbeddedPostgres {
-  /** Connects as its only user to its database. Contains the password, so never log it. */
-  readonly url: string
-  readonly port: number
-  readonly pid: number
-  /** Resolves when the server has ended, by `stop` or by itself, with a description. */
-  readonly exited: Promise<string>
-  /**
-   * Ends open connections and the server; resolves within `graceMs`, 25 seconds by default.
-   * Committed data stays, however it ends. May be called twice.
-   */
-  stop(graceMs?: number): Promise<void>
-}
+export type EmbeddedPostgres = Awaited<ReturnType<typeof startEmbeddedPostgres>>
 
 /** Options of startEmbeddedPostgres. */
 export interface EmbeddedPostgresOptions {
@@ -52,9 +40,7 @@ const pollMs = 25
  * Error if the folder is in use, contains the data of another major version, or the server does not
  * start.
  */
-export async function startEmbeddedPostgres(
-  options: EmbeddedPostgresOptions,
-): Promise<EmbeddedPostgres> {
+export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions) {
   const { directory, log } = options
   const location = chooseLocation(directory, log)
   const claimed = claim(join(directory, 'in-use'))
@@ -78,7 +64,13 @@ export async function startEmbeddedPostgres(
       await running.stop()
       throw error
     }
-    return { ...running, exited, url: url(databaseName) }
+    return {
+      ...running,
+      /** Resolves when the server has ended, by `stop` or by itself, with a description. */
+      exited,
+      /** Connects as its only user to its database. Contains the password, so never log it. */
+      url: url(databaseName),
+    }
   } catch (error) {
     claimed.release()
     throw error
@@ -117,6 +109,7 @@ async function run(
   closeSync(output)
   const unwatch = child.pid === undefined ? () => {} : endWithUs(child.pid, killedStopping)
   const exited = howItEnds(child).finally(unwatch)
+  /** Ends open connections and the server. Committed data stays, however it ends. May be called twice. */
   const stop = async (graceMs = stopWithinMs) => {
     for (const [signal, share] of stopping) {
       if (child.exitCode !== null || child.signalCode !== null) break

@@ -27,27 +27,7 @@ export interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusab
   readonly log: Logger
 }
 
-export interface Ledger {
-  /**
-   * Feeds it until it is stopped, while `isWriter` says that this process writes for its gateway. The journal's folder
-   * is there. Throws if its name cannot be written.
-   */
-  start(isWriter: () => boolean): void
-  /** Feeds what is left; what follows the journal has been stopped before. */
-  stop(): Promise<void>
-  /** Whether it has everything in this file of the journal, and the archive too. */
-  readonly isDone: (file: Listed) => boolean
-  readonly stats: {
-    /** Whether it cannot be fed now. */
-    readonly failing: boolean
-    /** Those that this process has found. */
-    readonly gaps: number
-    /** Whether the journal cannot be archived now; undefined: it is not to be. */
-    readonly archiveFailing: boolean | undefined
-  }
-  /** Counts a refusal, if it is one for a used-up limit. */
-  readonly onRefused: (denial: Denial, now: number) => void
-}
+export type Ledger = ReturnType<typeof createLedger>
 
 const feedEveryMs = 1_000
 const refusalsEveryMs = 10_000
@@ -55,7 +35,7 @@ const archiveEveryMs = 5_000
 const tendEveryMs = 3_600_000
 
 /** Not started yet. */
-export function createLedger(options: LedgerOptions): Ledger {
+export function createLedger(options: LedgerOptions) {
   const { ledger, heads, path, clock, unusableUsage, archiveFolder: archives, log } = options
   let gaps = 0
   /** Once the folder is there, whose mode others choose. */
@@ -112,7 +92,11 @@ export function createLedger(options: LedgerOptions): Ledger {
   }
 
   return {
-    start(isWriter) {
+    /**
+     * Feeds it until it is stopped, while `isWriter` says that this process writes for its gateway. The journal's folder
+     * is there. Throws if its name cannot be written.
+     */
+    start(isWriter: () => boolean) {
       reader = openReader()
       const { feed, archive } = reader
       loops = Promise.all([
@@ -125,6 +109,7 @@ export function createLedger(options: LedgerOptions): Ledger {
         keep(outageOf('the partitions of the usage ledger are kept'), tendEveryMs, tend),
       ])
     },
+    /** Feeds what is left; what follows the journal has been stopped before. */
     async stop() {
       ending.abort()
       await loops
@@ -133,23 +118,28 @@ export function createLedger(options: LedgerOptions): Ledger {
       await reader?.archive?.step(true).catch(() => {})
       reader?.feed.reset()
     },
-    isDone(file) {
+    /** Whether it has everything in this file of the journal, and the archive too. */
+    isDone(file: Listed) {
       if (reader === undefined) return false
       const { feed, archive } = reader
       return feed.isDone(file) && (archive?.isDone(file) ?? true)
     },
     stats: {
+      /** Whether it cannot be fed now. */
       get failing() {
         return feeding.isOpen
       },
+      /** Those that this process has found. */
       get gaps() {
         return gaps
       },
+      /** Whether the journal cannot be archived now; undefined: it is not to be. */
       get archiveFailing() {
         return archives === undefined ? undefined : archiving.isOpen
       },
     },
-    onRefused({ grant }, now) {
+    /** Counts a refusal, if it is one for a used-up limit. */
+    onRefused({ grant }: Denial, now: number) {
       if (grant !== undefined) refusals.note(grant, now)
     },
   }

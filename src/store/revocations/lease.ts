@@ -3,16 +3,7 @@
  * process that was paused finds its lease expired.
  */
 
-import type { Freshness } from '../../runtime/freshness.ts'
-
-export interface Lease extends Pick<Freshness, 'state' | 'ageMs'> {
-  /** Milliseconds of a monotonic clock that includes time while the machine is suspended. */
-  now(): number
-  /** Everything committed before `sentAt` has been applied. */
-  renew(sentAt: number): void
-  /** The poll sent at this time failed. */
-  fail(sentAt: number): void
-}
+export type Lease = ReturnType<typeof createLease>
 
 /** A clock difference above this is a suspended machine, not an adjustment. */
 const suspendedMs = 400
@@ -20,7 +11,7 @@ const suspendedMs = 400
 const clocks = { monotonic: () => performance.now(), wall: () => Date.now() }
 
 /** A lease that is not held yet. A poll must time out before the lease expires. */
-export function createLease(leaseMs: number, { monotonic, wall } = clocks): Lease {
+export function createLease(leaseMs: number, { monotonic, wall } = clocks) {
   let seenMonotonic = monotonic()
   let seenWall = wall()
   let passed = 0
@@ -39,11 +30,14 @@ export function createLease(leaseMs: number, { monotonic, wall } = clocks): Leas
   }
 
   return {
+    /** Milliseconds of a monotonic clock that includes time while the machine is suspended. */
     now,
-    renew(sentAt) {
+    /** Everything committed before `sentAt` has been applied. */
+    renew(sentAt: number) {
       renewedAt = Math.max(renewedAt, sentAt)
     },
-    fail(sentAt) {
+    /** The poll sent at this time failed. */
+    fail(sentAt: number) {
       // A poll in flight during a pause has failed because of it, though nothing may be wrong.
       if (now() - sentAt < leaseMs) failedAt = Math.max(failedAt, sentAt)
     },

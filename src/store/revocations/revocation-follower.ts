@@ -7,7 +7,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { ServiceError } from '../../core/decision/errors.ts'
-import type { Freshness } from '../../runtime/freshness.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
 import { type Listener, startListener } from '../postgres/listener.ts'
@@ -61,20 +60,7 @@ export interface RevocationFollowerOptions {
   readonly onFault: (error: unknown) => void
 }
 
-export interface RevocationFollower extends Freshness {
-  /** Its id in the table of replicas. */
-  readonly id: string
-  /**
-   * Resolves when revocations wait for this process; nothing may be cached before that. Rejects
-   * with `store_unavailable` if the database does not respond; it may then be called again.
-   */
-  start(): Promise<void>
-  stats(): FollowerStats
-  /**
-   * Revocations no longer wait for this process, so it must not serve any more. Takes bounded time.
-   */
-  stop(): Promise<void>
-}
+export type RevocationFollower = ReturnType<typeof createRevocationFollower>
 
 export interface FollowerStats {
   readonly ageMs: number
@@ -96,7 +82,7 @@ export const unseenMs = 5_000
 const startDeadlineMs = 5_000
 
 /** A follower that is not started yet, and is `unconfirmed`. */
-export function createRevocationFollower(options: RevocationFollowerOptions): RevocationFollower {
+export function createRevocationFollower(options: RevocationFollowerOptions) {
   const { pool, name, place, pod, everyMs, servesMs } = options
   const id = randomUUID()
   const replica = { id, name, place, pod, servesMs, unseenMs }
@@ -188,6 +174,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
   }
 
   return {
+    /** Its id in the table of replicas. */
     id,
     state,
     ageMs,
@@ -198,6 +185,10 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
       }
       if (state() === 'unconfirmed') lease.fail(lease.now())
     },
+    /**
+     * Resolves when revocations wait for this process; nothing may be cached before that. Rejects
+     * with `store_unavailable` if the database does not respond; it may then be called again.
+     */
     async start() {
       const giveUpAt = lease.now() + startDeadlineMs
       while (state() !== 'confirmed') {
@@ -215,6 +206,9 @@ export function createRevocationFollower(options: RevocationFollowerOptions): Re
       void repeat({ step: catchUp, restMs, onFault: options.onFault, signal })
     },
     stats: () => ({ ageMs: ageMs(), others, silent }),
+    /**
+     * Revocations no longer wait for this process, so it must not serve any more. Takes bounded time.
+     */
     async stop() {
       stopped.abort()
       listener?.stop()
