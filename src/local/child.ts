@@ -3,7 +3,7 @@ import { closeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { openLogFile } from './log-file.ts'
-import { endWithUs } from './postgres/end-with-us.ts'
+import { endWithUs, howItEnds } from './postgres/end-with-us.ts'
 import { record } from './run-records.ts'
 
 /** A running child process. */
@@ -49,13 +49,9 @@ export function startChild({ name, command, args, env, output, records, ipc }: C
     }
   }
   const unwatch = ipc || child.pid === undefined ? () => {} : endWithUs(child.pid, killedStopping)
-  const exited = new Promise<string>((settle) => {
-    child.on('error', (error) => settle(error.message))
-    child.on('exit', (code, signal) => {
-      unwatch()
-      forget()
-      settle(code === null ? `${signal}` : `exit code ${code}`)
-    })
+  const exited = howItEnds(child).finally(() => {
+    unwatch()
+    forget()
   })
   const kill = () => {
     if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return

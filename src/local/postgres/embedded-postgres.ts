@@ -3,16 +3,15 @@
  * folder between starts, and only this machine can reach it. The default if DATABASE_URL is not
  * set.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { openPool } from '../../store/postgres/postgres.ts'
 import { claim } from '../claim.ts'
+import { freePort } from '../own-addresses.ts'
 import { commandLine, identify, isRunning, readIfThere } from '../process-identity.ts'
-import { endWithUs } from './end-with-us.ts'
+import { endWithUs, howItEnds } from './end-with-us.ts'
 import { databaseUser, ensureData, lastLine } from './postgres-data.ts'
 import { chooseLocation, homeOf, type PostgresLocation, runAs } from './postgres-location.ts'
 
@@ -51,7 +50,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions) {
     const data = join(location.home, 'data')
     await stopOrphan(data, log)
     const password = ensureData(location, data, log)
-    const port = options.port ?? (await freePort())
+    const port = options.port ?? (await freePort('127.0.0.1'))
     const running = await run(location, data, { ...defaultSettings, ...options.settings, port })
     const exited = running.exited.then((how) => {
       claimed.release()
@@ -195,20 +194,4 @@ async function ensureDatabase(url: string): Promise<void> {
   } finally {
     await sql.end()
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const address = server.address()
-  server.close()
-  await once(server, 'close')
-  return typeof address === 'object' && address !== null ? address.port : 0
-}
-
-function howItEnds(child: ChildProcess): Promise<string> {
-  return new Promise((settle) => {
-    child.on('error', (error) => settle(error.message))
-    child.on('exit', (code, signal) => settle(code === null ? `${signal}` : `exit code ${code}`))
-  })
 }

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 
 /**
  * Waits for the end of its standard input, which closes when the process at the other end exits,
@@ -30,4 +30,12 @@ export function endWithUs(pid: number, signals: readonly (NodeJS.Signals | '0')[
   watcher.unref()
   if ('unref' in watcher.stdin) (watcher.stdin.unref as () => void)()
   return () => void watcher.kill('SIGKILL')
+}
+
+/** Resolves with how a process ended: `exit code 1`, `SIGKILL`; one that cannot be run, with why. */
+export function howItEnds(child: ChildProcess): Promise<string> {
+  return new Promise((settle) => {
+    child.on('error', (error) => settle(error.message))
+    child.on('exit', (code, signal) => settle(code === null ? `${signal}` : `exit code ${code}`))
+  })
 }
