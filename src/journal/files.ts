@@ -11,10 +11,6 @@ export interface JournalFiles {
   readonly envoy: string
   /** Tells the script which file is the current one (head-file.ts). */
   readonly head: string
-  /** Which process writes for the gateway (writers.ts). */
-  readonly writers: string
-  /** How far the writer has told others what lines say (told.ts). */
-  readonly told: string
   /** Room that is freed when the file system is full (ballast.ts). */
   readonly ballast: string
   /** The gateway's name among those that share counters (name.ts). */
@@ -24,8 +20,7 @@ export interface JournalFiles {
 /** Paths in the folder that outlives the machine's memory. */
 export interface KeptJournal {
   readonly folder: string
-  /** The beginning of checkpoints' names (checkpoint.ts). */
-  readonly sums: string
+  /** The gateway's name, as in the other folder. */
   readonly name: string
 }
 
@@ -38,8 +33,6 @@ export function filesOf(usageJournal: string): JournalFiles {
     script: at('.jsonl'),
     envoy: at('.envoy.jsonl'),
     head: at('.head'),
-    writers: at('.writers'),
-    told: at('.told'),
     ballast: at('.ballast'),
     name: at('.name'),
   }
@@ -48,8 +41,7 @@ export function filesOf(usageJournal: string): JournalFiles {
 /** What is kept of it below DATA_DIR, with copies of its files; the two folders may be the same. */
 export function keptJournalOf(usageJournal: string, dataDir: string): KeptJournal {
   const folder = join(dataDir, 'journal')
-  const stem = join(folder, stemOf(usageJournal))
-  return { folder, sums: `${stem}.sums`, name: `${stem}.name` }
+  return { folder, name: join(folder, `${stemOf(usageJournal)}.name`) }
 }
 
 /** When a file of this name was renamed to `name`, in milliseconds since the epoch; undefined: it is no such name. */
