@@ -1,7 +1,13 @@
 /** The key endpoints as functions. Every failure is thrown as a readable error. */
 import type { ApiKeyAnswer } from '../admin/http/schemas.ts'
 import { createApiClient } from './api-client.ts'
-import type { ApiServer } from './api-server.ts'
+import { findApiServer } from './api-server.ts'
+import type { Call } from './command.ts'
+import type { connection } from './commands/shared.ts'
+import { printable } from './table.ts'
+import type { CommandIo } from './terminal.ts'
+
+export type KeyIo = Omit<CommandIo, 'input'>
 
 /** The record of a key. */
 export type KeyRecord = ApiKeyAnswer
@@ -42,12 +48,11 @@ export interface KeySearch {
   readonly limit: number
 }
 
-export type KeyClient = ReturnType<typeof createKeyClient>
-
 const pageSize = 100
 
-/** A client of one server. */
-export function createKeyClient(server: ApiServer) {
+/** The key endpoints of the server that the flags or the environment name. */
+export function clientOf(flags: Call<typeof connection>['flags'], io: Pick<KeyIo, 'env'>) {
+  const server = findApiServer(io.env, flags)
   const call = createApiClient(server)
 
   return {
@@ -99,4 +104,15 @@ export function createKeyClient(server: ApiServer) {
       return (await call('POST', '/v1/api-keys/bulk-revoke', { username })) as RevokedAll
     },
   }
+}
+
+/** What was changed is in force, but some serving process has not acknowledged it. */
+export function warnOfPending(
+  { propagation }: Revoked,
+  io: Pick<KeyIo, 'err'>,
+  meanwhile = 'it may still let revoked keys pass for a while',
+): void {
+  if (propagation?.state !== 'pending') return
+  const names = printable(propagation.waitingFor?.join(', ') || 'some replica')
+  io.err(`Not confirmed by ${names}: ${meanwhile}.`)
 }

@@ -4,7 +4,7 @@ import type { Call } from './command.ts'
 import { WrongCall } from './command.ts'
 import type { common, editKeyFlags, newKeyFlags, rotateKeyFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
-import { clientOf, type KeyIo, warnOfPending } from './key-call.ts'
+import { clientOf, type KeyIo, warnOfPending } from './key-client.ts'
 import { readFields, showKey } from './key-fields.ts'
 import { printable } from './table.ts'
 
@@ -52,10 +52,7 @@ export async function editKey(
   if (Object.keys(fields).length === 0) throw new WrongCall('Say what is to be changed.')
   const record = await clientOf(flags, io).edit(id, fields)
   io.out(flags.json ? toJson(record) : showKey(record))
-  if (record.propagation?.state === 'pending') {
-    const names = printable(record.propagation.waitingFor?.join(', ') || 'some replica')
-    io.err(`Not confirmed by ${names}: there the key may be as before for a while.`)
-  }
+  warnOfPending(record, io, 'there the key may be as before for a while')
   return 0
 }
 

@@ -3,8 +3,7 @@
 import { type Call, WrongCall } from './command.ts'
 import type { listKeysFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
-import { clientOf, type KeyIo } from './key-call.ts'
-import type { KeyRecord } from './key-client.ts'
+import { clientOf, type KeyIo, type KeyRecord } from './key-client.ts'
 import { readLabels } from './key-fields.ts'
 import { renderTable } from './table.ts'
 
