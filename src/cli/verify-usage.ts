@@ -1,5 +1,6 @@
 /** `tollgate usage verify`: compares the usage ledger with the journal that it was fed from. */
 
+import type { Span } from '../core/formats/span.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import { findJournalName } from '../ratelimit/ledger/journal-name.ts'
 import { findKept } from '../ratelimit/ledger/kept.ts'
@@ -17,12 +18,6 @@ import type { CommandIo } from './terminal.ts'
 import { readTimeFlag } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
-
-/** Whole hours, in milliseconds since the epoch; `to` is excluded. */
-interface Span {
-  readonly from: number
-  readonly to: number
-}
 
 const hourMs = 3_600_000
 
@@ -116,6 +111,7 @@ function counted(count: number, noun: string): string {
   return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`
 }
 
+/** Of whole hours. */
 function readSpan(flags: Call<typeof verifyUsageFlags>['flags']): Span {
   const span = {
     from: Math.floor(readTime('--from', flags.from, 0) / hourMs) * hourMs,

@@ -1,6 +1,7 @@
 /** The usage ledger: sums of usage by hour, fed by the usage journal exactly once. */
 
 import type { Labels } from '../core/formats/labels.ts'
+import type { Span } from '../core/formats/span.ts'
 
 /** What a sum is for. Names are at most `maxNameLength` long (core/formats/names.ts). */
 export interface UsageGroup {
@@ -41,11 +42,8 @@ export interface DemoUsage extends UsageRow {
   readonly refusals: number
 }
 
-/** A span of time in which lines of a journal were lost; milliseconds since the epoch. */
-export interface UsageGap {
-  readonly from: number
-  readonly to: number
-}
+/** In which lines of a journal were lost. */
+export type UsageGap = Span
 
 /** How far one file of a journal has been added to the ledger. */
 export interface LedgerPlace {
@@ -107,10 +105,8 @@ export const usageUnits = ['hour', 'day', 'month'] as const
 
 export type UsageUnit = (typeof usageUnits)[number]
 
-export interface UsageQuery {
-  /** Whole hours, in milliseconds since the epoch; `to` is excluded. */
-  readonly from: number
-  readonly to: number
+/** Of whole hours. */
+export interface UsageQuery extends Span {
   /** undefined: the whole time is one. */
   readonly unit: UsageUnit | undefined
   /** There is a unit or a dimension. */

@@ -8,6 +8,7 @@ import {
   type SimulatedRefusals,
   type Simulation,
 } from '../../core/decision/simulate.ts'
+import type { Span } from '../../core/formats/span.ts'
 import { toTimestamp } from '../../core/formats/timestamp.ts'
 import { createTurns } from '../../runtime/turns.ts'
 import type { NamedGap } from '../../store/usage.ts'
@@ -21,12 +22,6 @@ import { count, kindSchema, windowSchema } from './limit-state.ts'
 import { noLedger } from './usage.ts'
 import { readTime, spanOf, time } from './usage-question.ts'
 import { showGap, usageGap } from './usage-view.ts'
-
-/** Milliseconds since the epoch; `to` is excluded. */
-interface Span {
-  readonly from: number
-  readonly to: number
-}
 
 /** What came of it, or why the documents are not valid. Throws `usage_timeout` if it is too much. */
 export type Simulate = (text: string, span: Span) => Promise<Simulated | Refused>

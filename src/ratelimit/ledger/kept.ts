@@ -1,6 +1,7 @@
 /** The lines of a journal that a ledger has, from its archives and the files that are kept. */
 
 import { basename, join } from 'node:path'
+import type { Span } from '../../core/formats/span.ts'
 import { storedHead } from '../../journal/head.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import type { LedgerState } from '../../store/usage.ts'
@@ -36,13 +37,13 @@ export interface KeptPlaces {
 }
 
 /**
- * What is kept of each journal that the ledger knows, of this time (milliseconds since the epoch). Problems of
+ * What is kept of each journal that the ledger knows, of this time. Problems of
  * archives are named to `onProblem` as their lines are read.
  */
 export async function findKept(
   { path, dataDir, folder }: KeptPlaces,
   { journals, archives }: Pick<LedgerState, 'journals' | 'archives'>,
-  { from, to }: { readonly from: number; readonly to: number },
+  { from, to }: Span,
   onProblem: (problem: string) => void,
 ): Promise<readonly KeptJournal[]> {
   const own = path && findJournalName(path, dataDir)

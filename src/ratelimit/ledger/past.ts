@@ -3,15 +3,10 @@
 import type { PastUsage, Spender } from '../../core/decision/simulate.ts'
 import { chargeOf, isSuccess, type UnusableUsage } from '../../core/decision/usage.ts'
 import { addTo } from '../../core/formats/lists.ts'
+import type { Span } from '../../core/formats/span.ts'
 import { readLine } from '../../journal/read-line.ts'
 import type { PastSums } from '../../store/usage.ts'
 import type { KeptJournal } from './kept.ts'
-
-/** Milliseconds since the epoch; `to` is excluded. */
-export interface Span {
-  readonly from: number
-  readonly to: number
-}
 
 export interface PastOptions {
   /** Whole hours. */

@@ -3,11 +3,12 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { type Simulation, simulate } from '../../core/decision/simulate.ts'
 import type { UnusableUsage } from '../../core/decision/usage.ts'
+import type { Span } from '../../core/formats/span.ts'
 import { showProblem } from '../../sources/files.ts'
 import { loadDocuments } from '../../sources/pipeline.ts'
 import type { PastSums } from '../../store/usage.ts'
 import { findKept, type KeptPlaces } from './kept.ts'
-import { readPast, type Span, TooManyAnswers } from './past.ts'
+import { readPast, TooManyAnswers } from './past.ts'
 
 export interface SimulationTask extends KeptPlaces {
   /** Documents of resources. */

@@ -2,10 +2,10 @@
 
 import { ServiceError } from '../../core/decision/errors.ts'
 import type { UnusableUsage } from '../../core/decision/usage.ts'
+import type { Span } from '../../core/formats/span.ts'
 import { askThread } from '../../runtime/ask-thread.ts'
 import type { PastSums } from '../../store/usage.ts'
 import type { KeptPlaces } from './kept.ts'
-import type { Span } from './past.ts'
 import type { SimulationResult, SimulationTask } from './simulation-worker.ts'
 
 const worker = new URL('./simulation-worker.ts', import.meta.url)

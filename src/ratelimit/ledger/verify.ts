@@ -3,6 +3,7 @@
 import type { UnusableUsage } from '../../core/decision/usage.ts'
 import { addTo } from '../../core/formats/lists.ts'
 import { cutName } from '../../core/formats/names.ts'
+import type { Span } from '../../core/formats/span.ts'
 import { readLine } from '../../journal/read-line.ts'
 import {
   type LedgerState,
@@ -35,13 +36,11 @@ export interface Verification {
   readonly missing: readonly string[]
 }
 
-export interface VerifyOptions {
+/** Of whole hours. */
+export interface VerifyOptions extends Span {
   readonly state: LedgerState
   readonly kept: readonly KeptJournal[]
   readonly unusableUsage: UnusableUsage
-  /** Whole hours, in milliseconds since the epoch; `to` is excluded. */
-  readonly from: number
-  readonly to: number
 }
 
 const hourMs = 3_600_000
