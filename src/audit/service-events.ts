@@ -3,24 +3,24 @@
 import { randomUUID } from 'node:crypto'
 import type { Resource } from '../core/kinds/resources.ts'
 import { changesOf, inParts, knownOf } from './changes.ts'
-import { type ResourceChange, serviceActor } from './event.ts'
+import { type AuditEvent, type ResourceChange, serviceActor } from './event.ts'
 import type { AuditTrail } from './trail.ts'
 
-/** Deletes keys that are due, with a line before and after. */
-export async function auditCleanup(
+/** Does something to `countOf` many keys, with a line before and after; not at all if the first must be and is not written. */
+export async function auditAct<Result>(
   audit: AuditTrail,
-  clean: () => Promise<number>,
-): Promise<number> {
-  const event = { action: 'key.cleanup', actor: serviceActor, requestId: randomUUID() } as const
+  { action, actor }: Pick<AuditEvent, 'action' | 'actor'>,
+  act: () => Promise<Result>,
+  countOf: (result: Result) => number,
+): Promise<Result> {
+  const event = { action, actor, requestId: randomUUID() }
   await audit.require({ ...event, outcome: 'intent' })
-  try {
-    const count = await clean()
-    await audit.note({ ...event, outcome: 'success', count })
-    return count
-  } catch (error) {
+  const result = await act().catch(async (error: unknown) => {
     await audit.note({ ...event, outcome: 'unknown' })
     throw error
-  }
+  })
+  await audit.note({ ...event, outcome: 'success', count: countOf(result) })
+  return result
 }
 
 /** Records the changes of each set of resources that was put in force. */

@@ -1,9 +1,8 @@
 /** Records in the audit trail that a command takes keys over. */
 
-import { randomUUID } from 'node:crypto'
 import { userInfo } from 'node:os'
-import type { AuditEvent } from '../audit/event.ts'
 import { openAuditSink } from '../audit/file.ts'
+import { auditAct } from '../audit/service-events.ts'
 import { createAuditTrail } from '../audit/trail.ts'
 import type { Config } from '../settings/config.ts'
 
@@ -21,19 +20,9 @@ export async function auditTakeOver<Result>(
   if (sink === undefined) return await act()
   const { auditRequired: required, replicaName: replica } = config
   const trail = createAuditTrail({ sink, required, replica, clock: Date.now })
-  const event: Omit<AuditEvent, 'outcome'> = {
-    action: 'key.take_over',
-    actor: { user: userInfo().username, source: 'cli' },
-    requestId: randomUUID(),
-  }
+  const actor = { user: userInfo().username, source: 'cli' } as const
   try {
-    await trail.require({ ...event, outcome: 'intent' })
-    const result = await act().catch(async (error: unknown) => {
-      await trail.note({ ...event, outcome: 'unknown' })
-      throw error
-    })
-    await trail.note({ ...event, outcome: 'success', count: countOf(result) })
-    return result
+    return await auditAct(trail, { action: 'key.take_over', actor }, act, countOf)
   } finally {
     if (trail.lost > 0) warn('AUDIT_LOG: the audit trail could not be written.')
     await sink.close(1_000)

@@ -1,6 +1,7 @@
 /** API keys: the table, the cache, and the follower of revocations. */
 
-import { auditCleanup } from '../audit/service-events.ts'
+import { serviceActor } from '../audit/event.ts'
+import { auditAct } from '../audit/service-events.ts'
 import { createListingSeal } from '../identity/listing-seal.ts'
 import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
@@ -123,7 +124,9 @@ export async function openKeys(context: Context, { pool, url }: Database) {
   let endingSoon: number | undefined
   const cleanup = startCleanupSchedule({
     async run() {
-      const deleted = await auditCleanup(audit, () => keys.deleteExpiredEphemeral(clock()))
+      const clean = () => keys.deleteExpiredEphemeral(clock())
+      const event = { action: 'key.cleanup', actor: serviceActor } as const
+      const deleted = await auditAct(audit, event, clean, (count) => count)
       await purgeRevocations(pool)
       await keeper.clean()
       await idempotency.purge(clock())
