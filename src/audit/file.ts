@@ -3,6 +3,7 @@
 import { writeSync } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
 import { atMost } from '../runtime/at-most.ts'
+import { createTurn } from '../runtime/in-turn.ts'
 
 export interface AuditSink {
   /** Whether the line was passed to the system within two seconds. Never rejects. */
@@ -31,13 +32,8 @@ export function openAuditFile(path: string): AuditSink {
   const waiting = new Set<Waiting>()
   let file: FileHandle | undefined
   let isTorn = false
-  let work: Promise<void> = Promise.resolve()
-
   /** Operations on the file run one after the other. */
-  function inTurn(act: () => Promise<void>): Promise<void> {
-    work = work.then(act)
-    return work
-  }
+  const inTurn = createTurn()
 
   async function reopen(): Promise<void> {
     if (file !== undefined && (await isSame(file, path))) return

@@ -15,6 +15,7 @@ import {
 import { readPublishedName } from '../core/decision/published-names.ts'
 import type { createServedNames } from '../core/decision/served-names.ts'
 import type { Model, Snapshot } from '../core/decision/snapshot.ts'
+import { createTurn } from '../runtime/in-turn.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { OwnerUpdate, ServedNamesStore } from '../store/served-names.ts'
 
@@ -52,7 +53,7 @@ export function createNameClaims(deps: NameClaimsDeps) {
   let declared: Snapshot['modelsByName'] | undefined
   let tendedAt = performance.now()
   let isRead = false
-  let turn: Promise<void> = Promise.resolve()
+  const inTurn = createTurn()
 
   function noteDeclared(): void {
     const { modelsByName } = latest()
@@ -177,10 +178,7 @@ export function createNameClaims(deps: NameClaimsDeps) {
       }
     },
     /** Claims what is listed and belongs to nobody. Rejects if the database is unavailable. */
-    claim(): Promise<void> {
-      turn = turn.then(claimDue, claimDue)
-      return turn
-    },
+    claim: () => inTurn(claimDue),
     tend,
   }
 }
