@@ -5,7 +5,7 @@
  */
 
 import { hash, timingSafeEqual } from 'node:crypto'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../core/decision/errors.ts'
 import { isLoopback } from '../core/formats/trustworthy.ts'
@@ -40,11 +40,11 @@ export function refuseForeignHosts(app: FastifyInstance): void {
   })
 }
 
-/** Adds the route. `waitOf` counts an attempt, and returns milliseconds until it may be made. */
+/** Adds the route. `countAttempt` throws if one may not be made yet. */
 export function signInToSample(
   app: FastifyInstance,
   code: string,
-  waitOf: (request: FastifyRequest) => number,
+  countAttempt: (request: FastifyRequest, reply: FastifyReply) => void,
 ): void {
   app.post<{ Body: FromSchema<typeof schema.body> }>(
     '/console/sign-in/sample',
@@ -54,11 +54,7 @@ export function signInToSample(
       if (site !== 'same-origin' || origin !== `http://${host}`) {
         throw invalidRequest('Origin and Sec-Fetch-Site must be those of the console itself.')
       }
-      const waitMs = waitOf(request)
-      if (waitMs > 0) {
-        reply.header('retry-after', Math.ceil(waitMs / 1_000))
-        throw new ServiceError('too_many_requests')
-      }
+      countAttempt(request, reply)
       if (!isSame(request.body.code, code)) throw new ServiceError('credential_invalid')
       reply.header('cache-control', 'no-store')
       return { token: `${request.body.user}-token` }

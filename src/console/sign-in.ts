@@ -1,7 +1,7 @@
 /** `/console/sign-in`: how one can sign in, and the exchange of a provider's code for a token. */
 
 import { hash } from 'node:crypto'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../core/decision/errors.ts'
 import type { CodeFlow } from '../identity/oidc/code-flow.ts'
@@ -21,8 +21,8 @@ export interface SignInDeps {
   readonly keepsToken: boolean
   /** Signs in to the sample of `npm start`; undefined: this is not the sample. */
   readonly sampleCode: string | undefined
-  /** Counts an exchange for the address of the request; returns milliseconds until it may be made. */
-  readonly waitOf: (request: FastifyRequest) => number
+  /** Counts an attempt for the address of the request; throws if it may not be made yet. */
+  readonly countAttempt: (request: FastifyRequest, reply: FastifyReply) => void
   /** The network that the request comes from, of which each has one exchange at a time. */
   readonly networkOf: (request: FastifyRequest) => string
 }
@@ -53,7 +53,8 @@ const schema = {
 
 /** Adds the routes. The page puts state and challenge into the address of a provider. */
 export function signIn(app: FastifyInstance, deps: SignInDeps): void {
-  const { codeFlows, gatewayUrl, ownIssuer, waitOf, displayNames, keepsToken, sampleCode } = deps
+  const { codeFlows, gatewayUrl, ownIssuer, countAttempt, displayNames, keepsToken, sampleCode } =
+    deps
   const turns = createTurns(exchanges)
 
   /**
@@ -65,7 +66,7 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
     return issuer === ownIssuer ? own : `${own}/${hash('sha256', issuer, 'hex').slice(0, 32)}`
   }
 
-  if (sampleCode !== undefined) signInToSample(app, sampleCode, waitOf)
+  if (sampleCode !== undefined) signInToSample(app, sampleCode, countAttempt)
   app.get('/console/sign-in', { schema: { hide: true } }, async (_request, reply) => {
     reply.header('cache-control', 'no-store')
     return {
@@ -88,11 +89,7 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
       if (flow === undefined) {
         throw invalidRequest('issuer is not one of the providers.')
       }
-      const waitMs = waitOf(request)
-      if (waitMs > 0) {
-        reply.header('retry-after', Math.ceil(waitMs / 1_000))
-        throw new ServiceError('too_many_requests')
-      }
+      countAttempt(request, reply)
       reply.header('cache-control', 'no-store')
       const exchange = () => flow.exchange(code, verifier, redirectUriOf(issuer))
       return { token: await turns.take(deps.networkOf(request), exchange) }

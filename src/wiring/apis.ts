@@ -1,9 +1,9 @@
 /** The REST APIs: the external one, and the internal one for operators. */
 
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { OperatorDeps } from '../admin/deps.ts'
 import { createIsAdmin } from '../admin/http/administrators.ts'
-import { createRequestLimit } from '../admin/http/request-limit.ts'
+import { admit, createRequestLimit } from '../admin/http/request-limit.ts'
 import { addressOf } from '../admin/http/trusted-proxies.ts'
 import { createAskGateway } from '../admin/models/ask-gateway.ts'
 import { createProbeModel, type ProbeModel } from '../admin/models/model-probe.ts'
@@ -19,7 +19,6 @@ import { createSimulate } from '../ratelimit/ledger/simulation.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createLineLimit } from '../runtime/line-limit.ts'
 import type { Config } from '../settings/config.ts'
-import { withOpenRequests } from '../store/holds/read-counters.ts'
 import { readPastSums } from '../store/usage/state.ts'
 import { withWaits } from '../telemetry/tracing.ts'
 import type { ListenerTls, ServerTls } from '../tls/listener-tls.ts'
@@ -58,7 +57,7 @@ export function createExternalApi(
     addressRate: config.apiAddressRateLimit,
     // Access to a Unix socket depends on its mode.
     tls: 'path' in config.apiAddress ? undefined : tls?.plain,
-    readCounters: withOpenRequests(counterParts.counters.readFresh, counterParts.holds),
+    readCounters: counterParts.counters.readFresh,
     reserve: createReserve({
       ...{ holds: counterParts.holds, estimators: parts.estimators },
       counters: { read: counterParts.counters.readFresh },
@@ -84,10 +83,11 @@ export function createExternalApi(
   if (sampleCode !== undefined) refuseForeignHosts(app)
   const exchanges = apiAddressRateLimit && createRequestLimit(apiAddressRateLimit)
   const from = (request: FastifyRequest): string => networkOf(addressOf(request))
-  const waitOf = (request: FastifyRequest): number => exchanges?.take(from(request), clock()) ?? 0
+  const countAttempt = (request: FastifyRequest, reply: FastifyReply): void =>
+    admit(reply, exchanges?.take(from(request), clock()))
   app.register(async (scope) =>
     serveConsole(scope, {
-      ...{ codeFlows, gatewayUrl, waitOf, sampleCode, networkOf: from },
+      ...{ codeFlows, gatewayUrl, countAttempt, sampleCode, networkOf: from },
       ownIssuer: config.oidcIssuerUrl,
       displayNames: config.oidcDisplayNames,
       keepsToken: config.consoleKeepsToken,

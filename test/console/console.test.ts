@@ -10,7 +10,7 @@ async function build(t: Test, codeFlows: readonly CodeFlow[] = []) {
     codeFlows: () => codeFlows,
     gatewayUrl: 'http://gateway.example',
     ownIssuer: undefined,
-    waitOf: () => 0,
+    countAttempt() {},
     networkOf: ({ headers }) => String(headers['x-network']),
     displayNames: undefined,
     keepsToken: false,

@@ -1,6 +1,6 @@
 /** onRequest: credential → request.caller, before any of the body is read. */
 
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Caller, KeyCaller } from '../../core/decision/caller.ts'
 import { refuseAddress } from '../../core/decision/decide.ts'
 import { ServiceError } from '../../core/decision/errors.ts'
@@ -13,7 +13,7 @@ import {
   isBare,
   type Presented,
 } from '../../identity/authenticate.ts'
-import { createRequestLimit, type Rate } from './request-limit.ts'
+import { admit, createRequestLimit, type Rate } from './request-limit.ts'
 import { revocationShareOf, shareOf } from './share.ts'
 import { addressOf, gatewayAddressOf, trustPeers } from './trusted-proxies.ts'
 
@@ -138,12 +138,6 @@ export function isPresented(request: FastifyRequest, credential: string): boolea
 
 function isRefused(error: unknown): boolean {
   return error instanceof ServiceError && error.code === 'credential_invalid'
-}
-
-function admit(reply: FastifyReply, waitMs = 0): void {
-  if (waitMs === 0) return
-  reply.header('retry-after', Math.ceil(waitMs / 1_000))
-  throw new ServiceError('too_many_requests')
 }
 
 /** The caller of a route behind `requireCaller`. */

@@ -1,5 +1,8 @@
 /** Counts the requests of each owner within a window, in bounded memory. */
 
+import type { FastifyReply } from 'fastify'
+import { ServiceError } from '../../core/decision/errors.ts'
+
 /** This many requests within this many milliseconds. */
 export interface Rate {
   readonly limit: number
@@ -50,4 +53,11 @@ export function createRequestLimit({ limit, windowMs }: Rate, owners: number = d
       return 0
     },
   }
+}
+
+/** Refuses a request that may be made only in so many milliseconds. */
+export function admit(reply: FastifyReply, waitMs = 0): void {
+  if (waitMs === 0) return
+  reply.header('retry-after', Math.ceil(waitMs / 1_000))
+  throw new ServiceError('too_many_requests')
 }
