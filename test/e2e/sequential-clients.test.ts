@@ -1,3 +1,5 @@
+import { readdirSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { type Test, test } from 'tap'
 import { subscription } from '../support/documents.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
@@ -10,12 +12,16 @@ import { lasting } from '../support/window-ends.ts'
 
 const skip = skipValkey || (envoyPath() === undefined && 'no Envoy')
 const limits = { 'llm/sim': [[3_000, '1h']] } as const
+const plenty = 1_000_000_000
+/** One after another, by a client whose answers say what the ones before have used. */
+const requestCount = Number(process.env.REQUESTS ?? 300)
 
 async function start(t: Test) {
   const { url: redis } = await startValkey(t)
-  const { url, all, model } = await startReplicas(t, {
+  const { url, all, model, journal } = await startReplicas(t, {
     count: 2,
-    env: { REDIS_URL: redis },
+    // A file is renamed each second.
+    env: { REDIS_URL: redis, USAGE_JOURNAL_BYTES: '4096' },
     resources: (backendUrl) => [
       ...models(backendUrl),
       meter,
@@ -24,8 +30,9 @@ async function start(t: Test) {
         counts: {},
         'one-at-once': { ofModels: { concurrency: 1 } },
       }).map(([name, more]) => subscription(name, { groups: ['team'] }, limits, more)),
+      subscription('plenty', { groups: ['team'] }, { 'llm/sim': [[plenty, '24h']] }),
     ],
-    tokens: Array.from({ length: 3 }, (_, i) => `token-u${i},${lasting(`u${i}`)},${i},team`),
+    tokens: Array.from({ length: 4 }, (_, i) => `token-u${i},${lasting(`u${i}`)},${i},team`),
   })
   const post = (path: string, credential: string, body: object) =>
     fetch(url + path, {
@@ -33,15 +40,32 @@ async function start(t: Test) {
       headers: { 'content-type': 'application/json', authorization: `Bearer ${credential}` },
       body: JSON.stringify(body),
     })
+  async function mint(name: string, user: number): Promise<string> {
+    const minted = await post('/v1/api-keys', `token-u${user}`, { name, subscription: name })
+    return ((await minted.json()) as { key: string }).key
+  }
+  const ask = (key: string, words: number) =>
+    post('/v1/chat/completions', key, { model: 'sim', messages: [], sim: { words } })
+  /** Of so many requests, each after the last answer, how many did not know what the ones before have used. */
+  async function countLate(requests: number, user: number): Promise<number> {
+    const key = await mint('plenty', user)
+    let late = 0
+    for (let used = 0, i = 0; i < requests; i += 1) {
+      const words = 1 + ((i * 37) % 100)
+      const answer = await ask(key, words)
+      await answer.arrayBuffer()
+      const left = Number(answer.headers.get('x-ratelimit-remaining-tokens'))
+      if (left !== plenty - used) late += 1
+      used += words
+    }
+    return late
+  }
   /** Sends requests, each after the last answer, until a limit refuses one; returns their tokens. */
   async function spend(name: string, user: number) {
-    const minted = await post('/v1/api-keys', `token-u${user}`, { name, subscription: name })
-    const { key } = (await minted.json()) as { key: string }
+    const key = await mint(name, user)
     for (let used = 0, i = 0; ; i += 1) {
       const words = 30 + ((i * 37) % 100)
-      const answer = await post('/v1/chat/completions', key, {
-        ...{ model: 'sim', messages: [], sim: { words } },
-      })
+      const answer = await ask(key, words)
       const { error } = (await answer.json()) as { error?: { message: string } }
       if (error !== undefined)
         return { used, error, shouldRetry: answer.headers.get('x-should-retry') }
@@ -60,11 +84,14 @@ async function start(t: Test) {
       return values.reduce((sum, value) => sum + value, 0)
     })
   }
-  return { spend, told, model, all }
+  return { spend, countLate, told, model, all, journal }
 }
 
 test('a client that waits for each answer can use up its limit', { skip }, async (t) => {
-  const { spend, told, model, all } = await start(t)
+  const { spend, countLate, told, model, all, journal } = await start(t)
+  t.equal(await countLate(requestCount, 3), 0, `of ${requestCount} requests`)
+  const renamed = readdirSync(dirname(journal)).filter((name) => /jsonl\.\d{13}$/.test(name))
+  t.ok(renamed.length > 0, 'files were renamed meanwhile')
   for (const [user, name] of ['counts', 'reserves', 'one-at-once'].entries()) {
     const { used, error, shouldRetry } = await spend(name, user)
     t.ok(used >= 3_000, `${name}: ${used} tokens, then ${error.message}`)
