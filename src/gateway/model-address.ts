@@ -3,7 +3,8 @@
  * another name are refused by their mark (src/core/formats/hop.ts).
  */
 
-import { BlockList, isIP } from 'node:net'
+import { isIP } from 'node:net'
+import { isWithinAny, networksAmong } from '../core/formats/cidr.ts'
 import { embeddedIpv4 } from '../core/formats/embedded-ipv4.ts'
 import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
 
@@ -45,7 +46,7 @@ export function createAddressRules({
   const isAny = toList(unspecified)
   const isLinkLocal = toList(linkLocal)
   const networks = allowed.flatMap((item) => (item === 'loopback' ? loopback : item))
-  const isAllowedAddress = toList(networks.filter((item) => isIP(item.split('/')[0] ?? '') !== 0))
+  const isAllowedAddress = toList(networks)
   const isLocal = (host: string): boolean => localNames.test(host) || isLocalAddress(host)
   const isAllowed = (host: string): boolean =>
     allowed.includes(host) ||
@@ -100,15 +101,6 @@ function spellingsOf(written: string): readonly string[] {
 }
 
 function toList(networks: readonly string[]): (host: string) => boolean {
-  const list = new BlockList()
-  for (const network of networks) {
-    const [address = '', bits] = network.split('/')
-    if (bits === undefined) list.addAddress(address, familyOf(address))
-    else list.addSubnet(address, Number(bits), familyOf(address))
-  }
-  return (host) => isIP(host) !== 0 && list.check(host, familyOf(host))
-}
-
-function familyOf(address: string): 'ipv4' | 'ipv6' {
-  return isIP(address) === 6 ? 'ipv6' : 'ipv4'
+  const list = networksAmong(networks)
+  return (host) => isWithinAny(list, host)
 }

@@ -1,7 +1,7 @@
 /** The address of a request: the peer's, or the one in `x-forwarded-for` of a trusted peer. */
 
-import { BlockList, isIP } from 'node:net'
 import type { FastifyRequest } from 'fastify'
+import { isWithinAny, networksAmong } from '../../core/formats/cidr.ts'
 import { readClientAddress, readForwarded } from '../../core/formats/client-address.ts'
 
 /** Stands for the peer of a Unix socket, which has no address. */
@@ -14,21 +14,11 @@ const maxAddressLength = 64
  * `loopback`, which includes Unix sockets.
  */
 export function trustPeers(networks: readonly string[]): (address?: string) => boolean {
-  const list = new BlockList()
-  for (const network of networks.flatMap((one) =>
-    one === 'loopback' ? ['127.0.0.0/8', '::1'] : one,
-  )) {
-    const [address = '', bits] = network.split('/')
-    const family = familyOf(address)
-    if (bits === undefined) list.addAddress(address, family)
-    else list.addSubnet(address, Number(bits), family)
-  }
+  const trusted = networksAmong(
+    networks.flatMap((one) => (one === 'loopback' ? ['127.0.0.0/8', '::1'] : one)),
+  )
   const trustsLocal = networks.includes('loopback')
-  return (address) => {
-    if (address === undefined) return trustsLocal
-    const [plain = ''] = address.split('%')
-    return isIP(plain) !== 0 && list.check(plain, familyOf(plain))
-  }
+  return (address) => (address === undefined ? trustsLocal : isWithinAny(trusted, address))
 }
 
 /** The same for entries of `x-forwarded-for`, which may have a port. */
@@ -61,8 +51,4 @@ export function gatewayAddressOf(
     return forwarded && readForwarded(forwarded, trustedHops)
   }
   return peer && readClientAddress(peer)
-}
-
-function familyOf(address: string): 'ipv4' | 'ipv6' {
-  return isIP(address) === 6 ? 'ipv6' : 'ipv4'
 }

@@ -21,14 +21,26 @@ const dot = 0x2e
  */
 export function parseNetwork(written: string): Network | undefined {
   const [, address = '', length] = /^([^/%]{1,45})(?:\/(0|[1-9]\d{0,2}))?$/.exec(written) ?? []
-  const words = parseIp(address)
-  if (words === undefined) return undefined
-  const before = address.includes(':') ? 0 : 96
-  const bits = length === undefined ? 128 : before + Number(length)
-  const network = { words, bits }
+  const network = toNetwork(address, length)
+  if (network === undefined) return undefined
+  const { words, bits } = network
   return bits <= 128 && words.every((word, i) => (word & ~maskOf(bits, i)) === 0)
     ? network
     : undefined
+}
+
+/** The networks among these texts; an address may have bits beyond its network's, which do not count. */
+export function networksAmong(written: readonly string[]): readonly Network[] {
+  return written.flatMap((each) => {
+    const [address = '', length] = each.split('/')
+    return toNetwork(address, length) ?? []
+  })
+}
+
+function toNetwork(address: string, length: string | undefined): Network | undefined {
+  const words = parseIp(address)
+  const before = address.includes(':') ? 0 : 96
+  return words && { words, bits: length === undefined ? 128 : before + Number(length) }
 }
 
 /** Whether the address is in one of the networks; false for a text that is no address. */
