@@ -6,6 +6,7 @@
 import { constants } from 'node:fs'
 import * as fs from 'node:fs/promises'
 import { join } from 'node:path'
+import { unlessMissing } from '../runtime/unless-missing.ts'
 import { renamedAt } from './files.ts'
 import type { Folder, Listed } from './folder.ts'
 import { beginningOf, headBytes, headIn } from './head.ts'
@@ -218,8 +219,4 @@ function headOf(folder: Pick<Folder, 'open'>, name: string): string {
   } finally {
     file.close()
   }
-}
-
-function unlessMissing(error: NodeJS.ErrnoException): undefined {
-  if (error.code !== 'ENOENT') throw error
 }

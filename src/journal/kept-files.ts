@@ -6,6 +6,7 @@
 import { constants } from 'node:fs'
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { unlessMissing } from '../runtime/unless-missing.ts'
 
 /** A file to be, in parts. */
 export interface Draft {
@@ -22,9 +23,9 @@ export type KeptFiles = ReturnType<typeof openKeptFiles>
 export function openKeptFiles(path: string) {
   const at = (name: string): string => join(path, name)
   return {
-    names: () => ifThere(readdir(path), []),
+    names: async (): Promise<readonly string[]> => (await readdir(path).catch(unlessMissing)) ?? [],
     /** Empty if there is none. */
-    read: (name: string) => ifThere(readFile(at(name), 'utf8'), ''),
+    read: async (name: string) => (await readFile(at(name), 'utf8').catch(unlessMissing)) ?? '',
     /** Resolves once it is on the disk. The file must be there. */
     async append(name: string, text: string) {
       // Never creates it: alone, what is added would be taken for all.
@@ -69,14 +70,5 @@ async function syncFolder(path: string): Promise<void> {
     await folder.sync()
   } finally {
     await folder.close()
-  }
-}
-
-async function ifThere<Value>(found: Promise<Value>, otherwise: Value): Promise<Value> {
-  try {
-    return await found
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return otherwise
-    throw error
   }
 }

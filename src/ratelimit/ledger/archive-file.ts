@@ -11,6 +11,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip, createGzip } from 'node:zlib'
 import { isObject } from '../../core/formats/fields.ts'
+import { unlessMissing } from '../../runtime/unless-missing.ts'
 import type { Lane } from './journal-files.ts'
 import { linesOf } from './lines.ts'
 
@@ -41,13 +42,8 @@ const oldDraftMs = 3_600_000
 
 /** The archives in a folder by number; none if there is no folder. Removes old drafts. */
 export async function listArchives(folder: string): Promise<readonly ListedArchive[]> {
-  const found = await readdir(folder, { withFileTypes: true }).catch(
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return []
-      throw error
-    },
-  )
-  return found
+  const found = await readdir(folder, { withFileTypes: true }).catch(unlessMissing)
+  return (found ?? [])
     .flatMap((entry) => {
       // Whoever opens a pipe waits for its writer.
       if (!entry.isFile() && !entry.isSymbolicLink()) return []
