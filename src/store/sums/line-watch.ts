@@ -26,7 +26,7 @@ const lookMs = 1_000
 /** Two changes within this time are many. */
 const denseMs = 10
 /** Between two looks at the ends while many lines come, and while Checks look more often than that. */
-const [busyMs, relievedMs] = [4, 20]
+const [busyMs, relievedMs] = [3, 20]
 /** Without a line for so long few come again. */
 const calmMs = 100
 
