@@ -44,6 +44,7 @@ export function readEarlier(fields: Readonly<Record<string, unknown>>): ReadLine
   return {
     ...{ state: 'ended', isMetered: true, by: 'check', usage, startedAt, flags, isSent },
     ...{ firstByteMs: undefined, details: '', transport: '', failure: undefined },
+    lane: undefined,
   }
 }
 

@@ -23,8 +23,20 @@ export interface Line {
   readonly details: string
 }
 
+/** What a response has added to its gateway's lanes before its line was written (table/table.ts). */
+export interface Lane {
+  /** Of which pair of files. */
+  readonly file: number
+  /** Tokens. */
+  readonly added: number
+  /** To which blocks. */
+  readonly blocks: readonly number[]
+}
+
 /** A line, and what is known of a request that went wrong. */
 export interface ReadLine extends Line {
+  /** Undefined: it added nothing. */
+  readonly lane: Lane | undefined
   /** Whether the request was sent to its model. */
   readonly isSent: boolean
   /** Why the connection to the model failed, in Envoy's words; empty if it did not. */

@@ -15,6 +15,7 @@
  * | `reported` | figures seen so far (Reported), an object or its text; null: none |
  * | `flags`, `details`, `transport` | Envoy's: response flags (`-`: none), details of the response, why its connection failed |
  * | `failure` | which failure a script of the gateway has seen |
+ * | `lane` | what it added where before it was written, `<file> <tokens> <block>[ <block>]`; `-`, null: nothing |
  *
  * Lines without `v` are of the form before (earlier-line.ts).
  */
@@ -24,7 +25,7 @@ import { nothingReported } from '../core/decision/usage.ts'
 import { isObject } from '../core/formats/fields.ts'
 import { sayLeft } from '../core/status/response-flags.ts'
 import { earlierLines, readEarlier } from './earlier-line.ts'
-import type { ReadLine } from './line.ts'
+import type { Lane, ReadLine } from './line.ts'
 
 export type { ReadLine }
 
@@ -87,7 +88,8 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
   if (status === 0 && isSent && sayLeft(flags)) usage.hasLeft = true
   return {
     state: isRunning ? 'running' : 'ended',
-    isMetered: fields.metered === true,
+    // Nothing else is decided without a Check, so nobody has said it.
+    isMetered: fields.metered === true || by === 'table',
     by,
     usage,
     startedAt,
@@ -98,7 +100,17 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
     isSent,
     transport: textOf(fields.transport),
     failure: textOf(fields.failure) || undefined,
+    lane: readLane(fields.lane),
   }
+}
+
+/** In doubt nothing: what was added is then counted twice until its window ends. */
+function readLane(text: unknown): Lane | undefined {
+  if (typeof text !== 'string') return undefined
+  const [file, added, ...blocks] = /^\d{1,15}(?: \d{1,15}){2,3}$/.test(text)
+    ? text.split(' ').map(Number)
+    : []
+  return file === undefined || added === undefined ? undefined : { file, added, blocks }
 }
 
 function textOf(value: unknown): string {

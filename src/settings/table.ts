@@ -104,6 +104,8 @@ export const settings = {
     'the file to which the gateway writes a line for each response, in a folder that it and all its processes share; in memory, if possible. `off` only where no Subscription is in force'),
   usageJournalBytes: setting('USAGE_JOURNAL_BYTES', '16777216', form.integer(4_096, 2 ** 30),
     'size at which each of its files is renamed and a new one begun, in bytes'),
+  decisionTable: setting('DECISION_TABLE', 'on', form.oneOf('on', 'off'),
+    'whether Envoy decides by itself what a Check has allowed before, from a file beside the journal that the service writes and withdraws; `off`: it asks for every request'),
   /** Absolute. undefined: it is not archived. */
   usageArchiveDir: optional('USAGE_ARCHIVE_DIR', 'none', form.path,
     'where the journal is archived, for `tollgate usage verify`; nothing is ever removed there'),

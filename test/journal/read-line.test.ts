@@ -56,6 +56,31 @@ test('reads what Envoy has written', async (t) => {
   t.match(readLine(ofEnvoy(failed)), { ...failed, usage: { held: { isBroken: true } } })
 })
 
+test('a line says what it has added to its lane', async (t) => {
+  const laneOf = (lane: unknown) => readLine(ofEnvoy({ lane }))?.lane
+  t.strictSame(laneOf('281474976710655 17 3'), { file: 2 ** 48 - 1, added: 17, blocks: [3] })
+  t.strictSame(laneOf('5 0 3 4'), { file: 5, added: 0, blocks: [3, 4] })
+  const broken = [
+    '-',
+    null,
+    7,
+    '',
+    '5 17',
+    '5 17 3 4 5',
+    '5 -1 3',
+    '5 1.5 3',
+    '5  1 3',
+    ' 5 1 3',
+    '5 1 3 ',
+  ]
+  for (const lane of broken) t.equal(laneOf(lane), undefined, String(lane))
+  t.equal(readLine(ofScript())?.lane, undefined)
+  const ofTable = readLine(
+    ofEnvoy({ metered: null }, head().replace('"by":"check"', '"by":"table"')),
+  )
+  t.match(ofTable, { by: 'table', isMetered: true })
+})
+
 test('a line says how its request ended at the server', async (t) => {
   const outcome = (text: string) => outcomeOf(readLine(text) as ReadLine)
   t.strictSame(outcome(ofScript()), {

@@ -28,8 +28,11 @@ export interface GatewaySumsOptions
   readonly stem?: string
   /** What a line adds. Must not throw. */
   readonly countedOf: (line: ReadLine) => readonly Counted[]
-  /** Called in every process with each line, once it is in the sums; not with those of before its start. */
-  readonly onLine?: (line: ReadLine) => void
+  /**
+   * Called in every process with each line and what it has counted, once that is in the sums; not with those of
+   * before its start.
+   */
+  readonly onLine?: (line: ReadLine, counted: readonly Counted[]) => void
   /**
    * Called in the writer alone, with each line once across the processes of a gateway, and once it is in
    * the sums. Around a process that is killed at most a second is told again, or not.
@@ -110,20 +113,21 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       return
     }
     read.lines += 1
-    for (const counted of countedOf(line)) shared.count(counted)
-    call(options.onLine, line)
+    const counted = countedOf(line)
+    for (const each of counted) shared.count(each)
+    call(() => options.onLine?.(line, counted))
     if (telling.isOn) tell(line)
   }
 
   function tell(line: ReadLine): void {
     if (monotonic() - lookedAt >= lookAfterMs && beat()) writers.show()
-    if (isWriter) call(options.onTold, line)
+    if (isWriter) call(() => options.onTold?.(line))
   }
 
   /** Whoever listens can't keep a line from being counted once. */
-  function call(listener: ((line: ReadLine) => void) | undefined, line: ReadLine): void {
+  function call(listener: () => void): void {
     try {
-      listener?.(line)
+      listener()
     } catch (error) {
       onFault(error)
     }

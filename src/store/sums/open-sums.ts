@@ -119,9 +119,9 @@ export async function openSums(options: SumsOptions) {
           stem: basename(files.head, '.head'),
           begunAt: store === undefined ? undefined : earlierPositions(),
           isDone: (file, newer) => isLeft(file) && (newer >= mostFiles || isRead(file)),
-          onLine(line) {
+          onLine(line, counted) {
             upkeep?.guard.noteLine()
-            options.onLine?.(line)
+            options.onLine?.(line, counted)
           },
           onLoss() {
             losses += 1

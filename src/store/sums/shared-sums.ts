@@ -24,6 +24,8 @@ export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows' |
 
 /** What is known of a counter's window; if it is not, `fetch` it first. */
 export interface KnownWindow extends HeldWindow {
+  /** When it began, or was last reset; milliseconds since the epoch. */
+  readonly since: number
   /** How long ago the store told of it, in milliseconds; below 0: longer than can be told. */
   readonly ageMs: number
   /** How many others have counted in it, as of the last full read. */
@@ -104,6 +106,7 @@ export function createSharedSums(options: SharedSumsOptions) {
         id: tally.id,
         used: usedOf(tally),
         own: Math.max(ownOf(tally), tally.field),
+        since: tally.since,
         resetsAt: tally.end,
         isKnown: tally.isKnown || store === undefined,
         ageMs: ticksBetween(tally.heardAt, tally.usedAt),
