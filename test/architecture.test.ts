@@ -5,7 +5,7 @@ import { test } from 'tap'
 
 const core = [
   ...['core/admission', 'core/counting', 'core/decision', 'core/formats', 'core/kinds'],
-  ...['core/resources', 'core/status'],
+  ...['core/resources', 'core/status', 'core/table'],
 ]
 
 /**
@@ -20,12 +20,14 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   'core/decision': ['core/admission', 'core/counting', 'core/formats', 'core/kinds'],
   'core/resources': ['core/formats', 'core/kinds', 'core/decision'],
   'core/status': ['core/formats', 'core/kinds', 'core/decision', 'core/resources'],
+  'core/table': ['core/decision'],
   runtime: ['core/formats'],
   tls: ['runtime'],
   grpc: ['tls'],
   journal: ['core/counting', 'core/decision', 'core/formats', 'core/status', 'runtime'],
   settings: ['core/formats', 'core/decision', 'runtime', 'journal'],
   kubernetes: ['core/formats', 'runtime'],
+  table: ['core/counting', 'core/decision', 'core/table', 'runtime', 'journal'],
   store: [...core, 'runtime', 'journal'],
   audit: [...core, 'runtime'],
   identity: [...core, 'runtime', 'settings', 'kubernetes', 'store'],

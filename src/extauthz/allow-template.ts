@@ -10,14 +10,12 @@ import type { Grant } from '../core/decision/decide.ts'
 import type { Dialect } from '../core/decision/dialect.ts'
 import { toPolicies } from '../core/decision/limit-headers.ts'
 import { writeSubject } from '../core/decision/line-head.ts'
+import { chunkUsageOf, serverHeaders } from '../core/decision/server-headers.ts'
 import type { Model } from '../core/decision/snapshot.ts'
 import type { ModelServer } from '../core/kinds/resources.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import { responseHeaders, writeHeader } from './header.ts'
-
-/** The value in the routes of envoy/bootstrap.yaml. */
-const defaultRetries = 2
 
 /**
  * Fields of an OkHttpResponse before and after the header of the path, and after those of the
@@ -71,11 +69,8 @@ export class AllowTemplate {
       const opened = openedFields(model.resource)
       if (opened !== undefined) writeHeader(writer, 'x-tollgate-open', opened)
       writeServer(writer, model.resource.server, sentName)
-      if (model.resource.output?.streamUsage === 'unasked') {
-        writeHeader(writer, 'x-tollgate-chunk-usage', 'unasked')
-      } else if (metered && model.resource.output?.usageInEveryChunk) {
-        writeHeader(writer, 'x-tollgate-chunk-usage', 'true')
-      }
+      const chunkUsage = chunkUsageOf(model.resource.output, metered)
+      if (chunkUsage !== undefined) writeHeader(writer, 'x-tollgate-chunk-usage', chunkUsage)
       if (model.resource.output?.maxTokensField === 'max_tokens') {
         writeHeader(writer, 'x-tollgate-maximum', 'max_tokens')
       }
@@ -142,18 +137,11 @@ function bytesOf(write: (writer: WireWriter) => void): Buffer {
   return kept
 }
 
-/**
- * Settings of the model's server that the gateway's routes and scripts need, where they differ from
- * the defaults.
- */
+/** What the gateway's routes and scripts need to know of the model's server. */
 function writeServer(writer: WireWriter, server: ModelServer, sentName: string | undefined): void {
-  const { upstreamModel = sentName, idleMs, answerMs, retries } = server
+  const { upstreamModel = sentName } = server
   if (upstreamModel !== undefined) writeHeader(writer, 'x-tollgate-upstream-model', upstreamModel)
-  if (idleMs !== undefined) writeHeader(writer, 'x-tollgate-idle', `${idleMs / 1_000}s`)
-  if (answerMs !== undefined) {
-    writeHeader(writer, 'x-envoy-upstream-rq-timeout-ms', String(answerMs))
-  }
-  if (retries !== defaultRetries) writeHeader(writer, 'x-envoy-max-retries', String(retries))
+  for (const [name, value] of serverHeaders(server)) writeHeader(writer, name, value)
 }
 
 /** The template for a grant. */

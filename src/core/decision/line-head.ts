@@ -74,15 +74,21 @@ export function writeSubject({ subscription, model, payer, group }: Subject): st
   return text
 }
 
+/** Members of the object, of whoever asks. */
+export function writeCaller({ user, keyId, cap }: Pick<Asked, 'user' | 'keyId' | 'cap'>): string {
+  let text = `"user":${toBoundJson(user, most.user)}`
+  if (keyId !== '') text += `,"key":${toBoundJson(keyId, most.key)}`
+  if (cap !== undefined) text += `,"cap":${toBoundJson(cap, most.cap)}`
+  return text
+}
+
 /** The whole object; `subject` is what `writeSubject` returned. `start` is first: the script reads it there. */
 export function writeLineHead(
   { startedAt, id, by, user, keyId, cap, held }: Asked,
   subject: string,
 ): string {
   let text = `{"start":${startedAt},"id":${toBoundJson(id, most.id)},"by":"${by}",${subject}`
-  text += `,"user":${toBoundJson(user, most.user)}`
-  if (keyId !== '') text += `,"key":${toBoundJson(keyId, most.key)}`
-  if (cap !== undefined) text += `,"cap":${toBoundJson(cap, most.cap)}`
+  text += `,${writeCaller({ user, keyId, cap })}`
   if (held !== undefined) text += writeHeld(held)
   return `${text}}`
 }

@@ -1,4 +1,188 @@
-/** The form of the table's two files, which the gateway's script reads: sizes and places (docs/table.md). */
+/**
+ * The form of the decision table's two files, which the gateway's script reads (docs/table.md). Numbers are
+ * little-endian, times whole milliseconds. Each part is written and read in one call, and ends with a check sum,
+ * so that a part of which half is new counts as none. A part of zeros is valid, and says that there is nothing.
+ */
 
+/** The first words of both files, `TGTABLE1` and `TGLANES1`, and the form of what follows. */
+const [tableMagic, lanesMagic, form] = ['TGTABLE1', 'TGLANES1', 1]
+
+export const headBytes = 96
+export const lanesHeadBytes = 28
+export const recordBytes = 256
+export const blockBytes = 320
+export const templateBytes = 2_048
+/** Records of one bucket, which are read at once. */
+export const slotsOfBucket = 8
 /** Limits of one block. */
 export const cellsOfBlock = 6
+/** Of a caller's members in a record, and of a template. */
+export const maxRecordText = 160
+export const maxTemplateText = templateBytes - 12
+
+/** Where buckets begin in the one file, and lanes in the other. */
+const partsAt = 4_096
+/** A lane's cells of one block. */
+const laneBytes = cellsOfBlock * 16
+
+/** How many of each there are. */
+export interface TableSizes {
+  readonly buckets: number
+  readonly blocks: number
+  readonly templates: number
+  readonly lanes: number
+}
+
+export interface TablePlaces {
+  readonly recordAt: (slot: number) => number
+  readonly blockAt: (block: number) => number
+  readonly templateAt: (template: number) => number
+  /** Where buckets begin, and their length. */
+  readonly bucketsAt: number
+  readonly bucketsBytes: number
+  readonly tableBytes: number
+  readonly lanesBytes: number
+}
+
+export function placesOf({ buckets, blocks, templates, lanes }: TableSizes): TablePlaces {
+  const bucketsBytes = buckets * slotsOfBucket * recordBytes
+  const blocksAt = partsAt + bucketsBytes
+  const templatesAt = blocksAt + blocks * blockBytes
+  return {
+    recordAt: (slot) => partsAt + slot * recordBytes,
+    blockAt: (block) => blocksAt + block * blockBytes,
+    templateAt: (template) => templatesAt + template * templateBytes,
+    ...{ bucketsAt: partsAt, bucketsBytes },
+    tableBytes: templatesAt + templates * templateBytes,
+    lanesBytes: partsAt + blocks * lanes * laneBytes,
+  }
+}
+
+/** The bucket that a record with this digest is in. */
+export function bucketOf(digest: Buffer, buckets: number): number {
+  return (digest.readUInt32LE(0) & 0x7fffffff) % buckets
+}
+
+export interface TableHead extends TableSizes {
+  /** Records of others are not in force. */
+  readonly generation: number
+  /** A random number that both files have. */
+  readonly file: number
+  /** Until then scripts decide by the table (CLOCK_BOOTTIME); 0: they don't. */
+  readonly lease: number
+  /** By how much CLOCK_REALTIME is ahead of CLOCK_BOOTTIME. */
+  readonly clock: number
+}
+
+export function writeHead(part: Buffer, head: TableHead): void {
+  part.fill(0, 0, headBytes)
+  part.write(tableMagic, 0, 'latin1')
+  part.writeUInt32LE(form, 8)
+  part.writeUInt32LE(head.generation, 12)
+  part.writeDoubleLE(head.file, 16)
+  part.writeDoubleLE(head.lease, 24)
+  part.writeDoubleLE(head.clock, 32)
+  part.writeUInt32LE(head.buckets, 40)
+  part.writeUInt32LE(head.blocks, 44)
+  part.writeUInt32LE(head.templates, 48)
+  part.writeUInt32LE(head.lanes, 52)
+  seal(part, headBytes)
+}
+
+export function writeLanesHead(part: Buffer, { file, lanes }: TableHead): void {
+  part.fill(0, 0, lanesHeadBytes)
+  part.write(lanesMagic, 0, 'latin1')
+  part.writeUInt32LE(form, 8)
+  part.writeUInt32LE(lanes, 12)
+  part.writeDoubleLE(file, 16)
+  seal(part, lanesHeadBytes)
+}
+
+/** In place of the number of a block: there is none. */
+const noBlock = 0xffffffff
+
+export interface TableRecord {
+  /** Of 32 bytes. */
+  readonly digest: Buffer
+  readonly generation: number
+  readonly template: number
+  /** At most two: of the user, then of the key. */
+  readonly blocks: readonly number[]
+  /** Until then (CLOCK_BOOTTIME), and until the key itself ends (CLOCK_REALTIME). */
+  readonly until: number
+  readonly endsAt: number
+  readonly inputPerByte: number
+  readonly bytesPerToken: number
+  /** At most `maxRecordText` bytes. */
+  readonly text: string
+}
+
+export function writeRecord(part: Buffer, record: TableRecord): void {
+  const [block = noBlock, block2 = noBlock] = record.blocks
+  part.fill(0, 0, recordBytes)
+  record.digest.copy(part, 0, 0, 32)
+  part.writeUInt32LE(record.generation, 32)
+  part.writeUInt32LE(record.template, 36)
+  part.writeUInt32LE(block, 40)
+  part.writeUInt32LE(block2, 44)
+  part.writeUInt32LE(1, 48)
+  part.writeUInt32LE(part.write(record.text, 88, maxRecordText), 52)
+  part.writeDoubleLE(record.until, 56)
+  part.writeDoubleLE(record.endsAt, 64)
+  part.writeDoubleLE(record.inputPerByte, 72)
+  part.writeDoubleLE(record.bytesPerToken, 80)
+  seal(part, recordBytes)
+}
+
+/** One limit's present window, and the next, which begins at its end; an offset is what lanes have not added. */
+export interface TableCell {
+  readonly start: number
+  readonly end: number
+  readonly offset: number
+  readonly nextEnd: number
+  readonly nextOffset: number
+}
+
+export interface TableBlock {
+  readonly cells: readonly TableCell[]
+  /** Whether others count, too: of a limit only the lower half is then given away without asking. */
+  readonly isShared: boolean
+  /** What others have used is known well enough until then (CLOCK_BOOTTIME). */
+  readonly freshUntil: number
+}
+
+export function writeBlock(part: Buffer, { cells, isShared, freshUntil }: TableBlock): void {
+  part.fill(0, 0, blockBytes)
+  part.writeUInt32LE(cells.length, 0)
+  part.writeUInt32LE(isShared ? 1 : 0, 4)
+  part.writeDoubleLE(freshUntil, 8)
+  for (const [i, { start, end, offset, nextEnd, nextOffset }] of cells.entries()) {
+    const at = 16 + i * 40
+    part.writeDoubleLE(start, at)
+    part.writeDoubleLE(end, at + 8)
+    part.writeDoubleLE(offset, at + 16)
+    part.writeDoubleLE(nextEnd, at + 24)
+    part.writeDoubleLE(nextOffset, at + 32)
+  }
+  seal(part, blockBytes)
+}
+
+/** `text` has at most `maxTemplateText` bytes. */
+export function writeTemplate(part: Buffer, text: string): void {
+  part.fill(0, 0, templateBytes)
+  part.writeUInt32LE(part.write(text, 8, maxTemplateText), 0)
+  seal(part, templateBytes)
+}
+
+/** Of the words before the last one of a part of this length. */
+export function checkSum(part: Buffer, bytes: number): number {
+  let sum = 0
+  for (let at = 0; at < bytes - 4; at += 4) {
+    sum = (((sum << 5) | (sum >>> 27)) + part.readInt32LE(at)) | 0
+  }
+  return sum
+}
+
+function seal(part: Buffer, bytes: number): void {
+  part.writeInt32LE(checkSum(part, bytes), bytes - 4)
+}
