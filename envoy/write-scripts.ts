@@ -1,6 +1,7 @@
 /**
  * `npm run envoy`: copies the scripts of lua/ into bootstrap.yaml, so that the file is complete. A filter has
- * one script, of which the parts are in several files.
+ * one script, of which the parts are in several files. Each part is a block of its own, because Lua allows a block
+ * 200 local variables; what a part offers to the others is global, which only the scripts of one filter share.
  */
 
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -18,6 +19,7 @@ export function withScripts(text: string): string {
     const parts = files
       .split(', ')
       .map((file) => readFileSync(new URL(file, import.meta.url), 'utf8').trimEnd())
+      .map((part) => `do\n${part}\nend`)
     const lines = parts.join('\n\n').split('\n')
     const script = lines.map((line) => (line === '' ? '' : `${indent}  ${line}`))
     return [`${indent}# envoy/${files}`, `${indent}inline_string: |`, ...script, '', ''].join('\n')

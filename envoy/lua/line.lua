@@ -4,85 +4,83 @@
 --
 -- The service creates the folder and its files, and renames them. It says so in the head file (src/journal/head-file.ts),
 -- which is read by pread before each write: a file that is mapped and truncated would end Envoy.
-local append_line, now_ms
-do
-  -- Where the files are. The service fills it in; if that is nowhere, no line is written.
-  local LINES, HEAD = "", ""
-  -- The longest line, with its ends.
-  local LONGEST_LINE = 4096
-  -- The files are opened again after so many milliseconds, too, in case others are in their place.
-  local OPEN_FOR = 1000
-  -- O_APPEND, O_NONBLOCK (nothing waits for the reader of a pipe), O_CLOEXEC. Never O_CREAT: a file of Envoy's user might
-  -- not be readable to the service.
-  local APPEND, OPTIONS = 1024, 2048 + 524288
-  local WRITE_ONLY, READ_AND_WRITE, REALTIME = 1, 2, 0
-  -- "TTOL1", of which the second word has one byte; then the form, the number of renamings, and that of failures.
-  local MAGIC, MAGIC_END, FORM = 0x4c4f5454, 0x31, 1
-  local HEAD_BYTES, FAILED_AT = 20, 16
 
-  local ffi = require("ffi")
-  ffi.cdef([[
-    int open(const char*, int, ...);
-    int close(int);
-    long write(int, const void*, size_t);
-    long pread(int, void*, size_t, long);
-    long pwrite(int, const void*, size_t, long);
-    int clock_gettime(int, void*);
-  ]])
-  local C = ffi.C
-  local head, failed, time = ffi.new("uint32_t[5]"), ffi.new("uint32_t[1]"), ffi.new("long[2]")
-  -- Opened for the first line: each thread has this script, also the main one, which writes none.
-  local lines, heads, opened_at, renamed = -1, -1, 0, -1
+-- Where the files are. The service fills it in; if that is nowhere, no line is written.
+local LINES, HEAD = "", ""
+-- The longest line, with its ends.
+local LONGEST_LINE = 4096
+-- The files are opened again after so many milliseconds, too, in case others are in their place.
+local OPEN_FOR = 1000
+-- O_APPEND, O_NONBLOCK (nothing waits for the reader of a pipe), O_CLOEXEC. Never O_CREAT: a file of Envoy's user might
+-- not be readable to the service.
+local APPEND, OPTIONS = 1024, 2048 + 524288
+local WRITE_ONLY, READ_AND_WRITE, REALTIME = 1, 2, 0
+-- "TTOL1", of which the second word has one byte; then the form, the number of renamings, and that of failures.
+local MAGIC, MAGIC_END, FORM = 0x4c4f5454, 0x31, 1
+local HEAD_BYTES, FAILED_AT = 20, 16
 
-  -- Milliseconds since the epoch.
-  function now_ms()
-    C.clock_gettime(REALTIME, time)
-    return tonumber(time[0]) * 1000 + math.floor(tonumber(time[1]) / 1000000)
+local ffi = require("ffi")
+ffi.cdef([[
+  int open(const char*, int, ...);
+  int close(int);
+  long write(int, const void*, size_t);
+  long pread(int, void*, size_t, long);
+  long pwrite(int, const void*, size_t, long);
+  int clock_gettime(int, void*);
+]])
+local C = ffi.C
+local head, failed, time = ffi.new("uint32_t[5]"), ffi.new("uint32_t[1]"), ffi.new("long[2]")
+-- Opened for the first line: each thread has this script, also the main one, which writes none.
+local lines, heads, opened_at, renamed = -1, -1, 0, -1
+
+-- Milliseconds since the epoch.
+function now_ms()
+  C.clock_gettime(REALTIME, time)
+  return tonumber(time[0]) * 1000 + math.floor(tonumber(time[1]) / 1000000)
+end
+
+-- How often the file was renamed, or -1 if nothing says so.
+local function renamings()
+  if heads < 0 or C.pread(heads, head, HEAD_BYTES, 0) ~= HEAD_BYTES then return -1 end
+  if head[0] ~= MAGIC or head[1] ~= MAGIC_END or head[2] ~= FORM then return -1 end
+  return head[3]
+end
+
+local function close()
+  if lines >= 0 then C.close(lines) end
+  if heads >= 0 then C.close(heads) end
+  lines, heads = -1, -1
+end
+
+local function open(now)
+  close()
+  -- The number before the file: of a renaming in between the next line hears.
+  heads = C.open(HEAD, READ_AND_WRITE + OPTIONS)
+  renamed, opened_at = renamings(), now
+  lines = C.open(LINES, WRITE_ONLY + APPEND + OPTIONS)
+end
+
+-- Says in the head file that a line was not written.
+local function note_failure()
+  if renamings() >= 0 then
+    failed[0] = head[4] + 1
+    C.pwrite(heads, failed, 4, FAILED_AT)
   end
+  close()
+end
 
-  -- How often the file was renamed, or -1 if nothing says so.
-  local function renamings()
-    if heads < 0 or C.pread(heads, head, HEAD_BYTES, 0) ~= HEAD_BYTES then return -1 end
-    if head[0] ~= MAGIC or head[1] ~= MAGIC_END or head[2] ~= FORM then return -1 end
-    return head[3]
-  end
+local function write(line, now)
+  local text = "\n" .. line .. "\n"
+  if #text > LONGEST_LINE then return false end
+  if lines < 0 or now < opened_at or now - opened_at >= OPEN_FOR or renamings() ~= renamed then open(now) end
+  -- What lacks only its last byte is whole: the next line begins with one.
+  if lines >= 0 and C.write(lines, text, #text) >= #text - 1 then return true end
+  note_failure()
+  return false
+end
 
-  local function close()
-    if lines >= 0 then C.close(lines) end
-    if heads >= 0 then C.close(heads) end
-    lines, heads = -1, -1
-  end
-
-  local function open(now)
-    close()
-    -- The number before the file: of a renaming in between the next line hears.
-    heads = C.open(HEAD, READ_AND_WRITE + OPTIONS)
-    renamed, opened_at = renamings(), now
-    lines = C.open(LINES, WRITE_ONLY + APPEND + OPTIONS)
-  end
-
-  -- Says in the head file that a line was not written.
-  local function note_failure()
-    if renamings() >= 0 then
-      failed[0] = head[4] + 1
-      C.pwrite(heads, failed, 4, FAILED_AT)
-    end
-    close()
-  end
-
-  local function write(line, now)
-    local text = "\n" .. line .. "\n"
-    if #text > LONGEST_LINE then return false end
-    if lines < 0 or now < opened_at or now - opened_at >= OPEN_FOR or renamings() ~= renamed then open(now) end
-    -- What lacks only its last byte is whole: the next line begins with one.
-    if lines >= 0 and C.write(lines, text, #text) >= #text - 1 then return true end
-    note_failure()
-    return false
-  end
-
-  -- Whether the line is in the file. Never fails. `now`: from `now_ms`. There is no such function if no line is written.
-  append_line = LINES ~= "" and function(line, now)
-    local fine, is_written = pcall(write, line, now)
-    return fine and is_written
-  end
+-- Whether the line is in the file. Never fails. `now`: from `now_ms`. There is no such function if no line is written.
+append_line = LINES ~= "" and function(line, now)
+  local fine, is_written = pcall(write, line, now)
+  return fine and is_written
 end

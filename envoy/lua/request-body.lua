@@ -8,10 +8,10 @@
 -- A streamed chat call is changed to ask for its usage, in each event if the model's server can report it there.
 -- usage.lua removes what the client has not asked for.
 --
--- On routes whose path names the model, this runs after Check. On shared routes it runs before Check,
--- which needs the model's name, and on a model's path before a second Check if the first needs the size of the request;
--- Check then refuses an unacceptable body, once it has authenticated the caller. There it runs again after Check if the
--- path is /v1/completions, where usage is asked for only if it is counted, or if the body must be compared or changed.
+-- Where the path names the model, the body is read once it is known that the caller may call it. On shared routes it is read
+-- before, because it has the model's name, and on a model's path before a second Check if the first needs the size of the
+-- request; Check then refuses an unacceptable body, once it has authenticated the caller. There it is read again after Check
+-- if the path is /v1/completions, where usage is asked for only if it is counted, or if the body must be compared or changed.
 
 local ffi = require("ffi")
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
@@ -1252,18 +1252,29 @@ local function read_extra(found, names)
   if own.prompts then found.extra = NOT_EXTRA .. "prompt" end
 end
 
--- Adds to `changes` those with which a stream reports its usage, by these members of its options. Returns the model
--- that the body names, or nil; the members that were added; the fields found; and the place of the closing brace.
-local function examine(body, names, changes, members)
+-- The fields of a body by these names, and the place of its closing brace.
+local function read_body(body, names)
   local found, close = read_object(body, names)
   if found.extra_body then read_extra(found, names) end
+  return found, close
+end
+
+-- The model that a body names, or nil.
+local function model_in(found)
   local model = found.model and found.model.text
-  if model == '""' then model = nil end
-  if model then model = byte(model) == QUOTE and unescape(sub(model, 2, -2)) or NO_NAME end
+  if not model or model == '""' then return nil end
+  return byte(model) == QUOTE and unescape(sub(model, 2, -2)) or NO_NAME
+end
+
+local NOTHING = {}
+
+-- Adds to `changes` those with which a stream reports its usage, by these members of its options. Returns the members that
+-- were added.
+local function ask_if_stream(changes, found, close, members)
   local stream = found.stream and found.stream.text
-  if stream == "true" then return model, ask_for_usage(changes, found.stream_options, close, members), found, close end
+  if stream == "true" then return ask_for_usage(changes, found.stream_options, close, members) end
   if stream and stream ~= "false" and stream ~= "null" then refuse("stream must be true or false") end
-  return model, {}, found, close
+  return NOTHING
 end
 
 local function earlier(one, other) return one[1] < other[1] end
@@ -1291,7 +1302,8 @@ end
 -- take ten times as long. So it first sees the loop over bytes alone, then the loop over plain text with the
 -- escapes in it, then chats.
 local function show(text)
-  examine(source_of(text), STREAMED, {}, AT_END)
+  local found, close = read_body(source_of(text), STREAMED)
+  ask_if_stream({}, found, close, AT_END)
 end
 show('{"a":' .. (" "):rep(4000) .. "1}")
 show('{"a":"' .. ("x"):rep(4000) .. ("Hello, how are you?\\n"):rep(400) .. '"}')
@@ -1349,19 +1361,13 @@ local function as_header(model)
   return (model:gsub("[%c]", "\\"))
 end
 
--- Whether Check has said that the tokens of the response are counted.
-local function is_metered(handle)
-  local check = handle:streamInfo():dynamicMetadata():get("envoy.filters.http.ext_authz")
-  return check ~= nil and check.metered == true
-end
-
 -- The fields that matter for this operation. A streamed response of chat and of completions reports its usage
 -- only if it is asked to. Some servers do not know the option for completions, so it is only used there if the
 -- tokens are counted.
-local function names_for(handle, path)
+local function names_for(path, asked)
   if find(path, "/chat/completions$") then return STREAMED end
   if find(path, "/responses$") then return ANSWERING end
-  return find(path, "/completions$") and is_metered(handle) and STREAMED or NAMING
+  return find(path, "/completions$") and asked.is_metered and STREAMED or NAMING
 end
 
 -- By these a response is fetched with another request, whose answer is not counted. A server may take any value but
@@ -1381,14 +1387,14 @@ local CLOSED = {
   stored = " names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it",
 }
 
--- Refuses the first field that the model does not open, where Check has said which it opens. It compares the body's
--- name with the model's, or has it replaced, if it has sent one: then nothing else may choose.
-local function judge_fields(handle, headers, fields)
-  local opened = " " .. (headers:get("x-tollgate-open") or "") .. " "
-  local is_named = headers:get("x-tollgate-models") or headers:get("x-tollgate-upstream-model")
+-- Refuses the first field that the model does not open. Where the body's name is compared with the model's, or replaced,
+-- nothing else may choose.
+local function judge_fields(asked, fields)
+  local opened = " " .. (asked.open or "") .. " "
+  local is_named = asked.models or asked.upstream_model
   for _, field in ipairs(fields) do
     if UNCOUNTED[field] then
-      if is_metered(handle) then refuse(UNCOUNTED[field]) end
+      if asked.is_metered then refuse(UNCOUNTED[field]) end
     elseif CLOSED_AS[field] then
       local applies = is_named or CLOSED_AS[field] == "internal"
       if applies and not find(opened, " " .. field .. " ", 1, true) then refuse(field .. CLOSED[CLOSED_AS[field]]) end
@@ -1398,8 +1404,8 @@ local function judge_fields(handle, headers, fields)
   end
 end
 
-local function judge(handle, path, stage)
-  local before_check = stage == "before"
+-- Reads the body, and changes it as is asked. Raises what is wrong with it.
+local function judge(handle, path, asked)
   local body = handle:body()
   -- Not earlier: a headers object is not valid after waiting for the body.
   local headers = handle:headers()
@@ -1413,31 +1419,29 @@ local function judge(handle, path, stage)
   if headers:get("content-encoding") then refuse("a content-encoding is not accepted") end
   local label = headers:get("content-type")
   if label ~= JSON then check_label(label or "") end
-  local ceiling, only = tonumber(headers:get("x-tollgate-ceiling") or ""), headers:get("x-tollgate-maximum")
-  local maxima, names = maxima_of(path, only), names_for(handle, path)
-  if maxima and (before_check or ceiling or only) then names = with_maxima(names) end
-  local changes = {}
-  local how = headers:get("x-tollgate-chunk-usage")
-  local members = how == "unasked" and NOT or how and IN_EACH or AT_END
-  local model, added, found, close = examine(body, names, changes, members)
+  local maxima, names = maxima_of(path, asked.maximum), names_for(path, asked)
+  if maxima and (asked.is_first or asked.ceiling or asked.maximum) then names = with_maxima(names) end
+  local found, close = read_body(body, names)
+  local model = model_in(found)
   for _, name in ipairs(LATER) do
     if found[name] and not NOT_LATER[found[name].text] then report(found, name) end
   end
+  local changes = {}
+  local members = asked.chunk_usage == "unasked" and NOT or asked.chunk_usage and IN_EACH or AT_END
+  local added = ask_if_stream(changes, found, close, members)
   -- Before Check it is not known what the model opens. Check decides by this header, so not again after it.
-  if found.fields and before_check then
+  if found.fields and asked.is_first then
     headers:replace("x-tollgate-refusal", "fields " .. table.concat(found.fields, ","))
-  elseif found.fields and stage ~= "after" then
-    judge_fields(handle, headers, found.fields)
+  elseif found.fields and not asked.is_again then
+    judge_fields(asked, found.fields)
   end
-  local ids = headers:get("x-tollgate-models")
-  if ids then check_model(ids, model) end
+  if asked.models then check_model(asked.models, model) end
   if label ~= JSON then headers:replace("content-type", JSON) end
-  if before_check and model then headers:replace("x-tollgate-model", as_header(model)) end
-  if before_check and maxima then headers:replace("x-tollgate-size", size_of(length, found, maxima)) end
-  local name = headers:get("x-tollgate-upstream-model")
+  if asked.is_first and model then headers:replace("x-tollgate-model", as_header(model)) end
+  if asked.is_first and maxima then headers:replace("x-tollgate-size", size_of(length, found, maxima)) end
   local is_empty = find(body:getBytes(0, math.min(length, 64)), "^%s*{%s*}")
-  if name then changes[#changes + 1] = naming_of(found.model, name) end
-  if maxima and (ceiling or only) then cap_output(changes, found, close, maxima, ceiling, is_empty) end
+  if asked.upstream_model then changes[#changes + 1] = naming_of(found.model, asked.upstream_model) end
+  if maxima and (asked.ceiling or asked.maximum) then cap_output(changes, found, close, maxima, asked.ceiling, is_empty) end
   local metadata = handle:streamInfo():dynamicMetadata()
   local earlier_body = members == NOT and metadata:get("tollgate.body")
   if earlier_body and earlier_body.usage_added and earlier_body.options then
@@ -1449,7 +1453,7 @@ local function judge(handle, path, stage)
     metadata:set("tollgate.body", "usage_added", true)
     -- Before Check it is not known what the server takes.
     local own = found.stream_options and found.stream_options.text or ""
-    if before_check and #own <= LONGEST_OPTIONS then metadata:set("tollgate.body", "options", own) end
+    if asked.is_first and #own <= LONGEST_OPTIONS then metadata:set("tollgate.body", "options", own) end
   end
   if added.continuous_usage_stats then metadata:set("tollgate.body", "usage_in_each", true) end
 end
@@ -1472,40 +1476,39 @@ local function respond(handle, path, status, text, code)
   )
 end
 
--- Without a credential no body is held. Check decides whether the credential is valid.
-local function has_credential(headers)
-  local bearer = (headers:get("authorization") or ""):lower()
-  return find(bearer, "^bearer +[!-~]") or find(headers:get("x-api-key") or "", "[!-~]")
-end
-
 local NO_CREDENTIAL = '"message":"A credential is needed: Authorization: Bearer <API key>.","type":"authentication_error"'
 
-function envoy_on_request(handle)
-  local context = handle:filterContext()
-  local stage = context and context:get("stage")
-  local before_check = stage == "before"
-  local path = match(handle:headers():get(":path"), "^[^?]*")
-  if stage == "after" and not find(path, "/v1/completions$") and not handle:headers():get("x-tollgate-upstream-model")
-    and not handle:headers():get("x-tollgate-ceiling") and not handle:headers():get("x-tollgate-maximum")
-    and not handle:headers():get("x-tollgate-models")
-    and not (find(path, "/v1/chat/completions$") and handle:headers():get("x-tollgate-chunk-usage")) then
-    return
-  end
-  if before_check and not has_credential(handle:headers()) then
-    return respond(handle, path, "401", NO_CREDENTIAL, "credential_invalid")
-  end
+-- Refuses a request without a credential, before any of its body is held. Whether the credential is valid, Check decides.
+-- Returns whether the request goes on.
+function require_credential(handle, path)
+  local headers = handle:headers()
+  local bearer = (headers:get("authorization") or ""):lower()
+  if find(bearer, "^bearer +[!-~]") or find(headers:get("x-api-key") or "", "[!-~]") then return true end
+  respond(handle, path, "401", NO_CREDENTIAL, "credential_invalid")
+  return false
+end
+
+-- Waits for the body, checks it, and makes the changes that are asked. Returns whether the request goes on; what is wrong with
+-- the body is told to the client or, where Check comes after, to Check. What is asked, and what is known:
+--   is_first           nothing is known yet: the body names the model, or Check needs its size
+--   is_again           the body was read before
+--   is_metered         the tokens of the response are counted
+--   models, open, upstream_model, ceiling, maximum, chunk_usage   as in Check's headers of these names
+function read_request(handle, path, asked)
   -- An error outside pcall would let the request pass unchecked.
-  local fine, problem = pcall(judge, handle, path, stage)
+  local fine, problem = pcall(judge, handle, path, asked)
   release()
   if collectgarbage("count") > LARGE_HEAP then collectgarbage() end
-  if fine then return end
+  if fine then return true end
   if type(problem) ~= "table" then
     handle:logErr(tostring(problem))
     problem = { message = "it could not be read" }
   end
-  if before_check then
+  if asked.is_first then
     handle:headers():replace("x-tollgate-refusal", problem.message)
-  elseif problem.model then
+    return true
+  end
+  if problem.model then
     -- As Check: Anthropic's clients look for another model after a 404.
     local status, kind = "403", "permission_error"
     if is_messages(path) then status, kind = "404", "not_found_error" end
@@ -1514,4 +1517,5 @@ function envoy_on_request(handle)
     local text = '"message":"The request body is refused: ' .. problem.message .. '.","type":"invalid_request_error"'
     respond(handle, path, "400", text, "invalid_body")
   end
+  return false
 end

@@ -267,12 +267,12 @@ function putLines(connections: Connections, files: LinesFiles | undefined): void
   putIntoScript(connections, 'local LINES, HEAD = "", ""', `local LINES, HEAD = ${places}`)
 }
 
-/** Replaces a line of envoy/lua/usage.lua, or of line.lua. */
+/** Replaces a line of the script of the filter gate. */
 function putIntoScript(connections: Connections, written: string, line: string): void {
-  const code = named(connections.http_filters, 'usage').typed_config.default_source_code
+  const code = named(connections.http_filters, 'gate').typed_config.default_source_code
   const [before, after] = code?.inline_string.split(written) ?? []
   if (code === undefined || after === undefined) {
-    throw new Error(`the script of the filter usage has no line ${written}`)
+    throw new Error(`the script of the filter gate has no line ${written}`)
   }
   code.inline_string = `${before}${line}${after}`
 }
