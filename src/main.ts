@@ -141,8 +141,10 @@ async function start(context: Context): Promise<ServiceAddresses> {
   }
   stops.push(() => {
     ready = false
+    parts.table.stop()
   })
   ready = true
+  parts.table.start({ ...parts, ...parts.keyParts, isServing: state.isReady })
   log.info(describePaths(config.paths))
   log.info(
     {

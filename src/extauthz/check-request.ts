@@ -31,6 +31,8 @@ export interface CheckRequest {
   readonly model: string | undefined
   /** What is wrong with the body, according to the gateway's script. */
   readonly bodyProblem: string | undefined
+  /** Why the gateway does not decide it by itself, in its script's word (`x-tollgate-miss`). */
+  readonly miss: string | undefined
   /** Whether only the caller is checked, before the gateway reads a large body. */
   readonly authenticateOnly: boolean
   /** Whether the gateway has not read the body, and can ask again when it has. */
@@ -64,6 +66,7 @@ export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
     subscription: undefined,
     model: undefined,
     bodyProblem: undefined,
+    miss: undefined,
     authenticateOnly: false,
     isUnread: false,
     source: () => readSource(bytes, trustedHops),
@@ -141,7 +144,11 @@ const readHeaders = [
   'x-api-key',
   'x-maas-subscription',
   'x-tollgate-refusal',
+  'x-tollgate-miss',
 ]
+
+/** Of most requests that are asked about. */
+const misses = ['unknown', 'stale']
 
 /** Names of headers, and their lengths as bits. */
 interface Selection {
@@ -183,6 +190,7 @@ function readHeader(entry: WireReader, draft: Draft): void {
       else if (key === 'x-maas-subscription') draft.subscription = entry.string()
       else if (key === 'x-tollgate-model') draft.model = entry.string()
       else if (key === 'x-tollgate-refusal') draft.bodyProblem = entry.string()
+      else if (key === 'x-tollgate-miss') draft.miss = entry.string(misses)
     }
   }
 }

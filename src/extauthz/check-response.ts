@@ -21,8 +21,8 @@ import { WireWriter } from '../grpc/wire.ts'
 import { type AllowTemplate, makeTemplate, type TemplateOf } from './allow-template.ts'
 import { responseHeaders, writeHeader } from './header.ts'
 
-/** The request, as its line names it. */
-type LinedRequest = Pick<Asked, 'id' | 'startedAt'>
+/** The request, as its line names it; `lane`: where its response adds, if anywhere. */
+export type LinedRequest = Pick<Asked, 'id' | 'startedAt'> & { readonly lane?: string | undefined }
 
 /** Of a caller's key, what its response tells. */
 type KeyNews = Pick<KeyCaller, 'keyAgeMs' | 'endsSoonAt'>
@@ -106,6 +106,7 @@ function allow(
       cap: grant.metered || grant.meteredIfReported ? caps?.counted : undefined,
     }
     writeStructField(writer, 'line', writeLineHead(asked, template.subject))
+    if (request.lane !== undefined) writeStructField(writer, 'lane', request.lane)
   }
   writer.raw(template.metadata)
   // For usage.lua, which measures a stream's text then.

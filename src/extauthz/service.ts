@@ -23,9 +23,10 @@ import { isSampled } from '../core/formats/trace-context.ts'
 import { type Authenticate, isBare } from '../identity/authenticate.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
 import type { CounterStore } from '../store/counters.ts'
+import { createAdmit, missReason, type Table } from './admit.ts'
 import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
-import { authenticated, toCheckResponse, unread } from './check-response.ts'
+import { authenticated, type LinedRequest, toCheckResponse, unread } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
 import { tagSpan } from './span-tags.ts'
 
@@ -50,6 +51,10 @@ export interface CheckDeps {
   readonly onDecided?: (decision: Decision, model: string | undefined) => void
   /** Called once for each refusal. */
   readonly onRefused?: (refused: RefusedCheck) => void
+  /** Where the gateway finds what was allowed before; undefined: it asks for each request. */
+  readonly table?: Table | undefined
+  /** Called once for each request that the gateway has not decided by itself, with the reason (admit.ts). */
+  readonly onMissed?: (reason: string) => void
   /** Called for internal errors, whose details the caller does not see. */
   readonly onFault: (error: unknown) => void
 }
@@ -62,6 +67,8 @@ interface Asked {
   readonly now: number
   readonly traceparent: string | undefined
   readonly call: Waiting | undefined
+  /** The table's: what changes after it was taken is not published. */
+  readonly mark: number
 }
 
 /** Handles one CheckRequest; returns without a promise if nothing must be fetched. */
@@ -79,14 +86,16 @@ type Waiting = NonNullable<AccessRequest['call']>
  */
 export function createCheck(deps: CheckDeps): Check {
   const { authenticate, snapshot, counters, reserve, paths, tokensOpen, trustedHops, clock } = deps
-  const { appraise, openListing } = deps
-  const { onDecided = () => {}, onRefused = () => {} } = deps
+  const { appraise, openListing, table } = deps
+  const { onDecided = () => {}, onRefused = () => {}, onMissed = () => {} } = deps
+  const admit = table && createAdmit({ table, paths, snapshot })
   const templateOf = createTemplates()
   const read = counters.read.bind(counters)
 
   return function check(bytes, traceparent, call) {
     const request = readCheckRequest(bytes, trustedHops)
-    const asked = { request, target: readTarget(request.path), now: clock(), traceparent, call }
+    const [target, now, mark = 0] = [readTarget(request.path), clock(), table?.mark]
+    const asked = { request, target, now, traceparent, call, mark }
     try {
       const caller = authenticate(request, asked.now, request.source)
       const answered =
@@ -113,7 +122,7 @@ export function createCheck(deps: CheckDeps): Check {
   }
 
   function answer(
-    { request, target, now, traceparent }: Asked,
+    { request, target, now, traceparent, mark }: Asked,
     caller: Caller | null,
     decided: Decision,
   ): Buffer {
@@ -134,7 +143,12 @@ export function createCheck(deps: CheckDeps): Check {
       })
     }
     const key = caller?.by === 'key' ? caller : undefined
-    const lined = decision.allowed ? linedAs(request, now) : undefined
+    const offered =
+      decision.allowed && key && target
+        ? admit?.({ grant: decision, key, request, target, now, traceparent, mark })
+        : undefined
+    onMissed(missReason(request.miss, offered?.rule))
+    const lined = decision.allowed ? linedAs(request, now, offered?.lane) : undefined
     const response = toCheckResponse(decision, now, dialect, key, templateOf, lined)
     if (!isSampled(traceparent)) return response
     const { subscription } = request
@@ -206,8 +220,12 @@ export function createCheck(deps: CheckDeps): Check {
 }
 
 /** A response is told from others by the id of its request: without one it has no line. */
-function linedAs({ requestId: id, startedAt = 0 }: CheckRequest, now: number) {
-  return id === undefined || id === '' ? undefined : { id, startedAt: startedAt || now }
+function linedAs(
+  { requestId: id, startedAt = 0 }: CheckRequest,
+  now: number,
+  lane: string | undefined,
+): LinedRequest | undefined {
+  return id === undefined || id === '' ? undefined : { id, startedAt: startedAt || now, lane }
 }
 
 /**

@@ -17,11 +17,24 @@ interface Published {
   readonly refused: readonly Refused[]
 }
 
+/** Who decides by what was decided before. */
+export interface Remembering {
+  /** Resolves when nothing is decided any more by what was decided before the call, until as many calls of `resume`. */
+  suspend(): Promise<void>
+  resume(): void
+}
+
 /**
  * The snapshot in force: the one published last, except for models that wait for their cluster,
- * which stay in their previous version. Removals never wait.
+ * which stay in their previous version. Removals never wait. When `onShown` tells that a snapshot is in force,
+ * nobody decides by an earlier one.
  */
-export function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onShown: () => void) {
+export function createStage(
+  clusterFile: ClusterFile,
+  secrets: SecretFiles,
+  onShown: () => void,
+  table: Remembering,
+) {
   let latest: Published | undefined
   let shown: Snapshot | undefined
   let refused: Published['refused'] = []
@@ -33,9 +46,15 @@ export function createStage(clusterFile: ClusterFile, secrets: SecretFiles, onSh
     const held = clusterFile.waiting
     const steps = () => compileInSteps(holdModels(resources, held, shown), fresh)
     const { refused: left } = latest
-    shown = held.size === 0 ? fresh : await inSlices(steps())
-    refused = left
-    onShown()
+    const next = held.size === 0 ? fresh : await inSlices(steps())
+    await table.suspend()
+    try {
+      shown = next
+      refused = left
+      onShown()
+    } finally {
+      table.resume()
+    }
   }
 
   /** One after the other: the last call has the latest state. */

@@ -2,7 +2,7 @@
 
 import type { Caller, KeyCaller } from '../core/decision/caller.ts'
 import { ServiceError } from '../core/decision/errors.ts'
-import { endsSoon, hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
+import { endsSoonFrom, hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
 import { toTimestamp } from '../core/formats/timestamp.ts'
 import type { KeyAnswer, KeyLookup, KnownKey } from '../store/api-keys.ts'
 import type { Verify } from './authenticate.ts'
@@ -29,8 +29,13 @@ export function createVerifyKey(
       capped === undefined
         ? { by: 'key', user, groups, keyId: id, subscription }
         : { by: 'key', user, groups, keyId: id, subscription, caps: capped }
-    const isSoon = endsSoon(found, now)
-    if (ageMs === undefined && !isSoon) return caller
+    const soonFrom = endsSoonFrom(found)
+    const isSoon = now >= soonFrom
+    if (ageMs === undefined && !isSoon) {
+      if (found.trustedUntil === undefined) return caller
+      const until = Math.min(soonFrom, now + found.trustedUntil - performance.now())
+      return { ...caller, remembered: { hash, until } }
+    }
     return {
       ...caller,
       ...(ageMs !== undefined && { keyAgeMs: ageMs }),

@@ -56,11 +56,20 @@ function sumIn(stats: string): number {
 
 /** Of what Envoy's page says at `infoPath`; 0: it says nothing of it. */
 export function flushMsIn(info: string): number {
+  const seconds = Number.parseFloat(String(optionsIn(info).file_flush_interval))
+  return Number.isFinite(seconds) ? seconds * 1_000 : 0
+}
+
+/** How many threads of it serve requests, as it says there; 0: it says nothing of it. */
+export function workersIn(info: string): number {
+  const { concurrency } = optionsIn(info)
+  return Number.isSafeInteger(concurrency) ? Number(concurrency) : 0
+}
+
+function optionsIn(info: string): Readonly<Record<string, unknown>> {
   try {
-    const { command_line_options: options } = JSON.parse(info)
-    const seconds = Number.parseFloat(options.file_flush_interval)
-    return Number.isFinite(seconds) ? seconds * 1_000 : 0
+    return JSON.parse(info).command_line_options ?? {}
   } catch {
-    return 0
+    return {}
   }
 }

@@ -31,6 +31,8 @@ export interface NameDiscoveryDeps {
   readonly ask: ((ref: ModelRef) => Promise<readonly ServedModel[]>) | undefined
   readonly log: Pick<Logger, 'debug' | 'warn'>
   readonly onFault: (error: unknown) => void
+  /** Called in the turn in which names begin or cease to lead to models. */
+  readonly onNames?: () => void
   /** Called, instead of looking for problems, when names or models have changed. */
   readonly onChange?: () => Promise<void>
   /** Milliseconds between two reads of the others' names and checks for servers that are due. */
@@ -64,7 +66,7 @@ interface Turn {
 export function createNameDiscovery(deps: NameDiscoveryDeps) {
   const { store, log, onFault, restMs = 1_000, freshMs = 30_000, tendMs = 300_000 } = deps
   const latest = deps.latest ?? deps.snapshot
-  const names = createServedNames()
+  const names = createServedNames({ onChange: deps.onNames })
   const turns = new Map<string, Turn>()
   const closing = new AbortController()
   const { signal } = closing

@@ -18,6 +18,8 @@ export type KnownKey = Pick<
   readonly isPrevious?: true
   /** Set only if something is capped. */
   readonly capped?: CompiledCaps
+  /** Until when it is trusted without being read again, by `performance.now()`; undefined: it is not remembered. */
+  readonly trustedUntil?: number
 }
 
 /** A key as returned by a look-up. */

@@ -34,6 +34,7 @@ import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { Ledger } from './ledger.ts'
 import type { Resources } from './resources.ts'
+import type { Table } from './table.ts'
 
 export interface Counters {
   /** Histograms of the calls to Redis, if there is one. */
@@ -68,6 +69,7 @@ export async function openCounters(
   { snapshot }: Pick<Resources, 'snapshot'>,
   settle: Settle,
   ledger: Ledger,
+  table: Pick<Table, 'dropCounter' | 'onCounted'>,
 ): Promise<Counters> {
   const { config, log, clock, onFault, stops } = context
   const { usageJournal: path, unusableUsage } = config
@@ -81,7 +83,7 @@ export async function openCounters(
     resets: kept,
     onReset(key, reset) {
       if (sums === undefined) early.set(key, [...(early.get(key) ?? []), reset])
-      else sums.reset(key, reset)
+      else noteReset(sums, key, reset)
     },
     onFault: (error) => log.debug({ cause: errorMessage(error) }, 'resets of counters'),
   })
@@ -96,7 +98,11 @@ export async function openCounters(
     ...(redis && { longSums: createPostgresSums(pool) }),
     resets: early,
     countedOf: (line) => countedOf(line, snapshot(), unusableUsage),
-    ...settle,
+    onLine(line, counted) {
+      table.onCounted(line, counted)
+      settle.onLine(line)
+    },
+    onTold: settle.onTold,
     maxBytes: config.usageJournalBytes,
     daily: config.usageArchiveDir !== undefined,
     ...(ledger && { isDone: ledger.isDone }),
@@ -150,8 +156,20 @@ export async function openCounters(
         noteCanRead = listener
       },
     },
-    counters: createSumCounters({ running: opened, holds, resets: kept }),
+    counters: createSumCounters({
+      running: {
+        ...{ read: opened.read, readFresh: opened.readFresh },
+        reset: (key, reset) => noteReset(opened, key, reset),
+      },
+      ...{ holds, resets: kept },
+    }),
     histograms: redis?.histograms ?? (() => []),
+  }
+
+  /** Before the counter begins anew, so that nobody decides by what it was. */
+  function noteReset(sums: OpenSums, key: string, reset: CounterReset): void {
+    table.dropCounter(key)
+    sums.reset(key, reset)
   }
 }
 

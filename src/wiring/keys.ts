@@ -24,6 +24,7 @@ import { callBounds, createDurations } from '../telemetry/durations.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import { openPods } from './pods.ts'
+import type { Table } from './table.ts'
 
 export type Keys = Awaited<ReturnType<typeof openKeys>>
 
@@ -38,7 +39,11 @@ export function outageGraceMs({ keyCacheOutageGraceMs }: Config): number {
 }
 
 /** Starts to follow revocations before anything is cached. */
-export async function openKeys(context: Context, { pool, url }: Database) {
+export async function openKeys(
+  context: Context,
+  { pool, url }: Database,
+  decisions: Pick<Table, 'withdraw' | 'withdrawAll' | 'suspend' | 'resume'>,
+) {
   const { config, log, audit, clock, onFault, stops } = context
   const graceMs = outageGraceMs(config)
   // A separate connection, so that no other query delays the follower.
@@ -58,9 +63,11 @@ export async function openKeys(context: Context, { pool, url }: Database) {
       keeper.note(ended)
     },
     // The database may have lost data.
-    forgetAll() {
+    async forgetAll() {
       keys.forgetAll()
       keeper.replay()
+      await decisions.suspend()
+      decisions.resume()
     },
     ...logFollower(log),
     onFault,
@@ -91,6 +98,7 @@ export async function openKeys(context: Context, { pool, url }: Database) {
     freshness: follower,
     endOf: keeper.endOf,
     onRevived: keeper.replay,
+    onForgotten: (hashes) => (hashes ? decisions.withdraw(hashes) : decisions.withdrawAll()),
   })
   stops.push(part('the revocation log', () => keeper.stop()))
   stops.push(

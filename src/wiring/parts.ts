@@ -17,6 +17,7 @@ import { startNotices } from './notices.ts'
 import { startNotifications } from './notifications.ts'
 import { openResources } from './resources.ts'
 import { openServedNames } from './served-names.ts'
+import { createTable } from './table.ts'
 import { openTelemetry } from './telemetry.ts'
 import { openTokens } from './tokens.ts'
 import { openTracing, startExport } from './tracing.ts'
@@ -28,11 +29,12 @@ export type Parts = Awaited<ReturnType<typeof openParts>>
 export async function openParts(context: Context) {
   const { config, log, clock, stops } = context
   const tracing = openTracing(config)
+  const table = createTable(context)
   const database = await openDatabase(context)
-  const keyParts = await openKeys(context, database)
-  const resources = await openResources(context, database, keyParts)
+  const keyParts = await openKeys(context, database, table)
+  const resources = await openResources(context, database, keyParts, table)
   // The resources in force, with the names that model servers list.
-  const discovery = openServedNames(context, database, resources)
+  const discovery = openServedNames(context, database, resources, table)
   // Markers of keys: our own, and others that are accepted.
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
   const tokens = openTokens(context, resources, tracing)
@@ -60,7 +62,7 @@ export async function openParts(context: Context) {
     },
     noteUse: startNotices(context, database, counters, resources),
   })
-  const counterParts = await openCounters(context, database, resources, settle, ledger)
+  const counterParts = await openCounters(context, database, resources, settle, ledger, table)
   ledger?.start(counterParts.isWriter)
   await startExport(context, telemetry)
   const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
@@ -69,7 +71,7 @@ export async function openParts(context: Context) {
   const own = { id: keyParts.follower.id, own: pastRefusals }
   const othersRefusals = startNotifications(context, database, own, counterParts)
   return {
-    ...{ tracing, database, keyParts, resources, discovery, tokens, markers, authenticate },
+    ...{ table, tracing, database, keyParts, resources, discovery, tokens, markers, authenticate },
     ...{ counterParts, estimators, telemetry, ledger, refusals, health },
     ...{ pastRefusals, othersRefusals },
     resourceProblems: () => [...resources.problems(), ...discovery.problems()],

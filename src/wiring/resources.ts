@@ -6,7 +6,7 @@ import { judgeOf } from '../gateway/address-rules.ts'
 import { readTaken } from '../gateway/admin-page.ts'
 import { createClusterFile } from '../gateway/cluster-file.ts'
 import { createSecretFiles } from '../gateway/secret-files.ts'
-import { createStage } from '../gateway/stage.ts'
+import { createStage, type Remembering } from '../gateway/stage.ts'
 import { linesShown } from '../runtime/line-limit.ts'
 import { judgeNamedAddresses } from '../sources/named-addresses.ts'
 import { startController } from '../sources/pipeline.ts'
@@ -26,6 +26,7 @@ export async function openResources(
   context: Context,
   { pool: sql }: Database,
   { follower }: Pick<Keys, 'follower'>,
+  table: Remembering,
 ) {
   const { config, log, onFault, stops } = context
   const clusterFile = createClusterFile({
@@ -47,7 +48,7 @@ export async function openResources(
     onProblem: (problem) => log.warn({ problem }, 'a model cannot be served without its secret'),
     onFault,
   })
-  const stage = createStage(clusterFile, secrets, () => report.note())
+  const stage = createStage(clusterFile, secrets, () => report.note(), table)
   const report = createInForceReport({
     sql,
     replica: follower.id,

@@ -6,6 +6,7 @@ import { createServedNamesStore } from '../store/served-names.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { Resources } from './resources.ts'
+import type { Table } from './table.ts'
 
 /** How long a server may take to list its models; milliseconds. */
 const askMs = 2_000
@@ -15,10 +16,12 @@ export function openServedNames(
   { config, log, onFault, stops }: Context,
   { pool }: Database,
   { snapshot, latest, readSecret }: Pick<Resources, 'snapshot' | 'latest' | 'readSecret'>,
+  table: Pick<Table, 'withdrawAll'>,
 ): NameDiscovery {
   const { backendCaFile: caFile, hopMark } = config
   const discovery = createNameDiscovery({
     ...{ snapshot, latest, log, onFault },
+    onNames: table.withdrawAll,
     store: createServedNamesStore(pool),
     ask: (ref) =>
       askServer(ref, { readSecret, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),

@@ -54,6 +54,8 @@ export interface KeyCaller extends Person {
   readonly caps?: CompiledCaps
   /** When the key ends, if that is soon, in milliseconds since the epoch. */
   readonly endsSoonAt?: number
+  /** Set only if what is decided for the key may be remembered: under which hash, and until when (ms since the epoch) at most. */
+  readonly remembered?: { readonly hash: string; readonly until: number }
 }
 
 export type Caller = TokenCaller | KeyCaller

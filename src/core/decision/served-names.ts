@@ -40,8 +40,17 @@ interface List {
   readonly namespaces: readonly string[]
 }
 
-/** `room`: the most names in all, which the namespaces share fairly. */
-export function createServedNames(room = maxNames) {
+export interface ServedNamesOptions {
+  /** The most names in all, which the namespaces share fairly. */
+  readonly room?: number
+  /** Called whenever something that decisions depend on has changed, in the same turn. */
+  readonly onChange?: (() => void) | undefined
+}
+
+export function createServedNames({
+  room = maxNames,
+  onChange = () => {},
+}: ServedNamesOptions = {}) {
   const lists = new Map<string, List>()
   const llamaCpps = new Set<string>()
   const serversBy = new Map<string, Set<string>>()
@@ -53,6 +62,11 @@ export function createServedNames(room = maxNames) {
   const accepted = new Map<string, number>()
   let totalDemand = 0
   let edition = 0
+
+  function noteChange(): void {
+    edition += 1
+    onChange()
+  }
 
   function charge(counts: Map<string, number>, namespaces: readonly string[], by: number): void {
     for (const namespace of namespaces) {
@@ -124,7 +138,7 @@ export function createServedNames(room = maxNames) {
       const before = lists.get(server)
       const isSame = before !== undefined && areSame(before.names, names)
       if (isSame && areSame(before.namespaces, namespaces)) return false
-      edition += 1
+      noteChange()
       if (before !== undefined) {
         remove(server, before.names)
         charge(accepted, before.namespaces, -before.names.length)
@@ -141,6 +155,7 @@ export function createServedNames(room = maxNames) {
     /** Records what a server says it is, if it has answered this process. */
     recognise(server: string, served: readonly { readonly isLlamaCpp?: boolean }[]): void {
       const isLlamaCpp = served.length > 0 && served.every((each) => each.isLlamaCpp)
+      if (isLlamaCpp !== llamaCpps.has(server)) onChange()
       if (isLlamaCpp) llamaCpps.add(server)
       else llamaCpps.delete(server)
     },
@@ -149,7 +164,7 @@ export function createServedNames(room = maxNames) {
       llamaCpps.delete(server)
       const before = lists.get(server)
       if (before === undefined) return
-      edition += 1
+      noteChange()
       remove(server, before.names)
       charge(accepted, before.namespaces, -before.names.length)
       addDemand(before.namespaces, -before.demand)
@@ -165,6 +180,8 @@ export function createServedNames(room = maxNames) {
      */
     own(changes: ReadonlyMap<string, NameOwner | undefined>, areAll = false): readonly string[] {
       const free: string[] = []
+      const editionBefore = edition
+      if (areAll && !isKnown) edition += 1
       isKnown ||= areAll
       const gone = areAll ? [...owners.keys()].filter((name) => !changes.has(name)) : []
       for (const [name, owner] of [...gone.map((name) => [name, undefined] as const), ...changes]) {
@@ -180,6 +197,7 @@ export function createServedNames(room = maxNames) {
           charge(owned, [owner.namespace], 1)
         }
       }
+      if (edition !== editionBefore) onChange()
       return free
     },
     /** The snapshot with these names, now and after changes. `serverOf` identifies a server. */

@@ -121,17 +121,20 @@ function hashOf(id: string, secret: string): string {
 /** The longest time before its end in which a key's end is announced: 7 days. */
 const maxNoticeMs = 604_800_000
 
+type Lifetime = Pick<ApiKeyRecord, 'createdAt' | 'expiresAt'>
+
 /**
  * Whether a key's end is near: within a tenth of its lifetime, and within 7 days. Also true once it
  * has ended.
  */
-export function endsSoon(
-  { createdAt, expiresAt }: Pick<ApiKeyRecord, 'createdAt' | 'expiresAt'>,
-  now: number,
-): boolean {
-  return (
-    expiresAt !== null && now >= expiresAt - Math.min((expiresAt - createdAt) / 10, maxNoticeMs)
-  )
+export function endsSoon(key: Lifetime, now: number): boolean {
+  return now >= endsSoonFrom(key)
+}
+
+/** From when on a key's end is near, in milliseconds since the epoch; Infinity: never. */
+export function endsSoonFrom({ createdAt, expiresAt }: Lifetime): number {
+  if (expiresAt === null) return Number.POSITIVE_INFINITY
+  return expiresAt - Math.min((expiresAt - createdAt) / 10, maxNoticeMs)
 }
 
 /** The effective status: an active record is expired after its expiry. */

@@ -36,6 +36,11 @@ export interface KeyCacheOptions {
   readonly endOf?: (hash: string) => number | undefined
   /** Called if the table has a revoked key as active, so that the table must be older. */
   readonly onRevived?: () => void
+  /**
+   * Called before what was known of these keys is used no more: of whoever else decides by it, it has to be taken
+   * back. undefined: of all keys.
+   */
+  readonly onForgotten?: (hashes: readonly string[] | undefined) => void
   /** A monotonic clock in milliseconds; `performance.now` by default. */
   readonly monotonic?: () => number
 }
@@ -96,13 +101,17 @@ const alwaysFresh: Freshness = {
 /** The keys of the table behind a cache. */
 export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions): CachedApiKeys {
   const { entries, freshness = alwaysFresh, monotonic = () => performance.now() } = options
+  const { onForgotten = () => {} } = options
   const graceMs = Math.max(minGraceMs, options.outageGraceMs ?? defaultGraceMs)
   const known = createKnownKeys(entries)
   const unknownHashes = createUnknownHashes({ ...unknown, monotonic })
   const lookups = createKeyLookups({
     read: (hashes) => table.findByHashes(hashes),
     take(hash, found) {
-      if (found !== undefined) return known.set(hash, judge(found), nextReview())
+      const key = found && judge(found)
+      // A revocation that was not logged, as far as it is one.
+      if (key?.status !== 'active' && known.has(hash)) onForgotten([hash])
+      if (key !== undefined) return known.set(hash, key, trustedUntil())
       known.delete(hash)
       unknownHashes.add(hash)
       return undefined
@@ -141,19 +150,19 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     return { ...found, status: 'revoked' }
   }
 
-  /** Random, so that keys read together are not read together again. */
-  function nextReview(): number {
-    return monotonic() + (0.5 + Math.random() / 2) * reviewMs
+  /** A key that is read now is due for the next time `reviewMs` before; random, so that keys read together are not read together again. */
+  function trustedUntil(): number {
+    return monotonic() + (1.5 + Math.random() / 2) * reviewMs
   }
 
   /**
    * Whether a key may be trusted without reading it first. Starts reading it again when that is
    * due.
    */
-  function isFresh(hash: string, { dueAt }: RememberedKey): boolean {
+  function isFresh(hash: string, { trustedUntil }: RememberedKey): boolean {
     const now = monotonic()
-    if (now < dueAt) return true
-    if (now >= dueAt + reviewMs) return false
+    if (now < trustedUntil - reviewMs) return true
+    if (now >= trustedUntil) return false
     if (lookups.stats.waiting < maxReviewing) lookups.find(hash, undefined).catch(() => {})
     return true
   }
@@ -190,6 +199,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   }
 
   function evict(hashes: readonly string[]): void {
+    if (hashes.length > 0) onForgotten(hashes)
     for (const hash of hashes) {
       known.delete(hash)
       unknownHashes.delete(hash)
@@ -199,7 +209,12 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   }
 
   function forgetAll(): void {
+    onForgotten(undefined)
     known.doubtAll()
+    repeatAll()
+  }
+
+  function repeatAll(): void {
     lookups.repeatAll()
     for (const load of loads) load.void = true
   }
@@ -212,9 +227,10 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
     try {
       return await revocation
     } catch (error) {
+      // Not only of those that are cached.
+      onForgotten(undefined)
       known.deleteWhere(isMeant)
-      lookups.repeatAll()
-      for (const load of loads) load.void = true
+      repeatAll()
       throw error
     }
   }
@@ -284,7 +300,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
         // The most recently used one is set last, and so evicted last.
         for (const key of found.toReversed()) {
           if (load.evicted.has(key.hash) || known.get(key.hash) !== undefined) continue
-          known.set(key.hash, judge(key), nextReview())
+          known.set(key.hash, judge(key), trustedUntil())
           warmed += 1
         }
         return warmed

@@ -9,8 +9,7 @@ import type { KnownKey } from '../api-keys.ts'
 
 /** A key as it is cached. */
 export interface RememberedKey extends KnownKey {
-  /** When it must be read again, in milliseconds of the caller's clock; never, if absent. */
-  readonly dueAt: number
+  readonly trustedUntil: number
 }
 
 interface Entry extends RememberedKey {
@@ -47,11 +46,11 @@ export function createKnownKeys(entries: number) {
     },
     /** Whether it is cached, in doubt or not. */
     has: (hash: string): boolean => kept.has(hash),
-    /** Caches the key as it was read, and returns the cached form. */
+    /** Caches the key as it was read, and returns the cached form. By default it is trusted for ever. */
     set(
       hash: string,
       { id, user, groups, subscription, status, createdAt, ...key }: KnownKey,
-      dueAt = Number.POSITIVE_INFINITY,
+      trustedUntil = Number.POSITIVE_INFINITY,
     ): KnownKey {
       const entry: Entry = {
         id,
@@ -65,7 +64,7 @@ export function createKnownKeys(entries: number) {
         ...(key.isPrevious && { isPrevious: true }),
         ...(key.capped && { capped: key.capped }),
         // An integer is stored within the entry itself.
-        dueAt: Math.trunc(dueAt),
+        trustedUntil: Math.trunc(trustedUntil),
         round,
       }
       kept.set(hash, entry)

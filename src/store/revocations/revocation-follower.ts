@@ -40,8 +40,11 @@ export interface RevocationFollowerOptions {
   readonly servesMs: number
   /** Evicts these keys, synchronously; `ended`: those of them that have ended. */
   readonly evict: (hashes: readonly string[], ended: readonly EndedKey[]) => void
-  /** Evicts every key, synchronously, because revocations may be unknown. */
-  readonly forgetAll: () => void
+  /**
+   * Evicts every key, synchronously, because revocations may be unknown. Nothing is acknowledged before it resolves;
+   * it never rejects.
+   */
+  readonly forgetAll: () => void | Promise<void>
   /**
    * Called when the set of other processes that have been silent for five seconds changes, with all
    * of them.
@@ -104,6 +107,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
   let source: string | null = ''
   let off: readonly string[] = []
   let server = ''
+  let forgetting: void | Promise<void>
 
   /** Reads the log to its end. Found keys are evicted before they are acknowledged. */
   async function readOn(): Promise<void> {
@@ -111,6 +115,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
       const sentAt = lease.now()
       try {
         isDone = take(await followLog(pool, replica, position, deadlineMs))
+        await forgetting
       } catch (error) {
         lease.fail(sentAt)
         if (!(error instanceof ServiceError)) options.onFault(error)
@@ -152,7 +157,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
     // Another server may have reused transaction numbers that the snapshot counts as known.
     const isOther = before.server !== server
     const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)
-    if (isGap || isOther || isTooMuch) options.forgetAll()
+    forgetting = isGap || isOther || isTooMuch ? options.forgetAll() : undefined
     options.evict(hashes, ended)
     return hashes.length === 0 && !isGap && !isOther
   }
@@ -178,6 +183,8 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
     id,
     state,
     ageMs,
+    /** For how long the cache is trusted if no poll succeeds any more, in milliseconds; 0: it is not. */
+    leaseLeftMs: () => (state() === 'confirmed' ? leaseMs - ageMs() : 0),
     async confirm() {
       // The poll in flight may be enough, or from before a pause; the next one is sure to be.
       for (let turn = 0; turn < 3 && state() === 'unconfirmed' && !signal.aborted; turn += 1) {

@@ -1,0 +1,98 @@
+/** Offers what a Check has allowed to the gateway's table, and says why the gateway has asked. */
+
+import { takesOneAnswer } from '../core/decision/answers.ts'
+import type { KeyCaller } from '../core/decision/caller.ts'
+import type { Grant } from '../core/decision/decide.ts'
+import { dialectOf } from '../core/decision/dialect.ts'
+import type { PathRules } from '../core/decision/operations.ts'
+import type { Snapshot } from '../core/decision/snapshot.ts'
+import type { Target } from '../core/decision/target.ts'
+import { isSampled } from '../core/formats/trace-context.ts'
+import { type MissRule, missRule } from '../core/table/rules.ts'
+import { credentialOf } from '../identity/authenticate.ts'
+import type { DecisionTable, PublishedEstimate } from '../table/table.ts'
+import type { CheckRequest } from './check-request.ts'
+
+export type Table = Pick<DecisionTable, 'mark' | 'admit'>
+
+export interface AdmitDeps {
+  readonly table: Table
+  readonly paths: PathRules
+  readonly snapshot: () => Snapshot
+}
+
+/** An allowed request of a key. */
+export interface Allowed {
+  readonly grant: Grant
+  readonly key: KeyCaller
+  readonly request: CheckRequest
+  readonly target: Target
+  readonly now: number
+  readonly traceparent: string | undefined
+  /** The table's, from before the credential was looked up. */
+  readonly mark: number
+}
+
+/** What became of it: where its response adds, and why it will be asked about again. */
+export interface Offered {
+  readonly lane: string | undefined
+  /** undefined: the table may decide it the next time. */
+  readonly rule: MissRule | undefined
+}
+
+/** To be called in the turn of the decision, with nothing awaited in between. Never throws. */
+export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
+  return ({ grant, key, request, target, now, traceparent, mark }: Allowed): Offered => {
+    const { operation, query, modelKey } = target
+    const credential = credentialOf(request)
+    const rule =
+      missRule(grant, {
+        ...{ method: request.method, operation, query },
+        isTraced: isSampled(traceparent),
+        hasFields: request.bodyProblem !== undefined,
+        isOneAnswer: takesOneAnswer(grant.model, operation, paths, snapshot()),
+      }) ?? (isSized(grant) ? undefined : 'unread')
+    const { remembered } = key
+    // Without them nobody could withdraw it.
+    if (remembered === undefined || credential === undefined)
+      return { lane: undefined, rule: 'key_news' }
+    const lane = table.admit({
+      ...{ grant, credential, now, mark, rule },
+      ...{ keyHash: remembered.hash, endsAt: remembered.until },
+      path: request.path,
+      bodyModel: modelKey === undefined ? request.model : undefined,
+      dialect: dialectOf(operation),
+      estimate: estimateOf(grant),
+    })
+    return { lane, rule }
+  }
+}
+
+/** Whether what is charged without a report is known for each byte of such a request, if anything is. */
+function isSized({ held }: Grant): boolean {
+  return held?.estimate === undefined || (held.bytes ?? 0) > 0
+}
+
+/** Estimates of the input are in proportion to the body (core/admission/estimator.ts). */
+function estimateOf({ held }: Grant): PublishedEstimate | undefined {
+  const { estimate, bytes } = held ?? {}
+  if (estimate === undefined || !bytes) return undefined
+  return { inputPerByte: estimate.input / bytes, bytesPerToken: estimate.bytesPerToken }
+}
+
+/** What the gateway's script may say, in `x-tollgate-miss`. */
+const said = [
+  ...['off', 'closed', 'unknown', 'stale', 'limit', 'window', 'fresh', 'shape', 'traced', 'clock'],
+] as const
+
+const known: ReadonlySet<string> = new Set(said)
+
+/**
+ * Why the gateway has asked: as its script says (`none`: nothing), and of a request that is not in the table and is
+ * never put there, by which rule. One of a fixed list of words.
+ */
+export function missReason(word: string | undefined, rule: MissRule | undefined): string {
+  if (word === undefined) return 'none'
+  if (!known.has(word)) return 'other'
+  return word === 'unknown' ? (rule ?? word) : word
+}

@@ -1,0 +1,140 @@
+/** The decision table of this process, which parts withdraw from before there is one, and without one. */
+
+import { rmSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { basename, join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Counter } from '../core/decision/counter.ts'
+import { askAdmin } from '../gateway/admin-page.ts'
+import { infoPath, workersIn } from '../journal/envoy-log.ts'
+import { filesOf } from '../journal/files.ts'
+import { fileModeOf } from '../journal/prepare-folder.ts'
+import type { OpenSums } from '../store/sums/open-sums.ts'
+import { type DecisionTable, openDecisionTable, type TableStats } from '../table/table.ts'
+import type { Context } from './context.ts'
+import type { Counters } from './counters.ts'
+import type { Keys } from './keys.ts'
+
+export interface Table extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
+  /** undefined: this process has none open. */
+  stats(): TableStats | undefined
+  /** Whether requests may be decided by a table at all. */
+  readonly isOn: boolean
+  /** Publishes from now on, while `isServing`. To be called once, when requests are served. */
+  start(parts: TableParts): void
+  /** Publishes nothing any more. */
+  stop(): void
+}
+
+export interface TableParts {
+  readonly counterParts: Pick<Counters, 'sums'>
+  readonly follower: Pick<Keys['follower'], 'state' | 'leaseLeftMs'>
+  /** Whether requests may be sent here. */
+  readonly isServing: () => boolean
+}
+
+const beatMs = 200
+/** How often Envoy is asked for its workers, and after how many times without an answer those of this machine are taken. */
+const [askMs, asksAtMost] = [500, 20]
+/** What is decided while there is no table is published in none. */
+const noMark = -1
+
+export function createTable(context: Context): Table {
+  const { config, onFault } = context
+  let table: DecisionTable | undefined
+  let timer: NodeJS.Timeout | undefined
+  let suspended = 0
+  let isStopped = false
+  const isOn = config.decisionTable === 'on' && config.usageJournal !== undefined
+
+  /** Lanes for twice the workers: while Envoy is replaced there are two. */
+  async function open(parts: TableParts): Promise<void> {
+    const workers = await findWorkers(context, () => isStopped)
+    if (isStopped) return
+    timer = setInterval(() => beat(parts, 2 * workers), beatMs).unref()
+  }
+
+  function beat(parts: TableParts, lanes: number): void {
+    // What has been suspended without it could be published by it.
+    if (table === undefined && suspended === 0) table = openFor(parts, lanes)
+    table?.beat()
+  }
+
+  function openFor({ counterParts, follower, isServing }: TableParts, lanes: number) {
+    const sums = counterParts.sums as OpenSums
+    const files = filesOf(config.usageJournal as string)
+    const isShared = config.redisUrl !== undefined
+    const mayDeny = config.onCounterLoss === 'deny'
+    return openDecisionTable({
+      folder: files.folder,
+      stem: basename(files.head, '.head'),
+      mode: fileModeOf(config.socketMode),
+      lanes,
+      isWriter: () => sums.isWriter,
+      mayServe() {
+        if (!isServing() || sums.isUnreadable || follower.state() !== 'confirmed') return false
+        return !mayDeny || !(sums.stats.failing || sums.isUnavailable)
+      },
+      keyLeaseLeftMs: follower.leaseLeftMs,
+      readWindow(counter: Counter, at: number) {
+        const { used, since, resetsAt, isKnown, ageMs } = sums.shared.read(counter, at)
+        // A clock of ticks has come round: as old as can be.
+        const isHeard = isKnown && ageMs >= 0
+        const heardMs = isHeard ? ageMs : Number.POSITIVE_INFINITY
+        return { used, start: since, end: resetsAt, ageMs: isShared ? heardMs : 0, isShared }
+      },
+      onFault,
+    })
+  }
+
+  return {
+    isOn,
+    get mark() {
+      return table?.mark ?? noMark
+    },
+    admit: (asked) => table?.admit(asked),
+    withdraw: (keyHashes) => table?.withdraw(keyHashes),
+    withdrawAll: () => table?.withdrawAll(),
+    async suspend() {
+      suspended += 1
+      await table?.suspend()
+    },
+    resume() {
+      suspended -= 1
+      table?.resume()
+    },
+    dropCounter: (key) => table?.dropCounter(key),
+    onCounted: (line, counted) => table?.onCounted(line, counted),
+    stats: () => table?.stats(),
+    start(parts) {
+      if (isOn) void open(parts).catch(onFault)
+      else removeFiles(config.usageJournal)
+    },
+    stop() {
+      isStopped = true
+      clearInterval(timer)
+      table?.close()
+      table = undefined
+    },
+  }
+}
+
+/** A script that finds none asks for each request. */
+function removeFiles(usageJournal: string | undefined): void {
+  if (usageJournal === undefined) return
+  const { folder, head } = filesOf(usageJournal)
+  for (const end of ['.table', '.lanes']) {
+    rmSync(join(folder, basename(head, '.head') + end), { force: true })
+  }
+}
+
+/** How many threads of Envoy serve requests. */
+async function findWorkers({ config }: Context, isStopped: () => boolean): Promise<number> {
+  for (let asked = 0; asked < asksAtMost && !isStopped(); asked += 1) {
+    const info = await askAdmin(config.envoyAdminAddress, infoPath).catch(() => '')
+    const workers = workersIn(info)
+    if (workers > 0) return workers
+    await delay(askMs, undefined, { ref: false })
+  }
+  return availableParallelism()
+}
