@@ -144,7 +144,6 @@ async function start(context: Context): Promise<ServiceAddresses> {
     parts.table.stop()
   })
   ready = true
-  parts.table.start({ ...parts, ...parts.keyParts, isServing: state.isReady })
   log.info(describePaths(config.paths))
   log.info(
     {

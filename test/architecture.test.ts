@@ -24,7 +24,10 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   runtime: ['core/formats'],
   tls: ['runtime'],
   grpc: ['tls'],
-  journal: ['core/counting', 'core/decision', 'core/formats', 'core/status', 'runtime'],
+  journal: [
+    ...['core/counting', 'core/decision', 'core/formats', 'core/status', 'core/table'],
+    'runtime',
+  ],
   settings: ['core/formats', 'core/decision', 'runtime', 'journal'],
   kubernetes: ['core/formats', 'runtime'],
   table: ['core/counting', 'core/decision', 'core/table', 'runtime', 'journal'],
@@ -40,7 +43,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   ],
   admin: [...core, 'runtime', 'tls', 'store', 'audit', 'identity'],
   console: ['core/formats', 'core/decision', 'runtime', 'identity'],
-  extauthz: [...core, 'grpc', 'store', 'identity'],
+  extauthz: [...core, 'grpc', 'store', 'identity', 'table'],
   ratelimit: [...core, 'runtime', 'journal', 'store', 'sources'],
   telemetry: [...core, 'tls'],
   local: [
@@ -56,6 +59,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
       'settings',
       'kubernetes',
       'journal',
+      'table',
       'store',
       'audit',
       'identity',

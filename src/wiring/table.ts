@@ -9,11 +9,10 @@ import { askAdmin } from '../gateway/admin-page.ts'
 import { infoPath, workersIn } from '../journal/envoy-log.ts'
 import { filesOf } from '../journal/files.ts'
 import { fileModeOf } from '../journal/prepare-folder.ts'
+import type { RevocationFollower } from '../store/revocations/revocation-follower.ts'
 import type { OpenSums } from '../store/sums/open-sums.ts'
 import { type DecisionTable, openDecisionTable, type TableStats } from '../table/table.ts'
 import type { Context } from './context.ts'
-import type { Counters } from './counters.ts'
-import type { Keys } from './keys.ts'
 
 export interface Table extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
   /** undefined: this process has none open. */
@@ -21,14 +20,14 @@ export interface Table extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
   /** Whether requests may be decided by a table at all. */
   readonly isOn: boolean
   /** Publishes from now on, while `isServing`. To be called once, when requests are served. */
-  start(parts: TableParts): void
+  start(parts: Partial<Pick<TableParts, 'sums'>> & Omit<TableParts, 'sums'>): void
   /** Publishes nothing any more. */
   stop(): void
 }
 
 export interface TableParts {
-  readonly counterParts: Pick<Counters, 'sums'>
-  readonly follower: Pick<Keys['follower'], 'state' | 'leaseLeftMs'>
+  readonly sums: OpenSums
+  readonly follower: Pick<RevocationFollower, 'state' | 'leaseLeftMs'>
   /** Whether requests may be sent here. */
   readonly isServing: () => boolean
 }
@@ -60,8 +59,7 @@ export function createTable(context: Context): Table {
     table?.beat()
   }
 
-  function openFor({ counterParts, follower, isServing }: TableParts, lanes: number) {
-    const sums = counterParts.sums as OpenSums
+  function openFor({ sums, follower, isServing }: TableParts, lanes: number) {
     const files = filesOf(config.usageJournal as string)
     const isShared = config.redisUrl !== undefined
     const mayDeny = config.onCounterLoss === 'deny'
@@ -106,8 +104,8 @@ export function createTable(context: Context): Table {
     dropCounter: (key) => table?.dropCounter(key),
     onCounted: (line, counted) => table?.onCounted(line, counted),
     stats: () => table?.stats(),
-    start(parts) {
-      if (isOn) void open(parts).catch(onFault)
+    start({ sums, ...parts }) {
+      if (isOn && sums !== undefined) void open({ ...parts, sums }).catch(onFault)
       else removeFiles(config.usageJournal)
     },
     stop() {

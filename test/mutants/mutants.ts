@@ -794,7 +794,9 @@ export const allMutants: readonly Mutant[] = [
       ],
       ['ageMs < graceMs', 'ageMs < 2 * graceMs'],
       ['if (revoked !== undefined) evict(hashesOf([revoked]))', ''],
-      ['now >= dueAt + reviewMs', 'now >= dueAt + 9 * reviewMs'],
+      ['now >= trustedUntil)', 'now >= trustedUntil + 9 * reviewMs)'],
+      ['if (hashes.length > 0) onForgotten(hashes)', ''],
+      ['    onForgotten(undefined)\n    known.doubtAll()', '    known.doubtAll()'],
     ],
   ),
   ...mutants(
@@ -872,7 +874,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['>= lookAfterMs && beat()) writers.show()', '< 0) writers.show()'],
       ['      if (isWriter) telling.keep(positions)\n', ''],
-      ['    if (isWriter) call(options.onTold, line)', '    call(options.onTold, line)'],
+      ['    if (isWriter) call(() => options.onTold', '    call(() => options.onTold'],
       ['tally.sum += Math.max(0, own - ownOf(tally))', 'tally.sum += 0 * own'],
     ],
   ),
