@@ -3,50 +3,25 @@
  * decides the same again by itself. Only the writer of the gateway's files (journal/writers.ts) has one open.
  */
 
+import { randomInt } from 'node:crypto'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Counted } from '../core/counting/sums.ts'
 import type { Counter } from '../core/decision/counter.ts'
-import type { Grant } from '../core/decision/decide.ts'
-import type { Dialect } from '../core/decision/dialect.ts'
-import type { Lane } from '../core/table/lane.ts'
-import type { MissRule } from '../core/table/rules.ts'
 import type { FileMode } from '../journal/prepare-folder.ts'
+import { inSlices } from '../runtime/slices.ts'
+import type { CountedLine, ReadWindow } from './blocks.ts'
+import { systemClocks, type TableClocks } from './clocks.ts'
+import { createFiles } from './files.ts'
+import {
+  type Admitted,
+  createOpenTable,
+  headKeptMs,
+  leaseMs,
+  type OpenTable,
+} from './open-table.ts'
 
-/** An allowed request. */
-export interface Admitted {
-  /** With the states of its limits. */
-  readonly grant: Grant
-  /** As the key cache has it. */
-  readonly keyHash: string
-  /** The only one of the request (`credentialOf`). */
-  readonly credential: string
-  /** `:path` as the gateway has normalized it, with its query. */
-  readonly path: string
-  /** Of the body; undefined where the path names the model. */
-  readonly bodyModel: string | undefined
-  readonly dialect: Dialect
-  /** When it was decided, in milliseconds since the epoch. */
-  readonly now: number
-  /** The table's, taken before the credential was looked up. */
-  readonly mark: number
-  /** When the key ends, in milliseconds since the epoch; undefined: never. */
-  readonly endsAt?: number | undefined
-  /** Why it is not published (core/table/rules.ts); undefined: it may be. */
-  readonly rule?: MissRule | undefined
-  /** What is charged if the model reports less, for each byte of a request; undefined: nothing. */
-  readonly estimate?: PublishedEstimate | undefined
-}
-
-export interface PublishedEstimate {
-  readonly inputPerByte: number
-  /** 0: the operation has no output. */
-  readonly bytesPerToken: number
-}
-
-/** A line that was counted, as far as the table needs it. */
-export interface CountedLine {
-  readonly lane?: Lane | undefined
-  readonly usage: { readonly response: { readonly endedAt: number } }
-}
+export type { Admitted, CountedLine, ReadWindow, TableClocks }
 
 export interface DecisionTable {
   /** Changes with each withdrawal: what was decided before one is not published after it. Take it before authenticating. */
@@ -72,7 +47,7 @@ export interface DecisionTable {
    * truncated: made anew), opens when this process has become the writer, closes when it is not. Never throws.
    */
   beat(): void
-  /** No script decides by it afterwards (within 10 ms). */
+  /** Before this returns no record is in force, and none is ever again. */
   close(): void
   stats(): TableStats
 }
@@ -98,26 +73,6 @@ export interface TableStats {
   readonly unplaced: number
 }
 
-/** A window of a counter: what this gateway and others have used in it, as far as is known. */
-export interface ReadWindow {
-  readonly used: number
-  /** When it began or was last reset, and when it ends: milliseconds since the epoch. */
-  readonly start: number
-  readonly end: number
-  /** How long ago the shared store told of it; 0 without one. */
-  readonly ageMs: number
-  /** Whether others count in it. */
-  readonly isShared: boolean
-}
-
-/** For tests; those of the system by default. */
-export interface TableClocks {
-  /** Milliseconds since the epoch. */
-  real(): number
-  /** Of CLOCK_BOOTTIME, in milliseconds. */
-  boot(): number
-}
-
 export interface TableOptions {
   /** Of USAGE_JOURNAL: its folder, and the beginning of its files' names. */
   readonly folder: string
@@ -139,7 +94,156 @@ export interface TableOptions {
   readonly onFault: (error: unknown) => void
 }
 
-/** Never throws: what is not possible now is tried again at each beat. */
-export function openDecisionTable(_options: TableOptions): DecisionTable {
-  throw new Error('not there yet')
+/** Files are made at most so often; after a fault, and where all numbers are given away. */
+const [makeEveryMs, afterFaultMs, afterFullMs] = [1_000, 10_000, 60_000]
+
+const nothing = {
+  used: { records: 0, blocks: 0, templates: 0 },
+  ...{ leaseAgeMs: undefined, bytes: 0 },
+}
+
+/** Never throws: what is not possible now is tried again at a later beat. */
+export function openDecisionTable(options: TableOptions): DecisionTable {
+  const { records = 20_000, lanes, mode, isWriter, readWindow, onFault } = options
+  const clocks = options.clocks ?? systemClocks()
+  const paths = {
+    table: join(options.folder, `${options.stem}.table`),
+    lanes: join(options.folder, `${options.stem}.lanes`),
+  }
+  // Three of eight places of a bucket are taken then: one in 600 finds its bucket full.
+  const sizes = { buckets: Math.ceil(records / 3), blocks: records, templates: 1_024, lanes }
+  const counts = { published: 0, withdrawn: 0, unplaced: 0 }
+  let open: OpenTable | undefined
+  let isMaking = false
+  let isClosed = false
+  let mayMakeAt = Number.NEGATIVE_INFINITY
+  let suspended = 0
+  let mark = 0
+  /** From then on (monotonic) no script decides by what was in force before. */
+  let quietAt = Number.NEGATIVE_INFINITY
+
+  /** Withdraws all by the head. */
+  function withdrawByHead(write: () => void): void {
+    mark += 1
+    write()
+    quietAt = performance.now() + headKeptMs
+  }
+
+  /** Leaves the files for good: whoever has them open is to read nothing any more. */
+  function leave(table: OpenTable): void {
+    open = undefined
+    mark += 1
+    try {
+      table.end()
+    } catch (error) {
+      onFault(error)
+      // Whoever waits for a withdrawal must not go on before.
+      sleep(Math.min(table.leaseLeftMs, leaseMs))
+    }
+  }
+
+  /** Does what may fail with the open table, if there is one. */
+  function act<Result>(work: (table: OpenTable) => Result): Result | undefined {
+    const table = open
+    if (table === undefined) return undefined
+    try {
+      return work(table)
+    } catch (error) {
+      // What can't be written can't be withdrawn.
+      mayMakeAt = performance.now() + afterFaultMs
+      onFault(error)
+      leave(table)
+      return undefined
+    }
+  }
+
+  function make(): void {
+    if (isMaking || performance.now() < mayMakeAt) return
+    isMaking = true
+    mayMakeAt = performance.now() + makeEveryMs
+    const file = randomInt(1, 2 ** 48 - 1)
+    void inSlices(createFiles(paths, mode, { ...sizes, generation: 1, file, lease: 0, clock: 0 }))
+      .then((files) => {
+        if (open !== undefined) leave(open)
+        if (isClosed || !isWriter()) return files.close()
+        const count = (what: keyof typeof counts, of: number) => {
+          counts[what] += of
+        }
+        open = createOpenTable({ files, file, records, clocks, readWindow, count })
+        return beat()
+      })
+      .catch((error: unknown) => {
+        mayMakeAt = performance.now() + afterFaultMs
+        onFault(error)
+      })
+      .finally(() => {
+        isMaking = false
+      })
+  }
+
+  function beat(): void {
+    if (isClosed) return
+    act((table) => {
+      // The files of another one that is being made are in their place already.
+      const isOurs = isWriter() && (isMaking || table.isInPlace())
+      if (isOurs && !table.noteClocks()) tend(table)
+      else leave(table)
+    })
+    if (open === undefined && isWriter()) make()
+  }
+
+  function tend(table: OpenTable): void {
+    const leftMs = options.mayServe() ? options.keyLeaseLeftMs() : 0
+    if (leftMs > 0) table.renew(leftMs)
+    else if (!table.isResting) withdrawByHead(table.rest)
+    if (table.isUsedUp && performance.now() - mayMakeAt >= afterFullMs) make()
+  }
+
+  return {
+    get mark(): number {
+      return mark
+    },
+    admit: (asked) => act((table) => table.admit(asked, suspended === 0 && asked.mark === mark)),
+    withdraw(keyHashes) {
+      if (keyHashes.length === 0) return
+      mark += 1
+      act((table) => table.withdraw(keyHashes))
+    },
+    withdrawAll() {
+      mark += 1
+      act((table) => table.withdrawAll())
+    },
+    async suspend() {
+      suspended += 1
+      mark += 1
+      act((table) => withdrawByHead(table.beginGeneration))
+      for (let left = 1; left > 0; left = quietAt - performance.now()) await delay(left)
+    },
+    resume() {
+      suspended = Math.max(0, suspended - 1)
+      mark += 1
+    },
+    dropCounter: (key) => act((table) => table.dropCounter(key)),
+    onCounted: (line, counted) => act((table) => table.onCounted(line, counted)),
+    beat,
+    close() {
+      isClosed = true
+      if (open !== undefined) leave(open)
+    },
+    stats() {
+      const { used, leaseAgeMs, bytes } = open?.figures ?? nothing
+      return {
+        isOpen: (open?.leaseLeftMs ?? 0) > 0,
+        records: { used: used.records, of: records },
+        blocks: { used: used.blocks, of: sizes.blocks },
+        templates: { used: used.templates, of: sizes.templates },
+        ...{ bytes, leaseAgeMs, ...counts },
+      }
+    },
+  }
+}
+
+/** Blocks the whole process: only where nothing else keeps a promise. */
+function sleep(ms: number): void {
+  if (ms > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 }

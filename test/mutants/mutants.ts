@@ -957,7 +957,7 @@ export const allMutants: readonly Mutant[] = [
     ['core/decision/line-head.test.ts'],
     [
       ['if (payer.length <= longest) return payer', 'return payer'],
-      [',"user":${toBoundJson(user, most.user)}', ',"user":"${user}"'],
+      ['"user":${toBoundJson(user, most.user)}', '"user":"${user}"'],
     ],
   ),
   ...mutants(

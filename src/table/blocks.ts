@@ -1,0 +1,201 @@
+/**
+ * The blocks of a table: what the counters of one user, or of one key, have used, less what lanes have added of it.
+ * A response first adds to a lane, then its line is counted, so a decision has used = offset + lanes at any moment,
+ * and a line that was charged what it had added changes nothing here.
+ *
+ * In doubt an offset is too high: whoever seems to have nothing left is decided by a Check, which knows.
+ */
+
+import type { Counted } from '../core/counting/sums.ts'
+import { spanAt } from '../core/counting/windows.ts'
+import type { Counter } from '../core/decision/counter.ts'
+import type { TableBlock, TableCell } from '../core/table/format.ts'
+import type { Line, ReadLine } from '../journal/line.ts'
+import type { TableClocks } from './clocks.ts'
+
+/** A window of a counter: what this gateway and others have used in it, as far as is known. */
+export interface ReadWindow {
+  readonly used: number
+  /** When it began or was last reset, and when it ends: milliseconds since the epoch. */
+  readonly start: number
+  readonly end: number
+  /** How long ago the shared store told of it; below 0: it never has. 0 without one. */
+  readonly ageMs: number
+  /** Whether others count in it. */
+  readonly isShared: boolean
+}
+
+/** A line that was counted, as far as the table needs it. */
+export type CountedLine = Pick<Line, 'state' | 'startedAt'> &
+  Pick<ReadLine, 'lane'> & { readonly usage: Pick<Line['usage'], 'response'> }
+
+export interface BlocksOptions {
+  /** The number of their files. */
+  readonly file: number
+  /** How many there may ever be: a number is never given to another counter. */
+  readonly most: number
+  readonly clocks: TableClocks
+  readonly readWindow: (counter: Counter, at: number) => ReadWindow
+  readonly write: (block: number, written: TableBlock) => void
+  readonly clear: (block: number) => void
+}
+
+/** What others have used is known for so long. */
+const freshMs = 1_000
+/**
+ * A response that began before its window and ended so soon after its start may have been added to the window
+ * before: it counts as not added.
+ */
+const doubtMs = 1_000
+
+interface Cell {
+  start: number
+  end: number
+  /** When the next one ends, which begins then. */
+  nextEnd: number
+  /** What lanes have added in this window, according to the lines that were counted. */
+  added: number
+}
+
+interface Block {
+  readonly number: number
+  readonly counters: readonly Counter[]
+  readonly cells: readonly Cell[]
+  written: TableBlock | undefined
+}
+
+export type Blocks = ReturnType<typeof createBlocks>
+
+export function createBlocks(options: BlocksOptions) {
+  const { file, most, clocks, readWindow } = options
+  const byNumber = new Map<number, Block>()
+  const byCounter = new Map<string, Block>()
+  let given = 0
+
+  function find(counters: readonly Counter[]): Block | undefined {
+    const block = counters[0] && byCounter.get(counters[0].key)
+    const isSame =
+      block?.counters.length === counters.length &&
+      counters.every(({ key }, i) => key === block.counters[i]?.key)
+    return isSame ? block : undefined
+  }
+
+  function create(counters: readonly Counter[]): Block | undefined {
+    for (const { key } of counters) drop(byCounter.get(key))
+    if (given >= most) return undefined
+    const cells = counters.map(() => ({ start: -Infinity, end: -Infinity, nextEnd: 0, added: 0 }))
+    const block = { number: given, counters, cells, written: undefined }
+    given += 1
+    byNumber.set(block.number, block)
+    for (const { key } of counters) byCounter.set(key, block)
+    return block
+  }
+
+  function drop(block: Block | undefined): void {
+    if (block === undefined) return
+    byNumber.delete(block.number)
+    for (const { key } of block.counters) byCounter.delete(key)
+    options.clear(block.number)
+  }
+
+  /** Writes what is known now, if that is something else; returns whether the block can go on. */
+  function update(block: Block): boolean {
+    const now = clocks.real()
+    const cells: TableCell[] = []
+    let [isShared, ageMs] = [false, 0]
+    for (const [i, counter] of block.counters.entries()) {
+      const cell = block.cells[i] as Cell
+      const window = readWindow(counter, now)
+      const { start, end, used } = window
+      if (start !== cell.start) {
+        // A clock was set back, or the counter reset: lanes have something of this window under another start.
+        if (start < cell.end) {
+          drop(block)
+          return false
+        }
+        const nextEnd = spanAt(counter.window, counter.owner, end).end
+        Object.assign(cell, { start, end, nextEnd, added: 0 })
+      }
+      if (window.isShared) {
+        isShared = true
+        ageMs = window.ageMs < 0 ? Infinity : Math.max(ageMs, window.ageMs)
+      }
+      cells.push({ start, end, offset: used - cell.added, nextEnd: cell.nextEnd, nextOffset: 0 })
+    }
+    const freshUntil = isShared ? Math.max(0, clocks.boot() + freshMs - ageMs) : Infinity
+    const next = { cells, isShared, freshUntil }
+    if (!isEqual(block.written, next)) options.write(block.number, next)
+    block.written = next
+    return true
+  }
+
+  /** Returns whether it is known to be in each of the block's lanes that count. */
+  function noteAdded(block: Block, added: number, startedAt: number, endedAt: number): boolean {
+    let isSure = true
+    for (const cell of block.cells) {
+      // Of a window that is over, or that this clock has not reached.
+      if (endedAt < cell.start) continue
+      if (endedAt >= cell.end) isSure = false
+      else if (startedAt < cell.start && endedAt - cell.start < doubtMs) isSure = false
+      else cell.added += added
+    }
+    return isSure
+  }
+
+  return {
+    /** How many numbers are given away. */
+    get size(): number {
+      return given
+    },
+    /** The block of these counters, if there is one. */
+    numberOf: (counters: readonly Counter[]): number | undefined => find(counters)?.number,
+    /** Their block, with what is known now; undefined: there is no room for it. */
+    place(counters: readonly Counter[]): number | undefined {
+      const known = find(counters)
+      if (known !== undefined && update(known)) return known.number
+      const block = create(counters)
+      return block !== undefined && update(block) ? block.number : undefined
+    },
+    drop: (key: string): void => drop(byCounter.get(key)),
+    /** A line that is in the sums now. */
+    onCounted(line: CountedLine, counted: readonly Counted[]): void {
+      if (line.state === 'running') return
+      const { startedAt, usage } = line
+      const { endedAt } = usage.response
+      const lane = line.lane?.file === file ? line.lane : undefined
+      const changed = new Set<Block>()
+      const now = clocks.real()
+      /** How many counters of each are charged what was added. */
+      const paid = new Map<Block, number>()
+      for (const number of new Set(lane?.blocks)) {
+        const block = byNumber.get(number)
+        if (block !== undefined) paid.set(block, 0)
+      }
+      for (const { at, amount, counters } of counted) {
+        const isPaid = amount === lane?.added && at === endedAt
+        for (const { key } of counters) {
+          const block = byCounter.get(key)
+          if (block === undefined) continue
+          const before = isPaid ? paid.get(block) : undefined
+          if (before === undefined) changed.add(block)
+          else paid.set(block, before + 1)
+        }
+      }
+      for (const [block, charged] of paid) {
+        // In a window that nothing was written for yet.
+        if (block.cells.some(({ end }) => now >= end) && !update(block)) continue
+        const isSure = noteAdded(block, lane?.added ?? 0, startedAt, endedAt)
+        if (!isSure || charged !== block.counters.length) changed.add(block)
+      }
+      for (const block of changed) if (byNumber.has(block.number)) update(block)
+    },
+  }
+}
+
+function isEqual(one: TableBlock | undefined, other: TableBlock): boolean {
+  if (one?.isShared !== other.isShared || one.freshUntil !== other.freshUntil) return false
+  return other.cells.every((cell, i) => {
+    const { start, end, offset } = one.cells[i] as TableCell
+    return start === cell.start && end === cell.end && offset === cell.offset
+  })
+}

@@ -1,0 +1,165 @@
+/**
+ * The two files of a decision table, as long as this process has them open: the one that scripts only read, and
+ * the lanes, which they write. All bytes are written at creation, so that no write later needs room, and no read
+ * meets a hole. A file never changes its length or its sizes: another table is another pair of files.
+ */
+
+import * as fs from 'node:fs'
+import {
+  blockBytes,
+  headBytes,
+  lanesHeadBytes,
+  placesOf,
+  recordBytes,
+  type TableBlock,
+  type TableHead,
+  type TablePlaces,
+  type TableRecord,
+  type TableSizes,
+  templateBytes,
+  writeBlock,
+  writeHead,
+  writeLanesHead,
+  writeRecord,
+  writeTemplate,
+} from '../core/table/format.ts'
+import { createFile, type FileMode } from '../journal/prepare-folder.ts'
+
+export interface TablePaths {
+  readonly table: string
+  readonly lanes: string
+}
+
+export type TableFiles = ReturnType<typeof openFiles>
+
+/** Written at once: a slice of work. */
+const chunk = Buffer.alloc(262_144)
+
+/**
+ * The steps that create both files, closed, in place of those that are there. Throws if there is no room for them,
+ * and leaves nothing then.
+ */
+export function* createFiles(
+  paths: TablePaths,
+  mode: FileMode,
+  head: TableHead,
+): Generator<undefined, TableFiles> {
+  const places = placesOf(head)
+  const made: number[] = []
+  try {
+    for (const [path, bytes] of [
+      [paths.lanes, places.lanesBytes],
+      [paths.table, places.tableBytes],
+    ] as const) {
+      fs.rmSync(draftOf(path), { force: true })
+      createFile(draftOf(path), mode)
+      const file = fs.openSync(draftOf(path), 'r+')
+      made.push(file)
+      for (let at = 0; at < bytes; at += chunk.length) {
+        writeWhole(file, chunk, Math.min(chunk.length, bytes - at), at)
+        yield
+      }
+    }
+    const [lanes = -1, table = -1] = made
+    const files = openFiles(paths, { table, lanes }, places, head)
+    files.writeHead(head)
+    files.rename()
+    return files
+  } catch (error) {
+    for (const file of made) fs.closeSync(file)
+    for (const path of [paths.lanes, paths.table]) fs.rmSync(draftOf(path), { force: true })
+    throw error
+  }
+}
+
+function draftOf(path: string): string {
+  return `${path}.new`
+}
+
+interface Descriptors {
+  readonly table: number
+  readonly lanes: number
+}
+
+function openFiles(
+  paths: TablePaths,
+  { table, lanes }: Descriptors,
+  places: TablePlaces,
+  sizes: TableSizes,
+) {
+  const part = Buffer.alloc(templateBytes)
+  const identities = [table, lanes].map(identityOf)
+
+  function put(bytes: number, at: number): void {
+    writeWhole(table, part, bytes, at)
+  }
+
+  return {
+    sizes,
+    bytes: places.tableBytes + places.lanesBytes,
+    /** Lanes first: scripts take a table whose lanes are there. */
+    rename(): void {
+      fs.renameSync(draftOf(paths.lanes), paths.lanes)
+      fs.renameSync(draftOf(paths.table), paths.table)
+    },
+    /** Whether these are the files of these names, and whole. */
+    isInPlace: (): boolean =>
+      identityAt(paths.table, places.tableBytes) === identities[0] &&
+      identityAt(paths.lanes, places.lanesBytes) === identities[1],
+    writeHead(head: TableHead): void {
+      if (head.lease === 0) {
+        writeLanesHead(part, head)
+        writeWhole(lanes, part, lanesHeadBytes, 0)
+      }
+      writeHead(part, head)
+      put(headBytes, 0)
+    },
+    writeRecord(slot: number, record: TableRecord): void {
+      writeRecord(part, record)
+      put(recordBytes, places.recordAt(slot))
+    },
+    clearRecord(slot: number): void {
+      writeWhole(table, chunk, recordBytes, places.recordAt(slot))
+    },
+    clearRecords(): void {
+      const { bucketsAt, bucketsBytes } = places
+      for (let at = 0; at < bucketsBytes; at += chunk.length) {
+        writeWhole(table, chunk, Math.min(chunk.length, bucketsBytes - at), bucketsAt + at)
+      }
+    },
+    writeBlock(block: number, written: TableBlock): void {
+      writeBlock(part, written)
+      put(blockBytes, places.blockAt(block))
+    },
+    clearBlock(block: number): void {
+      writeWhole(table, chunk, blockBytes, places.blockAt(block))
+    },
+    writeTemplate(template: number, text: string): void {
+      writeTemplate(part, text)
+      put(templateBytes, places.templateAt(template))
+    },
+    /** Nothing can be read of it from now on, whoever has it open. */
+    truncate: (): void => fs.ftruncateSync(table, 0),
+    close(): void {
+      fs.closeSync(table)
+      fs.closeSync(lanes)
+    },
+  }
+}
+
+function identityOf(file: number): string {
+  const { dev, ino } = fs.fstatSync(file, { bigint: true })
+  return `${dev}:${ino}`
+}
+
+/** undefined: there is no file of this length. */
+function identityAt(path: string, bytes: number): string | undefined {
+  const stat = fs.statSync(path, { throwIfNoEntry: false, bigint: true })
+  return stat?.size === BigInt(bytes) ? `${stat.dev}:${stat.ino}` : undefined
+}
+
+/** A part that is written in two would be read with half of it old. */
+function writeWhole(file: number, part: Buffer, bytes: number, at: number): void {
+  const written = fs.writeSync(file, part, 0, bytes, at)
+  if (written !== bytes) throw new Error(`only ${written} of ${bytes} bytes could be written`)
+}

@@ -1,0 +1,102 @@
+/**
+ * Which record is where: buckets of a table's file by digest, and records by the key that they are of. A record
+ * whose time is over has a place that others may take; nothing need be written for that.
+ */
+
+import { bucketOf, slotsOfBucket } from '../core/table/format.ts'
+
+/** The most records of one key. */
+const mostOfKey = 64
+
+export type Slots = ReturnType<typeof createSlots>
+
+/** Instants are those of CLOCK_BOOTTIME, in milliseconds. `most`: records at a time. */
+export function createSlots(buckets: number, most: number) {
+  const slots = buckets * slotsOfBucket
+  const byDigest = new Map<string, number>()
+  const byKey = new Map<string, Set<number>>()
+  const digests = new Array<string | undefined>(slots)
+  const keys = new Array<string | undefined>(slots)
+  const untils = new Float64Array(slots)
+  let sweptTo = 0
+
+  function remove(slot: number): void {
+    const key = keys[slot]
+    if (key === undefined) return
+    byDigest.delete(digests[slot] as string)
+    digests[slot] = undefined
+    keys[slot] = undefined
+    const own = byKey.get(key)
+    own?.delete(slot)
+    if (own?.size === 0) byKey.delete(key)
+  }
+
+  function sweep(found: Iterable<number>, now: number): void {
+    for (const slot of found) if ((untils[slot] as number) <= now) remove(slot)
+  }
+
+  /** A place in the digest's bucket; undefined: it is full. */
+  function freeSlot(digest: Buffer, now: number): number | undefined {
+    const first = bucketOf(digest, buckets) * slotsOfBucket
+    for (let slot = first; slot < first + slotsOfBucket; slot += 1) {
+      if (keys[slot] === undefined || (untils[slot] as number) <= now) return slot
+    }
+    return undefined
+  }
+
+  return {
+    get size(): number {
+      return byDigest.size
+    },
+    /** The place for a record of this key from now on; undefined: there is none. */
+    place(digest: Buffer, key: string, now: number, until: number): number | undefined {
+      const name = digest.toString('latin1')
+      let slot = byDigest.get(name)
+      if (slot === undefined) {
+        const own = byKey.get(key)
+        if (own !== undefined && own.size >= mostOfKey) sweep(own, now)
+        if ((byKey.get(key)?.size ?? 0) >= mostOfKey) return undefined
+        slot = freeSlot(digest, now)
+        if (slot === undefined) return undefined
+        remove(slot)
+        if (byDigest.size >= most) return undefined
+        byDigest.set(name, slot)
+        digests[slot] = name
+        keys[slot] = key
+        const all = byKey.get(key)
+        if (all === undefined) byKey.set(key, new Set([slot]))
+        else all.add(slot)
+      }
+      untils[slot] = until
+      return slot
+    },
+    /** The places of a key's records. */
+    ofKey: (key: string): Iterable<number> => byKey.get(key) ?? [],
+    remove,
+    /** All are over by then; returns how many were not before. */
+    endAll(at: number): number {
+      let ended = 0
+      for (const slot of byDigest.values()) {
+        if ((untils[slot] as number) <= at) continue
+        untils[slot] = at
+        ended += 1
+      }
+      return ended
+    },
+    /** Forgets all. */
+    clear(): void {
+      byDigest.clear()
+      byKey.clear()
+      digests.fill(undefined)
+      keys.fill(undefined)
+    },
+    /** Frees what is over among the next so many places, from where it ended the last time. */
+    sweep(count: number, now: number): void {
+      const to = Math.min(slots, sweptTo + count)
+      for (let slot = sweptTo; slot < to; slot += 1) {
+        if (keys[slot] !== undefined && (untils[slot] as number) <= now) remove(slot)
+      }
+      sweptTo = to === slots ? 0 : to
+    },
+  }
+}
