@@ -47,7 +47,7 @@ export function startLoad(
       for (; turn < due; turn += 1) {
         if (open >= atMost) continue
         open += 1
-        void send(agent, next(turn)).then((shot) => {
+        void sendShot(agent, next(turn)).then((shot) => {
           shots.push(shot)
           open -= 1
         })
@@ -67,7 +67,32 @@ export function startLoad(
   }
 }
 
-function send(agent: Agent, { url, method = 'POST', headers, body }: LoadRequest): Promise<Shot> {
+/**
+ * `count` callers, of whom each sends the next request when it has the whole answer to the last one, on a
+ * connection that it keeps.
+ */
+export function startCallers(count: number, next: () => LoadRequest): SteadyLoad {
+  const agent = new Agent({ keepAlive: true, maxSockets: count, scheduling: 'fifo' })
+  const shots: Shot[] = []
+  let running = true
+  const callers = Array.from({ length: count }, async () => {
+    while (running) shots.push(await sendShot(agent, next()))
+  })
+  return {
+    shots,
+    async stop() {
+      running = false
+      await Promise.all(callers)
+      agent.destroy()
+      return shots
+    },
+  }
+}
+
+function sendShot(
+  agent: Agent,
+  { url, method = 'POST', headers, body }: LoadRequest,
+): Promise<Shot> {
   const sentAt = performance.now()
   return new Promise((settle) => {
     const done = (status: number): void => settle({ sentAt, endedAt: performance.now(), status })
