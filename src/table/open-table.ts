@@ -10,6 +10,7 @@ import type { Dialect } from '../core/decision/dialect.ts'
 import { capsOf } from '../core/decision/key-caps.ts'
 import { recordDigest } from '../core/table/digest.ts'
 import type { TableSizes } from '../core/table/format.ts'
+import { writeLanePlace } from '../core/table/lane.ts'
 import { recordText, templateText } from '../core/table/plan.ts'
 import type { MissRule } from '../core/table/rules.ts'
 import { type CountedLine, createBlocks, type ReadWindow } from './blocks.ts'
@@ -169,7 +170,7 @@ export function createOpenTable(options: OpenTableOptions) {
         const isPlaced = numbers.length === own.length && publish(asked, numbers)
         count(isPlaced ? 'published' : 'unplaced', 1)
       }
-      return numbers.length === 0 ? undefined : [file, ...numbers].join(' ')
+      return numbers.length === 0 ? undefined : writeLanePlace(file, numbers)
     },
     beginGeneration,
     /** Before it returns no record of these keys is in force. */

@@ -19,9 +19,10 @@ import {
   headKeptMs,
   leaseMs,
   type OpenTable,
+  type PublishedEstimate,
 } from './open-table.ts'
 
-export type { Admitted, CountedLine, ReadWindow, TableClocks }
+export type { Admitted, CountedLine, PublishedEstimate, ReadWindow, TableClocks }
 
 export interface DecisionTable {
   /** Changes with each withdrawal: what was decided before one is not published after it. Take it before authenticating. */
