@@ -106,7 +106,8 @@ async function start(context: Context): Promise<ServiceAddresses> {
   const grpc = createGatewayServer(context, parts, tls)
   let ready = false
   const gatewayDrain = createGatewayDrain(context)
-  const { canRead } = parts.counterParts
+  const { counterParts } = parts
+  const { canRead } = counterParts
   canRead.whenChanged(grpc.noteServing)
   const state = openState(context, parts, () => ready && canRead.now() && !gatewayDrain.isAsked)
   const condition = { state, gatewayDrain }
@@ -144,6 +145,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
     parts.table.stop()
   })
   ready = true
+  parts.table.start({ ...parts.keyParts, sums: counterParts.sums, isServing: state.isReady })
   log.info(describePaths(config.paths))
   log.info(
     {

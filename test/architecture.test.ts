@@ -24,10 +24,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   runtime: ['core/formats'],
   tls: ['runtime'],
   grpc: ['tls'],
-  journal: [
-    ...['core/counting', 'core/decision', 'core/formats', 'core/status', 'core/table'],
-    'runtime',
-  ],
+  journal: ['core/counting', 'core/decision', 'core/formats', 'core/status', 'runtime'],
   settings: ['core/formats', 'core/decision', 'runtime', 'journal'],
   kubernetes: ['core/formats', 'runtime'],
   table: ['core/counting', 'core/decision', 'core/table', 'runtime', 'journal'],

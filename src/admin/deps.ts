@@ -17,6 +17,7 @@ import type { ResettableCounters } from '../store/counters.ts'
 import type { Idempotency } from '../store/idempotency.ts'
 import type { PropagationWatch } from '../store/revocations/propagation.ts'
 import type { UsageReader } from '../store/usage.ts'
+import type { TableCondition } from './explain/explain-table.ts'
 import type { Locate } from './explain/explain-view.ts'
 import type { IsAdmin } from './http/administrators.ts'
 import type { ProbeModel } from './models/model-probe.ts'
@@ -64,6 +65,8 @@ export interface ExternalDeps extends SharedDeps {
   readonly paths: PathRules
   /** INFERENCE_WITH_IDENTITY_TOKENS. */
   readonly tokensOpenInference?: boolean
+  /** Whether Envoy decides by itself what was allowed before, as far as this process knows; off by default. */
+  readonly tableCondition?: () => TableCondition
   readonly pastRefusals: PastRefusals
   readonly othersRefusals: OthersRefusals
   /** Where a resource is written. */

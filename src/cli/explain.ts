@@ -43,7 +43,7 @@ type Asking = Pick<Call<typeof explainFlags>['flags'], 'user' | 'group' | 'subsc
 
 function show(answer: ExplainAnswer, asking: Asking): string {
   const { steps, policies, subscriptions, limits, changesAt, refusal, askedAs, backend } = answer
-  const { unlistedName } = answer
+  const { unlistedName, table: decided } = answer
   const isCounted = limits.some(({ kind = 'tokens' }) => kind !== 'tokens')
   const isHeld = limits.some(({ held }) => held !== undefined)
   const then = refusal && `At ${printable(refusal.at)} it was ${showOutcome(refusal)}`
@@ -92,6 +92,8 @@ function show(answer: ExplainAnswer, asking: Asking): string {
       ]),
     ),
     changesAt && `This changes at ${printable(changesAt)}.`,
+    decided &&
+      `Envoy ${decided.decides ? 'may decide the next one like it by itself.' : `asks each time: ${printable(reasonOf(decided))}.`}`,
   ]
   return sections.filter(Boolean).join('\n\n')
 }
@@ -124,6 +126,11 @@ function showAsked(
   return printable(
     `Asked as ${user}, in ${groups} (--group), who has no active key${of}${asNew ? `:${asNew}` : '.'}`,
   )
+}
+
+/** The words are explained in docs/table.md. */
+function reasonOf({ reason }: NonNullable<ExplainAnswer['table']>): string {
+  return String(reason).replaceAll('_', ' ')
 }
 
 /** Groups in one sentence. */

@@ -1,4 +1,4 @@
-/** Offers what a Check has allowed to the gateway's table, and says why the gateway has asked. */
+/** Offers what a Check has allowed to the gateway's table. */
 
 import { takesOneAnswer } from '../core/decision/answers.ts'
 import type { KeyCaller } from '../core/decision/caller.ts'
@@ -10,7 +10,8 @@ import type { Target } from '../core/decision/target.ts'
 import { isSampled } from '../core/formats/trace-context.ts'
 import { type MissRule, missRule } from '../core/table/rules.ts'
 import { credentialOf } from '../identity/authenticate.ts'
-import type { DecisionTable, PublishedEstimate } from '../table/table.ts'
+import type { PublishedEstimate } from '../table/open-table.ts'
+import type { DecisionTable } from '../table/table.ts'
 import type { CheckRequest } from './check-request.ts'
 
 export type Table = Pick<DecisionTable, 'mark' | 'admit'>
@@ -78,21 +79,4 @@ function estimateOf({ held }: Grant): PublishedEstimate | undefined {
   const { estimate, bytes } = held ?? {}
   if (estimate === undefined || !bytes) return undefined
   return { inputPerByte: estimate.input / bytes, bytesPerToken: estimate.bytesPerToken }
-}
-
-/** What the gateway's script may say, in `x-tollgate-miss`. */
-const said = [
-  ...['off', 'closed', 'unknown', 'stale', 'limit', 'window', 'fresh', 'shape', 'traced', 'clock'],
-] as const
-
-const known: ReadonlySet<string> = new Set(said)
-
-/**
- * Why the gateway has asked: as its script says (`none`: nothing), and of a request that is not in the table and is
- * never put there, by which rule. One of a fixed list of words.
- */
-export function missReason(word: string | undefined, rule: MissRule | undefined): string {
-  if (word === undefined) return 'none'
-  if (!known.has(word)) return 'other'
-  return word === 'unknown' ? (rule ?? word) : word
 }

@@ -20,10 +20,11 @@ import type { Model, Snapshot } from '../core/decision/snapshot.ts'
 import { readTarget, type Target } from '../core/decision/target.ts'
 import { lastValue } from '../core/formats/header-value.ts'
 import { isSampled } from '../core/formats/trace-context.ts'
+import { missReason } from '../core/table/misses.ts'
 import { type Authenticate, isBare } from '../identity/authenticate.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
 import type { CounterStore } from '../store/counters.ts'
-import { createAdmit, missReason, type Table } from './admit.ts'
+import { createAdmit, type Table } from './admit.ts'
 import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import { authenticated, type LinedRequest, toCheckResponse, unread } from './check-response.ts'
@@ -53,7 +54,7 @@ export interface CheckDeps {
   readonly onRefused?: (refused: RefusedCheck) => void
   /** Where the gateway finds what was allowed before; undefined: it asks for each request. */
   readonly table?: Table | undefined
-  /** Called once for each request that the gateway has not decided by itself, with the reason (admit.ts). */
+  /** Called once for each request that the gateway has not decided by itself, with the reason (core/table/misses.ts). */
   readonly onMissed?: (reason: string) => void
   /** Called for internal errors, whose details the caller does not see. */
   readonly onFault: (error: unknown) => void

@@ -4,7 +4,6 @@
  */
 
 import type { Usage } from '../core/decision/usage.ts'
-import type { Lane } from '../core/table/lane.ts'
 
 /** Every admitted request has exactly one line `ended`; while it runs it has one `running` each 10 s. */
 export interface Line {
@@ -24,9 +23,19 @@ export interface Line {
   readonly details: string
 }
 
+/** What a response has added to its gateway's lanes before its line was written (table/table.ts). */
+export interface Lane {
+  /** Of which pair of files. */
+  readonly file: number
+  /** Tokens. */
+  readonly added: number
+  /** To which blocks. */
+  readonly blocks: readonly number[]
+}
+
 /** A line, and what is known of a request that went wrong. */
 export interface ReadLine extends Line {
-  /** What it has added to a lane; undefined: nothing. */
+  /** Undefined: it added nothing. */
   readonly lane: Lane | undefined
   /** Whether the request was sent to its model. */
   readonly isSent: boolean

@@ -31,6 +31,11 @@ const gauges = {
   tollgate_journal_unread_bytes: 'Bytes of the usage journal that this process has not read.',
   tollgate_journal_failing:
     '1 while lines of the usage journal are missing, or cannot be written or read.',
+  tollgate_table_open: '1 while Envoy decides by the decision table that this process writes.',
+  tollgate_table_records: 'Records in the decision table.',
+  tollgate_table_room_records: 'Records that the decision table has room for.',
+  tollgate_table_size_bytes: 'Size of the files of the decision table.',
+  tollgate_table_lease_age_seconds: 'Time since the lease of the decision table was renewed.',
   tollgate_ledger_failing: '1 while the usage ledger cannot be fed from the journal.',
   tollgate_archive_failing: '1 while the usage journal cannot be archived.',
   tollgate_controller_leader: 'Whether this process is the one that writes statuses.',
@@ -59,6 +64,12 @@ const counters = {
   tollgate_revocations: 'Revocations, by the state in the response.',
   tollgate_revocations_replayed:
     'Keys that were active again in the database, as after a restore, and were revoked again.',
+  tollgate_table_hits: 'Requests that Envoy has admitted by the decision table.',
+  tollgate_table_misses:
+    'Requests that Envoy has asked Check for, by why it has not decided itself.',
+  tollgate_table_published: 'Records written into the decision table.',
+  tollgate_table_withdrawn: 'Records withdrawn from the decision table.',
+  tollgate_table_unplaced: 'Records for which the decision table had no room.',
   tollgate_journal_lines: 'Lines of the usage journal that this process has read.',
   tollgate_journal_skipped: 'Lines of the usage journal that could not be read.',
   tollgate_ledger_gaps: 'Parts of the usage journal that were lost before the ledger had them.',
@@ -69,6 +80,7 @@ const counters = {
 /** The label of a reading with several figures. */
 const labels: Partial<Record<Name, string>> = {
   tollgate_checks: 'decision',
+  tollgate_table_misses: 'reason',
   tollgate_access_reviews: 'result',
   tollgate_revocations: 'state',
   tollgate_build_info: 'version',

@@ -10,6 +10,7 @@ import type { AccessRequest, Decision } from '../core/decision/decide.ts'
 import type { ErrorCode } from '../core/decision/errors.ts'
 import type { Usage } from '../core/decision/usage.ts'
 import type { Outcome } from '../core/status/model-failure.ts'
+import { scriptMisses } from '../core/table/misses.ts'
 import { createApiMetrics } from './api.ts'
 import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
@@ -67,6 +68,8 @@ export function createTelemetry(options: TelemetryOptions) {
   const { sources, version } = options
   const monotonic = options.monotonic ?? (() => performance.now())
   const decisions = new Map<string, number>(initialDecisions.map((each) => [each, 0]))
+  const misses = new Map<string, number>(scriptMisses.map((each) => [each, 0]))
+  let hits = 0
   const authorized = createAuthorized({
     maxSeries: defaultMaxSeries,
     users: { naming: 'on', key: '' },
@@ -92,7 +95,13 @@ export function createTelemetry(options: TelemetryOptions) {
     },
   }
   const exposition = createExposition(
-    { tollgate_checks: () => decisions, ...sources, ...watched.sources },
+    {
+      tollgate_checks: () => decisions,
+      tollgate_table_hits: () => hits,
+      tollgate_table_misses: () => misses,
+      ...sources,
+      ...watched.sources,
+    },
     [own],
   )
 
@@ -133,9 +142,15 @@ export function createTelemetry(options: TelemetryOptions) {
       authorized.count(what, grant.caller.user, grant.subscription, grant.owningGroup)
       if (decision.allowed && decision.uncounted) models.countUncounted(decision.model.key)
     },
+    /** Called for each request that Envoy has not decided by itself, with the reason (core/table/misses.ts). */
+    onMissed(reason: string): void {
+      misses.set(reason, (misses.get(reason) ?? 0) + 1)
+    },
     /** Called for each request that was admitted without a Check, once in all processes of a gateway. */
-    onAdmitted: ({ user, subscription, group }: Usage) =>
-      authorized.count('calls', user, subscription, group),
+    onAdmitted({ user, subscription, group }: Usage): void {
+      hits += 1
+      authorized.count('calls', user, subscription, group)
+    },
     /** Called for the tokens of each response, once in all processes of a gateway. */
     onCounted(
       { user, subscription, model, group, reported }: Usage,

@@ -65,6 +65,11 @@ export function createExternalApi(
       isDry: true,
     }),
     resetCounters: counterParts.counters.reset,
+    tableCondition() {
+      // Only the writer knows more.
+      if (!parts.table.isOn) return 'off'
+      return parts.table.stats()?.isOpen === false ? 'closed' : 'open'
+    },
     usage: parts.ledger?.reader,
     simulate: createSimulate(kept, config.unusableUsage, (...span) =>
       readPastSums(parts.database.pool, ...span),

@@ -18,7 +18,7 @@ export function createGatewayServer(
   parts: Parts,
   tls: ListenerTls | undefined,
 ): GrpcServer {
-  const { tracing, discovery, authenticate, counterParts, estimators, telemetry } = parts
+  const { tracing, discovery, authenticate, counterParts, estimators, telemetry, table } = parts
   const { counters, sums } = counterParts
   const onRefused = (refused: RefusedCheck): void => {
     parts.refusals.check(refused)
@@ -48,6 +48,8 @@ export function createGatewayServer(
       openListing: parts.keyParts.listingSeal.open,
       clock,
       ...traceDecisions(tracing, { onDecided, onRefused }),
+      table: table.isOn ? table : undefined,
+      onMissed: telemetry.onMissed,
       onFault,
     }),
   )

@@ -51,7 +51,7 @@ export async function openParts(context: Context) {
   const telemetry = openTelemetry(context, {
     ...keyParts,
     ...resources,
-    ...{ ledger, counters, identity: tokens.figures },
+    ...{ ledger, counters, table, identity: tokens.figures },
   })
   const health = createModelHealth({ snapshot: discovery.snapshot, log, clock })
   const settle = openSettle(context, {

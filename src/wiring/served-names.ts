@@ -16,12 +16,12 @@ export function openServedNames(
   { config, log, onFault, stops }: Context,
   { pool }: Database,
   { snapshot, latest, readSecret }: Pick<Resources, 'snapshot' | 'latest' | 'readSecret'>,
-  table: Pick<Table, 'withdrawAll'>,
+  table: Pick<Table, 'beginAnew'>,
 ): NameDiscovery {
   const { backendCaFile: caFile, hopMark } = config
   const discovery = createNameDiscovery({
     ...{ snapshot, latest, log, onFault },
-    onNames: table.withdrawAll,
+    onNames: table.beginAnew,
     store: createServedNamesStore(pool),
     ask: (ref) =>
       askServer(ref, { readSecret, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),

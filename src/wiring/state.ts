@@ -23,6 +23,7 @@ export function openState({ config }: Context, parts: Parts, isReady: () => bool
     listReplicas: () => listReplicas(pool),
     firstBytes: parts.telemetry.firstBytes,
     uncountedCalls: parts.telemetry.uncountedCalls,
+    table: parts.table.stats,
     snapshot: parts.discovery.snapshot,
     resources: { ...resources, problems: parts.resourceProblems },
     // Both may contain the cluster.

@@ -15,12 +15,14 @@ import { type DecisionTable, openDecisionTable, type TableStats } from '../table
 import type { Context } from './context.ts'
 
 export interface Table extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
-  /** undefined: this process has none open. */
+  /** Within milliseconds no script decides by a record of before; nobody waits for it. */
+  beginAnew(): void
+  /** undefined: this process does not write for its gateway, or not yet. */
   stats(): TableStats | undefined
   /** Whether requests may be decided by a table at all. */
   readonly isOn: boolean
   /** Publishes from now on, while `isServing`. To be called once, when requests are served. */
-  start(parts: Partial<Pick<TableParts, 'sums'>> & Omit<TableParts, 'sums'>): void
+  start(parts: Omit<TableParts, 'sums'> & { readonly sums: OpenSums | undefined }): void
   /** Publishes nothing any more. */
   stop(): void
 }
@@ -42,6 +44,7 @@ export function createTable(context: Context): Table {
   const { config, onFault } = context
   let table: DecisionTable | undefined
   let timer: NodeJS.Timeout | undefined
+  let isWriter = (): boolean => false
   let suspended = 0
   let isStopped = false
   const isOn = config.decisionTable === 'on' && config.usageJournal !== undefined
@@ -68,7 +71,7 @@ export function createTable(context: Context): Table {
       stem: basename(files.head, '.head'),
       mode: fileModeOf(config.socketMode),
       lanes,
-      isWriter: () => sums.isWriter,
+      isWriter,
       mayServe() {
         if (!isServing() || sums.isUnreadable || follower.state() !== 'confirmed') return false
         return !mayDeny || !(sums.stats.failing || sums.isUnavailable)
@@ -76,9 +79,7 @@ export function createTable(context: Context): Table {
       keyLeaseLeftMs: follower.leaseLeftMs,
       readWindow(counter: Counter, at: number) {
         const { used, since, resetsAt, isKnown, ageMs } = sums.shared.read(counter, at)
-        // A clock of ticks has come round: as old as can be.
-        const isHeard = isKnown && ageMs >= 0
-        const heardMs = isHeard ? ageMs : Number.POSITIVE_INFINITY
+        const heardMs = isKnown ? ageMs : -1
         return { used, start: since, end: resetsAt, ageMs: isShared ? heardMs : 0, isShared }
       },
       onFault,
@@ -101,12 +102,17 @@ export function createTable(context: Context): Table {
       suspended -= 1
       table?.resume()
     },
+    beginAnew() {
+      void table?.suspend()
+      table?.resume()
+    },
     dropCounter: (key) => table?.dropCounter(key),
     onCounted: (line, counted) => table?.onCounted(line, counted),
-    stats: () => table?.stats(),
+    stats: () => (isWriter() ? table?.stats() : undefined),
     start({ sums, ...parts }) {
-      if (isOn && sums !== undefined) void open({ ...parts, sums }).catch(onFault)
-      else removeFiles(config.usageJournal)
+      if (!isOn || sums === undefined) return removeFiles(config.usageJournal)
+      isWriter = () => sums.isWriter
+      void open({ ...parts, sums }).catch(onFault)
     },
     stop() {
       isStopped = true

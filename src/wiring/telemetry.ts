@@ -14,10 +14,13 @@ import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
 import { type Keys, outageGraceMs } from './keys.ts'
 import type { Resources } from './resources.ts'
+import type { Table } from './table.ts'
 
 export interface Measured extends Keys, Resources {
   readonly identity: IdentityFigures
   readonly ledger?: Pick<Ledger, 'stats'> | undefined
+  /** undefined: there is none. */
+  readonly table?: Pick<Table, 'isOn' | 'stats'>
   /** Called only after everything is built. */
   readonly counters: () => Counters
 }
@@ -78,6 +81,7 @@ export function sourcesOf(
         tollgate_redis_losses: () => sums().losses,
       }),
     }),
+    ...(measured.table?.isOn && tableSources(measured.table)),
     tollgate_key_cache_entries: () => keys.stats().entries,
     tollgate_keys_ending_soon: measured.endingSoon,
     tollgate_key_cache_hits: () => keys.stats().hits,
@@ -105,5 +109,19 @@ export function sourcesOf(
       tollgate_archive_failing: () => measured.ledger?.stats.archiveFailing,
       tollgate_ledger_gaps: () => measured.ledger?.stats.gaps,
     }),
+  }
+}
+
+/** Of the process that writes for its gateway; others have no table. */
+function tableSources({ stats }: Pick<Table, 'stats'>): Sources {
+  return {
+    tollgate_table_open: () => stats()?.isOpen,
+    tollgate_table_records: () => stats()?.records.used,
+    tollgate_table_room_records: () => stats()?.records.of,
+    tollgate_table_size_bytes: () => stats()?.bytes,
+    tollgate_table_lease_age_seconds: () => (stats()?.leaseAgeMs ?? NaN) / 1_000,
+    tollgate_table_published: () => stats()?.published,
+    tollgate_table_withdrawn: () => stats()?.withdrawn,
+    tollgate_table_unplaced: () => stats()?.unplaced,
   }
 }

@@ -20,6 +20,7 @@ import type { BackendState } from '../../core/status/conditions.ts'
 import { integer, object, objects, optional, string } from '../http/schema.ts'
 import { refusals, timestamp } from '../http/schemas.ts'
 import { kindSchema, showState, windowSchema } from '../usage/limit-state.ts'
+import { tableField } from './explain-table.ts'
 
 /** Where a resource (`<kind>/<namespace>/<name>`) is written; line 0: in a cluster. */
 export type Locate = (resource: string) => { readonly file: string; readonly line: number }
@@ -340,6 +341,7 @@ export const responseSchema = {
           ),
         }),
       },
+      ...tableField,
       changesAt: optional({
         ...timestamp,
         description: 'When the limit resets or the key expires, if the answer changes then.',

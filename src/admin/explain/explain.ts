@@ -11,7 +11,7 @@ import { isListing } from '../../core/decision/operations.ts'
 import { isOf, type PastRefusal } from '../../core/decision/past-refusal.ts'
 import { findSubscription } from '../../core/decision/selection.ts'
 import { readTarget } from '../../core/decision/target.ts'
-import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
+import { type ApiKeyRecord, endsSoon } from '../../core/formats/api-key.ts'
 import { describeEnd } from '../../identity/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
@@ -24,6 +24,7 @@ import {
   questionSchema,
   readQuestion,
 } from './explain-question.ts'
+import { showTable } from './explain-table.ts'
 import { type AskedAs, responseSchema, showExplanation, showPast } from './explain-view.ts'
 import { notInForce } from './not-in-force.ts'
 import { newestKey, subscriptionOfNewKey } from './stand-in.ts'
@@ -32,7 +33,7 @@ type ExplainDeps = Pick<
   ExternalDeps,
   | ('keys' | 'isAdmin' | 'keyReach' | 'snapshot' | 'readCounters' | 'reserve' | 'paths' | 'clock')
   | ('pastRefusals' | 'othersRefusals' | 'locate' | 'backendOf' | 'tokensOpenInference')
-  | ('resourceProblems' | 'enforcement')
+  | ('resourceProblems' | 'enforcement' | 'tableCondition')
 >
 
 /** Who would ask. */
@@ -69,6 +70,7 @@ const notAllAnswered = 'Not every process of the service has answered; ask again
 export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
   const { keys, isAdmin, snapshot, readCounters, reserve, paths, clock, locate } = deps
   const { pastRefusals, othersRefusals, keyReach, backendOf, tokensOpenInference } = deps
+  const { tableCondition: condition = () => 'off' } = deps
 
   async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
     const { caller, ended, isStandIn } = who
@@ -121,6 +123,7 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     const caller = {
       ...({ by: 'key', user, groups, keyId: record.id, subscription } as const),
       ...(caps && { caps }),
+      ...(endsSoon(record, at) && expiresAt !== null && { endsSoonAt: expiresAt }),
     }
     return { caller, ended: describeEnd(record, at), expiresAt }
   }
@@ -211,7 +214,14 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
         const explained = await decide(who, asked, at)
         const broken = whole ? await findBroken(explained, who.caller, asked) : []
         const seen = { locate: whole ? locate : undefined, broken }
-        return showExplanation(explained, { ...who, ...seen, path: asked.path, at, backendOf })
+        return {
+          ...showExplanation(explained, { ...who, ...seen, path: asked.path, at, backendOf }),
+          ...showTable(explained.decision, asked, {
+            condition: condition(),
+            snapshot: snapshot(),
+            paths,
+          }),
+        }
       }
 
       if (!('requestId' in question)) {

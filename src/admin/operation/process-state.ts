@@ -27,6 +27,8 @@ export interface ProcessParts {
   readonly journal:
     | { readonly stats: JournalStats /** By name. */; readonly problems: readonly string[] }
     | undefined
+  /** undefined: this process has none. */
+  readonly table: () => DecisionTableState | undefined
   readonly snapshot: () => Snapshot
   readonly resources: {
     readonly problems: () => readonly string[]
@@ -54,6 +56,17 @@ interface JournalStats {
   readonly lines: number
   readonly skipped: number
   readonly unreadBytes: number
+}
+
+/** Of the table by which Envoy decides by itself what was allowed before. */
+interface DecisionTableState {
+  readonly isOpen: boolean
+  readonly records: { readonly used: number; readonly of: number }
+  readonly bytes: number
+  readonly leaseAgeMs: number | undefined
+  readonly published: number
+  readonly withdrawn: number
+  readonly unplaced: number
 }
 
 export function createProcessState(parts: ProcessParts) {
@@ -95,6 +108,7 @@ export function createProcessState(parts: ProcessParts) {
       const { confirmed, pending, lastMs } = propagation.stats()
       const { ageMs } = follower.stats()
       const firstBytes = parts.firstBytes()
+      const table = parts.table()
       return {
         ...{ replica: parts.replica, version: parts.version },
         ...{ ready: isReady(), degraded: unavailable },
@@ -127,6 +141,14 @@ export function createProcessState(parts: ProcessParts) {
             responses: firstBytes.responses,
             median_seconds: firstBytes.medianMs / 1_000,
             p95_seconds: firstBytes.p95Ms / 1_000,
+          },
+        }),
+        ...(table && {
+          decision_table: {
+            ...{ open: table.isOpen, records: table.records.used, room: table.records.of },
+            ...{ size_bytes: table.bytes, unplaced: table.unplaced },
+            ...{ published: table.published, withdrawn: table.withdrawn },
+            ...(table.leaseAgeMs !== undefined && { lease_age_seconds: table.leaseAgeMs / 1_000 }),
           },
         }),
         ...(journal && {

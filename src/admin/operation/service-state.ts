@@ -97,6 +97,24 @@ const schema = {
             p95_seconds: seconds,
           }),
         }),
+        decision_table: optional({
+          description:
+            'Of the process that writes the table by which Envoy decides what was allowed before; left out by others, and with DECISION_TABLE=off.',
+          ...object('DecisionTableState', {
+            open: { ...flag, description: 'Whether Envoy decides by it now.' },
+            records: count,
+            room: { ...count, description: 'For so many records.' },
+            size_bytes: count,
+            lease_age_seconds: optional({
+              ...seconds,
+              description:
+                'Since it was last said that it is in force; left out before the first time.',
+            }),
+            published: { ...count, description: 'Records written since the start.' },
+            withdrawn: { ...count, description: 'Records withdrawn before their end.' },
+            unplaced: { ...count, description: 'Records for which there was no room.' },
+          }),
+        }),
         journal: optional({
           description: 'Left out with USAGE_JOURNAL=off.',
           ...object('JournalState', {

@@ -1,0 +1,52 @@
+/** What the decision table would do with a request that is allowed (docs/table.md). */
+
+import { takesOneAnswer } from '../../core/decision/answers.ts'
+import type { Decision } from '../../core/decision/decide.ts'
+import type { PathRules } from '../../core/decision/operations.ts'
+import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { readTarget } from '../../core/decision/target.ts'
+import { missRule, missRules } from '../../core/table/rules.ts'
+import { object, optional, string } from '../http/schema.ts'
+
+/** `off`: by the settings. `closed`: not in force now. */
+export type TableCondition = 'open' | 'closed' | 'off'
+
+export interface TableWorld {
+  readonly condition: TableCondition
+  readonly snapshot: Snapshot
+  readonly paths: PathRules
+}
+
+/** Nothing for a request that is refused: every refusal is Check's. */
+export function showTable(
+  decision: Decision,
+  { method, path }: { readonly method: string; readonly path: string },
+  { condition, snapshot, paths }: TableWorld,
+) {
+  const target = readTarget(path)
+  if (!decision.allowed || target === undefined) return {}
+  const { operation, query } = target
+  const isOneAnswer = takesOneAnswer(decision.model, operation, paths, snapshot)
+  const asked = { method, operation, query, isOneAnswer, isTraced: false, hasFields: false }
+  const rule = missRule(decision, asked) ?? (condition === 'open' ? undefined : condition)
+  return { table: { decides: rule === undefined, ...(rule && { reason: rule }) } }
+}
+
+/** What `showTable` shows. */
+export const tableField = {
+  table: optional({
+    description:
+      'Of a request that is allowed: whether Envoy may decide it by itself, once Check has allowed one like it.',
+    ...object('TableDecision', {
+      decides: { type: 'boolean' },
+      reason: optional(
+        string(
+          'Why Check is asked each time: something of the request, or the table is closed or off.',
+          {
+            enum: [...missRules, 'closed', 'off'],
+          },
+        ),
+      ),
+    }),
+  }),
+} as const
