@@ -154,7 +154,7 @@ export function createOpenTable(options: OpenTableOptions) {
       return blocks.size >= sizes.blocks || templates.size >= sizes.templates
     },
     get figures() {
-      const leaseAgeMs = renewedAt === undefined ? undefined : performance.now() - renewedAt
+      const leaseAgeMs = renewedAt === undefined ? undefined : clocks.boot() - renewedAt
       const used = { records: slots.size, blocks: blocks.size, templates: templates.size }
       return { used, leaseAgeMs, bytes: files.bytes }
     },
@@ -195,7 +195,7 @@ export function createOpenTable(options: OpenTableOptions) {
       const now = clocks.boot()
       slots.sweep(sweptSlots, now)
       leaseUntil = now + Math.min(leaseMs, ms)
-      renewedAt = performance.now()
+      renewedAt = now
       writeHead()
     },
     /** Scripts ask for every request, until it is renewed; no record of before is in force then. */

@@ -151,7 +151,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
       return work(table)
     } catch (error) {
       // What can't be written can't be withdrawn.
-      mayMakeAt = performance.now() + afterFaultMs
+      mayMakeAt = clocks.boot() + afterFaultMs
       onFault(error)
       leave(table)
       return undefined
@@ -159,9 +159,9 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
   }
 
   function make(): void {
-    if (isMaking || performance.now() < mayMakeAt) return
+    if (isMaking || clocks.boot() < mayMakeAt) return
     isMaking = true
-    mayMakeAt = performance.now() + makeEveryMs
+    mayMakeAt = clocks.boot() + makeEveryMs
     const file = randomInt(1, 2 ** 48 - 1)
     void inSlices(createFiles(paths, mode, { ...sizes, generation: 1, file, lease: 0, clock: 0 }))
       .then((files) => {
@@ -174,7 +174,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
         return beat()
       })
       .catch((error: unknown) => {
-        mayMakeAt = performance.now() + afterFaultMs
+        mayMakeAt = clocks.boot() + afterFaultMs
         onFault(error)
       })
       .finally(() => {
@@ -197,7 +197,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     const leftMs = options.mayServe() ? options.keyLeaseLeftMs() : 0
     if (leftMs > 0) table.renew(leftMs)
     else if (!table.isResting) withdrawByHead(table.rest)
-    if (table.isUsedUp && performance.now() - mayMakeAt >= afterFullMs) make()
+    if (table.isUsedUp && clocks.boot() - mayMakeAt >= afterFullMs) make()
   }
 
   return {
