@@ -11,7 +11,7 @@ const bootstrap = fileURLToPath(new URL('bootstrap.yaml', import.meta.url))
 
 /** A comment that names the parts of a script, and the block below it for its text. */
 const block =
-  /^( *)# envoy\/(lua\/[a-z-]+\.lua(?:, lua\/[a-z-]+\.lua)*)\n +inline_string: \|\n(?:\1 {2}.*\n|\n)*/gm
+  /^( *)# envoy\/(lua\/[a-z0-9-]+\.lua(?:, lua\/[a-z0-9-]+\.lua)*)\n +inline_string: \|\n(?:\1 {2}.*\n|\n)*/gm
 
 /** The configuration with the current scripts. */
 export function withScripts(text: string): string {

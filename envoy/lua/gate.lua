@@ -1,18 +1,154 @@
--- Decides what becomes of a request, and reads the response to it.
-local match = string.match
+-- Lets a request pass if the table knows it (table.lua), has Check asked about any other one, and reads what the model answers.
+-- Whether Check is asked depends on the header x-tollgate-cluster: the filters that ask it are not created where it is. Any error
+-- here leads to Check.
+local find, match = string.find, string.match
 
-local NOTHING_KNOWN = { is_first = true }
+-- What is longer is not looked for in the table: a key, a path with its query, a model's name, a body that may be held before it
+-- is known whose it is.
+local LONGEST_KEY, LONGEST_PATH, LONGEST_MODEL, LONGEST_BODY = 256, 512, 400, 1048576
+
+-- The key of a request, if it has only this credential and in a usual form; whatever is odd Check reads (identity/authenticate.ts).
+local function key_of(headers)
+  local bearer, key = headers:get("authorization"), headers:get("x-api-key")
+  if bearer then
+    if key then return nil end
+    key = match(bearer, "^[Bb]earer (.*)$")
+  end
+  return key and #key <= LONGEST_KEY and match(key, "^sk%-[^%s,]+$")
+end
+
+-- The same as `decide_by_table` for a request with these headers, if it may be in the table at all.
+local function look_up(headers, model, started_at)
+  if not decide_by_table then return nil, "off" end
+  local key, path, length = key_of(headers), headers:get(":path"), tonumber(headers:get("content-length") or "")
+  if not key or #path > LONGEST_PATH or not length or length > LONGEST_BODY or headers:get(":method") ~= "POST" then
+    return nil, "shape"
+  end
+  return decide_by_table(key, path, model, headers:get("x-request-id") or "", started_at, length)
+end
+
+-- Says in metadata that the request was let pass, and by what: for the line, for the response, and for the route to the model,
+-- which begins with `read`.
+local function note(handle, line, passed)
+  local metadata = handle:streamInfo():dynamicMetadata()
+  metadata:set("envoy.filters.http.ext_authz", "line", line)
+  metadata:set("tollgate.gate", "passed", "read\t" .. passed)
+end
+
+-- Sends the request to the model.
+local function leave(handle, plan)
+  local headers, own = handle:headers(), plan.headers
+  for at = 1, #own, 2 do headers:replace(own[at], own[at + 1]) end
+  headers:replace(":path", plan.path)
+  handle:clearRouteCache()
+end
+
+-- Has Check asked, and told why.
+local function ask_check(handle, why)
+  handle:headers():replace("x-tollgate-miss", why)
+end
+
+-- Takes back what an error has left half done.
+local function recover(handle, problem)
+  handle:logErr(tostring(problem))
+  handle:headers():remove("x-tollgate-cluster")
+  handle:streamInfo():dynamicMetadata():set("tollgate.gate", "passed", "")
+  ask_check(handle, "closed")
+end
+
+-- The path names the model: it is decided before the body is read.
+local function decide_by_path(handle, headers)
+  local fine, plan, line, passed = pcall(look_up, headers, "", now_ms())
+  if not fine then return recover(handle, plan) end
+  if not plan then return ask_check(handle, line) end
+  local path = match(headers:get(":path"), "^[^?]*")
+  note(handle, line, passed)
+  if not read_request(handle, path, plan) then return end
+  local problem
+  fine, problem = pcall(leave, handle, plan)
+  if not fine then recover(handle, problem) end
+end
+
+-- The plan for a request whose body names this model. If the body must name another one too, Check compares them.
+local function choose(asked, headers, model)
+  if #model > LONGEST_MODEL or find(model, "%z") then
+    asked.why = "shape"
+    return nil
+  end
+  local fine, plan, line, passed = pcall(look_up, headers, model, asked.started_at)
+  if not fine then
+    asked.why = "closed"
+    return nil
+  end
+  asked.plan, asked.line, asked.passed, asked.why = plan, line, passed, line
+  return plan
+end
+
+-- The body names the model: it is read first. What is wrong with it, Check tells the caller.
+local function decide_by_body(handle, headers)
+  local asked = { is_first = true, choose = choose, started_at = now_ms(), why = "shape" }
+  local path = match(headers:get(":path"), "^[^?]*")
+  if not require_credential(handle, path) then return end
+  local is_well = read_request(handle, path, asked)
+  if not is_well or not asked.plan then return ask_check(handle, asked.plan and "shape" or asked.why) end
+  local fine, problem = pcall(function()
+    note(handle, asked.line, asked.passed)
+    leave(handle, asked.plan)
+  end)
+  if not fine then recover(handle, problem) end
+end
+
+local BODY_ALONE = { is_first = true }
 
 function envoy_on_request(handle)
   local headers = handle:headers()
-  -- Whether Check is asked depends on these, so no client may set them.
   headers:remove("x-tollgate-cluster")
   headers:remove("x-tollgate-path")
   headers:remove("x-tollgate-again")
   local context = handle:filterContext()
-  local where = context and context:get("model")
-  if where == "body" or where == "large-body" then
+  local named_by = context and context:get("model")
+  if named_by == "path" then return decide_by_path(handle, headers) end
+  if named_by == "body" then return decide_by_body(handle, headers) end
+  ask_check(handle, decide_by_table and "shape" or "off")
+  if named_by == "large-body" then
     local path = match(headers:get(":path"), "^[^?]*")
-    if require_credential(handle, path) then read_request(handle, path, NOTHING_KNOWN) end
+    if require_credential(handle, path) then read_request(handle, path, BODY_ALONE) end
   end
+end
+
+-- Sets the headers that Check would have had set for a request that the table let pass, and completes what is known of it.
+local function as_from_check(handle, check, passed)
+  local flags, policy, limit, left, reset, items, lane =
+    match(passed, "^read\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)$")
+  if not flags then return end
+  local is_anthropic = find(flags, "a", 1, true) ~= nil
+  check.metered, check.dialect = true, is_anthropic and "anthropic" or nil
+  check.credential, check.estimate = find(flags, "c", 1, true) ~= nil, find(flags, "e", 1, true) ~= nil
+  check.lane = lane ~= "" and lane or nil
+  if policy == "" then return end
+  local headers, prefix = handle:headers(), is_anthropic and "anthropic-ratelimit-tokens-" or "x-ratelimit-"
+  local of_tokens = is_anthropic and "" or "-tokens"
+  headers:replace(prefix .. "limit" .. of_tokens, limit)
+  headers:replace(prefix .. "remaining" .. of_tokens, left)
+  headers:replace(prefix .. "reset" .. of_tokens, reset)
+  headers:replace("ratelimit-policy", policy)
+  headers:replace("ratelimit", items)
+end
+
+-- No process answered Check. Another gateway may have one, and only a new connection gets there.
+-- Envoy's own 503 says "1" (local_reply_config); refusals of Check say more.
+local function leave_if_unserved(handle)
+  local headers = handle:headers()
+  if headers:get(":status") == "503" and headers:get("retry-after") == "1" then
+    handle:streamInfo():drainConnectionUponCompletion()
+  end
+end
+
+function envoy_on_response(handle)
+  local metadata = handle:streamInfo():dynamicMetadata()
+  local check = metadata:get("envoy.filters.http.ext_authz")
+  if not check then return leave_if_unserved(handle) end
+  local gate = metadata:get("tollgate.gate")
+  if gate and gate.passed then as_from_check(handle, check, gate.passed) end
+  read_response(handle, check, metadata:get("tollgate.body"))
 end

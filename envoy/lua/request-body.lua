@@ -1426,6 +1426,10 @@ local function judge(handle, path, asked)
   for _, name in ipairs(LATER) do
     if found[name] and not NOT_LATER[found[name].text] then report(found, name) end
   end
+  -- Whoever knows what is allowed may decide now. Fields that matter only to some models are for Check.
+  local plan = asked.choose and model and not found.fields and asked:choose(headers, model)
+  if plan then asked = plan end
+  if plan and plan.maximum then maxima = maxima_of(path, plan.maximum) end
   local changes = {}
   local members = asked.chunk_usage == "unasked" and NOT or asked.chunk_usage and IN_EACH or AT_END
   local added = ask_if_stream(changes, found, close, members)
@@ -1491,6 +1495,7 @@ end
 -- Waits for the body, checks it, and makes the changes that are asked. Returns whether the request goes on; what is wrong with
 -- the body is told to the client or, where Check comes after, to Check. What is asked, and what is known:
 --   is_first           nothing is known yet: the body names the model, or Check needs its size
+--   choose             of such a request: a method that says by its headers and model what is asked, or nil
 --   is_again           the body was read before
 --   is_metered         the tokens of the response are counted
 --   models, open, upstream_model, ceiling, maximum, chunk_usage   as in Check's headers of these names

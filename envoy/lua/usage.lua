@@ -1333,18 +1333,68 @@ local function meter(handle, check, removes, blanks, short, counts_text)
   return stream
 end
 
+-- A figure with others that belong to it, where they were reported.
+local function with_more(figure, ...)
+  for place = 1, select("#", ...) do
+    local more = select(place, ...)
+    if is_usable(more) then figure = (figure or 0) + more end
+  end
+  return figure
+end
+
+local function usable(figure)
+  return is_usable(figure) and figure or nil
+end
+
+local function higher(one, other)
+  return one and other and math.max(one, other) or one or other
+end
+
+-- The tokens that a response counts, as far as its model has reported them; nil: it is unknown. The rule is that of `countedTokens` in
+-- src/core/decision/usage.ts.
+local function reported_tokens(stream)
+  local told, labels = stream.told, stream.dialect.labels
+  local function figure(name) return usable(told[labels[name]]) end
+  local total = figure("total_tokens")
+  if total and total > 0 then return total end
+  local prompt, output, input = figure("prompt_tokens"), figure("completion_tokens"), nil
+  local is_message = not prompt and not output
+  if is_message then
+    input = higher(
+      with_more(figure("input_tokens"), figure("cache_creation_input_tokens"), figure("cache_read_input_tokens")),
+      with_more(figure("start_input_tokens"), figure("start_cache_creation_input_tokens"), figure("start_cache_read_input_tokens"))
+    )
+    output = higher(figure("output_tokens"), figure("start_output_tokens"))
+  elseif prompt then
+    input = with_more(prompt, figure("cache_creation_input_tokens"), figure("cache_read_input_tokens"))
+  end
+  if total and not (input and input > 0 or output and output > 0) then return total end
+  if is_message then return usable(with_more(input, output)) end
+  return input and output and usable(input + output) or nil
+end
+
+-- Adds what the response has used to the lane of this worker, if it is counted and known. Returns what its line says of that.
+local function count_in_lane(stream, place, ended_at)
+  local tokens = place and stream.is_metered and reported_tokens(stream)
+  return tokens and tokens > 0 and add_by_table(place, tokens, ended_at)
+end
+
 -- Writes the line of a response that was read to its end (src/journal/read-line.ts), and notes that it has one: Envoy's log
--- leaves it out, or is given the figures. `asked` is what Check says of the request, whose text begins with its time.
-local function tell_line(stream, asked, status, first_byte_at)
-  local now, started_at = now_ms(), tonumber(match(asked, '^{"start":(%d+)'))
+-- leaves it out, or is given the figures. What Check says of the request begins with its time.
+local function tell_line(stream, check, status, first_byte_at)
+  local now, started_at = now_ms(), tonumber(match(check.line, '^{"start":(%d+)'))
+  -- Before the line: whoever reads that finds what it has added.
+  local lane = count_in_lane(stream, check.lane, math.max(now, started_at))
   local line = string.format(
-    '{"v":1,"metered":%s,"fb":%.0f,"ms":%.0f,"bytes":%.0f,"status":%s,"sent":true,"reported":%s,"check":%s}',
+    '{"v":1,"metered":%s,"fb":%.0f,"ms":%.0f,"bytes":%.0f,"status":%s,"sent":true,"reported":%s%s,"check":%s}',
     tostring(stream.is_metered), math.max(0, first_byte_at - started_at), math.max(0, now - started_at), stream.bytes, status,
-    figures_text(stream), asked
+    figures_text(stream), lane and ',"lane":"' .. lane .. '"' or "", check.line
   )
+  local metadata = stream.handle:streamInfo():dynamicMetadata()
   if append_line(line, now) then
-    stream.handle:streamInfo():dynamicMetadata():set("tollgate.line", "written", true)
+    metadata:set("tollgate.line", "written", true)
   else
+    if lane then metadata:set("tollgate.line", "lane", lane) end
     report(stream)
   end
 end
@@ -1393,20 +1443,9 @@ local function hide_refusal(handle, anthropic)
   headers:replace("x-should-retry", "false")
 end
 
--- No process answered Check. Another gateway may have one, and only a new connection gets there.
--- Envoy's own 503 says "1" (local_reply_config); refusals of Check say more.
-local function leave_if_unserved(handle)
-  local headers = handle:headers()
-  if headers:get(":status") == "503" and headers:get("retry-after") == "1" then
-    handle:streamInfo():drainConnectionUponCompletion()
-  end
-end
-
-function envoy_on_response(handle)
-  local metadata = handle:streamInfo():dynamicMetadata()
-  local check = metadata:get("envoy.filters.http.ext_authz")
-  if not check then return leave_if_unserved(handle) end
-  local body = metadata:get("tollgate.body")
+-- Reads the response to a request that was let pass. `check` is what is known of it, in Check's words: `line`, `metered`, `dialect`,
+-- `credential`, `estimate` and `lane`. `body` is what was found and changed in its body.
+function read_response(handle, check, body)
   if check.credential and not (body and body.refused) then
     local refusal = handle:headers():get(":status")
     if refusal == "401" or refusal == "403" then return hide_refusal(handle, check.dialect == "anthropic") end
@@ -1424,6 +1463,6 @@ function envoy_on_response(handle)
   if (removes or blanks) and not short then headers:remove("content-length") end
   local asked, first_byte_at = check.line, now_ms()
   local fine, result = pcall(meter, handle, check, removes, blanks, short, is_estimated)
-  if fine and asked and append_line then fine, result = pcall(tell_line, result, asked, status, first_byte_at) end
+  if fine and asked and append_line then fine, result = pcall(tell_line, result, check, status, first_byte_at) end
   if not fine then handle:logErr(tostring(result)) end
 end

@@ -60,6 +60,9 @@ export interface LinesFiles {
   readonly head: string
   /** Of those that it does not: Envoy's own log. */
   readonly envoy: string
+  /** What the script decides by itself; unset: nothing. */
+  readonly table?: string | undefined
+  readonly lanes?: string | undefined
 }
 
 // Debian and Alpine, Fedora and RHEL, SUSE, macOS and the BSDs.
@@ -255,7 +258,7 @@ function putElsewhere(connections: Connections, grpc: readonly Address[]): void 
   }
 }
 
-/** A script writes them, and Envoy's own log those that it does not. */
+/** A script writes them, and Envoy's own log those that it does not; the table is beside them. */
 function putLines(connections: Connections, files: LinesFiles | undefined): void {
   const log = named(connections.access_log, 'lines')
   if (files === undefined) {
@@ -265,6 +268,9 @@ function putLines(connections: Connections, files: LinesFiles | undefined): void
   log.typed_config.path = files.envoy
   const places = `${toLua(files.script)}, ${toLua(files.head)}`
   putIntoScript(connections, 'local LINES, HEAD = "", ""', `local LINES, HEAD = ${places}`)
+  const { table = '', lanes = '' } = files
+  putIntoScript(connections, 'local TABLE = ""', `local TABLE = ${toLua(table)}`)
+  putIntoScript(connections, 'local LANES = ""', `local LANES = ${toLua(lanes)}`)
 }
 
 /** Replaces a line of the script of the filter gate. */

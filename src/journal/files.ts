@@ -11,6 +11,9 @@ export interface JournalFiles {
   readonly envoy: string
   /** Tells the script which file is the current one (head-file.ts). */
   readonly head: string
+  /** What the gateway decides by itself, and what its responses have used since they were counted (docs/table.md). */
+  readonly table: string
+  readonly lanes: string
   /** Room that is freed when the file system is full (ballast.ts). */
   readonly ballast: string
   /** The gateway's name among those that share counters (name.ts). */
@@ -33,6 +36,8 @@ export function filesOf(usageJournal: string): JournalFiles {
     script: at('.jsonl'),
     envoy: at('.envoy.jsonl'),
     head: at('.head'),
+    table: at('.table'),
+    lanes: at('.lanes'),
     ballast: at('.ballast'),
     name: at('.name'),
   }

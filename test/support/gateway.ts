@@ -70,6 +70,8 @@ export interface Gateway {
   readonly addresses: ServiceAddresses
   /** What its USAGE_JOURNAL is. */
   readonly journal: string
+  /** The folder of clusters.json. */
+  readonly clusters: string
   /**
    * A user of the group `team` without any usage, whose hour does not end during the tests. The identity token is
    * `token-<user>`.
@@ -257,6 +259,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     model,
     addresses,
     journal,
+    clusters: clustersFolder,
     newUser,
     mint,
     ask,

@@ -1,0 +1,95 @@
+-- What responses have used since the service counted last: each worker adds it to a lane of its own in a file, before the last
+-- bytes of a response go on, so that the next decision knows it. Only aligned numbers of eight bytes are read, which are
+-- never torn. The service makes the file and never writes its lanes (src/core/table/format.ts).
+--
+-- A lane belongs to the worker that holds a lock on one byte of the file. The kernel gives it back when a worker ends.
+local ffi = require("ffi")
+
+-- Where the file is. The service fills it in.
+local LANES = ""
+
+ffi.cdef([[
+  int open(const char*, int, ...);
+  int close(int);
+  long pread(int, void*, size_t, long);
+  long pwrite(int, const void*, size_t, long);
+  int fcntl(int, int, ...);
+  typedef struct { short type, whence; long start, length; int pid; } lanes_lock;
+  typedef struct { uint64_t magic; uint32_t form, lanes; double file; int32_t check; } lanes_head;
+  typedef struct { double start, added; } lanes_cell;
+]])
+local C = ffi.C
+
+-- O_RDWR, O_NONBLOCK, O_CLOEXEC.
+local OPTIONS = 2 + 2048 + 524288
+local SET_LOCK, WRITE_LOCK, LOCKS_AT = 37, 1, 2048
+-- "TGLANES1", with the low byte first.
+local MAGIC, FORM = 0x3153454e414c4754ULL, 1
+local HEAD_BYTES, LANES_AT, CELLS, CELL_BYTES = 28, 4096, 6, 16
+local LANE_BYTES = CELLS * CELL_BYTES
+local MOST_LANES = 256
+
+local head, lock = ffi.new("lanes_head"), ffi.new("lanes_lock[1]")
+local cells, own = ffi.new("lanes_cell[?]", MOST_LANES * CELLS), ffi.new("lanes_cell[?]", CELLS)
+-- Opened for the first request: each thread has this script, also the main one, which gets none.
+local descriptor, lanes, mine = -1, 0, -1
+
+-- The sum of the words of a part before its last one, which has it: a part of which half is new has another.
+local WORDS = ffi.typeof("const int32_t*")
+function check_sum(part, bytes)
+  local words, sum = ffi.cast(WORDS, part), 0
+  for i = 0, bytes / 4 - 2 do sum = bit.tobit(bit.rol(sum, 5) + words[i]) end
+  return sum
+end
+
+function close_lanes()
+  if descriptor >= 0 then C.close(descriptor) end
+  descriptor, mine = -1, -1
+end
+
+-- Opens the lanes of the table with this number, and takes a free one. Returns whether there is one.
+function open_lanes(file, count)
+  close_lanes()
+  descriptor = C.open(LANES, OPTIONS)
+  if descriptor < 0 then return false end
+  local is_whole = C.pread(descriptor, head, HEAD_BYTES, 0) == HEAD_BYTES and check_sum(head, HEAD_BYTES) == head.check
+  if not is_whole or head.magic ~= MAGIC or head.form ~= FORM or head.file ~= file or head.lanes ~= count then return false end
+  lanes = head.lanes
+  if lanes < 1 or lanes > MOST_LANES then return false end
+  for lane = 0, lanes - 1 do
+    local own_byte = lock[0]
+    own_byte.type, own_byte.whence, own_byte.start, own_byte.length, own_byte.pid = WRITE_LOCK, 0, LOCKS_AT + lane, 1, 0
+    if C.fcntl(descriptor, SET_LOCK, lock) == 0 then
+      mine = lane
+      return true
+    end
+  end
+  return false
+end
+
+-- Reads what all lanes have for a block. Returns whether that is known.
+function read_lanes(block)
+  local bytes = lanes * LANE_BYTES
+  return C.pread(descriptor, cells, bytes, LANES_AT + block * bytes) == bytes
+end
+
+-- The sum of what was read, of one cell in the window that begins at `start`.
+function added_in(cell, start)
+  local sum = 0
+  for at = cell, lanes * CELLS - 1, CELLS do
+    if cells[at].start == start then sum = sum + cells[at].added end
+  end
+  return sum
+end
+
+-- Adds tokens to a block in the own lane: `starts` has the windows of its cells. Returns whether all of them have it.
+function add_in_lane(block, starts, count, tokens)
+  local at = LANES_AT + (block * lanes + mine) * LANE_BYTES
+  if mine < 0 or C.pread(descriptor, own, LANE_BYTES, at) ~= LANE_BYTES then return false end
+  for cell = 0, count - 1 do
+    if own[cell].start > starts[cell] then return false end
+    if own[cell].start < starts[cell] then own[cell].start, own[cell].added = starts[cell], 0 end
+    own[cell].added = own[cell].added + tokens
+  end
+  return C.pwrite(descriptor, own, LANE_BYTES, at) == LANE_BYTES
+end

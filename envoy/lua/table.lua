@@ -1,0 +1,309 @@
+-- What the service knows of requests that Check has allowed, in a file that it writes and this script reads: whoever is in it,
+-- and below the limits, is let pass without asking. Anything else, and whatever is odd, is for Check (docs/table.md; the form of
+-- the file is in src/core/table/format.ts).
+--
+-- Each part is read by one pread and has a check sum: a mapped file that is truncated would end Envoy. Nothing is remembered but
+-- the head, for a few milliseconds, and templates, which never change in a file.
+local ffi = require("ffi")
+local byte, find, floor, format, match = string.byte, string.find, math.floor, string.format, string.match
+
+-- Where the file is. The service fills it in; nowhere: Check decides everything.
+local TABLE = ""
+
+ffi.cdef([[
+  int open(const char*, int, ...);
+  int close(int);
+  long pread(int, void*, size_t, long);
+  int clock_gettime(int, void*);
+  typedef struct {
+    uint64_t magic; uint32_t form, generation; double file, lease, clock;
+    uint32_t buckets, blocks, templates, lanes, rest[9]; int32_t check;
+  } table_head;
+  typedef struct {
+    uint64_t digest[4]; uint32_t generation, template, block, block2, state, text_bytes;
+    double trusted_until, ends_at, input_per_byte, bytes_per_token; char text[160]; uint32_t rest; int32_t check;
+  } table_record;
+  typedef struct { double start, end_, offset, next_end, next_offset; } table_cell;
+  typedef struct { uint32_t cells, flags; double fresh_until; table_cell cell[6]; uint32_t rest[15]; int32_t check; } table_block;
+  typedef struct { uint32_t length, rest; char text[2036]; int32_t check; } table_template;
+]])
+local C = ffi.C
+
+-- O_NONBLOCK, O_CLOEXEC; to be read only.
+local OPTIONS = 2048 + 524288
+local REALTIME, BOOTTIME = 0, 7
+-- "TGTABLE1", with the low byte first.
+local MAGIC, FORM = 0x31454c4241544754ULL, 1
+local HEAD_BYTES, RECORD_BYTES, BLOCK_BYTES, TEMPLATE_BYTES, BUCKETS_AT = 96, 256, 320, 2048, 4096
+local SLOTS, CELLS, LONGEST_TEMPLATE, NO_BLOCK, IN_FORCE = 8, 6, 2036, 0xffffffff, 1
+-- For how many milliseconds a head is believed, and a lease may last; how far the clocks may be from where the service sees them.
+local HEAD_FOR, LONGEST_LEASE, MOST_DRIFT = 5, 5000, 500
+-- After how many milliseconds the files are looked for again, and again while there are none in force.
+local OPEN_FOR, CLOSED_FOR = 1000, 100
+-- The most templates that are kept.
+local MOST_PLANS = 1024
+
+local time = ffi.new("long[2]")
+local head, fresh_head = ffi.new("table_head"), ffi.new("table_head")
+local bucket, block, template = ffi.new("table_record[?]", SLOTS), ffi.new("table_block"), ffi.new("table_template")
+local starts = ffi.new("double[?]", CELLS)
+local descriptor, looked_at, read_at = -1, -1e9, -1e9
+-- Why there is none in force.
+local why_closed = "off"
+local plans, plan_count = {}, 0
+
+local function clock(which)
+  C.clock_gettime(which, time)
+  return tonumber(time[0]) * 1000 + floor(tonumber(time[1]) / 1000000)
+end
+
+local function read_part(from, part, bytes, at)
+  return C.pread(from, part, bytes, at) == bytes and check_sum(part, bytes) == part.check
+end
+
+local function read_head(from, into)
+  return read_part(from, into, HEAD_BYTES, 0) and into.magic == MAGIC and into.form == FORM and into.buckets > 0
+end
+
+local function close_table(why)
+  if descriptor >= 0 then C.close(descriptor) end
+  descriptor, why_closed = -1, why
+  close_lanes()
+end
+
+-- Looks for the files. Those that are open stay if they are the ones in their place.
+local function look(now)
+  looked_at = now
+  local found = C.open(TABLE, OPTIONS)
+  if found < 0 then return close_table("off") end
+  if not read_head(found, fresh_head) then
+    C.close(found)
+    return close_table("closed")
+  end
+  if descriptor >= 0 and fresh_head.file == head.file then return C.close(found) end
+  close_table("closed")
+  if fresh_head.lease == 0 or not open_lanes(fresh_head.file, fresh_head.lanes) then
+    C.close(found)
+    return close_lanes()
+  end
+  ffi.copy(head, fresh_head, HEAD_BYTES)
+  descriptor, read_at, plans, plan_count = found, now, {}, 0
+end
+
+-- Why nothing is decided by the table now, or nil: it is in force.
+local function why_not(boot, real)
+  if descriptor >= 0 and (boot - read_at > HEAD_FOR or boot < read_at) then
+    -- The head is read into another place: what is half read must not be believed.
+    if read_head(descriptor, fresh_head) and fresh_head.file == head.file and fresh_head.lease > 0 then
+      ffi.copy(head, fresh_head, HEAD_BYTES)
+      read_at = boot
+    else
+      close_table("closed")
+      looked_at = -1e9
+    end
+  end
+  if boot - looked_at >= (descriptor >= 0 and OPEN_FOR or CLOSED_FOR) or boot < looked_at then look(boot) end
+  if descriptor < 0 then return why_closed end
+  if head.lease <= boot or head.lease > boot + LONGEST_LEASE then return "closed" end
+  if math.abs(real - boot - head.clock) >= MOST_DRIFT then return "clock" end
+end
+
+-- What many requests have in common (src/core/table/plan.ts), by the names that the other parts of the script have for it.
+local function read_plan(number)
+  local at = BUCKETS_AT + head.buckets * SLOTS * RECORD_BYTES + head.blocks * BLOCK_BYTES + number * TEMPLATE_BYTES
+  if number >= head.templates or not read_part(descriptor, template, TEMPLATE_BYTES, at) then return nil end
+  if template.length > LONGEST_TEMPLATE then return nil end
+  local lines = {}
+  for line in ffi.string(template.text, template.length):gmatch("([^\n]*)\n") do lines[#lines + 1] = line end
+  if #lines < 9 then return nil end
+  local function given(line) return lines[line] ~= "" and lines[line] or nil end
+  local plan = {
+    is_metered = true,
+    flags = lines[1],
+    is_estimated = find(lines[1], "e", 1, true) ~= nil,
+    is_anthropic = find(lines[1], "a", 1, true) ~= nil,
+    subject = lines[2],
+    path = lines[3],
+    models = given(4),
+    open = given(5),
+    chunk_usage = given(6),
+    maximum = given(7),
+    policy = lines[8],
+    -- Of each limit: as the header begins, how much it is, as a number and as text, and whether it is the key's.
+    items = {},
+    limits = {},
+    limit_texts = {},
+    of_key = {},
+    -- Names and values in turn.
+    headers = {},
+  }
+  for name, limit, scope in lines[9]:gmatch("([^:,]+):(%d+):([uk])") do
+    local place = #plan.limits + 1
+    plan.items[place] = '"' .. name .. '";r='
+    plan.limits[place], plan.limit_texts[place], plan.of_key[place] = tonumber(limit), limit, scope == "k"
+  end
+  for line = 10, #lines do
+    local name, value = match(lines[line], "^([%l-]+): (.*)$")
+    if not name then return nil end
+    plan.headers[#plan.headers + 1], plan.headers[#plan.headers + 2] = name, value
+  end
+  return plan
+end
+
+local function plan_of(number)
+  local plan = plans[number]
+  if plan then return plan end
+  if plan_count == MOST_PLANS then plans, plan_count = {}, 0 end
+  plan = read_plan(number)
+  if plan then plans[number], plan_count = plan, plan_count + 1 end
+  return plan
+end
+
+local function read_block(number)
+  local at = BUCKETS_AT + head.buckets * SLOTS * RECORD_BYTES + number * BLOCK_BYTES
+  return number < head.blocks and read_part(descriptor, block, BLOCK_BYTES, at) and block.cells > 0 and block.cells <= CELLS
+end
+
+-- Where the cell's window begins that `real` is in, when it ends, and what was used in it but for lanes; nil: not known.
+local function window_at(cell, real)
+  if real < cell.start then return nil end
+  if real < cell.end_ then return cell.start, cell.end_, cell.offset end
+  if real < cell.next_end then return cell.end_, cell.next_end, cell.next_offset end
+end
+
+-- What is left of each limit, and when it is reset. They stay until the next decision.
+local left, resets_at = ffi.new("double[?]", 2 * CELLS), ffi.new("double[?]", 2 * CELLS)
+
+-- Reads the limits of a block, which come after those of `before` others. Returns how many there are now; nil and why, if they
+-- do not let the request pass.
+local function read_limits(number, plan, before, boot, real)
+  if not read_block(number) then return nil, "stale" end
+  if boot >= block.fresh_until then return nil, "fresh" end
+  if not read_lanes(number) then return nil, "closed" end
+  -- Others have used some of it meanwhile.
+  local share = bit.band(block.flags, 1) == 1 and 2 or 1
+  for cell = 0, block.cells - 1 do
+    local limit = plan.limits[before + cell + 1]
+    local start, ends_at, used = window_at(block.cell[cell], real)
+    if not limit or not start then return nil, "window" end
+    used = used + added_in(cell, start)
+    if not (used < limit / share) then return nil, "limit" end
+    left[before + cell], resets_at[before + cell] = math.min(limit, limit - used), ends_at
+  end
+  return before + block.cells
+end
+
+-- Whether the limit at `one` binds more than the one at `other` (src/core/decision/limit-headers.ts).
+local function binds_more(plan, one, other)
+  local share = left[one] / plan.limits[one + 1] - left[other] / plan.limits[other + 1]
+  if share ~= 0 then return share < 0 end
+  if plan.of_key[one + 1] ~= plan.of_key[other + 1] and left[one] ~= left[other] then return left[one] < left[other] end
+  return resets_at[one] > resets_at[other]
+end
+
+local function reset_text(at, now, is_anthropic)
+  if is_anthropic then return os.date("!%Y-%m-%dT%H:%M:%SZ", math.ceil(at / 1000)) end
+  local wait = at - now
+  if wait <= 999 then return format("%dms", math.max(1, math.ceil(wait))) end
+  local seconds = math.ceil(wait / 1000)
+  if seconds < 60 then return format("%ds", seconds) end
+  if seconds < 3600 then return format("%dm%ds", floor(seconds / 60), seconds % 60) end
+  return format("%dh%dm%ds", floor(seconds / 3600), floor(seconds / 60) % 60, seconds % 60)
+end
+
+-- What the response tells of the limits: the policy, the limit that binds, what is left of it and when it is reset, and all of
+-- them; empty texts without limits.
+local function limits_text(plan, count, now)
+  if count == 0 then return "\t\t\t\t" end
+  local items, binding = "", 0
+  for at = 0, count - 1 do
+    if at > 0 and binds_more(plan, at, binding) then binding = at end
+    local seconds = math.max(1, math.ceil((resets_at[at] - now) / 1000))
+    items = format("%s%s%s%d;t=%d", items, at > 0 and ", " or "", plan.items[at + 1], left[at], seconds)
+  end
+  return format(
+    "%s\t%s\t%d\t%s\t%s", plan.policy, plan.limit_texts[binding + 1], left[binding],
+    reset_text(resets_at[binding], now, plan.is_anthropic), items
+  )
+end
+
+-- What the line says of the request (src/core/decision/line-head.ts). `bytes`: of its body.
+local function line_head(plan, record, id, started_at, bytes)
+  local held = ""
+  if plan.is_estimated then
+    local input = floor(record.input_per_byte * bytes + 0.5)
+    held = format(',"held":{"at":0,"bytes":%d},"estimate":"%d;%.2f"', bytes, input, record.bytes_per_token)
+  end
+  local text = ffi.string(record.text, math.min(record.text_bytes, 160))
+  return format('{"start":%.0f,"id":"%s","by":"table",%s,%s%s}', started_at, id, plan.subject, text, held)
+end
+
+-- Decides a request: `credential` and the whole `path`, and the model of its body if the path names none; its `id`, when it began,
+-- and the length of its body. Returns the plan for it, what its line says of it, and what its response has to know: flags,
+-- limits and where it adds what it has used, between tabs. nil and why, if Check has to decide.
+local function decide(credential, path, model, id, started_at, bytes)
+  local boot, real = clock(BOOTTIME), clock(REALTIME)
+  local why = why_not(boot, real)
+  if why then return nil, why end
+  -- Of a span's decision the service tells more.
+  if byte(id, 15) ~= 52 then return nil, "traced" end
+  local digest = sha256_of(credential, path, model)
+  if not digest then return nil, "shape" end
+  local want, at = ffi.cast("const uint64_t*", digest), bit.band(digest[0], 0x7fffffff) % head.buckets
+  local bytes_of_bucket = SLOTS * RECORD_BYTES
+  if C.pread(descriptor, bucket, bytes_of_bucket, BUCKETS_AT + at * bytes_of_bucket) ~= bytes_of_bucket then return nil, "closed" end
+  for slot = 0, SLOTS - 1 do
+    local record = bucket[slot]
+    local own = record.digest
+    if own[0] == want[0] and own[1] == want[1] and own[2] == want[2] and own[3] == want[3] then
+      if record.state ~= IN_FORCE or record.generation ~= head.generation or check_sum(record, RECORD_BYTES) ~= record.check
+        or boot >= record.trusted_until or real >= record.ends_at then
+        return nil, "stale"
+      end
+      local plan = plan_of(record.template)
+      if not plan then return nil, "stale" end
+      local count, lane, reason = 0, "", nil
+      if record.block ~= NO_BLOCK then
+        count, reason = read_limits(record.block, plan, 0, boot, real)
+        if not count then return nil, reason end
+        lane = format("%.0f %d", head.file, record.block)
+      end
+      if record.block2 ~= NO_BLOCK then
+        count, reason = read_limits(record.block2, plan, count, boot, real)
+        if not count then return nil, reason end
+        lane = lane == "" and format("%.0f %d", head.file, record.block2) or format("%s %d", lane, record.block2)
+      end
+      if count ~= #plan.limits then return nil, "stale" end
+      return plan, line_head(plan, record, id, started_at, bytes), plan.flags .. "\t" .. limits_text(plan, count, real) .. "\t" .. lane
+    end
+  end
+  return nil, "unknown"
+end
+
+-- Adds the tokens of a response that ended at `ended_at` to the own lane of one block. Returns whether that has them.
+local function add(number, tokens, ended_at)
+  if not read_block(number) then return false end
+  for cell = 0, block.cells - 1 do
+    local start = window_at(block.cell[cell], ended_at)
+    if not start then return false end
+    starts[cell] = start
+  end
+  return add_in_lane(number, starts, block.cells, tokens)
+end
+
+-- The same for a response, to each of its blocks: `place` is the number of the table's file and those of the blocks. Returns what
+-- was added where, for its line; nil: nothing. Never fails.
+local function add_to_lane(place, tokens, ended_at)
+  local file, one, other = match(place, "^(%d+) (%d+) ?(%d*)$")
+  if not file or descriptor < 0 or tonumber(file) ~= head.file then return nil end
+  local blocks = add(tonumber(one), tokens, ended_at) and " " .. one or ""
+  if other ~= "" and add(tonumber(other), tokens, ended_at) then blocks = blocks .. " " .. other end
+  return blocks ~= "" and format("%s %.0f%s", file, tokens, blocks) or nil
+end
+
+-- There is no such function if Check decides everything.
+decide_by_table = TABLE ~= "" and decide
+function add_by_table(place, tokens, ended_at)
+  local fine, added = pcall(add_to_lane, place, tokens, ended_at)
+  return fine and added or nil
+end

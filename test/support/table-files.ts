@@ -1,0 +1,101 @@
+import * as fs from 'node:fs'
+import { recordDigest } from '../../src/core/table/digest.ts'
+import {
+  blockBytes,
+  bucketOf,
+  headBytes,
+  lanesHeadBytes,
+  placesOf,
+  recordBytes,
+  slotsOfBucket,
+  type TableBlock,
+  type TableHead,
+  type TableRecord,
+  templateBytes,
+  writeBlock,
+  writeHead,
+  writeLanesHead,
+  writeRecord,
+  writeTemplate,
+} from '../../src/core/table/format.ts'
+import { filesOf } from '../../src/journal/files.ts'
+
+/** Who may be let pass: a credential, the whole path, and the model of the body or ''. */
+export type Asking = readonly [credential: string, path: string, model: string]
+
+/** CLOCK_BOOTTIME, in milliseconds, as exact as the kernel tells it. */
+export function bootTime(): number {
+  return Number(fs.readFileSync('/proc/uptime', 'utf8').split(' ')[0]) * 1_000
+}
+
+/** Writes a decision table as a test wants it, beside a USAGE_JOURNAL. Nothing renews its lease of five seconds. */
+export function writeTable(usageJournal: string, changes: Partial<TableHead> = {}) {
+  const { table, lanes } = filesOf(usageJournal)
+  const head: TableHead = {
+    ...{ buckets: 16, blocks: 8, templates: 8, lanes: 4, generation: 1 },
+    file: Math.floor(Math.random() * 2 ** 48),
+    lease: bootTime() + 4_900,
+    clock: Date.now() - bootTime(),
+    ...changes,
+  }
+  const places = placesOf(head)
+  const part = Buffer.alloc(templateBytes)
+  const write = (path: string, bytes: number, at: number) => {
+    const file = fs.openSync(path, 'r+')
+    fs.writeSync(file, part, 0, bytes, at)
+    fs.closeSync(file)
+  }
+  const put = (changed: Partial<TableHead> = {}, path = table) => {
+    writeHead(part, { ...head, ...changed })
+    write(path, headBytes, 0)
+  }
+  for (const [path, bytes] of [
+    [lanes, places.lanesBytes],
+    [table, places.tableBytes],
+  ] as const) {
+    fs.writeFileSync(`${path}.new`, Buffer.alloc(bytes))
+    if (path === table) put({}, `${path}.new`)
+    else {
+      writeLanesHead(part, head)
+      write(`${path}.new`, lanesHeadBytes, 0)
+    }
+    fs.renameSync(`${path}.new`, path)
+  }
+
+  return {
+    file: head.file,
+    /** Writes the head again. */
+    head: put,
+    record([credential, path, model]: Asking, record: Partial<TableRecord> = {}): void {
+      const digest = recordDigest(credential, path, model)
+      writeRecord(part, {
+        ...{ digest, generation: 1, template: 0, blocks: [0] },
+        ...{ until: bootTime() + 30_000, endsAt: Number.POSITIVE_INFINITY },
+        ...{ inputPerByte: 0, bytesPerToken: 0, text: '"user":"ann","key":"k"' },
+        ...record,
+      })
+      write(table, recordBytes, places.recordAt(bucketOf(digest, head.buckets) * slotsOfBucket))
+    },
+    /** By default with one cell, whose window is this hour's. */
+    block(number: number, block: Partial<TableBlock> = {}): void {
+      const start = Date.now() - (Date.now() % 3_600_000)
+      const end = start + 3_600_000
+      const cell = { start, end, offset: 0, nextEnd: end + 3_600_000, nextOffset: 0 }
+      const fresh = { isShared: false, freshUntil: Number.POSITIVE_INFINITY }
+      writeBlock(part, { cells: [cell], ...fresh, ...block })
+      write(table, blockBytes, places.blockAt(number))
+    },
+    template(number: number, text: string): void {
+      writeTemplate(part, text)
+      write(table, templateBytes, places.templateAt(number))
+    },
+    /** What the lanes have of a block's first cell, together. */
+    added(number: number): number {
+      const bytes = fs.readFileSync(lanes)
+      let sum = 0
+      for (let lane = 0; lane < head.lanes; lane += 1)
+        sum += bytes.readDoubleLE(4_096 + (number * head.lanes + lane) * 96 + 8)
+      return sum
+    },
+  }
+}
