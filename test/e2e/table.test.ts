@@ -31,16 +31,27 @@ root.test('both ways answer random requests alike', { skip }, async (t) => {
   t.ok(run.hits > run.asked / 10, `${run.hits} hits`)
 })
 
-const ingress = { remove_on_match: { key_matcher: { prefix: 'x-tollgate-', ignore_case: true } } }
+/** Takes out that the gateway removes its own headers where a request comes in: the scripts must not need it. */
+function withoutRemoval(bootstrap: string): string {
+  const isRemoval = (each: unknown) => {
+    const { remove_on_match: by } = (each ?? {}) as { remove_on_match?: { key_matcher: object } }
+    return by !== undefined && JSON.stringify(by.key_matcher).includes('"x-tollgate-"')
+  }
+  let removed = 0
+  const without = JSON.parse(bootstrap, (_, value) => {
+    if (!Array.isArray(value) || !value.some(isRemoval)) return value
+    removed += 1
+    return value.filter((each) => !isRemoval(each))
+  })
+  if (removed === 0) throw new Error('nothing removes them')
+  return JSON.stringify(without)
+}
+
 const test = gatewayTests({
   env: { METER_PATHS: 'chat,messages' },
   concurrency: 2,
   resources: (url) => [...models(url), ...subscriptions({ plenty: 1_000_000_000, ten: 1_000 })],
-  adjustEnvoy(bootstrap) {
-    const written = `,${JSON.stringify(ingress)}`
-    if (!bootstrap.includes(written)) throw new Error('ingress removes them in another way')
-    return bootstrap.replace(written, '')
-  },
+  adjustEnvoy: withoutRemoval,
 })
 
 interface Sent {
@@ -146,12 +157,10 @@ test('no header of a client is taken for a decision', async (t, gateway) => {
   t.strictSame(await gateway.model.tally(), before, 'the model gets no request')
   // Nor does one change where a known key's request goes.
   const headers = {
-    ...{
-      'x-tollgate-cluster': 'llm/other',
-      'x-tollgate-path': '/v1/models',
-      'x-tollgate-open': 'x',
-    },
-    ...{ 'x-tollgate-models': 'other', 'x-tollgate-upstream-model': 'x', 'x-tollgate-miss': 'x' },
+    'x-tollgate-cluster': 'llm/other',
+    'x-tollgate-path': '/v1/models',
+    'x-tollgate-again': 'true',
+    'x-tollgate-miss': 'x',
   }
   const { status, text } = await send(gateway, key, { headers, body: { sim: { echo: true } } })
   t.equal(status, 200)
