@@ -8,6 +8,7 @@ import { createVerifyKey } from '../../src/identity/api-key.ts'
 import { createAuthenticate } from '../../src/identity/authenticate.ts'
 import type { KeyLookup } from '../../src/store/api-keys.ts'
 import type { CounterStore } from '../../src/store/counters.ts'
+import type { Admitted } from '../../src/table/table.ts'
 import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { checkOf, checkResponse, readDenial } from '../support/envoy-messages.ts'
@@ -91,6 +92,68 @@ test('answers synchronously if key and counters are cached', async (t) => {
   const answer = ask(chat, key)
   t.ok(Buffer.isBuffer(answer), 'a Buffer, not a promise')
   t.equal(told(answer), '200')
+})
+
+/** A table that records what it is offered. */
+function createFakeTable() {
+  const admitted: Admitted[] = []
+  const table = {
+    mark: 7,
+    admit(asked: Admitted): string | undefined {
+      admitted.push(asked)
+      return asked.rule === undefined ? '5 1' : undefined
+    },
+  }
+  return { table, admitted }
+}
+
+/** As the cache of keys answers. */
+function trusted(keys: KeyLookup): KeyLookup {
+  return {
+    findByHash(hash) {
+      const found = keys.findByHash(hash)
+      if (found instanceof Promise || found === undefined) return found
+      return { ...found, trustedUntil: performance.now() + minute }
+    },
+  }
+}
+
+test('what is allowed is offered to the table, with the mark from before', async (t) => {
+  const stored = createMemoryApiKeys()
+  const key = stored.mint()
+  const { table, admitted } = createFakeTable()
+  const missed: string[] = []
+  const answers: PromiseWithResolvers<void>[] = []
+  const keys = trusted(stored)
+  const late: KeyLookup = {
+    async findByHash(hash) {
+      const answer = Promise.withResolvers<void>()
+      answers.push(answer)
+      await answer.promise
+      return keys.findByHash(hash)
+    },
+  }
+  const onMissed = (reason: string) => void missed.push(reason)
+  const { ask } = createWorld({ table, keys, onMissed })
+  const answer = await ask(chat, key, { 'x-request-id': 'r', 'x-tollgate-miss': 'unknown' })
+  t.match(admitted[0], { mark: 7, rule: undefined, path: chat, credential: key, now: start })
+  t.match(admitted[0], { bodyModel: undefined, dialect: 'openai', keyHash: /^[0-9a-f]{64}$/ })
+  const { endsAt = 0 } = admitted[0] ?? {}
+  t.ok(endsAt > start && endsAt <= start + minute, 'no longer than the key is trusted')
+  t.match(checkResponse.decode(answer).dynamic_metadata, {
+    fields: { lane: { stringValue: '5 1' } },
+  })
+
+  const slow = createWorld({ table, keys: late, onMissed }).ask(chat, key)
+  table.mark = 8
+  answers[0]?.resolve()
+  await slow
+  t.equal(admitted[1]?.mark, 7, 'something was withdrawn while the key was looked up')
+
+  await ask('/llm/small/v1/models', key, { 'x-tollgate-miss': 'unknown' })
+  await ask(chat, 'nonsense', { 'x-tollgate-miss': 'what a client may write' })
+  t.strictSame(missed, ['unknown', 'none', 'operation', 'other'])
+  t.equal(admitted.length, 3, 'no refusal')
 })
 
 test('the authentication stage denies callers without a valid API key', async (t) => {

@@ -18,6 +18,29 @@ test('an active key gives its owner as of its creation', async (t) => {
   })
 })
 
+test('what is decided for a key is remembered while it is trusted, and before its end is news', async (t) => {
+  const keys = createMemoryApiKeys()
+  const day = 86_400_000
+  const rememberedOf = (record: object, more: object = {}) => {
+    const key = keys.mint(record)
+    const findByHash = (hash: string) => {
+      const found = keys.findByHash(hash)
+      return found && { ...found, trustedUntil: performance.now() + 60_000, ...more }
+    }
+    const caller = createVerifyKey({ findByHash }, markers)(key, now)
+    const { remembered } = caller as { remembered?: { hash: string; until: number } }
+    if (remembered) t.equal(remembered.hash, hashOfKey(key, markers))
+    return remembered?.until
+  }
+  const until = rememberedOf({ expiresAt: null }) ?? 0
+  t.ok(until > now + 50_000 && until <= now + 60_000, `${until}`)
+  const ending = { createdAt: now + 1_000 - 9 * day, expiresAt: now + 1_000 + day }
+  t.equal(rememberedOf(ending), now + 1_000, 'from when on its end is news')
+  t.equal(rememberedOf({ ...ending, createdAt: now - 9 * day, expiresAt: now + day }), undefined)
+  t.equal(rememberedOf({}, { ageMs: 5 }), undefined, 'in an outage')
+  t.equal(rememberedOf({}, { trustedUntil: undefined }), undefined)
+})
+
 test('other keys give no caller', async (t) => {
   const keys = createMemoryApiKeys()
   const verify = createVerifyKey(keys, markers)

@@ -33,6 +33,56 @@ const usual = [
 ]
 const serverOf = ({ resource }: Model): string => resource.metadata.name
 
+test('tells of each change that decisions depend on', (t) => {
+  let changes = 0
+  const names = createServedNames({
+    onChange() {
+      changes += 1
+    },
+  })
+  const told = (act: () => unknown) => {
+    const before = changes
+    act()
+    return changes - before
+  }
+  const owner = { namespace: 'llm', server: 'one' }
+  t.equal(
+    told(() => names.set('one', ['a'], ['llm'])),
+    1,
+  )
+  t.equal(
+    told(() => names.set('one', ['a'], ['llm'])),
+    0,
+    'the same list',
+  )
+  t.equal(
+    told(() => names.own(new Map([['a', owner]]), true)),
+    1,
+    'owners, and that all are known',
+  )
+  t.equal(
+    told(() => names.own(new Map([['a', owner]]), true)),
+    0,
+  )
+  t.equal(
+    told(() => names.own(new Map([['a', undefined]]))),
+    1,
+  )
+  t.equal(
+    told(() => names.recognise('one', [{ isLlamaCpp: true }])),
+    1,
+  )
+  t.equal(
+    told(() => names.recognise('one', [{ isLlamaCpp: true }])),
+    0,
+  )
+  t.equal(
+    told(() => names.forget('one')),
+    1,
+  )
+  t.end()
+})
+
 /**
  * Names as if each ModelRef had a server of its own with this list. The first to list a name owns
  * it, unless `owners` says otherwise.

@@ -4,6 +4,7 @@ import type { ApiKeyRecord } from '../../../src/core/formats/api-key.ts'
 import {
   type CachedApiKeys,
   createCachedApiKeys,
+  type KeyCacheOptions,
 } from '../../../src/store/api-keys/cached-api-keys.ts'
 import { createPostgresApiKeys } from '../../../src/store/api-keys/postgres-api-keys.ts'
 import type { ApiKeyTable, FoundKey } from '../../../src/store/api-keys.ts'
@@ -35,7 +36,7 @@ async function createStored(
 }
 
 /** A cache over a table in memory, with a freshness and a clock that the test sets. */
-function createFaked(options: { entries?: number; outageGraceMs?: number } = {}) {
+function createFaked(options: Partial<KeyCacheOptions> = {}) {
   const fake = createFakeTable()
   const freshness = createFakeFreshness()
   const clock = { now: 0 }
@@ -204,6 +205,46 @@ test('a look-up that began before an eviction is not used', async (t) => {
     t.match(await answer, { status: 'revoked' })
     t.match(await keys.findByHash(row.hash), { status: 'revoked' })
   }
+})
+
+test('who decides by what was known of keys is told before it is known no more', async (t) => {
+  const told: unknown[] = []
+  const world = createFaked({ onForgotten: (hashes) => void told.push(hashes) })
+  const { keys, rows, table, clock } = world
+  const row = await remember(world)
+  const tell = async (act: () => unknown) => {
+    told.length = 0
+    await act()
+    return [...told]
+  }
+  t.strictSame(await tell(() => keys.evict([])), [], 'each poll evicts what it has found')
+  t.strictSame(await tell(() => keys.evict([row.hash])), [[row.hash]])
+  t.strictSame(await tell(() => keys.forgetAll()), [undefined])
+  await keys.findByHash(row.hash)
+  t.strictSame(await tell(() => keys.revoke(row.id, undefined, now)), [[row.hash]])
+  const failing = async () => {
+    table.revoke = () => Promise.reject(new Error('no answer'))
+    await keys.revoke(row.id, undefined, now).catch(() => {})
+  }
+  t.strictSame(await tell(failing), [undefined], 'it may have been committed')
+
+  const [unlogged, gone] = [await remember(world), await remember(world)]
+  rows.set(unlogged.hash, { ...unlogged, status: 'revoked' })
+  rows.delete(gone.hash)
+  clock.now += 2 * minute
+  const review = () => Promise.all([unlogged, gone].map(({ hash }) => keys.findByHash(hash)))
+  t.strictSame(await tell(review), [[unlogged.hash], [gone.hash]], 'by reading it again')
+})
+
+test('a key says until when it is trusted', async (t) => {
+  const world = createFaked()
+  const { keys, clock } = world
+  clock.now = 5_000
+  const { hash } = await remember(world)
+  const { trustedUntil = 0 } = (await keys.findByHash(hash)) ?? {}
+  t.ok(trustedUntil >= 5_000 + 45_000 - 1 && trustedUntil <= 5_000 + 60_000, `${trustedUntil}`)
+  clock.now = trustedUntil
+  t.type(keys.findByHash(hash), Promise, 'it is read again before it is used')
 })
 
 test('after a gap every key is read again, together', async (t) => {

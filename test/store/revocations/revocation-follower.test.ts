@@ -155,6 +155,34 @@ test('a log that was truncated is not trusted', async (t) => {
   await poll(() => follower.evicted.has('alice-3'), 'following continues')
 })
 
+test('nothing is acknowledged while keys are being forgotten', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const forgotten = Promise.withResolvers<void>()
+  let isForgetting = false
+  const follower = await startFollower(t, url, {
+    everyMs: 50,
+    forgetAll() {
+      isForgetting = true
+      return forgotten.promise
+    },
+  })
+  await fillKeys(sql, 1)
+  await sql`update api_keys set status = 'revoked' where key_hash = 'alice-1'`
+  await acknowledged(sql)
+  await sql`delete from tollgate_revocations`
+  await poll(() => isForgetting, 'the gap is found')
+  const seenAt = async () => {
+    const rows = await sql<{ at: string }[]>`
+      select seen_at::text as at from tollgate_replicas where id = ${follower.id}`
+    return rows[0]?.at
+  }
+  const before = await seenAt()
+  await sleep(200)
+  t.equal(await seenAt(), before)
+  forgotten.resolve()
+  await poll(async () => (await seenAt()) !== before, 'it polls again')
+})
+
 test('a log with another history is not trusted', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const follower = await startFollower(t, url, { everyMs: 100 })
