@@ -182,10 +182,11 @@ export function createBlocks(options: BlocksOptions) {
         }
       }
       for (const [block, charged] of paid) {
-        // In a window that nothing was written for yet.
-        if (block.cells.some(({ end }) => now >= end) && !update(block)) continue
+        // A window has begun of which nothing is written yet: what the line added is noted there.
+        const isOver = block.cells.some(({ end }) => now >= end)
+        if (isOver && !update(block)) continue
         const isSure = noteAdded(block, lane?.added ?? 0, startedAt, endedAt)
-        if (!isSure || charged !== block.counters.length) changed.add(block)
+        if (isOver || !isSure || charged !== block.counters.length) changed.add(block)
       }
       for (const block of changed) if (byNumber.has(block.number)) update(block)
     },

@@ -75,11 +75,13 @@ export function openTableReader(folder: string, stem = 'usage') {
     return real >= end && real < nextEnd ? { start: end, offset: nextOffset } : undefined
   }
 
-  function addedIn(number: number, cell: number, start: number, count: number): number {
+  /** undefined: a lane has a later window, which a clock that was set back has left. */
+  function addedIn(number: number, cell: number, start: number, count: number): number | undefined {
     let added = 0
     const lane = Buffer.alloc(laneBytes)
     for (let n = 0; n < count; n += 1) {
       fs.readSync(lanes, lane, 0, laneBytes, 4_096 + (number * count + n) * laneBytes)
+      if (lane.readDoubleLE(cell * 16) > start) return undefined
       if (lane.readDoubleLE(cell * 16) === start) added += lane.readDoubleLE(cell * 16 + 8)
     }
     return added
@@ -118,8 +120,9 @@ export function openTableReader(folder: string, stem = 'usage') {
           if (boot >= block.freshUntil) return 'fresh'
           for (const [i, cell] of block.cells.entries()) {
             const window = windowIn(cell, real)
-            if (window === undefined) return 'window'
-            const sum = window.offset + addedIn(number, i, window.start, head.lanes)
+            const added = window && addedIn(number, i, window.start, head.lanes)
+            if (added === undefined) return 'window'
+            const sum = (window?.offset ?? 0) + added
             const limit = Number(limits[used.length]?.split(':')[1])
             if (!(sum < (block.isShared ? limit / 2 : limit))) return 'limit'
             used.push(sum)
@@ -133,7 +136,10 @@ export function openTableReader(folder: string, stem = 'usage') {
       }
       return 'unknown'
     },
-    /** Adds as a response does that ends at this instant, in this lane; returns the lane as its line has it. */
+    /**
+     * Adds as a response does that ends at this instant, in this lane, where all windows are known; returns the lane
+     * as its line has it.
+     */
     add(blocks: readonly number[], added: number, real: number, lane = 0) {
       const head = readHead()
       if (head === undefined) return undefined
@@ -144,11 +150,10 @@ export function openTableReader(folder: string, stem = 'usage') {
         if (block === undefined) continue
         const at = 4_096 + (number * head.lanes + lane) * laneBytes
         fs.readSync(lanes, own, 0, laneBytes, at)
-        for (const [i, cell] of block.cells.entries()) {
-          const { start } = windowIn(cell, real) ?? {}
-          const known = own.readDoubleLE(i * 16)
-          if (start === undefined || start < known) continue
-          if (start > known) own.fill(0, i * 16, i * 16 + 16)
+        const starts = block.cells.map((cell) => windowIn(cell, real)?.start ?? -1)
+        if (starts.some((start, i) => start < own.readDoubleLE(i * 16))) continue
+        for (const [i, start] of starts.entries()) {
+          if (start > own.readDoubleLE(i * 16)) own.fill(0, i * 16, i * 16 + 16)
           own.writeDoubleLE(start, i * 16)
           own.writeDoubleLE(own.readDoubleLE(i * 16 + 8) + added, i * 16 + 8)
         }
