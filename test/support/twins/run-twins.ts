@@ -65,6 +65,8 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
   const pick = () => random.below(keys.length) % (random.below(6) === 0 ? keys.length : 4)
   let choices = first
   const targets: AskedTarget[] = []
+  /** The last requests of each key. */
+  const history = new Map<string, readonly string[]>()
   const apart: string[] = []
   const statuses: Record<number, number> = {}
   const before = twins.hits()
@@ -102,14 +104,20 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
     const request = randomRequest(random, of(targets))
     await awayFromEnds(key)
     const sentAt = Date.now()
-    const { apart: found, seen } = await twins.ask(request, key)
+    const { apart: differing, seen } = await twins.ask(request, key)
+    const found = [...differing]
     // What ends in different windows is counted in different ones.
     if (endsOf(key, sentAt).some((end) => end < Date.now() + afterMs)) return replace(at)
     statuses[seen.answer.status] = (statuses[seen.answer.status] ?? 0) + 1
+    const id = String(seen.answer.headers.find(([name]) => name === 'x-request-id')?.[1])
+    const short = `${seen.answer.status} ${request.method} ${request.path} ${id} ${request.body.toString('latin1').slice(0, 200)}`
+    const past = history.get(key.key) ?? []
+    history.set(key.key, [...past.slice(-3), short])
     if (found.length === 0) return
     const { method, path, headers, body, isChunked } = request
     const text = body.toString('latin1').slice(0, 300)
     const shown = { what, key: key.subscription, method, path, headers, body: text, isChunked }
+    found.push(`earlier: ${past.join('\n    ')}`)
     apart.push(`${JSON.stringify(shown)}\n  ${found.join('\n  ')}`)
   }
 
