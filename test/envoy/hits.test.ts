@@ -1,43 +1,346 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Test } from 'tap'
+import { countedTokens } from '../../src/core/decision/usage.ts'
+import { filesOf } from '../../src/journal/files.ts'
 import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
-import { writeTable } from '../support/table-files.ts'
+import { linesOf } from '../support/lines.ts'
+import { poll } from '../support/poll.ts'
+import { sendRaw, toBytes } from '../support/raw-http.ts'
+import { bootTime, writeTable } from '../support/table-files.ts'
 
-const test = gatewayTests()
+/**
+ * The service is stopped: what the table lets pass is answered by the model, and everything else is 503, with the reason
+ * for which Check would have been asked. The listener lets clients' headers of ours pass.
+ */
+const test = gatewayTests({
+  adjustEnvoy(text) {
+    const removal =
+      /\{\s*"remove_on_match": \{\s*"key_matcher": \{\s*"prefix": "x-tollgate-",[^}]*\}\s*\}\s*\},/
+    if (!removal.test(text)) throw new Error('the bootstrap removes nothing of ours at ingress')
+    const unavailable = /The server behind this path is not available, try again\./g
+    return text.replace(removal, '').replace(unavailable, '%REQ(x-tollgate-miss)%')
+  },
+})
 
-/** A template for the sample model, as the service would write it for Check's answer. */
-function templateFor(gateway: Gateway, changes: { flags?: string; limit?: number } = {}): string {
-  const { flags = '', limit = 1_000 } = changes
-  const file = join(gateway.clusters, 'clusters.json')
-  const { resources } = JSON.parse(readFileSync(file, 'utf8'))
+const sharedPath = '/v1/chat/completions'
+const hour = 3_600_000
+
+type Changes = { flags?: string; limits?: string; policy?: string }
+
+/** A template for the sample model, as the service would write it. */
+function templateFor(gateway: Gateway, { flags = '', limits, policy }: Changes = {}): string {
+  const { resources } = JSON.parse(readFileSync(join(gateway.clusters, 'clusters.json'), 'utf8'))
   const cluster = resources.find(({ name }: { name: string }) => name.includes('sim')).name
   return [
-    ...[flags, '"subscription":"plenty","model":"llm/sim","payer":""', '/v1/chat/completions'],
-    ...['', '', '', '', `"1h";q=${limit};w=3600;qu="tokens"`, `1h:${limit}:u`],
+    ...[flags, '"subscription":"plenty","model":"llm/sim","payer":""', sharedPath, '', '', '', ''],
+    ...[policy ?? '"1h";q=1000;w=3600;qu="tokens"', limits ?? '1h:1000:u'],
     ...['x-maas-subscription: plenty', `x-tollgate-cluster: ${cluster}`, ''],
   ].join('\n')
 }
 
-test('what the table knows is let pass without Check, and counted in a lane', async (t, gateway) => {
-  const { key } = await gateway.mint()
-  const table = writeTable(gateway.journal)
-  table.template(0, templateFor(gateway, { limit: 30 }))
-  table.block(0)
-  table.record([key, chatPath, ''])
-  table.record([key, '/v1/chat/completions', 'sim'])
+/** A table that knows a key, in a gateway whose service does not answer. `blocks`: those of its records. */
+async function known(
+  t: Test,
+  gateway: Gateway,
+  changes: Changes & { blocks?: readonly Cell[][] } = {},
+) {
+  const key = `sk-test-${Math.random().toString(36).slice(2)}`
+  const { blocks = [[windowCell()]] } = changes
+  let table = writeTable(gateway.journal)
+  const put = () => {
+    table.head({ lease: bootTime() + 4_900 })
+    table.template(0, templateFor(gateway, changes))
+    for (const [number, cells] of blocks.entries()) table.block(number, { cells })
+    for (const [path, model] of [
+      [chatPath, ''],
+      [sharedPath, 'sim'],
+    ] as const)
+      table.record([key, path, model], { blocks: [...blocks.keys()] })
+  }
+  put()
   await gateway.stopService()
   t.teardown(() => gateway.startService())
+  await poll(async () => (await gateway.chat(key)).status === 200, 'the script has found the table')
+  return {
+    key,
+    table: () => table,
+    put,
+    replace() {
+      table = writeTable(gateway.journal)
+      put()
+    },
+  }
+}
 
-  const first = await gateway.chat(key, { totalTokens: 12 })
-  t.equal(first.status, 200, first.text)
-  t.match(Object.fromEntries(first.headers), {
-    'x-ratelimit-limit-tokens': '30',
-    'x-ratelimit-remaining-tokens': '30',
-    ratelimit: /^"1h";r=30;t=\d+$/,
-  })
-  t.equal(table.added(0), 12)
-  const second = await gateway.chat(key, { totalTokens: 18 }, {}, '/v1/chat/completions')
-  t.equal(second.status, 200, second.text)
-  t.match(second.headers.get('ratelimit'), /^"1h";r=18;/)
-  t.equal((await gateway.chat(key)).status, 503, 'the limit is for Check')
+type Cell = ReturnType<typeof windowCell>
+
+/** The window of this hour, with what was used in it. */
+function windowCell(offset = 0) {
+  const start = Date.now() - (Date.now() % hour)
+  return { start, end: start + hour, offset, nextEnd: start + 2 * hour, nextOffset: 0 }
+}
+
+const missOf = (text: string): string | undefined => JSON.parse(text).error?.message
+
+test('what the table knows is let pass, counted in a lane and told in a line', async (t, gateway) => {
+  const limits = '1h:100000:u,1d:300000:u,1h:90000:k'
+  const blocks = [[windowCell(), windowCell(1_000)], [windowCell(7)]]
+  const { key, table: current } = await known(t, gateway, { limits, policy: 'p', blocks })
+  const table = current()
+  const before = table.added(0)
+  const asked = [
+    { totalTokens: 12 },
+    { usage: { prompt_tokens: 5, completion_tokens: 7 } },
+    { usage: { total_tokens: 0, prompt_tokens: 5, completion_tokens: 7 } },
+    { usage: { total_tokens: -1, prompt_tokens: 5, completion_tokens: 7 } },
+    { usage: { total_tokens: 1.5, prompt_tokens: 5 } },
+    { usage: { total_tokens: '12' } },
+    { usage: { total_tokens: 0, prompt_tokens: 0, completion_tokens: 0 } },
+    { usage: { prompt_tokens: 5, completion_tokens: 7, cache_read_input_tokens: 3 } },
+    { usage: { cache_read_input_tokens: 3, cache_creation_input_tokens: 4 } },
+    { usage: { input_tokens: 3, output_tokens: 4 } },
+    { usage: null },
+  ]
+  let sum = 0
+  for (const [i, sim] of asked.entries()) {
+    for (const fields of [{}, { stream: true }]) {
+      const seen = linesOf(gateway.journal).ofScript().length
+      const path = i % 2 === 0 ? chatPath : sharedPath
+      const { status, headers, text } = await gateway.chat(key, sim, fields, path)
+      t.equal(status, 200, text)
+      t.equal(headers.get('ratelimit-policy'), 'p')
+      const line = linesOf(gateway.journal).ofScript().at(-1)
+      t.equal(linesOf(gateway.journal).ofScript().length, seen + 1)
+      t.match(line, {
+        usage: { user: 'ann', keyId: 'k', subscription: 'plenty', model: 'llm/sim' },
+      })
+      const tokens = line && countedTokens(line.usage)
+      const lane = tokens ? { file: table.file, added: tokens, blocks: [0, 1] } : undefined
+      t.strictSame(line?.lane, lane, JSON.stringify([sim, fields]))
+      t.match(headers.get('ratelimit'), `"1h";r=${100_000 - before - sum};`)
+      t.match(headers.get('ratelimit'), `, "1d";r=${299_000 - before - sum};`)
+      t.match(headers.get('ratelimit'), `, "1h";r=${89_993 - before - sum};`)
+      sum += tokens ?? 0
+      t.equal(table.added(0), before + sum)
+      t.equal(table.added(1), before + sum)
+    }
+  }
+  t.ok(sum > 50)
+})
+
+test('whatever is odd in a request is for Check', async (t, gateway) => {
+  const { key } = await known(t, gateway)
+  const bearer = `authorization: Bearer ${key}`
+  const body = '{"model":"sim","messages":[{"role":"user","content":"Hi"}]}'
+  const send = (headers: readonly string[], changes: object = {}) =>
+    sendRaw(
+      gateway.port,
+      toBytes({
+        path: chatPath,
+        body,
+        headers: ['content-type: application/json', ...headers],
+        ...changes,
+      }),
+    )
+  for (const headers of [[bearer], [`x-api-key: ${key}`], [`Authorization: bearer ${key}`]]) {
+    for (const path of [chatPath, sharedPath])
+      t.equal((await send(headers, { path })).status, 200, `${headers} ${path}`)
+  }
+  const odd: readonly (readonly [string, readonly string[], object?])[] = [
+    ['shape', [bearer, bearer]],
+    ['shape', [bearer, `x-api-key: ${key}`]],
+    ['shape', [`x-api-key: ${key}`, `x-api-key: ${key}`]],
+    ['shape', [`x-api-key: ${key}`, 'x-api-key: sk-other']],
+    ['shape', [`authorization: Bearer ${key}, Bearer ${key}`]],
+    ['shape', [`authorization: Bearer  ${key}`]],
+    ['shape', [`authorization: Basic ${key}`]],
+    ['shape', ['authorization: ', `x-api-key: ${key}`]],
+    ['shape', [`x-api-key: Bearer ${key}`]],
+    ['shape', ['authorization: Bearer token-ann']],
+    ['shape', [`x-api-key: sk-${'x'.repeat(300)}`]],
+    ['unknown', [`${bearer}x`]],
+    ['unknown', [bearer], { path: `${chatPath}?x=1` }],
+    ['unknown', [bearer], { path: '/llm/sim/v1/completions' }],
+    ['unknown', [bearer], { path: sharedPath, body: body.replace('sim', 'sam') }],
+    ['shape', [bearer], { path: sharedPath, body: body.replace('sim', '\\u0000') }],
+    ['shape', [bearer], { path: sharedPath, body: body.replace('"sim"', '["sim"]') }],
+    ['shape', [bearer], { path: sharedPath, body: `${body}}` }],
+    ['shape', [bearer], { path: sharedPath, body: body.replace('{', '{"deferred":true,') }],
+    ['shape', [bearer, 'transfer-encoding: chunked'], { body: '' }],
+    ['shape', [bearer], { method: 'GET', body: '' }],
+    ['shape', [bearer], { method: 'PUT' }],
+    ['shape', [bearer], { path: '/llm/sim/v1/models', method: 'GET', body: '' }],
+  ]
+  for (const [reason, headers, changes] of odd) {
+    const answer = await send(headers, changes)
+    t.equal(answer.status, 503, `${headers} ${JSON.stringify(changes)}`)
+    t.equal(missOf(answer.body), reason, `${headers} ${JSON.stringify(changes)}`)
+  }
+})
+
+test('no header of a client decides whether Check is asked', async (t, gateway) => {
+  const { key } = await known(t, gateway)
+  const { resources } = JSON.parse(readFileSync(join(gateway.clusters, 'clusters.json'), 'utf8'))
+  const cluster = resources.find(({ name }: { name: string }) => name.includes('sim')).name
+  const body = '{"model":"sim","messages":[]}'
+  const names = [
+    'x-tollgate-cluster',
+    'X-Tollgate-Cluster',
+    'X-TOLLGATE-CLUSTER',
+    'x-tollgate-Cluster',
+  ]
+  for (const path of [chatPath, sharedPath, '/llm/sim/v1/models', '/v1/completions', '/v1/files']) {
+    for (const name of names) {
+      for (const also of [
+        [],
+        [`${name}: ${cluster}`, 'x-tollgate-path: /v1/models'],
+        ['x-tollgate-again: true'],
+      ]) {
+        const headers = [`authorization: Bearer ${key}x`, `${name}: ${cluster}`, ...also]
+        const answer = await sendRaw(gateway.port, toBytes({ path, body, headers }))
+        t.equal(answer.status, 503, `${path} ${headers}`)
+      }
+    }
+  }
+})
+
+test('a table in which anything is wrong decides nothing', async (t, gateway) => {
+  const { key, table: current, put, replace } = await known(t, gateway)
+  const table = current()
+  const { table: tableFile, lanes: lanesFile } = filesOf(gateway.journal)
+  const cell = windowCell()
+  const { start } = cell
+  const soon = bootTime() + 3_000
+  const spoil = (file: string, at: number) => {
+    const bytes = readFileSync(file)
+    bytes[at] = (bytes[at] ?? 0) ^ 1
+    writeFileSync(file, bytes)
+  }
+  const cases: readonly (readonly [string, string, () => void])[] = [
+    ['closed', 'the table is closed', () => table.head({ lease: 0 })],
+    ['closed', 'its lease is over', () => table.head({ lease: bootTime() - 50 })],
+    ['closed', 'its lease is longer than any', () => table.head({ lease: bootTime() + 60_000 })],
+    [
+      'clock',
+      'the clock was set',
+      () => table.head({ lease: soon, clock: Date.now() - bootTime() + 700 }),
+    ],
+    [
+      'clock',
+      'the clock was set back',
+      () => table.head({ lease: soon, clock: Date.now() - bootTime() - 700 }),
+    ],
+    ['stale', 'all records were withdrawn', () => table.head({ lease: soon, generation: 2 })],
+    [
+      'stale',
+      'the record is of another generation',
+      () => table.record([key, chatPath, ''], { generation: 2 }),
+    ],
+    [
+      'stale',
+      'the record is not trusted any more',
+      () => table.record([key, chatPath, ''], { until: bootTime() - 20 }),
+    ],
+    [
+      'stale',
+      'the key has ended',
+      () => table.record([key, chatPath, ''], { endsAt: Date.now() - 1 }),
+    ],
+    [
+      'stale',
+      'its template is not there',
+      () => table.record([key, chatPath, ''], { template: 7 }),
+    ],
+    [
+      'stale',
+      'its template is nowhere',
+      () => table.record([key, chatPath, ''], { template: 700 }),
+    ],
+    ['stale', 'its block is not there', () => table.record([key, chatPath, ''], { blocks: [3] })],
+    ['stale', 'its block is nowhere', () => table.record([key, chatPath, ''], { blocks: [700] })],
+    [
+      'stale',
+      'it has fewer blocks than limits',
+      () => table.record([key, chatPath, ''], { blocks: [] }),
+    ],
+    [
+      'window',
+      'it has more blocks than limits',
+      () => table.record([key, chatPath, ''], { blocks: [0, 0] }),
+    ],
+    ['window', 'it has more cells than limits', () => table.block(0, { cells: [cell, cell] })],
+    ['stale', 'the block is withdrawn', () => table.block(0, { cells: [] })],
+    [
+      'limit',
+      'the limit is reached',
+      () => table.block(0, { cells: [{ ...cell, offset: 1_000 }] }),
+    ],
+    [
+      'limit',
+      'others count, too, and half is used',
+      () => table.block(0, { isShared: true, cells: [{ ...cell, offset: 500 }] }),
+    ],
+    [
+      'fresh',
+      'what others used is not known any more',
+      () => table.block(0, { freshUntil: bootTime() - 20 }),
+    ],
+    [
+      'window',
+      'the window has not begun',
+      () => table.block(0, { cells: [{ ...cell, start: Date.now() + hour }] }),
+    ],
+    [
+      'window',
+      'both windows are over',
+      () => table.block(0, { cells: [{ ...cell, end: start - 2, nextEnd: start - 1 }] }),
+    ],
+    [
+      'limit',
+      'the next window is used up',
+      () => table.block(0, { cells: [{ ...cell, end: start - 1, nextOffset: 1_000 }] }),
+    ],
+  ]
+  const ask = () => gateway.chat(key)
+  for (const [reason, title, spoilt] of cases) {
+    spoilt()
+    await poll(async () => (await ask()).status === 503, title, 2_000)
+    const { text } = await ask()
+    t.equal(missOf(text), reason, title)
+    put()
+    await poll(async () => (await ask()).status === 200, `after: ${title}`, 2_000)
+  }
+  const ends: readonly (readonly [string, string, () => void])[] = [
+    ['off', 'the table is deleted', () => rmSync(tableFile)],
+    ['closed', 'the table is empty', () => truncateSync(tableFile, 0)],
+    ['closed', 'the table ends in its head', () => truncateSync(tableFile, 50)],
+    ['closed', 'its head is spoilt', () => spoil(tableFile, 20)],
+    ['closed', 'the table has another form', () => spoil(tableFile, 8)],
+    ['closed', 'the table ends before its records', () => truncateSync(tableFile, 4_096)],
+    ['closed', 'the lanes are truncated', () => truncateSync(lanesFile, 4_096)],
+    [
+      'closed',
+      'the lanes are of another table',
+      () => {
+        writeTable(gateway.journal)
+        spoil(lanesFile, 20)
+      },
+    ],
+    [
+      'closed',
+      'there are no lanes',
+      () => {
+        writeTable(gateway.journal)
+        rmSync(lanesFile)
+      },
+    ],
+  ]
+  for (const [reason, title, spoilt] of ends) {
+    spoilt()
+    await poll(async () => (await ask()).status === 503, title, 2_000)
+    t.equal(missOf((await ask()).text), reason, title)
+    replace()
+    await poll(async () => (await ask()).status === 200, `after: ${title}`, 3_000)
+  }
 })
