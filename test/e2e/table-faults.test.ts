@@ -57,20 +57,23 @@ async function start(t: Test) {
     return answer.status
   }
   /** Waits until requests of this key are decided by the table. */
-  const isHit = (key: string) =>
-    poll(
-      async () => {
-        const before = hits()
-        const status = await statusOf(key)
-        return status === 200 && hits() > before
-      },
-      'the table decides',
-      20_000,
-    )
+  async function isHit(key: string, after = 'the start'): Promise<void> {
+    const ask = async () => {
+      const before = hits()
+      const status = await statusOf(key)
+      return status === 200 && hits() > before
+    }
+    await poll(ask, 'the table decides', 20_000).catch(async (error: unknown) => {
+      throw new Error(`after ${after}: ${error}:\n${(await scrapes()).flatMap(tableFigures).join('\n')}`)
+    })
+  }
+  const scrapes = () =>
+    Promise.all(all.map(async ({ metrics }) => (await fetch(`http://${metrics}/metrics`)).text()))
+  const tableFigures = (scrape: string) =>
+    scrape.split('\n').filter((line) => line.startsWith('tollgate_table_'))
   /** How many tokens the gateway's writers have counted since they started. */
   async function counted(): Promise<number> {
-    const texts = all.map(async ({ metrics }) => (await fetch(`http://${metrics}/metrics`)).text())
-    return (await Promise.all(texts))
+    return (await scrapes())
       .flatMap((text) => readScrape(text).samples('authorized_hits_total'))
       .reduce((sum, { value }) => sum + value, 0)
   }
@@ -99,7 +102,7 @@ root.test('files of the table that something happens to', { skip }, async (t) =>
       if (state === 'confirmed') t.equal(await statusOf(ended), 401, name)
     }
     t.strictSame(besides200(await load.stop()), {}, `${name}: the others are served`)
-    await isHit(key)
+    await isHit(key, name)
     t.equal(await statusOf(ended), 401, `${name}: afterwards`)
   }
   t.doesNotThrow(() => process.kill(envoy.pid, 0), 'Envoy lives')

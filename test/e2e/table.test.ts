@@ -5,6 +5,7 @@ import root, { type Test } from 'tap'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { type Gateway, gatewayTests, models, subscriptions } from '../support/gateway.ts'
 import { linesOf } from '../support/lines.ts'
+import { poll } from '../support/poll.ts'
 import { createRandom } from '../support/random.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { runTwins } from '../support/twins/run-twins.ts'
@@ -92,6 +93,16 @@ function hitsOf({ journal }: Gateway, ids: readonly string[]): number {
   )
   return ids.filter((id) => by.get(id) === 'table').length
 }
+
+test('the table decides soon after the start', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const decides = async () => {
+    const { status, id } = await send(gateway, key)
+    return status === 200 && hitsOf(gateway, [id]) === 1
+  }
+  await poll(decides, 'the table decides')
+  t.pass()
+})
 
 test('who waits for each answer is refused at the limit', async (t, gateway) => {
   const tokens = { totalTokens: 100 }

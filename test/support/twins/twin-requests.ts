@@ -147,7 +147,7 @@ const answers: readonly object[] = [
 ]
 
 /** One in so many of what is chosen is unusual. */
-const rarity = 12
+const rarity = 24
 
 /** What a decision depends on, beside the key. */
 export interface AskedTarget {
