@@ -64,7 +64,9 @@ async function start(t: Test) {
       return status === 200 && hits() > before
     }
     await poll(ask, 'the table decides', 20_000).catch(async (error: unknown) => {
-      throw new Error(`after ${after}: ${error}:\n${(await scrapes()).flatMap(tableFigures).join('\n')}`)
+      throw new Error(
+        `after ${after}: ${error}:\n${(await scrapes()).flatMap(tableFigures).join('\n')}`,
+      )
     })
   }
   const scrapes = () =>
