@@ -86,6 +86,8 @@ export const conditions: Readonly<Record<string, Condition>> = {
   TollgateEventLoopLate: (seen) =>
     above('nodejs_eventloop_lag_p99_seconds', 0.1)(seen) ??
     above('nodejs_eventloop_lag_max_seconds', 1)(seen),
+  TollgateTableHitsFall: ({ now }) =>
+    now.get('tollgate_table_open') === 0 ? ['tollgate_table_open is 0'] : undefined,
   TollgateStoreRefusals: grows(new RegExp(`^tollgate_checks_total\\{decision="(${refused})"`)),
   TollgateDatabaseAway: (seen) =>
     reason(seen.databaseError) ?? above('tollgate_database_away', 0, 'database')(seen),
