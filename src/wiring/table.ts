@@ -37,6 +37,8 @@ export interface TableParts {
 const beatMs = 200
 /** How often Envoy is asked for its workers, and after how many times without an answer those of this machine are taken. */
 const [askMs, asksAtMost] = [500, 20]
+/** What scripts can read (envoy/lua/lanes.lua). */
+const mostLanes = 256
 /** What is decided while there is no table is published in none. */
 const noMark = -1
 
@@ -53,7 +55,8 @@ export function createTable(context: Context): Table {
   async function open(parts: TableParts): Promise<void> {
     const workers = await findWorkers(context, () => isStopped)
     if (isStopped) return
-    timer = setInterval(() => beat(parts, 2 * workers), beatMs).unref()
+    const lanes = Math.min(mostLanes, 2 * workers)
+    timer = setInterval(() => beat(parts, lanes), beatMs).unref()
   }
 
   function beat(parts: TableParts, lanes: number): void {

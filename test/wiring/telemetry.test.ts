@@ -33,6 +33,24 @@ function read(config: object = {}, more: Record<string, unknown> = {}): Record<s
   return Object.fromEntries(Object.entries(sources).map(([name, one]) => [name, one()]))
 }
 
+test('the process that writes for its gateway has the figures of its table', async (t) => {
+  const stats = {
+    ...{ isOpen: true, records: { used: 3, of: 9 }, bytes: 512, leaseAgeMs: 150 },
+    ...{ published: 7, withdrawn: 4, unplaced: 1 },
+  }
+  const shown = (table: object) =>
+    Object.entries(read({}, { table })).filter(
+      ([name, figure]) => name.startsWith('tollgate_table_') && !Number.isNaN(figure),
+    )
+  t.strictSame(Object.fromEntries(shown({ isOn: true, stats: () => stats })), {
+    ...{ tollgate_table_open: true, tollgate_table_records: 3, tollgate_table_room_records: 9 },
+    ...{ tollgate_table_size_bytes: 512, tollgate_table_lease_age_seconds: 0.15 },
+    ...{ tollgate_table_published: 7, tollgate_table_withdrawn: 4, tollgate_table_unplaced: 1 },
+  })
+  t.ok(shown({ isOn: true, stats: () => undefined }).every(([, figure]) => figure === undefined))
+  t.strictSame(shown({ isOn: false, stats: () => undefined }), [])
+})
+
 test('every part has metrics', async (t) => {
   const config = { usageJournal: '/journal', redisUrl: 'redis:', keyCacheOutageGraceMs: 900_000 }
   const ledger = { stats: { failing: true, gaps: 3, archiveFailing: true } }

@@ -1,0 +1,94 @@
+import { existsSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { type Test, test } from 'tap'
+import { openHeadFile } from '../../src/journal/head-file.ts'
+import type { Admitted } from '../../src/table/table.ts'
+import type { Context } from '../../src/wiring/context.ts'
+import { createTable, type TableParts } from '../../src/wiring/table.ts'
+import { poll } from '../support/poll.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+/** A table whose Envoy says that it has two workers as soon as the test lets it. */
+async function createWorld(t: Test, config: object = {}) {
+  const folder = temporaryFolder(t)
+  openHeadFile(join(folder, 'usage.head')).close()
+  let isThere = false
+  const envoy = createServer((_, answer) => {
+    answer.statusCode = isThere ? 200 : 503
+    answer.end(JSON.stringify({ command_line_options: { concurrency: 2 } }))
+  })
+  await new Promise<void>((settle) => envoy.listen(0, '127.0.0.1', settle))
+  t.teardown(() => envoy.close())
+  const { port } = envoy.address() as AddressInfo
+  const faults: unknown[] = []
+  const context = {
+    config: {
+      ...{ decisionTable: 'on', usageJournal: join(folder, 'usage.jsonl'), socketMode: 0o600 },
+      ...{ envoyAdminAddress: { host: '127.0.0.1', port }, onCounterLoss: 'allow', ...config },
+    },
+    onFault: (error: unknown) => void faults.push(error),
+  }
+  const state = { isServing: true, isUnreadable: false, isConfirmed: true }
+  const table = createTable(context as unknown as Context)
+  t.teardown(() => table.stop())
+  const start = () =>
+    table.start({
+      sums: { isWriter: true, stats: { failing: false }, shared: {}, ...state } as never,
+      follower: { state: () => 'confirmed', leaseLeftMs: () => (state.isConfirmed ? 1_000 : 0) },
+      isServing: () => state.isServing,
+    } as unknown as TableParts)
+  return {
+    table,
+    start,
+    state,
+    faults,
+    path: join(folder, 'usage.table'),
+    come: () => (isThere = true),
+  }
+}
+
+test('nothing is published that was decided before there is a table', async (t) => {
+  const { table, start, come, path, faults } = await createWorld(t)
+  const mark = table.mark
+  t.equal(table.admit({} as Admitted), undefined)
+  table.withdraw(['a'])
+  table.withdrawAll()
+  start()
+  t.equal(existsSync(path), false, 'lanes are as many as Envoy needs')
+  const suspended = table.suspend()
+  come()
+  await new Promise((settle) => setTimeout(settle, 1_200))
+  t.equal(table.stats(), undefined, 'what is changing is not known to it')
+  await suspended
+  table.resume()
+  await poll(() => table.stats()?.isOpen === true, 'it is open')
+  t.not(table.mark, mark)
+  t.strictSame(faults, [])
+})
+
+test('it is in force only while requests are served and keys are confirmed', async (t) => {
+  const { table, start, come, state, faults } = await createWorld(t)
+  come()
+  start()
+  const is = (isOpen: boolean, why: string) => poll(() => table.stats()?.isOpen === isOpen, why)
+  await is(true, 'it is open')
+  for (const name of ['isServing', 'isConfirmed'] as const) {
+    state[name] = false
+    await is(false, `closed: ${name}`)
+    state[name] = true
+    await is(true, `open again: ${name}`)
+  }
+  table.stop()
+  t.equal(table.stats(), undefined)
+  t.strictSame(faults, [])
+})
+
+test('without it there are no files', async (t) => {
+  const { table, start, path } = await createWorld(t, { decisionTable: 'off' })
+  writeFileSync(path, 'from before')
+  start()
+  t.equal(existsSync(path), false)
+  t.equal(table.isOn, false)
+})
