@@ -23,8 +23,8 @@ export interface Listeners {
 
 /** Told once in all processes of a gateway. */
 export interface WriterListeners extends Listeners {
-  /** A request was admitted without a Check, and has ended. */
-  readonly onAdmitted: (usage: Usage) => void
+  /** A request that began at this time (ms since the epoch) was admitted without a Check, and has ended. */
+  readonly onAdmitted: (usage: Usage, startedAt: number) => void
   /** A metered response, and what it is charged. */
   readonly onCharged: (usage: Usage, charge: Charge) => void
 }
@@ -46,10 +46,10 @@ export function createSettle(deps: SettleDeps): Settle {
       all.onEnded(outcomeOf(line))
     },
     onTold(line) {
-      const { state, usage, isMetered, by } = line
+      const { state, usage, isMetered, by, startedAt } = line
       if (state === 'running') return
       writer.onEnded(outcomeOf(line))
-      if (by === 'table') writer.onAdmitted(usage)
+      if (by === 'table') writer.onAdmitted(usage, startedAt)
       if (!isMetered) return
       const charge = chargeOf(usage, unusableUsage)
       held.learn(usage, charge.estimated > 0 ? undefined : charge.tokens)

@@ -61,6 +61,10 @@ export async function openParts(context: Context) {
       renew: (...running) => counterParts.holds.renew(...running),
     },
     noteUse: startNotices(context, database, counters, resources),
+    noteKeyUse(keyId, at) {
+      const hash = table.hashOf(keyId)
+      if (hash !== undefined) keyParts.noteUse(hash, at)
+    },
   })
   const counterParts = await openCounters(context, database, resources, settle, ledger, table)
   ledger?.start(counterParts.isWriter)

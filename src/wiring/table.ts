@@ -4,6 +4,7 @@ import { rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { basename, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { LRUCache } from 'lru-cache'
 import type { Counter } from '../core/decision/counter.ts'
 import { askAdmin } from '../gateway/admin-page.ts'
 import { infoPath, workersIn } from '../journal/envoy-log.ts'
@@ -17,6 +18,8 @@ import type { Context } from './context.ts'
 export interface Table extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
   /** Within milliseconds no script decides by a record of before; nobody waits for it. */
   beginAnew(): void
+  /** The hash of a key whose requests were offered of late, by its id: lines have no hashes. */
+  hashOf(keyId: string): string | undefined
   /** undefined: this process does not write for its gateway, or not yet. */
   stats(): TableStats | undefined
   /** Whether requests may be decided by a table at all. */
@@ -36,7 +39,9 @@ export interface TableParts {
 
 const beatMs = 200
 /** How often Envoy is asked for its workers, and after how many times without an answer those of this machine are taken. */
-const [askMs, asksAtMost] = [500, 20]
+const [askMs, asksAtMost] = [100, 100]
+/** As many keys as the table has records at most. */
+const keysRemembered = 20_000
 /** What scripts can read (envoy/lua/lanes.lua). */
 const mostLanes = 256
 /** What is decided while there is no table is published in none. */
@@ -49,6 +54,7 @@ export function createTable(context: Context): Table {
   let isWriter = (): boolean => false
   let suspended = 0
   let isStopped = false
+  const hashes = new LRUCache<string, string>({ max: keysRemembered })
   const isOn = config.decisionTable === 'on' && config.usageJournal !== undefined
 
   /** Lanes for twice the workers: while Envoy is replaced there are two. */
@@ -94,7 +100,12 @@ export function createTable(context: Context): Table {
     get mark() {
       return table?.mark ?? noMark
     },
-    admit: (asked) => table?.admit(asked),
+    admit(asked) {
+      const { caller } = asked.grant
+      if (asked.rule === undefined && caller.by === 'key') hashes.set(caller.keyId, asked.keyHash)
+      return table?.admit(asked)
+    },
+    hashOf: (keyId) => hashes.get(keyId),
     withdraw: (keyHashes) => table?.withdraw(keyHashes),
     withdrawAll: () => table?.withdrawAll(),
     async suspend() {

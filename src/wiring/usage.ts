@@ -11,10 +11,12 @@ export interface Followers extends HeldDeps {
   readonly health: Pick<ReturnType<typeof createModelHealth>, 'note' | 'tell'>
   readonly telemetry: Telemetry
   readonly noteUse: NoteUse
+  /** Called with the id of a key that was used without a Check, and when (ms since the epoch). */
+  readonly noteKeyUse: (keyId: string, at: number) => void
 }
 
 export function openSettle({ config, log, clock }: Context, followers: Followers): Settle {
-  const { health, telemetry, noteUse } = followers
+  const { health, telemetry, noteUse, noteKeyUse } = followers
   return createSettle({
     unusableUsage: config.unusableUsage,
     held: createHeld(followers),
@@ -25,7 +27,10 @@ export function openSettle({ config, log, clock }: Context, followers: Followers
         health.tell(outcome)
         telemetry.onEnded(outcome)
       },
-      onAdmitted: telemetry.onAdmitted,
+      onAdmitted(usage, startedAt) {
+        telemetry.onAdmitted(usage)
+        if (usage.keyId !== undefined) noteKeyUse(usage.keyId, startedAt)
+      },
       onCharged(usage, { tokens = 0, estimated, unusable }) {
         if (unusable) {
           telemetry.onUnusable(usage.model)

@@ -17,7 +17,7 @@ function tell(line: ReadLine, unusableUsage: UnusableUsage = 'allow'): unknown[]
     all: { onEnded: ({ status, answered }) => told.push(['ended', status, answered]) },
     writer: {
       onEnded: ({ durationMs, firstByteMs }) => told.push(['took', firstByteMs, durationMs]),
-      onAdmitted: ({ user }) => told.push(['admitted', user]),
+      onAdmitted: ({ user }, startedAt) => told.push(['admitted', user, startedAt]),
       onCharged: (_, { tokens, unusable, estimated }) =>
         told.push(['charged', tokens, unusable, estimated]),
     },
@@ -58,7 +58,7 @@ test('an operation that is not metered has an end and no charge', async (t) => {
 
 test('a request that no Check admitted is told of by its line', async (t) => {
   t.strictSame(tell(endedLine({ by: 'table' })).slice(-3), [
-    ['admitted', 'ada'],
+    ['admitted', 'ada', 1_000_000],
     ['learned', 40],
     ['charged', 40, false, 0],
   ])

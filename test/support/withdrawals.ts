@@ -178,5 +178,16 @@ export async function startWithdrawals(t: Test, env: Record<string, string> = {}
     return { later: later.length, wrong, allowed, hits }
   }
 
+  const first = await manage('POST', '', { name: 'first', subscription: 'plenty' })
+  await poll(async () => {
+    const authorization = `Bearer ${first.key}`
+    const asked = {
+      method: 'POST',
+      headers: { ...headers, authorization },
+      body: '{"messages":[]}',
+    }
+    await (await fetch(url + chatPath, asked)).text()
+    return hitsSoFar() > 0
+  }, 'the table is in force')
   return { ...world, ways: Object.keys(ways), round }
 }

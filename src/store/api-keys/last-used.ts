@@ -89,7 +89,11 @@ export function startLastUsed(options: LastUsedOptions) {
       const before = written.get(hash)
       if (before !== undefined && instant - before < noteEveryMs) return
       // Beyond the limit, only keys that are already recorded are updated.
-      if (noted.size < most || noted.has(hash)) noted.set(hash, instant)
+      const known = noted.get(hash)
+      // Of a request that the gateway has decided by itself a line tells, later.
+      if (known !== undefined || noted.size < most) {
+        noted.set(hash, Math.max(instant, known ?? Number.NEGATIVE_INFINITY))
+      }
     },
     /** Writes what is recorded, for at most this long, and nothing afterwards. */
     async stop(graceMs: number): Promise<void> {
