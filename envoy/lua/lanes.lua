@@ -73,10 +73,12 @@ function read_lanes(block)
   return C.pread(descriptor, cells, bytes, LANES_AT + block * bytes) == bytes
 end
 
--- The sum of what was read, of one cell in the window that begins at `start`.
+-- The sum of what was read, of one cell in the window that begins at `start`; nil: a lane has a later one already, because a
+-- clock was set back, and nobody knows any more what it had in this one.
 function added_in(cell, start)
   local sum = 0
   for at = cell, lanes * CELLS - 1, CELLS do
+    if cells[at].start > start then return nil end
     if cells[at].start == start then sum = sum + cells[at].added end
   end
   return sum

@@ -185,8 +185,9 @@ local function read_limits(number, plan, before, boot, real)
   for cell = 0, block.cells - 1 do
     local limit = plan.limits[before + cell + 1]
     local start, ends_at, used = window_at(block.cell[cell], real)
-    if not limit or not start then return nil, "window" end
-    used = used + added_in(cell, start)
+    local added = start and added_in(cell, start)
+    if not limit or not added then return nil, "window" end
+    used = used + added
     if not (used < limit / share) then return nil, "limit" end
     left[before + cell], resets_at[before + cell] = math.min(limit, limit - used), ends_at
   end

@@ -299,7 +299,10 @@ test('a table in which anything is wrong decides nothing', async (t, gateway) =>
     [
       'limit',
       'the next window is used up',
-      () => table.block(0, { cells: [{ ...cell, end: start - 1, nextOffset: 1_000 }] }),
+      () => {
+        const before = { ...cell, start: start - hour, end: start, nextEnd: start + hour }
+        table.block(0, { cells: [{ ...before, nextOffset: 1_000 }] })
+      },
     ],
   ]
   const ask = () => gateway.chat(key)
@@ -333,6 +336,15 @@ test('a table in which anything is wrong decides nothing', async (t, gateway) =>
       () => {
         writeTable(gateway.journal)
         rmSync(lanesFile)
+      },
+    ],
+    [
+      'window',
+      'a lane has a later window, because the clock was set back',
+      () => {
+        const bytes = readFileSync(lanesFile)
+        bytes.writeDoubleLE(start + hour, 4_096)
+        writeFileSync(lanesFile, bytes)
       },
     ],
   ]
