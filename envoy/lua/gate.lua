@@ -89,8 +89,8 @@ local function decide_by_body(handle, headers)
   local asked = { is_first = true, choose = choose, started_at = now_ms(), why = "shape" }
   local path = match(headers:get(":path"), "^[^?]*")
   if not require_credential(handle, path) then return end
-  local is_well = read_request(handle, path, asked)
-  if not is_well or not asked.plan then return ask_check(handle, asked.plan and "shape" or asked.why) end
+  if not read_request(handle, path, asked) then return ask_check(handle, "shape") end
+  if not asked.plan then return ask_check(handle, asked.why) end
   local fine, problem = pcall(function()
     note(handle, asked.line, asked.passed)
     leave(handle, asked.plan)

@@ -1492,8 +1492,8 @@ function require_credential(handle, path)
   return false
 end
 
--- Waits for the body, checks it, and makes the changes that are asked. Returns whether the request goes on; what is wrong with
--- the body is told to the client or, where Check comes after, to Check. What is asked, and what is known:
+-- Waits for the body, checks it, and makes the changes that are asked. Returns whether nothing is wrong with it; else that is told
+-- to the client, whose request ends, or to Check if that comes after. What is asked, and what is known:
 --   is_first           nothing is known yet: the body names the model, or Check needs its size
 --   choose             of such a request: a method that says by its headers and model what is asked, or nil
 --   is_again           the body was read before
@@ -1511,7 +1511,7 @@ function read_request(handle, path, asked)
   end
   if asked.is_first then
     handle:headers():replace("x-tollgate-refusal", problem.message)
-    return true
+    return false
   end
   if problem.model then
     -- As Check: Anthropic's clients look for another model after a 404.
