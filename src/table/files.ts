@@ -34,6 +34,9 @@ export type TableFiles = ReturnType<typeof openFiles>
 
 /** Written at once: a slice of work. */
 const chunk = Buffer.alloc(262_144)
+const seen = Buffer.alloc(headBytes)
+/** Where a head has the number of its file. */
+const numberAt = 16
 
 /**
  * The steps that create both files, closed, in place of those that are there. Throws if there is no room for them,
@@ -89,6 +92,7 @@ function openFiles(
 ) {
   const part = Buffer.alloc(templateBytes)
   const identities = [table, lanes].map(identityOf)
+  const [head, lanesHead] = [Buffer.alloc(headBytes), Buffer.alloc(lanesHeadBytes)]
 
   function put(bytes: number, at: number): void {
     writeWhole(table, part, bytes, at)
@@ -102,17 +106,19 @@ function openFiles(
       fs.renameSync(draftOf(paths.lanes), paths.lanes)
       fs.renameSync(draftOf(paths.table), paths.table)
     },
-    /** Whether these are the files of these names, and whole. */
+    /** Whether these are the files of these names, whole, and with the heads that were written last. */
     isInPlace: (): boolean =>
       identityAt(paths.table, places.tableBytes) === identities[0] &&
-      identityAt(paths.lanes, places.lanesBytes) === identities[1],
-    writeHead(head: TableHead): void {
-      if (head.lease === 0) {
-        writeLanesHead(part, head)
-        writeWhole(lanes, part, lanesHeadBytes, 0)
+      identityAt(paths.lanes, places.lanesBytes) === identities[1] &&
+      beginsWith(table, head) &&
+      beginsWith(lanes, lanesHead),
+    writeHead(written: TableHead): void {
+      if (written.lease === 0) {
+        writeLanesHead(lanesHead, written)
+        writeWhole(lanes, lanesHead, lanesHeadBytes, 0)
       }
-      writeHead(part, head)
-      put(headBytes, 0)
+      writeHead(head, written)
+      writeWhole(table, head, headBytes, 0)
     },
     writeRecord(slot: number, record: TableRecord): void {
       writeRecord(part, record)
@@ -140,11 +146,41 @@ function openFiles(
     },
     /** Nothing can be read of it from now on, whoever has it open. */
     truncate: (): void => fs.ftruncateSync(table, 0),
+    /** The same of a copy that is in its place, which nothing would be withdrawn from. Throws if that can't be. */
+    emptyCopy(): void {
+      const file = openToEmpty(paths.table)
+      if (file === undefined) return
+      try {
+        // Tables of others have another number.
+        const isCopy = fs.fstatSync(file).isFile() && beginsWith(file, head, numberAt, 8)
+        if (isCopy) fs.ftruncateSync(file, 0)
+      } finally {
+        fs.closeSync(file)
+      }
+    },
     close(): void {
       fs.closeSync(table)
       fs.closeSync(lanes)
     },
   }
+}
+
+/** undefined: there is no file. */
+function openToEmpty(path: string): number | undefined {
+  const { O_RDWR, O_NOFOLLOW, O_NONBLOCK } = fs.constants
+  try {
+    return fs.openSync(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK)
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException
+    if (['ENOENT', 'ELOOP', 'EISDIR'].includes(code)) return undefined
+    throw error
+  }
+}
+
+/** Whether the file has these bytes, as far as they are compared. */
+function beginsWith(file: number, bytes: Buffer, from = 0, length = bytes.length - from): boolean {
+  const read = fs.readSync(file, seen, 0, length, from)
+  return read === length && bytes.compare(seen, 0, length, from, from + length) === 0
 }
 
 function identityOf(file: number): string {

@@ -204,10 +204,14 @@ export function createOpenTable(options: OpenTableOptions) {
       renewedAt = undefined
       beginGeneration()
     },
-    /** Nothing can be read of it from now on, whoever has it open. */
+    /** Nothing can be read of it from now on, whoever has it open, nor of a copy that is in its place. */
     end(): void {
-      files.truncate()
-      files.close()
+      try {
+        files.truncate()
+        files.emptyCopy()
+      } finally {
+        files.close()
+      }
     },
   }
 }

@@ -143,6 +143,16 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     }
   }
 
+  /** The files of another table that is being made are in their place already. */
+  function isInPlace(table: OpenTable): boolean {
+    return isMaking || table.isInPlace()
+  }
+
+  /** Withdraws from what scripts read: from all of it, if they may be reading a copy. */
+  function withdrawFrom(work: (table: OpenTable) => void): void {
+    act((table) => (isInPlace(table) ? work(table) : leave(table)))
+  }
+
   /** Does what may fail with the open table, if there is one. */
   function act<Result>(work: (table: OpenTable) => Result): Result | undefined {
     const table = open
@@ -185,8 +195,7 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
   function beat(): void {
     if (isClosed) return
     act((table) => {
-      // The files of another one that is being made are in their place already.
-      const isOurs = isWriter() && (isMaking || table.isInPlace())
+      const isOurs = isWriter() && isInPlace(table)
       if (isOurs && !table.noteClocks()) tend(table)
       else leave(table)
     })
@@ -208,16 +217,16 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     withdraw(keyHashes) {
       if (keyHashes.length === 0) return
       mark += 1
-      act((table) => table.withdraw(keyHashes))
+      withdrawFrom((table) => table.withdraw(keyHashes))
     },
     withdrawAll() {
       mark += 1
-      act((table) => table.withdrawAll())
+      withdrawFrom((table) => table.withdrawAll())
     },
     async suspend() {
       suspended += 1
       mark += 1
-      act((table) => withdrawByHead(table.beginGeneration))
+      withdrawFrom((table) => withdrawByHead(table.beginGeneration))
       for (let left = 1; left > 0; left = quietAt - performance.now()) await delay(left)
     },
     resume() {

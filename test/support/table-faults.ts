@@ -61,8 +61,8 @@ export const fileFaults: Readonly<Record<string, (places: TablePlaces) => void>>
   'an empty file': ({ table }) => replace(table, Buffer.alloc(0)),
   'a copy of itself': ({ table }) => replace(table, readFileSync(table)),
   'copies of both': ({ table, lanes }) => {
-    replace(lanes, readFileSync(lanes))
-    replace(table, readFileSync(table))
+    for (const path of [lanes, table]) copyFileSync(path, `${path}.copy`)
+    for (const path of [lanes, table]) renameSync(`${path}.copy`, path)
   },
   'a folder': ({ table }) => {
     rmSync(table)

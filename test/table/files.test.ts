@@ -118,6 +118,28 @@ test('a process that is no writer any more leaves the table', async (t) => {
   t.strictSame(world.used(), [0])
 })
 
+test('nothing is decided by a copy of what was withdrawn', async (t) => {
+  const withdrawals = {
+    'a key': ({ table }: TableWorld) => table.withdraw(['hash-one']),
+    'all keys': ({ table }: TableWorld) => table.withdrawAll(),
+    'all decisions': ({ table }: TableWorld) => table.suspend().then(table.resume),
+  }
+  for (const [name, withdraw] of Object.entries(withdrawals)) {
+    const world = await createTableWorld(t)
+    world.admit(hourly)
+    const path = join(world.folder, 'usage.table')
+    fs.renameSync(copyOf(path), path)
+    const reader = fs.openSync(path, 'r')
+    await withdraw(world)
+    t.equal(fs.fstatSync(reader).size, 0, `${name}: nor by whoever has it open`)
+    fs.closeSync(reader)
+    t.equal(world.decide(), 'closed', name)
+    await reopened(world)
+    world.admit(hourly)
+    t.strictSame(world.used(), [0])
+  }
+})
+
 test('of two writers the later one has the table', async (t) => {
   const first = await createTableWorld(t)
   first.admit(hourly)
@@ -126,7 +148,7 @@ test('of two writers the later one has the table', async (t) => {
   t.strictSame(second.used(), [0])
   t.strictSame(first.used(), [0], 'whoever has the file of before open still decides')
   first.table.withdraw(['hash-one'])
-  t.equal(first.decide(), 'unknown', 'and asks if it is withdrawn there')
+  t.equal(first.decide(), 'closed', 'and asks once something is withdrawn there')
   first.state.isWriter = false
   first.table.beat()
   t.equal(first.decide(), 'closed')
