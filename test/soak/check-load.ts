@@ -55,6 +55,7 @@ function frameOf(key: string, source: string): Buffer {
     )
     writer.message(4, () =>
       writer.message(2, () => {
+        writer.string(2, 'POST')
         writer.message(3, () => writer.string(1, 'authorization').string(2, `Bearer ${key}`))
         writer.string(4, chatPath)
       }),
