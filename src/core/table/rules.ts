@@ -1,9 +1,11 @@
 /** Which allowed requests the gateway may decide by itself the next time; all others are asked again, each time. */
 
 import type { Grant } from '../decision/decide.ts'
+import { dialectOf } from '../decision/dialect.ts'
 import { capsOf } from '../decision/key-caps.ts'
 import { meterable } from '../decision/operations.ts'
 import { cellsOfBlock } from './format.ts'
+import { recordText, templateText } from './plan.ts'
 
 /** Why a request is asked each time. */
 export const missRules = [
@@ -57,7 +59,13 @@ export function missRule(grant: Grant, asked: AskedFor): MissRule | undefined {
   if (sentName !== undefined || model.resource.server.upstreamModel !== undefined) return 'renamed'
   if (asked.isOneAnswer) return 'one_answer'
   if (asked.hasFields) return 'fields'
-  return asked.isTraced ? 'traced' : undefined
+  if (asked.isTraced) return 'traced'
+  return isWritable(grant, asked) ? undefined : 'too_long'
+}
+
+function isWritable(grant: Grant, { operation }: AskedFor): boolean {
+  if (recordText(grant.caller, capsOf(grant.caller)?.counted) === undefined) return false
+  return templateText(grant, dialectOf(operation)) !== undefined
 }
 
 const fixed: ReadonlySet<string> = new Set(Object.values(meterable))
