@@ -72,7 +72,7 @@ const jitter = 0.2
 /** A clock that has moved further between two beats was set. */
 const stepMs = 100
 /** More records are withdrawn by clearing all. */
-const mostSingly = 1_500
+const mostSingly = 500
 /** Places that a beat looks at for records that are over. */
 const sweptSlots = 2_048
 

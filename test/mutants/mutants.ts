@@ -1077,4 +1077,55 @@ export const allMutants: readonly Mutant[] = [
     ['journal/line-guard.test.ts'],
     [['waitingSince ??= monotonic()', 'waitingSince = monotonic()']],
   ),
+  // The table gives away nothing that Check would refuse.
+  ...mutants(
+    'table/table.ts',
+    ['table/table.test.ts', 'table/files.test.ts'],
+    [
+      ['suspended === 0 && asked.mark === mark', 'suspended === 0'],
+      ['suspended === 0 && asked.mark === mark', 'asked.mark === mark'],
+      ['quietAt = performance.now() + headKeptMs', 'quietAt = performance.now()'],
+      ['(isMaking || table.isInPlace())', 'true'],
+      ['isOurs && !table.noteClocks()', 'isOurs'],
+      ['else if (!table.isResting) withdrawByHead(table.rest)', ''],
+      ['      table.end()', ''],
+    ],
+  ),
+  ...mutants(
+    'table/open-table.ts',
+    ['table/table.test.ts'],
+    [
+      ['leaseUntil = now + Math.min(leaseMs, ms)', 'leaseUntil = now + leaseMs'],
+      ['generation = (generation + 1) >>> 0', ''],
+      ['asked.rule === undefined && leaseUntil > 0', 'leaseUntil > 0'],
+      ['grant.held?.estimate !== undefined && estimate === undefined', 'false'],
+      ['slots.endAll(clocks.boot() + headKeptMs)', 'slots.size, slots.clear()'],
+      ['    files.clearRecord(slot)', ''],
+      ['    files.clearRecords()', ''],
+    ],
+  ),
+  ...mutants(
+    'table/blocks.ts',
+    ['table/blocks.test.ts', 'table/table.test.ts'],
+    [
+      ["if (line.state === 'running') return", ''],
+      ['line.lane?.file === file ? line.lane', 'true ? line.lane'],
+      ['offset: used - cell.added', 'offset: used'],
+      ['if (start < cell.end) {', 'if (false) {'],
+      ['startedAt < cell.start && endedAt - cell.start < doubtMs', 'false'],
+      ['isOver || !isSure || charged !== block.counters.length', '!isSure'],
+      ['amount === lane?.added && at === endedAt', 'true'],
+      ['window.ageMs < 0 ? Infinity', 'false ? Infinity'],
+      ['    options.clear(block.number)', ''],
+    ],
+  ),
+  ...mutants(
+    'core/table/rules.ts',
+    ['core/table/rules.test.ts'],
+    [
+      ["if (kind !== 'tokens') return kind", ''],
+      ["asked.query !== '' && ", "asked.query === '' && "],
+      ['limits.length > cellsOfBlock', 'limits.length > 7'],
+    ],
+  ),
 ]
