@@ -43,6 +43,11 @@ local function leave(handle, plan)
   handle:clearRouteCache()
 end
 
+local function leave_noted(handle, asked)
+  note(handle, asked.line, asked.passed)
+  leave(handle, asked.plan)
+end
+
 -- Has Check asked, and told why.
 local function ask_check(handle, why)
   handle:headers():replace("x-tollgate-miss", why)
@@ -91,10 +96,7 @@ local function decide_by_body(handle, headers)
   if not require_credential(handle, path) then return end
   if not read_request(handle, path, asked) then return ask_check(handle, "shape") end
   if not asked.plan then return ask_check(handle, asked.why) end
-  local fine, problem = pcall(function()
-    note(handle, asked.line, asked.passed)
-    leave(handle, asked.plan)
-  end)
+  local fine, problem = pcall(leave_noted, handle, asked)
   if not fine then recover(handle, problem) end
 end
 
@@ -116,6 +118,11 @@ function envoy_on_request(handle)
   end
 end
 
+-- How the dialects call the limit that binds, what is left of it, and when it is reset.
+local OPENAI = { "x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens" }
+local ANTHROPIC =
+  { "anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset" }
+
 -- Sets the headers that Check would have had set for a request that the table let pass, and completes what is known of it.
 local function as_from_check(handle, check, passed)
   local flags, policy, limit, left, reset, items, lane =
@@ -126,11 +133,10 @@ local function as_from_check(handle, check, passed)
   check.credential, check.estimate = find(flags, "c", 1, true) ~= nil, find(flags, "e", 1, true) ~= nil
   check.lane = lane ~= "" and lane or nil
   if policy == "" then return end
-  local headers, prefix = handle:headers(), is_anthropic and "anthropic-ratelimit-tokens-" or "x-ratelimit-"
-  local of_tokens = is_anthropic and "" or "-tokens"
-  headers:replace(prefix .. "limit" .. of_tokens, limit)
-  headers:replace(prefix .. "remaining" .. of_tokens, left)
-  headers:replace(prefix .. "reset" .. of_tokens, reset)
+  local headers, names = handle:headers(), is_anthropic and ANTHROPIC or OPENAI
+  headers:replace(names[1], limit)
+  headers:replace(names[2], left)
+  headers:replace(names[3], reset)
   headers:replace("ratelimit-policy", policy)
   headers:replace("ratelimit", items)
 end

@@ -24,8 +24,15 @@ local MOST_LEVELS = 100
 -- unmaps each block above 128 KiB, which takes longer than reading it.
 local WINDOW = 65536
 -- A body that is changed is copied nevertheless, and the copies stay until Lua collects its garbage. A heap
--- above this size (KiB) is collected at the end of the request.
+-- above this size (KiB) is collected at the end of the request, and again once it is half as large again as what was left.
 local LARGE_HEAP = 8192
+local most_heap = LARGE_HEAP
+
+local function collect_if_large()
+  if collectgarbage("count") <= most_heap then return end
+  collectgarbage()
+  most_heap = math.max(LARGE_HEAP, 1.5 * collectgarbage("count"))
+end
 
 local function refuse(message)
   error({ message = message }, 0)
@@ -1503,7 +1510,7 @@ function read_request(handle, path, asked)
   -- An error outside pcall would let the request pass unchecked.
   local fine, problem = pcall(judge, handle, path, asked)
   release()
-  if collectgarbage("count") > LARGE_HEAP then collectgarbage() end
+  collect_if_large()
   if fine then return true end
   if type(problem) ~= "table" then
     handle:logErr(tostring(problem))

@@ -41,7 +41,7 @@ local HEAD_FOR, LONGEST_LEASE, MOST_DRIFT = 5, 5000, 500
 -- After how many milliseconds the files are looked for again, and again while there are none in force.
 local OPEN_FOR, CLOSED_FOR = 1000, 100
 -- The most templates that are kept.
-local MOST_PLANS = 1024
+local MOST_PLANS = 512
 
 local time = ffi.new("long[2]")
 local head, fresh_head = ffi.new("table_head"), ffi.new("table_head")

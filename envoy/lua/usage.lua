@@ -1354,9 +1354,9 @@ end
 -- src/core/decision/usage.ts.
 local function reported_tokens(stream)
   local told, labels = stream.told, stream.dialect.labels
-  local function figure(name) return usable(told[labels[name]]) end
-  local total = figure("total_tokens")
+  local total = usable(told[labels.total_tokens])
   if total and total > 0 then return total end
+  local function figure(name) return usable(told[labels[name]]) end
   local prompt, output, input = figure("prompt_tokens"), figure("completion_tokens"), nil
   local is_message = not prompt and not output
   if is_message then

@@ -756,6 +756,23 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     '../envoy/bootstrap.yaml',
+    ['envoy/hits.test.ts'],
+    [
+      ['headers:remove("x-tollgate-cluster")', ''],
+      ['if key then return nil end', ''],
+      ['record.generation ~= head.generation or ', ''],
+      ['or boot >= record.trusted_until ', ''],
+      ['or real >= record.ends_at then', 'then'],
+      ['used = used + added\n', ''],
+      ['if not (used < limit / share) then', 'if not (used < limit) then'],
+      ['if boot >= block.fresh_until then', 'if false then'],
+      ['head.lease > boot + LONGEST_LEASE', 'false'],
+      ['if math.abs(real - boot - head.clock) >= MOST_DRIFT then', 'if false then'],
+      ['tokens and tokens > 0 and add_by_table(place, tokens, ended_at)', 'nil'],
+    ],
+  ),
+  ...mutants(
+    '../envoy/bootstrap.yaml',
     ['e2e/chunk-usage.test.ts'],
     [['if stream.text_bytes > 0 then parts[#parts + 1]', 'if false then parts[#parts + 1]']],
   ),
