@@ -418,6 +418,45 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (!known || error.cause !== undefined) deps.onFault(error)', ''],
       ['return fail(asked, error)', 'throw error'],
+      ['request, now, offered?.lane)', 'request, now, undefined)'],
+    ],
+  ),
+  ...mutants(
+    'extauthz/admit.ts',
+    ['extauthz/service.test.ts'],
+    [
+      ['credential, now, mark, rule', 'credential, now, mark: table.mark, rule'],
+      ['endsAt: remembered.until', 'endsAt: undefined'],
+    ],
+  ),
+  ...mutants(
+    'gateway/stage.ts',
+    ['gateway/stage.test.ts'],
+    [
+      ['await table.suspend()', 'void table.suspend()'],
+      ['      table.resume()\n', ''],
+    ],
+  ),
+  ...mutants(
+    'store/revocations/revocation-follower.ts',
+    ['store/revocations/revocation-follower.test.ts'],
+    [['        await forgetting\n', '']],
+  ),
+  ...mutants(
+    'core/decision/served-names.ts',
+    ['core/decision/served-names.test.ts'],
+    [
+      ['if (edition !== editionBefore) onChange()', ''],
+      ['if (isLlamaCpp !== llamaCpps.has(server)) onChange()', ''],
+    ],
+  ),
+  ...mutants(
+    'wiring/table.ts',
+    ['wiring/table.test.ts'],
+    [
+      ['table === undefined && suspended === 0', 'table === undefined'],
+      ['table?.mark ?? noMark', 'table?.mark ?? 0'],
+      ['if (!isServing() ||', 'if ('],
     ],
   ),
   ...mutants(
@@ -463,7 +502,10 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'identity/api-key.ts',
     ['identity/api-key.test.ts'],
-    [["if (status === 'active') return undefined", 'if (status) return undefined']],
+    [
+      ["if (status === 'active') return undefined", 'if (status) return undefined'],
+      ['Math.min(soonFrom, now', 'Math.max(0, now'],
+    ],
   ),
   ...mutants(
     'identity/identity-token.ts',
@@ -814,6 +856,7 @@ export const allMutants: readonly Mutant[] = [
       ['now >= trustedUntil)', 'now >= trustedUntil + 9 * reviewMs)'],
       ['if (hashes.length > 0) onForgotten(hashes)', ''],
       ['    onForgotten(undefined)\n    known.doubtAll()', '    known.doubtAll()'],
+      ["if (key?.status !== 'active' && known.has(hash)) onForgotten([hash])", ''],
     ],
   ),
   ...mutants(

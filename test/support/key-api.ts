@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import { pino } from 'pino'
 import type { Test } from 'tap'
+import type { TableCondition } from '../../src/admin/explain/explain-table.ts'
 import { createIsAdmin } from '../../src/admin/http/administrators.ts'
 import type { Rate } from '../../src/admin/http/request-limit.ts'
 import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/server.ts'
@@ -57,6 +58,8 @@ export interface KeyApiOptions {
   readonly reserve?: Reserve
   readonly backendOf?: (model: string) => BackendState | undefined
   readonly pastRefusals?: PastRefusals
+  /** `off` by default. */
+  readonly tableCondition?: () => TableCondition
   readonly othersRefusals?: OthersRefusals
   /** Whether there is a usage ledger; true by default. */
   readonly ledger?: boolean
@@ -215,6 +218,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     ),
     pastRefusals: options.pastRefusals ?? createRefusalMemory(),
     othersRefusals: options.othersRefusals ?? noOtherProcess,
+    ...(options.tableCondition && { tableCondition: options.tableCondition }),
     locate: (resource) => ({ file: `${resource}.yaml`, line: 1 }),
   })
   const internal = buildInternal({

@@ -25,12 +25,17 @@ const snapshot = snapshotOf(
   subscription('b-only', { groups: ['team-b'] }, { 'llm/secret': [[50, '1m']] }),
 )
 
-async function createWorld(t: Test, othersRefusals = noOtherProcess) {
+async function createWorld(
+  t: Test,
+  othersRefusals = noOtherProcess,
+  more: Partial<Parameters<typeof createKeyApi>[1]> = {},
+) {
   const counters = createTestCounters()
   const pastRefusals = createRefusalMemory()
   const api = await createKeyApi(t, {
     ...{ snapshot, pastRefusals, othersRefusals },
     readCounters: counters.readFresh,
+    ...more,
   })
   const explain = async (as: string, body: object, status = 200) => {
     const answer = await api.ask(route, { as, body })
@@ -73,6 +78,25 @@ test('a key is let through: every step, who pays, what is left, until when', asy
   }
   t.match(await explain(key, { model: 'small' }), { allowed: true, keyId: id })
   t.match(counters.read([counterOf(limit, 'alice')], api.now), [{ used: 30 }], 'nothing is counted')
+})
+
+test('whether Envoy may decide it by itself, and if not, why', async (t) => {
+  let condition: 'open' | 'closed' | 'off' = 'open'
+  const { api, explain } = await createWorld(t, noOtherProcess, { tableCondition: () => condition })
+  const { id } = await api.createKey('alice', { expiresIn: '10d' })
+  const tableOf = async (asked: object) => (await explain('alice', { keyId: id, ...asked })).table
+  const path = '/llm/small/v1/chat/completions'
+  t.strictSame(await tableOf({ path }), { decides: true })
+  t.strictSame(await tableOf({ method: 'GET', path: '/llm/small/v1/models' }), {
+    decides: false,
+    reason: 'operation',
+  })
+  const soon = new Date(api.now + 9.5 * 86_400_000).toISOString()
+  t.strictSame(await tableOf({ path, at: soon }), { decides: false, reason: 'key_news' })
+  t.equal(await tableOf({ path: '/llm/secret/v1/chat/completions' }), undefined, 'a refusal')
+  for (condition of ['closed', 'off'] as const) {
+    t.strictSame(await tableOf({ path }), { decides: false, reason: condition })
+  }
 })
 
 test('a spent limit: when it ends, and what is true afterwards', async (t) => {
