@@ -5,7 +5,6 @@ import { randomBytes } from 'node:crypto'
 import {
   copyFileSync,
   existsSync,
-  mkdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -63,10 +62,6 @@ export const fileFaults: Readonly<Record<string, (places: TablePlaces) => void>>
   'copies of both': ({ table, lanes }) => {
     for (const path of [lanes, table]) copyFileSync(path, `${path}.copy`)
     for (const path of [lanes, table]) renameSync(`${path}.copy`, path)
-  },
-  'a folder': ({ table }) => {
-    rmSync(table)
-    mkdirSync(table)
   },
   'a pipe': ({ table }) => {
     rmSync(table)

@@ -108,6 +108,10 @@ export function change(random: Random, choices: Choices): Choices {
     return next
   }
   const of = <T>(list: readonly T[]) => list[random.below(list.length)] as T
+  // What most requests are about is not closed for long.
+  if (choices.closed.has('llm/sim') || choices.gone.size > 1) {
+    return { ...choices, closed: new Set(), gone: new Set() }
+  }
   switch (random.below(5)) {
     case 0:
       return { ...choices, closed: toggle(choices.closed, of(keys)) }
