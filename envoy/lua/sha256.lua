@@ -64,6 +64,9 @@ function sha256_of(one, two, three)
   ffi.copy(sum, BEGIN, 32)
   for block = 0, blocks - 1 do add_block(block * 16) end
   for i = 0, 7 do sum[i] = bswap(sum[i]) end
+  -- Nothing of a key stays here.
+  ffi.fill(buffer, blocks * 64)
+  ffi.fill(W, 256)
   return sum
 end
 

@@ -147,7 +147,14 @@ test('whatever is odd in a request is for Check', async (t, gateway) => {
     for (const path of [chatPath, sharedPath])
       t.equal((await send(headers, { path })).status, 200, `${headers} ${path}`)
   }
+  const longest = body.replace('Hi', 'x'.repeat(2 ** 20 - body.length + 2))
+  t.equal(
+    (await send([bearer], { body: longest })).status,
+    200,
+    'as long as may be held before Check',
+  )
   const odd: readonly (readonly [string, readonly string[], object?])[] = [
+    ['shape', [bearer], { body: longest.replace('x', 'xx') }],
     ['shape', [bearer, bearer]],
     ['shape', [bearer, `x-api-key: ${key}`]],
     ['shape', [`x-api-key: ${key}`, `x-api-key: ${key}`]],

@@ -1,0 +1,84 @@
+import { createHash } from 'node:crypto'
+import { test } from 'tap'
+import type { LimitState } from '../../src/core/decision/counter.ts'
+import { putLimitHeaders } from '../../src/core/decision/limit-headers.ts'
+import { envoyPath } from '../support/envoy-binary.ts'
+import { startLoneScript } from '../support/lone-script.ts'
+import { createRandom } from '../support/random.ts'
+
+const skip = envoyPath() === undefined && 'no Envoy'
+
+test('the script has the SHA-256 of Node, whatever the length', { skip }, async (t) => {
+  const code = `
+    local one, two, three = input:match("^([^|]*)|([^|]*)|([^|]*)$")
+    local sum = sha256_of(one, two, three)
+    if not sum then return "too long" end
+    return (ffi_string(sum, 32):gsub(".", function(c) return ("%02x"):format(c:byte()) end))`
+  const ask = await startLoneScript(
+    t,
+    ['sha256'],
+    `local ffi_string = require("ffi").string\n${code}`,
+  )
+  const parts = (length: number) => {
+    const [first, second] = [Math.floor(length / 3), Math.floor(length / 5)]
+    const text = (count: number) =>
+      Array.from({ length: count }, (_, i) => 'abcö'[(count * 7 + i * i) % 3]).join('')
+    return [text(first), text(second), text(length - first - second)]
+  }
+  for (let length = 0; length <= 1_278; length += length < 200 ? 1 : 23) {
+    const texts = parts(length)
+    const expected = createHash('sha256').update(texts.join('\0')).digest('hex')
+    const given = await ask(texts.join('|'))
+    if (given !== expected) t.equal(given, expected, `${length} bytes`)
+  }
+  t.equal(await ask(parts(1_279).join('|')), 'too long')
+})
+
+test('the script tells limits as Check does', { skip }, async (t) => {
+  // Cells of 'limit:left:resetsAt:scope', and the time.
+  const code = `
+    local dialect, now, cells = input:match("^(%l+) (%d+) (.*)$")
+    local plan = { policy = "p", limits = {}, limit_texts = {}, items = {}, of_key = {}, is_anthropic = dialect == "anthropic" }
+    for name, limit, left, resets, scope in cells:gmatch("(%w+):(%d+):(%d+):(%d+):(%a)") do
+      local place = #plan.limits + 1
+      plan.limits[place], plan.limit_texts[place], plan.of_key[place] = tonumber(limit), limit, scope == "k"
+      plan.items[place] = '"' .. name .. '";r='
+      set_limit(place - 1, tonumber(left), tonumber(resets))
+    end
+    return limits_text(plan, #plan.limits, tonumber(now))`
+  const offered = `
+function set_limit(at, of, resets) left[at], resets_at[at] = of, resets end
+_G.limits_text = limits_text`
+  const ask = await startLoneScript(t, ['lanes', 'table'], code, (text) =>
+    text.includes('local function limits_text') ? text + offered : text,
+  )
+  const random = createRandom()
+  const whole = (most: number) => Math.floor((random.below(2 ** 31) / 2 ** 31) * most)
+  for (let round = 0; round < 400; round += 1) {
+    const now = 1_795_000_000_000 + whole(100_000_000)
+    const dialect = round % 2 === 0 ? 'openai' : 'anthropic'
+    const states = Array.from({ length: 1 + whole(4) }, (_, i): LimitState => {
+      const limit = [10, 1_000, 4_294_967_296, 9_007_199_254_740_991][whole(4)] ?? 1
+      const remaining = round % 3 === 0 ? Math.ceil(limit / 2) : 1 + whole(limit)
+      const wait = 1 + whole([900, 5_000, 3_700_000, 90_000_000][whole(4)] ?? 1)
+      const scope = i > 1 ? 'key' : 'user'
+      const counted = { name: `w${i}`, limit, scope, kind: 'tokens', policy: 'p' }
+      return {
+        ...{ limit: counted, used: limit - remaining, remaining, resetsAt: now + wait },
+      } as unknown as LimitState
+    })
+    const headers = new Map<string, string>()
+    putLimitHeaders(dialect, states, now, (name, value) => headers.set(name, value))
+    const names =
+      dialect === 'openai'
+        ? ['limit', 'remaining', 'reset'].map((name) => `x-ratelimit-${name}-tokens`)
+        : ['limit', 'remaining', 'reset'].map((name) => `anthropic-ratelimit-tokens-${name}`)
+    const expected = [...names, 'ratelimit'].map((name) => headers.get(name))
+    const cells = states.map(
+      ({ limit, remaining, resetsAt }) =>
+        `${limit.name}:${limit.limit}:${remaining}:${resetsAt}:${limit.scope[0]}`,
+    )
+    const [, ...told] = (await ask(`${dialect} ${now} ${cells.join(' ')}`)).split('\t')
+    t.strictSame(told, expected, `seed ${random.seed}: ${cells.join(' ')}`)
+  }
+})
