@@ -22,7 +22,6 @@ root.test('both ways answer random requests alike', { skip }, async (t) => {
     env: {
       METER_PATHS: 'chat,messages,completions,responses,embeddings',
       SECRETS_DIR: temporaryFolder(t as Test, { llm: { secret: 'of-the-model' } }),
-      CHARGE_UNREPORTED: String(random.below(2) === 0),
     },
     resources: (backendUrl) => documentsOf(backendUrl, first),
   })

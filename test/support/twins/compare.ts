@@ -21,18 +21,22 @@ export interface Seen {
 /** Seconds by which two answers may differ in what depends on the moment. */
 const apartS = 2
 
-/** Each difference as one line; empty: there is none. */
-export function differences(one: Seen, other: Seen): readonly string[] {
+/**
+ * Each difference as one line; empty: there is none. `isEstimated`: what is left of limits is not compared, since
+ * estimates that are charged depend on what a process has learned so far.
+ */
+export function differences(one: Seen, other: Seen, isEstimated = false): readonly string[] {
   const found: string[] = []
   const compare = (what: string, a: unknown, b: unknown): void => {
     if (a !== b) found.push(`${what}: ${show(a)} / ${show(b)}`)
   }
   compare('status', one.answer.status, other.answer.status)
   compare('whole', one.answer.isWhole, other.answer.isWhole)
-  found.push(...inHeaders('header', one.answer.headers, other.answer.headers))
-  if (one.answer.isWhole && other.answer.isWhole) {
-    found.push(...inTexts('body', textOf(one.answer), textOf(other.answer)))
-  }
+  const [mine, its] = isEstimated
+    ? [withoutRest(one.answer), withoutRest(other.answer)]
+    : [one.answer, other.answer]
+  found.push(...inHeaders('header', mine.headers, its.headers))
+  if (mine.isWhole && its.isWhole) found.push(...inTexts('body', textOf(mine), textOf(its)))
   compare('requests at the model', one.received.length, other.received.length)
   for (const [at, mine] of one.received.entries()) {
     const its = other.received[at]
@@ -108,6 +112,15 @@ function secondsIn(text: string): number {
     return Number(hours ?? 0) * 3_600 + Number(minutes ?? 0) * 60 + seconds
   }
   return Number(/\d+/.exec(text)?.[0] ?? Number.NaN)
+}
+
+function withoutRest(answer: SeenAnswer): SeenAnswer {
+  const headers = answer.headers.map(([name, value]) => {
+    const isRest = /^(x-ratelimit|anthropic-ratelimit-tokens)-/.test(name)
+    return [name, isRest ? 'x' : value.replaceAll(/\br=\d+/g, 'r=x')] as const
+  })
+  const body = answer.status === 429 ? Buffer.alloc(0) : answer.body
+  return { ...answer, headers, body }
 }
 
 function textOf({ headers, body }: SeenAnswer): string {

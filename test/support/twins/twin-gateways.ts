@@ -90,7 +90,10 @@ export async function startTwins(t: Test, settings: TwinSettings): Promise<Twins
       // What only Envoy's log has is counted a little later.
       const isOfScript = mine.answer.status === 200 && mine.answer.isWhole
       if (mine.received.length > 0 && !isOfScript) await delay(60)
-      return { apart: differences(mine, its), seen: mine }
+      return {
+        apart: differences(mine, its, settings.env?.CHARGE_UNREPORTED === 'true'),
+        seen: mine,
+      }
     },
     async manage({ id, user }, method, body) {
       const answer = await both[1].ask(`/v1/api-keys/${id}`, `token-${user}`, {
