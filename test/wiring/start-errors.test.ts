@@ -238,7 +238,7 @@ root.test('a process that cannot read its journal serves nothing meanwhile', asy
   const folder = temporaryFolder(t)
   const own = { ...(await settings(t)), DATABASE_URL: await createDatabase(t) }
   const journal = { USAGE_JOURNAL: join(folder, 'usage.jsonl') }
-  const circle = join(folder, 'circle')
+  const circle = join(folder, 'usage.jsonl.1795264413046')
   symlinkSync(circle, circle)
   await t.rejects(serve({ ...own, ...journal }), { message: /^USAGE_JOURNAL: .* ELOOP/ })
   rmSync(circle)
