@@ -1145,10 +1145,19 @@ export const allMutants: readonly Mutant[] = [
       ['suspended === 0 && asked.mark === mark', 'suspended === 0'],
       ['suspended === 0 && asked.mark === mark', 'asked.mark === mark'],
       ['quietAt = performance.now() + headKeptMs', 'quietAt = performance.now()'],
-      ['(isMaking || table.isInPlace())', 'true'],
+      ['return isMaking || table.isInPlace()', 'return true'],
+      ['(isInPlace(table) ? work(table) : leave(table))', 'work(table)'],
       ['isOurs && !table.noteClocks()', 'isOurs'],
       ['else if (!table.isResting) withdrawByHead(table.rest)', ''],
       ['      table.end()', ''],
+    ],
+  ),
+  ...mutants(
+    'table/files.ts',
+    ['table/files.test.ts'],
+    [
+      ['      beginsWith(table, head) &&', ''],
+      ['if (isCopy) fs.ftruncateSync(file, 0)', ''],
     ],
   ),
   ...mutants(

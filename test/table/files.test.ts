@@ -38,6 +38,7 @@ for (const [what, happen] of [
   ['truncated', (path: string) => fs.truncateSync(path, 100)],
   ['emptied', (path: string) => fs.truncateSync(path, 0)],
   ['made longer', (path: string) => fs.appendFileSync(path, 'x')],
+  ['with another head', (path: string) => fs.writeFileSync(path, Buffer.alloc(96), { flag: 'r+' })],
   ['a folder', becomeFolder],
 ] as const) {
   for (const name of ['usage.table', 'usage.lanes']) {
