@@ -48,7 +48,7 @@ function withoutRemoval(bootstrap: string): string {
 }
 
 const test = gatewayTests({
-  env: { METER_PATHS: 'chat,messages' },
+  env: { METER_PATHS: 'chat,messages', CHARGE_UNREPORTED: 'true' },
   concurrency: 2,
   resources: (url) => [...models(url), ...subscriptions({ plenty: 1_000_000_000, ten: 1_000 })],
   adjustEnvoy: withoutRemoval,
@@ -129,6 +129,21 @@ test('who waits for each answer is refused at the limit', async (t, gateway) => 
     }
     t.equal(ids.length, 10, name)
     t.ok(hitsOf(gateway, ids) >= 7, `${name}: ${hitsOf(gateway, ids)} hits`)
+  }
+})
+
+test('a hit is charged what its model does not report', async (t, gateway) => {
+  const { key } = await gateway.mint()
+  const ids: string[] = []
+  for (let i = 0; i < 3; i += 1) {
+    ids.push((await send(gateway, key, { body: { sim: { words: 40, usage: 'null' } } })).id)
+  }
+  t.ok(hitsOf(gateway, ids) >= 1)
+  const lines = linesOf(gateway.journal).ended()
+  for (const id of ids) {
+    const { usage } = lines.find((line) => line.usage.response.id === id) ?? {}
+    t.match(usage, { estimate: { input: Number, bytesPerToken: Number }, held: { bytes: Number } })
+    t.ok((usage?.estimate?.input ?? 0) > 0)
   }
 })
 
