@@ -17,7 +17,7 @@ const skip = envoyPath() === undefined && 'no Envoy'
 root.test('both ways answer random requests alike', { skip }, async (t) => {
   const random = createRandom()
   t.comment(`SEED=${random.seed}`)
-  const requests = Number(process.env.REQUESTS ?? 300)
+  const requests = Number(process.env.REQUESTS ?? 200)
   const twins = await startTwins(t as Test, {
     env: {
       METER_PATHS: 'chat,messages,completions,responses,embeddings',
