@@ -77,6 +77,11 @@ const refused = 'store_.*|counters_unavailable|identity_unavailable|internal'
 /** A certificate is late below so many days, a clock above so many seconds. */
 const [daysLimit, clockLimit] = [14, 5]
 
+/** In these outages Envoy asks for every request, which is no fault of its own. */
+const outages = ['TollgateDatabaseAway', 'TollgateRedisAway', 'TollgateJournalFailing']
+const closesTable = (seen: Observed): boolean =>
+  outages.some((name) => conditions[name]?.(seen) !== undefined)
+
 /** By alert, or by another section of the runbook. */
 export const conditions: Readonly<Record<string, Condition>> = {
   TollgateDown: ({ down }) => reason(down),
@@ -86,8 +91,10 @@ export const conditions: Readonly<Record<string, Condition>> = {
   TollgateEventLoopLate: (seen) =>
     above('nodejs_eventloop_lag_p99_seconds', 0.1)(seen) ??
     above('nodejs_eventloop_lag_max_seconds', 1)(seen),
-  TollgateTableHitsFall: ({ now }) =>
-    now.get('tollgate_table_open') === 0 ? ['tollgate_table_open is 0'] : undefined,
+  TollgateTableHitsFall: (seen) =>
+    seen.now.get('tollgate_table_open') === 0 && !closesTable(seen)
+      ? ['tollgate_table_open is 0']
+      : undefined,
   TollgateStoreRefusals: grows(new RegExp(`^tollgate_checks_total\\{decision="(${refused})"`)),
   TollgateDatabaseAway: (seen) =>
     reason(seen.databaseError) ?? above('tollgate_database_away', 0, 'database')(seen),

@@ -86,6 +86,13 @@ test('each condition holds in its case alone', async (t) => {
   }
 })
 
+test('an outage that closes the table is named alone', async (t) => {
+  const closed = figures({ tollgate_table_open: 0 })
+  t.strictSame(found({ ...closed, databaseError: 'ECONNREFUSED' }), ['TollgateDatabaseAway'])
+  t.strictSame(found({ ...closed, degraded: ['redis'] }), ['TollgateRedisAway'])
+  t.strictSame(found({ ...closed, journal: ['/journal is missing'] }), ['TollgateJournalFailing'])
+})
+
 test('a counter matters while it grows', async (t) => {
   const { now } = figures({ tollgate_audit_lost_total: 7 })
   t.strictSame(found({ now, before: now }), [])
