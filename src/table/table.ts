@@ -4,7 +4,6 @@
  */
 
 import { randomInt } from 'node:crypto'
-import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Counted } from '../core/counting/sums.ts'
 import type { Counter } from '../core/decision/counter.ts'
@@ -12,7 +11,7 @@ import type { FileMode } from '../journal/prepare-folder.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { CountedLine, ReadWindow } from './blocks.ts'
 import { systemClocks, type TableClocks } from './clocks.ts'
-import { createFiles } from './files.ts'
+import { createFiles, type TablePaths } from './files.ts'
 import {
   type Admitted,
   createOpenTable,
@@ -75,9 +74,8 @@ export interface TableStats {
 }
 
 export interface TableOptions {
-  /** Of USAGE_JOURNAL: its folder, and the beginning of its files' names. */
-  readonly folder: string
-  readonly stem: string
+  /** Beside the files of the journal (journal/files.ts). */
+  readonly paths: TablePaths
   readonly mode: FileMode
   /** Twice the workers of one Envoy. */
   readonly lanes: number
@@ -105,12 +103,8 @@ const nothing = {
 
 /** Never throws: what is not possible now is tried again at a later beat. */
 export function openDecisionTable(options: TableOptions): DecisionTable {
-  const { records = 20_000, lanes, mode, isWriter, readWindow, onFault } = options
+  const { paths, records = 20_000, lanes, mode, isWriter, readWindow, onFault } = options
   const clocks = options.clocks ?? systemClocks()
-  const paths = {
-    table: join(options.folder, `${options.stem}.table`),
-    lanes: join(options.folder, `${options.stem}.lanes`),
-  }
   // Three of eight places of a bucket are taken then: one in 600 finds its bucket full.
   const sizes = { buckets: Math.ceil(records / 3), blocks: records, templates: 1_024, lanes }
   const counts = { published: 0, withdrawn: 0, unplaced: 0 }

@@ -2,7 +2,6 @@
 
 import { rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { basename, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import type { Counter } from '../core/decision/counter.ts'
@@ -72,12 +71,10 @@ export function createTable(context: Context): Table {
   }
 
   function openFor({ sums, follower, isServing }: TableParts, lanes: number) {
-    const files = filesOf(config.usageJournal as string)
     const isShared = config.redisUrl !== undefined
     const mayDeny = config.onCounterLoss === 'deny'
     return openDecisionTable({
-      folder: files.folder,
-      stem: basename(files.head, '.head'),
+      paths: filesOf(config.usageJournal as string),
       mode: fileModeOf(config.socketMode),
       lanes,
       isWriter,
@@ -140,10 +137,8 @@ export function createTable(context: Context): Table {
 /** A script that finds none asks for each request. */
 function removeFiles(usageJournal: string | undefined): void {
   if (usageJournal === undefined) return
-  const { folder, head } = filesOf(usageJournal)
-  for (const end of ['.table', '.lanes']) {
-    rmSync(join(folder, basename(head, '.head') + end), { force: true })
-  }
+  const { table, lanes } = filesOf(usageJournal)
+  for (const path of [table, lanes]) rmSync(path, { force: true })
 }
 
 /** How many threads of Envoy serve requests. */

@@ -1,5 +1,6 @@
 /** A decision table with clocks and counters of the test, and a reader that decides by it as a script does. */
 
+import { join } from 'node:path'
 import type { Test } from 'tap'
 import { createSums } from '../../src/core/counting/sums.ts'
 import type { CounterReset } from '../../src/core/counting/windows.ts'
@@ -13,6 +14,7 @@ import type { Grant } from '../../src/core/decision/decide.ts'
 import { compileCaps } from '../../src/core/decision/key-caps.ts'
 import { parseWindow } from '../../src/core/formats/duration.ts'
 import type { KeyCaps } from '../../src/core/formats/key-caps.ts'
+import { filesOf } from '../../src/journal/files.ts'
 import type { CountedLine } from '../../src/table/blocks.ts'
 import {
   type Admitted,
@@ -60,9 +62,11 @@ function limitOf([limit, window]: Rates[0]) {
 
 export type TableWorld = Awaited<ReturnType<typeof createTableWorld>>
 
-/** Resolves when scripts may decide. `change`: of the table's options. */
-export async function createTableWorld(t: Test, change: Partial<TableOptions> = {}) {
-  const folder = change.folder ?? memoryFolder(t)
+/** Resolves when scripts may decide. `change`: of the table's options, or its folder. */
+export async function createTableWorld(
+  t: Test,
+  { folder = memoryFolder(t), ...change }: Partial<TableOptions> & { folder?: string } = {},
+) {
   const now = { real: Date.UTC(2026, 0, 1, 0, 0, 30), boot: 1_000_000 }
   const state = { isWriter: true, mayServe: true, keyLeaseLeftMs: 60_000 }
   /** Of others: undefined: there is no shared store. */
@@ -79,7 +83,8 @@ export async function createTableWorld(t: Test, change: Partial<TableOptions> = 
   }
 
   const table = openDecisionTable({
-    ...{ folder, stem: 'usage', mode: 0o600, lanes: 4, records: 300, readWindow },
+    paths: filesOf(join(folder, 'usage.jsonl')),
+    ...{ mode: 0o600, lanes: 4, records: 300, readWindow },
     isWriter: () => state.isWriter,
     mayServe: () => state.mayServe,
     keyLeaseLeftMs: () => state.keyLeaseLeftMs,
