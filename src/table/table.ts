@@ -83,7 +83,7 @@ export interface TableOptions {
   readonly records?: number
   /** Whether this process is the gateway's writer now. */
   readonly isWriter: () => boolean
-  /** Not while draining, in an outage of the key store or of the journal; with `deny` not in one of Redis either. */
+  /** Not while draining or in an outage of the journal; with `deny` not in one of Redis either. */
   readonly mayServe: () => boolean
   /** Milliseconds until the key cache is not confirmed any more; 0 or less: it is not. */
   readonly keyLeaseLeftMs: () => number

@@ -31,7 +31,7 @@ export interface Table extends Omit<DecisionTable, 'beat' | 'close' | 'stats'> {
 
 export interface TableParts {
   readonly sums: OpenSums
-  readonly follower: Pick<RevocationFollower, 'state' | 'leaseLeftMs'>
+  readonly follower: Pick<RevocationFollower, 'leaseLeftMs'>
   /** Whether requests may be sent here. */
   readonly isServing: () => boolean
 }
@@ -79,7 +79,7 @@ export function createTable(context: Context): Table {
       lanes,
       isWriter,
       mayServe() {
-        if (!isServing() || sums.isUnreadable || follower.state() !== 'confirmed') return false
+        if (!isServing() || sums.isUnreadable) return false
         return !mayDeny || !(sums.stats.failing || sums.isUnavailable)
       },
       keyLeaseLeftMs: follower.leaseLeftMs,
