@@ -31,7 +31,7 @@ local C = ffi.C
 
 -- O_NONBLOCK, O_CLOEXEC; to be read only.
 local OPTIONS = 2048 + 524288
-local REALTIME, BOOTTIME = 0, 7
+local BOOTTIME = 7
 -- "TGTABLE1", with the low byte first.
 local MAGIC, FORM = 0x31454c4241544754ULL, 1
 local HEAD_BYTES, RECORD_BYTES, BLOCK_BYTES, TEMPLATE_BYTES, BUCKETS_AT = 96, 256, 320, 2048, 4096
@@ -52,8 +52,9 @@ local descriptor, looked_at, read_at = -1, -1e9, -1e9
 local why_closed = "off"
 local plans, plan_count = {}, 0
 
-local function clock(which)
-  C.clock_gettime(which, time)
+-- Milliseconds since the machine was started; those since the epoch are `now_ms` of line.lua.
+local function boot_ms()
+  C.clock_gettime(BOOTTIME, time)
   return tonumber(time[0]) * 1000 + floor(tonumber(time[1]) / 1000000)
 end
 
@@ -243,7 +244,7 @@ end
 -- and the length of its body. Returns the plan for it, what its line says of it, and what its response has to know: flags,
 -- limits and where it adds what it has used, between tabs. nil and why, if Check has to decide.
 local function decide(credential, path, model, id, started_at, bytes)
-  local boot, real = clock(BOOTTIME), clock(REALTIME)
+  local boot, real = boot_ms(), now_ms()
   local why = why_not(boot, real)
   if why then return nil, why end
   -- Of a span's decision the service tells more.
