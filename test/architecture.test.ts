@@ -24,7 +24,10 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   runtime: ['core/formats'],
   tls: ['runtime'],
   grpc: ['tls'],
-  journal: ['core/counting', 'core/decision', 'core/formats', 'core/status', 'runtime'],
+  journal: [
+    ...['core/counting', 'core/decision', 'core/formats', 'core/status', 'core/table'],
+    'runtime',
+  ],
   settings: ['core/formats', 'core/decision', 'runtime', 'journal'],
   kubernetes: ['core/formats', 'runtime'],
   table: ['core/counting', 'core/decision', 'core/table', 'runtime', 'journal'],

@@ -4,6 +4,7 @@
  */
 
 import type { Usage } from '../core/decision/usage.ts'
+import type { Lane } from '../core/table/lane.ts'
 
 /** Every admitted request has exactly one line `ended`; while it runs it has one `running` each 10 s. */
 export interface Line {
@@ -21,16 +22,6 @@ export interface Line {
   /** Envoy's response flags and details; empty if there are none. */
   readonly flags: string
   readonly details: string
-}
-
-/** What a response has added to its gateway's lanes before its line was written (table/table.ts). */
-export interface Lane {
-  /** Of which pair of files. */
-  readonly file: number
-  /** Tokens. */
-  readonly added: number
-  /** To which blocks. */
-  readonly blocks: readonly number[]
 }
 
 /** A line, and what is known of a request that went wrong. */

@@ -24,8 +24,9 @@ import { isWhole, type LineHead, parseObject, readLineHead } from '../core/decis
 import { nothingReported } from '../core/decision/usage.ts'
 import { isObject } from '../core/formats/fields.ts'
 import { sayLeft } from '../core/status/response-flags.ts'
+import { readLane } from '../core/table/lane.ts'
 import { earlierLines, readEarlier } from './earlier-line.ts'
-import type { Lane, ReadLine } from './line.ts'
+import type { ReadLine } from './line.ts'
 
 export type { ReadLine }
 
@@ -102,15 +103,6 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
     failure: textOf(fields.failure) || undefined,
     lane: readLane(fields.lane),
   }
-}
-
-/** In doubt nothing: what was added is then counted twice until its window ends. */
-function readLane(text: unknown): Lane | undefined {
-  if (typeof text !== 'string') return undefined
-  const [file, added, ...blocks] = /^\d{1,15}(?: \d{1,15}){2,3}$/.test(text)
-    ? text.split(' ').map(Number)
-    : []
-  return file === undefined || added === undefined ? undefined : { file, added, blocks }
 }
 
 function textOf(value: unknown): string {

@@ -11,15 +11,13 @@ export interface Lane {
   readonly blocks: readonly number[]
 }
 
-const form = /^(\d{1,15}) (\d{1,16}) (\d{1,9})(?: (\d{1,9}))?$/
-
-/** undefined for anything else: nothing was added. */
+/** In doubt nothing (undefined): what was added is then counted twice until its window ends. */
 export function readLane(text: unknown): Lane | undefined {
-  const found = typeof text === 'string' ? form.exec(text) : null
-  if (found === null) return undefined
-  const [, file, added, first, second] = found
-  const blocks = second === undefined ? [Number(first)] : [Number(first), Number(second)]
-  return { file: Number(file), added: Number(added), blocks }
+  if (typeof text !== 'string') return undefined
+  const [file, added, ...blocks] = /^\d{1,15}(?: \d{1,15}){2,3}$/.test(text)
+    ? text.split(' ').map(Number)
+    : []
+  return file === undefined || added === undefined ? undefined : { file, added, blocks }
 }
 
 /** Where a response is to add: a lane without a figure. */
