@@ -6,8 +6,6 @@
 import * as fs from 'node:fs'
 import { open, statfs } from 'node:fs/promises'
 
-export type Ballast = ReturnType<typeof createBallast>
-
 const mebibyte = 1_048_576
 const wholeBytes = 16 * mebibyte
 /** With less room there is a file, with even less it is removed. */

@@ -13,8 +13,6 @@ export interface EnvoyLogState {
   readonly isFailing: boolean
 }
 
-export type EnvoyLog = ReturnType<typeof createEnvoyLog>
-
 export const infoPath = '/server_info'
 /** What is written later makes counters late. */
 export const slowFlushMs = 100

@@ -12,8 +12,6 @@ export interface LineGuardOptions {
   readonly onChange: (isFailing: boolean) => void
 }
 
-export type LineGuard = ReturnType<typeof createLineGuard>
-
 /** How long a request that is allowed on trial may be decided. */
 const trialMs = 50
 

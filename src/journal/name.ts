@@ -28,8 +28,6 @@ export interface NameOptions {
   readonly host?: string
 }
 
-export type GatewayName = ReturnType<typeof openName>
-
 const length = 8
 const letters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const form = /^[0-9A-Za-z]{8}$/

@@ -8,8 +8,6 @@ import { bucketOf, slotsOfBucket } from '../core/table/format.ts'
 /** The most records of one key. */
 const mostOfKey = 64
 
-export type Slots = ReturnType<typeof createSlots>
-
 /** Instants are those of CLOCK_BOOTTIME, in milliseconds. `most`: records at a time. */
 export function createSlots(buckets: number, most: number) {
   const slots = buckets * slotsOfBucket

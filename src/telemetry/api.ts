@@ -6,8 +6,6 @@ import { callBounds } from './durations.ts'
 import { counterData, histogramData } from './metric-data.ts'
 import { createLabelledDurations } from './model-figures.ts'
 
-export type ApiMetrics = ReturnType<typeof createApiMetrics>
-
 /** Never reached: there are few routes, methods and statuses. */
 const maxSeries = 2_000
 const maxRoutes = 100

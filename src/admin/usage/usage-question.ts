@@ -60,8 +60,6 @@ export const parameters = {
 
 export type Parameters = FromSchema<typeof parameters, { keepDefaultedPropertiesOptional: true }>
 
-export type UsageQuestion = ReturnType<typeof readUsageQuestion>
-
 /** Groups in a page. */
 export const pageSize = 1_000
 const hourMs = 3_600_000

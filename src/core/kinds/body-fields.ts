@@ -80,5 +80,3 @@ export const internalFields = [
 
 /** Those that a ModelRef opens one by one. */
 export const openableFields = [...choosingFields, ...internalFields] as const
-
-export type OpenableField = (typeof openableFields)[number]

@@ -6,8 +6,6 @@
 import { ServiceError } from '../../core/decision/errors.ts'
 import { repeat } from '../../runtime/loop.ts'
 
-export type LastUsed = ReturnType<typeof startLastUsed>
-
 export interface LastUsedOptions {
   /** Writes instants by hash; rejects with a ServiceError during an outage. */
   readonly write: (uses: ReadonlyMap<string, number>) => Promise<void>

@@ -212,7 +212,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
       const restMs = () => (state() === 'unavailable' ? Math.min(everyMs, outageEveryMs) : everyMs)
       void repeat({ step: catchUp, restMs, onFault: options.onFault, signal })
     },
-    stats: () => ({ ageMs: ageMs(), others, silent }),
+    stats: (): FollowerStats => ({ ageMs: ageMs(), others, silent }),
     /**
      * Revocations no longer wait for this process, so it must not serve any more. Takes bounded time.
      */

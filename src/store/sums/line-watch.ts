@@ -17,8 +17,6 @@ export interface LineWatchOptions {
   readonly signal: AbortSignal
 }
 
-export type LineWatch = ReturnType<typeof startLineWatch>
-
 /** What a watch has missed, and where there is none. */
 const [pollMs, unwatchedPollMs] = [100, 10]
 /** New files that nothing has told of. */
