@@ -4,7 +4,7 @@
  */
 
 import { basename } from 'node:path'
-import { repeat } from '../runtime/loop.ts'
+import { type Alarm, createAlarm, repeat } from '../runtime/loop.ts'
 import { createBallast } from './ballast.ts'
 import type { Copies } from './copies.ts'
 import { type AskEnvoy, createEnvoyLog, slowFlushMs } from './envoy-log.ts'
@@ -53,6 +53,7 @@ const hangingMs = 5_000
 export function startUpkeep(options: UpkeepOptions) {
   const { files, names, folder, mode, copies, isWriter, health, now, monotonic } = options
   const ending = new AbortController()
+  const keepingAlarm = createAlarm(ending.signal)
   const envoy = createEnvoyLog(options.askEnvoy, monotonic)
   const ballast = createBallast(files.ballast)
   let flushMs = 0
@@ -124,8 +125,11 @@ export function startUpkeep(options: UpkeepOptions) {
       health.note('unwritable', error)
     }
     health.note('mismatch', findMismatch(files, mode))
-    // Lines that were removed are in the sums alone.
-    isSaveDue ||= isRestored
+    if (isRestored) {
+      // Lines that were removed are in the sums alone, which a process that is killed loses.
+      isSaveDue = true
+      keepingAlarm.ring()
+    }
     isFull = await ballast.step(isWriter())
   }
 
@@ -175,14 +179,15 @@ export function startUpkeep(options: UpkeepOptions) {
     await rotation.step()
   }
 
-  function keep(restMs: number, step: () => Promise<void>): void {
+  function keep(restMs: number, step: () => Promise<void>, alarm?: Alarm): void {
     // What fails is tried again, and seen by what follows from it.
-    void repeat({ step, restMs, onFault: () => {}, signal: ending.signal })
+    const { signal } = ending
+    void repeat({ step, restMs, onFault: () => {}, signal, ...(alarm && { alarm }) })
   }
 
   keep(everyMs, look)
   keep(everyMs, rotate)
-  keep(everyMs, keepLines)
+  keep(everyMs, keepLines, keepingAlarm)
   keep(lookEveryMs, lookAtEnvoy)
   return {
     guard,
