@@ -82,7 +82,7 @@ async function start(t: Test) {
   return { ...world, proxies, hits, mint, revoke, callOf, statusOf, isHit, counted, model }
 }
 
-/** All of them take minutes (test/soak/table-faults.soak.ts). */
+/** All of them take minutes (test/nightly/soak/table-faults.soak.ts). */
 const few = [
   ...['both deleted', 'the table cut in a bucket', 'lanes emptied'],
   ...['garbage in its place', 'a copy of itself', 'a pipe'],

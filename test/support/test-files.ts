@@ -30,7 +30,7 @@ const SLOW = [
   'test/console/',
   'test/sources/',
   'test/store/',
-  'test/fuzz/',
+  'test/nightly/fuzz/',
   'test/grpc/',
   'test/walk-through',
 ]

@@ -1,6 +1,6 @@
 /**
- * A cluster with three nodes on this machine, made by test/soak/nodes: as root, with containerd, an
- * engine for the image, and the programs of test/soak/nodes/build in KUBEBUILDER_ASSETS.
+ * A cluster with three nodes on this machine, made by test/nightly/soak/nodes: as root, with containerd, an
+ * engine for the image, and the programs of test/nightly/soak/nodes/build in KUBEBUILDER_ASSETS.
  */
 
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
@@ -57,7 +57,7 @@ export interface Nodes {
   startApiServer(): void
 }
 
-const script = (name: string) => join(packageRoot, 'test', 'soak', 'nodes', name)
+const script = (name: string) => join(packageRoot, 'test', 'nightly', 'soak', 'nodes', name)
 
 /** Builds the images and starts the nodes, which end with `t`; those that are there are used and left. */
 export async function startNodes(t: Test): Promise<Nodes> {
