@@ -6,7 +6,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { stringify } from 'yaml'
 import { renderResources } from '../docs/render-resources.ts'
-import { object, type Rule, required, type Schema } from '../src/core/formats/schema.ts'
+import { object, optional, type Rule, type Schema } from '../src/core/formats/schema.ts'
 import { specs } from '../src/core/kinds/resource-schemas.ts'
 import { generated, generatedStatus, statuses } from '../src/core/resources/generated-schemas.ts'
 
@@ -97,7 +97,10 @@ function written(
 /** The definition of one kind for the API server. */
 export function toCrd(kind: Kind): object {
   const { description, spec, status, isSpecRequired, rules, plural, shortName } = kind
-  const root = object({ spec: isSpecRequired ? required(spec) : spec, status }, { description })
+  const root = object(
+    { spec: isSpecRequired ? spec : optional(spec), status: optional(status) },
+    { description },
+  )
   const { properties, ...rest } = toOpenApi(root, rules) as { properties: object }
   const envelope = {
     apiVersion: { type: 'string' },

@@ -555,7 +555,7 @@ export const allMutants: readonly Mutant[] = [
       ['if (seen.has(issuer.url))', 'if (false)'],
       ['others.length > 0 ? undefined : readFields(jwt, provider', 'readFields(jwt, provider'],
       ['isTrustworthy(written) && !/[?#]/.test(written)', 'isTrustworthy(written)'],
-      ['prefix: required(text())', 'prefix: text()'],
+      ['prefix: text() }', 'prefix: optional(text()) }'],
     ],
   ),
   ...mutants(

@@ -1,29 +1,20 @@
-/** The parts of the API's schemas. Fields of an object are all there, but for those that are marked. */
+/** The parts of the API's schemas: JSON Schema with types as `FromSchema` reads them. */
 
-const mark = Symbol('may be left out')
+import { requiredNames } from '../../core/formats/schema.ts'
 
-interface Optional {
-  readonly [mark]: true
-}
+export { optional } from '../../core/formats/schema.ts'
 
-/** The schema of a field that an object may lack. The mark is a symbol, which no reader of schemas sees. */
-export function optional<const Schema extends object>(schema: Schema): Schema & Optional {
-  return { ...schema, [mark]: true }
-}
-
-type Required<Fields> = {
-  [Name in keyof Fields & string]: Fields[Name] extends Optional ? never : Name
-}[keyof Fields & string]
-
-/** An object with this name in the OpenAPI document. */
+/** An object with this name in the OpenAPI document; as in resources, fields are there unless they are `optional`. */
 export function object<const Fields extends Readonly<Record<string, object>>>(
   title: string,
   properties: Fields,
 ) {
-  const required = Object.entries(properties).flatMap(([name, field]) =>
-    mark in field ? [] : [name as Required<Fields>],
-  )
-  return { title, type: 'object', required, properties } as const
+  return { title, ...unnamed(properties) } as const
+}
+
+/** The same without a name. */
+export function unnamed<const Fields extends Readonly<Record<string, object>>>(properties: Fields) {
+  return { type: 'object', required: requiredNames(properties), properties } as const
 }
 
 /** A list of such objects. */

@@ -2,7 +2,7 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { capSchemas } from '../keys/key-caps.ts'
-import { boolean, integer, object, optional, string } from './schema.ts'
+import { boolean, integer, object, optional, string, unnamed } from './schema.ts'
 
 /** The envelope of every refusal (contract, 1.3). */
 export const errorEnvelope = object('Refusal', {
@@ -122,8 +122,4 @@ export const propagation = {
   }),
 } as const
 
-export const keyIdParams = {
-  type: 'object',
-  required: ['id'],
-  properties: { id: string("The key's id.") },
-} as const
+export const keyIdParams = unnamed({ id: string("The key's id.") })

@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import type { OperatorDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { ignoreBodies } from '../http/body.ts'
+import { unnamed } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 
 const schema = {
@@ -13,12 +14,10 @@ const schema = {
   response: {
     200: {
       description: 'Done, even if there was nothing to delete.',
-      type: 'object',
-      required: ['deletedCount', 'message'],
-      properties: {
+      ...unnamed({
         deletedCount: { type: 'integer', minimum: 0 },
         message: { type: 'string' },
-      },
+      }),
     },
     ...refusals(500, 503),
   },

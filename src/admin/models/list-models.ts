@@ -20,7 +20,7 @@ import { toTimestamp } from '../../core/formats/timestamp.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { bearerOf, callerOf } from '../http/authenticate.ts'
-import { object, string } from '../http/schema.ts'
+import { object, string, unnamed } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
 import { modelRecord, showModel } from './model-record.ts'
@@ -75,13 +75,7 @@ const oneSchema = {
   description: 'As the list has it; of several entries with the id the first.',
   tags: ['Models'],
   headers: schema.headers,
-  params: {
-    type: 'object',
-    required: ['id'],
-    properties: {
-      id: string('Slashes stay as they are, or are escaped once (`%2F`).'),
-    },
-  },
+  params: unnamed({ id: string('Slashes stay as they are, or are escaped once (`%2F`).') }),
   response: {
     200: { description: 'The model.', ...modelRecord },
     ...refusals(400, 401, 403, 404, 429, 500, 503),

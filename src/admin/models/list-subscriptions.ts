@@ -5,7 +5,7 @@ import { accessibleSubscriptions } from '../../core/decision/selection.ts'
 import type { CompiledSubscription } from '../../core/decision/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { string } from '../http/schema.ts'
+import { string, unnamed } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 import { showSubscription, subscriptionRecord } from './subscription-record.ts'
 
@@ -28,13 +28,9 @@ const modelSchema = {
   summary: 'List the subscriptions of the caller that include a model',
   description: 'A model that does not exist is in none.',
   tags: ['Subscriptions'],
-  params: {
-    type: 'object',
-    required: ['modelId'],
-    properties: {
-      modelId: string('Name of the ModelRef, in whichever namespace.', { examples: ['sim-small'] }),
-    },
-  },
+  params: unnamed({
+    modelId: string('Name of the ModelRef, in whichever namespace.', { examples: ['sim-small'] }),
+  }),
   response: { 200: listed, ...refusals(400, 401, 404, 429, 500, 503) },
 } as const
 

@@ -4,15 +4,12 @@ import type { FastifyInstance } from 'fastify'
 import type { OperatorDeps } from '../deps.ts'
 import { addToOutcome } from '../http/audit.ts'
 import type { BodyOf } from '../http/body.ts'
+import { unnamed } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
-const body = {
-  type: 'object',
-  required: ['level'],
-  properties: { level: { type: 'string', enum: logLevels } },
-} as const
+const body = unnamed({ level: { type: 'string', enum: logLevels } })
 
 const schema = {
   operationId: 'setLogLevel',

@@ -75,35 +75,58 @@ export interface Rule {
   readonly holds: (value: never) => boolean
 }
 
-interface Filled {
-  readonly missing: unknown
-}
+const mark = Symbol('may be left out')
 
-const mark = Symbol('must be there')
-
-interface Required {
+interface Optional {
   readonly [mark]: true
 }
 
-type Present<Of> = {
-  readonly [Name in keyof Of]: Of[Name] extends Required | Filled ? Name : never
-}[keyof Of]
-
-/** The fields of an object; one that may be missing is undefined then. */
-type Fields<Of> = { readonly [Name in Present<Of>]: ValueOf<Of[Name]> } & {
-  readonly [Name in Exclude<keyof Of, Present<Of>>]?: ValueOf<Of[Name]> | undefined
-}
-
-/** The same field, which must be there. */
-export function required<Value>(field: Schema<Value>): Schema<Value> & Required {
+/** The same field, which an object may lack. Readers of a schema as JSON do not see the mark. */
+export function optional<const Of extends object>(field: Of): Of & Optional {
   return { ...field, [mark]: true }
 }
 
+/** These fields, each of which an object may lack. */
+export function partial<const Of extends Properties>(
+  fields: Of,
+): { readonly [Name in keyof Of]: Of[Name] & Optional } {
+  const marked = Object.entries(fields).map(([name, field]) => [name, optional(field)])
+  return Object.fromEntries(marked) as { [Name in keyof Of]: Of[Name] & Optional }
+}
+
+/** The names of the fields that objects have: not the optional ones. */
+export type RequiredName<Of> = {
+  [Name in keyof Of & string]: Of[Name] extends Optional ? never : Name
+}[keyof Of & string]
+
+/** The names of fields that must be written: those that are neither optional nor have a default. */
+export function requiredNames<Of extends Readonly<Record<string, object>>>(
+  fields: Of,
+): RequiredName<Of>[] {
+  const isRequired = (field: object) => !(mark in field) && !hasDefault(field)
+  return Object.keys(fields).filter((name) =>
+    isRequired(fields[name] as object),
+  ) as RequiredName<Of>[]
+}
+
+/** One that is not valid itself only says what is missing. */
+function hasDefault({ missing, minItems = 0, rules = [] }: Partial<Schema>): boolean {
+  return (
+    missing !== undefined && minItems === 0 && rules.every(({ holds }) => holds(missing as never))
+  )
+}
+
+/** What is read: an optional field may be undefined, every other one is there. */
+type Fields<Of> = { readonly [Name in RequiredName<Of>]: ValueOf<Of[Name]> } & {
+  readonly [Name in Exclude<keyof Of, RequiredName<Of>>]?: ValueOf<Of[Name]> | undefined
+}
+
+/** An object with these fields, of which all must be written but for `optional` ones and those with a default. */
 export function object<Of extends Properties>(
   properties: Of,
   more: Partial<Schema> = {},
 ): Schema<Fields<Of>> {
-  const required = Object.keys(properties).filter((name) => mark in (properties[name] as Schema))
+  const required = requiredNames(properties)
   return schema('object', { properties, ...(required.length > 0 && { required }), ...more })
 }
 
@@ -114,7 +137,7 @@ const most = { items: 5_000, length: 1_024 }
 export function list<Item>(
   items: Schema<Item>,
   more: Partial<Schema> = {},
-): Schema<readonly Item[]> & Filled {
+): Schema<readonly Item[]> {
   const bound = more.maxItems === undefined && { maxItems: most.items, cut: true }
   return { ...schema('array', { items, ...more, ...bound }), missing: [] }
 }
@@ -149,7 +172,7 @@ export function boolean(more: Partial<Schema> = {}): Schema<boolean> {
 export function labels(
   more: Partial<Schema> = {},
   maxLength = 4_096,
-): Schema<Readonly<Record<string, string>>> & Filled {
+): Schema<Readonly<Record<string, string>>> {
   const additionalProperties = { type: 'string', maxLength } as const
   return {
     ...schema('object', { additionalProperties, maxProperties: 1_000, ...more }),
@@ -158,7 +181,7 @@ export function labels(
 }
 
 /** The same field, which is read as `missing` if it is missing. */
-export function filled<Value>(of: Schema<Value>, missing: unknown): Schema<Value> & Filled {
+export function filled<Value>(of: Schema<Value>, missing: unknown): Schema<Value> {
   return { ...of, missing }
 }
 

@@ -7,7 +7,8 @@ import {
   filled,
   integer,
   object,
-  required,
+  optional,
+  partial,
   type Schema,
   text,
 } from '../formats/schema.ts'
@@ -52,23 +53,21 @@ function isWritten(value: unknown): boolean {
 
 /** How the gateway identifies itself to the server. */
 export const credential = object(
-  {
+  partial({
     file: text({
       ...file,
       description: 'the file `SECRETS_DIR`/namespace/file with the credential',
     }),
     secretRef: object(
       {
-        name: required(secretName),
-        key: required(
-          text({
-            description: 'entry of its `data` with the credential',
-            minLength: 1,
-            maxLength: 253,
-            pattern: '^[-._a-zA-Z0-9]+$',
-            form: 'a key of letters, digits, ".", "-" and "_"',
-          }),
-        ),
+        name: secretName,
+        key: text({
+          description: 'entry of its `data` with the credential',
+          minLength: 1,
+          maxLength: 253,
+          pattern: '^[-._a-zA-Z0-9]+$',
+          form: 'a key of letters, digits, ".", "-" and "_"',
+        }),
       },
       { description: 'a Secret in the namespace of the ModelRef (`RESOURCES=kubernetes` only)' },
     ),
@@ -88,7 +87,7 @@ export const credential = object(
       pattern: '^([!-~][ -~]*)?$',
       form: 'of visible ASCII',
     }),
-  },
+  }),
   { description: 'credential of the gateway for the server', rules: [credentialRule] },
 )
 
@@ -129,15 +128,17 @@ const durationPattern = `^([0-9]{1,9}ms|(${number}h)?(${number}m)?(${number}s)?)
 const idles = ['10s', '30s', '1m', '2m', '5m', '10m', '15m', '30m', '1h']
 export const idleSeconds: readonly number[] = idles.map((idle) => millisecondsOf(idle) / 1_000)
 
-export const server = {
-  upstreamModel: text({
-    description: "the server's name for the model",
-    otherwise: 'the one in the body stays',
-    minLength: 1,
-    maxLength: 256,
-    pattern: '^[!#-[\\]-~]+$',
-    form: 'of visible ASCII without ", \\ and blanks',
-  }),
+export const upstreamModel = text({
+  description: "the server's name for the model",
+  otherwise: 'the one in the body stays',
+  minLength: 1,
+  maxLength: 256,
+  pattern: '^[!#-[\\]-~]+$',
+  form: 'of visible ASCII without ", \\ and blanks',
+})
+
+export const server = partial({
+  upstreamModel,
   caFile: text({
     ...file,
     description:
@@ -145,7 +146,7 @@ export const server = {
     otherwise: "`BACKEND_CA_FILE`, else the system's",
   }),
   timeouts: object(
-    {
+    partial({
       connect: duration('how long a connection may take', '1m', '`5s`'),
       idle: text({
         description: 'longest pause within request and response',
@@ -163,7 +164,7 @@ export const server = {
         ],
       }),
       answer: duration('how long an answer may take, to its end', '24h', 'none'),
-    },
+    }),
     { description: 'time limits for the server' },
   ),
   retries: integer(0, 5, {
@@ -175,15 +176,18 @@ export const server = {
     otherwise: '`known`',
     enum: ['known', 'all'],
   }),
-} as const
+})
 
 /** What is known of the answers of the model's server. */
 export const output = object(
   {
-    maxTokens: integer(1, 1_000_000_000, {
-      description: 'the most output tokens that the server gives one answer, whatever is asked for',
-      otherwise: 'unknown',
-    }),
+    maxTokens: optional(
+      integer(1, 1_000_000_000, {
+        description:
+          'the most output tokens that the server gives one answer, whatever is asked for',
+        otherwise: 'unknown',
+      }),
+    ),
     honoursMaxTokens: filled(
       boolean({
         description:
@@ -192,23 +196,29 @@ export const output = object(
       }),
       true,
     ),
-    maxTokensField: text({
-      description:
-        "the field in which the server reads the maximum of a chat call. With `max_tokens`, for servers that pass over the other one as Ollama does, a request's `max_completion_tokens` is sent as `max_tokens` too",
-      otherwise: '`max_completion_tokens`',
-      enum: ['max_completion_tokens', 'max_tokens'],
-    }),
-    streamUsage: text({
-      description:
-        'whether streams of chat and completions are asked for their usage (`stream_options`). With `unasked`, for servers that refuse these options and report usage by themselves, they are sent as the client has written them; a stream without usage is unusable usage',
-      otherwise: '`asked`',
-      enum: ['asked', 'unasked'],
-    }),
-    usageOfAllAnswers: boolean({
-      description:
-        'whether the usage that the server reports is that of all answers to a request. With `false`, for servers that report that of one as llama.cpp does, requests for more than one (`n`, lists of prompts) are refused on chat and completions, where they are counted',
-      otherwise: "`true`; `false` where the server's list of models says that it is llama.cpp's",
-    }),
+    maxTokensField: optional(
+      text({
+        description:
+          "the field in which the server reads the maximum of a chat call. With `max_tokens`, for servers that pass over the other one as Ollama does, a request's `max_completion_tokens` is sent as `max_tokens` too",
+        otherwise: '`max_completion_tokens`',
+        enum: ['max_completion_tokens', 'max_tokens'],
+      }),
+    ),
+    streamUsage: optional(
+      text({
+        description:
+          'whether streams of chat and completions are asked for their usage (`stream_options`). With `unasked`, for servers that refuse these options and report usage by themselves, they are sent as the client has written them; a stream without usage is unusable usage',
+        otherwise: '`asked`',
+        enum: ['asked', 'unasked'],
+      }),
+    ),
+    usageOfAllAnswers: optional(
+      boolean({
+        description:
+          'whether the usage that the server reports is that of all answers to a request. With `false`, for servers that report that of one as llama.cpp does, requests for more than one (`n`, lists of prompts) are refused on chat and completions, where they are counted',
+        otherwise: "`true`; `false` where the server's list of models says that it is llama.cpp's",
+      }),
+    ),
     usageInEveryChunk: filled(
       boolean({
         description:
@@ -225,4 +235,4 @@ export const output = object(
 )
 
 /** The original's: its Secret contains `api-key`. */
-export const credentialReference = object({ name: required(text(file)) })
+export const credentialReference = object({ name: text(file) })

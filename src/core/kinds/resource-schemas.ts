@@ -17,14 +17,21 @@ import {
   list,
   object,
   oneOf,
+  optional,
+  partial,
   type Rule,
-  required,
   type Schema,
   text,
 } from '../formats/schema.ts'
 import { openableFields } from './body-fields.ts'
 import { subscriptionNamespace, tenantsNamespace } from './metadata.ts'
-import { credential, credentialReference, output, server } from './model-server-schema.ts'
+import {
+  credential,
+  credentialReference,
+  output,
+  server,
+  upstreamModel,
+} from './model-server-schema.ts'
 import { routingDocuments } from './routing-schemas.ts'
 
 const inLowerCase = 'a DNS name in lower case'
@@ -49,9 +56,7 @@ function metadata(
 ) {
   return object(
     {
-      name: required(
-        text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase, ...ofName }),
-      ),
+      name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase, ...ofName }),
       namespace: filled(
         text({
           minLength: 1,
@@ -63,8 +68,8 @@ function metadata(
         namespace,
       ),
       annotations: labels({}, maxAnnotation),
-      creationTimestamp: text(),
-      deletionTimestamp: text(),
+      creationTimestamp: optional(text()),
+      deletionTimestamp: optional(text()),
     },
     { others: othersOfMetadata },
   )
@@ -84,8 +89,8 @@ const ofPolicy: Partial<Schema> = {
 
 const ofReference = { minLength: 1, maxLength: 63, pattern: dnsName, form: inLowerCase }
 const reference = {
-  namespace: required(text({ description: 'the namespace of the ModelRef', ...ofReference })),
-  name: required(text({ description: 'its name', ...ofReference })),
+  namespace: text({ description: 'the namespace of the ModelRef', ...ofReference }),
+  name: text({ description: 'its name', ...ofReference }),
 }
 
 /** Quotes and backslashes are refused as in the original. Control characters are refused too. */
@@ -101,7 +106,7 @@ function subjects(more: Partial<Schema>) {
     object(
       {
         users: list(text(plainName), { description: 'names of users', item: 'user' }),
-        groups: list(object({ name: required(text({ ...plainName, description: 'its name' })) }), {
+        groups: list(object({ name: text({ ...plainName, description: 'its name' }) }), {
           description: 'groups; every member counts',
           item: 'group',
         }),
@@ -154,12 +159,10 @@ const window = text({
 /** How much of something in a window. */
 const limitOn = (unit: string) =>
   object({
-    limit: required(
-      integer(1, 1_000_000_000, {
-        description: `${unit} per user and window, for this model under this Subscription`,
-      }),
-    ),
-    window: required(window),
+    limit: integer(1, 1_000_000_000, {
+      description: `${unit} per user and window, for this model under this Subscription`,
+    }),
+    window,
   })
 
 const urlForm = 'a URL like http://host:port/path'
@@ -199,33 +202,31 @@ function urlPattern(): string {
 }
 
 const modelRefFields = {
-  modelRef: required(
-    object(
-      {
-        kind: required(
-          text({
-            description: 'kind of the object',
-            enum: ['LLMInferenceService', 'ExternalModel'],
-          }),
-        ),
-        name: required(
-          text({ description: 'its name in this namespace', minLength: 1, maxLength: 253 }),
-        ),
-      },
-      { description: 'the object that serves the model', others: ['namespace'] },
-    ),
+  modelRef: object(
+    {
+      kind: text({
+        description: 'kind of the object',
+        enum: ['LLMInferenceService', 'ExternalModel'],
+      }),
+      name: text({ description: 'its name in this namespace', minLength: 1, maxLength: 253 }),
+    },
+    { description: 'the object that serves the model', others: ['namespace'] },
   ),
-  backendUrl: text({
-    ...url,
-    description: 'where the gateway sends requests for the model',
-    otherwise:
-      'found by its HTTPRoute or LLMInferenceService ([kubernetes.md](kubernetes.md#where-requests-go)); else nothing serves the model',
-  }),
-  endpointOverride: text({
-    ...url,
-    description: 'the address shown to clients',
-    otherwise: '`GATEWAY_URL`/namespace/name',
-  }),
+  backendUrl: optional(
+    text({
+      ...url,
+      description: 'where the gateway sends requests for the model',
+      otherwise:
+        'found by its HTTPRoute or LLMInferenceService ([kubernetes.md](kubernetes.md#where-requests-go)); else nothing serves the model',
+    }),
+  ),
+  endpointOverride: optional(
+    text({
+      ...url,
+      description: 'the address shown to clients',
+      otherwise: '`GATEWAY_URL`/namespace/name',
+    }),
+  ),
   modelIds: list(text({ ...plainName, maxLength: 256 }), {
     description: 'further names that requests may use for the model, 16 KiB of them in all',
     item: 'name',
@@ -233,54 +234,52 @@ const modelRefFields = {
     maxBytes: 16_384,
     cut: true,
   }),
-  credential,
+  credential: optional(credential),
   ...server,
-  output,
+  output: optional(output),
   modelFields: list(oneOf(openableFields, {}), {
     description:
       'fields that are else refused: those by which requests may choose another model beside `model`, with `modelIds` or `upstreamModel`, and those that are for other servers of the model ([model-servers.md](model-servers.md#another-model-beside-model))',
     maxItems: openableFields.length,
   }),
-  state: oneOf(['closed', 'shared'], {
-    description:
-      '`shared` opens what is stored in the account at the server, to everybody who may call the model: responses, files, batches ([model-servers.md](model-servers.md#what-a-server-stores))',
-    otherwise: '`closed`',
-  }),
+  state: optional(
+    oneOf(['closed', 'shared'], {
+      description:
+        '`shared` opens what is stored in the account at the server, to everybody who may call the model: responses, files, batches ([model-servers.md](model-servers.md#what-a-server-stores))',
+      otherwise: '`closed`',
+    }),
+  ),
 } as const
 
 /** `others`, here and below: fields of the original's definitions. */
 export const modelRefSpec = object(modelRefFields, { others: ['tenantRef'] })
 
 const accessPolicyFields = {
-  modelRefs: required(
-    list(object(reference), {
-      description: 'the models that this policy opens',
-      item: 'model',
-      minItems: 1,
-      maxItems: maxModels,
-      cut: true,
-    }),
-  ),
-  subjects: required(
-    subjects({
-      description: 'who may use them: any of these users or groups',
-      rules: [
-        {
-          cel: '(has(self.users) && size(self.users) > 0) || (has(self.groups) && size(self.groups) > 0)',
-          message: 'needs at least one group or user',
-          holds: ({ users, groups }: Readonly<Record<string, unknown>>) =>
-            [users, groups].some((each) => Array.isArray(each) && each.length > 0),
-        },
-      ],
-    }),
-  ),
+  modelRefs: list(object(reference), {
+    description: 'the models that this policy opens',
+    item: 'model',
+    minItems: 1,
+    maxItems: maxModels,
+    cut: true,
+  }),
+  subjects: subjects({
+    description: 'who may use them: any of these users or groups',
+    rules: [
+      {
+        cel: '(has(self.users) && size(self.users) > 0) || (has(self.groups) && size(self.groups) > 0)',
+        message: 'needs at least one group or user',
+        holds: ({ users, groups }: Readonly<Record<string, unknown>>) =>
+          [users, groups].some((each) => Array.isArray(each) && each.length > 0),
+      },
+    ],
+  }),
   meteringMetadata: attribution('whom use is attributed to'),
 } as const
 
 export const accessPolicySpec = object(accessPolicyFields, { others: ['publicPaths'] })
 
 const admission = object(
-  {
+  partial({
     mode: oneOf(['count', 'reserve'], {
       description:
         '`count` admits while the counted tokens are below the limit; `reserve` also counts what requests in progress will use ([reservation.md](reservation.md))',
@@ -296,7 +295,7 @@ const admission = object(
         'the window that a response is counted in: the one open at its `end`, or with `reserve` the one that admitted it',
       otherwise: 'with `reserve` `ADMISSION_CHARGE`: `admission`; else `end`',
     }),
-  },
+  }),
   {
     description: 'how requests are admitted',
     closed: true,
@@ -313,14 +312,12 @@ const admission = object(
 
 const notify = object(
   {
-    at: required(
-      list(integer(1, 100, {}), {
-        description: 'percents of a limit',
-        item: 'percent',
-        minItems: 1,
-        maxItems: 10,
-      }),
-    ),
+    at: list(integer(1, 100, {}), {
+      description: 'percents of a limit',
+      item: 'percent',
+      minItems: 1,
+      maxItems: 10,
+    }),
   },
   {
     description:
@@ -331,29 +328,29 @@ const notify = object(
 const billedModel = object(
   {
     ...reference,
-    tokenRateLimits: required(
-      list(limitOn('tokens'), {
-        description: 'limits, all of which apply',
-        item: 'limit',
-        minItems: 1,
-        maxItems: 20,
-      }),
-    ),
+    tokenRateLimits: list(limitOn('tokens'), {
+      description: 'limits, all of which apply',
+      item: 'limit',
+      minItems: 1,
+      maxItems: 20,
+    }),
     requestRateLimits: list(limitOn('requests'), {
       description:
         'limits on the number of requests, all of which apply; each is counted before it is sent to the model ([reservation.md](reservation.md#requests-and-concurrency))',
       item: 'limit',
       maxItems: 20,
     }),
-    concurrency: integer(1, 1_000_000, {
-      description:
-        'the most requests of one user that are in progress at a time ([reservation.md](reservation.md#requests-and-concurrency))',
-      otherwise: 'any number',
-    }),
-    billingRate: object(
-      {
-        perToken: required(
-          text({
+    concurrency: optional(
+      integer(1, 1_000_000, {
+        description:
+          'the most requests of one user that are in progress at a time ([reservation.md](reservation.md#requests-and-concurrency))',
+        otherwise: 'any number',
+      }),
+    ),
+    billingRate: optional(
+      object(
+        {
+          perToken: text({
             description:
               'a decimal number, also with an exponent; shown in lists, and recorded with the usage of each response',
             maxLength: 64,
@@ -364,12 +361,12 @@ const billedModel = object(
               },
             ],
           }),
-        ),
-      },
-      {
-        description: 'price of a token; without a valid one the use of the model has no cost',
-        mild: true,
-      },
+        },
+        {
+          description: 'price of a token; without a valid one the use of the model has no cost',
+          mild: true,
+        },
+      ),
     ),
   },
   { closed: true, others: ['tokenRateLimitRef'] },
@@ -380,18 +377,16 @@ const subscriptionFields = {
     description: 'who may use the Subscription: any of these users or groups',
     otherwise: 'nobody',
   }),
-  modelRefs: required(
-    list(billedModel, {
-      description: 'the models that it pays for; of one that is named twice the first entry counts',
-      item: 'model',
-      minItems: 1,
-      maxItems: maxModels,
-      cut: true,
-    }),
-  ),
+  modelRefs: list(billedModel, {
+    description: 'the models that it pays for; of one that is named twice the first entry counts',
+    item: 'model',
+    minItems: 1,
+    maxItems: maxModels,
+    cut: true,
+  }),
   tokenMetadata: attribution('whom use is attributed to'),
-  admission,
-  notify,
+  admission: optional(admission),
+  notify: optional(notify),
   priority: filled(
     integer(-2_147_483_648, 2_147_483_647, {
       description: "a new key belongs to the caller's Subscription with the highest priority",
@@ -407,15 +402,13 @@ export const subscriptionSpec = object(subscriptionFields, {
 
 const externalOidc = object(
   {
-    issuerUrl: required(
-      text({
-        description: 'issuer of the provider, exactly as in its tokens',
-        maxLength: 2_048,
-        pattern: '^https://[!-"$->@-~]+$',
-        form: 'an https URL',
-      }),
-    ),
-    clientId: required(text({ description: 'audience that its tokens must name', minLength: 1 })),
+    issuerUrl: text({
+      description: 'issuer of the provider, exactly as in its tokens',
+      maxLength: 2_048,
+      pattern: '^https://[!-"$->@-~]+$',
+      form: 'an https URL',
+    }),
+    clientId: text({ description: 'audience that its tokens must name', minLength: 1 }),
     ttl: filled(
       integer(30, 2_147_483_647, {
         description: 'seconds for which an accepted token is cached',
@@ -427,26 +420,30 @@ const externalOidc = object(
   { description: 'a further OIDC provider whose identity tokens are accepted' },
 )
 
-const tenantFields = {
+const tenantFields = partial({
   apiKeys: object(
     {
-      maxExpirationDays: integer(1, 36_500, {
-        description: 'longest lifetime of a key',
-        otherwise: '`API_KEY_MAX_EXPIRATION_DAYS`',
-      }),
+      maxExpirationDays: optional(
+        integer(1, 36_500, {
+          description: 'longest lifetime of a key',
+          otherwise: '`API_KEY_MAX_EXPIRATION_DAYS`',
+        }),
+      ),
     },
     { description: 'rules for keys', others: ['deletionRetentionDays'] },
   ),
   externalOIDC: externalOidc,
   telemetry: object(
     {
-      enabled: boolean({
-        description: 'whether the metrics of usage by user and subscription are exported',
-        otherwise: '`true`',
-      }),
+      enabled: optional(
+        boolean({
+          description: 'whether the metrics of usage by user and subscription are exported',
+          otherwise: '`true`',
+        }),
+      ),
       metrics: filled(
         object(
-          {
+          partial({
             captureOrganization: boolean({
               description: 'adds the labels `organization_id` and `cost_center`',
               otherwise: '`false`',
@@ -463,7 +460,7 @@ const tenantFields = {
               description: 'whether tokens have a label `model`',
               otherwise: '`true`',
             }),
-          },
+          }),
           { description: 'labels of these metrics' },
         ),
         {},
@@ -471,36 +468,34 @@ const tenantFields = {
     },
     { description: 'metrics of usage by user and subscription', others: ['logs'] },
   ),
-} as const
+})
 
 export const tenantSpec = object(tenantFields, {
   others: ['gatewayRef', 'guardrails', 'maasApi', 'payloadProcessing'],
 })
 
 const provider = {
-  provider: required(text({ description: 'provider of the model', minLength: 1, maxLength: 63 })),
-  endpoint: required(
-    text({
-      description: 'host of its API',
-      minLength: 1,
-      maxLength: 253,
-      pattern: '^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\.)+[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?$',
-      form: 'the domain name of a host, like api.example.com',
-      rules: [
-        {
-          message: 'has a port that is none',
-          holds: (endpoint: string) => URL.canParse(`https://${endpoint}`),
-        },
-      ],
-    }),
-  ),
+  provider: text({ description: 'provider of the model', minLength: 1, maxLength: 63 }),
+  endpoint: text({
+    description: 'host of its API',
+    minLength: 1,
+    maxLength: 253,
+    pattern: '^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\.)+[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?$',
+    form: 'the domain name of a host, like api.example.com',
+    rules: [
+      {
+        message: 'has a port that is none',
+        holds: (endpoint: string) => URL.canParse(`https://${endpoint}`),
+      },
+    ],
+  }),
 }
 
 const externalModelSpec = object(
   {
     ...provider,
-    targetModel: server.upstreamModel,
-    credentialRef: required(credentialReference),
+    targetModel: optional(upstreamModel),
+    credentialRef: credentialReference,
   },
   { others: ['tlsInsecureSkipVerify'] },
 )
@@ -508,44 +503,38 @@ const externalModelSpec = object(
 /** Older definitions of the kind have no `type`. */
 const providerAuth = object({
   type: filled(text({ enum: ['simple', 'apikey', 'sigv4', 'oauth2'] }), 'simple'),
-  secretRef: required(credentialReference),
+  secretRef: credentialReference,
 })
 
-const externalProviderSpec = object({ ...provider, auth: required(providerAuth), config: labels() })
+const externalProviderSpec = object({ ...provider, auth: providerAuth, config: labels() })
 
 const providedModelSpec = object({
-  modelName: text({ ...plainName, maxLength: 253 }),
-  externalProviderRefs: required(
-    list(
-      object({
-        ref: required(
-          object({
-            name: required(
-              text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase }),
-            ),
-          }),
-        ),
-        targetModel: required(server.upstreamModel),
-        apiFormat: required(
-          text({
-            minLength: 1,
-            maxLength: 63,
-            pattern: '^[!-~]+$',
-            form: 'of visible ASCII',
-          }),
-        ),
-        path: text({
+  modelName: optional(text({ ...plainName, maxLength: 253 })),
+  externalProviderRefs: list(
+    object({
+      ref: object({
+        name: text({ minLength: 1, maxLength: 253, pattern: dnsName, form: inLowerCase }),
+      }),
+      targetModel: upstreamModel,
+      apiFormat: text({
+        minLength: 1,
+        maxLength: 63,
+        pattern: '^[!-~]+$',
+        form: 'of visible ASCII',
+      }),
+      path: optional(
+        text({
           maxLength: 512,
           pattern: '^/[!-~]*$',
           form: 'a path of visible ASCII, like /v1/messages',
           refuses: [{ pattern: '[?#]', message: 'must have no query or fragment' }],
         }),
-        weight: filled(integer(0, 100), 1),
-        config: labels(),
-        auth: providerAuth,
-      }),
-      { item: 'provider', minItems: 1, maxItems: 64 },
-    ),
+      ),
+      weight: filled(integer(0, 100), 1),
+      config: labels(),
+      auth: optional(providerAuth),
+    }),
+    { item: 'provider', minItems: 1, maxItems: 64 },
   ),
 })
 
@@ -599,8 +588,8 @@ interface KindSchema {
 /** The legacy tiers: `data.tiers` of their ConfigMap, after parsing. */
 const tiers = list(
   object({
-    name: required(text({ minLength: 1 })),
-    displayName: text({ pattern: '[^ \\t\\r\\n\\f\\v]', form: 'more than blanks' }),
+    name: text({ minLength: 1 }),
+    displayName: optional(text({ pattern: '[^ \\t\\r\\n\\f\\v]', form: 'more than blanks' })),
     description: filled(text({ maxLength: 4_096 }), ''),
     level: filled(integer(-2_147_483_648, 2_147_483_647), 0),
     groups: list(text({ minLength: 1 })),
@@ -609,7 +598,7 @@ const tiers = list(
 )
 
 /** The fields that identify a document's kind. */
-export const envelope = object({ apiVersion: required(text()), kind: required(text()) })
+export const envelope = object({ apiVersion: text(), kind: text() })
 
 const nameOfModel: Partial<Schema> = {
   refuses: [{ pattern: '^.{64}', message: 'must have at most 63 characters to be referred to' }],
@@ -624,7 +613,7 @@ const policyMetadata = metadata(subscriptionNamespace, {}, ofPolicy)
 /** A whole document of these fields. */
 function document<Of extends Readonly<Record<string, Schema>>>(fields: Of) {
   const more = { others: ['status', 'binaryData', 'immutable'] }
-  return object({ apiVersion: text(), kind: text(), ...fields }, more)
+  return object({ apiVersion: optional(text()), kind: optional(text()), ...fields }, more)
 }
 
 const othersOfAiTenant = ['tenantNamespace', 'gateway', 'domain', 'tls', 'rbac', 'guardrails']
@@ -632,42 +621,42 @@ const othersOfAiTenant = ['tenantNamespace', 'gateway', 'domain', 'tls', 'rbac',
 /** Whole documents, by the kind that they are read as. */
 export const documents = {
   ModelRef: document({
-    metadata: required(metadata('default', nameOfModel, ofModel)),
-    spec: required(modelRefSpec),
+    metadata: metadata('default', nameOfModel, ofModel),
+    spec: modelRefSpec,
   }),
   ExternalModel: document({
-    metadata: required(metadata('default', {}, ofModel)),
-    spec: required(externalModelSpec),
+    metadata: metadata('default', {}, ofModel),
+    spec: externalModelSpec,
   }),
   /** Of another group than the one above; it names its providers. */
   'ExternalModel.inference.opendatahub.io': document({
-    metadata: required(metadata('default', {}, ofModel)),
-    spec: required(providedModelSpec),
+    metadata: metadata('default', {}, ofModel),
+    spec: providedModelSpec,
   }),
   ExternalProvider: document({
-    metadata: required(metadata('default', {}, ofModel)),
-    spec: required(externalProviderSpec),
+    metadata: metadata('default', {}, ofModel),
+    spec: externalProviderSpec,
   }),
   AITenant: document({
-    metadata: required(metadata(tenantsNamespace, {}, ofTenants)),
-    spec: filled(object({ oidc: externalOidc }, { others: othersOfAiTenant }), {}),
+    metadata: metadata(tenantsNamespace, {}, ofTenants),
+    spec: filled(object({ oidc: optional(externalOidc) }, { others: othersOfAiTenant }), {}),
   }),
   AccessPolicy: document({
-    metadata: required(policyMetadata),
-    spec: required(accessPolicySpec),
+    metadata: policyMetadata,
+    spec: accessPolicySpec,
   }),
   Subscription: document({
-    metadata: required(policyMetadata),
-    spec: required(subscriptionSpec),
+    metadata: policyMetadata,
+    spec: subscriptionSpec,
   }),
   Tenant: document({
-    metadata: required(metadata(subscriptionNamespace, nameOfTenant, ofPolicy)),
+    metadata: metadata(subscriptionNamespace, nameOfTenant, ofPolicy),
     spec: filled(tenantSpec, {}),
   }),
   ConfigMap: document({
-    metadata: required(metadata(subscriptionNamespace)),
+    metadata: metadata(subscriptionNamespace),
     // Unlike other lists it may not be missing.
-    data: required(object({ tiers: required({ ...tiers, missing: undefined }) })),
+    data: object({ tiers: { ...tiers, missing: undefined } }),
   }),
   ...routingDocuments,
 } as const

@@ -12,7 +12,8 @@ import {
   labels,
   list,
   object,
-  required,
+  optional,
+  partial,
   text,
 } from '../formats/schema.ts'
 
@@ -32,14 +33,14 @@ const hostname = text({
 const parentRef = object({
   group: filled(text(), gatewayGroup),
   kind: filled(text(), 'Gateway'),
-  namespace,
-  name: required(name),
-  sectionName: text(),
-  port,
+  namespace: optional(namespace),
+  name,
+  sectionName: optional(text()),
+  port: optional(port),
 })
 
 const message = text({ maxLength: 32_768 })
-const conditions = list(object({ type: text(), status: text(), message }))
+const conditions = list(object(partial({ type: text(), status: text(), message })))
 
 /** For lists of which only the length matters. */
 const some = list({ type: 'object' })
@@ -63,66 +64,65 @@ const match = object({
   ),
   headers: some,
   queryParams: some,
-  method: text(),
+  method: optional(text()),
 })
 
 const backendRef = object({
   group: filled(text(), ''),
   kind: filled(text(), 'Service'),
-  namespace,
-  name: required(name),
-  port,
-  weight: integer(0, 1_000_000),
+  namespace: optional(namespace),
+  name,
+  port: optional(port),
+  weight: optional(integer(0, 1_000_000)),
   filters: some,
 })
 
 const rule = object({ matches: list(match), filters: some, backendRefs: list(backendRef) })
 const listener = object({
-  name: required(text()),
-  hostname,
-  port: required(port),
-  protocol: text(),
+  name: text(),
+  hostname: optional(hostname),
+  port,
+  protocol: optional(text()),
 })
 const url = text({ maxLength: 2_048 })
 
-const head = { apiVersion: text(), kind: text() }
+const head = { apiVersion: optional(text()), kind: optional(text()) }
 const ofObject = {
-  name: required(name),
+  name,
   namespace: filled(namespace, 'default'),
-  deletionTimestamp: text(),
+  deletionTimestamp: optional(text()),
 }
 
 /** Whole documents, by the kind that they are read as. */
 export const routingDocuments = {
   HTTPRoute: object({
     ...head,
-    metadata: required(object({ ...ofObject, labels: labels() })),
+    metadata: object({ ...ofObject, labels: labels() }),
     spec: filled(
       object({ parentRefs: list(parentRef), hostnames: list(hostname), rules: list(rule) }),
       {},
     ),
-    status: filled(
-      object({ parents: list(object({ parentRef: required(parentRef), conditions })) }),
-      {},
-    ),
+    status: filled(object({ parents: list(object({ parentRef, conditions })) }), {}),
   }),
   Gateway: object({
     ...head,
-    metadata: required(object(ofObject)),
+    metadata: object(ofObject),
     spec: filled(object({ listeners: list(listener) }), {}),
     status: filled(
       object({
-        addresses: list(object({ type: text(), value: filled(text({ maxLength: 253 }), '') })),
+        addresses: list(
+          object({ type: optional(text()), value: filled(text({ maxLength: 253 }), '') }),
+        ),
       }),
       {},
     ),
   }),
   LLMInferenceService: object({
     ...head,
-    metadata: required(object(ofObject)),
+    metadata: object(ofObject),
     status: filled(
       object({
-        url,
+        url: optional(url),
         addresses: list(object({ name: filled(text(), ''), url: filled(url, '') })),
       }),
       {},

@@ -3,61 +3,64 @@
  * kinds.
  */
 
-import { integer, list, object, required, type Schema, text } from '../formats/schema.ts'
+import { integer, list, object, optional, type Schema, text } from '../formats/schema.ts'
 
-const count = (description: string): Schema => integer(0, 2_147_483_647, { description })
+const count = (description: string) => optional(integer(0, 2_147_483_647, { description }))
 
 /** As meta/v1 has it. */
 const message = text({ maxLength: 32_768 })
 
 const conditions: Schema = list(
   object({
-    type: required(text()),
-    status: required(text({ enum: ['True', 'False', 'Unknown'] })),
-    reason: required(text()),
-    message: required(message),
-    observedGeneration: integer(0, Number.MAX_SAFE_INTEGER),
-    lastTransitionTime: required(text({ format: 'date-time' })),
+    type: text(),
+    status: text({ enum: ['True', 'False', 'Unknown'] }),
+    reason: text(),
+    message,
+    observedGeneration: optional(integer(0, Number.MAX_SAFE_INTEGER)),
+    lastTransitionTime: text({ format: 'date-time' }),
   }),
   { description: 'conditions, one entry per type' },
 )
 
 const reported = {
-  observedGeneration: integer(0, Number.MAX_SAFE_INTEGER, {
-    description: 'the generation that this status describes',
-  }),
+  observedGeneration: optional(
+    integer(0, Number.MAX_SAFE_INTEGER, {
+      description: 'the generation that this status describes',
+    }),
+  ),
   conditions,
 } as const
 
-function phase(...phases: readonly string[]): Schema {
-  return text({ enum: phases, description: 'state in one word' })
+function phase(...phases: readonly string[]) {
+  return optional(text({ enum: phases, description: 'state in one word' }))
 }
 
 /** The state of a reference, or of what was generated for it. */
 function references(description: string, more: Readonly<Record<string, Schema>> = {}): Schema {
   return list(
     object({
-      name: required(text()),
-      namespace: required(text()),
-      ready: required({ type: 'boolean' }),
-      reason: text(),
-      message,
+      name: text(),
+      namespace: text(),
+      ready: { type: 'boolean' },
+      reason: optional(text()),
+      message: optional(message),
       ...more,
     }),
     { description },
   )
 }
 
+const name = optional(text())
 const models = count('how many models it names')
 
 export const statuses = {
   ModelRef: object({
     phase: phase('Pending', 'Ready', 'Unhealthy', 'Failed'),
-    endpoint: text({ description: 'where clients send requests', maxLength: 4_096 }),
-    httpRouteName: text(),
-    httpRouteNamespace: text(),
-    httpRouteGatewayName: text(),
-    httpRouteGatewayNamespace: text(),
+    endpoint: optional(text({ description: 'where clients send requests', maxLength: 4_096 })),
+    httpRouteName: name,
+    httpRouteNamespace: name,
+    httpRouteGatewayName: name,
+    httpRouteGatewayNamespace: name,
     httpRouteHostnames: list(text()),
     ...reported,
   }),
@@ -65,8 +68,8 @@ export const statuses = {
     phase: phase('Pending', 'Active', 'Degraded', 'Failed'),
     models,
     authPolicies: references('the ModelAuthPolicy of each model', {
-      model: text(),
-      modelNamespace: text(),
+      model: name,
+      modelNamespace: name,
     }),
     ...reported,
   }),
@@ -74,7 +77,9 @@ export const statuses = {
     phase: phase('Pending', 'Active', 'Degraded', 'Failed'),
     models,
     modelRefStatuses: references('each model that it names'),
-    tokenRateLimitStatuses: references('the TokenRateLimitPolicy of each model', { model: text() }),
+    tokenRateLimitStatuses: references('the TokenRateLimitPolicy of each model', {
+      model: name,
+    }),
     ...reported,
   }),
   Tenant: object({ phase: phase('Pending', 'Active', 'Degraded', 'Failed'), ...reported }),
@@ -85,7 +90,7 @@ const digest = text({
   description: 'digest of all its sources; equal content has an equal digest',
 })
 const modelRef = object({
-  name: required(text({ description: 'the ModelRef, in this namespace' })),
+  name: text({ description: 'the ModelRef, in this namespace' }),
 })
 
 /** Generated for each model that is named: counts, never the rules themselves. */
@@ -93,22 +98,22 @@ export const generated = {
   ModelAuthPolicy: {
     description: 'Who may use one model, generated from all AccessPolicies that name it.',
     spec: object({
-      modelRef: required(modelRef),
+      modelRef,
       accessPolicies: names,
       accessPolicyCount: count('how many AccessPolicies name the model'),
       users: count('users that may use it by name'),
       groups: count('groups whose members may use it'),
-      digest: required(digest),
+      digest,
     }),
   },
   TokenRateLimitPolicy: {
     description: 'The limits for one model, generated from all Subscriptions that name it.',
     spec: object({
-      modelRef: required(modelRef),
+      modelRef,
       subscriptions: names,
       subscriptionCount: count('how many Subscriptions name the model'),
       limits: count('limits in all of them'),
-      digest: required(digest),
+      digest,
     }),
   },
 } as const satisfies Readonly<Record<string, { description: string; spec: Schema }>>

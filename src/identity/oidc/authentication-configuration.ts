@@ -15,7 +15,7 @@ import {
   filled,
   list,
   object,
-  required,
+  optional,
   type Schema,
   text,
   type ValueOf,
@@ -50,7 +50,7 @@ export interface AuthenticationConfiguration {
 
 const some = text({ minLength: 1 })
 /** The prefix is required, even if empty, so that nobody omits it by accident. */
-const mapping = object({ claim: required(some), prefix: required(text()) })
+const mapping = object({ claim: some, prefix: text() })
 const url = text({
   rules: [
     {
@@ -66,24 +66,24 @@ const certificate = text({
 const provider = object({
   issuer: filled(
     object({
-      url: required(url),
-      discoveryURL: some,
-      certificateAuthority: certificate,
+      url,
+      discoveryURL: optional(some),
+      certificateAuthority: optional(certificate),
       audiences: list(some, { minItems: 1, item: 'audience' }),
-      audienceMatchPolicy: text({ enum: ['', 'MatchAny'] }),
+      audienceMatchPolicy: optional(text({ enum: ['', 'MatchAny'] })),
     }),
     {},
   ),
-  claimValidationRules: list(object({ claim: required(some), requiredValue: filled(text(), '') })),
-  claimMappings: filled(object({ username: filled(mapping, {}), groups: mapping }), {}),
+  claimValidationRules: list(object({ claim: some, requiredValue: filled(text(), '') })),
+  claimMappings: filled(object({ username: filled(mapping, {}), groups: optional(mapping) }), {}),
 })
 /** Of a provider with other fields, which is left out. */
-const foreign = object({ issuer: filled(object({ url: required(url) }), {}) })
+const foreign = object({ issuer: filled(object({ url }), {}) })
 const versions = ['v1', 'v1beta1'].map((each) => `apiserver.config.k8s.io/${each}`)
 /** The supported fields, without those of the providers. */
 const head = object({
-  apiVersion: required(text({ enum: versions })),
-  kind: required(text({ enum: ['AuthenticationConfiguration'] })),
+  apiVersion: text({ enum: versions }),
+  kind: text({ enum: ['AuthenticationConfiguration'] }),
   jwt: list({ type: 'object' }),
 })
 

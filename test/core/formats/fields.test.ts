@@ -7,7 +7,7 @@ import {
   labels,
   list,
   object,
-  required,
+  optional,
   type Schema,
   text,
 } from '../../../src/core/formats/schema.ts'
@@ -17,7 +17,7 @@ function read(value: unknown, schema: Schema, isRequired = false): [unknown, str
   const problems: FieldProblem[] = []
   const { it } = readFields(
     { it: value },
-    object({ it: isRequired ? required(schema) : schema }),
+    object({ it: isRequired ? schema : optional(schema) }),
     problems,
   )
   return [it, problems.map(({ path, message }) => `${showPath(path)} ${message}`)]
@@ -59,7 +59,7 @@ test('the rules for strings are checked', async (t) => {
 })
 
 test('a missing required field is reported once', async (t) => {
-  const inner = object({ a: required(text()) })
+  const inner = object({ a: text() })
   for (const schema of [text({ minLength: 1 }), integer(1, 9), inner, boolean()]) {
     for (const value of [undefined, null]) {
       t.strictSame(read(value, schema, true), [undefined, ['it is required']])
