@@ -59,18 +59,22 @@ export async function serve(
   let stopping: Promise<boolean> | undefined
   const stop = (): Promise<boolean> => {
     stopping ??= (async () => {
-      log.info('draining')
+      log.info({ code: 'draining' }, 'draining')
       const complete = await stopInOrder(stops.reverse(), { log })
-      log.info({ complete }, 'stopped')
+      log.info({ code: 'stopped', complete }, 'stopped')
       return complete
     })()
     return stopping
   }
-  log.info({ version: readVersion(), replica: config.replicaName }, 'starting')
+  log.info({ code: 'starting', version: readVersion(), replica: config.replicaName }, 'starting')
   for (const { name, meant } of misspeltSettings(env)) {
-    log.warn({ variable: name, meant }, 'this variable is no setting, and resembles one')
+    log.warn(
+      { code: 'setting_unknown', variable: name, meant },
+      'cannot use a variable that resembles a setting and is none',
+    )
   }
-  const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
+  const onFault = (error: unknown): void =>
+    log.error({ code: 'internal_fault', err: error }, 'unexpected error')
   try {
     const parts = { config, log, clock: Date.now, onFault, stops, signal }
     const context = { ...parts, audit: openAudit(parts) }
@@ -91,7 +95,7 @@ function toggleDebug(log: Logger): string {
   if (usual === undefined) usualLevels.set(log, log.level)
   else usualLevels.delete(log)
   log.level = usual ?? 'debug'
-  log.info({ level: log.level }, 'the level of the log has changed')
+  log.info({ code: 'log_level_changed', level: log.level }, 'the level of the log has changed')
   return log.level
 }
 
@@ -146,9 +150,10 @@ async function start(context: Context): Promise<ServiceAddresses> {
   })
   ready = true
   parts.table.start({ ...parts.keyParts, sums: counterParts.sums, isServing: state.isReady })
-  log.info(describePaths(config.paths))
+  log.info({ code: 'paths' }, describePaths(config.paths))
   log.info(
     {
+      code: 'ready',
       api: showAddress(addresses.api),
       internal: showAddress(addresses.internal),
       grpc: addresses.grpc.map(showAddress),

@@ -29,6 +29,9 @@ const others = [
   ...['NOT_SERVING', 'INVALID_ARGUMENT', 'O_APPEND', 'ERR_UNKNOWN_FILE_EXTENSION'],
 ]
 
+/** A call that writes a line which is shown by default, and its code; a refusal's line has that of the refusal. */
+const logCall = /\blog\.(info|warn|error|fatal)\([\s{]*(code(?:: '\w+'|: \w+)?(?=,|\s))?/g
+
 /** Anchors as GitHub derives them from headings. */
 function anchorsOf(text: string): Set<string> {
   const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => heading)
@@ -83,6 +86,34 @@ test('each alert has its section in the runbook', async (t) => {
     links.map(([, , anchor]) => anchor),
     alerts.map(([, name = '']) => name.toLowerCase()),
   )
+})
+
+test('each line of the log has a code, which the page of logs explains', async (t) => {
+  const sources = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
+  const texts = sources
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => textOf(join('src', name)))
+  const said = new Map<string, string>()
+  for (const text of texts) {
+    for (const [call, level = '', code] of text.matchAll(logCall)) {
+      t.ok(code, `a code comes first: ${call}`)
+      const [, literal] = /^code: '(\w+)'/.exec(code ?? '') ?? []
+      if (literal !== undefined) said.set(literal, level)
+    }
+  }
+  t.ok(said.size > 60)
+  const rows = [...textOf('docs/logs.md').matchAll(/^\| `(\w+)` \| (info|warn|error) \| .+ \|$/gm)]
+  const explained = new Map(rows.map(([, code = '', level = '']) => [code, level]))
+  t.equal(explained.size, rows.length, 'once each')
+  for (const [code, level] of said) t.equal(explained.get(code), level, `docs/logs.md: ${code}`)
+  // Codes that a call gets as a value.
+  for (const code of explained.keys()) {
+    if (said.has(code)) continue
+    t.ok(
+      texts.some((text) => text.includes(`'${code}'`)),
+      `${code} is logged`,
+    )
+  }
 })
 
 test('comments cite existing sections of the contract', async (t) => {

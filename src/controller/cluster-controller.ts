@@ -83,24 +83,29 @@ export async function startClusterController(options: ClusterControllerOptions) 
     identity: `${hostname()}_${randomUUID()}`,
     signal,
     onChange(isHeld) {
-      log.info(isHeld ? 'this process writes statuses' : 'another process writes statuses')
+      const writer = isHeld ? 'this' : 'another'
+      log.info({ code: 'lease_changed' }, `${writer} process writes statuses`)
       if (isHeld) enqueueAll()
     },
     onProblem: (problem) =>
       problem === undefined
-        ? log.info('the Lease can be read again')
-        : log.warn({ problem }, 'the Lease can be neither read nor renewed'),
+        ? log.info({ code: 'lease_readable' }, 'the Lease can be read again')
+        : log.warn({ code: 'lease_unreadable', problem }, 'cannot read or renew the Lease'),
     ...(leaseMs && { durationMs: leaseMs[0], renewMs: leaseMs[1] }),
   })
   const writer = startObjectWriter({
     client,
     mayWrite: () => lease.isHeld,
-    onProblem: (path, problem) => log.warn({ path, problem }, 'an object cannot be written'),
+    onProblem: (path, problem) =>
+      log.warn({ code: 'object_unwritable', path, problem }, 'cannot write an object'),
     signal,
   })
   const onProblem = (collection: string, problem: string | undefined): void => {
-    if (problem === undefined) log.info({ collection }, 'the cluster can be read again')
-    else log.warn({ collection, problem }, 'the cluster cannot be read')
+    if (problem === undefined) {
+      log.info({ code: 'cluster_readable', collection }, 'the cluster can be read again')
+    } else {
+      log.warn({ code: 'cluster_unreadable', collection, problem }, 'cannot read the cluster')
+    }
   }
   const groups = config.watchGroups
   const keepsObjectsOf = config.statusGroups
@@ -113,16 +118,22 @@ export async function startClusterController(options: ClusterControllerOptions) 
         ...(originalMs && { everyMs: originalMs }),
         onChange(alive) {
           if (alive !== undefined)
-            log.warn({ ...alive }, `the original's controller is alive: ${notWritten}`)
+            log.warn(
+              { code: 'original_alive', ...alive },
+              `the original's controller is alive: ${notWritten}`,
+            )
           else {
-            log.info(`the original's controller is not alive: ${originalGroup} is written`)
+            log.info(
+              { code: 'original_gone' },
+              `the original's controller is not alive: ${originalGroup} is written`,
+            )
             enqueueAll()
           }
         },
         onProblem: (problem) =>
           problem === undefined
-            ? log.info('Leases can be read again')
-            : log.warn({ problem }, `Leases cannot be read: ${notWritten}`),
+            ? log.info({ code: 'leases_readable' }, 'Leases can be read again')
+            : log.warn({ code: 'leases_unreadable', problem }, `cannot read Leases: ${notWritten}`),
       })
     : undefined
   const policyObjects = followPolicyObjects({
@@ -219,8 +230,11 @@ export async function startClusterController(options: ClusterControllerOptions) 
       },
       onProblem: (problem) =>
         problem === undefined
-          ? log.info('Postgres answers')
-          : log.warn({ problem }, 'Postgres does not answer: it is unknown what is enforced'),
+          ? log.info({ code: 'enforcement_readable' }, 'Postgres is back')
+          : log.warn(
+              { code: 'enforcement_unreadable', problem },
+              'cannot read from Postgres what is enforced',
+            ),
     }
     database.watchReports(listener, signal)
   }
@@ -231,7 +245,8 @@ export async function startClusterController(options: ClusterControllerOptions) 
     judgeAddress: addresses.judge,
     publish,
     report: createResourceReport(log),
-    onFailure: (error) => log.error({ err: error }, 'resources could not be read'),
+    onFailure: (error) =>
+      log.error({ code: 'resources_unreadable', err: error }, 'cannot read resources'),
   })
   discovery =
     database &&
@@ -240,7 +255,11 @@ export async function startClusterController(options: ClusterControllerOptions) 
       store: database.servedNames,
       ask: undefined,
       log,
-      onFault: (error) => log.error({ err: error }, 'the owners of names could not be judged'),
+      onFault: (error) =>
+        log.error(
+          { code: 'name_owners_unknown', err: error },
+          'cannot determine the owners of names',
+        ),
       onChange: showNames,
     })
 

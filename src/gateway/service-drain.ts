@@ -25,7 +25,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
 
   async function drain(): Promise<void> {
     const { envoyAdminAddress: admin, drainMinMs: minMs, drainMs: maxMs } = config
-    log.info('not ready any more: Envoy is draining')
+    log.info({ code: 'envoy_draining' }, 'not ready any more: Envoy is draining')
     const onRunning = (requests: number): void => {
       state = { status: 'draining', requests }
     }
@@ -40,11 +40,19 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
       })
       state = { status: requests === 0 ? 'drained' : 'overdue', requests }
       const about = { requests, connections, ms: Math.round(tookMs) }
-      if (requests === 0) log.info(about, 'Envoy has no requests any more')
-      else log.warn(about, 'Envoy still has requests; the drain stops waiting for them')
+      if (requests === 0)
+        log.info({ code: 'envoy_drained', ...about }, 'Envoy has no requests any more')
+      else
+        log.warn(
+          { code: 'envoy_drain_timeout', ...about },
+          'cannot wait longer for the requests that Envoy still has',
+        )
     } catch (error) {
       state = { status: 'unreachable' }
-      log.warn({ cause: String(error) }, 'Envoy does not answer, so it cannot be drained')
+      log.warn(
+        { code: 'envoy_drain_failed', cause: String(error) },
+        'cannot drain Envoy: its admin interface does not answer',
+      )
     }
     void waitForNext()
   }
@@ -53,7 +61,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
     while (!closing.signal.aborted) {
       await delay(pollMs, undefined, { ref: false })
       if (!(await isServing(config.envoyAdminAddress).catch(() => false))) continue
-      log.info('another Envoy serves: ready again')
+      log.info({ code: 'envoy_serving' }, 'ready again: another Envoy serves')
       state = undefined
       return
     }

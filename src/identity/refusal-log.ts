@@ -16,7 +16,10 @@ export function createRefusalLog({ log, clock }: Pick<ProcessContext, 'log' | 'c
     note(about: Readonly<Record<string, string>>, reason: string): void {
       const unlogged = lines.pass(JSON.stringify([about, reason]), clock())
       if (unlogged === undefined) return
-      log.info({ ...about, reason, unlogged }, 'an identity token was refused')
+      log.info(
+        { code: 'identity_token_refused', ...about, reason, unlogged },
+        'an identity token was refused',
+      )
     },
   }
 }

@@ -215,7 +215,8 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
     const known = new Set(problems)
     problems = await inSlices(nameProblems(snapshot))
     const added = problems.filter((problem) => !known.has(problem))
-    for (const problem of added.slice(0, linesShown)) log.warn({ problem }, 'resource problem')
+    for (const problem of added.slice(0, linesShown))
+      log.warn({ code: 'resource_problem', problem }, 'resource problem')
   }
 
   for (const step of deps.ask ? [follow, askAll] : [follow]) {

@@ -47,6 +47,7 @@ export function createModelHealth(deps: ModelHealthDeps) {
       const { caFile } = snapshot().models.get(model)?.resource.server ?? {}
       log.warn(
         {
+          code: 'model_failing',
           model,
           request_id: requestId,
           reason,

@@ -61,11 +61,17 @@ export async function stopInOrder(
       const stopped = (async () => stop(graceMs))().then(() => false)
       if (await Promise.race([stopped, late])) {
         complete = false
-        log.error({ part: name, graceMs, lost }, 'abandoned at shutdown')
+        log.error(
+          { code: 'shutdown_part_abandoned', part: name, graceMs, lost },
+          'cannot stop a part in time: it is abandoned at shutdown',
+        )
       }
     } catch (error) {
       complete = false
-      log.error({ part: name, lost, err: error }, 'failed at shutdown')
+      log.error(
+        { code: 'shutdown_part_failed', part: name, lost, err: error },
+        'cannot stop a part',
+      )
     }
     waiting.abort()
   }

@@ -14,11 +14,12 @@ export function createResourceReport(
   log: Pick<Logger, 'info' | 'warn'>,
 ): (fresh: Snapshot, problems: readonly string[]) => void {
   function warnOfNew(
+    code: string,
     sentences: readonly string[],
     before: ReadonlySet<string>,
   ): ReadonlySet<string> {
     const added = sentences.filter((sentence) => !before.has(sentence))
-    for (const sentence of added.slice(0, linesShown)) log.warn(sentence)
+    for (const sentence of added.slice(0, linesShown)) log.warn({ code }, sentence)
     return new Set(sentences)
   }
 
@@ -29,21 +30,26 @@ export function createResourceReport(
   let subscriptions: Snapshot['subscriptions'] | undefined
   return (fresh, problems) => {
     const added = problems.filter((problem) => !known.has(problem))
-    for (const problem of added.slice(0, linesShown)) log.warn({ problem }, 'resource problem')
+    for (const problem of added.slice(0, linesShown))
+      log.warn({ code: 'resource_problem', problem }, 'resource problem')
     if (added.length > linesShown) {
-      log.warn({ problems: added.length - linesShown }, 'and more resource problems')
+      log.warn(
+        { code: 'resource_problems_omitted', problems: added.length - linesShown },
+        'more resource problems are not logged',
+      )
     }
     known = new Set(problems)
     if (fresh.subscriptions !== subscriptions) {
-      shared = warnOfNew(sharedPriorities(fresh), shared)
+      shared = warnOfNew('priority_shared', sharedPriorities(fresh), shared)
       subscriptions = fresh.subscriptions
     }
     if (fresh.models !== models) {
-      bypassed = warnOfNew(bypassedModels(fresh), bypassed)
+      bypassed = warnOfNew('model_bypassed', bypassedModels(fresh), bypassed)
       models = fresh.models
     }
     log.info(
       {
+        code: 'resources_in_force',
         models: models.size,
         policies: fresh.policies.size,
         subscriptions: subscriptions.size,

@@ -115,8 +115,8 @@ function openProbes({ config, log, clock }: Context, seal: ListingSeal): ProbeMo
     onUnreachable(error) {
       if (lines.pass('', clock()) === undefined) return
       log.warn(
-        { gateway: showAddress(at), problem: errorMessage(error) },
-        'the gateway cannot be reached, so models are not listed: GATEWAY_ADDRESS',
+        { code: 'gateway_unreachable', gateway: showAddress(at), problem: errorMessage(error) },
+        'cannot list models: no gateway at GATEWAY_ADDRESS',
       )
     },
   })

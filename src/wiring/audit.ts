@@ -20,8 +20,12 @@ export function openAudit({ config, log, clock, stops }: Omit<Context, 'audit'>)
     replica: config.replicaName,
     clock,
     onChange(isWritten) {
-      if (isWritten) log.info('the audit trail is written again')
-      else log.error({ auditLog: config.auditLog }, 'a line of the audit trail is lost')
+      if (isWritten) log.info({ code: 'audit_restored' }, 'the audit trail is written again')
+      else
+        log.error(
+          { code: 'audit_failing', auditLog: config.auditLog },
+          'cannot write the audit trail: an entry is lost',
+        )
     },
   })
 }

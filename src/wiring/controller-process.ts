@@ -59,7 +59,8 @@ async function start(context: Opening, isReady: () => boolean) {
     watched.stop()
     return exposition.stop()
   })
-  const onFault = (error: unknown): void => log.error({ err: error }, 'fault')
+  const onFault = (error: unknown): void =>
+    log.error({ code: 'internal_fault', err: error }, 'unexpected error')
   const server = createMetricsServer(exposition, onFault, tls?.plain, config.hopMark)
   const { metricsAddress } = config
   const metrics = metricsAddress && (await listenServer('METRICS_ADDRESS', server, metricsAddress))

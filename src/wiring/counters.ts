@@ -113,20 +113,27 @@ export async function openCounters(
       // Only the message: other fields of the error may contain a password.
       if (isUnavailable)
         log.error(
-          { cause: redis?.connection.problem?.message ?? String(cause) },
-          'Redis is out of reach: counters continue from the local view',
+          {
+            code: 'redis_unavailable',
+            cause: redis?.connection.problem?.message ?? String(cause),
+          },
+          'cannot reach Redis: each process counts by itself',
         )
-      else log.info('Redis is back')
+      else log.info({ code: 'redis_available' }, 'Redis is back')
     },
-    onLost: () => log.error('Redis has lost its counters: the highest known sums are restored'),
+    onLost: () =>
+      log.error(
+        { code: 'redis_data_lost' },
+        'Redis has lost its counters: each gateway writes its sums again',
+      ),
     onProblem(problem, isThere, cause) {
       logProblem(context, problem, isThere, cause)
       if (problem === 'unreadable') noteCanRead(!isThere)
     },
     onRenamed: (from, to) =>
       log.warn(
-        { from, to },
-        'the volume of this gateway is a copy: it counts on under a name of its own',
+        { code: 'gateway_renamed', from, to },
+        'the volume of this gateway is a copy: it goes on under a new name',
       ),
     onFault,
   }).catch((cause: unknown) => {
@@ -143,7 +150,11 @@ export async function openCounters(
     part('the counters', async (graceMs) => {
       const giveUpAt = performance.now() + graceMs
       const left = await opened.stop(Math.max(0, graceMs - savingMs))
-      if (left > 0) log.error({ counters: left }, 'Redis is out of reach: the last counts are lost')
+      if (left > 0)
+        log.error(
+          { code: 'counts_lost', counters: left },
+          'cannot reach Redis at shutdown: the last counts are lost',
+        )
       if ('stop' in holds) await holds.stop(Math.max(0, giveUpAt - performance.now()))
       redis?.connection.close()
     }),
@@ -193,15 +204,15 @@ function uncounted(subscriptions: number): Counters {
 }
 
 const problems: Record<JournalProblem, string> = {
-  unreadable: 'the journal cannot be read, so this process serves nothing',
-  unwritable: 'nothing can be written to the folder of the journal',
+  unreadable: 'cannot read the usage journal: this process serves nothing',
+  unwritable: 'cannot write to the folder of the usage journal',
   silent:
-    'requests were allowed, and the gateway writes no lines: does Envoy write to this folder?',
-  envoy: 'Envoy could not write its log: is the file system full?',
-  script: 'the gateway’s script could not write lines; they are in Envoy’s log',
-  flush: 'Envoy writes its log late: start it with --file-flush-interval-msec 20',
-  kept: 'DATA_DIR does not take the sums and the copy of the journal',
-  mismatch: 'users or modes of the journal’s files do not fit',
+    'cannot count allowed requests: the gateway writes no lines; does Envoy write to this folder?',
+  envoy: 'Envoy cannot write its lines of the usage journal: is the file system full?',
+  script: 'the gateway’s script cannot write lines: they are in Envoy’s log',
+  flush: 'Envoy writes its lines late: start it with --file-flush-interval-msec 20',
+  kept: 'cannot save the sums and the copy of the usage journal in DATA_DIR',
+  mismatch: 'the files of the usage journal have wrong owners or modes',
 }
 
 function logProblem(
@@ -210,9 +221,14 @@ function logProblem(
   isThere: boolean,
   cause: unknown,
 ): void {
-  const about = { journal: config.usageJournal, problem }
-  if (isThere) log.error({ ...about, cause: errorMessage(cause) }, problems[problem])
-  else log.info(about, 'the journal is in order again, as far as this problem goes')
+  const journal = config.usageJournal
+  if (isThere) {
+    log.error(
+      { code: 'journal_failing', journal, problem, cause: errorMessage(cause) },
+      problems[problem],
+    )
+  } else
+    log.info({ code: 'journal_restored', journal, problem }, 'a problem of the journal has ended')
 }
 
 /** Undefined: there is no REDIS_URL. */
@@ -231,7 +247,10 @@ async function connect({ config, log, signal, stops }: Context) {
   if (problem?.isFinal) throw new Error(`REDIS_URL: ${problem.message}`)
   if (!isUp) {
     const cause = problem?.message ?? `no answer within ${connectWaitMs / 1_000} s`
-    log.warn({ setting: 'REDIS_URL', cause }, 'started without Redis')
+    log.warn(
+      { code: 'redis_absent', setting: 'REDIS_URL', cause },
+      'cannot reach Redis: started without it',
+    )
   }
   const { store, histograms } = measured(createRedisSums(commands))
   return {

@@ -20,7 +20,7 @@ export async function openDatabase(context: Context): Promise<Database> {
   if (config.databaseUrl === undefined) {
     const embedded = await startEmbeddedPostgres({
       directory: join(config.dataDir, 'postgres'),
-      log: (line) => log.info(line),
+      log: (line) => log.info({ code: 'embedded_postgres' }, line),
     })
     stops.push(part('the embedded Postgres', embedded.stop))
     url = () => embedded.url

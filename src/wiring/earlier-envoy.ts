@@ -14,8 +14,8 @@ export function createEarlierEnvoyLog(log: Pick<Logger, 'error'>): (method: stri
     if (!earlier.has(method) || told.has(method)) return
     told.add(method)
     log.error(
-      { method },
-      'Envoy has the configuration of an earlier version, and what it reports this way is not counted: write its files again (tollgate envoy-config) and restart it',
+      { code: 'envoy_config_outdated', method },
+      'cannot count what Envoy reports: it has the configuration of an earlier version; write its files again (tollgate envoy-config) and restart it',
     )
   }
 }

@@ -27,7 +27,7 @@ export function createGatewayServer(
   }
   const noteUncounted = createUncountedLog(config.paths, (path, setting) => {
     const message = `tokens of ${path} are not counted; METER_PATHS=${setting} counts them`
-    log.warn({ path }, message)
+    log.warn({ code: 'calls_uncounted', path }, message)
   })
   const onDecided = (decision: Decision, model: string | undefined): void => {
     telemetry.onDecided(decision, model)

@@ -119,11 +119,18 @@ export async function openKeys(
     keep: (revoked) => keeper.keep(secretsOf(revoked).map((key) => ({ ...key, at: clock() }))),
     keptAs: `the revocation log of ${config.replicaName}`,
     onUnlogged: (keys) =>
-      log.error({ keys }, 'revoked keys were not in the log of revocations: are its triggers off?'),
+      log.error(
+        { code: 'revocations_unlogged', keys },
+        'cannot confirm revocations: the triggers on api_keys did not log them',
+      ),
   })
   await keys.warm(keysWarmed, clock()).then(
     (keys) => log.debug({ keys }, 'the most recently used keys are cached'),
-    (error: unknown) => log.warn({ cause: String(error) }, 'no key is remembered from before'),
+    (error: unknown) =>
+      log.warn(
+        { code: 'key_cache_cold', cause: String(error) },
+        'cannot read the most recently used keys: the cache starts empty',
+      ),
   )
   const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })
   stops.push(part('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
@@ -141,7 +148,8 @@ export async function openKeys(
       endingSoon = await keys.countEndingSoon(clock())
       return deleted
     },
-    onDeleted: (deleted) => log.info({ deleted }, 'expired ephemeral keys deleted'),
+    onDeleted: (deleted) =>
+      log.info({ code: 'keys_deleted', deleted }, 'expired ephemeral keys deleted'),
     onFault,
   })
   stops.push(part('the cleanup of keys', () => cleanup.stop()))

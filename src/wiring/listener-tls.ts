@@ -13,8 +13,13 @@ export function openTls({
   const settings = tlsSettings(config)
   if (settings === undefined) return undefined
   const tls = openListenerTls(settings, {
-    onRead: (validTo) => log.info({ file: settings.certFile, validTo }, 'certificate read'),
-    onProblem: (problem) => log.error({ problem }, 'the certificate read before stays in force'),
+    onRead: (validTo) =>
+      log.info({ code: 'certificate_read', file: settings.certFile, validTo }, 'certificate read'),
+    onProblem: (problem) =>
+      log.error(
+        { code: 'certificate_unusable', problem },
+        'cannot use the new certificate: the one read before stays in force',
+      ),
   })
   stops.push(() => tls.close())
   return tls

@@ -26,11 +26,12 @@ export function openOrigin({ config, log }: Context) {
     client,
     groups: watchGroups,
     onProblem(collection, problem) {
-      if (problem === undefined) log.info({ collection }, 'the cluster can be read again')
+      if (problem === undefined)
+        log.info({ code: 'cluster_readable', collection }, 'the cluster can be read again')
       else
         log.warn(
-          { collection, problem },
-          'the cluster cannot be read; the last state stays in force',
+          { code: 'cluster_unreadable', collection, problem },
+          'cannot read the cluster: the last state stays in force',
         )
     },
   })

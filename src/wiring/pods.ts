@@ -29,7 +29,10 @@ export function openPods({ config, log, onFault, stops }: Context, pool: Sql) {
     try {
       const names = await removeEnded(pool, pods, unseenMs)
       if (names.length > 0) {
-        log.warn({ ended: names }, 'revocations no longer wait for processes whose pods have ended')
+        log.warn(
+          { code: 'pods_ended', ended: names },
+          'revocations no longer wait for processes whose pods have ended',
+        )
       }
     } finally {
       removing = false
@@ -41,8 +44,12 @@ export function openPods({ config, log, onFault, stops }: Context, pool: Sql) {
     namespace,
     onEnded: (pods) => void remove(pods).catch(onFault),
     onProblem(problem) {
-      if (problem === undefined) log.info('pods can be read again')
-      else log.warn({ problem }, 'pods cannot be read: revocations also wait for ended ones')
+      if (problem === undefined) log.info({ code: 'pods_readable' }, 'pods can be read again')
+      else
+        log.warn(
+          { code: 'pods_unreadable', problem },
+          'cannot read pods: revocations also wait for ended ones',
+        )
     },
   })
   stops.push(ended.stop)

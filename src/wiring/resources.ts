@@ -36,8 +36,16 @@ export async function openResources(
     onSeen: () => report.note(),
     onOverdue(models, reason) {
       const about = { models: models.length, first: models.slice(0, linesShown) }
-      if (reason === 'not taken') log.warn(about, 'Envoy has not loaded the clusters of new models')
-      else log.info(about, "Envoy's admin page does not answer; new models may be 503 for a moment")
+      if (reason === 'not taken')
+        log.warn(
+          { code: 'clusters_not_loaded', ...about },
+          'cannot serve new models: Envoy has not loaded their clusters',
+        )
+      else
+        log.info(
+          { code: 'clusters_unconfirmed', ...about },
+          "cannot read Envoy's admin interface: new models may get 503 for a moment",
+        )
     },
     onFault,
   })
@@ -45,7 +53,11 @@ export async function openResources(
   const secrets = createSecretFiles({
     directory: config.envoyConfigDir,
     read: origin.readSecret,
-    onProblem: (problem) => log.warn({ problem }, 'a model cannot be served without its secret'),
+    onProblem: (problem) =>
+      log.warn(
+        { code: 'model_secret_missing', problem },
+        'cannot serve a model without its secret',
+      ),
     onFault,
   })
   const stage = createStage(clusterFile, secrets, () => report.note(), table)
@@ -81,7 +93,8 @@ export async function openResources(
       published = { compileS: compileMs / 1_000, at: performance.now() }
     },
     report: createResourceReport(log),
-    onFailure: (error) => log.error({ err: error }, 'resources could not be put in force'),
+    onFailure: (error) =>
+      log.error({ code: 'resources_failing', err: error }, 'cannot put resources in force'),
   }).catch((error: unknown) => {
     throw new Error(`RESOURCES: ${origin.shown} cannot be read`, { cause: error })
   })

@@ -48,7 +48,9 @@ export function openTokens(
 function openFile({ config, log, stops }: Context): VerifyNow {
   if (config.tokenAuthFile === undefined) return noTokens
   try {
-    const file = openTokenFile(config.tokenAuthFile, (problem) => log.warn({ problem }, 'tokens'))
+    const file = openTokenFile(config.tokenAuthFile, (problem) =>
+      log.warn({ code: 'token_file_invalid', problem }, 'cannot use all of TOKEN_AUTH_FILE'),
+    )
     stops.push(() => file.close())
     return file.verify
   } catch (error) {

@@ -31,11 +31,12 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
       'service.instance.id': config.replicaName,
     },
     onChange(signal, problem) {
-      if (problem === undefined) log.info({ signal }, 'the collector accepts exports again')
+      if (problem === undefined)
+        log.info({ code: 'export_restored', signal }, 'the collector accepts exports again')
       else {
         log.warn(
-          { signal, problem: toShown(problem) },
-          'the collector does not take what is exported',
+          { code: 'export_failing', signal, problem: toShown(problem) },
+          'cannot export to the collector',
         )
       }
     },

@@ -34,7 +34,10 @@ export function openSettle({ config, log, clock }: Context, followers: Followers
       onCharged(usage, { tokens = 0, estimated, unusable }) {
         if (unusable) {
           telemetry.onUnusable(usage.model)
-          log.warn({ model: usage.model, estimated: tokens }, 'an answer reported no usable usage')
+          log.warn(
+            { code: 'usage_unusable', model: usage.model, estimated: tokens },
+            'cannot read the usage of a response: the model reported none that is usable',
+          )
         }
         if (tokens === 0) return
         telemetry.onCounted(usage, { tokens, estimated })

@@ -38,7 +38,13 @@ test('a failure is logged with model, request and reason', async (t) => {
   const { health, lines } = watched()
   health.tell(refused)
   t.strictSame(lines, [
-    { model: 'llm/small', request_id: 'id-1', reason: 'refused', detail: 'Connection_refused' },
+    {
+      code: 'model_failing',
+      model: 'llm/small',
+      request_id: 'id-1',
+      reason: 'refused',
+      detail: 'Connection_refused',
+    },
   ])
   health.tell({ ...refused, model: 'llm/vouched', failure: { reason: 'tls', detail: 'x' } })
   t.equal(lines[1]?.authorities, 'ca.pem')

@@ -104,8 +104,8 @@ test('parts that hang are abandoned and take no time from others', async (t) => 
     ['pool', 850, 150],
   ])
   t.strictSame(logged, [
-    { part: 'calls', graceMs: 500, lost: 'what calls had' },
-    { part: 'pool', graceMs: 150, lost: 'what pool had' },
+    { code: 'shutdown_part_abandoned', part: 'calls', graceMs: 500, lost: 'what calls had' },
+    { code: 'shutdown_part_abandoned', part: 'pool', graceMs: 150, lost: 'what pool had' },
   ])
   t.equal(now(), 1_100, 'everything within the budget and a margin')
 })
@@ -131,7 +131,12 @@ test('a part that fails does not keep others from stopping', async (t) => {
   t.equal(await stop([...failing, part('counters', 400, 0)], 1_000), false)
   t.strictSame(begun, [['counters', 0, 410]])
   t.strictSame(logged, [
-    { part: 'a part that stops at once', lost: 'nothing', err: error },
-    { part: 'pool', lost: 'little', err: error },
+    {
+      code: 'shutdown_part_failed',
+      part: 'a part that stops at once',
+      lost: 'nothing',
+      err: error,
+    },
+    { code: 'shutdown_part_failed', part: 'pool', lost: 'little', err: error },
   ])
 })

@@ -228,7 +228,7 @@ inWorlds(
   },
 )
 
-test('if Leases cannot be read nothing of the original is written', async (t) => {
+test('if cannot read Leases nothing of the original is written', async (t) => {
   const world = await startDouble(t)
   world.faults.refuses = (method, url) => (/^GET .*v1\/leases\?/.test(`${method} ${url}`) ? 403 : 0)
   await world.apply(model)
@@ -238,7 +238,7 @@ test('if Leases cannot be read nothing of the original is written', async (t) =>
   await rest(controller)
   t.strictSame(writesOf(world), [])
   t.match(
-    controller.lines.filter((line) => line.includes('Leases cannot be read')),
+    controller.lines.filter((line) => line.includes('cannot read Leases')),
     [/403/],
   )
   world.faults.refuses = undefined

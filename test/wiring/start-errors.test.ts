@@ -108,7 +108,7 @@ root.test('a Postgres that does not answer during the start is asked again', asy
   const releases = await Promise.all(holds)
   const own = { ...(await settings(t)), LOG_LEVEL: 'info', DATABASE_URL: url }
   const service = runTollgate(t, ['serve'], own)
-  const waiting = '"msg":"waiting for the database"'
+  const waiting = '"code":"database_waiting"'
   for (const [times, release] of releases.entries()) {
     await poll(() => service.output().split(waiting).length > times + 1, 'it waits', 60_000)
     await release()

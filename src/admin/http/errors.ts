@@ -38,7 +38,11 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
     const { status } = describe(refusal.code)
     if (status >= 500) {
       const cause = refusal.cause ?? error
-      request.log.error({ err: cause, route: request.routeOptions.url }, refusal.message)
+      const { url: route } = request.routeOptions
+      request.log.error(
+        { code: 'request_failed', err: cause, route, refusal: refusal.code },
+        'cannot answer a request',
+      )
     }
     return sendError(reply, refusal.code, refusal.message)
   })

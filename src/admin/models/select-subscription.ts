@@ -79,7 +79,10 @@ export function selectSubscription(app: FastifyInstance, { snapshot }: SharedDep
           const message = 'The body must be a JSON object with a username.'
           return reply.code(200).send(refuse('bad_request', message))
         }
-        request.log.error({ err: error }, 'a subscription could not be selected')
+        request.log.error(
+          { code: 'subscription_selection_failed', err: error },
+          'cannot select a subscription',
+        )
         return reply.code(200).send(refuse('internal_error', describe('internal').message))
       },
     },

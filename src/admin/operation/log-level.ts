@@ -25,7 +25,7 @@ export function logLevel(app: FastifyInstance, { log }: OperatorDeps): void {
   app.put<{ Body: BodyOf<typeof body> }>('/internal/v1/log-level', options, async (request) => {
     const { level } = request.body
     addToOutcome(request, { level })
-    request.log.info({ level }, 'the level of the log changes')
+    request.log.info({ code: 'log_level_changed', level }, 'the level of the log changes')
     log.level = level
     return { level }
   })

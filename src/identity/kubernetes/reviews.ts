@@ -32,8 +32,14 @@ export function openCluster(
       graceMs: config.tokenReviewGraceMs,
       onUnavailable: (problem) =>
         problem === undefined
-          ? log.info("the cluster's API server answers token reviews again")
-          : log.error({ problem }, "the cluster's API server does not answer token reviews"),
+          ? log.info(
+              { code: 'token_reviews_available' },
+              "the cluster's API server answers token reviews again",
+            )
+          : log.error(
+              { code: 'token_reviews_unavailable', problem },
+              "cannot review tokens: the cluster's API server does not answer",
+            ),
       onRefused: (reason) => refusals.note({ proof: 'cluster' }, reason),
     }),
     mayAdminister: createAccessReview({
@@ -43,8 +49,8 @@ export function openCluster(
         onAccessReviewed(result)
         if (result !== 'failed') return
         log.error(
-          { problem },
-          'access reviews fail: nobody is an administrator by roles of the cluster',
+          { code: 'access_reviews_failing', problem },
+          'cannot review access: nobody is an administrator by roles of the cluster',
         )
       },
     }),

@@ -40,14 +40,20 @@ export function openOidc(
     const others = [...own, ...written]
     if (theirs !== undefined && others.some(({ issuer }) => issuer === theirs.issuer)) {
       const { issuer } = theirs
-      log.error({ issuer }, 'the Tenant names an issuer of the settings, which hold')
+      log.error(
+        { code: 'oidc_issuer_conflict', issuer },
+        'cannot use the OIDC provider of the Tenant: the settings name the same issuer',
+      )
     }
     const judged = others.map((one) => judgePrefixes(one, others))
     // Whoever may edit the Tenant chooses its issuer, so that it takes no prefix from the others.
     if (theirs !== undefined) judged.push(judgePrefixes(theirs, others))
     for (const { issuer, shared } of judged) {
       if (!shared?.users && !shared?.groups) continue
-      log.warn({ issuer, shared }, 'another OIDC provider can write names with its prefix')
+      log.warn(
+        { code: 'oidc_prefix_shared', issuer, shared },
+        'another OIDC provider can issue names with the prefix of this one',
+      )
     }
     providers.put(judged)
   }
@@ -95,8 +101,11 @@ function openProvider(
     graceMs,
     onUnavailable: (problem) =>
       problem === undefined
-        ? log.info({ issuer }, 'the OIDC provider is back')
-        : log.error({ issuer, problem }, 'the OIDC provider is out of reach'),
+        ? log.info({ code: 'oidc_available', issuer }, 'the OIDC provider is back')
+        : log.error(
+            { code: 'oidc_unavailable', issuer, problem },
+            'cannot reach the OIDC provider',
+          ),
   })
   const onRefused = (reason: string): void => refusals.note({ proof: 'oidc', issuer }, reason)
   const [clientId] = audiences
@@ -136,11 +145,22 @@ function followProviders(
     path,
     (text) => {
       const { providers, broken, leftOut } = parseAuthenticationConfiguration(text, issuers)
-      for (const problem of leftOut) log.warn({ path, problem }, 'an OIDC provider is not in force')
+      for (const problem of leftOut)
+        log.warn(
+          { code: 'oidc_provider_invalid', path, problem },
+          'cannot use an OIDC provider of the file',
+        )
       if (broken.length === 0) return take(providers)
-      log.error({ path, problems: broken }, 'the OIDC providers read before stay in force')
+      log.error(
+        { code: 'oidc_file_invalid', path, problems: broken },
+        'cannot use the file of OIDC providers: those read before stay in force',
+      )
     },
-    () => log.error({ path }, 'cannot be read; the OIDC providers read before stay in force'),
+    () =>
+      log.error(
+        { code: 'oidc_file_unreadable', path },
+        'cannot read the file of OIDC providers: those read before stay in force',
+      ),
   )
 }
 

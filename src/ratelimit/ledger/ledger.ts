@@ -41,8 +41,16 @@ export function createLedger(options: LedgerOptions) {
   /** Once the folder is there, whose mode others choose. */
   let reader: ReturnType<typeof openReader> | undefined
   const refusals = createRefusalSums(ledger)
-  const feeding = outageOf('the usage ledger is fed')
-  const archiving = outageOf('the usage journal is archived')
+  const feeding = outageOf(['ledger_failing', 'ledger_restored'], 'write the usage ledger')
+  const archiving = outageOf(['archive_failing', 'archive_restored'], 'archive the usage journal')
+  const adding = outageOf(
+    ['ledger_refusals_failing', 'ledger_refusals_restored'],
+    'add refusals to the usage ledger',
+  )
+  const tending = outageOf(
+    ['ledger_partitions_failing', 'ledger_partitions_restored'],
+    'maintain the partitions of the usage ledger',
+  )
   const ending = new AbortController()
   const { signal } = ending
   let loops: Promise<unknown> = Promise.resolve()
@@ -56,8 +64,8 @@ export function createLedger(options: LedgerOptions) {
       onGap({ from, to }) {
         gaps += 1
         log.error(
-          { journal: path, from: new Date(from), to: new Date(to) },
-          'a part of the usage journal was lost before it was read',
+          { code: 'ledger_gap', journal: path, from: new Date(from), to: new Date(to) },
+          'cannot read a part of the usage journal: it was lost before',
         )
       },
     })
@@ -67,10 +75,10 @@ export function createLedger(options: LedgerOptions) {
   }
 
   /** A persistent error is logged once. */
-  function outageOf(what: string) {
+  function outageOf([failing, restored]: readonly [string, string], what: string) {
     return createOutage<unknown>((cause) => {
-      if (cause === undefined) log.info(`${what} again`)
-      else log.error({ cause: errorMessage(cause) }, `${what} no longer`)
+      if (cause === undefined) log.info({ code: restored }, `can ${what} again`)
+      else log.error({ code: failing, cause: errorMessage(cause) }, `cannot ${what}`)
     })
   }
 
@@ -88,7 +96,11 @@ export function createLedger(options: LedgerOptions) {
 
   async function tend(): Promise<void> {
     const { made, dropped } = await options.tend(clock())
-    if (made.length + dropped.length > 0) log.info({ made, dropped }, 'partitions of the ledger')
+    if (made.length + dropped.length > 0)
+      log.info(
+        { code: 'ledger_partitions_changed', made, dropped },
+        'partitions of the usage ledger changed',
+      )
   }
 
   return {
@@ -105,8 +117,8 @@ export function createLedger(options: LedgerOptions) {
           keep(archiving, archiveEveryMs, async () => {
             if (isWriter()) await archive.step()
           }),
-        keep(outageOf('refusals are added to the usage ledger'), refusalsEveryMs, refusals.flush),
-        keep(outageOf('the partitions of the usage ledger are kept'), tendEveryMs, tend),
+        keep(adding, refusalsEveryMs, refusals.flush),
+        keep(tending, tendEveryMs, tend),
       ])
     },
     /** Feeds what is left; what follows the journal has been stopped before. */

@@ -28,16 +28,26 @@ export function startNotifier(options: NotifierOptions) {
   const send = createSend({
     ...{ url, secret, store, clock },
     onFailed({ id }, problem, isLast) {
-      if (isLast) log.error({ notice: id, problem }, 'a notice is given up: NOTIFY_URL')
+      if (isLast)
+        log.error(
+          { code: 'notice_abandoned', notice: id, problem },
+          'cannot send a notice to NOTIFY_URL: it is not tried again',
+        )
       else if (lines.pass('', clock()) !== undefined)
-        log.warn({ notice: id, problem }, 'a notice cannot be sent: NOTIFY_URL')
+        log.warn(
+          { code: 'notice_delayed', notice: id, problem },
+          'cannot send a notice to NOTIFY_URL: it is tried again',
+        )
     },
   })
   const ending = new AbortController()
   const { signal } = ending
   const onFault = (error: unknown): void => {
     if (lines.pass('fault', clock()) === undefined) return
-    log.warn({ cause: errorMessage(error) }, 'notices cannot be recorded or sent')
+    log.warn(
+      { code: 'notices_failing', cause: errorMessage(error) },
+      'cannot record or send notices',
+    )
   }
   const loops = Promise.all([
     repeat({ restMs, signal, onFault, step: notices.step }),

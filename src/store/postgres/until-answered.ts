@@ -31,7 +31,8 @@ export async function waitForDatabase(pool: Pool, context: Waiting): Promise<voi
     if (problem) throw new ServiceError('store_unavailable', { cause: new Error(problem.message) })
   }, context)
   const applied = await migrate(pool)
-  if (applied.length > 0) context.log.info({ migrations: applied }, 'database migrated')
+  if (applied.length > 0)
+    context.log.info({ code: 'database_migrated', migrations: applied }, 'database migrated')
 }
 
 /**
@@ -57,7 +58,10 @@ export async function untilAnswered<T>(
     }
     if (now - loggedAt >= logEveryMs) {
       loggedAt = now
-      log.warn({ setting: 'DATABASE_URL', cause }, 'waiting for the database')
+      log.warn(
+        { code: 'database_waiting', setting: 'DATABASE_URL', cause },
+        'cannot start yet: waiting for the database',
+      )
     }
     await delay(retryMs, undefined, { signal })
   }

@@ -100,7 +100,7 @@ root.test('if the file becomes invalid, its last valid content stays in force', 
   await told('names an issuer that another provider has')
   t.equal(await userOf(issuer), 'ada', 'by the old rules')
   rmSync(path)
-  await told('cannot be read')
+  await told('cannot read the file of OIDC providers')
   t.equal(await userOf(issuer), 'ada')
   put([entry(issuer, 'name')])
   await poll(async () => (await userOf(issuer)) === 'Ada', 'the corrected file is in force')
@@ -182,7 +182,7 @@ root.test("the Tenant's provider is added unless the settings have it", async (t
   await t.rejects(userOf(second), { code: 'credential_invalid' })
   setTenant({ issuerUrl: first.url, clientId: 'tollgate', ttlSeconds: 300 })
   t.equal(await userOf(first), 'Ada', 'the settings take precedence')
-  t.match(lines.join(''), /the Tenant names an issuer of the settings/)
+  t.match(lines.join(''), /cannot use the OIDC provider of the Tenant/)
   t.equal(oidc.find(second.url), undefined)
   setTenant(undefined)
   t.equal(await userOf(first), 'Ada')
@@ -223,7 +223,7 @@ root.test('of providers with overlapping prefixes no user is reviewed', async (t
   const own = { prefixesUsers: true, prefixesGroups: false }
   t.match(await proofOf(first), own, 'only the groups have one prefix')
   t.match(await proofOf(second), own)
-  t.match(lines.join(''), /another OIDC provider can write names with its prefix/)
+  t.match(lines.join(''), /another OIDC provider can issue names with the prefix of this one/)
   for (const prefix of ['a:', 'a', 'a:b']) {
     put([prefixed(first, 'a:', 'g:'), prefixed(second, prefix, 'h:')])
     const shared = { prefixesUsers: false, prefixesGroups: true }
