@@ -317,13 +317,12 @@ export const allMutants: readonly Mutant[] = [
     ['core/decision/counter.test.ts', 'core/decision/decide.test.ts'],
     [
       ['limit.limit < earlier.limit', 'limit.limit > earlier.limit'],
-      ['at < state.resetsAt ? state', 'at <= state.resetsAt ? state'],
-      ["'ms' in window && window.ms === 0", 'false'],
+      ['if (at < state.resetsAt)', 'if (at <= state.resetsAt)'],
+      ['isWindowless(counter)', 'false'],
       ['owner: key.id', 'owner: key.user'],
       ['limit.limit - used - held)', 'limit.limit - used)'],
       ['remaining === 0 &&', 'remaining <= 1 &&'],
       ['resetsAt > until)', 'resetsAt < until)'],
-      ['${subscription}\\n${model}', '${model}'],
     ],
   ),
   ...mutants(
@@ -775,7 +774,15 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'store/holds/read-counters.ts',
     ['store/sums/sum-counters.test.ts'],
-    [["counted.startsWith('requests') || ", '']],
+    [["kindOf(readCounterKey(key)) !== 'tokens'", "kindOf(readCounterKey(key)) === 'concurrency'"]],
+  ),
+  ...mutants(
+    'core/counting/counter-key.ts',
+    ['core/counting/counter-key.test.ts'],
+    [
+      ['key.slice(countedEnd + 1)', "key.slice(key.lastIndexOf('\\n') + 1)"],
+      ['return `${subscription}\\n${model}', 'return `${model}'],
+    ],
   ),
   ...mutants(
     'store/sums/sum-counters.ts',

@@ -4,7 +4,13 @@
  */
 
 import { createTally, noteFields, ownOf, type Tally, ticksBetween, toTick } from './tally.ts'
-import { type CounterWindow, type Resets, type WindowedCounter, windowAt } from './windows.ts'
+import {
+  type CounterWindow,
+  keyIn,
+  type Resets,
+  type WindowedCounter,
+  windowAt,
+} from './windows.ts'
 
 /** What a line counts: tokens or requests, in each of these, at this instant. */
 export interface Counted {
@@ -23,11 +29,6 @@ export type Sums = ReturnType<typeof createSums>
 
 /** How long a window takes late lines after its end, and how far gateways' clocks may be ahead: 20 s. */
 const graceMs = 20_000
-
-/** The key of the counter that a window is of. */
-export function keyIn({ id }: Pick<CounterWindow, 'id'>): string {
-  return id.slice(0, id.lastIndexOf('@'))
-}
 
 /** Whether nothing is counted in it any more; also of one that a clock began which was far ahead. */
 export function isOver({ since, end, ms }: CounterWindow, now: number): boolean {

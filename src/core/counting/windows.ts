@@ -47,9 +47,17 @@ export type Resets = ReadonlyMap<string, readonly CounterReset[]>
  * The window of a length at this instant: all of an owner's windows of this length end at the same
  * time past the hour, and those of many owners at many times.
  */
-export function spanAt(window: Window, owner: string, at: number): Span {
+export function spanAt(window: Window, owner: string, at: number): Span & Partial<NamedSpan> {
   if ('every' in window) return calendarSpanAt(window, at)
-  return lengthSpanAt(window.ms, owner, at)
+  const { ms } = window
+  const phase = crc32(owner) % ms
+  const start = phase + Math.floor((at - phase) / ms) * ms
+  return { start, end: start + ms }
+}
+
+/** Whether it counts what is open, whatever the time is: requests in progress. */
+export function isWindowless({ window }: Pick<WindowedCounter, 'window'>): boolean {
+  return 'ms' in window && window.ms === 0
 }
 
 /**
@@ -62,18 +70,16 @@ export function windowAt(
   resets?: readonly CounterReset[],
 ): CounterWindow {
   const { key, owner, window } = counter
-  const span: Span & Partial<NamedSpan> =
-    'every' in window ? calendarSpanAt(window, at) : lengthSpanAt(window.ms, owner, at)
+  const span = spanAt(window, owner, at)
   const since = sinceIn(span, at, resets)
   // A reset is named by its instant, on which all agree: it is a row in the database.
   const name = since === span.start ? (span.date ?? since) : since
   return { id: `${key}@${name}`, since, end: span.end, ms: span.end - span.start }
 }
 
-function lengthSpanAt(ms: number, owner: string, at: number): Span {
-  const phase = crc32(owner) % ms
-  const start = phase + Math.floor((at - phase) / ms) * ms
-  return { start, end: start + ms }
+/** The key of the counter that a window is of. */
+export function keyIn({ id }: Pick<CounterWindow, 'id'>): string {
+  return id.slice(0, id.lastIndexOf('@'))
 }
 
 /** The last reset in the window before this instant, else its start. */

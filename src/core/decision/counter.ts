@@ -5,12 +5,10 @@
  * window it is depends on the time alone (counting/windows.ts). Reading never counts, and counting never refuses.
  */
 
-import { spanAt, type Window, type WindowedCounter } from '../counting/windows.ts'
+import { countedAs, counterKey, counterKeyPrefix, type LimitKind } from '../counting/counter-key.ts'
+import { isWindowless, spanAt, type Window, type WindowedCounter } from '../counting/windows.ts'
 import type { BilledModel, Limit } from '../kinds/resources.ts'
 import { userInLines } from './line-user.ts'
-
-/** What a limit counts: tokens or requests in a window, or requests in progress. */
-export type LimitKind = 'tokens' | 'requests' | 'concurrency'
 
 /**
  * A limit in force on one model under one subscription, with the prefix of its counters' keys. One on
@@ -26,10 +24,7 @@ export interface CountedLimit extends Limit {
   readonly counter: Required<Counter> | undefined
   /** Its name in the `RateLimit` fields. */
   readonly name: string
-  /**
-   * The counter's key without the user, which comes last because only a user may contain a line
-   * break.
-   */
+  /** Its counters' keys without the user. */
   readonly keyPrefix: string
   /**
    * Its item of the `RateLimit-Policy` field (draft-ietf-httpapi-ratelimit-headers): its name,
@@ -124,8 +119,8 @@ export function toCountedLimits(
     const { windowMs, window } = limit
     const sort = [scope === 'user' ? '' : scope, kind === 'tokens' ? '' : kind]
     const name = [...sort, window].filter(Boolean).join('-')
-    const counted = [sort[1], windowMs || ''].filter(Boolean).join('-')
-    const keyPrefix = prefixOf(subscription, model, counted)
+    const counted = countedAs(kind, windowMs)
+    const keyPrefix = counterKeyPrefix({ subscription, model, counted })
     const windows = { ms: windowMs }
     const counter = key && {
       ...{ key: keyPrefix + userInLines(key.user), owner: key.id },
@@ -158,11 +153,8 @@ export function isTaken({ kind }: Pick<CountedLimit, 'kind'>): boolean {
 /** Stands for all counters of a user's model in a subscription, whatever its limits are. */
 export function anyCounterOf(subscription: string, model: string, user: string): Counter {
   const owner = userInLines(user)
-  return { key: prefixOf(subscription, model, '') + owner, owner, window: { ms: 0 } }
-}
-
-function prefixOf(subscription: string, model: string, counted: string): string {
-  return `${subscription}\n${model}\n${counted}\n`
+  const key = counterKey({ subscription, model, counted: '', user: owner })
+  return { key, owner, window: { ms: 0 } }
 }
 
 /** The counter of one limit for one user. */
@@ -173,13 +165,10 @@ export function counterOf(limit: CountedLimit, user: string): Required<Counter> 
 }
 
 /** What is known now of a counter, as it will be at a later instant if nothing more is counted. */
-export function stateLater(
-  { window, owner }: Counter,
-  state: CounterState,
-  at: number,
-): CounterState {
-  if ('ms' in window && window.ms === 0) return { used: 0, resetsAt: at }
-  return at < state.resetsAt ? state : { used: 0, resetsAt: spanAt(window, owner, at).end }
+export function stateLater(counter: Counter, state: CounterState, at: number): CounterState {
+  if (isWindowless(counter)) return { used: 0, resetsAt: at }
+  if (at < state.resetsAt) return state
+  return { used: 0, resetsAt: spanAt(counter.window, counter.owner, at).end }
 }
 
 /**

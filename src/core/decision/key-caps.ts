@@ -1,5 +1,6 @@
 /** Caps of a key, compiled for the request path. */
 
+import { countedAs, counterKey } from '../counting/counter-key.ts'
 import { isWithinAny } from '../formats/cidr.ts'
 import { parseWindow } from '../formats/duration.ts'
 import { isUncapped, type KeyCaps, modelKeyOf, networksOf } from '../formats/key-caps.ts'
@@ -45,11 +46,12 @@ export function keyCountersOf(
   const [, id = '', windows = ''] =
     /^(\S{1,64}) ([1-9]\d{0,11}(?:,[1-9]\d{0,11}){0,7})$/.exec(counted ?? '') ?? []
   if (id === '') return []
-  return windows.split(',').map((windowMs) => ({
-    key: `${subscription}\n${scopeOf(id)}\n${windowMs}\n${userInLines(user)}`,
-    owner: id,
-    window: { ms: Number(windowMs) },
-  }))
+  const of = { subscription, model: scopeOf(id), user: userInLines(user) }
+  return windows.split(',').map((written) => {
+    const ms = Number(written)
+    const key = counterKey({ ...of, counted: countedAs('tokens', ms) })
+    return { key, owner: id, window: { ms } }
+  })
 }
 
 /** Stands for the model in the key of a counter; no model has such a name. */

@@ -7,8 +7,9 @@
  * what its own response will use.
  */
 
+import type { LimitKind } from '../counting/counter-key.ts'
 import { toEndTimestamp } from '../formats/timestamp.ts'
-import type { CountedLimit, LimitKind, LimitState } from './counter.ts'
+import type { CountedLimit, LimitState } from './counter.ts'
 import type { Dialect } from './dialect.ts'
 
 /** Receives one header; names are lower-case. */

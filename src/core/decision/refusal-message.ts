@@ -1,8 +1,9 @@
 /** The message of a refusal at the gateway, one sentence for the caller. */
 
+import type { LimitKind } from '../counting/counter-key.ts'
 import { toQuoted } from '../formats/quoted.ts'
 import { toEndTimestamp } from '../formats/timestamp.ts'
-import type { LimitKind, LimitState } from './counter.ts'
+import type { LimitState } from './counter.ts'
 import type { Denial, DenialDetail, Grant } from './decide.ts'
 import { describe } from './errors.ts'
 import { capsOf } from './key-caps.ts'

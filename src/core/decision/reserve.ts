@@ -5,7 +5,8 @@
  */
 
 import type { Expected } from '../admission/estimator.ts'
-import { type CounterState, type LimitKind, type LimitState, limitStates } from './counter.ts'
+import type { LimitKind } from '../counting/counter-key.ts'
+import { type CounterState, type LimitState, limitStates } from './counter.ts'
 import type { Decision, Denial, Grant, HeldRoom } from './decide.ts'
 
 /** What a store of holds has answered. */

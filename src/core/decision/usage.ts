@@ -1,7 +1,8 @@
 /** The usage that a response reports → the counters that it belongs to. */
 
 import { bytesOfToken, type Sized } from '../admission/estimator.ts'
-import { type Counter, counterOf, type LimitKind } from './counter.ts'
+import type { LimitKind } from '../counting/counter-key.ts'
+import { type Counter, counterOf } from './counter.ts'
 import { keyCountersOf } from './key-caps.ts'
 import type { Snapshot } from './snapshot.ts'
 import { type Estimate, estimateOutput, type Sent } from './unreported.ts'

@@ -1,5 +1,6 @@
 /** Reads counters for people: those of requests and of concurrency with the requests that are in progress, which are with the holds. */
 
+import { kindOf, readCounterKey, subjectOf } from '../../core/counting/counter-key.ts'
 import type { Counter, CounterState } from '../../core/decision/counter.ts'
 import type { CounterStore } from '../counters.ts'
 import type { AskedHold, HoldAnswer, HoldStore } from '../holds.ts'
@@ -26,7 +27,9 @@ export function withOpenRequests(
   return async (counters, now) => {
     const found = new Map<string, CounterState>()
     const rest = counters.filter((counter) => !isTakenFrom(counter))
-    const bySubject = Map.groupBy(counters.filter(isTakenFrom), ({ key }) => subjectOf(key))
+    const bySubject = Map.groupBy(counters.filter(isTakenFrom), ({ key }) =>
+      subjectOf(readCounterKey(key)),
+    )
     const [states] = await Promise.all([
       readFresh(rest, now),
       ...[...bySubject.values()].map(async (each) => {
@@ -39,16 +42,9 @@ export function withOpenRequests(
   }
 }
 
-/** Whether it counts requests, that have ended or are in progress; see core/decision/counter.ts. */
+/** Whether it counts requests, that have ended or are in progress. */
 function isTakenFrom({ key }: Counter): boolean {
-  const [, , counted = ''] = key.split('\n', 3)
-  return counted.startsWith('requests') || counted === 'concurrency'
-}
-
-/** Subscription and user, whose holds are together: the first and the last part of a key. */
-function subjectOf(key: string): string {
-  const [subscription = '', model = '', part = ''] = key.split('\n', 3)
-  return `${subscription}\n${key.slice(subscription.length + model.length + part.length + 3)}`
+  return kindOf(readCounterKey(key)) !== 'tokens'
 }
 
 /** Only decides, and holds nothing. */

@@ -1,6 +1,7 @@
 /** Holds that several processes share through Redis: one call for each request. */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import { readCounterKey, subjectOf } from '../../core/counting/counter-key.ts'
 import type { Counter } from '../../core/decision/counter.ts'
 import type { CounterStore } from '../counters.ts'
 import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
@@ -173,28 +174,16 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
 
 /** The keys of the sums of open holds, of the holds and of their leases. */
 function keysOf(tag: string, counter: Counter): readonly string[] {
-  const { subscription, user } = partsOf(counter)
-  const name = `${subscription}\n${user}`
+  const name = subjectOf(readCounterKey(counter.key))
   return ['held', 'holds', 'leases'].map((kind) => `tollgate:{${tag}}:${kind}:${name}`)
 }
 
-/** The parts of a counter's key, `subscription\nmodel\nwindow\nuser`; `name` is unique among those of its subscription and user. */
-function partsOf({ key }: Counter) {
-  const subscriptionEnd = key.indexOf('\n')
-  const modelEnd = key.indexOf('\n', subscriptionEnd + 1)
-  const windowEnd = key.indexOf('\n', modelEnd + 1)
-  return {
-    subscription: key.slice(0, subscriptionEnd),
-    name: `${key.slice(subscriptionEnd + 1, modelEnd)}|${key.slice(modelEnd + 1, windowEnd)}`,
-    user: key.slice(windowEnd + 1),
-  }
-}
-
-/** The name of a place in the sums: of a counter, or of one of its windows. */
+/** The name of a place in the sums of its subject: of a counter, or of one of its windows. */
 function nameOf(place: Place, charge: AskedHold['charge']): string {
-  const { counter } = place
-  const { id = counter.key } = boundWindow(place, charge) ?? {}
-  return partsOf(counter).name + id.slice(counter.key.length)
+  const { key } = place.counter
+  const { model, counted } = readCounterKey(key)
+  const { id = key } = boundWindow(place, charge) ?? {}
+  return `${model}|${counted}${id.slice(key.length)}`
 }
 
 function argsOf(

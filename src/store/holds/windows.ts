@@ -1,7 +1,8 @@
 /** The windows in which requests hold, as a process knows them. */
 
-import type { WindowedCounter } from '../../core/counting/windows.ts'
-import type { Counter, LimitKind } from '../../core/decision/counter.ts'
+import type { LimitKind } from '../../core/counting/counter-key.ts'
+import { isWindowless, type WindowedCounter } from '../../core/counting/windows.ts'
+import type { Counter } from '../../core/decision/counter.ts'
 import type { AskedHold } from '../holds.ts'
 
 /** A counter's window at an instant. */
@@ -36,7 +37,7 @@ export interface Place {
 
 /** Those of the asked counters that have windows. */
 export function windowedOf({ counters, taken = [] }: AskedHold): readonly Required<Counter>[] {
-  const windowed = taken.filter((counter) => !isOfOpen(counter))
+  const windowed = taken.filter((counter) => !isWindowless(counter))
   return windowed.length === 0 ? counters : [...counters, ...windowed]
 }
 
@@ -50,7 +51,7 @@ export function placesOf(
     return { kind: 'tokens', counter, window: known[next++] }
   })
   for (const counter of taken) {
-    if (isOfOpen(counter)) places.push({ kind: 'concurrency', counter, window: undefined })
+    if (isWindowless(counter)) places.push({ kind: 'concurrency', counter, window: undefined })
     else places.push({ kind: 'requests', counter, window: known[next++] })
   }
   return places
@@ -59,8 +60,4 @@ export function placesOf(
 /** The window that a hold binds; undefined: all. */
 export function boundWindow({ kind, window }: Place, charge: AskedHold['charge']) {
   return kind === 'tokens' && charge === 'end' ? undefined : window
-}
-
-function isOfOpen({ window }: Pick<Counter, 'window'>): boolean {
-  return 'ms' in window && window.ms === 0
 }

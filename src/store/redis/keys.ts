@@ -1,19 +1,14 @@
 /** Names of counters in Redis. */
 
+import { readCounterKey, subjectOf } from '../../core/counting/counter-key.ts'
 import { crc32 } from '../../core/formats/base62.ts'
 
 /** Few, because a Cluster needs one script call for each; enough to spread over its nodes. */
 const tags = 16
 
-/**
- * The hash tag of a counter: the same for all keys of a subscription and user, so that a request's
- * counters are on one node of a Cluster. These are the first and the last part of a counter's key.
- */
+/** The hash tag of a counter, by its key: a request's counters are on one node of a Cluster. */
 function tagOf(key: string): string {
-  const subscriptionEnd = key.indexOf('\n')
-  const modelEnd = key.indexOf('\n', subscriptionEnd + 1)
-  const windowEnd = key.indexOf('\n', modelEnd + 1)
-  return String(crc32(key.slice(0, subscriptionEnd) + key.slice(windowEnd)) % tags)
+  return String(crc32(subjectOf(readCounterKey(key))) % tags)
 }
 
 /** How keys are spread: in a Cluster a script may access only keys with the same hash tag. */

@@ -4,7 +4,7 @@
  */
 
 import type { Fields } from '../../core/counting/fields.ts'
-import { isOver, keyIn } from '../../core/counting/sums.ts'
+import { isOver } from '../../core/counting/sums.ts'
 import {
   noteFields,
   noteTotal,
@@ -13,6 +13,7 @@ import {
   ticksBetween,
   toTick,
 } from '../../core/counting/tally.ts'
+import { keyIn } from '../../core/counting/windows.ts'
 import { leaseMs } from '../holds.ts'
 import { createEndedHolds } from './ended-holds.ts'
 import { createRepairs } from './repairs.ts'

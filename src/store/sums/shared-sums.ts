@@ -5,9 +5,9 @@
  */
 
 import { countOf } from '../../core/counting/fields.ts'
-import { type Counted, isOver, keyIn, type Sums } from '../../core/counting/sums.ts'
+import { type Counted, isOver, type Sums } from '../../core/counting/sums.ts'
 import { ownOf, type Tally, ticksBetween, toTick, usedOf } from '../../core/counting/tally.ts'
-import type { WindowedCounter } from '../../core/counting/windows.ts'
+import { keyIn, type WindowedCounter } from '../../core/counting/windows.ts'
 import type { HeldWindow } from '../holds/windows.ts'
 import { createPart, longMs, type Part, type PartOptions } from './part.ts'
 import { maxEntries, type SumStore } from './sum-store.ts'

@@ -1,0 +1,55 @@
+/**
+ * The key of a counter, by which every process and store calls it: the lines `subscription`, `model`, what is
+ * counted, and `user`, who comes last because only a user may contain a line break.
+ */
+
+/** What a limit counts: tokens or requests in a window, or requests in progress. */
+export type LimitKind = 'tokens' | 'requests' | 'concurrency'
+
+export interface CounterKey {
+  /** Bare name. */
+  readonly subscription: string
+  /** `<namespace>/<name>`, or what stands for all models together. */
+  readonly model: string
+  /** Kind and length of the windows, as `countedAs` has it; empty: whatever is counted. */
+  readonly counted: string
+  /** As lines name them. */
+  readonly user: string
+}
+
+/** `60000` of tokens, `requests-60000`, `concurrency`. */
+export function countedAs(kind: LimitKind, windowMs: number): string {
+  return [kind === 'tokens' ? '' : kind, windowMs || ''].filter(Boolean).join('-')
+}
+
+export function kindOf({ counted }: Pick<CounterKey, 'counted'>): LimitKind {
+  return kinds.find((kind) => counted.startsWith(kind)) ?? 'tokens'
+}
+
+const kinds = ['requests', 'concurrency'] as const
+
+export function counterKey(parts: CounterKey): string {
+  return counterKeyPrefix(parts) + parts.user
+}
+
+/** The key without the user. */
+export function counterKeyPrefix({ subscription, model, counted }: Omit<CounterKey, 'user'>) {
+  return `${subscription}\n${model}\n${counted}\n`
+}
+
+export function readCounterKey(key: string): CounterKey {
+  const subscriptionEnd = key.indexOf('\n')
+  const modelEnd = key.indexOf('\n', subscriptionEnd + 1)
+  const countedEnd = key.indexOf('\n', modelEnd + 1)
+  return {
+    subscription: key.slice(0, subscriptionEnd),
+    model: key.slice(subscriptionEnd + 1, modelEnd),
+    counted: key.slice(modelEnd + 1, countedEnd),
+    user: key.slice(countedEnd + 1),
+  }
+}
+
+/** The same for all counters of a subscription's user, whose holds are together. */
+export function subjectOf({ subscription, user }: CounterKey): string {
+  return `${subscription}\n${user}`
+}
