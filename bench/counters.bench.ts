@@ -7,7 +7,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import type { Counter } from '../src/core/decision/counter.ts'
+import type { Counter } from '../src/ratelimit/rules/counter.ts'
 import { type CountingGateway, startCountingGateway } from '../test/support/counting-gateway.ts'
 import { poll } from '../test/support/poll.ts'
 import { createSharingGateway, type SharingGateway } from '../test/support/redis-world.ts'

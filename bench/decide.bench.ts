@@ -1,9 +1,9 @@
 /** What a decision costs: target, authorize, counters, and the message around them. */
 
-import { counterOf } from '../src/core/decision/counter.ts'
-import { authorize, enforceLimits } from '../src/core/decision/decide.ts'
-import { pathRules } from '../src/core/decision/operations.ts'
-import { readTarget } from '../src/core/decision/target.ts'
+import { authorize, enforceLimits } from '../src/decide/decide.ts'
+import { pathRules } from '../src/operations/operations.ts'
+import { readTarget } from '../src/operations/target.ts'
+import { counterOf } from '../src/ratelimit/rules/counter.ts'
 import { createTestCounters } from '../test/support/counters.ts'
 import { createCaller, createSnapshot } from './fixture.ts'
 import { type Figure, microsPerCall } from './measure.ts'

@@ -1,14 +1,14 @@
 /** The data of the benches: models, subscriptions and keys of a busy gateway. */
 
-import type { KeyCaller } from '../src/core/decision/caller.ts'
-import { compileCaps } from '../src/core/decision/key-caps.ts'
-import type { Snapshot } from '../src/core/decision/snapshot.ts'
-import { mintKey } from '../src/core/formats/api-key.ts'
-import type { KeyCaps } from '../src/core/formats/key-caps.ts'
-import type { Resource } from '../src/core/kinds/resources.ts'
-import { compile } from '../src/core/resources/compile.ts'
-import { parseResource } from '../src/core/resources/parse-resource.ts'
-import type { ApiKeyTable, FoundKey } from '../src/store/api-keys.ts'
+import type { KeyCaller } from '../src/identity/rules/caller.ts'
+import { mintKey } from '../src/keys/rules/api-key.ts'
+import { compileCaps } from '../src/keys/rules/compiled-caps.ts'
+import type { KeyCaps } from '../src/keys/rules/key-caps.ts'
+import type { ApiKeyTable, FoundKey } from '../src/keys/store.ts'
+import type { Resource } from '../src/kinds/resources.ts'
+import { compile } from '../src/models/rules/compile.ts'
+import { parseResource } from '../src/models/rules/reading/parse-resource.ts'
+import type { Snapshot } from '../src/models/rules/snapshot.ts'
 import { createTelemetry, type Telemetry } from '../src/telemetry/telemetry.ts'
 
 const apiVersion = 'tollgate.dev/v1alpha1'

@@ -7,9 +7,9 @@
 import { hash, randomUUID } from 'node:crypto'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { createCachedApiKeys } from '../src/store/api-keys/cached-api-keys.ts'
-import { startLastUsed } from '../src/store/api-keys/last-used.ts'
-import type { ApiKeyTable, FoundKey } from '../src/store/api-keys.ts'
+import { createCachedApiKeys } from '../src/keys/cached-api-keys.ts'
+import { startLastUsed } from '../src/keys/last-used.ts'
+import type { ApiKeyTable, FoundKey } from '../src/keys/store.ts'
 import { cpuMicros } from './measure.ts'
 
 const keys = Number(process.argv[2] ?? 1_000_000)

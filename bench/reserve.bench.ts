@@ -3,12 +3,12 @@
  * only counts tokens, with counters in memory; the hold is released in the same call. And the memory of an open hold. `node bench/reserve.bench.ts`.
  */
 
-import { createEstimators } from '../src/core/admission/estimators.ts'
-import type { Counter } from '../src/core/decision/counter.ts'
-import type { Snapshot } from '../src/core/decision/snapshot.ts'
 import { createReserve } from '../src/extauthz/reserve.ts'
-import { createMemoryHolds } from '../src/store/holds/memory.ts'
-import type { HoldStore } from '../src/store/holds.ts'
+import type { Snapshot } from '../src/models/rules/snapshot.ts'
+import { createMemoryHolds } from '../src/ratelimit/holds/memory.ts'
+import type { HoldStore } from '../src/ratelimit/holds.ts'
+import type { Counter } from '../src/ratelimit/rules/counter.ts'
+import { createEstimators } from '../src/ratelimit/rules/estimates/estimators.ts'
 import { noTracing } from '../src/telemetry/tracing.ts'
 import { createTestCounters } from '../test/support/counters.ts'
 import { createWarmCheck } from './check.bench.ts'

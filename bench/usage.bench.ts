@@ -1,10 +1,10 @@
 /** What a response costs after it has ended: its line, from text to counters and metrics. */
 
-import { createSums } from '../src/core/counting/sums.ts'
-import { countedOf } from '../src/core/decision/counted.ts'
-import { type Subject, writeLineHead, writeSubject } from '../src/core/decision/line-head.ts'
 import { readLine } from '../src/journal/read-line.ts'
-import { createSettle } from '../src/ratelimit/settle.ts'
+import { createSums } from '../src/ratelimit/rules/sums.ts'
+import { countedOf } from '../src/usage/rules/counted.ts'
+import { type Subject, writeLineHead, writeSubject } from '../src/usage/rules/line-head.ts'
+import { createSettle } from '../src/usage/settle.ts'
 import { createBenchTelemetry, createSnapshot } from './fixture.ts'
 import { bytesPerCall, type Figure, microsPerCall } from './measure.ts'
 

@@ -1,7 +1,7 @@
 /** docs/resources.md: the fields of our kinds, from their schemas. `npm run crds` writes it. */
 
-import type { Schema } from '../src/core/formats/schema.ts'
-import { specs } from '../src/core/kinds/resource-schemas.ts'
+import type { Schema } from '../src/formats/schema.ts'
+import { specs } from '../src/kinds/resource-schemas.ts'
 
 const head = `# Resources
 

@@ -1,6 +1,6 @@
 /** Names in the chart: those of the overlay, with the release in them, so that there can be several. */
 
-import { isObject } from '../src/core/formats/fields.ts'
+import { isObject } from '../src/formats/fields.ts'
 import type { Manifest } from './render.ts'
 
 /** A placeholder for a Helm expression. */

@@ -7,7 +7,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { parse, parseAllDocuments } from 'yaml'
-import { isObject } from '../src/core/formats/fields.ts'
+import { isObject } from '../src/formats/fields.ts'
 
 type JsonObject = Record<string, unknown>
 

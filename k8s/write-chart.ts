@@ -6,7 +6,7 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Document, Scalar, stringify, type YAMLMap } from 'yaml'
-import { isObject } from '../src/core/formats/fields.ts'
+import { isObject } from '../src/formats/fields.ts'
 import { packageRoot } from '../src/runtime/package-root.ts'
 import { settings } from '../src/settings/table.ts'
 import { extraFiles, extras } from './chart-extras.ts'

@@ -1,14 +1,18 @@
 /**
  * `npm run crds`: writes k8s/crds, a CustomResourceDefinition for each of our kinds, and
- * docs/resources.md, from the schemas in src/core/resources; a test checks that they are up to date.
+ * docs/resources.md, from the schemas in src/models/rules/reading; a test checks that they are up to date.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { stringify } from 'yaml'
 import { renderResources } from '../docs/render-resources.ts'
-import { object, optional, type Rule, type Schema } from '../src/core/formats/schema.ts'
-import { specs } from '../src/core/kinds/resource-schemas.ts'
-import { generated, generatedStatus, statuses } from '../src/core/resources/generated-schemas.ts'
+import { object, optional, type Rule, type Schema } from '../src/formats/schema.ts'
+import { specs } from '../src/kinds/resource-schemas.ts'
+import {
+  generated,
+  generatedStatus,
+  statuses,
+} from '../src/models/rules/reading/generated-schemas.ts'
 
 interface Column {
   readonly name: string
@@ -170,7 +174,7 @@ function celText(text: string): string {
 
 /** The files of k8s/crds by name. */
 export function renderCrds(): ReadonlyMap<string, string> {
-  const note = '# Written by `npm run crds` from src/core/kinds/resource-schemas.ts.\n'
+  const note = '# Written by `npm run crds` from src/kinds/resource-schemas.ts.\n'
   const kustomization = {
     apiVersion: 'kustomize.config.k8s.io/v1beta1',
     kind: 'Kustomization',

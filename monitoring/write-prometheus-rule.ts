@@ -5,7 +5,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs'
 
-const place = new URL('./', import.meta.url)
+const place = new URL('.//', import.meta.url)
 
 /** The PrometheusRule of these rules, as text. */
 export function toPrometheusRule(rules: string): string {

@@ -11,6 +11,7 @@ import { packageRoot } from '../src/runtime/package-root.ts'
 /** What the commands read, `up` included. */
 const parts = [
   'src',
+  'dev',
   'examples/model-server.ts',
   'examples/resources',
   'examples/sample-model',
@@ -43,7 +44,7 @@ if (import.meta.main) {
   const lib = join(packageRoot, 'lib')
   rmSync(lib, { recursive: true, force: true })
   for (const part of parts) {
-    const files = part.startsWith('src') || part.endsWith('sample-model') ? filesIn(part) : [part]
+    const files = ['src', 'dev', 'examples/sample-model'].includes(part) ? filesIn(part) : [part]
     for (const file of files) write(file, lib)
   }
 }

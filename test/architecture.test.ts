@@ -3,124 +3,100 @@ import { dirname, join, normalize, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { test } from 'tap'
 
-const core = [
-  ...['core/admission', 'core/counting', 'core/decision', 'core/formats', 'core/kinds'],
-  ...['core/resources', 'core/status', 'core/table'],
-]
-
 /**
- * The rooms of src, each with the rooms that it may import; its own files always. A row may name
- * only rooms above it, so there is no circle of rooms.
+ * The rooms, each with the rooms that it may import; its own files always. A row may name only rooms above
+ * it, so there is no circle of rooms. The rules of a room are a row of their own.
  */
-const mayImport: Readonly<Record<string, readonly string[]>> = {
-  'core/admission': [],
-  'core/formats': [],
-  'core/counting': ['core/formats'],
-  'core/kinds': ['core/formats'],
-  'core/decision': ['core/admission', 'core/counting', 'core/formats', 'core/kinds'],
-  'core/resources': ['core/formats', 'core/kinds', 'core/decision'],
-  'core/status': ['core/formats', 'core/kinds', 'core/decision', 'core/resources'],
-  'core/table': ['core/decision'],
-  runtime: ['core/formats'],
-  tls: ['runtime'],
-  grpc: ['tls'],
-  journal: [
-    ...['core/counting', 'core/decision', 'core/formats', 'core/status', 'core/table'],
-    'runtime',
-  ],
-  settings: ['core/formats', 'core/decision', 'runtime', 'journal'],
-  kubernetes: ['core/formats', 'runtime'],
-  table: ['core/counting', 'core/decision', 'core/table', 'runtime', 'journal'],
-  store: [...core, 'runtime', 'journal'],
-  audit: [...core, 'runtime'],
-  identity: [...core, 'runtime', 'settings', 'kubernetes', 'store'],
-  sources: [...core, 'runtime', 'kubernetes'],
-  gateway: [...core, 'runtime', 'settings', 'journal'],
-  names: [...core, 'runtime', 'store', 'gateway'],
-  controller: [
-    ...core,
-    ...['runtime', 'settings', 'kubernetes', 'store', 'sources', 'gateway', 'names'],
-  ],
-  admin: [...core, 'runtime', 'tls', 'store', 'audit', 'identity'],
-  console: ['core/formats', 'core/decision', 'runtime', 'identity'],
-  extauthz: [...core, 'grpc', 'store', 'identity', 'table'],
-  ratelimit: [...core, 'runtime', 'journal', 'store', 'sources'],
-  telemetry: [...core, 'tls'],
-  local: [
-    ...['core/formats', 'core/resources', 'runtime', 'settings', 'store', 'sources', 'gateway'],
-    'journal',
-  ],
-  wiring: [
-    ...core,
-    ...[
-      'runtime',
-      'tls',
-      'grpc',
-      'settings',
-      'kubernetes',
-      'journal',
-      'table',
-      'store',
-      'audit',
-      'identity',
-      'sources',
-    ],
-    ...[
-      'gateway',
-      'names',
-      'controller',
-      'admin',
-      'console',
-      'extauthz',
-      'ratelimit',
-      'telemetry',
-      'local',
-    ],
-  ],
-  'main.ts': ['runtime', 'settings', 'gateway', 'admin', 'telemetry', 'wiring'],
-  cli: [
-    ...['core/formats', 'core/resources', 'core/status', 'runtime', 'settings', 'kubernetes'],
-    ...[
-      'journal',
-      'store',
-      'audit',
-      'admin',
-      'sources',
-      'gateway',
-      'ratelimit',
-      'local',
-      'wiring',
-      'main.ts',
-    ],
-  ],
+// biome-ignore format: a row a room
+const mayImport: Readonly<Record<string, string>> = {
+  formats: '',
+  kinds: 'formats',
+  operations: 'formats kinds',
+  'ratelimit/rules': 'formats kinds operations',
+  'models/rules': 'formats kinds ratelimit/rules',
+  'identity/rules': 'formats ratelimit/rules',
+  'keys/rules': 'formats kinds ratelimit/rules identity/rules',
+  decide: 'formats kinds operations ratelimit/rules models/rules identity/rules keys/rules',
+  'usage/rules': 'formats ratelimit/rules models/rules keys/rules decide',
+  'cluster/rules': 'formats kinds models/rules usage/rules',
+  'table/rules': 'operations ratelimit/rules models/rules identity/rules keys/rules decide usage/rules',
+  runtime: 'formats',
+  tls: 'runtime',
+  grpc: 'tls',
+  store: 'formats runtime',
+  kubernetes: 'formats runtime',
+  journal: 'formats ratelimit/rules usage/rules table/rules runtime',
+  settings: 'formats operations keys/rules runtime journal',
+  table: 'operations ratelimit/rules keys/rules decide table/rules runtime journal',
+  ratelimit: 'formats ratelimit/rules runtime store journal',
+  keys: 'formats identity/rules keys/rules runtime store',
+  gateway: 'formats kinds models/rules cluster/rules runtime journal settings',
+  models: 'formats kinds models/rules usage/rules cluster/rules runtime store kubernetes gateway',
+  usage: 'formats ratelimit/rules models/rules decide usage/rules runtime store journal ratelimit models',
+  identity: 'formats kinds models/rules identity/rules keys/rules runtime kubernetes settings keys',
+  audit: 'formats kinds models/rules identity/rules runtime',
+  cluster: 'formats kinds models/rules decide cluster/rules runtime store kubernetes settings gateway models',
+  extauthz: 'formats kinds operations ratelimit/rules models/rules identity/rules keys/rules decide usage/rules table/rules grpc table ratelimit identity',
+  admin: 'formats kinds operations ratelimit/rules models/rules identity/rules keys/rules decide usage/rules cluster/rules table/rules runtime tls ratelimit keys usage identity audit cluster',
+  console: 'formats runtime identity',
+  telemetry: 'formats kinds decide usage/rules table/rules tls',
+  dev: 'formats models/rules runtime store journal settings gateway models',
+  wiring: 'formats ratelimit/rules decide usage/rules cluster/rules runtime tls grpc store kubernetes journal settings table ratelimit keys gateway models usage identity audit cluster extauthz admin console telemetry dev',
+  'main.ts': 'runtime settings gateway admin telemetry wiring',
+  cli: 'formats models/rules cluster/rules runtime store kubernetes journal settings keys gateway models usage audit cluster admin dev wiring main.ts',
 }
 
-const root = fileURLToPath(new URL('../src/', import.meta.url))
-const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) =>
-  file.endsWith('.ts'),
+/** The rooms, or parts of one, whose files are pure: plain values in, plain values out. */
+const pure = ['formats', 'kinds', 'operations', 'decide']
+
+/** Clocks, timers and chance, which rules are given as values. */
+const impure =
+  /\b(Date\.now|new Date\(\)|performance\.|process\.(env|hrtime|on)|setTimeout|setInterval|Math\.random)/
+
+const root = fileURLToPath(new URL('../', import.meta.url))
+const files = ['src', 'dev'].flatMap((folder) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts'))
+    .map((file) => join(folder, file)),
 )
 const specifier = /(?:\bfrom|^import|\bimport\()\s*'([^']+)'/gm
 
-/** What each file imports, by path below src for our own files; imports of types included. */
-const imports: ReadonlyMap<string, readonly string[]> = new Map(
-  files.map((file) => {
-    const names = [...readFileSync(join(root, file), 'utf8').matchAll(specifier)].map(
-      ([, name = '']) => (name.startsWith('.') ? normalize(join(dirname(file), name)) : name),
-    )
-    return [file, names]
-  }),
+function read(file: string): string {
+  return readFileSync(join(root, file), 'utf8')
+}
+
+/** The names that a text imports, those of our own files as paths from the root. */
+function namesIn(file: string, text: string): readonly string[] {
+  return [...text.matchAll(specifier)].map(([, name = '']) =>
+    name.startsWith('.') ? normalize(join(dirname(file), name)) : name,
+  )
+}
+
+/** What each file imports; imports of types included. */
+const imports = new Map(files.map((file) => [file, namesIn(file, read(file))]))
+
+/** What each file imports when it runs. */
+const needs = new Map(
+  files.map((file) => [file, namesIn(file, read(file).replace(/^import type [^']*/gm, ''))]),
 )
 
-/** `core/decision` for `core/decision/decide.ts`. */
+/** `decide` for `src/decide/decide.ts`, `keys/rules` for `src/keys/rules/lifetime.ts`. */
 function roomOf(file: string): string {
-  const [first = '', second = ''] = file.split(sep)
-  return first === 'core' ? `${first}/${second}` : first
+  const [folder = '', room = '', part = ''] = file.split(sep)
+  if (folder !== 'src') return folder
+  return part === 'rules' ? `${room}/rules` : room
+}
+
+/** Those that a row allows. */
+function allowedBy(room: string): readonly string[] | undefined {
+  return mayImport[room]?.split(' ').filter((each) => each !== '')
 }
 
 test('a row of the table names only rooms above it', async (t) => {
   const above: string[] = []
-  for (const [room, allowed] of Object.entries(mayImport)) {
-    for (const other of allowed) t.ok(above.includes(other), `${room} may import ${other}`)
+  for (const room of Object.keys(mayImport)) {
+    for (const other of allowedBy(room) ?? [])
+      t.ok(above.includes(other), `${room} may import ${other}`)
     above.push(room)
   }
 })
@@ -128,7 +104,7 @@ test('a row of the table names only rooms above it', async (t) => {
 test('rooms import only what the table allows', async (t) => {
   for (const [file, names] of imports) {
     const room = roomOf(file)
-    const allowed = mayImport[room]
+    const allowed = allowedBy(room)
     if (allowed === undefined) t.fail(`${file}: the table has no row for ${room}`)
     for (const name of names.filter((each) => imports.has(each))) {
       const other = roomOf(name)
@@ -138,22 +114,21 @@ test('rooms import only what the table allows', async (t) => {
 })
 
 test('every arrow of the table is used', async (t) => {
-  for (const [room, allowed] of Object.entries(mayImport)) {
+  for (const room of Object.keys(mayImport)) {
     const used = new Set(
       [...imports].flatMap(([file, names]) => (roomOf(file) === room ? names.map(roomOf) : [])),
     )
-    // The rooms of core are written as one where they may all be imported.
-    for (const other of allowed.filter(
-      (each) => !core.includes(each) || !allowed.includes(core.at(-1) as string),
-    ))
-      t.ok(used.has(other), `${room} uses ${other}`)
+    for (const other of allowedBy(room) ?? []) t.ok(used.has(other), `${room} uses ${other}`)
   }
 })
 
-test('core needs no package and no I/O', async (t) => {
+test('rules need no package, no I/O and no clock', async (t) => {
   for (const [file, names] of imports) {
-    if (!file.startsWith('core')) continue
+    const room = roomOf(file)
+    if (!pure.includes(room) && !room.endsWith('/rules')) continue
     for (const name of names) t.ok(imports.has(name) || name === 'node:crypto', `${file}: ${name}`)
+    const code = read(file).replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '')
+    t.notMatch(code, impure, file)
   }
 })
 
@@ -173,16 +148,15 @@ test('no file imports itself by way of others, types included', async (t) => {
   t.equal(done.size, files.length)
 })
 
-/** These use the interface of a store; src/wiring picks the backend. */
-const edges = ['admin', 'controller', 'extauthz', 'identity', 'ratelimit', 'telemetry']
+/** These are given a store by src/wiring, and know its interface alone. */
+const edges = ['admin', 'console', 'extauthz', 'identity', 'telemetry']
+const backends = /^src\/(store|ratelimit\/redis)\/|^(pg|ioredis)$/
 
-test('edges import interfaces of stores, not backends', async (t) => {
-  for (const [file] of imports) {
+test('edges need interfaces of stores, not backends', async (t) => {
+  const isBackend = (file: string) => needs.get(file)?.some((name) => backends.test(name))
+  for (const [file, names] of needs) {
     if (!edges.includes(roomOf(file))) continue
-    const text = readFileSync(join(root, file), 'utf8').replace(/^import type .*$/gm, '')
-    for (const [, name = ''] of text.matchAll(specifier)) {
-      const imported = normalize(join(dirname(file), name)).split(sep)
-      t.notOk(imported[0] === 'store' && imported.length > 2, `${file} imports ${name}`)
-    }
+    for (const name of names)
+      t.notOk(backends.test(name) || isBackend(name), `${file} imports ${name}`)
   }
 })

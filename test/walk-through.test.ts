@@ -35,7 +35,7 @@ function whatIsMissing(): string | undefined {
 /** Copies what a commit of the working tree would contain. */
 function copyTree(folder: string): void {
   // New files are copied only from folders of sources: a home or a cache in the clone may be huge.
-  const folders = ['src', 'test', 'docs', 'k8s']
+  const folders = ['src', 'dev', 'test', 'docs', 'k8s']
   const listed = [['--cached'], ['--others', '--exclude-standard', '--', ...folders]]
   const stdout = listed
     .map((args) => spawnSync('git', ['ls-files', '-z', ...args], { cwd: packageRoot, env }).stdout)

@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { findOnPath } from '../../src/local/python-wheel.ts'
+import { findOnPath } from '../../dev/python-wheel.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 
 /** A program that serves gRPC on the address in its last argument. */

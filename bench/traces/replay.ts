@@ -4,13 +4,19 @@
  * what each stream has sent, so holds of estimates grow here.
  */
 
-import { type Admission, admit, fits } from '../../src/core/admission/admit.ts'
+import { type Admission, admit, fits } from '../../src/ratelimit/rules/estimates/admit.ts'
 import {
   createEstimator,
   type Estimator,
   type Expected,
-} from '../../src/core/admission/estimator.ts'
-import { grown, type Hold, noHolds, type Sums, withHold } from '../../src/core/admission/hold.ts'
+} from '../../src/ratelimit/rules/estimates/estimator.ts'
+import {
+  grown,
+  type Hold,
+  noHolds,
+  type Sums,
+  withHold,
+} from '../../src/ratelimit/rules/estimates/hold.ts'
 import { modelMax, type Trace, type TracedRequest, users } from './trace.ts'
 
 /** Decides by the same figures as the service. */

@@ -1,6 +1,6 @@
 -- What responses have used since the service counted last: each worker adds it to a lane of its own in a file, before the last
 -- bytes of a response go on, so that the next decision knows it. Only aligned numbers of eight bytes are read, which are
--- never torn. The service makes the file and never writes its lanes (src/core/table/format.ts).
+-- never torn. The service makes the file and never writes its lanes (src/table/rules/format.ts).
 --
 -- A lane belongs to the worker that holds a lock on one byte of the file. The kernel gives it back when a worker ends.
 local ffi = require("ffi")

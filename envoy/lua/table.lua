@@ -1,6 +1,6 @@
 -- What the service knows of requests that Check has allowed, in a file that it writes and this script reads: whoever is in it,
 -- and below the limits, is let pass without asking. Anything else, and whatever is odd, is for Check (docs/table.md; the form of
--- the file is in src/core/table/format.ts).
+-- the file is in src/table/rules/format.ts).
 --
 -- Each part is read by one pread and has a check sum: a mapped file that is truncated would end Envoy. Nothing is remembered but
 -- the head, for a few milliseconds, and templates, which never change in a file.
@@ -109,7 +109,7 @@ local function why_not(boot, real)
   if math.abs(real - boot - head.clock) >= MOST_DRIFT then return "clock" end
 end
 
--- What many requests have in common (src/core/table/plan.ts), by the names that the other parts of the script have for it.
+-- What many requests have in common (src/table/rules/plan.ts), by the names that the other parts of the script have for it.
 local function read_plan(number)
   local at = BUCKETS_AT + head.buckets * SLOTS * RECORD_BYTES + head.blocks * BLOCK_BYTES + number * TEMPLATE_BYTES
   if number >= head.templates or not read_part(descriptor, template, TEMPLATE_BYTES, at) then return nil end
@@ -195,7 +195,7 @@ local function read_limits(number, plan, before, boot, real)
   return before + block.cells
 end
 
--- Whether the limit at `one` binds more than the one at `other` (src/core/decision/limit-headers.ts).
+-- Whether the limit at `one` binds more than the one at `other` (src/ratelimit/rules/limit-headers.ts).
 local function binds_more(plan, one, other)
   local share = left[one] / plan.limits[one + 1] - left[other] / plan.limits[other + 1]
   if share ~= 0 then return share < 0 end
@@ -229,7 +229,7 @@ local function limits_text(plan, count, now)
   )
 end
 
--- What the line says of the request (src/core/decision/line-head.ts). `bytes`: of its body.
+-- What the line says of the request (src/usage/rules/line-head.ts). `bytes`: of its body.
 local function line_head(plan, record, id, started_at, bytes)
   local held = ""
   if plan.is_estimated then

@@ -1351,7 +1351,7 @@ local function higher(one, other)
 end
 
 -- The tokens that a response counts, as far as its model has reported them; nil: it is unknown. The rule is that of `countedTokens` in
--- src/core/decision/usage.ts.
+-- src/usage/rules/usage.ts.
 local function reported_tokens(stream)
   local told, labels = stream.told, stream.dialect.labels
   local total = usable(told[labels.total_tokens])

@@ -1,8 +1,8 @@
 /** The changes between two sets of resources, for the audit trail. */
 
 import { isDeepStrictEqual } from 'node:util'
-import { resourceKey } from '../core/decision/snapshot.ts'
-import type { Resource } from '../core/kinds/resources.ts'
+import type { Resource } from '../kinds/resources.ts'
+import { resourceKey } from '../models/rules/snapshot.ts'
 import type { ResourceChange } from './event.ts'
 
 export type Known = ReadonlyMap<string, Resource>

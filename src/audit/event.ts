@@ -1,7 +1,7 @@
 /** An event of the audit trail: who did what to which key or resource, and the outcome. */
 
-import type { Caller } from '../core/decision/caller.ts'
-import { redact } from '../core/formats/redact.ts'
+import { redact } from '../formats/redact.ts'
+import type { Caller } from '../identity/rules/caller.ts'
 
 export type AuditAction =
   | 'key.create'

@@ -1,7 +1,7 @@
 /** What the service itself does, as events of the audit trail. */
 
 import { randomUUID } from 'node:crypto'
-import type { Resource } from '../core/kinds/resources.ts'
+import type { Resource } from '../kinds/resources.ts'
 import { changesOf, inParts, knownOf } from './changes.ts'
 import { type AuditEvent, type ResourceChange, serviceActor } from './event.ts'
 import type { AuditTrail } from './trail.ts'

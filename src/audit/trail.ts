@@ -1,6 +1,6 @@
 /** The audit trail: intents and outcomes, one JSON line each. */
 
-import { ServiceError } from '../core/decision/errors.ts'
+import { ServiceError } from '../formats/errors.ts'
 import { type AuditEvent, toLine } from './event.ts'
 import type { AuditSink } from './file.ts'
 

@@ -1,7 +1,7 @@
 /** The server and credential of the commands that call the REST API. */
 
 import { readFileSync } from 'node:fs'
-import { isLoopback } from '../core/formats/trustworthy.ts'
+import { isLoopback } from '../formats/trustworthy.ts'
 import type { Call } from './command.ts'
 import type { connection } from './commands/shared.ts'
 import { readLogins } from './logins.ts'

@@ -1,9 +1,9 @@
 /** What `tollgate demo` is for: the gateway that `tollgate up` runs, and the database that it has made. */
 
 import { join } from 'node:path'
-import { isLoopback } from '../core/formats/trustworthy.ts'
-import { withRecordedAddresses } from '../local/own-addresses.ts'
-import { findEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
+import { withRecordedAddresses } from '../../dev/own-addresses.ts'
+import { findEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
+import { isLoopback } from '../formats/trustworthy.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
 import { checkUrl, defaultUrl } from './api-server.ts'

@@ -1,6 +1,6 @@
 /** `tollgate demo`: keys, traffic and two weeks of usage for the sample gateway of `tollgate up`, to look at. */
 
-import { removeDemoUsage, writeDemoUsage } from '../store/usage/demo.ts'
+import { removeDemoUsage, writeDemoUsage } from '../usage/ledger/postgres/demo.ts'
 import { type ApiClient, createApiClient } from './api-client.ts'
 import { type Call, Unreachable, WrongCall } from './command.ts'
 import type { demoFlags } from './commands/run.ts'

@@ -1,6 +1,6 @@
 /** `tollgate drain`: runs before Envoy is stopped, as the preStop hook of its container. */
 
-import type { DrainState } from '../core/status/gateway-drain.ts'
+import type { DrainState } from '../cluster/rules/gateway-drain.ts'
 import { drainEnvoy } from '../gateway/drain.ts'
 import { type Config, loadConfig, showAddress } from '../settings/config.ts'
 import { type Call, Unreachable } from './command.ts'

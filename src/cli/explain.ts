@@ -1,7 +1,7 @@
 /** `tollgate explain`: whether a request would be let through, and why. */
 
 import type { ExplainAnswer } from '../admin/explain/explain-view.ts'
-import { showFirst } from '../core/formats/lists.ts'
+import { showFirst } from '../formats/lists.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import { type Call, WrongCall } from './command.ts'

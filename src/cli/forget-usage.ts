@@ -1,6 +1,6 @@
 /** `tollgate usage forget`: removes a user's name from the usage ledger. */
 
-import { forgetUser } from '../store/usage/forget.ts'
+import { forgetUser } from '../usage/ledger/postgres/forget.ts'
 import type { Call } from './command.ts'
 import type { forgetUsageFlags } from './commands/usage.ts'
 import { withDatabase } from './database.ts'

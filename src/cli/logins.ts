@@ -3,7 +3,7 @@
 import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { isObject } from '../core/formats/fields.ts'
+import { isObject } from '../formats/fields.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 
 export interface Logins {

@@ -1,14 +1,14 @@
 import { join } from 'node:path'
-import { startEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
-import { checkAuditLog, checkDataDir } from '../settings/check-files.ts'
-import { type Config, loadConfig } from '../settings/config.ts'
+import { startEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
 import {
   adoptTable,
   type CopyCounts,
   copyKeys,
   inspectTable,
   type KeyTable,
-} from '../store/api-keys/take-over.ts'
+} from '../keys/take-over.ts'
+import { checkAuditLog, checkDataDir } from '../settings/check-files.ts'
+import { type Config, loadConfig } from '../settings/config.ts'
 import { migrate as applyMigrations, planMigrations } from '../store/postgres/migrate.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
 import { auditTakeOver } from './audit-take-over.ts'

@@ -1,7 +1,7 @@
 /** Reads the words of a command line by the commands that there are. */
 
 import { parseArgs } from 'node:util'
-import { nearestName } from '../core/formats/nearest-name.ts'
+import { nearestName } from '../formats/nearest-name.ts'
 import { type Call, type Command, type Flag, type Option, WrongCall } from './command.ts'
 import { printable } from './table.ts'
 

@@ -1,6 +1,6 @@
 /** `tollgate revocations`: lists the processes that a revocation waits for, and removes dead ones. */
 
-import { forgetReplicas, listReplicas, type Replica } from '../store/revocations/replicas.ts'
+import { forgetReplicas, listReplicas, type Replica } from '../cluster/replicas.ts'
 import type { Call } from './command.ts'
 import type { forgetReplicaFlags } from './commands/operate.ts'
 import type { json } from './commands/shared.ts'

@@ -3,9 +3,9 @@
  * database.
  */
 
+import { endAgain } from '../keys/revocations/ended-keys.ts'
+import { readFile } from '../keys/revocations/revocation-file.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
-import { endAgain } from '../store/revocations/ended-keys.ts'
-import { readFile } from '../store/revocations/revocation-file.ts'
 import type { Call } from './command.ts'
 import type { json } from './commands/shared.ts'
 import { withDatabase } from './database.ts'

@@ -1,8 +1,8 @@
 /** `tollgate usage`: what was used. */
 
-import { type CsvRow, toCsv } from '../core/formats/csv.ts'
-import { nearestName } from '../core/formats/nearest-name.ts'
-import { usageDimensions, usageUnits } from '../store/usage.ts'
+import { type CsvRow, toCsv } from '../formats/csv.ts'
+import { nearestName } from '../formats/nearest-name.ts'
+import { usageDimensions, usageUnits } from '../usage/store.ts'
 import { type ApiClient, type CsvPage, createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'

@@ -1,6 +1,6 @@
 /** `tollgate up`, the command of `npm start`: runs the whole gateway on this machine. */
 
-import { runGateway } from '../local/up.ts'
+import { runGateway } from '../../dev/up.ts'
 import { checkSettings } from '../wiring/check-settings.ts'
 import type { Call } from './command.ts'
 import type { upFlags } from './commands/run.ts'

@@ -7,8 +7,8 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
-import { invalidRequest, ServiceError } from '../core/decision/errors.ts'
-import { isLoopback } from '../core/formats/trustworthy.ts'
+import { invalidRequest, ServiceError } from '../formats/errors.ts'
+import { isLoopback } from '../formats/trustworthy.ts'
 
 /** Those of examples/tokens.csv that differ in what they see. */
 export const sampleUsers = ['alice', 'bob', 'admin'] as const

@@ -3,7 +3,7 @@
 import { hash } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
-import { invalidRequest, ServiceError } from '../core/decision/errors.ts'
+import { invalidRequest, ServiceError } from '../formats/errors.ts'
 import type { CodeFlow } from '../identity/oidc/code-flow.ts'
 import { createTurns } from '../runtime/turns.ts'
 import { sampleUsers, signInToSample } from './sample-sign-in.ts'

@@ -1,16 +1,16 @@
 /** Offers what a Check has allowed to the gateway's table. */
 
-import { takesOneAnswer } from '../core/decision/answers.ts'
-import type { KeyCaller } from '../core/decision/caller.ts'
-import type { Grant } from '../core/decision/decide.ts'
-import { dialectOf } from '../core/decision/dialect.ts'
-import type { PathRules } from '../core/decision/operations.ts'
-import type { Snapshot } from '../core/decision/snapshot.ts'
-import type { Target } from '../core/decision/target.ts'
-import { isSampled } from '../core/formats/trace-context.ts'
-import { type MissRule, missRule } from '../core/table/rules.ts'
+import { takesOneAnswer } from '../decide/answers.ts'
+import type { Grant } from '../decide/decide.ts'
+import { isSampled } from '../formats/trace-context.ts'
 import { credentialOf } from '../identity/authenticate.ts'
+import type { KeyCaller } from '../identity/rules/caller.ts'
+import type { Snapshot } from '../models/rules/snapshot.ts'
+import { dialectOf } from '../operations/dialect.ts'
+import type { PathRules } from '../operations/operations.ts'
+import type { Target } from '../operations/target.ts'
 import type { PublishedEstimate } from '../table/open-table.ts'
+import { type MissRule, missRule } from '../table/rules/rules.ts'
 import type { DecisionTable } from '../table/table.ts'
 import type { CheckRequest } from './check-request.ts'
 
@@ -74,7 +74,7 @@ function isSized({ held }: Grant): boolean {
   return held?.estimate === undefined || (held.bytes ?? 0) > 0
 }
 
-/** Estimates of the input are in proportion to the body (core/admission/estimator.ts). */
+/** Estimates of the input are in proportion to the body (ratelimit/rules/estimates/estimator.ts). */
 function estimateOf({ held }: Grant): PublishedEstimate | undefined {
   const { estimate, bytes } = held ?? {}
   if (estimate === undefined || !bytes) return undefined

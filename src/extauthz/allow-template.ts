@@ -4,17 +4,17 @@
  * grant that `fits` accepts (docs/decisions/0009-allows-from-templates.md).
  */
 
-import { openedFields } from '../core/decision/body-fields.ts'
-import type { CountedLimit } from '../core/decision/counter.ts'
-import type { Grant } from '../core/decision/decide.ts'
-import type { Dialect } from '../core/decision/dialect.ts'
-import { toPolicies } from '../core/decision/limit-headers.ts'
-import { writeSubject } from '../core/decision/line-head.ts'
-import { chunkUsageOf, serverHeaders } from '../core/decision/server-headers.ts'
-import type { Model } from '../core/decision/snapshot.ts'
-import type { ModelServer } from '../core/kinds/resources.ts'
+import type { Grant } from '../decide/decide.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
+import type { ModelServer } from '../kinds/resources.ts'
+import { chunkUsageOf, serverHeaders } from '../models/rules/server-headers.ts'
+import type { Model } from '../models/rules/snapshot.ts'
+import { openedFields } from '../operations/body-fields.ts'
+import type { Dialect } from '../operations/dialect.ts'
+import type { CountedLimit } from '../ratelimit/rules/counter.ts'
+import { toPolicies } from '../ratelimit/rules/limit-headers.ts'
+import { writeSubject } from '../usage/rules/line-head.ts'
 import { responseHeaders, writeHeader } from './header.ts'
 
 /**

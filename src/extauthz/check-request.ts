@@ -1,7 +1,7 @@
 /** `envoy.service.auth.v3.CheckRequest` → the few strings that a decision needs. */
 
-import type { RequestSize } from '../core/decision/decide.ts'
-import { readClientAddress, readForwarded } from '../core/formats/client-address.ts'
+import type { RequestSize } from '../decide/decide.ts'
+import { readClientAddress, readForwarded } from '../formats/client-address.ts'
 import { WireError, WireReader } from '../grpc/wire.ts'
 import { listingHeader } from '../identity/listing-seal.ts'
 

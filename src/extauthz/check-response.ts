@@ -1,23 +1,23 @@
 /** Decision → `envoy.service.auth.v3.CheckResponse`, as bytes. */
 
-import type { KeyCaller } from '../core/decision/caller.ts'
-import { challengeOf } from '../core/decision/challenge.ts'
-import type { Decision, Denial, Grant, HeldRoom } from '../core/decision/decide.ts'
-import { type Dialect, statusIn, toRefusalBody } from '../core/decision/dialect.ts'
-import { isFinal, retryAfterOutage } from '../core/decision/errors.ts'
-import { capsOf } from '../core/decision/key-caps.ts'
+import type { Decision, Denial, Grant, HeldRoom } from '../decide/decide.ts'
+import { messageOf } from '../decide/refusal-message.ts'
+import { challengeOf } from '../formats/challenge.ts'
+import { isFinal, retryAfterOutage } from '../formats/errors.ts'
+import { toTimestamp } from '../formats/timestamp.ts'
+import { writeStructField } from '../grpc/struct.ts'
+import { WireWriter } from '../grpc/wire.ts'
+import type { KeyCaller } from '../identity/rules/caller.ts'
+import { capsOf } from '../keys/rules/compiled-caps.ts'
+import { type Dialect, statusIn, toRefusalBody } from '../operations/dialect.ts'
 import {
   type PutHeader,
   putBindingHeaders,
   putLimitHeaders,
   secondsUntil,
   toItems,
-} from '../core/decision/limit-headers.ts'
-import { type Asked, writeLineHead } from '../core/decision/line-head.ts'
-import { messageOf } from '../core/decision/refusal-message.ts'
-import { toTimestamp } from '../core/formats/timestamp.ts'
-import { writeStructField } from '../grpc/struct.ts'
-import { WireWriter } from '../grpc/wire.ts'
+} from '../ratelimit/rules/limit-headers.ts'
+import { type Asked, writeLineHead } from '../usage/rules/line-head.ts'
 import { type AllowTemplate, makeTemplate, type TemplateOf } from './allow-template.ts'
 import { responseHeaders, writeHeader } from './header.ts'
 

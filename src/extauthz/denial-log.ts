@@ -1,12 +1,12 @@
 /** The log of refusals: one line each, with a limit per code and second. */
 
 import type { Logger } from 'pino'
-import type { Caller } from '../core/decision/caller.ts'
-import { describe, type ErrorCode } from '../core/decision/errors.ts'
-import type { RefusedRequest } from '../core/decision/refused-request.ts'
-import { networkOf } from '../core/formats/network.ts'
-import { toShown } from '../core/formats/redact.ts'
-import { traceIdOf } from '../core/formats/trace-context.ts'
+import type { RefusedRequest } from '../decide/refused-request.ts'
+import { describe, type ErrorCode } from '../formats/errors.ts'
+import { networkOf } from '../formats/network.ts'
+import { toShown } from '../formats/redact.ts'
+import { traceIdOf } from '../formats/trace-context.ts'
+import type { Caller } from '../identity/rules/caller.ts'
 import type { RefusedCheck } from './refused-check.ts'
 
 import { namedBy } from './span-tags.ts'

@@ -3,10 +3,10 @@
  * not push out those of others.
  */
 
-import { describe } from '../core/decision/errors.ts'
-import { isOf, type PastRefusal, type PastRefusals } from '../core/decision/past-refusal.ts'
-import { messageOf } from '../core/decision/refusal-message.ts'
-import { lastValue } from '../core/formats/header-value.ts'
+import { isOf, type PastRefusal, type PastRefusals } from '../decide/past-refusal.ts'
+import { messageOf } from '../decide/refusal-message.ts'
+import { describe } from '../formats/errors.ts'
+import { lastValue } from '../formats/header-value.ts'
 import type { RefusedCheck } from './refused-check.ts'
 
 /** How long a refusal can be asked about. */

@@ -1,8 +1,8 @@
 /** A refused Check, for logs, spans and metrics. */
 
-import type { Caller } from '../core/decision/caller.ts'
-import type { Denial } from '../core/decision/decide.ts'
-import type { ErrorCode } from '../core/decision/errors.ts'
+import type { Denial } from '../decide/decide.ts'
+import type { ErrorCode } from '../formats/errors.ts'
+import type { Caller } from '../identity/rules/caller.ts'
 import type { CheckRequest } from './check-request.ts'
 
 /** A refusal, with its request. */

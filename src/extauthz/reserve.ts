@@ -2,15 +2,6 @@
 
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { mostEver } from '../core/admission/admit.ts'
-import type { Expected } from '../core/admission/estimator.ts'
-import { type Estimators, ownerOf } from '../core/admission/estimators.ts'
-import {
-  type CountedLimit,
-  type CounterState,
-  counterOf,
-  isTaken,
-} from '../core/decision/counter.ts'
 import {
   type AccessRequest,
   type Decision,
@@ -20,12 +11,21 @@ import {
   type RequestSize,
   type Reserve,
   reservesTokens,
-} from '../core/decision/decide.ts'
-import { ServiceError } from '../core/decision/errors.ts'
-import { userInLines } from '../core/decision/line-user.ts'
-import { decideReserved } from '../core/decision/reserve.ts'
-import type { CounterStore } from '../store/counters.ts'
-import type { AskedHold, HoldAnswer, HoldStore } from '../store/holds.ts'
+} from '../decide/decide.ts'
+import { decideReserved } from '../decide/reserve.ts'
+import { ServiceError } from '../formats/errors.ts'
+import type { CounterStore } from '../ratelimit/counters.ts'
+import type { AskedHold, HoldAnswer, HoldStore } from '../ratelimit/holds.ts'
+import {
+  type CountedLimit,
+  type CounterState,
+  counterOf,
+  isTaken,
+} from '../ratelimit/rules/counter.ts'
+import { mostEver } from '../ratelimit/rules/estimates/admit.ts'
+import type { Expected } from '../ratelimit/rules/estimates/estimator.ts'
+import { type Estimators, ownerOf } from '../ratelimit/rules/estimates/estimators.ts'
+import { userInLines } from '../ratelimit/rules/line-user.ts'
 
 export interface ReserveDeps {
   readonly holds: HoldStore

@@ -1,6 +1,5 @@
 /** `envoy.service.auth.v3.Authorization/Check`: the request path, top to bottom. */
 
-import type { Caller } from '../core/decision/caller.ts'
 import {
   type AccessRequest,
   type Decision,
@@ -10,20 +9,21 @@ import {
   refuseAddress,
   refuseCaller,
   type World,
-} from '../core/decision/decide.ts'
-import { dialectOf, statusIn } from '../core/decision/dialect.ts'
-import { ServiceError } from '../core/decision/errors.ts'
-import { closedModels, namedModel } from '../core/decision/named-models.ts'
-import { isListing, type PathRules } from '../core/decision/operations.ts'
-import { refusalReason } from '../core/decision/refusal-reason.ts'
-import type { Model, Snapshot } from '../core/decision/snapshot.ts'
-import { readTarget, type Target } from '../core/decision/target.ts'
-import { lastValue } from '../core/formats/header-value.ts'
-import { isSampled } from '../core/formats/trace-context.ts'
-import { missReason } from '../core/table/misses.ts'
+} from '../decide/decide.ts'
+import { closedModels, namedModel } from '../decide/named-models.ts'
+import { refusalReason } from '../decide/refusal-reason.ts'
+import { ServiceError } from '../formats/errors.ts'
+import { lastValue } from '../formats/header-value.ts'
+import { isSampled } from '../formats/trace-context.ts'
 import { type Authenticate, isBare } from '../identity/authenticate.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
-import type { CounterStore } from '../store/counters.ts'
+import type { Caller } from '../identity/rules/caller.ts'
+import type { Model, Snapshot } from '../models/rules/snapshot.ts'
+import { dialectOf, statusIn } from '../operations/dialect.ts'
+import { isListing, type PathRules } from '../operations/operations.ts'
+import { readTarget, type Target } from '../operations/target.ts'
+import type { CounterStore } from '../ratelimit/counters.ts'
+import { missReason } from '../table/rules/misses.ts'
 import { createAdmit, type Table } from './admit.ts'
 import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
@@ -54,7 +54,7 @@ export interface CheckDeps {
   readonly onRefused?: (refused: RefusedCheck) => void
   /** Where the gateway finds what was allowed before; undefined: it asks for each request. */
   readonly table?: Table | undefined
-  /** Called once for each request that the gateway has not decided by itself, with the reason (core/table/misses.ts). */
+  /** Called once for each request that the gateway has not decided by itself, with the reason (table/rules/misses.ts). */
   readonly onMissed?: (reason: string) => void
   /** Called for internal errors, whose details the caller does not see. */
   readonly onFault: (error: unknown) => void

@@ -1,7 +1,7 @@
 /** Adds the decision of a Check to the gateway's span of the request. */
 
-import type { Decision } from '../core/decision/decide.ts'
-import { toShown } from '../core/formats/redact.ts'
+import type { Decision } from '../decide/decide.ts'
+import { toShown } from '../formats/redact.ts'
 import { writeStruct } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import type { RefusedCheck } from './refused-check.ts'

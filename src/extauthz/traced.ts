@@ -1,7 +1,7 @@
 /** What a Check adds to a span of its own, if its call is sampled. */
 
-import type { Decision } from '../core/decision/decide.ts'
-import { isSampled } from '../core/formats/trace-context.ts'
+import type { Decision } from '../decide/decide.ts'
+import { isSampled } from '../formats/trace-context.ts'
 import type { Verify } from '../identity/authenticate.ts'
 import type { RefusedCheck } from './refused-check.ts'
 import type { Check } from './service.ts'

@@ -1,7 +1,7 @@
 /** Says once for each path that its tokens could be counted and are not. */
 
-import type { Decision } from '../core/decision/decide.ts'
-import { meterable, type PathRules } from '../core/decision/operations.ts'
+import type { Decision } from '../decide/decide.ts'
+import { meterable, type PathRules } from '../operations/operations.ts'
 
 /** Called with the path and the value of METER_PATHS that would count it and those before it. */
 type OnUncounted = (path: string, setting: string) => void

@@ -1,6 +1,6 @@
 /** Which addresses models may have in this installation. */
 
-import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
+import type { JudgeAddress } from '../models/rules/refuse-addresses.ts'
 import type { Config } from '../settings/config.ts'
 import { settings } from '../settings/table.ts'
 import { createAddressRules } from './model-address.ts'

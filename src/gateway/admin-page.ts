@@ -1,7 +1,7 @@
 /** Envoy's admin page: which clusters Envoy has loaded, and reopening its log files. */
 
 import { text } from 'node:stream/consumers'
-import type { Address } from '../core/formats/address.ts'
+import type { Address } from '../formats/address.ts'
 import { sendRequest, targetOf } from '../runtime/http-request.ts'
 
 const answerWithinMs = 2_000

@@ -7,9 +7,9 @@ import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { dirname } from 'node:path'
 import { parse } from 'yaml'
-import type { Address } from '../core/formats/address.ts'
-import { hopHeader } from '../core/formats/hop.ts'
-import { idleSeconds } from '../core/kinds/model-server-schema.ts'
+import type { Address } from '../formats/address.ts'
+import { hopHeader } from '../formats/hop.ts'
+import { idleSeconds } from '../kinds/model-server-schema.ts'
 import { putTracing, type TracingSettings } from './tracing.ts'
 
 /**

@@ -5,7 +5,7 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Address } from '../core/formats/address.ts'
+import type { Address } from '../formats/address.ts'
 import { askAdmin } from './admin-page.ts'
 
 export interface DrainOptions {

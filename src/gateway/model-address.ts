@@ -1,12 +1,12 @@
 /**
  * Which addresses models may have. This is depth: requests that reach our own listeners under
- * another name are refused by their mark (src/core/formats/hop.ts).
+ * another name are refused by their mark (src/formats/hop.ts).
  */
 
 import { isIP } from 'node:net'
-import { isWithinAny, networksAmong } from '../core/formats/cidr.ts'
-import { embeddedIpv4 } from '../core/formats/embedded-ipv4.ts'
-import type { JudgeAddress } from '../core/resources/refuse-addresses.ts'
+import { isWithinAny, networksAmong } from '../formats/cidr.ts'
+import { embeddedIpv4 } from '../formats/embedded-ipv4.ts'
+import type { JudgeAddress } from '../models/rules/refuse-addresses.ts'
 
 export interface AddressRules {
   /** Our own listeners, by setting. */

@@ -5,7 +5,7 @@
 
 import { chmod, mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Snapshot } from '../core/decision/snapshot.ts'
+import type { Snapshot } from '../models/rules/snapshot.ts'
 import { createTurn } from '../runtime/in-turn.ts'
 import { repeat } from '../runtime/loop.ts'
 import { replaceFile } from '../runtime/replace-file.ts'

@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import type { Credential, ModelServer } from '../core/kinds/resources.ts'
+import type { Credential, ModelServer } from '../kinds/resources.ts'
 
 /** A secret: the value of a header, or the certificates of authorities. */
 export interface Secret {

@@ -1,7 +1,7 @@
 /** Drains this process's Envoy for `tollgate drain`. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import type { DrainState, GatewayDrain } from '../core/status/gateway-drain.ts'
+import type { DrainState, GatewayDrain } from '../cluster/rules/gateway-drain.ts'
 
 import type { ProcessContext } from '../settings/context.ts'
 import { drainEnvoy, isServing } from './drain.ts'

@@ -1,13 +1,13 @@
 /** Puts snapshots in force, as soon as Envoy can reach their models. */
 
-import type { Snapshot } from '../core/decision/snapshot.ts'
-import type { Resource } from '../core/kinds/resources.ts'
-import { compileInSteps } from '../core/resources/compile.ts'
-import type { Refused } from '../core/resources/refused.ts'
+import type { Resource } from '../kinds/resources.ts'
+import { compileInSteps } from '../models/rules/compile.ts'
+import type { Refused } from '../models/rules/refused.ts'
+import type { Snapshot } from '../models/rules/snapshot.ts'
 import { createTurn } from '../runtime/in-turn.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { ClusterFile } from './cluster-file.ts'
-import { holdModels } from './held-models.ts'
+import { holdModels } from './pending-models.ts'
 import type { SecretFiles } from './secret-files.ts'
 
 /** A snapshot, its resources, and what was refused. */

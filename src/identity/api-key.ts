@@ -1,11 +1,11 @@
 /** An API key → its hash → its record → Caller, with the groups of the key's creation. */
 
-import type { Caller, KeyCaller } from '../core/decision/caller.ts'
-import { ServiceError } from '../core/decision/errors.ts'
-import { endsSoonFrom, hashOfKey, type KeyMarkers, statusAt } from '../core/formats/api-key.ts'
-import { toTimestamp } from '../core/formats/timestamp.ts'
-import type { KeyAnswer, KeyLookup, KnownKey } from '../store/api-keys.ts'
+import { ServiceError } from '../formats/errors.ts'
+import { toTimestamp } from '../formats/timestamp.ts'
+import { endsSoonFrom, hashOfKey, type KeyMarkers, statusAt } from '../keys/rules/api-key.ts'
+import type { KeyAnswer, KeyLookup, KnownKey } from '../keys/store.ts'
 import type { Verify } from './authenticate.ts'
+import type { Caller, KeyCaller } from './rules/caller.ts'
 
 /** Records a use of a secret, by its hash, at an instant (milliseconds since the epoch). */
 export type NoteUse = (hash: string, now: number) => void

@@ -1,8 +1,8 @@
 /** A credential → Caller, by the credential's form. */
 
-import type { Caller } from '../core/decision/caller.ts'
-import { looksLikeKey } from '../core/formats/api-key.ts'
-import type { Source } from '../store/api-keys.ts'
+import { looksLikeKey } from '../keys/rules/api-key.ts'
+import type { Source } from '../keys/store.ts'
+import type { Caller } from './rules/caller.ts'
 
 /** Verifies one kind of credential. null: invalid. */
 export type Verify = (

@@ -4,9 +4,9 @@
  */
 
 import { decodeJwt } from 'jose'
-import type { Caller, Proof } from '../core/decision/caller.ts'
-import { ServiceError } from '../core/decision/errors.ts'
+import { ServiceError } from '../formats/errors.ts'
 import type { Verify, VerifyNow } from './authenticate.ts'
+import type { Caller, Proof } from './rules/caller.ts'
 
 export interface Proofs {
   /** The tokens of a file. */

@@ -3,9 +3,9 @@
  * `token,user,uid,"group1,group2"`, the last column optional. Reloaded when the file changes.
  */
 
-import type { TokenCaller } from '../core/decision/caller.ts'
 import type { VerifyNow } from './authenticate.ts'
 import { followFile } from './followed-file.ts'
+import type { TokenCaller } from './rules/caller.ts'
 import { hashOfToken } from './verdicts.ts'
 
 /** Characters that a bearer credential in a header may have. */

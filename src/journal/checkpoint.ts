@@ -5,8 +5,8 @@
  * hung can't put an older state over the next one's.
  */
 
-import type { OwnSum } from '../core/counting/sums.ts'
-import type { CounterReset, Resets } from '../core/counting/windows.ts'
+import type { OwnSum } from '../ratelimit/rules/sums.ts'
+import type { CounterReset, Resets } from '../ratelimit/rules/windows.ts'
 import { createTurn } from '../runtime/in-turn.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { Position } from './follower.ts'

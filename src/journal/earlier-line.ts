@@ -3,11 +3,11 @@
  * metered response that has ended, written by Envoy.
  */
 
-import { isWhole } from '../core/decision/line-head.ts'
-import { parseEstimate } from '../core/decision/unreported.ts'
-import { nothingReported } from '../core/decision/usage.ts'
-import { isObject } from '../core/formats/fields.ts'
-import { sayLeft } from '../core/status/response-flags.ts'
+import { isObject } from '../formats/fields.ts'
+import { parseEstimate } from '../ratelimit/rules/unreported.ts'
+import { isWhole } from '../usage/rules/line-head.ts'
+import { sayLeft } from '../usage/rules/response-flags.ts'
+import { nothingReported } from '../usage/rules/usage.ts'
 import type { ReadLine } from './line.ts'
 
 /** How such lines begin: as text with `id`, as JSON with the first of their names. */

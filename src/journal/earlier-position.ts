@@ -5,8 +5,8 @@
 
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
-import { isWhole } from '../core/decision/line-head.ts'
-import { isObject } from '../core/formats/fields.ts'
+import { isObject } from '../formats/fields.ts'
+import { isWhole } from '../usage/rules/line-head.ts'
 import type { Positions } from './checkpoint.ts'
 import type { Folder } from './folder.ts'
 import type { Position } from './follower.ts'

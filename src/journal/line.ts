@@ -3,8 +3,8 @@
  * reads the text of a line makes this of it, and nothing else depends on the text.
  */
 
-import type { Usage } from '../core/decision/usage.ts'
-import type { Lane } from '../core/table/lane.ts'
+import type { Lane } from '../table/rules/lane.ts'
+import type { Usage } from '../usage/rules/usage.ts'
 
 /** Every admitted request has exactly one line `ended`; while it runs it has one `running` each 10 s. */
 export interface Line {

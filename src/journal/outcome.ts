@@ -1,7 +1,7 @@
 /** How a request ended at its model's server, as its line tells it. */
 
-import { failureOf, isAnswered, type Outcome } from '../core/status/model-failure.ts'
-import { flagNumbers } from '../core/status/response-flags.ts'
+import { failureOf, isAnswered, type Outcome } from '../usage/rules/model-failure.ts'
+import { flagNumbers } from '../usage/rules/response-flags.ts'
 import type { ReadLine } from './read-line.ts'
 
 /** For a line of a request that has ended. */

@@ -7,7 +7,7 @@
  * |---|---|
  * | `v` | the form, 1 |
  * | `type` | Envoy only: `DownstreamEnd`, or `DownstreamPeriodic` of a request that runs |
- * | `check` | who asked for what, when, and what is held: an object, or its text (core/decision/line-head.ts) |
+ * | `check` | who asked for what, when, and what is held: an object, or its text (usage/rules/line-head.ts) |
  * | `metered` | true: the tokens count |
  * | `fb`, `ms` | milliseconds from the request's first byte to the first and the last of the response |
  * | `status`, `bytes` | of the response; 0: there was none |
@@ -20,11 +20,11 @@
  * Lines without `v` are of the form before (earlier-line.ts).
  */
 
-import { isWhole, type LineHead, parseObject, readLineHead } from '../core/decision/line-head.ts'
-import { nothingReported } from '../core/decision/usage.ts'
-import { isObject } from '../core/formats/fields.ts'
-import { sayLeft } from '../core/status/response-flags.ts'
-import { readLane } from '../core/table/lane.ts'
+import { isObject } from '../formats/fields.ts'
+import { readLane } from '../table/rules/lane.ts'
+import { isWhole, type LineHead, parseObject, readLineHead } from '../usage/rules/line-head.ts'
+import { sayLeft } from '../usage/rules/response-flags.ts'
+import { nothingReported } from '../usage/rules/usage.ts'
 import { earlierLines, readEarlier } from './earlier-line.ts'
 import type { ReadLine } from './line.ts'
 

@@ -6,8 +6,8 @@
 import { readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { parse } from 'yaml'
-import { isObject } from '../core/formats/fields.ts'
-import { isTrustworthy } from '../core/formats/trustworthy.ts'
+import { isObject } from '../formats/fields.ts'
+import { isTrustworthy } from '../formats/trustworthy.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import type { ClusterAccess, JsonObject } from './client.ts'
 

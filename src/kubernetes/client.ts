@@ -7,7 +7,7 @@
 import { readFile } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { Agent } from 'node:https'
-import { isObject } from '../core/formats/fields.ts'
+import { isObject } from '../formats/fields.ts'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>

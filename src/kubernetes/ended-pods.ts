@@ -4,7 +4,7 @@
  * server is unavailable, none has.
  */
 
-import { isObject } from '../core/formats/fields.ts'
+import { isObject } from '../formats/fields.ts'
 import type { KubeClient } from './client.ts'
 import { type Reflector, startReflector } from './reflector.ts'
 

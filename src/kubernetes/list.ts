@@ -1,6 +1,6 @@
 /** A whole collection of the API server, page by page. */
 
-import { isObject } from '../core/formats/fields.ts'
+import { isObject } from '../formats/fields.ts'
 import type { KubeClient } from './client.ts'
 
 /** An object of the cluster; only its name is validated. */

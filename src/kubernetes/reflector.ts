@@ -4,7 +4,7 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { isObject } from '../core/formats/fields.ts'
+import { isObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { createOutage } from '../runtime/outage.ts'
 import { type KubeClient, KubeError } from './client.ts'

@@ -1,6 +1,6 @@
 /** Entries of the cluster's Secrets, read one by one: our role may only `get` named ones. */
 
-import { isObject } from '../core/formats/fields.ts'
+import { isObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { type KubeClient, KubeError } from './client.ts'
 

@@ -2,7 +2,7 @@
 
 import http, { type IncomingMessage } from 'node:http'
 import https, { type RequestOptions } from 'node:https'
-import { type Address, localHost } from '../core/formats/address.ts'
+import { type Address, localHost } from '../formats/address.ts'
 
 export interface HttpRequest extends RequestOptions {
   readonly body?: string

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
-import { type Address, showAddress } from '../core/formats/address.ts'
+import { type Address, showAddress } from '../formats/address.ts'
 import { openSocket, removeStaleSocket } from './unix-socket.ts'
 
 /** Returns the address with the actual port if it was 0, as do the other functions. */

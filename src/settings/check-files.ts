@@ -15,7 +15,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
-import { showAddress } from '../core/formats/address.ts'
+import { showAddress } from '../formats/address.ts'
 import { fileModeOf, folderModeOf } from '../journal/prepare-folder.ts'
 import type { Config } from './config.ts'
 

@@ -1,4 +1,4 @@
-import { meterable, type PathRules } from '../core/decision/operations.ts'
+import { meterable, type PathRules } from '../operations/operations.ts'
 
 /** METER_PATHS with every operation that can be counted. */
 export const everyMeter = Object.keys(meterable).join(',')

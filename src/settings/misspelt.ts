@@ -1,6 +1,6 @@
 /** Variables of the environment that are probably meant as settings. */
 
-import { nearestName } from '../core/formats/nearest-name.ts'
+import { nearestName } from '../formats/nearest-name.ts'
 import { settings } from './table.ts'
 
 const names: readonly string[] = Object.values(settings).map(({ name }) => name)

@@ -2,16 +2,16 @@
 
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
-import { isMeterName, type MeterName, meterable } from '../core/decision/operations.ts'
 import {
   type Address,
   parseAddress,
   parseSocketAddress,
   type SocketAddress,
-} from '../core/formats/address.ts'
-import { parseDuration } from '../core/formats/duration.ts'
-import { parseRedisUrl } from '../core/formats/redis-url.ts'
-import { isTrustworthy } from '../core/formats/trustworthy.ts'
+} from '../formats/address.ts'
+import { parseDuration } from '../formats/duration.ts'
+import { parseRedisUrl } from '../formats/redis-url.ts'
+import { isTrustworthy } from '../formats/trustworthy.ts'
+import { isMeterName, type MeterName, meterable } from '../operations/operations.ts'
 
 /** The result for a text that a reader does not accept. */
 export const invalid: unique symbol = Symbol('invalid')

@@ -1,8 +1,8 @@
 /** The sample of `npm start`: its resources and identities, which everybody knows. */
 
 import { join, resolve } from 'node:path'
-import type { Address, SocketAddress } from '../core/formats/address.ts'
-import { isLoopback } from '../core/formats/trustworthy.ts'
+import type { Address, SocketAddress } from '../formats/address.ts'
+import { isLoopback } from '../formats/trustworthy.ts'
 import { packageRoot } from '../runtime/package-root.ts'
 
 /** The shipped sample resources. */

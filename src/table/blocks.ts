@@ -6,12 +6,12 @@
  * In doubt an offset is too high: whoever seems to have nothing left is decided by a Check, which knows.
  */
 
-import type { Counted } from '../core/counting/sums.ts'
-import { spanAt } from '../core/counting/windows.ts'
-import type { Counter } from '../core/decision/counter.ts'
-import type { TableBlock, TableCell } from '../core/table/format.ts'
 import type { Line, ReadLine } from '../journal/line.ts'
+import type { Counter } from '../ratelimit/rules/counter.ts'
+import type { Counted } from '../ratelimit/rules/sums.ts'
+import { spanAt } from '../ratelimit/rules/windows.ts'
 import type { TableClocks } from './clocks.ts'
+import type { TableBlock, TableCell } from './rules/format.ts'
 
 /** A window of a counter: what this gateway and others have used in it, as far as is known. */
 export interface ReadWindow {

@@ -5,6 +5,7 @@
  */
 
 import * as fs from 'node:fs'
+import { createFile, type FileMode } from '../journal/prepare-folder.ts'
 import {
   blockBytes,
   headBytes,
@@ -22,8 +23,7 @@ import {
   writeLanesHead,
   writeRecord,
   writeTemplate,
-} from '../core/table/format.ts'
-import { createFile, type FileMode } from '../journal/prepare-folder.ts'
+} from './rules/format.ts'
 
 export interface TablePaths {
   readonly table: string

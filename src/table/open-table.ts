@@ -3,19 +3,19 @@
  * what scripts read, and the files are to be left.
  */
 
-import type { Counted } from '../core/counting/sums.ts'
-import { type Counter, counterOf } from '../core/decision/counter.ts'
-import type { Grant } from '../core/decision/decide.ts'
-import type { Dialect } from '../core/decision/dialect.ts'
-import { capsOf } from '../core/decision/key-caps.ts'
-import { recordDigest } from '../core/table/digest.ts'
-import type { TableSizes } from '../core/table/format.ts'
-import { writeLanePlace } from '../core/table/lane.ts'
-import { recordText, templateText } from '../core/table/plan.ts'
-import type { MissRule } from '../core/table/rules.ts'
+import type { Grant } from '../decide/decide.ts'
+import { capsOf } from '../keys/rules/compiled-caps.ts'
+import type { Dialect } from '../operations/dialect.ts'
+import { type Counter, counterOf } from '../ratelimit/rules/counter.ts'
+import type { Counted } from '../ratelimit/rules/sums.ts'
 import { type CountedLine, createBlocks, type ReadWindow } from './blocks.ts'
 import type { TableClocks } from './clocks.ts'
 import type { TableFiles } from './files.ts'
+import { recordDigest } from './rules/digest.ts'
+import type { TableSizes } from './rules/format.ts'
+import { writeLanePlace } from './rules/lane.ts'
+import { recordText, templateText } from './rules/plan.ts'
+import type { MissRule } from './rules/rules.ts'
 import { createSlots } from './slots.ts'
 import { createTemplates } from './templates.ts'
 
@@ -38,7 +38,7 @@ export interface Admitted {
   readonly mark: number
   /** When the key ends, in milliseconds since the epoch; undefined: never. */
   readonly endsAt?: number | undefined
-  /** Why it is not published (core/table/rules.ts); undefined: it may be. */
+  /** Why it is not published (table/rules/rules.ts); undefined: it may be. */
   readonly rule?: MissRule | undefined
   /** What is charged if the model reports less, for each byte of a request; undefined: nothing. */
   readonly estimate?: PublishedEstimate | undefined

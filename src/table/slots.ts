@@ -3,7 +3,7 @@
  * whose time is over has a place that others may take; nothing need be written for that.
  */
 
-import { bucketOf, slotsOfBucket } from '../core/table/format.ts'
+import { bucketOf, slotsOfBucket } from './rules/format.ts'
 
 /** The most records of one key. */
 const mostOfKey = 64

@@ -5,9 +5,9 @@
 
 import { randomInt } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Counted } from '../core/counting/sums.ts'
-import type { Counter } from '../core/decision/counter.ts'
 import type { FileMode } from '../journal/prepare-folder.ts'
+import type { Counter } from '../ratelimit/rules/counter.ts'
+import type { Counted } from '../ratelimit/rules/sums.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { CountedLine, ReadWindow } from './blocks.ts'
 import { systemClocks, type TableClocks } from './clocks.ts'

@@ -5,8 +5,8 @@
 
 import type { Attributes } from '@opentelemetry/api'
 import type { MetricData } from '@opentelemetry/sdk-metrics'
-import { toUsageLabels, type UsageLabels, type UserNaming } from '../core/decision/usage-labels.ts'
-import type { Attribution, WrittenTelemetry } from '../core/kinds/resources.ts'
+import { toUsageLabels, type UsageLabels, type UserNaming } from '../decide/usage-labels.ts'
+import type { Attribution, WrittenTelemetry } from '../kinds/resources.ts'
 import { answerBounds } from './durations.ts'
 import { counterData, histogramData, type Point } from './metric-data.ts'
 import { createLabelledDurations } from './model-figures.ts'

@@ -2,9 +2,9 @@
 
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer, type Server as SecureServer } from 'node:https'
-import { describe, toEnvelope } from '../core/decision/errors.ts'
-import { hopHeader, isOwnHop } from '../core/formats/hop.ts'
-import { isFromPage } from '../core/formats/page-request.ts'
+import { describe, toEnvelope } from '../formats/errors.ts'
+import { hopHeader, isOwnHop } from '../formats/hop.ts'
+import { isFromPage } from '../formats/page-request.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import type { Exposition } from './exposition.ts'
 

@@ -1,8 +1,8 @@
 /** Requests and responses per model. */
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
-import { type Reported, tokensByType } from '../core/decision/usage.ts'
-import type { Outcome } from '../core/status/model-failure.ts'
+import type { Outcome } from '../usage/rules/model-failure.ts'
+import { type Reported, tokensByType } from '../usage/rules/usage.ts'
 import { answerBounds } from './durations.ts'
 import { createFirstBytes } from './first-bytes.ts'
 import { counterData, histogramData } from './metric-data.ts'

@@ -6,11 +6,11 @@
 import { millisToHrTime } from '@opentelemetry/core'
 import { emptyResource } from '@opentelemetry/resources'
 import type { MetricData, MetricProducer } from '@opentelemetry/sdk-metrics'
-import type { AccessRequest, Decision } from '../core/decision/decide.ts'
-import type { ErrorCode } from '../core/decision/errors.ts'
-import type { Usage } from '../core/decision/usage.ts'
-import type { Outcome } from '../core/status/model-failure.ts'
-import { scriptMisses } from '../core/table/misses.ts'
+import type { AccessRequest, Decision } from '../decide/decide.ts'
+import type { ErrorCode } from '../formats/errors.ts'
+import { scriptMisses } from '../table/rules/misses.ts'
+import type { Outcome } from '../usage/rules/model-failure.ts'
+import type { Usage } from '../usage/rules/usage.ts'
 import { createApiMetrics } from './api.ts'
 import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
@@ -142,7 +142,7 @@ export function createTelemetry(options: TelemetryOptions) {
       authorized.count(what, grant.caller.user, grant.subscription, grant.owningGroup)
       if (decision.allowed && decision.uncounted) models.countUncounted(decision.model.key)
     },
-    /** Called for each request that Envoy has not decided by itself, with the reason (core/table/misses.ts). */
+    /** Called for each request that Envoy has not decided by itself, with the reason (table/rules/misses.ts). */
     onMissed(reason: string): void {
       misses.set(reason, (misses.get(reason) ?? 0) + 1)
     },

@@ -1,7 +1,7 @@
 /** Names of users in labels. */
 
 import { createHmac } from 'node:crypto'
-import type { UserNaming } from '../core/decision/usage-labels.ts'
+import type { UserNaming } from '../decide/usage-labels.ts'
 
 /** The most cached hashes; every request needs a label. */
 const maxHashes = 50_000

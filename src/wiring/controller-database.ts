@@ -1,9 +1,9 @@
 /** The part of the database that the controller shares with the processes of the service. */
 
-import type { ControllerDatabase } from '../controller/cluster-controller.ts'
-import { watchReports } from '../store/in-force/reports.ts'
+import type { ControllerDatabase } from '../cluster/controller/cluster-controller.ts'
+import { watchReports } from '../cluster/in-force/reports.ts'
+import { createServedNamesStore } from '../models/names/served-names.ts'
 import { openPool } from '../store/postgres/postgres.ts'
-import { createServedNamesStore } from '../store/served-names.ts'
 
 /** Opens its connections; `url` is called for each, as its password may change. */
 export function openControllerDatabase(url: () => string) {

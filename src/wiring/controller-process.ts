@@ -2,13 +2,13 @@
 
 import { join } from 'node:path'
 import type { Logger } from 'pino'
+import { findEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
 import { openEarlyProbes } from '../admin/operation/early-probes.ts'
 import {
   type ClusterController,
   type ControllerDatabase,
   startClusterController,
-} from '../controller/cluster-controller.ts'
-import { findEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
+} from '../cluster/controller/cluster-controller.ts'
 import { listenServer } from '../runtime/listen.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { type Stop, stopInOrder } from '../runtime/shutdown.ts'

@@ -1,28 +1,26 @@
 /** Counters: what the gateway's lines add up to, alone or shared with other gateways through Redis. */
 
 import type { MetricData } from '@opentelemetry/sdk-metrics'
-import type { CounterReset } from '../core/counting/windows.ts'
-import { countedOf } from '../core/decision/counted.ts'
-import { ServiceError } from '../core/decision/errors.ts'
+import { ServiceError } from '../formats/errors.ts'
 import { askAdmin } from '../gateway/admin-page.ts'
 import type { JournalProblem } from '../journal/health.ts'
 import { fileModeOf } from '../journal/prepare-folder.ts'
-import type { Settle } from '../ratelimit/settle.ts'
+import type { ResettableCounters } from '../ratelimit/counters.ts'
+import { createMemoryHolds } from '../ratelimit/holds/memory.ts'
+import type { HoldStore } from '../ratelimit/holds.ts'
+import type { RedisConnection } from '../ratelimit/redis/connection.ts'
+import { tagsOf } from '../ratelimit/redis/keys.ts'
+import type { CounterReset } from '../ratelimit/rules/windows.ts'
+import { createKeptResets } from '../ratelimit/sums/kept-resets.ts'
+import { type OpenSums, openSums } from '../ratelimit/sums/open-sums.ts'
+import { createPostgresSums } from '../ratelimit/sums/postgres-sums.ts'
+import { createResetFeed, type ResetFeed } from '../ratelimit/sums/reset-feed.ts'
+import { createKnownWindows, createSumCounters } from '../ratelimit/sums/sum-counters.ts'
+import type { SumStore } from '../ratelimit/sums/sum-store.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { orAborted } from '../runtime/or-aborted.ts'
 import { part } from '../runtime/stops.ts'
-import type { ResettableCounters } from '../store/counters.ts'
-import { createMemoryHolds } from '../store/holds/memory.ts'
-import type { HoldStore } from '../store/holds.ts'
 import { untilAnswered } from '../store/postgres/until-answered.ts'
-import type { RedisConnection } from '../store/redis/connection.ts'
-import { tagsOf } from '../store/redis/keys.ts'
-import { createKeptResets } from '../store/sums/kept-resets.ts'
-import { type OpenSums, openSums } from '../store/sums/open-sums.ts'
-import { createPostgresSums } from '../store/sums/postgres-sums.ts'
-import { createResetFeed, type ResetFeed } from '../store/sums/reset-feed.ts'
-import { createKnownWindows, createSumCounters } from '../store/sums/sum-counters.ts'
-import type { SumStore } from '../store/sums/sum-store.ts'
 import {
   callBounds,
   createDistribution,
@@ -30,6 +28,8 @@ import {
   sizeBounds,
 } from '../telemetry/durations.ts'
 import { soleHistogram } from '../telemetry/metric-data.ts'
+import { countedOf } from '../usage/rules/counted.ts'
+import type { Settle } from '../usage/settle.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { Ledger } from './ledger.ts'
@@ -235,9 +235,9 @@ function logProblem(
 async function connect({ config, log, signal, stops }: Context) {
   if (config.redisUrl === undefined) return undefined
   // The client is loaded on demand, because it takes memory and start-up time.
-  const { connectRedis } = await import('../store/redis/connection.ts')
-  const { createRedisHolds } = await import('../store/holds/redis.ts')
-  const { createRedisSums } = await import('../store/sums/redis-sums.ts')
+  const { connectRedis } = await import('../ratelimit/redis/connection.ts')
+  const { createRedisHolds } = await import('../ratelimit/holds/redis.ts')
+  const { createRedisSums } = await import('../ratelimit/sums/redis-sums.ts')
   const connection: RedisConnection = connectRedis(config.redisUrlNow, (error) =>
     log.debug({ cause: String(error) }, 'Redis connection'),
   )

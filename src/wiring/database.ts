@@ -1,7 +1,7 @@
 /** The configured database, or the embedded one. */
 
 import { join } from 'node:path'
-import { startEmbeddedPostgres } from '../local/postgres/embedded-postgres.ts'
+import { startEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
 import { part } from '../runtime/stops.ts'
 import { openPool, type Pool } from '../store/postgres/postgres.ts'
 import { waitForDatabase } from '../store/postgres/until-answered.ts'

@@ -1,6 +1,6 @@
 /** The gateway's gRPC service: Check. */
 
-import type { Decision } from '../core/decision/decide.ts'
+import type { Decision } from '../decide/decide.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
 import { createAppraise, createReserve } from '../extauthz/reserve.ts'
 import { createCheck } from '../extauthz/service.ts'

@@ -1,8 +1,8 @@
 /** What requests were learned to use, kept in the database and shared by all processes. */
 
-import type { Estimators } from '../core/admission/estimators.ts'
+import { shareLearned } from '../ratelimit/learned/sharing.ts'
+import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import { part } from '../runtime/stops.ts'
-import { shareLearned } from '../store/learned/sharing.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { Resources } from './resources.ts'

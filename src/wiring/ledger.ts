@@ -1,11 +1,11 @@
 /** The usage ledger, as the settings say. */
 
-import { createLedger } from '../ratelimit/ledger/ledger.ts'
 import { part } from '../runtime/stops.ts'
-import { createArchiveHeads } from '../store/usage/archives.ts'
-import { createUsageLedger } from '../store/usage/ledger.ts'
-import { tendPartitions } from '../store/usage/partitions.ts'
-import { createUsageReader } from '../store/usage/reader.ts'
+import { createLedger } from '../usage/ledger/ledger.ts'
+import { createArchiveHeads } from '../usage/ledger/postgres/archives.ts'
+import { createUsageLedger } from '../usage/ledger/postgres/ledger.ts'
+import { tendPartitions } from '../usage/ledger/postgres/partitions.ts'
+import { createUsageReader } from '../usage/ledger/postgres/reader.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 

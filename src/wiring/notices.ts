@@ -1,9 +1,9 @@
 /** Notices to NOTIFY_URL, as the settings say. */
 
-import type { Usage } from '../core/decision/usage.ts'
-import { startNotifier } from '../ratelimit/notices/notifier.ts'
 import { part } from '../runtime/stops.ts'
-import { createNoticeStore } from '../store/notices/postgres.ts'
+import { startNotifier } from '../usage/notices/notifier.ts'
+import { createNoticeStore } from '../usage/notices/postgres-notices.ts'
+import type { Usage } from '../usage/rules/usage.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
 import type { Database } from './database.ts'

@@ -1,8 +1,8 @@
 /** What the processes of a database tell each other by notifications: one connection hears all of it. */
 
+import { createOthersRefusals } from '../cluster/shared-refusals.ts'
+import { resetsChannel } from '../ratelimit/sums/kept-resets.ts'
 import { startListener } from '../store/postgres/listener.ts'
-import { createOthersRefusals } from '../store/refusals/others-refusals.ts'
-import { resetsChannel } from '../store/sums/kept-resets.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
 import type { Database } from './database.ts'

@@ -5,8 +5,8 @@ import { type Reading, readSecret, toCredential } from '../gateway/secret-source
 import { accessOf } from '../kubernetes/access.ts'
 import { createClient } from '../kubernetes/client.ts'
 import { createReadSecretEntry } from '../kubernetes/secrets.ts'
-import { createClusterSource } from '../sources/cluster-source.ts'
-import { createFolderSource } from '../sources/folder-source.ts'
+import { createClusterSource } from '../models/sources/cluster-source.ts'
+import { createFolderSource } from '../models/sources/folder-source.ts'
 import type { Context } from './context.ts'
 
 /**

@@ -1,12 +1,12 @@
 /** The parts that every process of the service has: callers, resources, counters and metrics. */
 
-import { createEstimators } from '../core/admission/estimators.ts'
 import { createDenialLog } from '../extauthz/denial-log.ts'
 import { createRefusalMemory } from '../extauthz/refusal-memory.ts'
 import { traceKey } from '../extauthz/traced.ts'
 import { createVerifyKey } from '../identity/api-key.ts'
 import { createAuthenticate } from '../identity/authenticate.ts'
-import { createModelHealth } from '../ratelimit/model-health.ts'
+import { createModelHealth } from '../models/model-health.ts'
+import { createEstimators } from '../ratelimit/rules/estimates/estimators.ts'
 import type { Context } from './context.ts'
 import { type Counters, openCounters } from './counters.ts'
 import { openDatabase } from './database.ts'

@@ -2,12 +2,12 @@
 
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { unseenMs } from '../keys/revocations/revocation-follower.ts'
+import { type ReplicaPod, removeEnded } from '../keys/revocations/revocation-log.ts'
 import { accessOf } from '../kubernetes/access.ts'
 import { type ClusterAccess, createClient } from '../kubernetes/client.ts'
 import { createEndedPods } from '../kubernetes/ended-pods.ts'
 import type { Sql } from '../store/postgres/sql.ts'
-import { unseenMs } from '../store/revocations/revocation-follower.ts'
-import { type ReplicaPod, removeEnded } from '../store/revocations/revocation-log.ts'
 import type { Context } from './context.ts'
 
 /**

@@ -1,8 +1,8 @@
 /** The names that model servers list. */
 
 import { askServer } from '../gateway/server-list.ts'
-import { createNameDiscovery, type NameDiscovery } from '../names/name-discovery.ts'
-import { createServedNamesStore } from '../store/served-names.ts'
+import { createNameDiscovery, type NameDiscovery } from '../models/names/name-discovery.ts'
+import { createServedNamesStore } from '../models/names/served-names.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { Resources } from './resources.ts'

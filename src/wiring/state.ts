@@ -1,9 +1,9 @@
 /** The state of this process, for its APIs. */
 
 import { createProcessState } from '../admin/operation/process-state.ts'
+import { listReplicas } from '../cluster/replicas.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { ping } from '../store/postgres/postgres.ts'
-import { listReplicas } from '../store/revocations/replicas.ts'
 import type { Context } from './context.ts'
 import { outageGraceMs } from './keys.ts'
 import type { Parts } from './parts.ts'

@@ -1,7 +1,7 @@
 /** OpenTelemetry: spans, and their export with the metrics to a collector. */
 
 import { trace } from '@opentelemetry/api'
-import { toShown } from '../core/formats/redact.ts'
+import { toShown } from '../formats/redact.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'

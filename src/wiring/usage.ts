@@ -1,9 +1,9 @@
 /** What follows from the gateway's lines: releases, health of models, metrics, estimates, notices. */
 
-import { createHeld, type HeldDeps } from '../ratelimit/held.ts'
-import type { createModelHealth } from '../ratelimit/model-health.ts'
-import { createSettle, type Settle } from '../ratelimit/settle.ts'
+import type { createModelHealth } from '../models/model-health.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
+import { createHeld, type HeldDeps } from '../usage/held.ts'
+import { createSettle, type Settle } from '../usage/settle.ts'
 import type { Context } from './context.ts'
 import type { NoteUse } from './notices.ts'
 

@@ -1,8 +1,8 @@
 import { test } from 'tap'
 import { changesOf, inParts, knownOf } from '../../src/audit/changes.ts'
 import { toLine } from '../../src/audit/event.ts'
-import type { Resource } from '../../src/core/kinds/resources.ts'
-import { parseResource } from '../../src/core/resources/parse-resource.ts'
+import type { Resource } from '../../src/kinds/resources.ts'
+import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
 import { modelRef } from '../support/documents.ts'
 
 function model(name: string, backendUrl: string): Resource {

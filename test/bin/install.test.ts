@@ -11,7 +11,7 @@ import {
   nodePackage,
   postgresPackage,
 } from '../../bin/install.js'
-import { identify, isRunning, readIfThere } from '../../src/local/process-identity.ts'
+import { identify, isRunning, readIfThere } from '../../dev/process-identity.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'

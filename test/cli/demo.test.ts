@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { test } from 'tap'
-import { findEmbeddedPostgres } from '../../src/local/postgres/embedded-postgres.ts'
+import { findEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
 import { runAt } from '../support/command.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { createPool } from '../support/key-store.ts'

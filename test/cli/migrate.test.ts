@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import { hashOfKey } from '../../src/core/formats/api-key.ts'
+import { hashOfKey } from '../../src/keys/rules/api-key.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { runAt } from '../support/command.ts'
 import { createDatabase } from '../support/database.ts'

@@ -1,5 +1,5 @@
 import { type Test, test } from 'tap'
-import { createPropagationWatch } from '../../src/store/revocations/propagation.ts'
+import { createPropagationWatch } from '../../src/keys/revocations/propagation.ts'
 import { runAt } from '../support/command.ts'
 import { addReplica, createKeyDatabase, startFollower } from '../support/followers.ts'
 

@@ -1,6 +1,6 @@
 import { type Test, test } from 'tap'
-import { counterOf } from '../../src/core/decision/counter.ts'
-import { createUsageLedger } from '../../src/store/usage/ledger.ts'
+import { counterOf } from '../../src/ratelimit/rules/counter.ts'
+import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
 import { runAt } from '../support/command.ts'
 import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'

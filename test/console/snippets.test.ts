@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { test } from 'tap'
 import { agentSnippets } from '../../console/src/keys/agent-snippets.ts'
 import { snippets } from '../../console/src/keys/snippets.ts'
-import { findOnPath } from '../../src/local/python-wheel.ts'
+import { findOnPath } from '../../dev/python-wheel.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 
 const hostile = [

@@ -1,4 +1,4 @@
-import { choosingFields, internalFields } from '../../src/core/kinds/body-fields.ts'
+import { choosingFields, internalFields } from '../../src/kinds/body-fields.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
 import { sendRaw, toBytes } from '../support/raw-http.ts'

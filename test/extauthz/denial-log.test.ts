@@ -1,7 +1,7 @@
 import { test } from 'tap'
-import type { KeyCaller } from '../../src/core/decision/caller.ts'
 import { createDenialLog } from '../../src/extauthz/denial-log.ts'
 import type { RefusedCheck } from '../../src/extauthz/refused-check.ts'
+import type { KeyCaller } from '../../src/identity/rules/caller.ts'
 
 const caller: KeyCaller = {
   by: 'key',

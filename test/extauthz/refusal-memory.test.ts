@@ -1,7 +1,7 @@
 import { test } from 'tap'
-import type { KeyCaller } from '../../src/core/decision/caller.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import type { RefusedCheck } from '../../src/extauthz/refused-check.ts'
+import type { KeyCaller } from '../../src/identity/rules/caller.ts'
 
 const hour = 3_600_000
 const start = Date.UTC(2026, 0, 1)

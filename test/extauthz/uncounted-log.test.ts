@@ -1,8 +1,8 @@
 import { test } from 'tap'
-import { authorize } from '../../src/core/decision/decide.ts'
-import { type MeterName, pathRules } from '../../src/core/decision/operations.ts'
-import { readTarget } from '../../src/core/decision/target.ts'
+import { authorize } from '../../src/decide/decide.ts'
 import { createUncountedLog } from '../../src/extauthz/uncounted-log.ts'
+import { type MeterName, pathRules } from '../../src/operations/operations.ts'
+import { readTarget } from '../../src/operations/target.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
 const team = { groups: ['team'] }

@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import { hashOfKey } from '../../src/core/formats/api-key.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
+import { hashOfKey } from '../../src/keys/rules/api-key.ts'
 import { createMemoryApiKeys } from '../support/memory-api-keys.ts'
 
 const now = 1_000_000

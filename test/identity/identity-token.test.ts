@@ -1,9 +1,9 @@
 import { base64url } from 'jose'
 import { test } from 'tap'
-import type { TokenCaller } from '../../src/core/decision/caller.ts'
-import { ServiceError } from '../../src/core/decision/errors.ts'
+import { ServiceError } from '../../src/formats/errors.ts'
 import type { VerifyNow } from '../../src/identity/authenticate.ts'
 import { createVerifyToken } from '../../src/identity/identity-token.ts'
+import type { TokenCaller } from '../../src/identity/rules/caller.ts'
 
 const caller = (user: string): TokenCaller => ({
   by: 'token',

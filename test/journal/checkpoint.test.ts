@@ -1,10 +1,10 @@
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
-import type { OwnSum } from '../../src/core/counting/sums.ts'
 import { createCheckpoint, type KeptState } from '../../src/journal/checkpoint.ts'
 import { openKeptFiles } from '../../src/journal/kept-files.ts'
-import { Disk, Killed, keptOf, type Life } from '../store/sums/model.ts'
+import type { OwnSum } from '../../src/ratelimit/rules/sums.ts'
+import { Disk, Killed, keptOf, type Life } from '../ratelimit/sums/model.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
 const windows = { since: 1_000, end: 61_000, ms: 60_000 }

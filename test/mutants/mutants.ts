@@ -24,26 +24,26 @@ function mutants(
 
 export const allMutants: readonly Mutant[] = [
   ...mutants(
-    'core/resources/parse-resource.ts',
-    ['core/kinds/resources.test.ts'],
+    'models/rules/reading/parse-resource.ts',
+    ['kinds/resources.test.ts'],
     [
       ['if (problems === undefined) modelRefs', 'if (true) modelRefs'],
       ['problems.push({ ...problem, isMild: false })', 'problems.push(problem)'],
     ],
   ),
   ...mutants(
-    'core/formats/fields.ts',
-    ['core/kinds/resources.test.ts'],
+    'formats/fields.ts',
+    ['kinds/resources.test.ts'],
     [['if (tooMany && !schema.cut)', 'if (false)']],
   ),
   ...mutants(
-    'store/usage/reader.ts',
-    ['store/usage/demo.test.ts'],
+    'usage/ledger/postgres/reader.ts',
+    ['usage/ledger/postgres/demo.test.ts'],
     [['onlyReal ? sql`and not demo`', 'onlyReal ? sql``']],
   ),
   ...mutants(
-    'store/usage/demo.ts',
-    ['store/usage/demo.test.ts'],
+    'usage/ledger/postgres/demo.ts',
+    ['usage/ledger/postgres/demo.test.ts'],
     [['id: digestOf(`demo ${row.id}`), ', '']],
   ),
   ...mutants(
@@ -65,7 +65,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/api-keys/postgres-api-keys.ts',
+    'keys/postgres-api-keys.ts',
     ['admin/keys/idempotency.test.ts'],
     [
       ['row.is_replaceable ? row.key_hash : []', '[]'],
@@ -81,7 +81,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/key-caps.ts',
+    'keys/rules/compiled-caps.ts',
     ['admin/keys/key-reach.test.ts'],
     [
       ["caller.caps !== undefined || reach === 'self'", "reach === 'self'"],
@@ -98,8 +98,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/formats/client-address.ts',
-    ['core/formats/client-address.test.ts'],
+    'formats/client-address.ts',
+    ['formats/client-address.test.ts'],
     [
       ['Number(port) > maxPort', 'Number(port) < 0'],
       ['hop < hops', 'hop <= hops'],
@@ -107,16 +107,16 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/access-matrix.ts',
-    ['core/decision/access-matrix.test.ts'],
+    'decide/access-matrix.ts',
+    ['decide/access-matrix.test.ts'],
     [
       ['offset - passed', 'offset'],
       ['only?.has(key) ?? true', 'true'],
     ],
   ),
   ...mutants(
-    'core/status/enforcement.ts',
-    ['core/status/enforcement.test.ts'],
+    'cluster/rules/enforcement.ts',
+    ['cluster/rules/enforcement.test.ts'],
     [
       [
         'unreportedMs === undefined || unreportedMs > silentMs',
@@ -136,13 +136,13 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/formats/lists.ts',
-    ['core/status/policies.test.ts'],
+    'formats/lists.ts',
+    ['cluster/rules/policies.test.ts'],
     [['if (names.length > max) names.pop()', '']],
   ),
   ...mutants(
-    'core/status/policies.ts',
-    ['core/status/policies.test.ts'],
+    'cluster/rules/policies.ts',
+    ['cluster/rules/policies.test.ts'],
     [
       ['for (const key of new Set(policy.modelKeys)) {', 'for (const key of policy.modelKeys) {'],
       [
@@ -153,8 +153,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/status/generated-policies.ts',
-    ['core/status/generated-policies.test.ts'],
+    'cluster/rules/generated-policies.ts',
+    ['cluster/rules/generated-policies.test.ts'],
     [
       [
         "return { type, status: 'False', reason: 'NotAccepted', message }",
@@ -164,15 +164,15 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/access.ts',
-    ['core/decision/access.test.ts'],
+    'decide/access.ts',
+    ['decide/access.test.ts'],
     [
       ['if (model.users.has(caller.user)) return true', ''],
       ['if (model.groups.has(group)) return true', 'return true'],
     ],
   ),
   ...mutants(
-    'core/decision/past-refusal.ts',
+    'decide/past-refusal.ts',
     ['admin/explain/list-own-refusals.test.ts'],
     [
       ['if (caller?.user !== user) return false', ''],
@@ -183,13 +183,13 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/refusals/others-refusals.ts',
-    ['store/refusals/others-refusals.test.ts'],
+    'cluster/shared-refusals.ts',
+    ['cluster/shared-refusals.test.ts'],
     [['refusals.filter((each) => !whose || isOf(each, whose))', 'refusals']],
   ),
   ...mutants(
-    'core/resources/find-backend.ts',
-    ['core/resources/find-backend.test.ts'],
+    'models/rules/find-backend.ts',
+    ['models/rules/find-backend.test.ts'],
     [
       [
         'const isDirect = rule.isPlain && !rule.isFiltered && others.length === 0',
@@ -222,8 +222,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/decide.ts',
-    ['core/decision/decide.test.ts'],
+    'decide/decide.ts',
+    ['decide/decide.test.ts'],
     [
       ["if (caller.by === 'key' || tokensOpen) return undefined", 'return undefined'],
       ['if (!mayUse(caller, model)) return denyModel(request)', ''],
@@ -240,8 +240,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/decide.ts',
-    ['core/decision/served-names.test.ts'],
+    'decide/decide.ts',
+    ['models/rules/served-names.test.ts'],
     [
       ['return isHeld ? undefined :', 'return'],
       ['own.length > 0 ? own : served.owned', 'served.owned'],
@@ -253,7 +253,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/decide.ts',
+    'decide/decide.ts',
     ['extauthz/service.test.ts'],
     [
       [': appraised(enforceLimits(decision, windows, now), request, appraise)', ': decision'],
@@ -261,8 +261,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/selection.ts',
-    ['core/decision/selection.test.ts'],
+    'decide/selection.ts',
+    ['decide/selection.test.ts'],
     [
       ["if (!mayUse(person, found)) return { error: 'access_denied' }", ''],
       ["if (!names(found, model)) return { error: 'model_not_in_subscription' }", ''],
@@ -277,8 +277,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/admission/admit.ts',
-    ['core/admission/admit.test.ts'],
+    'ratelimit/rules/estimates/admit.ts',
+    ['ratelimit/rules/estimates/admit.test.ts'],
     [
       ['limit * (1 + overshoot)', 'limit * (1.1 + overshoot)'],
       ['- used - held.ceiling', '- used'],
@@ -292,29 +292,29 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/admission/estimator.ts',
-    ['extauthz/reserve.test.ts', 'core/admission/estimator.test.ts'],
+    'ratelimit/rules/estimates/estimator.ts',
+    ['extauthz/reserve.test.ts', 'ratelimit/rules/estimates/estimator.test.ts'],
     [
       ['isSeveral: choices > 1', 'isSeveral: false'],
       ['Math.min(2 * bytesOfToken, ', 'Math.max(0, '],
     ],
   ),
   ...mutants(
-    'core/admission/log-histogram.ts',
-    ['core/admission/estimator.test.ts'],
+    'ratelimit/rules/estimates/log-histogram.ts',
+    ['ratelimit/rules/estimates/estimator.test.ts'],
     [['cut ? this.shape.shares : undefined', 'undefined']],
   ),
   ...mutants(
-    'core/admission/decaying-sums.ts',
-    ['core/admission/decaying-sums.test.ts'],
+    'ratelimit/rules/estimates/decaying-sums.ts',
+    ['ratelimit/rules/estimates/decaying-sums.test.ts'],
     [
       ['this.#unit /= this.#decay', 'this.#unit *= this.#decay'],
       ['this.#count -= count', 'this.#count = 0'],
     ],
   ),
   ...mutants(
-    'core/decision/counter.ts',
-    ['core/decision/counter.test.ts', 'core/decision/decide.test.ts'],
+    'ratelimit/rules/counter.ts',
+    ['ratelimit/rules/counter.test.ts', 'decide/decide.test.ts'],
     [
       ['limit.limit < earlier.limit', 'limit.limit > earlier.limit'],
       ['if (at < state.resetsAt)', 'if (at <= state.resetsAt)'],
@@ -326,8 +326,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/usage.ts',
-    ['core/decision/usage.test.ts'],
+    'usage/rules/usage.ts',
+    ['usage/rules/usage.test.ts'],
     [
       ['return input || output ? undefined : total', 'return total'],
       ['input === undefined || output === undefined', 'input === undefined'],
@@ -339,8 +339,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/limit-headers.ts',
-    ['core/decision/limit-headers.test.ts'],
+    'ratelimit/rules/limit-headers.ts',
+    ['ratelimit/rules/limit-headers.test.ts'],
     [
       ['Math.max(1, Math.ceil((instant - now) / 1_000))', 'Math.floor((instant - now) / 1_000)'],
       ['return share < 0', 'return share > 0'],
@@ -348,8 +348,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/key-caps.ts',
-    ['core/decision/key-caps.test.ts'],
+    'keys/rules/compiled-caps.ts',
+    ['keys/rules/compiled-caps.test.ts'],
     [
       ['(address === undefined || !', '(address !== undefined && !'],
       ['?.models?.has(modelKey) === false', '?.models?.has(modelKey) === true'],
@@ -358,8 +358,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/formats/key-caps.ts',
-    ['core/formats/key-caps.test.ts'],
+    'keys/rules/key-caps.ts',
+    ['keys/rules/key-caps.test.ts'],
     [
       ['same.limit > limit', 'same.limit >= limit'],
       ['before[name] && !next[name]', 'false'],
@@ -368,8 +368,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/formats/cidr.ts',
-    ['core/formats/cidr.test.ts'],
+    'formats/cidr.ts',
+    ['formats/cidr.test.ts'],
     [
       ['own <= 0 ? 0', 'own < 0 ? 0'],
       ['outer.bits <= inner.bits', 'outer.bits >= inner.bits'],
@@ -378,8 +378,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/lifetime.ts',
-    ['core/decision/lifetime.test.ts'],
+    'keys/rules/lifetime.ts',
+    ['keys/rules/lifetime.test.ts'],
     [
       ['lifetimeMs > maximumMs', 'lifetimeMs >= maximumMs'],
       ['if (!(lifetimeMs > 0))', 'if (lifetimeMs < 0)'],
@@ -387,16 +387,16 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/formats/duration.ts',
-    ['core/formats/duration.test.ts'],
+    'formats/duration.ts',
+    ['formats/duration.test.ts'],
     [
       ['windowMs <= maxWindowMs', 'windowMs <= 2 * maxWindowMs'],
       ['h: 3_600_000', 'h: 360_000'],
     ],
   ),
   ...mutants(
-    'core/formats/api-key.ts',
-    ['core/formats/api-key.test.ts'],
+    'keys/rules/api-key.ts',
+    ['keys/rules/api-key.test.ts'],
     [
       ['key.length > maxKeyLength ||', ''],
       ['!isBase62(key, markerEnd + 1, idEnd) ||', ''],
@@ -407,8 +407,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/resources/tiers.ts',
-    ['core/resources/tiers.test.ts'],
+    'models/rules/original/tiers.ts',
+    ['models/rules/original/tiers.test.ts'],
     [['tier.level <= best.level', 'tier.level < best.level']],
   ),
   ...mutants(
@@ -437,13 +437,13 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/revocations/revocation-follower.ts',
-    ['store/revocations/revocation-follower.test.ts'],
+    'keys/revocations/revocation-follower.ts',
+    ['keys/revocations/revocation-follower.test.ts'],
     [['        await forgetting\n', '']],
   ),
   ...mutants(
-    'core/decision/served-names.ts',
-    ['core/decision/served-names.test.ts'],
+    'models/rules/served-names.ts',
+    ['models/rules/served-names.test.ts'],
     [
       ['if (edition !== editionBefore) onChange()', ''],
       ['if (isLlamaCpp !== llamaCpps.has(server)) onChange()', ''],
@@ -586,8 +586,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'kubernetes/others-lease.ts',
-    ['kubernetes/others-lease.test.ts'],
+    'kubernetes/lease-watch.ts',
+    ['kubernetes/lease-watch.test.ts'],
     [
       ['if (asked - since < durationMs)', 'if (objects.has(key) && asked - since < durationMs)'],
       ['asked + 3 * everyMs', 'Number.POSITIVE_INFINITY'],
@@ -595,8 +595,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'controller/apply.ts',
-    ['controller/apply.test.ts'],
+    'cluster/controller/apply.ts',
+    ['cluster/controller/apply.test.ts'],
     [
       ['metadata: { resourceVersion, finalizers: others }', 'metadata: { finalizers: others }'],
       ['deletionTimestamp === undefined || ', ''],
@@ -604,16 +604,16 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/owners.ts',
-    ['core/decision/owners.test.ts'],
+    'decide/owners.ts',
+    ['decide/owners.test.ts'],
     [
       ['if (!seen.has(subscription)) yield subscription', 'yield subscription'],
       ['users.get(person.user), ', ''],
     ],
   ),
   ...mutants(
-    'ratelimit/held.ts',
-    ['ratelimit/held.test.ts'],
+    'usage/held.ts',
+    ['usage/held.test.ts'],
     [
       ['if (!mayHold(ended)) return', 'if (!ended.held) return'],
       ['if (held?.admittedAt) return true', ''],
@@ -621,8 +621,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/settle.ts',
-    ['ratelimit/settle.test.ts'],
+    'usage/settle.ts',
+    ['usage/settle.test.ts'],
     [
       ['if (!isMetered) return', ''],
       ["if (by === 'table') writer", 'writer'],
@@ -630,8 +630,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/model-health.ts',
-    ['ratelimit/model-health.test.ts'],
+    'models/model-health.ts',
+    ['models/model-health.test.ts'],
     [['if (at < (states.get(model)?.at ?? 0)) return', '']],
   ),
   ...mutants(
@@ -648,8 +648,8 @@ export const allMutants: readonly Mutant[] = [
     [['isServing && !isDraining', 'isServing']],
   ),
   ...mutants(
-    'core/decision/stored-paths.ts',
-    ['core/decision/stored-paths.test.ts'],
+    'operations/stored-paths.ts',
+    ['operations/stored-paths.test.ts'],
     [
       ["if (method === 'POST' && makes.has(operation))", 'if (makes.has(operation))'],
       ['stored.test(operation) ||', ''],
@@ -663,8 +663,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/body-fields.ts',
-    ['core/decision/body-fields.test.ts'],
+    'operations/body-fields.ts',
+    ['operations/body-fields.test.ts'],
     [
       ['namesItsModel(model) && !opens(model, field)', 'namesItsModel(model)'],
       ['modelIds.length > 0 || server.upstreamModel !== undefined', 'modelIds.length > 0'],
@@ -677,8 +677,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/decide.ts',
-    ['core/decision/decide.test.ts'],
+    'decide/decide.ts',
+    ['decide/decide.test.ts'],
     [
       ['name !== undefined && !mayName(name, model)', 'false'],
       ['target.modelKey !== undefined && !request.isUnread', 'target.modelKey !== undefined'],
@@ -686,8 +686,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/answers.ts',
-    ['core/decision/answers.test.ts'],
+    'decide/answers.ts',
+    ['decide/answers.test.ts'],
     [
       ['choices <= 1', 'choices <= 2'],
       ['usageOfAllAnswers ?? !', 'usageOfAllAnswers ?? '],
@@ -696,8 +696,8 @@ export const allMutants: readonly Mutant[] = [
   ),
   // What a line counts depends on nothing but the line and the resources.
   ...mutants(
-    'core/decision/counted.ts',
-    ['core/decision/counted.test.ts'],
+    'usage/rules/counted.ts',
+    ['usage/rules/counted.test.ts'],
     [
       ["line.state === 'running'", 'false'],
       ['line.isMetered ? chargeOf(usage, unusableUsage) : {}', 'chargeOf(usage, unusableUsage)'],
@@ -708,8 +708,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/simulate.ts',
-    ['core/decision/simulate.test.ts'],
+    'usage/rules/simulate.ts',
+    ['usage/rules/simulate.test.ts'],
     [
       ['account.chargesAdmission ? begun : ', ''],
       ['last !== undefined && at < last.resetsAt', 'last !== undefined'],
@@ -727,7 +727,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/reserve.ts',
+    'decide/reserve.ts',
     ['extauthz/reserve.test.ts'],
     [
       ["if (outcome === 'spent')", "if (outcome !== 'spent')"],
@@ -739,8 +739,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/holds/memory.ts',
-    ['store/holds/memory.test.ts'],
+    'ratelimit/holds/memory.ts',
+    ['ratelimit/holds/memory.test.ts'],
     [
       ['if (repeated !== undefined) {', 'if (repeated === null) {'],
       ['if (askers.leave(id)) end(', 'end('],
@@ -751,16 +751,16 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/holds/windows.ts',
-    ['store/holds/memory.test.ts'],
+    'ratelimit/holds/windows.ts',
+    ['ratelimit/holds/memory.test.ts'],
     [
       ["kind === 'tokens' && charge === 'end' ? undefined : window", 'undefined'],
       ["kind === 'tokens' && charge === 'end' ? undefined : window", 'window'],
     ],
   ),
   ...mutants(
-    'store/holds/redis.ts',
-    ['store/holds/redis.test.ts'],
+    'ratelimit/holds/redis.ts',
+    ['ratelimit/holds/redis.test.ts'],
     [
       ['seen.known.some(({ isKnown }) => !isKnown)', 'false'],
       ['if (home === undefined || !isWriter()) return', 'if (home === undefined) return'],
@@ -772,21 +772,21 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/holds/read-counters.ts',
-    ['store/sums/sum-counters.test.ts'],
+    'ratelimit/holds/read-counters.ts',
+    ['ratelimit/sums/sum-counters.test.ts'],
     [["kindOf(readCounterKey(key)) !== 'tokens'", "kindOf(readCounterKey(key)) === 'concurrency'"]],
   ),
   ...mutants(
-    'core/counting/counter-key.ts',
-    ['core/counting/counter-key.test.ts'],
+    'ratelimit/rules/counter-key.ts',
+    ['ratelimit/rules/counter-key.test.ts'],
     [
       ['key.slice(countedEnd + 1)', "key.slice(key.lastIndexOf('\\n') + 1)"],
       ['return `${subscription}\\n${model}', 'return `${model}'],
     ],
   ),
   ...mutants(
-    'store/sums/sum-counters.ts',
-    ['store/sums/sum-counters.test.ts'],
+    'ratelimit/sums/sum-counters.ts',
+    ['ratelimit/sums/sum-counters.test.ts'],
     [
       ['    running.look()\n', ''],
       [
@@ -796,8 +796,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/unreported.ts',
-    ['core/decision/unreported.test.ts'],
+    'ratelimit/rules/unreported.ts',
+    ['ratelimit/rules/unreported.test.ts'],
     [
       ['if (textBytes === 0) return Math.ceil(bytes / streamBytesOfToken)', ''],
       ['if (isOfStream) return', 'if (false) return'],
@@ -840,8 +840,8 @@ export const allMutants: readonly Mutant[] = [
     [['sums[place] = sums[place] + figure\n', 'sums[place] = figure\n']],
   ),
   ...mutants(
-    'core/decision/usage.ts',
-    ['core/decision/unreported.test.ts'],
+    'usage/rules/usage.ts',
+    ['ratelimit/rules/unreported.test.ts'],
     [
       ['Math.max(known.output ?? 0, rest)', 'rest'],
       ['(known.output ?? rest)', 'rest'],
@@ -851,8 +851,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/api-keys/cached-api-keys.ts',
-    ['store/api-keys/cached-api-keys.test.ts'],
+    'keys/cached-api-keys.ts',
+    ['keys/cached-api-keys.test.ts'],
     [
       [
         "if (state === 'unavailable') return findDuringOutage(key)\n    if (key === undefined && unknown",
@@ -867,8 +867,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/revocations/lease.ts',
-    ['store/revocations/lease.test.ts'],
+    'keys/revocations/lease.ts',
+    ['keys/revocations/lease.test.ts'],
     [
       ['instant - renewedAt < leaseMs', 'instant - renewedAt < 2 * leaseMs'],
       ['wallMs > monotonicMs + suspendedMs ? wallMs : monotonicMs', 'monotonicMs'],
@@ -878,8 +878,8 @@ export const allMutants: readonly Mutant[] = [
   ),
   // Windows are functions of time; of the invariants of decision 20, the first.
   ...mutants(
-    'core/counting/windows.ts',
-    ['core/counting/windows.test.ts'],
+    'ratelimit/rules/windows.ts',
+    ['ratelimit/rules/windows.test.ts'],
     [
       ['reset.at < at && reset.at > since', 'reset.at <= at && reset.at > since'],
       ['const phase = crc32(owner) % ms', 'const phase = 0'],
@@ -887,8 +887,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/counting/calendar.ts',
-    ['core/counting/windows.test.ts'],
+    'ratelimit/rules/calendar.ts',
+    ['ratelimit/rules/windows.test.ts'],
     [['at + offsetAt(zone, at) >= local', 'true']],
   ),
   // I2: sums and positions belong together.
@@ -919,8 +919,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/sums/gateway-sums.ts',
-    ['store/sums/gateway-sums.test.ts', 'store/sums/schedules.test.ts'],
+    'ratelimit/sums/gateway-sums.ts',
+    ['ratelimit/sums/gateway-sums.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
       ['new Map(begun.get(name))', 'new Map()'],
       ['rebuilt.replaceOwn(state.own)', ''],
@@ -936,8 +936,8 @@ export const allMutants: readonly Mutant[] = [
   ),
   // Each line is told once, and what was read of files that are gone stays counted.
   ...mutants(
-    'store/sums/gateway-sums.ts',
-    ['store/sums/telling.test.ts', 'store/sums/journal-faults.test.ts'],
+    'ratelimit/sums/gateway-sums.ts',
+    ['ratelimit/sums/telling.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
     [
       ['>= lookAfterMs && beat()) writers.show()', '< 0) writers.show()'],
       ['      if (isWriter) telling.keep(positions)\n', ''],
@@ -947,7 +947,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'journal/telling.ts',
-    ['store/sums/telling.test.ts'],
+    ['ratelimit/sums/telling.test.ts'],
     [
       ['told.read() ?? positions', 'positions'],
       ['told.write(gap?.done ?? positions)', 'told.write(gap?.done ?? new Map())'],
@@ -965,7 +965,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'journal/name.ts',
-    ['journal/name.test.ts', 'store/sums/copied-volume.test.ts'],
+    ['journal/name.test.ts', 'ratelimit/sums/copied-volume.test.ts'],
     [
       ['found.inode !== inodeOf(kept) || ', ''],
       [' || found.host !== host', ''],
@@ -974,8 +974,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/sums/open-sums.ts',
-    ['store/sums/copied-volume.test.ts'],
+    'ratelimit/sums/open-sums.ts',
+    ['ratelimit/sums/copied-volume.test.ts'],
     [
       ['if (!(await current.running.handOver(to))) return', 'await current.running.handOver(to)'],
       ['name.take(handedOverTo)', 'throw error'],
@@ -983,8 +983,8 @@ export const allMutants: readonly Mutant[] = [
   ),
   // I4, I6 and the form of answers.
   ...mutants(
-    'store/sums/scripts.ts',
-    ['store/sums/redis-sums.test.ts'],
+    'ratelimit/sums/scripts.ts',
+    ['ratelimit/sums/redis-sums.test.ts'],
     [
       ['tonumber(sum) > own then', 'true then'],
       ["(ARGV[2] == '0' or own and tonumber(number) >= tonumber(ARGV[2]))", 'true'],
@@ -995,8 +995,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/sums/part.ts',
-    ['store/sums/part.test.ts', 'store/sums/schedules.test.ts'],
+    'ratelimit/sums/part.ts',
+    ['ratelimit/sums/part.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
       ['isRival || had.number < mark.acknowledged', 'isRival'],
       ['acknowledged = isLoss ? 0 : mark.number', 'acknowledged = mark.number'],
@@ -1010,8 +1010,8 @@ export const allMutants: readonly Mutant[] = [
   ),
   // I9 and I11: what is known only grows.
   ...mutants(
-    'core/counting/tally.ts',
-    ['core/counting/tally.test.ts'],
+    'ratelimit/rules/tally.ts',
+    ['ratelimit/rules/tally.test.ts'],
     [
       ['if (field > tally.field) tally.field = field', 'tally.field = field'],
       ['if (total - field > tally.others) ', ''],
@@ -1020,16 +1020,16 @@ export const allMutants: readonly Mutant[] = [
   ),
   // No name forges a line, and none is longer than its bound.
   ...mutants(
-    'core/decision/line-head.ts',
-    ['core/decision/line-head.test.ts'],
+    'usage/rules/line-head.ts',
+    ['usage/rules/line-head.test.ts'],
     [
       ['if (payer.length <= longest) return payer', 'return payer'],
       ['"user":${toBoundJson(user, most.user)}', '"user":"${user}"'],
     ],
   ),
   ...mutants(
-    'core/formats/bound-text.ts',
-    ['core/decision/line-head.test.ts'],
+    'formats/bound-text.ts',
+    ['usage/rules/line-head.test.ts'],
     [
       ['const text = JSON.stringify(value)', 'const text = `"${value}"`'],
       ['|| Buffer.byteLength(text) <= bytes) return text', '|| true) return text'],
@@ -1037,8 +1037,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/decision/line-user.ts',
-    ['core/decision/line-head.test.ts'],
+    'ratelimit/rules/line-user.ts',
+    ['usage/rules/line-head.test.ts'],
     [['(userBytes - 2) / 6', '(userBytes - 2) / 3']],
   ),
   ...mutants(
@@ -1052,8 +1052,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/ledger/feed.ts',
-    ['ratelimit/ledger/feed.test.ts'],
+    'usage/ledger/feed.ts',
+    ['usage/ledger/feed.test.ts'],
     [
       // Each line is added once: sums and position move together, from where the database has them.
       ['position.set(head, offset)', ''],
@@ -1065,8 +1065,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/ledger/kept.ts',
-    ['ratelimit/ledger/archive.test.ts', 'cli/verify-usage.test.ts'],
+    'usage/ledger/kept.ts',
+    ['usage/ledger/archive.test.ts', 'cli/verify-usage.test.ts'],
     [
       ['header.before !== follows.hash', 'false'],
       ['last?.piece === piece && last.hash !== hash', 'false'],
@@ -1075,8 +1075,8 @@ export const allMutants: readonly Mutant[] = [
   ),
   // While many lines come a process is not woken for each, and reads all of them.
   ...mutants(
-    'store/sums/line-watch.ts',
-    ['store/sums/line-watch.test.ts'],
+    'ratelimit/sums/line-watch.ts',
+    ['ratelimit/sums/line-watch.test.ts'],
     [
       ['if (now - changedAt < denseMs && !had) becomeBusy()', ''],
       ['quietMs = found > lines ? 0 : quietMs + restMs', 'quietMs += restMs'],
@@ -1085,8 +1085,8 @@ export const allMutants: readonly Mutant[] = [
   ),
   // I12: a hold is what is open, a sum what has ended.
   ...mutants(
-    'store/holds/spend-scripts.ts',
-    ['store/holds/spend.test.ts'],
+    'ratelimit/holds/spend-scripts.ts',
+    ['ratelimit/holds/spend.test.ts'],
     [
       ['each.taken >= limit', 'each.used >= limit'],
       [
@@ -1109,8 +1109,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'store/sums/part.ts',
-    ['store/sums/part.test.ts'],
+    'ratelimit/sums/part.ts',
+    ['ratelimit/sums/part.test.ts'],
     [
       ['writes && due.size <= batch.length ? ended', 'writes ? ended'],
       ['    ended.forget(holds)\n', ''],
@@ -1196,8 +1196,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'core/table/rules.ts',
-    ['core/table/rules.test.ts'],
+    'table/rules/rules.ts',
+    ['table/rules/rules.test.ts'],
     [
       ["if (kind !== 'tokens') return kind", ''],
       ["asked.query !== '' && ", "asked.query === '' && "],

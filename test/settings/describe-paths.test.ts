@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { pathRules } from '../../src/core/decision/operations.ts'
+import { pathRules } from '../../src/operations/operations.ts'
 import { describePaths } from '../../src/settings/describe-paths.ts'
 
 test('the description lists which paths are counted', async (t) => {

@@ -1,9 +1,9 @@
-import { createSums } from '../../src/core/counting/sums.ts'
-import { usedOf } from '../../src/core/counting/tally.ts'
-import type { CounterReset } from '../../src/core/counting/windows.ts'
-import type { Counter } from '../../src/core/decision/counter.ts'
-import { maxResets, type ResettableCounters } from '../../src/store/counters.ts'
-import type { HeldWindow, KnownWindows } from '../../src/store/holds/windows.ts'
+import { maxResets, type ResettableCounters } from '../../src/ratelimit/counters.ts'
+import type { HeldWindow, KnownWindows } from '../../src/ratelimit/holds/windows.ts'
+import type { Counter } from '../../src/ratelimit/rules/counter.ts'
+import { createSums } from '../../src/ratelimit/rules/sums.ts'
+import { usedOf } from '../../src/ratelimit/rules/tally.ts'
+import type { CounterReset } from '../../src/ratelimit/rules/windows.ts'
 
 export interface TestCounters extends ResettableCounters {
   /** What a line would count that ended at this instant (milliseconds since the epoch). */

@@ -1,16 +1,13 @@
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { ServiceError } from '../../src/core/decision/errors.ts'
-import { startEmbeddedPostgres } from '../../src/local/postgres/embedded-postgres.ts'
-import { createCachedApiKeys } from '../../src/store/api-keys/cached-api-keys.ts'
-import { createPostgresApiKeys } from '../../src/store/api-keys/postgres-api-keys.ts'
+import { startEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
+import { ServiceError } from '../../src/formats/errors.ts'
+import { createCachedApiKeys } from '../../src/keys/cached-api-keys.ts'
+import { createPostgresApiKeys } from '../../src/keys/postgres-api-keys.ts'
+import { createPropagationWatch, type Propagation } from '../../src/keys/revocations/propagation.ts'
+import { createRevocationFollower } from '../../src/keys/revocations/revocation-follower.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
-import {
-  createPropagationWatch,
-  type Propagation,
-} from '../../src/store/revocations/propagation.ts'
-import { createRevocationFollower } from '../../src/store/revocations/revocation-follower.ts'
 import { fillKeys } from './followers.ts'
 import { createPool, now } from './key-store.ts'
 import { poll } from './poll.ts'

@@ -1,7 +1,7 @@
-import type { Snapshot } from '../../src/core/decision/snapshot.ts'
-import type { Resource } from '../../src/core/kinds/resources.ts'
-import { compile } from '../../src/core/resources/compile.ts'
-import { parseResource } from '../../src/core/resources/parse-resource.ts'
+import type { Resource } from '../../src/kinds/resources.ts'
+import { compile } from '../../src/models/rules/compile.ts'
+import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
+import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 
 /** A resource as parsed from YAML. */
 export interface WrittenDocument {

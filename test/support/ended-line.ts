@@ -1,5 +1,5 @@
-import { nothingReported, type Usage } from '../../src/core/decision/usage.ts'
 import type { ReadLine } from '../../src/journal/read-line.ts'
+import { nothingReported, type Usage } from '../../src/usage/rules/usage.ts'
 
 /** A line of a metered response of 40 tokens to ada that has ended well. */
 export function endedLine({

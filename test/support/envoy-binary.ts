@@ -1,4 +1,4 @@
-import { findOnPath, isExecutable } from '../../src/local/python-wheel.ts'
+import { findOnPath, isExecutable } from '../../dev/python-wheel.ts'
 
 const FETCHED = new URL('../../.tools/envoy-1.40.0/envoy/_bin/envoy', import.meta.url).pathname
 

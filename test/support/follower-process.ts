@@ -4,10 +4,10 @@
  */
 
 import { createInterface } from 'node:readline'
-import { createCachedApiKeys } from '../../src/store/api-keys/cached-api-keys.ts'
-import { createPostgresApiKeys } from '../../src/store/api-keys/postgres-api-keys.ts'
+import { createCachedApiKeys } from '../../src/keys/cached-api-keys.ts'
+import { createPostgresApiKeys } from '../../src/keys/postgres-api-keys.ts'
+import { createRevocationFollower } from '../../src/keys/revocations/revocation-follower.ts'
 import { openPool } from '../../src/store/postgres/postgres.ts'
-import { createRevocationFollower } from '../../src/store/revocations/revocation-follower.ts'
 
 const url = process.argv[2] as string
 const pool = openPool({ url, connections: 3 })

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { Test } from 'tap'
-import { connectionClass } from '../../src/store/postgres/connection.ts'
-import { migrate } from '../../src/store/postgres/migrate.ts'
-import type { Pool } from '../../src/store/postgres/postgres.ts'
 import {
   createRevocationFollower,
   type RevocationFollower,
   type RevocationFollowerOptions,
-} from '../../src/store/revocations/revocation-follower.ts'
+} from '../../src/keys/revocations/revocation-follower.ts'
+import { connectionClass } from '../../src/store/postgres/connection.ts'
+import { migrate } from '../../src/store/postgres/migrate.ts'
+import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { createDatabase } from './database.ts'
 import { createPool } from './key-store.ts'
 

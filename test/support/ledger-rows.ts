@@ -1,7 +1,7 @@
-import { toTimestamp } from '../../src/core/formats/timestamp.ts'
+import { toTimestamp } from '../../src/formats/timestamp.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
-import { usageQuery } from '../../src/store/usage/reader.ts'
-import type { UsageQuery } from '../../src/store/usage.ts'
+import { usageQuery } from '../../src/usage/ledger/postgres/reader.ts'
+import type { UsageQuery } from '../../src/usage/store.ts'
 
 const hourMs = 3_600_000
 /** The year of the rows. */

@@ -1,12 +1,12 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { compileCaps } from '../../src/core/decision/key-caps.ts'
 import {
   type ApiKeyRecord,
   keyIdBytes,
   keySecretBytes,
   mintKey,
-} from '../../src/core/formats/api-key.ts'
-import type { KeyLookup } from '../../src/store/api-keys.ts'
+} from '../../src/keys/rules/api-key.ts'
+import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
+import type { KeyLookup } from '../../src/keys/store.ts'
 
 /** Keys in a Map: the part of a store that the request path uses, and a way to add keys. */
 export interface MemoryApiKeys extends KeyLookup {

@@ -1,4 +1,4 @@
-import type { OthersRefusals, ReportedRefusals } from '../../src/core/decision/past-refusal.ts'
+import type { OthersRefusals, ReportedRefusals } from '../../src/decide/past-refusal.ts'
 
 const nothing: ReportedRefusals = { refusals: [], silent: [] }
 

@@ -1,7 +1,7 @@
 import type { LightMyRequestResponse } from 'fastify'
 import type { Test } from 'tap'
-import { ServiceError } from '../../src/core/decision/errors.ts'
-import type { ApiKeyTable } from '../../src/store/api-keys.ts'
+import { ServiceError } from '../../src/formats/errors.ts'
+import type { ApiKeyTable } from '../../src/keys/store.ts'
 
 const types: Readonly<Record<number, string>> = {
   400: 'invalid_request_error',

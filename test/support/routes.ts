@@ -1,7 +1,7 @@
-import type { Resource } from '../../src/core/kinds/resources.ts'
-import type { RoutingOptions } from '../../src/core/resources/find-backend.ts'
-import { joinRoutes } from '../../src/core/resources/join-routes.ts'
-import { parseResource } from '../../src/core/resources/parse-resource.ts'
+import type { Resource } from '../../src/kinds/resources.ts'
+import type { RoutingOptions } from '../../src/models/rules/find-backend.ts'
+import { joinRoutes } from '../../src/models/rules/join-routes.ts'
+import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
 import { toEnd } from './to-end.ts'
 
 /** Objects that others create in a cluster for a model `llm/<service>`, as parsed from YAML. */

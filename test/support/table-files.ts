@@ -1,5 +1,6 @@
 import * as fs from 'node:fs'
-import { recordDigest } from '../../src/core/table/digest.ts'
+import { filesOf } from '../../src/journal/files.ts'
+import { recordDigest } from '../../src/table/rules/digest.ts'
 import {
   blockBytes,
   bucketOf,
@@ -17,8 +18,7 @@ import {
   writeLanesHead,
   writeRecord,
   writeTemplate,
-} from '../../src/core/table/format.ts'
-import { filesOf } from '../../src/journal/files.ts'
+} from '../../src/table/rules/format.ts'
 
 /** Who may be let pass: a credential, the whole path, and the model of the body or ''. */
 export type Asking = readonly [credential: string, path: string, model: string]

@@ -2,19 +2,19 @@
 
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { createSums } from '../../src/core/counting/sums.ts'
-import type { CounterReset } from '../../src/core/counting/windows.ts'
+import type { Grant } from '../../src/decide/decide.ts'
+import { parseWindow } from '../../src/formats/duration.ts'
+import { filesOf } from '../../src/journal/files.ts'
+import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
+import type { KeyCaps } from '../../src/keys/rules/key-caps.ts'
 import {
   type Counter,
   counterOf,
   limitStates,
   toCountedLimits,
-} from '../../src/core/decision/counter.ts'
-import type { Grant } from '../../src/core/decision/decide.ts'
-import { compileCaps } from '../../src/core/decision/key-caps.ts'
-import { parseWindow } from '../../src/core/formats/duration.ts'
-import type { KeyCaps } from '../../src/core/formats/key-caps.ts'
-import { filesOf } from '../../src/journal/files.ts'
+} from '../../src/ratelimit/rules/counter.ts'
+import { createSums } from '../../src/ratelimit/rules/sums.ts'
+import type { CounterReset } from '../../src/ratelimit/rules/windows.ts'
 import type { CountedLine } from '../../src/table/blocks.ts'
 import {
   type Admitted,

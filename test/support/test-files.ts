@@ -25,10 +25,10 @@ export interface TestRun {
 const SLOW = [
   'test/e2e/',
   'test/wiring/',
-  'test/controller/',
+  'test/cluster/controller/',
   'test/cli/',
   'test/console/',
-  'test/sources/',
+  'test/models/sources/',
   'test/store/',
   'test/nightly/fuzz/',
   'test/grpc/',

@@ -1,7 +1,7 @@
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
-} from '../../src/local/postgres/embedded-postgres.ts'
+} from '../../dev/postgres/embedded-postgres.ts'
 
 /**
  * A server for the databases of tests. Its data need not survive a crash: syncing to disk is most

@@ -1,7 +1,7 @@
 import { chmodSync, chownSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { startEmbeddedPostgres } from '../../src/local/postgres/embedded-postgres.ts'
+import { startEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
 import { openPool } from '../../src/store/postgres/postgres.ts'
 import { poll } from './poll.ts'
 import { temporaryFolder } from './temporary-folder.ts'

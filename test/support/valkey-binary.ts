@@ -5,7 +5,7 @@ import {
   isExecutable,
   type Wheel,
   wheelFolder,
-} from '../../src/local/python-wheel.ts'
+} from '../../dev/python-wheel.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
 
 const platform = `${process.platform}-${process.arch === 'x64' ? 'x86_64' : process.arch}`

@@ -5,8 +5,8 @@
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { chargeOf } from '../../src/core/decision/usage.ts'
 import { readLine } from '../../src/journal/read-line.ts'
+import { chargeOf } from '../../src/usage/rules/usage.ts'
 import type { ModelServer } from './model-server.ts'
 import { poll } from './poll.ts'
 

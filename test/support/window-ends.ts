@@ -1,7 +1,7 @@
-import { spanAt } from '../../src/core/counting/windows.ts'
-import { userInLines } from '../../src/core/decision/line-user.ts'
-import { parseWindow } from '../../src/core/formats/duration.ts'
-import { toEndTimestamp } from '../../src/core/formats/timestamp.ts'
+import { parseWindow } from '../../src/formats/duration.ts'
+import { toEndTimestamp } from '../../src/formats/timestamp.ts'
+import { userInLines } from '../../src/ratelimit/rules/line-user.ts'
+import { spanAt } from '../../src/ratelimit/rules/windows.ts'
 
 /** When an owner's window (`1m`) of this instant ends, in milliseconds since the epoch. */
 export function endOf(window: string, owner: string, at: number): number {

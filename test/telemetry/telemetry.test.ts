@@ -1,13 +1,13 @@
 import { createHmac } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
-import type { Caller } from '../../src/core/decision/caller.ts'
-import type { Decision, Grant } from '../../src/core/decision/decide.ts'
-import type { Usage } from '../../src/core/decision/usage.ts'
-import type { WrittenTelemetry } from '../../src/core/kinds/resources.ts'
-import type { Outcome } from '../../src/core/status/model-failure.ts'
+import type { Decision, Grant } from '../../src/decide/decide.ts'
+import type { Caller } from '../../src/identity/rules/caller.ts'
+import type { WrittenTelemetry } from '../../src/kinds/resources.ts'
 import type { Sources } from '../../src/telemetry/readings.ts'
 import { createTelemetry, type TelemetryOptions } from '../../src/telemetry/telemetry.ts'
+import type { Outcome } from '../../src/usage/rules/model-failure.ts'
+import type { Usage } from '../../src/usage/rules/usage.ts'
 import { passesPromtool, readScrape } from '../support/metrics.ts'
 
 const sources: Sources = { tollgate_models: () => 2 }

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import root from 'tap'
 import { kinds, toCrd } from '../../k8s/write-crds.ts'
-import type { ClusterController } from '../../src/controller/cluster-controller.ts'
+import type { ClusterController } from '../../src/cluster/controller/cluster-controller.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import type { ApiServer } from '../support/kubernetes/api-server.ts'
 import { installCrds, noCrdServer } from '../support/kubernetes/crd-server.ts'

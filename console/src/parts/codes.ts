@@ -1,6 +1,6 @@
 /** The codes of refusals in words: what was wrong, and what to do next. */
 
-import type { ErrorCode } from '../../../src/core/decision/errors.ts'
+import type { ErrorCode } from '../../../src/formats/errors.ts'
 
 export interface Words {
   readonly title: string

@@ -1,9 +1,9 @@
 /** The body of `POST /v1/explain`: who would ask for what, or which refusal is meant. */
 
-import type { Caller, TokenCaller } from '../../core/decision/caller.ts'
-import { invalidRequest } from '../../core/decision/errors.ts'
-import { meterable } from '../../core/decision/operations.ts'
-import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { invalidRequest } from '../../formats/errors.ts'
+import type { Caller, TokenCaller } from '../../identity/rules/caller.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
+import { meterable } from '../../operations/operations.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { timestamp } from '../http/schemas.ts'
 

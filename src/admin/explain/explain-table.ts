@@ -1,11 +1,11 @@
 /** What the decision table would do with a request that is allowed (docs/table.md). */
 
-import { takesOneAnswer } from '../../core/decision/answers.ts'
-import type { Decision } from '../../core/decision/decide.ts'
-import type { PathRules } from '../../core/decision/operations.ts'
-import type { Snapshot } from '../../core/decision/snapshot.ts'
-import { readTarget } from '../../core/decision/target.ts'
-import { missRule, missRules } from '../../core/table/rules.ts'
+import { takesOneAnswer } from '../../decide/answers.ts'
+import type { Decision } from '../../decide/decide.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
+import type { PathRules } from '../../operations/operations.ts'
+import { readTarget } from '../../operations/target.ts'
+import { missRule, missRules } from '../../table/rules/rules.ts'
 import { object, optional, string } from '../http/schema.ts'
 
 /** `off`: by the settings. `closed`: not in force now. */

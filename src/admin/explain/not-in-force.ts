@@ -1,7 +1,7 @@
 /** What an administrator has written that would have let a request through, and is not in force. */
 
-import type { Explanation } from '../../core/decision/explain.ts'
-import type { Refused } from '../../core/resources/refused.ts'
+import type { Explanation } from '../../decide/explain.ts'
+import type { Refused } from '../../models/rules/refused.ts'
 
 /** The names in a request that may be those of a broken resource. */
 export interface Names {

@@ -1,6 +1,6 @@
 /** The last refusals of all processes: what both lists of them have in common. */
 
-import type { PastRefusal, Whose } from '../../core/decision/past-refusal.ts'
+import type { PastRefusal, Whose } from '../../decide/past-refusal.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { pageQuery, readPage, type Written } from '../http/page.ts'
 import { boolean } from '../http/schema.ts'

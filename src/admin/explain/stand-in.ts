@@ -1,11 +1,11 @@
 /** With what somebody would ask whose key is not named. */
 
-import type { TokenCaller } from '../../core/decision/caller.ts'
-import { ServiceError } from '../../core/decision/errors.ts'
-import { selectForKey } from '../../core/decision/selection.ts'
-import type { Snapshot } from '../../core/decision/snapshot.ts'
-import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
-import type { ApiKeyStore } from '../../store/api-keys.ts'
+import { selectForKey } from '../../decide/selection.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import type { TokenCaller } from '../../identity/rules/caller.ts'
+import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
+import type { ApiKeyStore } from '../../keys/store.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
 
 /**
  * The newest active key of the user that is not ephemeral, at `now`, and of the subscription with this bare

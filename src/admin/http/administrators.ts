@@ -1,7 +1,7 @@
 /** Administrators: members of ADMIN_GROUPS, and users whom the cluster's roles allow it. */
 
-import type { Caller, Person, TokenCaller } from '../../core/decision/caller.ts'
 import type { AccessReview } from '../../identity/kubernetes/access-review.ts'
+import type { Caller, Person, TokenCaller } from '../../identity/rules/caller.ts'
 
 /** Called only if the result matters: it may need a request to the cluster. */
 export type IsAdmin = (caller: Caller) => boolean | Promise<boolean>

@@ -14,8 +14,8 @@ import {
   actorOf,
 } from '../../audit/event.ts'
 import { type AuditTrail, noTrail } from '../../audit/trail.ts'
-import type { ErrorCode } from '../../core/decision/errors.ts'
-import { traceIdOf } from '../../core/formats/trace-context.ts'
+import type { ErrorCode } from '../../formats/errors.ts'
+import { traceIdOf } from '../../formats/trace-context.ts'
 import { addressOf } from './trusted-proxies.ts'
 
 declare module 'fastify' {

@@ -1,18 +1,18 @@
 /** onRequest: credential → request.caller, before any of the body is read. */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Caller, KeyCaller } from '../../core/decision/caller.ts'
-import { refuseAddress } from '../../core/decision/decide.ts'
-import { ServiceError } from '../../core/decision/errors.ts'
-import { capsOf } from '../../core/decision/key-caps.ts'
-import { messageOf } from '../../core/decision/refusal-message.ts'
-import { networkOf } from '../../core/formats/network.ts'
+import { refuseAddress } from '../../decide/decide.ts'
+import { messageOf } from '../../decide/refusal-message.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import { networkOf } from '../../formats/network.ts'
 import {
   type Authenticate,
   credentialOf,
   isBare,
   type Presented,
 } from '../../identity/authenticate.ts'
+import type { Caller, KeyCaller } from '../../identity/rules/caller.ts'
+import { capsOf } from '../../keys/rules/compiled-caps.ts'
 import { admit, createRequestLimit, type Rate } from './request-limit.ts'
 import { revocationShareOf, shareOf } from './share.ts'
 import { addressOf, gatewayAddressOf, trustPeers } from './trusted-proxies.ts'

@@ -2,7 +2,7 @@
 
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema, JSONSchema } from 'json-schema-to-ts'
-import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
+import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 
 /** The type of a body that its schema has accepted; undefined if the body is optional. */
 export type BodyOf<Schema extends JSONSchema> =

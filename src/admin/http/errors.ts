@@ -2,7 +2,7 @@
 
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FastifySchemaValidationError } from 'fastify/types/schema.js'
-import { challengeOf } from '../../core/decision/challenge.ts'
+import { challengeOf } from '../../formats/challenge.ts'
 import {
   describe,
   type ErrorCode,
@@ -10,8 +10,8 @@ import {
   retryAfterOutage,
   ServiceError,
   toEnvelope,
-} from '../../core/decision/errors.ts'
-import { toQuoted } from '../../core/formats/quoted.ts'
+} from '../../formats/errors.ts'
+import { toQuoted } from '../../formats/quoted.ts'
 import type { MethodsOf } from './methods.ts'
 import { pathTooLong } from './request-url.ts'
 

@@ -1,6 +1,6 @@
 /** `limit` and `offset` in the query of a list, and the page that they select. */
 
-import { invalidRequest } from '../../core/decision/errors.ts'
+import { invalidRequest } from '../../formats/errors.ts'
 import { typeInDocument } from './named-schemas.ts'
 
 /** Numbers in a query are text: `readPage` reads them. */

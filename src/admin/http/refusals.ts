@@ -1,8 +1,8 @@
 /** Reports the refusals of the listeners. */
 
 import type { FastifyInstance } from 'fastify'
-import { describe } from '../../core/decision/errors.ts'
-import type { RefusedRequest } from '../../core/decision/refused-request.ts'
+import type { RefusedRequest } from '../../decide/refused-request.ts'
+import { describe } from '../../formats/errors.ts'
 import { addressOf } from './trusted-proxies.ts'
 
 /** Calls back for every refusal caused by the request; our own bugs are logged elsewhere. */

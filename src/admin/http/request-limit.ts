@@ -1,7 +1,7 @@
 /** Counts the requests of each owner within a window, in bounded memory. */
 
 import type { FastifyReply } from 'fastify'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { ServiceError } from '../../formats/errors.ts'
 
 /** This many requests within this many milliseconds. */
 export interface Rate {

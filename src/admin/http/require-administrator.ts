@@ -1,7 +1,7 @@
 /** onRequest: only administrators pass. */
 
 import type { FastifyInstance } from 'fastify'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { ServiceError } from '../../formats/errors.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from './authenticate.ts'
 

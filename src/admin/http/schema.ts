@@ -1,8 +1,8 @@
 /** The parts of the API's schemas: JSON Schema with types as `FromSchema` reads them. */
 
-import { requiredNames } from '../../core/formats/schema.ts'
+import { requiredNames } from '../../formats/schema.ts'
 
-export { optional } from '../../core/formats/schema.ts'
+export { optional } from '../../formats/schema.ts'
 
 /** An object with this name in the OpenAPI document; as in resources, fields are there unless they are `optional`. */
 export function object<const Fields extends Readonly<Record<string, object>>>(

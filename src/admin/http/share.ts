@@ -1,6 +1,6 @@
 /** Whose share of the API a request uses. */
 
-import type { Caller } from '../../core/decision/caller.ts'
+import type { Caller } from '../../identity/rules/caller.ts'
 
 /**
  * All keys of a user have one share together, apart from that of the user's identity tokens: what is

@@ -1,8 +1,8 @@
 /** The address of a request: the peer's, or the one in `x-forwarded-for` of a trusted peer. */
 
 import type { FastifyRequest } from 'fastify'
-import { isWithinAny, networksAmong } from '../../core/formats/cidr.ts'
-import { readClientAddress, readForwarded } from '../../core/formats/client-address.ts'
+import { isWithinAny, networksAmong } from '../../formats/cidr.ts'
+import { readClientAddress, readForwarded } from '../../formats/client-address.ts'
 
 /** Stands for the peer of a Unix socket, which has no address. */
 const local = 'local'

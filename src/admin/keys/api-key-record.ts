@@ -1,8 +1,8 @@
 /** A key's record in responses (contract, 3.4). */
 
-import { type ApiKeyRecord, endsSoon, statusAt } from '../../core/formats/api-key.ts'
-import type { Labels } from '../../core/formats/labels.ts'
-import { toTimestamp } from '../../core/formats/timestamp.ts'
+import type { Labels } from '../../formats/labels.ts'
+import { toTimestamp } from '../../formats/timestamp.ts'
+import { type ApiKeyRecord, endsSoon, statusAt } from '../../keys/rules/api-key.ts'
 
 /**
  * The record with its effective status; dates in both spellings, empty optional fields left out.

@@ -1,10 +1,10 @@
 /** `POST /v1/api-keys/bulk-revoke` (contract, 3.6). */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Caller, KeyCaller } from '../../core/decision/caller.ts'
-import { ServiceError } from '../../core/decision/errors.ts'
-import { onlyKeyOf } from '../../core/decision/key-caps.ts'
-import type { KeyScope } from '../../store/api-keys.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import type { Caller, KeyCaller } from '../../identity/rules/caller.ts'
+import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
+import type { KeyScope } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend, recordAs } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'

@@ -2,19 +2,19 @@
 
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
-import type { Caller } from '../../core/decision/caller.ts'
-import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
-import { expiryOf, maximumDaysOf } from '../../core/decision/lifetime.ts'
-import { selectForKey } from '../../core/decision/selection.ts'
-import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { selectForKey } from '../../decide/selection.ts'
+import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import { toTimestamp } from '../../formats/timestamp.ts'
+import type { Caller } from '../../identity/rules/caller.ts'
 import {
   type ApiKeyRecord,
   keyIdBytes,
   keySecretBytes,
   mintKey,
   prefixOf,
-} from '../../core/formats/api-key.ts'
-import { toTimestamp } from '../../core/formats/timestamp.ts'
+} from '../../keys/rules/api-key.ts'
+import { expiryOf, maximumDaysOf } from '../../keys/rules/lifetime.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'

@@ -1,8 +1,8 @@
 /** `GET /v1/api-keys/{id}` (contract, 3.4). */
 
 import type { FastifyInstance } from 'fastify'
-import { ServiceError } from '../../core/decision/errors.ts'
-import { onlyKeyOf } from '../../core/decision/key-caps.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'

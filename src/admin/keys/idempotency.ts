@@ -2,9 +2,9 @@
 
 import { hash, randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { invalidRequest, ServiceError, toEnvelope } from '../../core/decision/errors.ts'
-import type { ApiKeyRecord } from '../../core/formats/api-key.ts'
-import type { Attempt, MadeSecret } from '../../store/idempotency.ts'
+import { invalidRequest, ServiceError, toEnvelope } from '../../formats/errors.ts'
+import type { Attempt, MadeSecret } from '../../keys/idempotency.ts'
+import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { string } from '../http/schema.ts'

@@ -1,15 +1,15 @@
 /** Caps of a key in requests and records (contract, 3.2.3): their schemas, and which may be set. */
 
-import { invalidRequest } from '../../core/decision/errors.ts'
-import type { Snapshot } from '../../core/decision/snapshot.ts'
+import { invalidRequest } from '../../formats/errors.ts'
+import { toQuoted } from '../../formats/quoted.ts'
 import {
   capNames,
   type KeyCaps,
   maxCaps,
   modelKeyOf,
   problemOfCaps,
-} from '../../core/formats/key-caps.ts'
-import { toQuoted } from '../../core/formats/quoted.ts'
+} from '../../keys/rules/key-caps.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { integer, object, optional, string } from '../http/schema.ts'
 
 const maxNameLength = 253

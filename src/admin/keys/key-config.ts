@@ -1,7 +1,7 @@
 /** `GET /v1/api-keys/config`: what a new key may ask for. */
 
 import type { FastifyInstance } from 'fastify'
-import { ephemeralMaximum, maximumDaysOf } from '../../core/decision/lifetime.ts'
+import { ephemeralMaximum, maximumDaysOf } from '../../keys/rules/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { object, string } from '../http/schema.ts'
 import { refusals } from '../http/schemas.ts'

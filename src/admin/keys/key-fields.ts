@@ -1,7 +1,7 @@
 /** The fields of a key that its holder chooses: their schemas, and the rules beyond them. */
 
-import { invalidRequest } from '../../core/decision/errors.ts'
-import { hasControls, type Labels, problemOfLabels } from '../../core/formats/labels.ts'
+import { invalidRequest } from '../../formats/errors.ts'
+import { hasControls, type Labels, problemOfLabels } from '../../formats/labels.ts'
 import { requirePlainText } from '../http/body.ts'
 
 /** Keys from before this limit keep longer names. */

@@ -1,7 +1,7 @@
 /** What a key has used today and this month, in the response of `GET /v1/api-keys/{id}`. */
 
-import { ServiceError } from '../../core/decision/errors.ts'
-import type { UsageReader, UsageTotal } from '../../store/usage.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import type { UsageReader, UsageTotal } from '../../usage/store.ts'
 import { object } from '../http/schema.ts'
 
 const count = { type: 'integer', minimum: 0 } as const

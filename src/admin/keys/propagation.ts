@@ -1,6 +1,6 @@
 /** What the revoking endpoints have in common. */
 
-import { type ErrorCode, ServiceError } from '../../core/decision/errors.ts'
+import { type ErrorCode, ServiceError } from '../../formats/errors.ts'
 
 const unsure =
   'The key store did not answer: the revocation may or may not have been done. Repeat it until it is answered.'

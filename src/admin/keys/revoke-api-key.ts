@@ -1,9 +1,9 @@
 /** `DELETE /v1/api-keys/{id}` (contract, 3.4). */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { KeyCaller } from '../../core/decision/caller.ts'
-import { ServiceError } from '../../core/decision/errors.ts'
-import { onlyKeyOf } from '../../core/decision/key-caps.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import type { KeyCaller } from '../../identity/rules/caller.ts'
+import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'

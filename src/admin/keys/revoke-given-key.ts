@@ -1,8 +1,8 @@
 /** `POST /v1/api-keys/revoke`: lets anybody who has found a leaked key revoke it. */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { ServiceError } from '../../core/decision/errors.ts'
-import { hashOfKey } from '../../core/formats/api-key.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import { hashOfKey } from '../../keys/rules/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { isPresented } from '../http/authenticate.ts'

@@ -2,9 +2,9 @@
 
 import { randomBytes } from 'node:crypto'
 import type { FastifyInstance } from 'fastify'
-import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
-import { overlapOf } from '../../core/decision/lifetime.ts'
-import { keyIdBytes, keySecretBytes, mintKey, prefixOf } from '../../core/formats/api-key.ts'
+import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import { keyIdBytes, keySecretBytes, mintKey, prefixOf } from '../../keys/rules/api-key.ts'
+import { overlapOf } from '../../keys/rules/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'

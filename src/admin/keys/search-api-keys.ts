@@ -1,11 +1,11 @@
 /** `POST /v1/api-keys/search` (contract, 3.5). */
 
 import type { FastifyInstance } from 'fastify'
-import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
-import { onlyKeyOf } from '../../core/decision/key-caps.ts'
-import { type ApiKeyStatus, prefixOf } from '../../core/formats/api-key.ts'
+import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import { type ApiKeyStatus, prefixOf } from '../../keys/rules/api-key.ts'
+import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
+import type { ApiKeySearch } from '../../keys/store.ts'
 import { createTurns } from '../../runtime/turns.ts'
-import type { ApiKeySearch } from '../../store/api-keys.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'

@@ -1,8 +1,8 @@
 /** `POST /internal/v1/api-keys/validate` (contract, 3.10): for gateways that use HTTP. */
 
 import type { FastifyInstance } from 'fastify'
-import { hashOfKey, statusAt } from '../../core/formats/api-key.ts'
-import type { KeyAnswer } from '../../store/api-keys.ts'
+import { hashOfKey, statusAt } from '../../keys/rules/api-key.ts'
+import type { KeyAnswer } from '../../keys/store.ts'
 import type { OperatorDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
 import { string } from '../http/schema.ts'

@@ -1,8 +1,8 @@
 /** `GET /v1/models` and `GET /v1/models/{id}` in Anthropic's format, for its clients. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { ListedModel } from '../../core/decision/model-list.ts'
-import { toTimestamp } from '../../core/formats/timestamp.ts'
+import { toTimestamp } from '../../formats/timestamp.ts'
+import type { ListedModel } from '../../models/rules/model-list.ts'
 
 /** Whether the client speaks Anthropic's API: all of its clients send this header. */
 export function isAnthropic({ headers }: FastifyRequest): boolean {

@@ -4,19 +4,15 @@
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { mayUse } from '../../core/decision/access.ts'
-import type { Caller } from '../../core/decision/caller.ts'
-import { ServiceError } from '../../core/decision/errors.ts'
-import { leavesOut } from '../../core/decision/key-caps.ts'
-import { endpointOf, type FoundModel, mergeModels } from '../../core/decision/model-list.ts'
-import {
-  accessibleSubscriptions,
-  findSubscription,
-  isHealthy,
-} from '../../core/decision/selection.ts'
-import type { CompiledSubscription, Model, Snapshot } from '../../core/decision/snapshot.ts'
-import { lastValue } from '../../core/formats/header-value.ts'
-import { toTimestamp } from '../../core/formats/timestamp.ts'
+import { mayUse } from '../../decide/access.ts'
+import { accessibleSubscriptions, findSubscription, isHealthy } from '../../decide/selection.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import { lastValue } from '../../formats/header-value.ts'
+import { toTimestamp } from '../../formats/timestamp.ts'
+import type { Caller } from '../../identity/rules/caller.ts'
+import { leavesOut } from '../../keys/rules/compiled-caps.ts'
+import { endpointOf, type FoundModel, mergeModels } from '../../models/rules/model-list.ts'
+import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/snapshot.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { bearerOf, callerOf } from '../http/authenticate.ts'

@@ -1,8 +1,8 @@
 /** `GET /v1/subscriptions` and `GET /v1/model/{model-id}/subscriptions` (contract, 3.8). */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { accessibleSubscriptions } from '../../core/decision/selection.ts'
-import type { CompiledSubscription } from '../../core/decision/snapshot.ts'
+import { accessibleSubscriptions } from '../../decide/selection.ts'
+import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { string, unnamed } from '../http/schema.ts'

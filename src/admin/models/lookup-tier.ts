@@ -1,8 +1,8 @@
 /** `POST /v1/tiers/lookup` (contract, 3.9): for legacy clients. */
 
 import type { FastifyError, FastifyInstance } from 'fastify'
-import { ServiceError } from '../../core/decision/errors.ts'
-import { lookupTier } from '../../core/resources/tiers.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import { lookupTier } from '../../models/rules/original/tiers.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
 import { sendError } from '../http/errors.ts'

@@ -1,6 +1,6 @@
 /** A model in responses (contract, 3.7). */
 
-import type { ListedModel } from '../../core/decision/model-list.ts'
+import type { ListedModel } from '../../models/rules/model-list.ts'
 import { boolean, integer, object, objects, optional, string } from '../http/schema.ts'
 import { billingRate } from './subscription-record.ts'
 

@@ -1,10 +1,10 @@
 /** `POST /internal/v1/subscriptions/select` (contract, 3.11): for gateways that use HTTP. */
 
 import type { FastifyError, FastifyInstance } from 'fastify'
-import { displayOf } from '../../core/decision/display.ts'
-import { describe, ServiceError } from '../../core/decision/errors.ts'
-import { type SelectionRefusal, select } from '../../core/decision/selection.ts'
-import type { CompiledSubscription } from '../../core/decision/snapshot.ts'
+import { type SelectionRefusal, select } from '../../decide/selection.ts'
+import { describe, ServiceError } from '../../formats/errors.ts'
+import { displayOf } from '../../models/rules/display.ts'
+import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { SharedDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
 import { boolean, integer, string } from '../http/schema.ts'

@@ -1,10 +1,10 @@
 /** A subscription in responses (contract, 3.8), without its owners. */
 
-import { mayUse } from '../../core/decision/access.ts'
-import type { Person } from '../../core/decision/caller.ts'
-import { displayOf } from '../../core/decision/display.ts'
-import type { CompiledSubscription, Model, Snapshot } from '../../core/decision/snapshot.ts'
-import type { BilledModel, Limit } from '../../core/kinds/resources.ts'
+import { mayUse } from '../../decide/access.ts'
+import type { Person } from '../../identity/rules/caller.ts'
+import type { BilledModel, Limit } from '../../kinds/resources.ts'
+import { displayOf } from '../../models/rules/display.ts'
+import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/snapshot.ts'
 import { boolean, integer, object, objects, optional, string } from '../http/schema.ts'
 import { labelsSchema } from '../http/schemas.ts'
 

@@ -3,7 +3,7 @@
  */
 
 import type { FastifyInstance } from 'fastify'
-import { showAddress } from '../../core/formats/address.ts'
+import { showAddress } from '../../formats/address.ts'
 import type { OperatorDeps } from '../deps.ts'
 
 export function addresses(app: FastifyInstance, { metricsAddress }: OperatorDeps): void {

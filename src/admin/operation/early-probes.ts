@@ -2,9 +2,9 @@
 
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
-import { describe, toEnvelope } from '../../core/decision/errors.ts'
-import type { Address } from '../../core/formats/address.ts'
-import { hopHeader, isOwnHop } from '../../core/formats/hop.ts'
+import type { Address } from '../../formats/address.ts'
+import { describe, toEnvelope } from '../../formats/errors.ts'
+import { hopHeader, isOwnHop } from '../../formats/hop.ts'
 import { listenServer } from '../../runtime/listen.ts'
 import type { ServerTls } from '../../tls/listener-tls.ts'
 

@@ -2,8 +2,8 @@
 
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
-import { type AccessRow, accessRows } from '../../core/decision/access-matrix.ts'
-import type { CountedLimit } from '../../core/decision/counter.ts'
+import { type AccessRow, accessRows } from '../../decide/access-matrix.ts'
+import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { type Locate, resourceFields, showResource } from '../explain/explain-view.ts'

@@ -1,10 +1,10 @@
 /** The state of a process and of what it depends on: for probes, and for administrators. */
 
-import type { Snapshot } from '../../core/decision/snapshot.ts'
-import type { PropagationWatch } from '../../store/revocations/propagation.ts'
-import type { Replica } from '../../store/revocations/replicas.ts'
-import type { RevocationFollower } from '../../store/revocations/revocation-follower.ts'
-import type { RevocationKeeper } from '../../store/revocations/revocation-keeper.ts'
+import type { Replica } from '../../cluster/replicas.ts'
+import type { PropagationWatch } from '../../keys/revocations/propagation.ts'
+import type { RevocationFollower } from '../../keys/revocations/revocation-follower.ts'
+import type { RevocationKeeper } from '../../keys/revocations/revocation-keeper.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ServiceState } from './service-state.ts'
 
 export interface ProcessParts {

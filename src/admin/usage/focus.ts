@@ -3,9 +3,9 @@
  * group. The columns are those that 1.2 and 1.0 require, and ours, which begin with `x_`.
  */
 
-import type { CsvRow } from '../../core/formats/csv.ts'
-import { toTimestamp } from '../../core/formats/timestamp.ts'
-import { type UsageTotal, usageDimensions } from '../../store/usage.ts'
+import type { CsvRow } from '../../formats/csv.ts'
+import { toTimestamp } from '../../formats/timestamp.ts'
+import { type UsageTotal, usageDimensions } from '../../usage/store.ts'
 
 /** Who charges, and in what. */
 export interface FocusBill {

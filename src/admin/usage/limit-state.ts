@@ -1,7 +1,7 @@
 /** What is shown of a limit, wherever it is. */
 
-import type { CountedLimit, LimitState } from '../../core/decision/counter.ts'
-import { toEndTimestamp } from '../../core/formats/timestamp.ts'
+import { toEndTimestamp } from '../../formats/timestamp.ts'
+import type { CountedLimit, LimitState } from '../../ratelimit/rules/counter.ts'
 import { string } from '../http/schema.ts'
 import { nullableTimestamp } from '../http/schemas.ts'
 

@@ -5,7 +5,7 @@ import {
   type Counter,
   counterOf,
   limitStates,
-} from '../../core/decision/counter.ts'
+} from '../../ratelimit/rules/counter.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { showState } from './limit-state.ts'
 

@@ -2,16 +2,12 @@
 
 import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
-import { invalidRequest, ServiceError } from '../../core/decision/errors.ts'
-import {
-  judgesHours,
-  type SimulatedRefusals,
-  type Simulation,
-} from '../../core/decision/simulate.ts'
-import type { Span } from '../../core/formats/span.ts'
-import { toTimestamp } from '../../core/formats/timestamp.ts'
+import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import type { Span } from '../../formats/span.ts'
+import { toTimestamp } from '../../formats/timestamp.ts'
 import { createTurns } from '../../runtime/turns.ts'
-import type { NamedGap } from '../../store/usage.ts'
+import { judgesHours, type SimulatedRefusals, type Simulation } from '../../usage/rules/simulate.ts'
+import type { NamedGap } from '../../usage/store.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'

@@ -1,8 +1,8 @@
 /** A page of usage in the response of `GET /v1/usage`: its schema, as JSON, as CSV. */
 
-import type { CsvRow } from '../../core/formats/csv.ts'
-import { toTimestamp } from '../../core/formats/timestamp.ts'
-import type { NamedGap, UsageColumn, UsageQuery, UsageTotal } from '../../store/usage.ts'
+import type { CsvRow } from '../../formats/csv.ts'
+import { toTimestamp } from '../../formats/timestamp.ts'
+import type { NamedGap, UsageColumn, UsageQuery, UsageTotal } from '../../usage/store.ts'
 import { boolean, object, optional, string } from '../http/schema.ts'
 import { timestamp } from '../http/schemas.ts'
 import { count } from './limit-state.ts'

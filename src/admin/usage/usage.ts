@@ -1,9 +1,9 @@
 /** `GET /v1/usage`: sums of the usage ledger. */
 
 import type { FastifyInstance } from 'fastify'
-import { ServiceError } from '../../core/decision/errors.ts'
-import { toCsv } from '../../core/formats/csv.ts'
-import { toTimestamp } from '../../core/formats/timestamp.ts'
+import { toCsv } from '../../formats/csv.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import { toTimestamp } from '../../formats/timestamp.ts'
 import { createTurns } from '../../runtime/turns.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'

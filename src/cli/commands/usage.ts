@@ -1,6 +1,6 @@
 /** Commands on what was used, what is left, and why a request is refused. */
 
-import { usageDimensions, usageUnits } from '../../store/usage.ts'
+import { usageDimensions, usageUnits } from '../../usage/store.ts'
 import { command } from '../command.ts'
 import { connection, json, ofModel, yes } from './shared.ts'
 

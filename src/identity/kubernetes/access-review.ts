@@ -5,8 +5,8 @@
 
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import type { Person } from '../../core/decision/caller.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
+import type { Person } from '../rules/caller.ts'
 import { createPauses } from './pauses.ts'
 import type { Review } from './review.ts'
 

@@ -1,6 +1,6 @@
 /** The two kinds of reviews of people by a cluster's API server. */
 
-import { isObject } from '../../core/formats/fields.ts'
+import { isObject } from '../../formats/fields.ts'
 import {
   type ClientOptions,
   type ClusterAccess,

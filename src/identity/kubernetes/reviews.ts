@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import { decodeJwt } from 'jose'
-import { subscriptionNamespace } from '../../core/kinds/resources.ts'
+import { subscriptionNamespace } from '../../kinds/resources.ts'
 import { accessOf } from '../../kubernetes/access.ts'
 import type { ClusterAccess } from '../../kubernetes/client.ts'
 import type { ProcessContext } from '../../settings/context.ts'

@@ -5,12 +5,7 @@
 
 import { X509Certificate } from 'node:crypto'
 import { LineCounter, parseDocument } from 'yaml'
-import {
-  type FieldPath,
-  type FieldProblem,
-  readFields,
-  showPath,
-} from '../../core/formats/fields.ts'
+import { type FieldPath, type FieldProblem, readFields, showPath } from '../../formats/fields.ts'
 import {
   filled,
   list,
@@ -19,9 +14,9 @@ import {
   type Schema,
   text,
   type ValueOf,
-} from '../../core/formats/schema.ts'
-import { isTrustworthy } from '../../core/formats/trustworthy.ts'
-import { prune } from '../../core/resources/prune.ts'
+} from '../../formats/schema.ts'
+import { isTrustworthy } from '../../formats/trustworthy.ts'
+import { prune } from '../../models/rules/reading/prune.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { lineIn } from '../../runtime/yaml-lines.ts'
 import type { ClaimRules } from './claims.ts'

@@ -1,6 +1,6 @@
 /** The claims of a verified identity token → user and groups. */
 
-import type { Person } from '../../core/decision/caller.ts'
+import type { Person } from '../rules/caller.ts'
 import type { JsonObject } from './documents.ts'
 
 export interface ClaimRules {

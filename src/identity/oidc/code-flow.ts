@@ -3,8 +3,8 @@
  * keeps the verifier, and the service exchanges the code, since the page may call only the gateway.
  */
 
-import { ServiceError } from '../../core/decision/errors.ts'
-import { isTrustworthy } from '../../core/formats/trustworthy.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import { isTrustworthy } from '../../formats/trustworthy.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { issuerOf } from '../identity-token.ts'
 import type { JsonObject, ReadDocument } from './documents.ts'

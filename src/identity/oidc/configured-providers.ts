@@ -1,6 +1,6 @@
 /** OIDC providers: from the settings, from a file, and from the Tenant. */
 
-import type { ExternalOidc } from '../../core/kinds/resources.ts'
+import type { ExternalOidc } from '../../kinds/resources.ts'
 import type { ProcessContext } from '../../settings/context.ts'
 import type { Verify } from '../authenticate.ts'
 import { followFile } from '../followed-file.ts'

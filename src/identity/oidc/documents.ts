@@ -1,8 +1,8 @@
 /** Reads an OIDC provider's documents, limited in time and size, and never from another place. */
 
 import { readFile } from 'node:fs/promises'
-import { isObject } from '../../core/formats/fields.ts'
-import { isTrustworthy } from '../../core/formats/trustworthy.ts'
+import { isObject } from '../../formats/fields.ts'
+import { isTrustworthy } from '../../formats/trustworthy.ts'
 import { readBody, sendRequest } from '../../runtime/http-request.ts'
 
 /** Reads a JSON object, posting a form if there is one. Rejects with a message for the log. */

@@ -12,9 +12,9 @@ import {
   type JSONWebKeySet,
   type JWSHeaderParameters,
 } from 'jose'
-import { ServiceError } from '../../core/decision/errors.ts'
-import { isObject } from '../../core/formats/fields.ts'
-import { isTrustworthy } from '../../core/formats/trustworthy.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import { isObject } from '../../formats/fields.ts'
+import { isTrustworthy } from '../../formats/trustworthy.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import type { JsonObject, ReadDocument } from './documents.ts'
 

@@ -1,8 +1,8 @@
 /** One OIDC provider: verifies identity tokens of its issuer (OpenID Connect Core 3.1.3.7). */
 
 import { type CryptoKey, errors, type JWSHeaderParameters, jwtVerify } from 'jose'
-import type { TokenCaller } from '../../core/decision/caller.ts'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { ServiceError } from '../../formats/errors.ts'
+import type { TokenCaller } from '../rules/caller.ts'
 import { createVerdicts } from '../verdicts.ts'
 import { type ClaimRules, readClaims } from './claims.ts'
 import type { CodeFlow } from './code-flow.ts'

@@ -1,7 +1,7 @@
 /** The connection pool, and how it classifies outages. */
 
 import pg from 'pg'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { ServiceError } from '../../formats/errors.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import {
   ask,

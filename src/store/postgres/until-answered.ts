@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { ServiceError } from '../../core/decision/errors.ts'
+import { ServiceError } from '../../formats/errors.ts'
 import { orAborted } from '../../runtime/or-aborted.ts'
 import { migrate } from './migrate.ts'
 import { type Pool, tryConnect } from './postgres.ts'

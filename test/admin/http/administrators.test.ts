@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { createIsAdmin } from '../../../src/admin/http/administrators.ts'
-import type { Person, Proof } from '../../../src/core/decision/caller.ts'
+import type { Person, Proof } from '../../../src/identity/rules/caller.ts'
 import { createKeyApi } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
 

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { ServiceError } from '../../../src/core/decision/errors.ts'
+import { ServiceError } from '../../../src/formats/errors.ts'
 import { createKeyApi } from '../../support/key-api.ts'
 
 const headers = {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { test } from 'tap'
-import { createUsageLedger } from '../../../src/store/usage/ledger.ts'
+import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { createKeyApi } from '../../support/key-api.ts'
 import { failing, refused } from '../../support/refusals.ts'
 

@@ -1,6 +1,6 @@
 import { hash, randomUUID } from 'node:crypto'
 import { test } from 'tap'
-import type { ApiKeyTable } from '../../../src/store/api-keys.ts'
+import type { ApiKeyTable } from '../../../src/keys/store.ts'
 import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
 

@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import { hashOfKey } from '../../../src/core/formats/api-key.ts'
-import type { ApiKeyTable } from '../../../src/store/api-keys.ts'
+import { hashOfKey } from '../../../src/keys/rules/api-key.ts'
+import type { ApiKeyTable } from '../../../src/keys/store.ts'
 import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
 

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { Snapshot } from '../../../src/core/decision/snapshot.ts'
+import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import {
   accessPolicy,
   modelRef,

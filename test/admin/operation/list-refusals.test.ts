@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { ReportedRefusals } from '../../../src/core/decision/past-refusal.ts'
+import type { ReportedRefusals } from '../../../src/decide/past-refusal.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
 import type { RefusedCheck } from '../../../src/extauthz/refused-check.ts'
 import { createKeyApi } from '../../support/key-api.ts'

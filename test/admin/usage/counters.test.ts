@@ -1,5 +1,5 @@
 import { type Test, test } from 'tap'
-import { type Counter, counterOf } from '../../../src/core/decision/counter.ts'
+import { type Counter, counterOf } from '../../../src/ratelimit/rules/counter.ts'
 import { runAt } from '../../support/command.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'

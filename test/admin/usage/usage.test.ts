@@ -1,7 +1,7 @@
 import type { LightMyRequestResponse } from 'fastify'
 import { type Test, test } from 'tap'
-import { createUsageLedger } from '../../../src/store/usage/ledger.ts'
-import type { UsageGap, UsageRow } from '../../../src/store/usage.ts'
+import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
+import type { UsageGap, UsageRow } from '../../../src/usage/store.ts'
 import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
 

@@ -10,12 +10,12 @@ import {
   UnsecuredJWT,
 } from 'jose'
 import { type Test, test } from 'tap'
-import type { TokenCaller } from '../../../src/core/decision/caller.ts'
-import { ServiceError } from '../../../src/core/decision/errors.ts'
+import { ServiceError } from '../../../src/formats/errors.ts'
 import { readClaims } from '../../../src/identity/oidc/claims.ts'
 import { createReadDocument } from '../../../src/identity/oidc/documents.ts'
 import { createKeySource } from '../../../src/identity/oidc/key-source.ts'
 import { createProvider, type Provider } from '../../../src/identity/oidc/provider.ts'
+import type { TokenCaller } from '../../../src/identity/rules/caller.ts'
 import { type OidcIssuer, startOidcIssuer } from '../../support/oidc-issuer.ts'
 import { poll } from '../../support/poll.ts'
 

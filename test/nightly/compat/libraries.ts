@@ -9,7 +9,7 @@ import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
-import { fetchWheel, type Wheel, wheelFolder } from '../../../src/local/python-wheel.ts'
+import { fetchWheel, type Wheel, wheelFolder } from '../../../dev/python-wheel.ts'
 
 export const here = import.meta.dirname
 

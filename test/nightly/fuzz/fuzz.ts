@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fetchWheel, type Wheel, wheelFolder } from '../../../src/local/python-wheel.ts'
+import { fetchWheel, type Wheel, wheelFolder } from '../../../dev/python-wheel.ts'
 import { packageRoot } from '../../../src/runtime/package-root.ts'
 
 const here = join(packageRoot, 'test', 'nightly', 'fuzz')

@@ -6,8 +6,8 @@
 import { randomBytes } from 'node:crypto'
 import http2 from 'node:http2'
 import { setTimeout as delay } from 'node:timers/promises'
-import { keyIdBytes, keySecretBytes, mintKey } from '../../../src/core/formats/api-key.ts'
 import { WireWriter } from '../../../src/grpc/wire.ts'
+import { keyIdBytes, keySecretBytes, mintKey } from '../../../src/keys/rules/api-key.ts'
 
 export interface CheckLoad {
   readonly port: number

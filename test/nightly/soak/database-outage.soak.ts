@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import { startEmbeddedPostgres } from '../../../src/local/postgres/embedded-postgres.ts'
+import { startEmbeddedPostgres } from '../../../dev/postgres/embedded-postgres.ts'
 import { envoyPath } from '../../support/envoy-binary.ts'
 import { poll } from '../../support/poll.ts'
 import { startRevoking } from '../../support/revoking.ts'

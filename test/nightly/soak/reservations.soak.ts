@@ -5,7 +5,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import type { Bound } from '../../../src/core/status/overshoot.ts'
+import type { Bound } from '../../../src/cluster/rules/overshoot.ts'
 import { subscription } from '../../support/documents.ts'
 import { envoyPath } from '../../support/envoy-binary.ts'
 import { meter, models } from '../../support/gateway.ts'

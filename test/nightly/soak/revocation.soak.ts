@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { startEmbeddedPostgres } from '../../../src/local/postgres/embedded-postgres.ts'
+import { startEmbeddedPostgres } from '../../../dev/postgres/embedded-postgres.ts'
 import { envoyPath } from '../../support/envoy-binary.ts'
 import { freePorts } from '../../support/free-ports.ts'
 import { poll } from '../../support/poll.ts'

@@ -4,16 +4,16 @@ import { appendFileSync, copyFileSync, existsSync, mkdirSync, rmSync } from 'nod
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root from 'tap'
-import { windowAt } from '../../../src/core/counting/windows.ts'
-import { keyOf } from '../../../src/store/sums/part.ts'
+import { windowAt } from '../../../src/ratelimit/rules/windows.ts'
+import { keyOf } from '../../../src/ratelimit/sums/part.ts'
 import {
   createClusterWorld,
   createSentinelWorld,
   createServerWorld,
-} from '../../store/sums/loss-worlds.ts'
-import { loseUnderGateways } from '../../store/sums/lossy-gateways.ts'
-import { createDice } from '../../store/sums/model.ts'
-import { counters, kinds, runSchedule } from '../../store/sums/schedules.ts'
+} from '../../ratelimit/sums/loss-worlds.ts'
+import { loseUnderGateways } from '../../ratelimit/sums/lossy-gateways.ts'
+import { createDice } from '../../ratelimit/sums/model.ts'
+import { counters, kinds, runSchedule } from '../../ratelimit/sums/schedules.ts'
 import { createRandom } from '../../support/random.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import '../../support/time-limit.ts'

@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import type { ControllerDatabase } from '../../../src/controller/cluster-controller.ts'
+import type { ControllerDatabase } from '../../../src/cluster/controller/cluster-controller.ts'
 import { openControllerDatabase } from '../../../src/wiring/controller-database.ts'
 
 /** This database, for a controller; its connection ends with `t`. */

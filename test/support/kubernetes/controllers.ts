@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import {
   type ClusterController,
   startClusterController,
-} from '../../../src/controller/cluster-controller.ts'
+} from '../../../src/cluster/controller/cluster-controller.ts'
 import { loadConfig } from '../../../src/settings/config.ts'
 import { controllerDatabase } from './controller-database.ts'
 import { writeKubeconfig } from './kubeconfig.ts'

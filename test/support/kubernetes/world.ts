@@ -6,7 +6,7 @@ import {
   type JsonObject,
   type KubeClient,
 } from '../../../src/kubernetes/client.ts'
-import { collections, othersCollections } from '../../../src/sources/collections.ts'
+import { collections, othersCollections } from '../../../src/models/sources/collections.ts'
 import { type ApiKind, type ApiServer, adminToken, startApiServer } from './api-server.ts'
 import { installCrds, noCrdServer, startCrdServer } from './crd-server.ts'
 

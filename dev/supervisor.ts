@@ -1,0 +1,116 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { errorMessage } from '../src/runtime/error-message.ts'
+import { StartError } from '../src/runtime/start-error.ts'
+import type { Child } from './child.ts'
+
+/** A supervised process. */
+export interface Part {
+  /** Its name in messages: `the service`. */
+  readonly name: string
+  /** Starts it, initially and after each exit. */
+  spawn(): Promise<Child>
+  /** Resolves when it is ready; rejects when the signal aborts the wait. */
+  ready(signal: AbortSignal): Promise<void>
+  /** Its last output, for the message that it did not start. */
+  lastWords?(): string
+}
+
+const maxBackoffMs = 10_000
+const steadyMs = 60_000
+
+/** See createSupervisor. */
+export type Supervisor = ReturnType<typeof createSupervisor>
+
+/**
+ * Keeps processes running. A part that exits by itself is restarted after one second, then two, up
+ * to ten while it keeps exiting. `log` gets a sentence for each such event.
+ */
+export function createSupervisor(log: (line: string) => void) {
+  const running: { part: Part; child: Child; isReady: boolean }[] = []
+  const watches: Promise<void>[] = []
+  const ending = new AbortController()
+
+  /** Starts a part for the first time. Rejects with a StartError if it exits before it is ready. */
+  async function start(part: Part): Promise<void> {
+    const entry = { part, child: await part.spawn(), isReady: false }
+    if (ending.signal.aborted) {
+      // A stop was requested before this process could be stopped.
+      await entry.child.stop()
+      ending.signal.throwIfAborted()
+    }
+    running.push(entry)
+    await untilReady(part, entry.child)
+    entry.isReady = true
+    watches.push(watch(entry))
+  }
+
+  async function watch(entry: (typeof running)[number]): Promise<void> {
+    let backoffMs = 1_000
+    for (;;) {
+      const since = Date.now()
+      const how = await entry.child.exited
+      entry.isReady = false
+      if (ending.signal.aborted) return
+      if (Date.now() - since > steadyMs) backoffMs = 1_000
+      log(`${capital(entry.part.name)} ended (${how}); starting it again in ${backoffMs / 1000} s`)
+      await delay(backoffMs, undefined, { signal: ending.signal }).catch(() => {})
+      backoffMs = Math.min(backoffMs * 2, maxBackoffMs)
+      if (ending.signal.aborted) return
+      try {
+        entry.child = await entry.part.spawn()
+        if (ending.signal.aborted) return await entry.child.stop()
+        await untilReady(entry.part, entry.child)
+        entry.isReady = true
+        log(`${capital(entry.part.name)} is back`)
+      } catch (error) {
+        if (!ending.signal.aborted) log(errorMessage(error))
+      }
+    }
+  }
+
+  async function untilReady(part: Part, child: Child): Promise<void> {
+    const waiting = new AbortController()
+    const died = child.exited.then((how) => {
+      const said = part.lastWords?.()
+      throw new StartError(
+        `${capital(part.name)} ended before it was ready (${how})${said ? `: ${said}` : '.'}`,
+      )
+    })
+    died.catch(() => {})
+    try {
+      const signal = AbortSignal.any([waiting.signal, ending.signal])
+      await Promise.race([part.ready(signal), died])
+    } finally {
+      waiting.abort()
+    }
+  }
+
+  return {
+    start,
+    /** Aborted when everything is to end, so that no wait outlives it. */
+    ending: ending.signal,
+    /**
+     * Stops every part, the last started first. Resolves when nothing is left. May be called twice.
+     */
+    async stop(): Promise<void> {
+      ending.abort()
+      for (const entry of running.toReversed()) await entry.child.stop()
+      await Promise.all(watches)
+    },
+    /** Passes a signal on to the part with this name, if it is ready to handle it. */
+    signal(name: string, signal: NodeJS.Signals): void {
+      for (const { part, child, isReady } of running) {
+        if (part.name === name && isReady) process.kill(child.pid, signal)
+      }
+    },
+    /** Kills every part at once. */
+    kill(): void {
+      ending.abort()
+      for (const { child } of running) child.kill()
+    },
+  }
+}
+
+function capital(name: string): string {
+  return name.charAt(0).toUpperCase() + name.slice(1)
+}

@@ -1,0 +1,313 @@
+/** `tollgate controller`: writes the state of resources to the cluster. */
+
+import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import type { Logger } from 'pino'
+import { judgeOf } from '../../gateway/address-rules.ts'
+import { subscriptionNamespace } from '../../kinds/resources.ts'
+import { accessOf } from '../../kubernetes/access.ts'
+import { createClient } from '../../kubernetes/client.ts'
+import { followLease } from '../../kubernetes/lease.ts'
+import { followOthersLease } from '../../kubernetes/lease-watch.ts'
+import { createNameDiscovery, type NameDiscovery } from '../../models/names/name-discovery.ts'
+import type { ServedNamesStore } from '../../models/names/served-names.ts'
+import type { Refused } from '../../models/rules/refused.ts'
+import type { Model, Snapshot } from '../../models/rules/snapshot.ts'
+import { createClusterSource } from '../../models/sources/cluster-source.ts'
+import { originalGroup } from '../../models/sources/collections.ts'
+import { judgeNamedAddresses } from '../../models/sources/named-addresses.ts'
+import { startController } from '../../models/sources/pipeline.ts'
+import { createResourceReport } from '../../models/sources/resource-report.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import type { Config } from '../../settings/config.ts'
+import { type Reports, viewOf } from '../rules/enforcement.ts'
+import { policyKinds } from '../rules/generated-policies.ts'
+import { identityCondition } from '../rules/name-conflicts.ts'
+import { noPolicies, type Policies, policiesInSteps } from '../rules/policies.ts'
+import { startObjectWriter } from './object-writer.ts'
+import { followPolicyObjects } from './policy-objects.ts'
+import {
+  changedObjects,
+  createStatusObjects,
+  objectsAbout,
+  type StatusInputs,
+} from './status-objects.ts'
+
+export type ClusterController = Awaited<ReturnType<typeof startClusterController>>
+
+/** What the processes share in Postgres. */
+export interface ControllerDatabase {
+  /** Follows what the processes report to have in force, until the signal aborts. */
+  watchReports(listener: ReportsListener, signal: AbortSignal): void
+  readonly servedNames: ServedNamesStore
+}
+
+/** Is called with the reports, and with the models whose reports have changed. */
+export interface ReportsListener {
+  onRead(reports: Reports, changed: ReadonlySet<string> | undefined): void
+  /** undefined: the problem is over. */
+  onProblem(problem: string | undefined): void
+}
+
+export interface ClusterControllerOptions {
+  readonly config: Config
+  readonly log: Logger
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  /** undefined: none is configured. */
+  readonly database?: ControllerDatabase | undefined
+  /** Times of the Lease, for tests: see lease.ts. */
+  readonly leaseMs?: readonly [durationMs: number, renewMs: number]
+  /** The interval of checks for the original's controller, for tests: see others-lease.ts. */
+  readonly originalMs?: number
+}
+
+/** The Lease of the original's controller (its `--leader-elect`). */
+const originalLeaseName = 'maas-controller.models-as-a-service.opendatahub.io'
+/** The log message while it is alive, or may be. */
+const notWritten = `nothing of ${originalGroup} is written`
+/** The interval of checks of everything that is written. */
+const resyncMs = 300_000
+
+/** Resolves once the cluster has been read. Throws an error that names the setting to check. */
+export async function startClusterController(options: ClusterControllerOptions) {
+  const { config, log, clock, leaseMs, originalMs } = options
+  const closing = new AbortController()
+  const { signal } = closing
+  const client = createClient(accessOf(config), { timeoutMs: 30_000 })
+  const lease = followLease({
+    client,
+    namespace: config.leaseNamespace ?? ownNamespace(),
+    name: config.leaseName,
+    identity: `${hostname()}_${randomUUID()}`,
+    signal,
+    onChange(isHeld) {
+      const writer = isHeld ? 'this' : 'another'
+      log.info({ code: 'lease_changed' }, `${writer} process writes statuses`)
+      if (isHeld) enqueueAll()
+    },
+    onProblem: (problem) =>
+      problem === undefined
+        ? log.info({ code: 'lease_readable' }, 'the Lease can be read again')
+        : log.warn({ code: 'lease_unreadable', problem }, 'cannot read or renew the Lease'),
+    ...(leaseMs && { durationMs: leaseMs[0], renewMs: leaseMs[1] }),
+  })
+  const writer = startObjectWriter({
+    client,
+    mayWrite: () => lease.isHeld,
+    onProblem: (path, problem) =>
+      log.warn({ code: 'object_unwritable', path, problem }, 'cannot write an object'),
+    signal,
+  })
+  const onProblem = (collection: string, problem: string | undefined): void => {
+    if (problem === undefined) {
+      log.info({ code: 'cluster_readable', collection }, 'the cluster can be read again')
+    } else {
+      log.warn({ code: 'cluster_unreadable', collection, problem }, 'cannot read the cluster')
+    }
+  }
+  const groups = config.watchGroups
+  const keepsObjectsOf = config.statusGroups
+  const source = createClusterSource({ client, groups, keepsObjectsOf, onProblem })
+  const original = config.statusGroups.includes(originalGroup)
+    ? followOthersLease({
+        client,
+        name: originalLeaseName,
+        signal,
+        ...(originalMs && { everyMs: originalMs }),
+        onChange(alive) {
+          if (alive !== undefined)
+            log.warn(
+              { code: 'original_alive', ...alive },
+              `the original's controller is alive: ${notWritten}`,
+            )
+          else {
+            log.info(
+              { code: 'original_gone' },
+              `the original's controller is not alive: ${originalGroup} is written`,
+            )
+            enqueueAll()
+          }
+        },
+        onProblem: (problem) =>
+          problem === undefined
+            ? log.info({ code: 'leases_readable' }, 'Leases can be read again')
+            : log.warn({ code: 'leases_unreadable', problem }, `cannot read Leases: ${notWritten}`),
+      })
+    : undefined
+  const policyObjects = followPolicyObjects({
+    client,
+    signal,
+    clock,
+    ownerOf: source.ownerOf,
+    onChange(targets) {
+      if (targets === undefined) enqueueAll()
+      else writer.enqueue(targets, true)
+    },
+    onProblem,
+  })
+  const mayWriteOriginal = (): boolean => original?.isStale === true
+  const statusObjects = createStatusObjects({ clock, mayWriteOriginal })
+  let policies: Policies = noPolicies
+  let reports: Reports = { problem: 'DATABASE_URL is not set, by which processes report' }
+  let published: Pick<StatusInputs, 'snapshot' | 'objects'> | undefined
+  /** The last verdict about each model from the reports, and about its names. */
+  const verdicts = new Map<string, string>()
+  const identities = new Map<string, string>()
+  let discovery: NameDiscovery | undefined
+  const enqueueAll = (): void => {
+    writer.enqueue(statusObjects.targetsOf())
+    writer.enqueue(policyObjects.all())
+  }
+  // Changes of a status by others are not watched, because they are no changes of a resource.
+  const again = setInterval(enqueueAll, resyncMs).unref()
+
+  /** Takes the current state, and checks the objects of these models, or of all. */
+  function show(models: Iterable<string> = policies.byModel.keys()): void {
+    if (published === undefined) return
+    const view = viewOf({ policies, reports })
+    policyObjects.setDesired(policies, view.policyConditions)
+    const named = discovery?.snapshot() ?? published.snapshot
+    const identityOf = (model: Model) => identityCondition(model, named)
+    statusObjects.setDesired({ ...published, ...view, identityOf, gatewayUrl: config.gatewayUrl })
+    const changed = new Set<string>()
+    for (const model of models) {
+      const found = policyKinds.map((kind) => view.policyConditions(model, kind))
+      const verdict = JSON.stringify([...found, view.programmedOf(model)])
+      if (verdicts.get(model) === verdict) continue
+      verdicts.set(model, verdict)
+      changed.add(model)
+    }
+    enqueueAbout(changed, published.snapshot)
+  }
+
+  function enqueueAbout(models: ReadonlySet<string>, snapshot: Snapshot): void {
+    writer.enqueue(policyObjects.targetsOf(models), true)
+    writer.enqueue(statusObjects.targetsOf(objectsAbout(models, snapshot)), true)
+  }
+
+  /** Checks the objects of the models whose names are judged otherwise than before. */
+  async function showNames(): Promise<void> {
+    const named = discovery?.snapshot()
+    if (named === undefined) return
+    const changed = await inSlices(judgeNames(named))
+    show([])
+    enqueueAbout(changed, named)
+  }
+
+  function* judgeNames(named: Snapshot): Generator<void, ReadonlySet<string>> {
+    const changed = new Set<string>()
+    for (const [key, model] of named.models) {
+      const verdict = JSON.stringify(identityCondition(model, named))
+      if (identities.get(key) !== verdict) changed.add(key)
+      identities.set(key, verdict)
+      yield
+    }
+    for (const key of identities.keys()) if (!named.models.has(key)) identities.delete(key)
+    return changed
+  }
+
+  async function publish(snapshot: Snapshot, _: unknown, refused: readonly Refused[]) {
+    const before = { policies, objects: published?.objects ?? new Map() }
+    policies = await inSlices(policiesInSteps(snapshot, refused, policies))
+    published = { snapshot, objects: source.objects }
+    const models = changedModels(before.policies, policies)
+    for (const model of models) verdicts.delete(model)
+    show(models)
+    writer.enqueue(statusObjects.targetsOf(changedObjects(before.objects, source.objects)), true)
+    enqueueAll()
+  }
+
+  const { database } = options
+  if (database !== undefined) {
+    reports = { problem: 'Postgres has not been asked yet' }
+    const listener: ReportsListener = {
+      onRead(found, changed) {
+        if (changed?.size === 0) return
+        reports = found
+        show(changed)
+      },
+      onProblem: (problem) =>
+        problem === undefined
+          ? log.info({ code: 'enforcement_readable' }, 'Postgres is back')
+          : log.warn(
+              { code: 'enforcement_unreadable', problem },
+              'cannot read from Postgres what is enforced',
+            ),
+    }
+    database.watchReports(listener, signal)
+  }
+  const addresses = judgeNamedAddresses({ source, rules: judgeOf(config), signal })
+  const controller = await startController({
+    source: addresses.source,
+    routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
+    judgeAddress: addresses.judge,
+    publish,
+    report: createResourceReport(log),
+    onFailure: (error) =>
+      log.error({ code: 'resources_unreadable', err: error }, 'cannot read resources'),
+  })
+  discovery =
+    database &&
+    createNameDiscovery({
+      snapshot: () => published?.snapshot as Snapshot,
+      store: database.servedNames,
+      ask: undefined,
+      log,
+      onFault: (error) =>
+        log.error(
+          { code: 'name_owners_unknown', err: error },
+          'cannot determine the owners of names',
+        ),
+      onChange: showNames,
+    })
+
+  return {
+    /** Whether this process is the leader, which writes. */
+    get isLeader(): boolean {
+      return lease.isHeld
+    },
+    /** Successful changes in the cluster so far, and objects still to be checked. */
+    get written(): number {
+      return writer.written
+    },
+    get waiting(): number {
+      return writer.waiting
+    },
+    problems: controller.problems,
+    /**
+     * Whether STATUS_GROUPS includes the original's objects but they are not written, because its
+     * controller is or may be alive; undefined: it does not include them.
+     */
+    get isHeldBack(): boolean | undefined {
+      return original && !original.isStale
+    },
+    /** Releases the Lease and ends. */
+    async stop(): Promise<void> {
+      clearInterval(again)
+      controller.close()
+      discovery?.close()
+      const released = lease.release()
+      closing.abort()
+      await released
+    },
+  }
+}
+
+function changedModels(before: Policies, after: Policies): ReadonlySet<string> {
+  const models = new Set<string>()
+  for (const [key, value] of after.byModel) if (before.byModel.get(key) !== value) models.add(key)
+  for (const key of before.byModel.keys()) if (!after.byModel.has(key)) models.add(key)
+  return models
+}
+
+/** The pod's namespace, if this is one. */
+function ownNamespace(): string {
+  try {
+    const file = '/var/run/secrets/kubernetes.io/serviceaccount/namespace'
+    return readFileSync(file, 'utf8').trim()
+  } catch {
+    return subscriptionNamespace
+  }
+}

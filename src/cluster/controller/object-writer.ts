@@ -1,0 +1,148 @@
+/** Writes objects that differ to the cluster, in turn and at a limited rate. */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import { type KubeClient, KubeError, type KubeRequest } from '../../kubernetes/client.ts'
+import type { KubeObject } from '../../kubernetes/list.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
+import { createAlarm } from '../../runtime/loop.ts'
+
+/** An object that we write, or the status of one. */
+export interface Target {
+  /** Its own path; for a status with `/status`. */
+  readonly path: string
+  /** The object in the cluster; undefined: it does not exist. */
+  readonly current: () => KubeObject | undefined
+  /** The request that brings it to its desired state; undefined: it has it. Called at its turn. */
+  readonly next: (current: KubeObject | undefined) => KubeRequest | undefined
+}
+
+export interface ObjectWriterOptions {
+  readonly client: KubeClient
+  /** Whether this process may write now. */
+  readonly mayWrite: () => boolean
+  readonly onProblem: (path: string, problem: string) => void
+  readonly writesPerSecond?: number
+  readonly signal: AbortSignal
+}
+
+const maxRestMs = 60_000
+/**
+ * The most urgent targets of one change: one of thousands of models must not wait behind a change
+ * of all.
+ */
+const maxUrgent = 100
+/** Targets compared in one turn of the event loop. */
+const atOnce = 20
+/** Within this many milliseconds a watch reports what was written, if it still exists. */
+const echoMs = 10_000
+
+export function startObjectWriter(options: ObjectWriterOptions) {
+  const { client, mayWrite, onProblem, signal, writesPerSecond = 20 } = options
+  const urgent = new Map<string, Target>()
+  const routine = new Map<string, Target>()
+  const failures = new Map<string, number>()
+  const echoes = new Map<string, Echo>()
+  let written = 0
+  const alarm = createAlarm(signal)
+
+  /** Returns whether something had to be written. */
+  async function bring(target: Target): Promise<boolean> {
+    const { path, current, next } = target
+    const before = current()
+    const request = next(before)
+    const echo = echoes.get(path)
+    echoes.delete(path)
+    if (request === undefined) return false
+    const text = JSON.stringify(request)
+    // Already written, but the watch has not reported it yet.
+    if (echo?.text === text && echo.before === before) {
+      echoes.set(path, echo)
+      return false
+    }
+    await client.send({ ...request, signal })
+    written += 1
+    const sent = { before, text }
+    echoes.set(path, sent)
+    setTimeout(() => {
+      if (echoes.get(path) !== sent) return
+      echoes.delete(path)
+      requeue(target)
+    }, echoMs).unref()
+    return true
+  }
+
+  function retry(target: Target, error: unknown): void {
+    const { path } = target
+    const failed = failures.get(path) ?? 0
+    failures.set(path, failed + 1)
+    // The object was deleted before its turn, which the watch reports; or its kind was, and may
+    // come back.
+    const isGone = error instanceof KubeError && error.status === 404
+    if (failed > 0 && !isGone) onProblem(path, errorMessage(error))
+    const restMs = Math.min(500 * 2 ** failed, maxRestMs)
+    setTimeout(requeue, restMs, target).unref()
+  }
+
+  function requeue(target: Target): void {
+    const { path } = target
+    if (!urgent.has(path) && !routine.has(path)) routine.set(path, target)
+    alarm.ring()
+  }
+
+  async function run(): Promise<void> {
+    let checked = 0
+    while (!signal.aborted) {
+      const queue = urgent.size > 0 ? urgent : routine
+      const [next] = queue
+      if (next === undefined || !mayWrite()) {
+        // Leadership is gained without a notification; an empty queue waits for new targets.
+        await alarm.rest(next === undefined ? undefined : 200)
+        continue
+      }
+      const [path, target] = next
+      queue.delete(path)
+      try {
+        if (await bring(target)) await delay(1_000 / writesPerSecond, undefined, { signal })
+        failures.delete(path)
+      } catch (error) {
+        if (signal.aborted) return
+        retry(target, error)
+        await delay(1_000 / writesPerSecond, undefined, { signal })
+      }
+      checked += 1
+      if (checked % atOnce === 0) await new Promise(setImmediate)
+    }
+  }
+
+  run().catch(() => {})
+  return {
+    /**
+     * Checks whether these have their desired state; for each path the last call counts. Urgent
+     * targets come first, unless there are too many of them.
+     */
+    enqueue(targets: Iterable<Target>, isUrgent = false): void {
+      const all = [...targets]
+      const isFirst = isUrgent && all.length <= maxUrgent
+      for (const target of all) {
+        if (isFirst) routine.delete(target.path)
+        const queue = isFirst || urgent.has(target.path) ? urgent : routine
+        queue.set(target.path, target)
+      }
+      alarm.ring()
+    },
+    /** Successful requests so far. */
+    get written(): number {
+      return written
+    },
+    /** Targets that are still to be checked. */
+    get waiting(): number {
+      return urgent.size + routine.size
+    },
+  }
+}
+
+/** A successful request and its target. */
+interface Echo {
+  readonly before: KubeObject | undefined
+  readonly text: string
+}

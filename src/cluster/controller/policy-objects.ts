@@ -1,0 +1,154 @@
+/**
+ * The generated policies in the cluster, and the requests that bring them to their desired state.
+ */
+
+import type { KubeClient, KubeRequest } from '../../kubernetes/client.ts'
+import type { KubeObject } from '../../kubernetes/list.ts'
+import { type Reflector, startReflector } from '../../kubernetes/reflector.ts'
+import {
+  managedAnnotation,
+  managedBy,
+  modelOfPolicy,
+  type Owner,
+  type PolicyConditions,
+  type PolicyKind,
+  placeOfPolicy,
+  policyKinds,
+  specOf,
+  toPolicyObject,
+} from '../rules/generated-policies.ts'
+import { toConditions } from '../rules/object-status.ts'
+import type { Policies } from '../rules/policies.ts'
+import { applyPolicy, applyStatus } from './apply.ts'
+import type { Target } from './object-writer.ts'
+
+export interface PolicyObjectsOptions {
+  readonly client: KubeClient
+  readonly signal: AbortSignal
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  /** The object of a model, which owns its policies; undefined: it no longer exists. */
+  readonly ownerOf: (model: string) => Owner | undefined
+  /** Objects in the cluster have changed: these must be checked, or all. */
+  readonly onChange: (targets: readonly Target[] | undefined) => void
+  readonly onProblem: (collection: string, problem: string | undefined) => void
+}
+
+const plurals: Readonly<Record<PolicyKind, string>> = {
+  ModelAuthPolicy: 'modelauthpolicies',
+  TokenRateLimitPolicy: 'tokenratelimitpolicies',
+}
+const apiVersion = 'tollgate.dev/v1alpha1'
+const group = '/apis/tollgate.dev/v1alpha1'
+
+/** Starts to watch; nothing is checked before `setDesired`. */
+export function followPolicyObjects(options: PolicyObjectsOptions) {
+  const { client, signal, clock, ownerOf, onChange } = options
+  let desired: { policies: Policies; conditionsOf: PolicyConditions } | undefined
+  const reflectors = Object.fromEntries(
+    policyKinds.map((kind) => {
+      const reflector = startReflector({
+        client,
+        path: `${group}/${plurals[kind]}`,
+        signal,
+        onChange: (key) => onChange(key === undefined ? undefined : targetsAt(kind, key)),
+        onProblem: (problem) => options.onProblem(`${plurals[kind]}.tollgate.dev`, problem),
+      })
+      return [kind, reflector]
+    }),
+  ) as Record<PolicyKind, Reflector>
+
+  /** The policy at `<namespace>/<name>`: first the object, then its status. */
+  function targetsAt(kind: PolicyKind, key: string): readonly Target[] {
+    const [namespace, name] = key.split('/')
+    const path = `${group}/namespaces/${namespace}/${plurals[kind]}/${name}`
+    const current = (): KubeObject | undefined => reflectors[kind].objects.get(key)
+    return [
+      { path, current, next: (now) => nextObject(kind, key, path, now) },
+      { path: `${path}/status`, current, next: (now) => nextStatus(kind, key, path, now) },
+    ]
+  }
+
+  /** undefined: there should be no such policy. */
+  function found(kind: PolicyKind, key: string) {
+    const model = modelOfPolicy(kind, key)
+    const policies = model === undefined ? undefined : desired?.policies.byModel.get(model)
+    return policies !== undefined && specOf(policies, kind) !== undefined ? policies : undefined
+  }
+
+  function nextObject(
+    kind: PolicyKind,
+    key: string,
+    path: string,
+    current: KubeObject | undefined,
+  ): KubeRequest | undefined {
+    const { isSynced, isAbsent } = reflectors[kind]
+    if (desired === undefined || !isSynced || isAbsent || isLeftAlone(current)) return undefined
+    const policies = found(kind, key)
+    const owner = policies && ownerOf(policies.model)
+    if (policies === undefined) return isOurs(current) ? removal(path, current) : undefined
+    const object = owner && toPolicyObject(policies, kind, owner)
+    return object && applyPolicy(path, current, object)
+  }
+
+  function nextStatus(
+    kind: PolicyKind,
+    key: string,
+    path: string,
+    current: KubeObject | undefined,
+  ): KubeRequest | undefined {
+    const policies = found(kind, key)
+    if (current === undefined || policies === undefined || isLeftAlone(current)) return undefined
+    const { spec, status: before, metadata } = current
+    // It is about to be written; its status is checked after that.
+    if ((spec as { digest?: unknown } | undefined)?.digest !== specOf(policies, kind)?.digest)
+      return
+    const conditions = desired?.conditionsOf(policies.model, kind) ?? []
+    const about = { before, generation: metadata.generation ?? 0, now: clock() }
+    return applyStatus({ path, apiVersion, kind }, current, toConditions(conditions, about))
+  }
+
+  function* targetsOf(models: Iterable<string>): Generator<Target> {
+    for (const model of models) {
+      for (const kind of policyKinds) yield* targetsAt(kind, placeOfPolicy(kind, model).join('/'))
+    }
+  }
+
+  return {
+    /** Sets the desired state. */
+    setDesired(policies: Policies, conditionsOf: PolicyConditions): void {
+      desired = { policies, conditionsOf }
+    },
+    /** The policies of these models, with their statuses. */
+    targetsOf,
+    /** All desired policies, and those that are to be removed. */
+    *all(): Iterable<Target> {
+      if (desired === undefined) return
+      yield* targetsOf(desired.policies.byModel.keys())
+      for (const kind of policyKinds) {
+        for (const key of reflectors[kind].objects.keys()) {
+          if (found(kind, key) === undefined) yield* targetsAt(kind, key)
+        }
+      }
+    },
+  }
+}
+
+function annotationsOf({ metadata }: KubeObject): Readonly<Record<string, unknown>> {
+  return { ...(metadata as { annotations?: Readonly<Record<string, unknown>> }).annotations }
+}
+
+function isLeftAlone(current: KubeObject | undefined): boolean {
+  return current !== undefined && annotationsOf(current)[managedAnnotation] === 'false'
+}
+
+function isOurs(current: KubeObject | undefined): current is KubeObject {
+  const { labels } = (current?.metadata ?? {}) as { labels?: Readonly<Record<string, unknown>> }
+  return labels?.[managedBy.name] === managedBy.value
+}
+
+/** Deletes exactly this object: one that was recreated meanwhile stays. */
+function removal(path: string, { metadata: { uid } }: KubeObject): KubeRequest {
+  const body = { apiVersion: 'v1', kind: 'DeleteOptions', ...(uid && { preconditions: { uid } }) }
+  return { method: 'DELETE', path, body }
+}

@@ -1,0 +1,269 @@
+/** Snapshot → the status of each resource, as in `status` of its object (contract, 7.2). */
+
+import { showPath } from '../../formats/fields.ts'
+import { insertName, showFirst } from '../../formats/lists.ts'
+import type { ModelRef } from '../../kinds/resources.ts'
+import type {
+  CompiledPolicy,
+  CompiledSubscription,
+  Model,
+  Phase,
+  References,
+  resourceKey,
+  Snapshot,
+} from '../../models/rules/snapshot.ts'
+import type { ModelFailure } from '../../usage/rules/model-failure.ts'
+import { bypassConditions } from './bypass.ts'
+import type { Condition } from './condition.ts'
+import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
+import { governanceCondition } from './governance.ts'
+
+export interface ResourceStatus {
+  readonly kind: string
+  readonly namespace: string
+  readonly name: string
+  readonly phase: Phase
+  readonly conditions: readonly Condition[]
+}
+
+/** How the last request to a model's server ended; null: with a response. */
+export interface BackendState {
+  readonly failure: ModelFailure | null
+}
+
+/** Information from outside the snapshot. */
+export interface StatusView {
+  /** If set, models report whether their server can be reached. */
+  readonly backendOf?: ((model: string) => BackendState | undefined) | undefined
+  /** If set, a resource is only as healthy as the policies that it contributes to. */
+  readonly policyConditions?: PolicyConditions | undefined
+  /** If set, models report whether Envoy has their cluster as written. */
+  readonly programmedOf?: ((model: string) => Condition | undefined) | undefined
+  /** If set, models report whether all of their names are theirs. */
+  readonly identityOf?: ((model: Model) => Condition) | undefined
+}
+
+/** The status of every resource of the snapshot, ordered by kind, namespace and name. */
+export function statusOf(snapshot: Snapshot, view: StatusView = {}): readonly ResourceStatus[] {
+  const { ofModel, ofPolicy, ofSubscription } = createStatusOf(snapshot, view)
+  const statuses = [
+    ...[...snapshot.policies.values()].map(ofPolicy),
+    ...[...snapshot.models.values()].map(ofModel),
+    ...[...snapshot.subscriptions.values()].map(ofSubscription),
+  ]
+  if (snapshot.tenant !== undefined) statuses.push(tenantStatus(snapshot.tenant))
+  return statuses
+    .map((status) => ({ status, key: `${status.kind}/${status.namespace}/${status.name}` }))
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
+    .map(({ status }) => status)
+}
+
+/** The same for one resource, `<kind>/<namespace>/<name>`; undefined if it is not in force. */
+export function createStatusOfKey(
+  snapshot: Snapshot,
+  view: StatusView = {},
+): (key: string) => ResourceStatus | undefined {
+  const { ofModel, ofPolicy, ofSubscription } = createStatusOf(snapshot, view)
+  return (key) => {
+    const [kind, namespace, name = ''] = key.split('/')
+    if (kind === 'ModelRef') return maybe(snapshot.models.get(`${namespace}/${name}`), ofModel)
+    if (kind === 'AccessPolicy') return maybe(snapshot.policies.get(name), ofPolicy)
+    if (kind === 'Subscription') return maybe(snapshot.subscriptions.get(name), ofSubscription)
+    const { tenant } = snapshot
+    return kind === 'Tenant' && tenant?.metadata.name === name ? tenantStatus(tenant) : undefined
+  }
+}
+
+function maybe<Value>(
+  value: Value | undefined,
+  toStatusOf: (value: Value) => ResourceStatus,
+): ResourceStatus | undefined {
+  return value === undefined ? undefined : toStatusOf(value)
+}
+
+function createStatusOf(snapshot: Snapshot, view: StatusView) {
+  const { backendOf, policyConditions, programmedOf, identityOf } = view
+  const peers = byPriority(snapshot)
+  return {
+    ofModel: (model: Model) =>
+      toStatus({ ...model, problems: [] }, [
+        ...bypassConditions(model.resource),
+        ...[programmedOf?.(model.key)].filter((found) => found !== undefined),
+        ...(backendOf && model.cluster !== undefined
+          ? [reachableCondition(backendOf(model.key))]
+          : []),
+        ...(identityOf ? [identityOf(model)] : []),
+        governanceCondition(model, snapshot),
+        runtimeCondition(model),
+      ]),
+    ofPolicy: (policy: CompiledPolicy) =>
+      toStatus(policy, [], weaknessOf(policy, 'ModelAuthPolicy', policyConditions)),
+    ofSubscription: (subscription: CompiledSubscription) =>
+      toStatus(
+        subscription,
+        [priorityCondition(subscription, peers)],
+        weaknessOf(subscription, 'TokenRateLimitPolicy', policyConditions),
+      ),
+  }
+}
+
+function tenantStatus(resource: NonNullable<Snapshot['tenant']>): ResourceStatus {
+  return toStatus({ resource, phase: 'Active', problems: [] })
+}
+
+type Compiled = Pick<References, 'phase' | 'problems'> & {
+  readonly resource: Parameters<typeof resourceKey>[0]
+}
+
+/** A reason why a resource is not Active although everything that it names exists. */
+interface Weakness {
+  readonly status: 'False' | 'Unknown'
+  readonly message: string
+}
+
+/** The number of policies that one message names. */
+const policiesNamed = 5
+
+/**
+ * A Subscription depends only on `Accepted`, an AccessPolicy also on `Enforced` (contract, 7.2).
+ */
+function weaknessOf(
+  { modelKeys }: References,
+  kind: PolicyKind,
+  conditionsOf: PolicyConditions | undefined,
+): Weakness | undefined {
+  if (conditionsOf === undefined) return undefined
+  const sentences: string[] = []
+  let [weak, isFalse] = [0, false]
+  for (const key of modelKeys) {
+    const found = conditionsOf(key, kind).find(
+      ({ type, status }) =>
+        status !== 'True' && (type === 'Accepted' || kind === 'ModelAuthPolicy'),
+    )
+    if (found === undefined) continue
+    weak += 1
+    isFalse ||= found.status === 'False'
+    const { type, status, message } = found
+    const verb = status === 'Unknown' ? 'is not known to be' : 'is not'
+    if (weak <= policiesNamed) {
+      const name = placeOfPolicy(kind, key).join('/')
+      sentences.push(`${name} ${verb} ${type.toLowerCase()}${message && `: ${message}`}`)
+    }
+  }
+  if (weak === 0) return undefined
+  if (weak > policiesNamed) sentences.push(`and ${weak - policiesNamed} more`)
+  return { status: isFalse ? 'False' : 'Unknown', message: sentences.join('; ') }
+}
+
+function toStatus(
+  compiled: Compiled,
+  more: readonly Condition[] = [],
+  weakness?: Weakness,
+): ResourceStatus {
+  const { kind, metadata } = compiled.resource
+  const { namespace, name } = metadata
+  const isWeak = weakness !== undefined && compiled.phase === 'Active'
+  const phase = isWeak ? 'Degraded' : compiled.phase
+  const conditions = [readyCondition({ ...compiled, phase }, weakness), ...more]
+  return { kind, namespace, name, phase, conditions }
+}
+
+const readyReasons: Readonly<Record<Phase, string>> = {
+  Ready: 'Reconciled',
+  Active: 'Reconciled',
+  Pending: 'BackendNotReady',
+  Degraded: 'PartialFailure',
+  Failed: 'ReconcileFailed',
+}
+
+function readyCondition(
+  { phase, problems, resource }: Compiled,
+  weakness: Weakness | undefined,
+): Condition {
+  const ready = phase === 'Ready' || phase === 'Active'
+  const sentences = problems.map(({ path, message }) => `${showPath(path)} ${message}`)
+  if (phase === 'Pending' && resource.kind === 'ModelRef') sentences.push(pendingOn(resource))
+  if (weakness !== undefined && phase !== 'Failed') sentences.push(weakness.message)
+  const message = sentences.join('; ')
+  if (problems.length === 0 && weakness?.status === 'Unknown') {
+    return { type: 'Ready', status: 'Unknown', reason: 'Unknown', message }
+  }
+  return { type: 'Ready', status: ready ? 'True' : 'False', reason: readyReasons[phase], message }
+}
+
+function pendingOn({ routing, addressProblem, backend }: ModelRef): string {
+  if (addressProblem !== undefined) return `spec.backendUrl ${addressProblem}`
+  const missing =
+    routing?.missing ??
+    (backend.kind === 'ExternalModel' ? `there is no ExternalModel ${backend.name}` : '')
+  return `spec.backendUrl is not set, ${missing === '' ? 'so nothing serves the model' : `and ${missing}`}`
+}
+
+/** Whether the gateway knows where to send requests. Their results are in `BackendReachable`. */
+function runtimeCondition({ phase, resource }: Model): Condition {
+  const type = 'RuntimeReady'
+  if (phase === 'Ready') return { type, status: 'True', reason: 'RuntimeHealthy', message: '' }
+  const message = pendingOn(resource)
+  return { type, status: 'False', reason: 'RuntimeHealthFailure', message }
+}
+
+/** Kubernetes wants reasons in CamelCase. */
+function reachableCondition(state: BackendState | undefined): Condition {
+  const type = 'BackendReachable'
+  if (state === undefined) return { type, status: 'Unknown', reason: 'NotAsked', message: '' }
+  if (state.failure === null) return { type, status: 'True', reason: 'Answered', message: '' }
+  const { reason, detail } = state.failure
+  const words = reason.split('_').map((word) => word[0]?.toUpperCase() + word.slice(1))
+  return { type, status: 'False', reason: words.join(''), message: detail }
+}
+
+function priorityCondition(subscription: CompiledSubscription, peers: Peers): Condition {
+  const message = sharedWith(subscription, peers)
+  return message === undefined
+    ? { type: 'SpecPriorityDuplicate', status: 'False', reason: 'NoDuplicatePeers', message: '' }
+    : { type: 'SpecPriorityDuplicate', status: 'True', reason: 'SharedPriority', message }
+}
+
+/**
+ * One sentence for each priority that several subscriptions share, highest first: automatic
+ * selection between them needs a tie-break.
+ */
+export function sharedPriorities(snapshot: Snapshot): readonly string[] {
+  return [...byPriority(snapshot)]
+    .filter(([, { count }]) => count > 1)
+    .sort(([a], [b]) => b - a)
+    .map(([priority, { count, first }]) => {
+      const shown = showFirst(first, peersShown, count)
+      return `priority ${priority} is shared by ${count} Subscriptions: ${shown}`
+    })
+}
+
+/** The subscriptions with one priority: their number, and the first names in order. */
+interface Sharing {
+  count: number
+  readonly first: string[]
+}
+
+type Peers = ReadonlyMap<number, Sharing>
+
+/** Enough to find the others; a message should not list thousands. */
+const peersShown = 10
+
+function byPriority({ subscriptions }: Snapshot): Peers {
+  const peers = new Map<number, Sharing>()
+  for (const { name, priority } of subscriptions.values()) {
+    const sharing = peers.get(priority) ?? { count: 0, first: [] }
+    peers.set(priority, sharing)
+    sharing.count += 1
+    // One more than is shown, because each subscription's message names only the others.
+    insertName(sharing.first, name, peersShown + 1)
+  }
+  return peers
+}
+
+function sharedWith({ name, priority }: CompiledSubscription, peers: Peers): string | undefined {
+  const sharing = peers.get(priority)
+  if (sharing === undefined || sharing.count < 2) return undefined
+  const others = sharing.first.filter((other) => other !== name)
+  return `priority ${priority} is shared with ${showFirst(others, peersShown, sharing.count - 1)}`
+}

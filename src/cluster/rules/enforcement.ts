@@ -1,0 +1,136 @@
+/**
+ * Whether the resources of a model are enforced: every process that may be serving has them in
+ * force, and its Envoy has the model's cluster. Unknown never counts as true.
+ */
+
+import { addTo, showFirst } from '../../formats/lists.ts'
+import type { Condition } from './condition.ts'
+
+import { contentOf, createPolicyConditions, type PolicyKind } from './generated-policies.ts'
+import type { ModelPolicies, Policies } from './policies.ts'
+
+/**
+ * Whether an Envoy has a model's current cluster: it was seen to have loaded it; it responds and
+ * has not; its admin page does not respond; or there is no cluster.
+ */
+export type EnvoyState = 'taken' | 'not taken' | 'no answer' | 'none'
+
+/** What a process has in force for one model: digests, '' for none. */
+export interface InForce {
+  readonly access: string
+  readonly limits: string
+  readonly server: string
+  readonly envoy: EnvoyState
+}
+
+export interface ProcessReport {
+  readonly name: string
+  /**
+   * Milliseconds since its last report; undefined: it does not report, because it is an earlier
+   * version.
+   */
+  readonly unreportedMs: number | undefined
+  /** By model. */
+  readonly inForce: ReadonlyMap<string, InForce>
+}
+
+/** The reports of all processes that may be serving, or why they are unavailable. */
+export type Reports = readonly ProcessReport[] | { readonly problem: string }
+
+/** The resources of each model, and where they are in force. */
+export interface Enforcement {
+  readonly policies: Policies
+  readonly reports: Reports
+}
+
+/** The views for resources and policies (conditions.ts). */
+export function viewOf({ policies, reports }: Enforcement) {
+  const { byModel } = policies
+  return {
+    policyConditions: createPolicyConditions(policies, (each, kind) =>
+      enforcedOf(each, kind, reports),
+    ),
+    programmedOf(model: string): Condition | undefined {
+      const found = byModel.get(model)
+      return found && programmedOf(found, reports)
+    },
+  }
+}
+
+/** A report older than this is ignored; milliseconds. */
+export const silentMs = 30_000
+/** The number of processes that one message names. */
+const namesShown = 10
+
+export function isSilent({ unreportedMs }: ProcessReport): boolean {
+  return unreportedMs === undefined || unreportedMs > silentMs
+}
+
+/** The condition of a generated policy. */
+export function enforcedOf(policies: ModelPolicies, kind: PolicyKind, reports: Reports): Condition {
+  const { model, server, isServed } = policies
+  const digest = contentOf(policies, kind)?.digest
+  return judge('Enforced', reports, isServed, (process) => {
+    const found = process.inForce.get(model)
+    const own = kind === 'ModelAuthPolicy' ? found?.access : found?.limits
+    if (found?.server !== server || own !== digest) return notInForce
+    return ofEnvoy(found.envoy)
+  })
+}
+
+/** The condition of a ModelRef: whether Envoy has its cluster as written. */
+export function programmedOf(policies: ModelPolicies, reports: Reports): Condition {
+  const { model, server, isServed } = policies
+  return judge('Programmed', reports, isServed, (process) => {
+    const found = process.inForce.get(model)
+    if (found?.server !== server) return notInForce
+    return ofEnvoy(found.envoy)
+  })
+}
+
+const notInForce = 'not in force yet in'
+
+function ofEnvoy(envoy: EnvoyState): string | undefined {
+  if (envoy === 'not taken') return 'the cluster is not taken by the Envoy of'
+  if (envoy === 'no answer') return 'no answer from the Envoy of'
+  return undefined
+}
+
+/** `lack`: what a process lacks, as words that precede its name. */
+function judge(
+  type: 'Enforced' | 'Programmed',
+  reports: Reports,
+  isServed: boolean,
+  lack: (process: ProcessReport) => string | undefined,
+): Condition {
+  if (!isServed) {
+    const message = 'nothing serves the model yet'
+    return { type, status: 'False', reason: 'BackendNotReady', message }
+  }
+  if ('problem' in reports) {
+    return { type, status: 'Unknown', reason: 'Unknown', message: reports.problem }
+  }
+  if (reports.length === 0) {
+    return { type, status: 'False', reason: `Not${type}`, message: 'no process is serving' }
+  }
+  const lacking = new Map<string, string[]>()
+  let isUnknown = false
+  for (const process of reports) {
+    const what = silenceOf(process) ?? lack(process)
+    if (what === undefined) continue
+    isUnknown ||= isSilent(process)
+    addTo(lacking, what, process.name)
+  }
+  if (lacking.size === 0) return { type, status: 'True', reason: type, message: '' }
+  const message = [...lacking]
+    .map(([what, names]) => `${what} ${showFirst(names, namesShown)}`)
+    .join('; ')
+  return isUnknown
+    ? { type, status: 'Unknown', reason: 'Unknown', message }
+    : { type, status: 'False', reason: `Not${type}`, message }
+}
+
+function silenceOf(process: ProcessReport): string | undefined {
+  if (process.unreportedMs === undefined) return 'no reports, as of an earlier version, by'
+  return isSilent(process) ? `no report for ${silentMs / 1_000} s by` : undefined
+}

@@ -1,0 +1,36 @@
+/** The stated bounds of limits that reserve: by how much requests in progress may pass them. */
+
+import type { Snapshot } from '../../models/rules/snapshot.ts'
+
+export interface Bound {
+  readonly subscription: string
+  /** `<namespace>/<name>`. */
+  readonly model: string
+  readonly window: string
+  readonly limit: number
+  /** Tokens beyond the limit; Infinity: the model's server ignores maxima, so there is no bound. */
+  readonly tokens: number
+}
+
+/** One for each limit of each Subscription that reserves, in order of their names. */
+export function* boundsOf({ subscriptions, models }: Snapshot): Generator<Bound> {
+  for (const { name: subscription, admission, limits } of subscriptions.values()) {
+    if (admission === undefined) continue
+    const { overshoot } = admission
+    for (const [model, counted] of limits) {
+      const isBound = models.get(model)?.resource.output?.honoursMaxTokens !== false
+      for (const { kind, window, limit } of counted) {
+        if (kind !== 'tokens') continue
+        const tokens = isBound ? Math.floor(limit * overshoot) : Number.POSITIVE_INFINITY
+        yield { subscription, model, window, limit, tokens }
+      }
+    }
+  }
+}
+
+/** The largest of them; 0 if none reserves. */
+export function maxBound(snapshot: Snapshot): number {
+  let largest = 0
+  for (const { tokens } of boundsOf(snapshot)) largest = Math.max(largest, tokens)
+  return largest
+}

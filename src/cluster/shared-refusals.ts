@@ -1,0 +1,194 @@
+/**
+ * The refusals that other processes remember: each is asked through a notification of Postgres, and
+ * answers by one. Nothing is written to a table, and a refusal itself costs nothing. Who does not answer
+ * is named, so that an answer is never taken for a whole one.
+ */
+
+import { randomUUID } from 'node:crypto'
+import { promisify } from 'node:util'
+import { deflateRaw, inflateRaw } from 'node:zlib'
+import {
+  isOf,
+  type OthersRefusals,
+  type PastRefusal,
+  type PastRefusals,
+  type ReportedRefusals,
+} from '../decide/past-refusal.ts'
+import type { Notification } from '../store/postgres/listener.ts'
+import { within } from '../store/postgres/postgres.ts'
+import type { Sql } from '../store/postgres/sql.ts'
+
+export interface OthersRefusalsOptions {
+  readonly sql: Sql
+  /** Of this process, in the table of replicas. */
+  readonly id: string
+  /** What this process answers others with. */
+  readonly own: PastRefusals
+  readonly clock: () => number
+  /** A fault of ours; an outage of the database is none. */
+  readonly onFault: (error: unknown) => void
+}
+
+interface Question {
+  readonly id: string
+  /** The process that asks. */
+  readonly by: string
+  /** The last refusals, at most so many; otherwise that of a request. */
+  readonly limit?: number
+  readonly requestId?: string
+  /** Only of this user, or of this key; anybody's otherwise. */
+  readonly user?: string
+  readonly keyId?: string | undefined
+}
+
+/** A part of an answer: a notification has less than 8,000 bytes. */
+interface Part {
+  readonly id: string
+  readonly from: string
+  readonly at: number
+  readonly of: number
+  readonly text: string
+}
+
+/** How long an answer is waited for, in milliseconds. */
+const timeoutMs = 1_000
+/** Seconds after which a process that has not polled is not waited for. */
+const aliveSeconds = 5
+const partLength = 7_000
+/** Of an answer, once it is unpacked: some thousand refusals. */
+const maxAnswerBytes = 8 * 1_024 * 1_024
+
+const channel = 'tollgate_refusals'
+const channelOf = (id: string) => `${channel}_${id}`
+const pack = promisify(deflateRaw)
+const unpack = promisify(inflateRaw)
+
+/** `hear`: takes the notifications of `channels`, to which somebody has to listen. */
+export function createOthersRefusals(
+  options: OthersRefusalsOptions,
+): OthersRefusals & { channels: readonly string[]; hear(notification: Notification): void } {
+  const { sql, id: self, own, clock, onFault } = options
+  const asked = new Map<string, (part: Part) => void>()
+
+  async function receive({ channel: to, payload = '' }: Notification): Promise<void> {
+    const message = readMessage(payload)
+    if (message === undefined) return
+    if ('from' in message) asked.get(message.id)?.(message)
+    else if (to === channel && message.by !== self) await answer(message)
+  }
+
+  async function answer({ id, by, limit, requestId = '', user, keyId }: Question): Promise<void> {
+    const now = clock()
+    const found = own.find(requestId, user, now)
+    const refusals =
+      limit === undefined
+        ? [found].filter((each) => each !== undefined)
+        : own.recent(limit, now, user === undefined ? undefined : { user, keyId })
+    const text = (await pack(JSON.stringify(refusals.map(toReport)))).toString('base64')
+    const of = Math.max(1, Math.ceil(text.length / partLength))
+    const parts = Array.from({ length: of }, (_, at): string => {
+      const part: Part = {
+        id,
+        from: self,
+        at,
+        of,
+        text: text.slice(at * partLength, (at + 1) * partLength),
+      }
+      return JSON.stringify(part)
+    })
+    // Without an answer this process is silent, which the other one says.
+    await within(
+      sql`select pg_notify(${channelOf(by)}, part) from unnest(${parts}::text[]) as part`,
+      timeoutMs,
+    ).catch(() => {})
+  }
+
+  async function ask(question: Omit<Question, 'id' | 'by'>): Promise<ReportedRefusals> {
+    const id = randomUUID()
+    const answers = collect()
+    asked.set(id, answers.add)
+    try {
+      const text = JSON.stringify({ ...question, id, by: self } satisfies Question)
+      // The same notification twice is one.
+      const others = await within(
+        sql<{ id: string; name: string; isAlive: boolean }[]>`
+          select id, name, seen_at > now() - make_interval(secs => ${aliveSeconds}) as "isAlive",
+            pg_notify(${channel}, ${text})
+          from tollgate_replicas where serves_until > now() and id <> ${self}::uuid`,
+        timeoutMs,
+      )
+      await answers.of(others.filter(({ isAlive }) => isAlive).map((other) => other.id))
+      const whole = answers.whole()
+      const reported = await Promise.all([...whole.values()].map(read))
+      const silent = others.filter((other) => !whole.has(other.id)).map(({ name }) => name)
+      return { refusals: reported.flat(), silent }
+    } catch {
+      return { refusals: [], silent: undefined }
+    } finally {
+      asked.delete(id)
+    }
+  }
+
+  return {
+    find: (requestId, user) => ask({ requestId, ...(user !== undefined && { user }) }),
+    async recent(limit, whose) {
+      const { refusals, silent } = await ask({ limit, ...whose })
+      // A process of an older version sends everybody's.
+      return { refusals: refusals.filter((each) => !whose || isOf(each, whose)), silent }
+    },
+    channels: [channel, channelOf(self)],
+    hear: (notification) => void receive(notification).catch(onFault),
+  }
+}
+
+/** undefined: not one of this version. */
+function readMessage(payload: string): Question | Part | undefined {
+  try {
+    const message = JSON.parse(payload)
+    const { id, by, from } = message
+    return typeof id === 'string' && typeof (by ?? from) === 'string' ? message : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Puts the parts of answers together. */
+function collect() {
+  const parts = new Map<string, string[]>()
+  const whole = new Map<string, string>()
+  let onWhole = (): void => {}
+  return {
+    add({ from, at, of, text }: Part): void {
+      const own = parts.get(from) ?? []
+      parts.set(from, own)
+      own[at] = text
+      if (Object.keys(own).length < of) return
+      whole.set(from, own.join(''))
+      onWhole()
+    },
+    /** Resolves when all these processes have answered, or after a while. */
+    of: (ids: readonly string[]): Promise<void> =>
+      new Promise((resolve) => {
+        const timer = setTimeout(resolve, timeoutMs)
+        onWhole = () => {
+          if (!ids.every((id) => whole.has(id))) return
+          clearTimeout(timer)
+          resolve()
+        }
+        onWhole()
+      }),
+    whole: (): ReadonlyMap<string, string> => whole,
+  }
+}
+
+async function read(text: string): Promise<readonly PastRefusal[]> {
+  const json = await unpack(Buffer.from(text, 'base64'), { maxOutputLength: maxAnswerBytes })
+  return JSON.parse(json.toString())
+}
+
+/** The caps of a key hold sets and networks; whoever explains a refusal reads the key anew. */
+function toReport(refusal: PastRefusal): PastRefusal {
+  if (refusal.caller?.by !== 'key') return refusal
+  const { caps: _, ...caller } = refusal.caller
+  return { ...refusal, caller }
+}

@@ -1,0 +1,16 @@
+/** Whether a caller may use a model: the union of all policies that name it (contract, 8.1). */
+
+import type { Caller, Person } from '../identity/rules/caller.ts'
+import { leavesOut } from '../keys/rules/compiled-caps.ts'
+import type { Model } from '../models/rules/snapshot.ts'
+
+export function mayUse(caller: Person, model: Pick<Model, 'users' | 'groups'>): boolean {
+  if (model.users.has(caller.user)) return true
+  for (const group of caller.groups) if (model.groups.has(group)) return true
+  return false
+}
+
+/** The same, and a key's own models include it. */
+export function mayCall(caller: Caller, model: Pick<Model, 'key' | 'users' | 'groups'>): boolean {
+  return mayUse(caller, model) && !leavesOut(caller, model.key)
+}

@@ -1,0 +1,147 @@
+/**
+ * Why a request would be let through or refused: the decision of `decide` itself, with the steps
+ * that it took, and every policy and subscription that had a part in it.
+ */
+
+import type { Caller } from '../identity/rules/caller.ts'
+import { readPublishedName } from '../models/rules/published-names.ts'
+import { takesServedNames } from '../models/rules/served-names.ts'
+import type {
+  CompiledPolicy,
+  CompiledSubscription,
+  Model,
+  Snapshot,
+} from '../models/rules/snapshot.ts'
+import { isListing } from '../operations/operations.ts'
+import { mayUse } from './access.ts'
+import { type AccessRequest, type Decision, decide, type Step, type World } from './decide.ts'
+import { closedModels } from './named-models.ts'
+import { ownedBy } from './owners.ts'
+import { findSubscription, type SelectionError, unusableReason } from './selection.ts'
+
+export interface Explanation {
+  readonly decision: Decision
+  /** Those that the decision reached. All but the last have passed; the last too, if it allows. */
+  readonly steps: readonly Step[]
+  /** The model that the request names, if it exists; undefined too if its name is that of several closed ones. */
+  readonly model: Model | undefined
+  /** If that is why it is refused: the models of this name, none of which a policy opens to the caller. */
+  readonly closed: readonly Model[]
+  /** The policies that name the model, or the closed ones, ordered by name. */
+  readonly policies: readonly ConsideredPolicy[]
+  /**
+   * The caller's subscriptions and the one that was named, ordered by name; empty if the decision
+   * ended before them.
+   */
+  readonly subscriptions: readonly ConsideredSubscription[]
+  /** If the model's server lists other names than the one that it would be sent. */
+  readonly unlisted?: UnlistedName | undefined
+}
+
+/** A name that is sent on unchanged to a server which does not list it, so that most servers refuse it. */
+export interface UnlistedName {
+  readonly sent: string
+  /** Not empty. */
+  readonly listed: readonly string[]
+}
+
+export interface ConsideredPolicy {
+  readonly policy: CompiledPolicy
+  /** Whether it opens the model to the caller. */
+  readonly opens: boolean
+}
+
+export interface ConsideredSubscription {
+  readonly name: string
+  /** undefined: there is none of this name. */
+  readonly subscription: CompiledSubscription | undefined
+  /** Why it does not pay; undefined: it does, or would if it were the only one. */
+  readonly passedOver: PassedOver | undefined
+}
+
+/** `not_named`: the key, or the request, names another subscription. */
+export type PassedOver = Exclude<SelectionError, 'multiple_subscriptions'> | 'not_named'
+
+/** Decides a request as Check does, and says how. Nothing is counted. */
+export async function explain(request: AccessRequest, world: World): Promise<Explanation> {
+  const steps: Step[] = []
+  let model: Model | undefined
+  const decision = await decide(request, world, (step, found) => {
+    steps.push(step)
+    if (step === 'access') model = found as Model
+  })
+  const { snapshot } = world
+  const { caller } = request
+  const isClosed = refusesModel(decision)
+  const closed = isClosed ? closedModels(request, snapshot) : []
+  // A body's name is looked up among the models that the caller may use; here the others count too.
+  if (closed.length > 0 && steps.at(-1) === 'model') steps.push('access')
+  model ??= closed.length === 1 ? closed[0] : undefined
+  return {
+    decision,
+    steps,
+    model,
+    closed,
+    unlisted: model && unlistedName(request, model, snapshot),
+    policies: caller ? policiesOf(model ? [model] : closed, caller, snapshot) : [],
+    subscriptions:
+      caller && model && steps.includes('subscription')
+        ? subscriptionsOf(request, caller, model, snapshot)
+        : [],
+  }
+}
+
+/** Where only the path names the model, the body is taken to have the ModelRef's name. */
+function unlistedName(
+  { target: { modelKey, operation }, method, bodyModel }: AccessRequest,
+  model: Model,
+  { servedNames }: Snapshot,
+): UnlistedName | undefined {
+  if (isListing(operation, method) || !takesServedNames(model)) return undefined
+  const sent = modelKey === undefined ? bodyModel : model.resource.metadata.name
+  const listed = servedNames.listOf(model) ?? []
+  // The name in a published id is replaced by one that the server knows; llama.cpp's server takes any.
+  if (sent === undefined || readPublishedName(sent) !== undefined) return undefined
+  if (listed.length === 0 || listed.includes(sent) || servedNames.isLlamaCpp(model))
+    return undefined
+  return { sent, listed }
+}
+
+/** Whether the caller may not use the model, or there is none. */
+function refusesModel(decision: Decision): boolean {
+  if (decision.allowed || decision.code !== 'model_not_allowed') return false
+  return decision.detail?.about !== 'key_models'
+}
+
+function policiesOf(named: readonly Model[], caller: Caller, { policies }: Snapshot) {
+  const naming = [...new Set(named.flatMap((model) => model.policies))].sort()
+  return naming.flatMap((name) => {
+    const policy = policies.get(name)
+    if (policy === undefined) return []
+    const { users, groups } = policy.resource.subjects
+    return [{ policy, opens: mayUse(caller, { users: new Set(users), groups: new Set(groups) }) }]
+  })
+}
+
+function subscriptionsOf(
+  { requestedSubscription }: AccessRequest,
+  caller: Caller,
+  model: Model,
+  snapshot: Snapshot,
+): readonly ConsideredSubscription[] {
+  const requested = caller.by === 'key' ? caller.subscription : requestedSubscription
+  const named = requested === undefined ? undefined : findSubscription(snapshot, requested)
+  const considered = new Map<string, ConsideredSubscription>()
+  for (const subscription of ownedBy(snapshot.owners, caller)) {
+    const { name } = subscription
+    const isNamed = requested === undefined || subscription === named
+    const passedOver = isNamed ? unusableReason(subscription, model.key) : 'not_named'
+    considered.set(name, { name, subscription, passedOver })
+  }
+  if (requested !== undefined && (named === undefined || !considered.has(named.name))) {
+    // By the name as it was requested: another spelling would say that it exists.
+    const passedOver = named === undefined ? 'not_found' : 'access_denied'
+    considered.set(requested, { name: requested, subscription: named, passedOver })
+  }
+  return [...considered.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
+}

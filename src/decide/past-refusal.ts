@@ -1,0 +1,67 @@
+/** A refusal of Check that is remembered, so that its caller can ask for the reason. */
+
+import type { ErrorCode } from '../formats/errors.ts'
+import type { Caller } from '../identity/rules/caller.ts'
+import type { LimitState } from '../ratelimit/rules/counter.ts'
+
+export interface PastRefusal {
+  readonly requestId: string
+  /** Milliseconds since the epoch. */
+  readonly at: number
+  /** The HTTP status of the answer. */
+  readonly status: number
+  readonly code: ErrorCode
+  /** As the caller got it. */
+  readonly message: string
+  /** With `token_limit_exceeded`: the limits as they were, and when it may be repeated. */
+  readonly states: readonly LimitState[]
+  readonly retryAt: number | undefined
+  /** More detailed than the caller may know (refusal-reason.ts). */
+  readonly reason: string | undefined
+  /** null: no valid credential. */
+  readonly caller: Caller | null
+  readonly method: string
+  readonly path: string
+  /** The model that the body named. */
+  readonly bodyModel: string | undefined
+  /** The client's; undefined: not known. */
+  readonly address: string | undefined
+  /** The client's `x-maas-subscription`. */
+  readonly requestedSubscription: string | undefined
+}
+
+/** Whose refusals: those of a user, or of one key of this user. */
+export interface Whose {
+  readonly user: string
+  readonly keyId?: string | undefined
+}
+
+/** Whether a refusal is one of theirs; one without a valid credential is nobody's. */
+export function isOf({ caller }: PastRefusal, { user, keyId }: Whose): boolean {
+  if (caller?.user !== user) return false
+  return keyId === undefined || (caller.by === 'key' && caller.keyId === keyId)
+}
+
+/** The refusals of the last hour in this process, except those with an unusually long text. */
+export interface PastRefusals {
+  /** The last refusal of this request. `user` undefined: whoever made it. */
+  find(requestId: string, user: string | undefined, now: number): PastRefusal | undefined
+  /** The last ones, newest first. `whose` undefined: everybody's. */
+  recent(limit: number, now: number, whose?: Whose): readonly PastRefusal[]
+}
+
+/** What other processes remember. */
+export interface ReportedRefusals {
+  readonly refusals: readonly PastRefusal[]
+  /**
+   * The names of processes that may remember more and did not answer; undefined: it is not known which
+   * processes there are.
+   */
+  readonly silent: readonly string[] | undefined
+}
+
+/** The refusals that the other processes of the service remember. Never rejects. */
+export interface OthersRefusals {
+  find(requestId: string, user: string | undefined): Promise<ReportedRefusals>
+  recent(limit: number, whose?: Whose): Promise<ReportedRefusals>
+}

@@ -1,0 +1,16 @@
+/** A refused request of the REST API, for the log. */
+
+import type { ErrorCode } from '../formats/errors.ts'
+import type { Caller } from '../identity/rules/caller.ts'
+
+export interface RefusedRequest {
+  readonly code: ErrorCode
+  /** null: no valid credential. */
+  readonly caller: Caller | null
+  readonly method: string
+  /** The route's pattern; undefined for an unknown path. */
+  readonly route: string | undefined
+  readonly address: string
+  readonly requestId: string
+  readonly traceparent: string | undefined
+}

@@ -1,0 +1,61 @@
+/** The caller of a request, once its credential has been verified. */
+
+import type { Network } from '../../formats/cidr.ts'
+import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
+
+/** A user with the groups that apply. */
+export interface Person {
+  readonly user: string
+  readonly groups: readonly string[]
+}
+
+/** The source that verified an identity token: the token file, an OIDC issuer, or the cluster. */
+export type Proof =
+  | { readonly by: 'file' }
+  | {
+      readonly by: 'oidc'
+      readonly issuer: string
+      /** Whether a prefix keeps the provider's users, and its groups, apart from all others. */
+      readonly prefixesUsers: boolean
+      readonly prefixesGroups: boolean
+    }
+  | { readonly by: 'cluster' }
+
+/** An identity token: may create keys and list, but not call models. */
+export interface TokenCaller extends Person {
+  readonly by: 'token'
+  readonly proof: Proof
+}
+
+/** A key's caps, compiled; what is undefined is not capped. */
+export interface CompiledCaps {
+  /** `<namespace>/<name>` of each model. */
+  readonly models: ReadonlySet<string> | undefined
+  readonly networks: readonly Network[] | undefined
+  /** Limits of the key itself; empty if there are none. */
+  readonly limits: readonly CountedLimit[]
+  /** Their part of the field `RateLimit-Policy`. */
+  readonly policies: string
+  /** What a report of usage must carry to be counted for these limits (`keyCountersOf`). */
+  readonly counted: string | undefined
+}
+
+/** An API key: has the groups of its creation, and one subscription. */
+export interface KeyCaller extends Person {
+  readonly by: 'key'
+  readonly keyId: string
+  /** Bare name of the subscription that the key is bound to. */
+  readonly subscription: string
+  /**
+   * Milliseconds since the key's record was last confirmed; set while the key store is unavailable.
+   */
+  readonly keyAgeMs?: number
+  /** Set only if something is capped. */
+  readonly caps?: CompiledCaps
+  /** When the key ends, if that is soon, in milliseconds since the epoch. */
+  readonly endsSoonAt?: number
+  /** Set only if what is decided for the key may be remembered: under which hash, and until when (ms since the epoch) at most. */
+  readonly remembered?: { readonly hash: string; readonly until: number }
+}
+
+export type Caller = TokenCaller | KeyCaller

@@ -1,0 +1,309 @@
+/**
+ * The API key store: a cache of the keys in use, in front of the table. A cached key is returned at
+ * once while the cache is known to be fresh; the follower of revocations (see Freshness) evicts
+ * keys. Everything else goes to the table.
+ */
+
+import { ServiceError } from '../formats/errors.ts'
+import type { Freshness } from '../runtime/freshness.ts'
+import { createKeyLookups } from './key-lookups.ts'
+import { createKnownKeys, type RememberedKey } from './known-keys.ts'
+import { hashesOf } from './revocations/revocation-log.ts'
+import type { ApiKeyStore, ApiKeyTable, FoundKey, KeyAnswer, KnownKey, Source } from './store.ts'
+import { createUnknownHashes } from './unknown-hashes.ts'
+
+export interface KeyCacheOptions {
+  /** The most cached keys. */
+  readonly entries: number
+  /** Whether the cache is valid; always, if absent. */
+  readonly freshness?: Freshness
+  /**
+   * How long a cached key is trusted while the table is unavailable (milliseconds since the cache
+   * was last confirmed). At least a minute; 15 minutes by default.
+   */
+  readonly outageGraceMs?: number
+  /**
+   * When the key with this hash ends, even if the table lacks that (milliseconds since the epoch);
+   * 0: it was revoked, undefined: that is not known.
+   */
+  readonly endOf?: (hash: string) => number | undefined
+  /** Called if the table has a revoked key as active, so that the table must be older. */
+  readonly onRevived?: () => void
+  /**
+   * Called before what was known of these keys is used no more: of whoever else decides by it, it has to be taken
+   * back. undefined: of all keys.
+   */
+  readonly onForgotten?: (hashes: readonly string[] | undefined) => void
+  /** A monotonic clock in milliseconds; `performance.now` by default. */
+  readonly monotonic?: () => number
+}
+
+export interface CachedApiKeys extends ApiKeyStore {
+  /** Evicts these keys; a read of them in progress is repeated before it is answered. */
+  evict(hashes: readonly string[]): void
+  /** Trusts no cached key until it has been read again, which happens as keys are used. */
+  forgetAll(): void
+  /**
+   * Caches the `limit` most recently used keys that are active at `now`; returns how many were not
+   * cached yet. Call it once eviction works, so that keys revoked meanwhile are left out.
+   */
+  warm(limit: number, now: number): Promise<number>
+  stats(): KeyCacheStats
+}
+
+/** Counts since the start, except `entries` and `waiting`. */
+export interface KeyCacheStats {
+  readonly entries: number
+  /** Answers from the cache. */
+  readonly hits: number
+  /** Answers that needed a look-up, or were refused. */
+  readonly misses: number
+  /** Answers that a key is unknown, from a recent look-up. */
+  readonly unknownHits: number
+  readonly queries: number
+  readonly waiting: number
+  readonly refused: number
+}
+
+/**
+ * How long keys are trusted after the database's last response, whatever the setting (ms; contract,
+ * 6).
+ */
+export const minGraceMs = 60_000
+const defaultGraceMs = 900_000
+/** A key that another process creates is found this late at most, if it was looked up before. */
+const unknown = { entries: 50_000, keptMs: 5_000 }
+/**
+ * A key in use is read again at least this often, and never trusted for more than twice as long
+ * while the table is available. This bounds the effect of a revocation that was not logged.
+ */
+const reviewMs = 30_000
+/** If more look-ups than this are waiting, none is added just to read a key again. */
+const maxReviewing = 500
+/** The most rounds of confirming and looking up for one answer. */
+const maxTurns = 4
+/** One shared instance: capturing a stack would cost more than the rest of a refusal. */
+const unavailable = new ServiceError('store_unavailable')
+
+const alwaysFresh: Freshness = {
+  state: () => 'confirmed',
+  ageMs: () => 0,
+  confirm: () => Promise.resolve(),
+}
+
+/** The keys of the table behind a cache. */
+export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions): CachedApiKeys {
+  const { entries, freshness = alwaysFresh, monotonic = () => performance.now() } = options
+  const { onForgotten = () => {} } = options
+  const graceMs = Math.max(minGraceMs, options.outageGraceMs ?? defaultGraceMs)
+  const known = createKnownKeys(entries)
+  const unknownHashes = createUnknownHashes({ ...unknown, monotonic })
+  const lookups = createKeyLookups({
+    read: (hashes) => table.findByHashes(hashes),
+    take(hash, found) {
+      const key = found && judge(found)
+      // A revocation that was not logged, as far as it is one.
+      if (key?.status !== 'active' && known.has(hash)) onForgotten([hash])
+      if (key !== undefined) return known.set(hash, key, trustedUntil())
+      known.delete(hash)
+      unknownHashes.add(hash)
+      return undefined
+    },
+    isUnavailable: () => freshness.state() === 'unavailable',
+    monotonic,
+  })
+  const counts = { hits: 0, misses: 0, unknownHits: 0 }
+  /** For each load in progress, the hashes that it must not cache. */
+  const loads = new Set<{ readonly evicted: Set<string>; void: boolean }>()
+
+  function findByHash(
+    hash: string,
+    source: Source = nowhere,
+  ): KeyAnswer | undefined | Promise<KeyAnswer | undefined> {
+    const key = known.get(hash)
+    const state = freshness.state()
+    if (state === 'confirmed' && key !== undefined && isFresh(hash, key)) {
+      counts.hits += 1
+      return key
+    }
+    if (state === 'unavailable') return findDuringOutage(key)
+    if (key === undefined && unknownHashes.has(hash)) {
+      counts.unknownHits += 1
+      return undefined
+    }
+    return find(hash, source)
+  }
+
+  /** The key as in the table, unless it has been revoked since. */
+  function judge(found: FoundKey): FoundKey {
+    const end = found.status === 'active' ? options.endOf?.(found.hash) : undefined
+    if (end === undefined) return found
+    if (end > 0) return { ...found, expiresAt: Math.min(end, found.expiresAt ?? end) }
+    options.onRevived?.()
+    return { ...found, status: 'revoked' }
+  }
+
+  /** A key that is read now is due for the next time `reviewMs` before; random, so that keys read together are not read together again. */
+  function trustedUntil(): number {
+    return monotonic() + (1.5 + Math.random() / 2) * reviewMs
+  }
+
+  /**
+   * Whether a key may be trusted without reading it first. Starts reading it again when that is
+   * due.
+   */
+  function isFresh(hash: string, { trustedUntil }: RememberedKey): boolean {
+    const now = monotonic()
+    if (now < trustedUntil - reviewMs) return true
+    if (now >= trustedUntil) return false
+    if (lookups.stats.waiting < maxReviewing) lookups.find(hash, undefined).catch(() => {})
+    return true
+  }
+
+  /** No caller waits for a table that is known to be unavailable. */
+  function findDuringOutage(key: KnownKey | undefined): KeyAnswer {
+    const ageMs = freshness.ageMs()
+    if (key !== undefined && ageMs < graceMs) {
+      counts.hits += 1
+      return { ...key, ageMs }
+    }
+    counts.misses += 1
+    throw unavailable
+  }
+
+  async function find(hash: string, source: Source): Promise<KeyAnswer | undefined> {
+    for (let turn = 0; turn < maxTurns; turn += 1) {
+      const state = freshness.state()
+      const key = known.get(hash)
+      if (state === 'unavailable') return findDuringOutage(key)
+      if (key === undefined || (state === 'confirmed' && !isFresh(hash, key))) {
+        counts.misses += 1
+        // Look-ups of known keys are no flood, however many there are.
+        const found = await lookups.find(hash, known.has(hash) ? undefined : source)
+        // A result from before a pause of this process may be outdated.
+        if (found === undefined || freshness.state() === 'confirmed') return found
+      } else if (state === 'confirmed') {
+        counts.hits += 1
+        return key
+      }
+      await freshness.confirm()
+    }
+    throw unavailable
+  }
+
+  function evict(hashes: readonly string[]): void {
+    if (hashes.length > 0) onForgotten(hashes)
+    for (const hash of hashes) {
+      known.delete(hash)
+      unknownHashes.delete(hash)
+      for (const { evicted } of loads) evicted.add(hash)
+    }
+    lookups.repeat(hashes)
+  }
+
+  function forgetAll(): void {
+    onForgotten(undefined)
+    known.doubtAll()
+    repeatAll()
+  }
+
+  function repeatAll(): void {
+    lookups.repeatAll()
+    for (const load of loads) load.void = true
+  }
+
+  /** Runs a revocation. One that fails may still have been committed, so its keys are evicted. */
+  async function revoking<T>(
+    revocation: Promise<T>,
+    isMeant: (key: KnownKey) => boolean,
+  ): Promise<T> {
+    try {
+      return await revocation
+    } catch (error) {
+      // Not only of those that are cached.
+      onForgotten(undefined)
+      known.deleteWhere(isMeant)
+      repeatAll()
+      throw error
+    }
+  }
+
+  return {
+    findByHash,
+    async insert(record, attempt, most) {
+      try {
+        await table.insert(record, attempt, most)
+      } finally {
+        evict([record.hash])
+      }
+    },
+    findById: (id) => table.findById(id),
+    async change(id, owner, changes, now, from) {
+      const changing = table.change(id, owner, changes, now, from)
+      if (changes.caps === undefined) return await changing
+      const changed = await revoking(changing, (key) => key.id === id)
+      if (changed !== undefined) evict(hashesOf([changed]))
+      return changed
+    },
+    async revoke(id, owner, now) {
+      const revoked = await revoking(
+        table.revoke(id, owner, now),
+        (key) => key.id === id && (owner === undefined || key.user === owner),
+      )
+      if (revoked !== undefined) evict(hashesOf([revoked]))
+      return revoked
+    },
+    async rotate(id, owner, rotation, now) {
+      const isMeant = (key: KnownKey) => key.id === id
+      const rotated = await revoking(table.rotate(id, owner, rotation, now), isMeant)
+      if (rotated !== undefined) evict([rotation.hash, ...hashesOf([rotated.replaced])])
+      return rotated
+    },
+    async endPrevious(hash, now) {
+      const isMeant = (key: KnownKey) => key.isPrevious === true
+      const revoked = await revoking(table.endPrevious(hash, now), isMeant)
+      if (revoked !== undefined) evict([hash])
+      return revoked
+    },
+    search: (search) => table.search(search),
+    countActive: (scope, now) => table.countActive(scope, now),
+    countEndingSoon: (now) => table.countEndingSoon(now),
+    async revokeAll(scope, now) {
+      const { user, subscription } = scope
+      const revoked = await revoking(
+        table.revokeAll(scope, now),
+        (key) =>
+          (user === undefined || key.user === user) &&
+          (subscription === undefined || key.subscription === subscription),
+      )
+      evict(hashesOf(revoked))
+      return revoked
+    },
+    // Deleted keys expired long ago, so no look-up accepts them, cached or not.
+    deleteExpiredEphemeral: (now) => table.deleteExpiredEphemeral(now),
+    evict,
+    forgetAll,
+    async warm(limit, now) {
+      const load = { evicted: new Set<string>(), void: false }
+      loads.add(load)
+      try {
+        const found = await table.findLastUsed(Math.min(limit, entries), now)
+        if (load.void) return 0
+        let warmed = 0
+        // The most recently used one is set last, and so evicted last.
+        for (const key of found.toReversed()) {
+          if (load.evicted.has(key.hash) || known.get(key.hash) !== undefined) continue
+          known.set(key.hash, judge(key), trustedUntil())
+          warmed += 1
+        }
+        return warmed
+      } finally {
+        loads.delete(load)
+      }
+    },
+    stats: () => ({ entries: known.size, ...counts, ...lookups.stats }),
+  }
+}
+
+/** The source of a request without one. */
+const nowhere: Source = () => undefined

@@ -1,0 +1,112 @@
+/**
+ * Requests that make a secret once, however often they are repeated: one row for each idempotency
+ * key. A process that ends in the middle of a request leaves a row that can be taken over; its own
+ * statement then does nothing.
+ */
+
+import { within } from '../store/postgres/postgres.ts'
+import type { Fragment, Sql } from '../store/postgres/sql.ts'
+
+/** One try of a request. */
+export interface Attempt {
+  /** The same for all tries: a hash of caller, endpoint and idempotency key. */
+  readonly scope: string
+  /** A UUID. */
+  readonly id: string
+}
+
+/** The secret that an earlier try has made. */
+export interface MadeSecret {
+  readonly keyId: string
+  readonly hash: string
+}
+
+/**
+ * `mine`: do it, or if `made` is set, replace that secret. `busy`: another try is under way. `other`:
+ * the key stands for another request.
+ */
+export type Claim =
+  | { readonly state: 'mine'; readonly made: MadeSecret | undefined }
+  | { readonly state: 'busy' | 'other' }
+
+export type Idempotency = ReturnType<typeof createIdempotency>
+
+/** How long a request is remembered. */
+const rememberedMs = 24 * 3_600_000
+/** A try that is still under way after this time has been lost with its process. */
+const attemptMs = 10_000
+
+/** Over a migrated database. Instants are milliseconds since the epoch. */
+export function createIdempotency(sql: Sql) {
+  return {
+    /** `request` is a hash of what must be the same in each try. */
+    async claim({ scope, id }: Attempt, request: string, now: number): Promise<Claim> {
+      const instant = new Date(now)
+      const forgotten = sql`it.created_at <= ${new Date(now - rememberedMs)}`
+      const rows = await within(sql<ClaimRow[]>`
+        with mine as (
+          insert into tollgate_idempotency as it (scope, request, created_at, attempt, attempted_at)
+          values (${scope}, ${request}, ${instant}, ${id}, ${instant})
+          on conflict (scope) do update set request = excluded.request, attempt = excluded.attempt,
+            attempted_at = excluded.attempted_at,
+            created_at = case when ${forgotten} then excluded.created_at else it.created_at end,
+            key_id = case when ${forgotten} then null else it.key_id end,
+            key_hash = case when ${forgotten} then null else it.key_hash end
+          where ${forgotten} or it.request = excluded.request
+            and (it.attempt is null or it.attempted_at <= ${new Date(now - attemptMs)})
+          returning key_id, key_hash
+        )
+        select true as mine, false as other, key_id, key_hash from mine
+        union all
+        select false, request <> ${request}, null, null from tollgate_idempotency
+        where scope = ${scope} and not exists (select from mine)`)
+      const [row] = rows
+      // None: another try has begun since this statement did.
+      if (!row?.mine) return { state: row?.other ? 'other' : 'busy' }
+      const { key_id: keyId, key_hash: hash } = row
+      return { state: 'mine', made: keyId === null || hash === null ? undefined : { keyId, hash } }
+    },
+    /** Ends the try; false: another one has taken over. A request that made nothing is forgotten. */
+    async release({ scope, id }: Attempt): Promise<boolean> {
+      const rows = await within(sql`
+        with forgotten as (
+          delete from tollgate_idempotency
+          where scope = ${scope} and attempt = ${id} and key_id is null returning scope
+        ),
+        ended as (
+          update tollgate_idempotency set attempt = null
+          where scope = ${scope} and attempt = ${id} and key_id is not null returning scope
+        )
+        select scope from forgotten union all select scope from ended`)
+      return rows.length > 0
+    },
+    /** Deletes what is not remembered any more. */
+    async purge(now: number): Promise<void> {
+      await within(
+        sql`delete from tollgate_idempotency where created_at <= ${new Date(now - rememberedMs)}`,
+      )
+    },
+  }
+}
+
+interface ClaimRow {
+  readonly mine: boolean
+  readonly other: boolean
+  readonly key_id: string | null
+  readonly key_hash: string | null
+}
+
+/**
+ * Part of the statement that makes the secret, if `possible`: records it, and has a row if the try may
+ * make it. Without an attempt it always may.
+ */
+export function recordMade(
+  sql: Sql,
+  attempt: Attempt | undefined,
+  { keyId, hash }: MadeSecret,
+  possible: Fragment = sql`true`,
+): Fragment {
+  if (attempt === undefined) return sql`select`
+  return sql`update tollgate_idempotency set key_id = ${keyId}, key_hash = ${hash}
+    where scope = ${attempt.scope} and attempt = ${attempt.id} and ${possible} returning scope`
+}

@@ -1,0 +1,100 @@
+/**
+ * The cached keys of a process: an LRU of small entries. Equal strings and equal lists of groups
+ * are stored once where that is cheap to detect, because many keys share them.
+ */
+
+import { LRUCache } from 'lru-cache'
+import type { ApiKeyStatus } from './rules/api-key.ts'
+import type { KnownKey } from './store.ts'
+
+/** A key as it is cached. */
+export interface RememberedKey extends KnownKey {
+  readonly trustedUntil: number
+}
+
+interface Entry extends RememberedKey {
+  /** The number of `doubtAll` calls before it was read. */
+  readonly round: number
+}
+
+/** The size of the pool of shared strings and lists; beyond it a new pool begins. */
+const maxShared = 65_536
+
+const statuses: Record<ApiKeyStatus, ApiKeyStatus> = {
+  active: 'active',
+  revoked: 'revoked',
+  expired: 'expired',
+}
+
+/** Caches at most this many keys; the least recently used are evicted. */
+export function createKnownKeys(entries: number) {
+  const kept = new LRUCache<string, Entry>({ max: entries })
+  const texts = createPool((text) => text)
+  // Parsed anew: a substring of a driver's longer text would keep all of that text alive.
+  const lists = createPool((json) => JSON.parse(json).map(texts) as readonly string[])
+  let round = 0
+
+  return {
+    /** The number of entries, including those in doubt. */
+    get size(): number {
+      return kept.size
+    },
+    /** The key, if it is cached and not in doubt; marks it as most recently used. */
+    get(hash: string): RememberedKey | undefined {
+      const entry = kept.get(hash)
+      return entry !== undefined && entry.round === round ? entry : undefined
+    },
+    /** Whether it is cached, in doubt or not. */
+    has: (hash: string): boolean => kept.has(hash),
+    /** Caches the key as it was read, and returns the cached form. By default it is trusted for ever. */
+    set(
+      hash: string,
+      { id, user, groups, subscription, status, createdAt, ...key }: KnownKey,
+      trustedUntil = Number.POSITIVE_INFINITY,
+    ): KnownKey {
+      const entry: Entry = {
+        id,
+        user: texts(user),
+        groups: lists(JSON.stringify(groups)),
+        subscription: texts(subscription),
+        status: statuses[status],
+        createdAt,
+        expiresAt: key.expiresAt,
+        ...(key.revokedAt !== undefined && { revokedAt: key.revokedAt }),
+        ...(key.isPrevious && { isPrevious: true }),
+        ...(key.capped && { capped: key.capped }),
+        // An integer is stored within the entry itself.
+        trustedUntil: Math.trunc(trustedUntil),
+        round,
+      }
+      kept.set(hash, entry)
+      return entry
+    },
+    delete: (hash: string): void => void kept.delete(hash),
+    /** Drops the keys for which this holds; checks every entry. */
+    deleteWhere(holds: (key: KnownKey) => boolean): void {
+      for (const [hash, entry] of [...kept.entries()]) if (holds(entry)) kept.delete(hash)
+    },
+    /** Puts all current entries in doubt: each must be set again. */
+    doubtAll(): void {
+      round += 1
+    },
+  }
+}
+
+/**
+ * Returns a function that makes a value from a text, and returns the same value for equal texts
+ * while it is pooled.
+ */
+function createPool<Value>(make: (text: string) => Value): (text: string) => Value {
+  const known = new Map<string, Value>()
+  return (text) => {
+    let value = known.get(text)
+    if (value === undefined) {
+      if (known.size >= maxShared) known.clear()
+      value = make(text)
+      known.set(text, value)
+    }
+    return value
+  }
+}

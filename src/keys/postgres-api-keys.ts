@@ -1,0 +1,496 @@
+/** API keys in Postgres: one tagged query per method. */
+
+import { ServiceError } from '../formats/errors.ts'
+import type { Labels } from '../formats/labels.ts'
+import { orRefused, type Pool, within, withLongDeadline } from '../store/postgres/postgres.ts'
+import type { Fragment, Query, Sql } from '../store/postgres/sql.ts'
+import { type Attempt, recordMade } from './idempotency.ts'
+import type { RevokedKey } from './revocations/revocation-log.ts'
+import type { ApiKeyRecord, ApiKeyStatus, PreviousSecret } from './rules/api-key.ts'
+import { compileCaps } from './rules/compiled-caps.ts'
+import { closedCaps, type KeyCaps, readStoredCaps } from './rules/key-caps.ts'
+import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from './store.ts'
+
+/** How long an expired ephemeral key is kept (contract, 3.13). */
+const ephemeralGraceMs = 1_800_000
+/** Any number that every process shares; `migrate` has another. */
+const cleanupLock = 7_005_101_902
+/** With the user's name as a second number: who counts the keys of a user and adds one. */
+const roomLock = 701_902
+/** The most rows that one statement revokes or deletes, so that it meets its deadline. */
+const batchRows = 2_000
+/** Less than a request's deadline, so that the caller learns the cause. */
+const lockDeadlineMs = 1_000
+/** A key's use is recorded again after this many seconds. */
+const noteEverySeconds = 30
+
+/** The columns that a look-up of the request path reads. */
+interface FoundRow {
+  readonly id: string
+  readonly username: string
+  readonly key_hash: string
+  readonly status: ApiKeyStatus
+  readonly user_groups: readonly string[]
+  readonly subscription: string
+  readonly created_at: Date
+  readonly expires_at: Date | null
+  readonly revoked_at: Date | null
+  readonly caps: unknown
+  readonly is_previous?: boolean
+  readonly is_replaceable?: boolean
+}
+
+interface Row extends FoundRow {
+  readonly name: string
+  readonly description: string | null
+  readonly ephemeral: boolean
+  readonly last_used_at: Date | null
+  readonly key_prefix: string | null
+  readonly labels: Labels | null
+  readonly previous_hash: string | null
+  readonly previous_prefix: string | null
+  readonly previous_ends_at: Date | null
+  readonly previous_last_used_at: Date | null
+}
+
+/** The table of keys over a pool; the database must be migrated. */
+export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
+  return {
+    async insert(record, attempt, most) {
+      if (most === undefined) return await within(insertOne(sql, record, attempt)).then(requireOne)
+      const inserting = sql.begin(async (transaction) =>
+        (await hasRoom(transaction, record.user, most, record.createdAt))
+          ? await insertOne(transaction, record, attempt)
+          : 'full',
+      )
+      const inserted = await orRefused(inserting)
+      if (inserted === 'full') throw tooMany(most)
+      requireOne(inserted)
+    },
+    async findByHashes(hashes) {
+      const rows = await within(sql<FoundRow[]>`
+        select ${foundColumns(sql)}, false as is_previous, ${isReplaceable(sql)} as is_replaceable
+        from api_keys where key_hash = any(${hashes}::text[])
+        union all
+        select id, username, previous_hash, status, user_groups, subscription, created_at,
+          least(expires_at, previous_ends_at), revoked_at, caps, true, false from api_keys
+        where previous_hash = any(${hashes}::text[])`)
+      const first = rows.flatMap((row) => (row.is_replaceable ? row.key_hash : []))
+      const used = new Set(first.length === 0 ? [] : await recordFirstUses(sql, first))
+      return rows.filter((row) => !row.is_replaceable || used.has(row.key_hash)).map(toFound)
+    },
+    async findLastUsed(limit, now) {
+      const query = sql<FoundRow[]>`
+        select ${foundColumns(sql)} from api_keys
+        where ${isActiveAt(sql, now)} and last_used_at is not null
+        order by last_used_at desc
+        limit ${limit}`
+      return (await withLongDeadline(query)).map(toFound)
+    },
+    async noteUses(all) {
+      if (all.size === 0) return
+      await withLongDeadline(noteUses(sql, all))
+      await withLongDeadline(notePrevious(sql, all))
+    },
+    async findById(id) {
+      const [row] = await within(sql<Row[]>`select * from api_keys where id = ${id}`)
+      return row && toRecord(row)
+    },
+    async change(id, owner, { name, description, labels, caps }, now, from) {
+      const isSame = sql`caps is not distinct from ${toJson(from)}::text::jsonb`
+      const query = sql<RevokedRecordRow[]>`
+        update api_keys set
+          name = coalesce(${name ?? null}, name),
+          description = case when ${description !== undefined} then ${description || null} else description end,
+          labels = case when ${labels !== undefined} then ${toJson(labels)}::text::jsonb else labels end,
+          caps = case when ${caps !== undefined} then ${toJson(caps)}::text::jsonb else caps end
+        where ${isOwn(sql, id, owner, now)}
+          ${from === undefined || from === closedCaps ? sql`` : sql`and ${isSame}`}
+        returning *, pg_current_xact_id()::text as transaction`
+      const [row] = await within(query)
+      return row && toRevoked(row)
+    },
+    async revoke(id, owner, now) {
+      const [row] = await within(sql<RevokedRecordRow[]>`
+        update api_keys set status = 'revoked' where ${isOwn(sql, id, owner, now)}
+        returning *, pg_current_xact_id()::text as transaction`)
+      return row && toRevoked(row)
+    },
+    async rotate(id, owner, rotation, now) {
+      const { hash, prefix, overlapMs, endAfterFirstUseMs, unused, attempt } = rotation
+      const instant = new Date(now)
+      const overlap = sql`${overlapMs}::float8 * interval '1 millisecond'`
+      const endAfter = sql`${endAfterFirstUseMs ?? null}::float8 * interval '1 millisecond'`
+      const hasOverlap = overlapMs > 0
+      // What a repeated rotation has replaced works as long as that said.
+      const previous = (value: Fragment, column: string) =>
+        unused === undefined
+          ? sql`case when ${hasOverlap} then ${value} end`
+          : sql`api_keys.${sql.identifier(column)}`
+      const [row] = await within(sql<RotatedRow[]>`
+        with replaced as (
+          select * from api_keys
+          where ${isOwn(sql, id, owner, now)}
+            ${unused === undefined ? sql`` : sql`and key_hash = ${unused} and last_used_at is null`}
+          for update
+        ),
+        made as (
+          ${recordMade(sql, attempt, { keyId: id, hash }, sql`exists (select from replaced)`)}
+        )
+        update api_keys set
+          key_hash = ${hash}, key_prefix = ${prefix}, last_used_at = null,
+          previous_hash = ${previous(sql`replaced.key_hash`, 'previous_hash')},
+          previous_prefix = ${previous(sql`replaced.key_prefix`, 'previous_prefix')},
+          previous_ends_at = ${previous(sql`least(replaced.expires_at, ${instant}::timestamptz + ${overlap})`, 'previous_ends_at')},
+          previous_last_used_at = ${previous(sql`replaced.last_used_at`, 'previous_last_used_at')},
+          previous_end_after = ${previous(endAfter, 'previous_end_after')}
+        from replaced, made
+        where api_keys.id = replaced.id
+        returning api_keys.*, replaced.key_hash as replaced_hash,
+          replaced.previous_hash as replaced_previous_hash,
+          pg_current_xact_id()::text as transaction`)
+      if (row === undefined) return undefined
+      const record = toRecord(row)
+      const { expiresAt } = record
+      const { transaction, replaced_hash: replaced, replaced_previous_hash: older } = row
+      const secret = { id, hash: replaced, expiresAt, transaction }
+      if (unused !== undefined) return { record, replaced: secret }
+      return {
+        record,
+        replaced: {
+          ...secret,
+          ...(record.previous && { endsAt: record.previous.endsAt }),
+          ...(older !== null && { previousHash: older }),
+        },
+      }
+    },
+    async endPrevious(hash, now) {
+      const instant = new Date(now)
+      const [row] = await within(sql<RevokedRecordRow[]>`
+        update api_keys set previous_hash = null, previous_prefix = null, previous_ends_at = null,
+          previous_last_used_at = null, previous_end_after = null
+        where previous_hash = ${hash} and previous_ends_at > ${instant} and status = 'active'
+          and ${lockBound(sql)}
+        returning *, pg_current_xact_id()::text as transaction`)
+      return row && { ...toRevoked(row), hash }
+    },
+    async countEndingSoon(now) {
+      const instant = sql`${new Date(now)}::timestamptz`
+      const query = sql<{ count: number }[]>`
+        select count(*)::int as count from api_keys
+        where status = 'active' and not ephemeral and expires_at > ${instant}
+          and ${instant} >= expires_at - least((expires_at - created_at) / 10, interval '7 days')`
+      const [row] = await withLongDeadline(query)
+      return row?.count ?? 0
+    },
+    async countActive(scope, now) {
+      const query = sql<{ count: number }[]>`
+        select count(*)::int as count from api_keys where ${isActive(sql, scope, now)}`
+      const [row] = await withLongDeadline(query)
+      return row?.count ?? 0
+    },
+    async search(search) {
+      return (await withLongDeadline(searchQuery(sql, search))).map(toRecord)
+    },
+    async revokeAll(scope, now) {
+      const all: RevokedKey[] = []
+      // Rows that an open transaction has locked come last, so that the others are revoked first.
+      for (const isLast of [false, true]) {
+        for (;;) {
+          // Locks rows in a fixed order, so that two concurrent statements wait instead of
+          // deadlocking: in the order of the indexes on owner and subscription, which avoids a scan of
+          // the table.
+          const query = sql<RevokedRow[]>`
+            update api_keys set status = 'revoked'
+            where status = 'active' and id = any(array(
+              select id from api_keys
+              where ${isActive(sql, scope, now)} and ${lockBound(sql)}
+              order by created_at desc, id
+              limit ${batchRows}
+              for update ${isLast ? sql`` : sql`skip locked`}
+            ))
+            returning id, key_hash as hash, previous_hash, expires_at,
+              pg_current_xact_id()::text as transaction`
+          const revoked = await withLongDeadline(query)
+          for (const { expires_at, previous_hash: previousHash, ...key } of revoked) {
+            const expiresAt = expires_at?.getTime() ?? null
+            all.push({ ...key, ...(previousHash && { previousHash }), expiresAt })
+          }
+          if (revoked.length < batchRows) break
+        }
+      }
+      return all
+    },
+    async deleteExpiredEphemeral(now) {
+      // And by the database's clock: that of one process may be ahead.
+      const expiredBefore = new Date(now - ephemeralGraceMs)
+      let deleted = 0
+      for (;;) {
+        const query = sql`
+          delete from api_keys where id = any(array(
+            select id from api_keys
+            where ephemeral and expires_at < least(${expiredBefore}::timestamptz,
+                now() - ${ephemeralGraceMs}::float8 * interval '1 millisecond')
+              and (select pg_try_advisory_xact_lock(${cleanupLock}))
+            limit ${batchRows}
+            for update skip locked
+          ))`
+        const { count } = await withLongDeadline(query)
+        deleted += count
+        if (count < batchRows) return deleted
+      }
+    },
+  }
+}
+
+type RevokedRow = Omit<RevokedKey, 'expiresAt' | 'previousHash'> &
+  Pick<Row, 'expires_at' | 'previous_hash'>
+
+type RotatedRow = RevokedRecordRow & {
+  readonly replaced_hash: string
+  readonly replaced_previous_hash: string | null
+}
+
+type RevokedRecordRow = Row & { readonly transaction: string }
+
+function insertOne(sql: Sql, record: ApiKeyRecord, attempt: Attempt | undefined): Query<object[]> {
+  const { id, hash } = record
+  return sql`
+    with made as (${recordMade(sql, attempt, { keyId: id, hash })})
+    insert into api_keys (id, username, name, description, key_hash, status, user_groups,
+      subscription, ephemeral, created_at, expires_at, key_prefix, labels,
+      caps)
+    select ${id}, ${record.user}, ${record.name}, ${record.description || null},
+      ${hash}, ${record.status}, ${record.groups},
+      ${record.subscription}, ${record.ephemeral}, ${new Date(record.createdAt)},
+      ${record.expiresAt === null ? null : new Date(record.expiresAt)}, ${record.prefix},
+      ${toJson(record.labels)}::text::jsonb, ${toJson(record.caps)}::text::jsonb
+    from made`
+}
+
+function requireOne({ count }: { readonly count: number }): void {
+  if (count === 0) throw new ServiceError('idempotency_busy')
+}
+
+/** Within a transaction: until its end no other one of this kind counts the user's keys. */
+async function hasRoom(sql: Sql, user: string, most: number, now: number): Promise<boolean> {
+  await sql`select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)`
+  await sql`select pg_advisory_xact_lock(${roomLock}, hashtext(${user}))`
+  const [row] = await sql<{ count: number }[]>`
+    select count(*)::int as count from (
+      select from api_keys where username = ${user} and ${isActiveAt(sql, now)} limit ${most}
+    ) as active`
+  return (row?.count ?? 0) < most
+}
+
+function tooMany(most: number): ServiceError {
+  const message = `You have ${most.toLocaleString('en')} active keys, the most that a user may have (MAX_KEYS_PER_USER); revoke some first.`
+  return new ServiceError('too_many_keys', { message })
+}
+
+function foundColumns(sql: Sql): Fragment {
+  return sql`id, username, key_hash, status, user_groups, subscription, created_at, expires_at, revoked_at,
+    caps`
+}
+
+function toFound(row: FoundRow): FoundKey {
+  const { id, username: user, subscription } = row
+  const caps = readStoredCaps(row.caps)
+  const capped = row.caps === null ? undefined : compileCaps({ id, user, subscription, caps })
+  return { ...toKnown(row), ...(capped && { capped }) }
+}
+
+function toKnown(row: FoundRow) {
+  return {
+    id: row.id,
+    hash: row.key_hash,
+    user: row.username,
+    groups: row.user_groups,
+    subscription: row.subscription,
+    status: row.status,
+    createdAt: row.created_at.getTime(),
+    expiresAt: row.expires_at?.getTime() ?? null,
+    ...(row.revoked_at && { revokedAt: row.revoked_at.getTime() }),
+    ...(row.is_previous && { isPrevious: true as const }),
+  }
+}
+
+/**
+ * A condition that is always true, and limits how long the statement waits for rows that an open
+ * transaction has locked. Not a setting of the connection, because a pooler may refuse it.
+ */
+function lockBound(sql: Sql): Fragment {
+  return sql`(select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)) is not null`
+}
+
+/** Whether a repeated request may replace the secret: nobody has used it, as far as it is recorded. */
+function isReplaceable(sql: Sql): Fragment {
+  return sql`(last_used_at is null and exists (
+    select from tollgate_idempotency as made where made.key_hash = api_keys.key_hash))`
+}
+
+/**
+ * Records first uses before anybody gets an answer to them, so that no secret in use is replaced. Returns
+ * the secrets that had not been replaced before.
+ */
+async function recordFirstUses(sql: Sql, hashes: readonly string[]): Promise<readonly string[]> {
+  const rows = await within(sql<{ key_hash: string }[]>`
+    with mine as (
+      select id from api_keys where key_hash = any(${hashes}::text[]) and ${lockBound(sql)}
+      order by id for no key update
+    )
+    update api_keys set last_used_at = coalesce(last_used_at, now()),
+      previous_ends_at = case when last_used_at is null
+        then least(previous_ends_at, now() + previous_end_after) else previous_ends_at end
+    from mine where api_keys.id = mine.id
+    returning key_hash`)
+  return rows.map(({ key_hash: hash }) => hash)
+}
+
+/** Whether a row's recorded use is old enough to be updated. */
+function isDue(sql: Sql, row: Fragment, use: Fragment): Fragment {
+  return sql`(${row}.last_used_at is null
+    or ${row}.last_used_at <= ${use}.at - make_interval(secs => ${noteEverySeconds}))`
+}
+
+function isActiveAt(sql: Sql, now: number): Fragment {
+  return sql`status = 'active' and (expires_at is null or expires_at > ${new Date(now)})`
+}
+
+/** The key with this id, if it is active at `now` and belongs to `owner` (undefined: to anybody). */
+function isOwn(sql: Sql, id: string, owner: string | undefined, now: number): Fragment {
+  return sql`id = ${id} and ${isActiveAt(sql, now)} and ${lockBound(sql)}
+    ${owner === undefined ? sql`` : sql`and username = ${owner}`}`
+}
+
+function isActive(sql: Sql, { user, subscription }: KeyScope, now: number): Fragment {
+  if (user === undefined && subscription === undefined) throw new Error('a scope names something')
+  return sql`
+    ${isActiveAt(sql, now)}
+    ${user === undefined ? sql`` : sql`and username = ${user}`}
+    ${subscription === undefined ? sql`` : sql`and subscription = ${subscription}`}`
+}
+
+/** One query for every search; status conditions apply to the effective status. */
+export function searchQuery(sql: Sql, search: ApiKeySearch): Query<Row[]> {
+  const { owner, only, subscription, includeEphemeral, prefix, labels, limit, offset } = search
+  const labelled = toJson(labels)
+  return sql<Row[]>`
+    select * from api_keys
+    where true
+      ${owner === undefined ? sql`` : sql`and username = ${owner}`}
+      ${only === undefined ? sql`` : sql`and id = ${only}`}
+      ${subscription === undefined ? sql`` : sql`and subscription = ${subscription}`}
+      ${includeEphemeral ? sql`` : sql`and not ephemeral`}
+      ${prefix === undefined ? sql`` : sql`and key_prefix = ${prefix}`}
+      ${labelled === null ? sql`` : sql`and labels @> ${labelled}::text::jsonb`}
+      ${statusCondition(sql, search)}
+    order by ${orderOf(sql, search)}
+    limit ${limit} offset ${offset}`
+}
+
+function statusCondition(sql: Sql, { statuses, now }: ApiKeySearch): Fragment {
+  if (statuses.size === 0 || statuses.size === 3) return sql``
+  const instant = new Date(now)
+  const conditions = {
+    active: sql`(${isActiveAt(sql, now)})`,
+    revoked: sql`status = 'revoked'`,
+    expired: sql`(status = 'expired' or (status = 'active' and expires_at <= ${instant}))`,
+  }
+  const [first, second] = [...statuses].map((status) => conditions[status])
+  return second === undefined ? sql`and ${first!}` : sql`and (${first!} or ${second})`
+}
+
+/**
+ * `nulls last` only where nulls are possible: with it Postgres would not use an index created
+ * without. Names are ordered by bytes: the same in every database.
+ */
+function orderOf(sql: Sql, { sortBy, descending }: ApiKeySearch): Fragment {
+  const direction = descending ? sql`desc` : sql`asc`
+  switch (sortBy) {
+    case 'created_at':
+      return sql`created_at ${direction}, id ${direction}`
+    case 'expires_at':
+      return sql`expires_at ${direction} nulls last, id ${direction}`
+    case 'last_used_at':
+      return sql`last_used_at ${direction} nulls last, id ${direction}`
+    case 'name':
+      return sql`name collate "C" ${direction}, id ${direction}`
+  }
+}
+
+/** null for none. */
+function toJson(fields: Labels | KeyCaps | undefined): string | null {
+  return fields !== undefined && Object.keys(fields).length > 0 ? JSON.stringify(fields) : null
+}
+
+function toRecord(row: Row): ApiKeyRecord {
+  return {
+    ...toKnown(row),
+    caps: readStoredCaps(row.caps),
+    prefix: row.key_prefix,
+    name: row.name,
+    description: row.description ?? '',
+    labels: row.labels ?? {},
+    ephemeral: row.ephemeral,
+    lastUsedAt: row.last_used_at?.getTime() ?? null,
+    ...(row.previous_hash !== null && { previous: toPrevious(row.previous_hash, row) }),
+  }
+}
+
+function toPrevious(hash: string, row: Row): PreviousSecret {
+  return {
+    hash,
+    prefix: row.previous_prefix,
+    endsAt: row.previous_ends_at?.getTime() ?? 0,
+    lastUsedAt: row.previous_last_used_at?.getTime() ?? null,
+  }
+}
+
+/** The record, and its revocation with that of its replaced secret. */
+function toRevoked(row: RevokedRecordRow): ApiKeyRecord & RevokedKey {
+  const { transaction, previous_hash: previousHash } = row
+  return { ...toRecord(row), ...(previousHash !== null && { previousHash }), transaction }
+}
+
+/** By hash: a use that is written after a rotation is one of the secret that it has replaced. */
+type Uses = ReadonlyMap<string, number>
+
+/** The uses as rows; a clock that is ahead does not suppress the uses of others. */
+function usesOf(sql: Sql, uses: Uses): Fragment {
+  const instants = [...uses.values()].map((instant) => new Date(instant).toISOString())
+  return sql`(
+    select hash, least(at, now()) as at
+    from unnest(${[...uses.keys()]}::text[], ${instants}::timestamptz[]) as noted (hash, at)
+  ) as uses`
+}
+
+/**
+ * Locks rows in a fixed order and skips locked ones, which may be in the course of the same update.
+ * Both conditions are needed, because a row may change before it is locked.
+ */
+function noteUses(sql: Sql, uses: Uses): Query<object[]> {
+  return sql`
+    update api_keys set last_used_at = used.at,
+      previous_ends_at = case when last_used_at is null
+        then least(previous_ends_at, used.at + previous_end_after) else previous_ends_at end
+    from (
+      select id, hash, at from ${usesOf(sql, uses)} join api_keys on key_hash = hash
+      where ${isDue(sql, sql`api_keys`, sql`uses`)}
+      order by id
+      for no key update of api_keys skip locked
+    ) as used
+    where api_keys.id = used.id and key_hash = used.hash
+      and ${isDue(sql, sql`api_keys`, sql`used`)}`
+}
+
+function notePrevious(sql: Sql, uses: Uses): Query<object[]> {
+  return sql`
+    update api_keys set previous_last_used_at = greatest(previous_last_used_at, used.at)
+    from (
+      select id, hash, at from ${usesOf(sql, uses)} join api_keys on previous_hash = hash
+      order by id
+      for no key update of api_keys skip locked
+    ) as used
+    where api_keys.id = used.id and previous_hash = used.hash`
+}

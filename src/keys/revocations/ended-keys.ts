@@ -1,0 +1,109 @@
+/**
+ * Permanently ended keys in the database: read and revoked again. A copy is kept outside of the
+ * database (revocation-file.ts), because a restored backup lacks later revocations.
+ */
+
+import { withLongDeadline } from '../../store/postgres/postgres.ts'
+import type { Fragment, Sql } from '../../store/postgres/sql.ts'
+
+/**
+ * A key that was revoked or deleted, or a secret that was replaced; instants are milliseconds since
+ * the epoch.
+ */
+export interface EndedKey {
+  readonly id: string
+  readonly hash: string
+  /** When it was ended; if only the table says that it was, when that was read. */
+  readonly at: number
+  /** When a replaced secret ends; without it, at once. */
+  readonly endsAt?: number | null
+  /** null: never. After it has expired, its revocation no longer matters. */
+  readonly expiresAt: number | null
+}
+
+/** The most rows that one statement reads, except for rows of the same hash. */
+export const pageRows = 10_000
+/** The most keys that one statement revokes. */
+const someKeys = 2_000
+
+/**
+ * All that have ended and not expired, by the table and by the log, which has deleted keys too: a
+ * page after the hash `after`. The last page has fewer than `pageRows`.
+ */
+export async function readEnded(sql: Sql, after: string): Promise<readonly EndedKey[]> {
+  const matters = sql`(expires_at is null or expires_at > now())`
+  // Each part by its own index, so that no page sorts everything that has ended.
+  const query = sql<EndedKey[]>`
+    select hash, id, ${msOf(sql, 'at')} as at, ${msOf(sql, 'ends_at')} as "endsAt",
+      ${msOf(sql, 'expires_at')} as "expiresAt"
+    from (
+      (select key_hash as hash, coalesce(key_id, '') as id, at, ends_at, expires_at
+        from tollgate_revocations where key_hash > ${after} and ended and ${matters}
+        order by key_hash fetch first ${pageRows} rows with ties)
+      union all
+      (select key_hash, id, now(), null, expires_at
+        from api_keys where key_hash > ${after} and status = 'revoked' and ${matters}
+        order by key_hash fetch first ${pageRows} rows with ties)
+      union all
+      (select previous_hash, id, now(), case status when 'active' then previous_ends_at end, expires_at
+        from api_keys where previous_hash > ${after} and ${matters}
+        order by previous_hash fetch first ${pageRows} rows with ties)
+    ) as known
+    order by hash
+    fetch first ${pageRows} rows with ties`
+  return await withLongDeadline(query)
+}
+
+/** Milliseconds since the epoch. */
+export function msOf(sql: Sql, column: string): Fragment {
+  return sql`floor(extract(epoch from ${sql.identifier(column)}) * 1000)::float8`
+}
+
+/** The result of revoking again. */
+export interface EndedAgain {
+  /** Ids of the keys that were active. */
+  readonly ids: readonly string[]
+  /** The number of keys that still are, because another transaction has them locked. */
+  readonly left: number
+}
+
+/**
+ * Revokes those of these keys that are active in the table, which is then older than their
+ * revocation. Of concurrent processes one counts each key.
+ */
+export async function endAgain(sql: Sql, hashes: readonly string[]): Promise<EndedAgain> {
+  const all = { ids: [] as string[], left: 0 }
+  for (let i = 0; i < hashes.length; i += someKeys) {
+    const query = sql<EndedAgain[]>`
+      with active as (
+        select id from api_keys
+        where key_hash = any(${hashes.slice(i, i + someKeys)}::text[]) and status = 'active'
+      ),
+      free as (
+        select id from api_keys where id = any(array(select id from active)) for update skip locked
+      ),
+      ended as (
+        update api_keys set status = 'revoked'
+        where status = 'active' and id = any(array(select id from free))
+        returning id
+      )
+      select coalesce((select json_agg(id) from ended), '[]') as ids,
+        ((select count(*) from active) - (select count(*) from ended))::int as left`
+    for (const { ids, left } of await withLongDeadline(query)) {
+      all.ids.push(...ids)
+      all.left += left
+    }
+  }
+  return all
+}
+
+/**
+ * A database restored on another server contains transaction numbers from there, possibly far above
+ * its own. Clears them; processes that seemed to have read them are asked again.
+ */
+export async function forgetForeignTransactions(sql: Sql): Promise<void> {
+  await withLongDeadline(sql`update tollgate_revocations set transaction = null
+    where transaction >= pg_snapshot_xmax(pg_current_snapshot())`)
+  await withLongDeadline(sql`update tollgate_replicas set snapshot = null
+    where pg_snapshot_xmax(snapshot) > pg_snapshot_xmax(pg_current_snapshot())`)
+}

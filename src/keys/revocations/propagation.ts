@@ -1,0 +1,191 @@
+/** Whether all processes that may be serving have applied a revocation, or another change of keys. */
+
+import { createAlarm } from '../../runtime/loop.ts'
+import type { Sql } from '../../store/postgres/sql.ts'
+import {
+  type Acknowledgement,
+  findUnlogged,
+  logRevocations,
+  type RevokedKey,
+  readAcknowledgements,
+} from './revocation-log.ts'
+
+/** What a revocation's response says about the processes that may be serving the key. */
+export interface Propagation {
+  /** `pending`: some replica may still accept the key. */
+  readonly state: 'confirmed' | 'pending'
+  /** How many may be serving, including this one; each is counted in the next field or named. */
+  readonly replicas: number
+  readonly acknowledged: number
+  /** Names of those that have not acknowledged, if known; only when pending. */
+  readonly waitingFor?: readonly string[]
+}
+
+export interface PropagationStats {
+  readonly confirmed: number
+  readonly pending: number
+  /** Duration of the last confirmation, in milliseconds. */
+  readonly lastMs: number | undefined
+}
+
+export type PropagationWatch = ReturnType<typeof createPropagationWatch>
+
+export interface PropagationWatchOptions {
+  readonly pool: Sql
+  /** This process's own id. */
+  readonly id: string
+  /** Names of the other processes as last known, for when the database is unavailable. */
+  readonly others: () => readonly string[]
+  /**
+   * Called with the number of revocations that were missing in the log, so that its triggers must
+   * have been off.
+   */
+  readonly onUnlogged?: (keys: number) => void
+  /**
+   * Stores revoked keys outside of the database; false: that failed or took too long. `waitingFor`
+   * then contains `keptAs`.
+   */
+  readonly keep?: (revoked: readonly RevokedKey[]) => Promise<boolean>
+  readonly keptAs?: string
+  /** The longest delay of a revocation's response in milliseconds; 1 second by default. */
+  readonly deadlineMs?: number
+}
+
+interface Waiter {
+  /** Transactions that must be known everywhere. */
+  readonly transactions: readonly string[]
+  /** Whether knowing them is enough. */
+  readonly isLogged: boolean
+  /** Whether processes of older versions do not apply them. */
+  readonly isNew: boolean
+  readonly answer: (propagation: Propagation) => void
+  readonly giveUpAt: number
+  last: Propagation | undefined
+}
+
+/** Milliseconds between two polls: the first pause, the longest, and the growth. */
+const pauses = { first: 10, max: 50, growth: 1.5 }
+
+/** One loop polls for all waiters; it stops when there are none. */
+export function createPropagationWatch(options: PropagationWatchOptions) {
+  const { pool, id, deadlineMs = 1_000 } = options
+  const waiting = new Set<Waiter>()
+  const counted = { confirmed: 0, pending: 0 }
+  let lastMs: number | undefined
+  const alarm = createAlarm(new AbortController().signal)
+  let pauseMs = pauses.first
+  let isLooping = false
+
+  async function loop(): Promise<void> {
+    while (waiting.size > 0) {
+      const asking = [...waiting]
+      const seen = await ask()
+      if (seen !== undefined) for (const waiter of asking) advance(waiter, seen)
+      const now = performance.now()
+      for (const waiter of waiting) if (now >= waiter.giveUpAt) finish(waiter)
+      if (waiting.size === 0) break
+      await alarm.rest(pauseMs)
+      pauseMs = Math.min(pauses.max, pauseMs * pauses.growth)
+    }
+    isLooping = false
+  }
+
+  /** undefined: the database did not respond. */
+  async function ask(): Promise<readonly Acknowledgement[] | undefined> {
+    const nextEnd = Math.min(...[...waiting].map(({ giveUpAt }) => giveUpAt))
+    const transactions = new Set([...waiting].flatMap((waiter) => waiter.transactions))
+    try {
+      return await readAcknowledgements(pool, [...transactions], leftUntil(nextEnd))
+    } catch {
+      return undefined
+    }
+  }
+
+  function advance(waiter: Waiter, replicas: readonly Acknowledgement[]): void {
+    // This process too: another one may have ended an earlier secret of the key just before.
+    const late = replicas.filter((replica) =>
+      waiter.isLogged
+        ? (waiter.isNew && replica.isOlder) ||
+          replica.missing.some((transaction) => waiter.transactions.includes(transaction))
+        : replica.id !== id,
+    )
+    const all = replicas.some((replica) => replica.id === id) ? replicas : [id, ...replicas]
+    waiter.last = {
+      state: late.length === 0 ? 'confirmed' : 'pending',
+      replicas: all.length,
+      acknowledged: all.length - late.length,
+      ...(late.length > 0 && { waitingFor: late.map(({ name }) => name) }),
+    }
+    if (late.length === 0 || !waiter.isLogged) finish(waiter)
+  }
+
+  function finish(waiter: Waiter): void {
+    waiting.delete(waiter)
+    waiter.answer(waiter.last ?? unknown())
+  }
+
+  /** The database is unavailable: the processes last known have not acknowledged. */
+  function unknown(): Propagation {
+    const waitingFor = options.others()
+    return { state: 'pending', replicas: waitingFor.length + 1, acknowledged: 1, waitingFor }
+  }
+
+  /** The transactions to wait for, once the log is sure to have them; rejects during an outage. */
+  async function find(
+    revoked: readonly RevokedKey[],
+    giveUpAt: number,
+  ): Promise<Omit<Waiter, 'isNew' | 'answer' | 'giveUpAt' | 'last'>> {
+    const unlogged = await findUnlogged(pool, revoked, leftUntil(giveUpAt))
+    if (unlogged.length > 0) options.onUnlogged?.(unlogged.length)
+    const transactions = revoked.map(({ transaction }) => transaction)
+    if (unlogged.length > 0 || revoked.length === 0) {
+      const hashes = revoked.length === 0 ? [''] : unlogged.map(({ hash }) => hash)
+      transactions.push(await logRevocations(pool, hashes, leftUntil(giveUpAt)))
+    }
+    return { transactions: [...new Set(transactions)], isLogged: unlogged.length === 0 }
+  }
+
+  async function waitForOthers(
+    revoked: readonly RevokedKey[],
+    isNew: boolean,
+  ): Promise<Propagation> {
+    const giveUpAt = performance.now() + deadlineMs
+    const found = await find(revoked, giveUpAt).catch(() => undefined)
+    if (found === undefined) return unknown()
+    return await new Promise((answer) => {
+      waiting.add({ ...found, isNew, answer, giveUpAt, last: undefined })
+      pauseMs = pauses.first
+      alarm.ring()
+      if (isLooping) return
+      isLooping = true
+      void loop()
+    })
+  }
+
+  return {
+    /**
+     * Waits until every replica that may be serving has read the log rows of these revocations
+     * (without any: all that was revoked before the call), or until the deadline. Call it after
+     * they are committed and this process has evicted the keys. Revocations missing in the log are
+     * reported, logged now, and `pending`. Never rejects. With `capped` the keys have other caps and
+     * have not ended; a replica of an older version never applies that.
+     */
+    async wait(revoked: readonly RevokedKey[] = [], capped?: 'capped'): Promise<Propagation> {
+      const since = performance.now()
+      const [known, isKept] = await Promise.all([
+        waitForOthers(revoked, capped !== undefined),
+        capped ?? options.keep?.(revoked) ?? true,
+      ])
+      const waitingFor = [...(known.waitingFor ?? []), options.keptAs ?? 'the revocation log']
+      const propagation: Propagation = isKept ? known : { ...known, state: 'pending', waitingFor }
+      counted[propagation.state] += 1
+      if (propagation.state === 'confirmed') lastMs = performance.now() - since
+      return propagation
+    },
+    stats: (): PropagationStats => ({ ...counted, lastMs }),
+  }
+}
+
+function leftUntil(instant: number): number {
+  return Math.max(1, instant - performance.now())
+}

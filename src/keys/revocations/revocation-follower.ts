@@ -1,0 +1,226 @@
+/**
+ * Follows the log of revocations by polling a few times a second; a notification only makes the
+ * next poll happen at once. Reports at any time whether this process may still trust its cache of
+ * keys.
+ */
+
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { ServiceError } from '../../formats/errors.ts'
+import { repeat } from '../../runtime/loop.ts'
+import { createOutage } from '../../runtime/outage.ts'
+import { type Listener, startListener } from '../../store/postgres/listener.ts'
+import type { Sql } from '../../store/postgres/sql.ts'
+import type { EndedKey } from './ended-keys.ts'
+import { createLease } from './lease.ts'
+import {
+  everyKey,
+  followLog,
+  type LogAnswer,
+  type LogPosition,
+  logRows,
+  type ReplicaPod,
+  removeReplica,
+  revocationChannel,
+  triggers,
+} from './revocation-log.ts'
+
+export interface RevocationFollowerOptions {
+  readonly pool: Sql
+  /** The URL for the listening connection: the pool's own database. */
+  readonly url: string | (() => string)
+  /** This process's name in the table of replicas; unique among living processes. */
+  readonly name: string
+  /** Where it runs: an earlier process in the same place must have ended. */
+  readonly place: string
+  readonly pod?: ReplicaPod | undefined
+  /** Milliseconds between two polls; a lease is one second. */
+  readonly everyMs: number
+  /** How long this process may serve after the last successful poll, in milliseconds. */
+  readonly servesMs: number
+  /** Evicts these keys, synchronously; `ended`: those of them that have ended. */
+  readonly evict: (hashes: readonly string[], ended: readonly EndedKey[]) => void
+  /**
+   * Evicts every key, synchronously, because revocations may be unknown. Nothing is acknowledged before it resolves;
+   * it never rejects.
+   */
+  readonly forgetAll: () => void | Promise<void>
+  /**
+   * Called when the set of other processes that have been silent for five seconds changes, with all
+   * of them.
+   */
+  readonly onSilent?: (names: readonly string[]) => void
+  /** Called after each poll with the pods among these. */
+  readonly onSilentPods?: (pods: readonly ReplicaPod[]) => void
+  /** The database does not respond, and why; undefined: it does again. */
+  readonly onUnavailable?: (cause: unknown) => void
+  /**
+   * Called when the set of triggers that should log revocations and are off or missing changes,
+   * with all of them. While there are any, the cache is not trusted, as in an outage.
+   */
+  readonly onTriggersOff?: (names: readonly string[]) => void
+  /** A failure that is no outage; polling continues. */
+  readonly onFault: (error: unknown) => void
+}
+
+export type RevocationFollower = ReturnType<typeof createRevocationFollower>
+
+export interface FollowerStats {
+  readonly ageMs: number
+  /** Names of the other processes that may be serving, as last known. */
+  readonly others: readonly string[]
+  /** Those of them that have been silent for five seconds. */
+  readonly silent: readonly string[]
+}
+
+/** Timeout of one poll: short enough that it fails within the lease, so that no request waits. */
+const deadlineMs = 700
+/** How long the cache is trusted after the last successful poll was sent. */
+const leaseMs = 1_000
+/** Between two polls while the database is unavailable. */
+const outageEveryMs = 250
+/** Another row with this process's place belongs to an ended process once it is this old. */
+export const unseenMs = 5_000
+/** How long a start retries. */
+const startDeadlineMs = 5_000
+
+/** A follower that is not started yet, and is `unconfirmed`. */
+export function createRevocationFollower(options: RevocationFollowerOptions) {
+  const { pool, name, place, pod, everyMs, servesMs } = options
+  const id = randomUUID()
+  const replica = { id, name, place, pod, servesMs, unseenMs }
+  const lease = createLease(leaseMs)
+  const { state, ageMs } = lease
+  let position: LogPosition | undefined
+  let others: readonly string[] = []
+  let silent: readonly string[] = []
+  const outage = createOutage((cause) => options.onUnavailable?.(cause))
+  let listener: Listener | undefined
+  let running: Promise<void> | undefined
+  let following: Promise<void> | undefined
+  const stopped = new AbortController()
+  const { signal } = stopped
+  /**
+   * Identifies the triggers that log changes of keys; null while there are none, so that changes
+   * may be missed.
+   */
+  let source: string | null = ''
+  let off: readonly string[] = []
+  let server = ''
+  let forgetting: void | Promise<void>
+
+  /** Reads the log to its end. Found keys are evicted before they are acknowledged. */
+  async function readOn(): Promise<void> {
+    for (let isDone = false; !isDone && !signal.aborted; ) {
+      const sentAt = lease.now()
+      try {
+        isDone = take(await followLog(pool, replica, position, deadlineMs))
+        await forgetting
+      } catch (error) {
+        lease.fail(sentAt)
+        if (!(error instanceof ServiceError)) options.onFault(error)
+        else if (state() === 'unavailable') outage.note(error.cause ?? error)
+        return
+      }
+      outage.note(undefined)
+      if (source === null) return lease.fail(sentAt)
+      // The next poll acknowledges what was found.
+      lease.renew(sentAt)
+    }
+  }
+
+  /** Applies a response; true if nothing is left to acknowledge. */
+  function take(answer: LogAnswer): boolean {
+    const { hashes, ended } = answer
+    const before = { position, source, server }
+    source = answer.source
+    server = answer.server
+    others = answer.others
+    if (answer.silent.join() !== silent.join()) options.onSilent?.(answer.silent)
+    silent = answer.silent
+    options.onSilentPods?.(answer.silentPods)
+    const offNow = triggers.filter((name) => !answer.logging.includes(name))
+    if (offNow.join() !== off.join()) options.onTriggersOff?.(offNow)
+    off = offNow
+    if (source === null) {
+      options.evict(hashes, ended)
+      return true
+    }
+    position = answer.position
+    if (before.position === undefined) return false
+    // The log is cut off or has another history, or the triggers were off, so changes may be
+    // missing in it.
+    const isGap = !answer.isSame || before.source !== source
+    if (isGap) {
+      options.onFault(new Error('the log of revocations may have a gap: keys are read anew'))
+    }
+    // Another server may have reused transaction numbers that the snapshot counts as known.
+    const isOther = before.server !== server
+    const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)
+    forgetting = isGap || isOther || isTooMuch ? options.forgetAll() : undefined
+    options.evict(hashes, ended)
+    return hashes.length === 0 && !isGap && !isOther
+  }
+
+  /** Polls after the call, once for all concurrent callers. Never rejects. */
+  function catchUp(): Promise<void> {
+    if (signal.aborted) return Promise.resolve()
+    if (running === undefined) {
+      running = readOn().finally(() => {
+        running = undefined
+      })
+      return running
+    }
+    following ??= running.then(() => {
+      following = undefined
+      return catchUp()
+    })
+    return following
+  }
+
+  return {
+    /** Its id in the table of replicas. */
+    id,
+    state,
+    ageMs,
+    /** For how long the cache is trusted if no poll succeeds any more, in milliseconds; 0: it is not. */
+    leaseLeftMs: () => (state() === 'confirmed' ? leaseMs - ageMs() : 0),
+    async confirm() {
+      // The poll in flight may be enough, or from before a pause; the next one is sure to be.
+      for (let turn = 0; turn < 3 && state() === 'unconfirmed' && !signal.aborted; turn += 1) {
+        await (running ?? catchUp())
+      }
+      if (state() === 'unconfirmed') lease.fail(lease.now())
+    },
+    /**
+     * Resolves when revocations wait for this process; nothing may be cached before that. Rejects
+     * with `store_unavailable` if the database does not respond; it may then be called again.
+     */
+    async start() {
+      const giveUpAt = lease.now() + startDeadlineMs
+      while (state() !== 'confirmed') {
+        if (signal.aborted || lease.now() > giveUpAt) throw new ServiceError('store_unavailable')
+        await catchUp()
+        if (state() === 'unavailable') await delay(outageEveryMs)
+      }
+      const { url } = options
+      listener = startListener({
+        url,
+        channels: [revocationChannel],
+        onNotification: () => void catchUp(),
+      })
+      const restMs = () => (state() === 'unavailable' ? Math.min(everyMs, outageEveryMs) : everyMs)
+      void repeat({ step: catchUp, restMs, onFault: options.onFault, signal })
+    },
+    stats: (): FollowerStats => ({ ageMs: ageMs(), others, silent }),
+    /**
+     * Revocations no longer wait for this process, so it must not serve any more. Takes bounded time.
+     */
+    async stop() {
+      stopped.abort()
+      listener?.stop()
+      await running
+      await removeReplica(pool, id, 2 * deadlineMs).catch(() => {})
+    },
+  }
+}

@@ -1,0 +1,247 @@
+/**
+ * Also stores revocations outside of the database, so that restoring a backup does not reactivate
+ * revoked keys: one file per process in a shared folder. A key that any of them has seen revoked
+ * stays refused, whatever the database contains, and is revoked in the database again.
+ */
+
+import { existsSync } from 'node:fs'
+import { rm, stat } from 'node:fs/promises'
+import { ServiceError } from '../../formats/errors.ts'
+import { createTurn } from '../../runtime/in-turn.ts'
+import { createAlarm, repeat } from '../../runtime/loop.ts'
+import { orAborted } from '../../runtime/or-aborted.ts'
+import { createOutage } from '../../runtime/outage.ts'
+import type { Sql } from '../../store/postgres/sql.ts'
+import {
+  type EndedKey,
+  endAgain,
+  forgetForeignTransactions,
+  pageRows,
+  readEnded,
+} from './ended-keys.ts'
+import { append, fileOf, listFiles, readFile, rewrite } from './revocation-file.ts'
+
+export interface RevocationKeeperOptions {
+  readonly pool: Sql
+  /** The folder of the files; it must exist. */
+  readonly folder: string
+  /** This process's name; unique among living processes. */
+  readonly name: string
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  /** Another process's file contains the end of these keys: evict them. */
+  readonly evict: (hashes: readonly string[]) => void
+  /**
+   * These keys were active again in the database although they were ended; they are revoked again.
+   */
+  readonly onReplayed: (ids: readonly string[]) => void
+  /** Lines of a file cannot be parsed. */
+  readonly onBroken: (file: string, lines: number) => void
+  /** The file cannot be written; undefined: it can again. */
+  readonly onWriting: (error: unknown) => void
+  /** Any other failure; it is retried. */
+  readonly onFault: (error: unknown) => void
+  /** How long a revocation waits for the disk at most, in milliseconds; 1 second by default. */
+  readonly deadlineMs?: number
+}
+
+export interface KeeperStats {
+  /** Ended, unexpired keys that this process knows. */
+  readonly entries: number
+  /** Keys that had to be revoked again in the database. */
+  readonly replayed: number
+  /** Whether something could not be written. */
+  readonly failing: boolean
+}
+
+export type RevocationKeeper = ReturnType<typeof createRevocationKeeper>
+
+/** How long a key is remembered after it has expired, because clocks differ. */
+const expiredKeptMs = 86_400_000
+/** Between two attempts to write, or to update the database. */
+const retryMs = 1_000
+/** The file is rewritten when this many lines are obsolete, and at least as many as are needed. */
+const maxSpentLines = 1_000
+
+/** An empty keeper. */
+export function createRevocationKeeper(options: RevocationKeeperOptions) {
+  const { pool, folder, name, clock, deadlineMs = 1_000 } = options
+  const file = fileOf(folder, name)
+  const ended = new Map<string, EndedKey>()
+  /** For each file, the number of unreadable lines at the last check. */
+  const broken = new Map<string, number>()
+  const stopped = new AbortController()
+  const { signal } = stopped
+  const alarm = createAlarm(signal)
+  const inTurn = createTurn()
+  let running: Promise<void> | undefined
+  let unwritten: readonly EndedKey[] = []
+  /** The database may be older than what is known here. */
+  let isDoubtful = true
+  const outage = createOutage(options.onWriting)
+  let lines = 0
+  let replayed = 0
+
+  const isNeeded = ({ expiresAt }: EndedKey): boolean =>
+    expiresAt === null || expiresAt + expiredKeptMs > clock()
+
+  /** When a key ends; 0: it has ended, undefined: that is not known. */
+  function endOf(hash: string): number | undefined {
+    const key = ended.get(hash)
+    return key && (key.endsAt ?? 0)
+  }
+
+  /** Whether the key is new, or ends earlier. */
+  function add(key: EndedKey): boolean {
+    const isNews = isNeeded(key) && (key.endsAt ?? 0) < (endOf(key.hash) ?? Infinity)
+    if (isNews) ended.set(key.hash, key)
+    return isNews
+  }
+
+  /** Not by `push`: a bulk revocation may have more keys than a function may have arguments. */
+  function queue(keys: readonly EndedKey[]): void {
+    unwritten = unwritten.concat(keys.filter(add))
+  }
+
+  async function readFolder(): Promise<void> {
+    const others = (await listFiles(folder)).filter((path) => path !== file)
+    // Its own first, because what it lacks is written to it.
+    for (const path of existsSync(file) ? [file, ...others] : others) {
+      const news: EndedKey[] = []
+      const content = await readFile(path, (key) => {
+        if (add(key)) news.push(key)
+      })
+      options.evict(news.map(({ hash }) => hash))
+      if (path === file) lines = content.lines
+      else unwritten = unwritten.concat(news)
+      if (content.broken > (broken.get(path) ?? 0)) options.onBroken(path, content.broken)
+      broken.set(path, content.broken)
+    }
+  }
+
+  async function rewriteFile(): Promise<void> {
+    await rewrite(file, [...ended.values()])
+    lines = ended.size
+  }
+
+  /** Writes the queue, once for all waiters; false: that failed. */
+  function write(): Promise<boolean> {
+    return inTurn(async () => {
+      const keys = unwritten
+      const exists = existsSync(file)
+      if (exists && keys.length === 0) return true
+      try {
+        // Even without any key, so that a folder that cannot be written is noticed at once.
+        if (!exists) await rewriteFile()
+        else {
+          await append(file, keys)
+          lines += keys.length
+        }
+        unwritten = unwritten.slice(keys.length)
+        outage.note(undefined)
+        return true
+      } catch (error) {
+        outage.note(error)
+        return false
+      }
+    })
+  }
+
+  async function revokeAgain(): Promise<void> {
+    await forgetForeignTransactions(pool)
+    const now = clock()
+    const hashes = [...ended.keys()].filter((hash) => (endOf(hash) ?? now) <= now)
+    const { ids, left } = await endAgain(pool, hashes)
+    replayed += ids.length
+    if (ids.length > 0) options.onReplayed(ids)
+    if (left > 0) throw new Error(`${left} revoked keys are locked in the table and active there`)
+  }
+
+  async function readDatabase(): Promise<void> {
+    for (let after: string | undefined = ''; after !== undefined && !signal.aborted; ) {
+      const page = await readEnded(pool, after)
+      queue(page)
+      after = page.length < pageRows ? undefined : page.at(-1)?.hash
+    }
+  }
+
+  async function step(): Promise<void> {
+    try {
+      if (isDoubtful) {
+        isDoubtful = false
+        await readFolder()
+        await revokeAgain()
+        await readDatabase()
+      }
+    } catch (error) {
+      isDoubtful = true
+      throw error
+    } finally {
+      await write()
+    }
+  }
+
+  /** The follower of the log reports outages. */
+  function onFault(error: unknown): void {
+    if (!(error instanceof ServiceError)) options.onFault(error)
+  }
+
+  return {
+    /**
+     * When the key with this hash ends, whatever the database contains; 0: it has ended, undefined:
+     * that is not known. Milliseconds since the epoch.
+     */
+    endOf,
+    /**
+     * Reads every file and updates the database. Rejects if it cannot read. What is logged after the
+     * call has to be passed to `note`; what was logged before is read later.
+     */
+    async start(): Promise<void> {
+      await readFolder()
+      await revokeAgain().catch(onFault)
+      running = repeat({ step, restMs: retryMs, onFault, signal, alarm })
+    },
+    /** Stores these later. */
+    note(keys: readonly EndedKey[]): void {
+      queue(keys)
+      if (unwritten.length > 0) alarm.ring()
+    },
+    /**
+     * True once these keys, and all that were queued before, are on disk; false if that takes too
+     * long.
+     */
+    async keep(keys: readonly EndedKey[]): Promise<boolean> {
+      queue(keys)
+      return await orAborted(write(), AbortSignal.timeout(deadlineMs)).catch(() => false)
+    },
+    /**
+     * Call it when the database may be older than this process's knowledge, or the log have a gap:
+     * revokes the keys again.
+     */
+    replay(): void {
+      isDoubtful = true
+      alarm.ring()
+    },
+    /** Removes expired keys from memory and file. */
+    async clean(): Promise<void> {
+      for (const key of ended.values()) if (!isNeeded(key)) ended.delete(key.hash)
+      for (const path of await listFiles(folder)) {
+        // Others' files that are not written any more, and of which none is needed.
+        if (path === file || Date.now() - (await stat(path)).mtimeMs < 2 * expiredKeptMs) continue
+        let needed = 0
+        await readFile(path, (key) => {
+          if (isNeeded(key)) needed += 1
+        })
+        if (needed === 0) await rm(path, { force: true })
+      }
+      if (lines >= Math.max(maxSpentLines, 2 * ended.size)) await inTurn(rewriteFile)
+    },
+    stats: (): KeeperStats => ({ entries: ended.size, replayed, failing: outage.isOpen }),
+    /** Resolves when nothing is written any more. */
+    async stop(): Promise<void> {
+      await write()
+      stopped.abort()
+      await running
+    },
+  }
+}

@@ -1,0 +1,321 @@
+/**
+ * The log of revocations and the processes that follow it: one statement per function. Rows of the
+ * log are committed in any order; a follower remembers the snapshot in which it has read.
+ */
+
+import { within, withLongDeadline } from '../../store/postgres/postgres.ts'
+import type { Fragment, Query, Sql } from '../../store/postgres/sql.ts'
+import { type EndedKey, msOf } from './ended-keys.ts'
+
+/** Postgres notifies this channel whenever something was logged. */
+export const revocationChannel = 'tollgate_revocations'
+/** Stands for every key in the log. */
+export const everyKey = '*'
+/** If there are more new rows than this, every key is evicted instead. */
+export const logRows = 10_000
+
+/** The last migration whose changes of keys this version applies; it is in the replica's row. */
+const knownMigration = 19
+
+/** The triggers on `api_keys` that write the log. */
+export const triggers = ['tollgate_key_changed', 'tollgate_key_deleted', 'tollgate_keys_truncated']
+
+/** How far a process has followed the log. */
+export interface LogPosition {
+  /**
+   * The newest row it has seen; its `mark` (microseconds since the epoch) distinguishes it from a
+   * row with the same number in another database's history. Number 0: the log was empty.
+   */
+  readonly sequence: number
+  readonly mark: number
+  /**
+   * It has read everything committed in this snapshot of Postgres, whatever the order of commits.
+   */
+  readonly snapshot: string
+}
+
+/** The pod of a process. */
+export interface ReplicaPod {
+  /**
+   * Its cluster: another cluster may reuse names, and its API server has no information about these
+   * pods.
+   */
+  readonly cluster: string
+  readonly namespace: string
+  readonly name: string
+  readonly uid: string
+}
+
+/** A process's data about itself, sent with every poll. */
+export interface ReplicaNote {
+  readonly id: string
+  readonly name: string
+  /** Where it runs; unique among living processes. */
+  readonly place: string
+  readonly pod?: ReplicaPod | undefined
+  /** How long it may serve after this, in milliseconds. */
+  readonly servesMs: number
+  /** Rows with its place that are this old belong to ended processes. */
+  readonly unseenMs: number
+}
+
+export interface LogAnswer {
+  /** Hashes logged since the given position, at most `logRows` + 1; none without a position. */
+  readonly hashes: readonly string[]
+  /** Those of them that have ended. */
+  readonly ended: readonly EndedKey[]
+  /** Whether the row of that position still exists; otherwise this is another log. */
+  readonly isSame: boolean
+  /** The position after reading all of this. */
+  readonly position: LogPosition
+  /** Names of the other processes that may be serving. */
+  readonly others: readonly string[]
+  /**
+   * Those of them that have not polled for `unseenMs`: they hang, are disconnected, or were killed.
+   */
+  readonly silent: readonly string[]
+  /** The pods of these. */
+  readonly silentPods: readonly ReplicaPod[]
+  /** The server and its start time: a server after a failover may lack rows of the previous one. */
+  readonly server: string
+  /**
+   * Identifies the triggers that log changes of keys: changes when a trigger is enabled, disabled
+   * or recreated. `null` if one of them is missing or disabled.
+   */
+  readonly source: string | null
+  /** The names of those that are neither missing nor disabled. */
+  readonly logging: readonly string[]
+}
+
+/** Each secret that these revocations end; a replaced one of a revoked key ends at once. */
+export function secretsOf(revoked: readonly RevokedKey[]): readonly RevokedKey[] {
+  return revoked.flatMap(({ previousHash, ...key }) => {
+    if (previousHash === undefined) return key
+    const { endsAt: _, ...previous } = { ...key, hash: previousHash }
+    return [key, previous]
+  })
+}
+
+/** The hashes of these. */
+export function hashesOf(revoked: readonly RevokedKey[]): readonly string[] {
+  return secretsOf(revoked).map(({ hash }) => hash)
+}
+
+/** A process, and which of the given transactions it has not read. */
+export interface Acknowledgement {
+  readonly id: string
+  readonly name: string
+  readonly missing: readonly string[]
+  /** Whether it is of a version before this one, which ignores what it does not know of a key. */
+  readonly isOlder: boolean
+}
+
+/** A revoked key or secret, and the Postgres transaction that revoked it. */
+export interface RevokedKey {
+  readonly id: string
+  readonly hash: string
+  /** The hash of its replaced secret, which has ended with it. */
+  readonly previousHash?: string
+  /** When a replaced secret ends; undefined: it has. Milliseconds since the epoch. */
+  readonly endsAt?: number
+  /** Milliseconds since the epoch; null: never. */
+  readonly expiresAt: number | null
+  readonly transaction: string
+}
+
+/**
+ * Records that the replica is alive and has followed the log up to `position` (undefined: not at
+ * all), and reads on from there.
+ */
+export function followLog(
+  sql: Sql,
+  replica: ReplicaNote,
+  position: LogPosition | undefined,
+  deadlineMs?: number,
+): Promise<LogAnswer> {
+  const { id, name, place, servesMs, unseenMs } = replica
+  const pod = replica.pod ? JSON.stringify(replica.pod) : null
+  const { sequence = null, mark = null, snapshot = null } = position ?? {}
+  const query = sql<LogAnswer[]>`
+    with newest as (
+      select sequence, ${markOf(sql)} as mark from tollgate_revocations
+      order by sequence desc limit 1
+    ),
+    noted as (
+      insert into tollgate_replicas
+        (id, name, place, pod, seen_at, serves_until, acknowledged, snapshot, knows)
+      values (${id}, ${name}, ${place}, ${pod}::text::jsonb,
+        now(), now() + ${servesMs}::float8 * interval '1 millisecond',
+        coalesce(${sequence}::bigint, 0), ${snapshot}::pg_snapshot, ${knownMigration})
+      on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
+        serves_until = excluded.serves_until, acknowledged = excluded.acknowledged,
+        snapshot = excluded.snapshot
+    ),
+    gone as (
+      delete from tollgate_replicas where id = any(array(
+        select id from tollgate_replicas
+        where id <> ${id} and (serves_until < now() - interval '1 hour'
+          or place = ${place} and seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond')
+        for update skip locked
+      ))
+      returning id
+    ),
+    others as (
+      select name, pod, seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond' as silent
+      from tollgate_replicas
+      where id <> ${id} and serves_until > now() and id not in (select id from gone)
+    ),
+    log as (
+      select key_hash as hash, coalesce(key_id, '') as id, ended, ${msOf(sql, 'at')} as at,
+        ${msOf(sql, 'ends_at')} as "endsAt", ${msOf(sql, 'expires_at')} as "expiresAt"
+      from tollgate_revocations
+      where transaction >= pg_snapshot_xmin(${snapshot}::pg_snapshot)
+        and transaction < pg_snapshot_xmax(pg_current_snapshot())
+        and not pg_visible_in_snapshot(transaction, ${snapshot}::pg_snapshot)
+      limit ${logRows + 1}
+    ),
+    triggers as (${triggersOn(sql)})
+    select
+      coalesce((select json_agg(hash) from log), '[]') as hashes,
+      coalesce((select json_agg(log) filter (where ended) from log), '[]') as ended,
+      (select sequence from newest) is null and ${sequence}::bigint = 0 or exists (
+        select from tollgate_revocations
+        where sequence = ${sequence}::bigint and ${markOf(sql)} = ${mark}::bigint
+      ) as "isSame",
+      json_build_object(
+        'sequence', coalesce((select sequence from newest), 0),
+        'mark', coalesce((select mark from newest), 0),
+        'snapshot', pg_current_snapshot()::text) as position,
+      (select coalesce(json_agg(name order by name), '[]') from others) as others,
+      (select coalesce(json_agg(name order by name), '[]') from others where silent) as silent,
+      (select coalesce(json_agg(pod), '[]') from others where silent and pod is not null)
+        as "silentPods",
+      pg_postmaster_start_time()::text as server,
+      (select source from triggers) as source,
+      (select names from triggers) as logging`
+  return only(query, deadlineMs)
+}
+
+/**
+ * All processes that may be serving, each with those of these transactions that it has not read.
+ */
+export async function readAcknowledgements(
+  sql: Sql,
+  transactions: readonly string[],
+  deadlineMs?: number,
+): Promise<readonly Acknowledgement[]> {
+  const query = sql<Acknowledgement[]>`
+    select id, name, array(
+      select transaction from unnest(${transactions}::text[]) as transaction
+      where pg_visible_in_snapshot(transaction::xid8, snapshot) is not true
+    ) as missing, knows < ${knownMigration} as "isOlder"
+    from tollgate_replicas where serves_until > now() order by name, id`
+  return await within(query, deadlineMs)
+}
+
+/** Of revoked keys, those whose transaction lacks rows in the log. */
+export async function findUnlogged(
+  sql: Sql,
+  revoked: readonly RevokedKey[],
+  deadlineMs?: number,
+): Promise<readonly RevokedKey[]> {
+  const missing = new Map<string, number>()
+  for (const { transaction } of revoked) {
+    missing.set(transaction, (missing.get(transaction) ?? 0) + 1)
+  }
+  const query = sql<{ transaction: string; keys: number }[]>`
+    select transaction::text as transaction, count(distinct key_hash)::int as keys
+    from tollgate_revocations where transaction = any(${[...missing.keys()]}::xid8[])
+    group by transaction`
+  for (const { transaction, keys } of await within(query, deadlineMs)) {
+    if (keys >= (missing.get(transaction) ?? 0)) missing.delete(transaction)
+  }
+  return revoked.filter(({ transaction }) => missing.has(transaction))
+}
+
+/**
+ * Logs these hashes as a trigger would, '' for a hash that no key has. Returns the transaction: a
+ * process that has read it has read everything committed before.
+ */
+export async function logRevocations(
+  sql: Sql,
+  hashes: readonly string[],
+  deadlineMs?: number,
+): Promise<string> {
+  const query = sql<{ transaction: string }[]>`
+    with logged as (
+      insert into tollgate_revocations (key_hash) select unnest(${hashes}::text[])
+    )
+    select pg_current_xact_id()::text as transaction, pg_notify(${revocationChannel}, '')`
+  return (await only(query, deadlineMs)).transaction
+}
+
+/** Removes the replica from those that revocations wait for; it must not serve any more. */
+export async function removeReplica(sql: Sql, id: string, deadlineMs?: number): Promise<void> {
+  await within(sql`delete from tollgate_replicas where id = ${id}`, deadlineMs)
+}
+
+/**
+ * Removes the processes that ran in these pods, unless they have polled within `unseenMs`. Returns
+ * their names.
+ */
+export async function removeEnded(
+  sql: Sql,
+  pods: readonly ReplicaPod[],
+  unseenMs: number,
+): Promise<readonly string[]> {
+  const rows = await withLongDeadline(sql<{ name: string }[]>`
+    delete from tollgate_replicas
+    where pod = any(${pods.map((pod) => JSON.stringify(pod))}::text[]::jsonb[])
+      and seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond'
+    returning name`)
+  return rows.map(({ name }) => name)
+}
+
+/**
+ * Deletes rows that were logged more than two days ago, longer than any process may serve without
+ * reading them, except the newest row. Returns the number of deleted rows.
+ */
+export async function purgeRevocations(sql: Sql): Promise<number> {
+  const batchRows = 20_000
+  let deleted = 0
+  for (;;) {
+    const { count } = await withLongDeadline(sql`
+      delete from tollgate_revocations where sequence = any(array(
+        select sequence from tollgate_revocations
+        where sequence < (select sequence from tollgate_revocations
+          where at < now() - interval '2 days' order by sequence desc limit 1)
+        order by sequence
+        limit ${batchRows}
+        for update skip locked
+      ))`)
+    deleted += count
+    if (count < batchRows) return deleted
+  }
+}
+
+/**
+ * The triggers may have been disabled, or the table restored without them. Every change of a
+ * catalogue row gives it a new `xmin`, so disabling and enabling again shows too.
+ */
+function triggersOn(sql: Sql): Fragment {
+  return sql`
+    select coalesce(json_agg(tgname), '[]') as names, case when count(*) = ${triggers.length} then
+      string_agg(concat_ws(' ', t.oid, t.xmin, p.xmin), ', ' order by tgname) end as source
+    from pg_trigger t join pg_proc p on p.oid = t.tgfoid
+    where tgrelid = to_regclass('api_keys') and tgenabled in ('A', 'O')
+      and tgname = any(${triggers}::text[])`
+}
+
+function markOf(sql: Sql): Fragment {
+  return sql`(extract(epoch from at) * 1000000)::bigint`
+}
+
+async function only<Row extends object>(
+  query: Query<Row[]>,
+  deadlineMs: number | undefined,
+): Promise<Row> {
+  const [row] = await within(query, deadlineMs)
+  if (row === undefined) throw new Error('a read of the log is one row')
+  return row
+}

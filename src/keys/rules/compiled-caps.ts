@@ -1,0 +1,85 @@
+/** Caps of a key, compiled for the request path. */
+
+import { isWithinAny } from '../../formats/cidr.ts'
+import { parseWindow } from '../../formats/duration.ts'
+import type { Caller, CompiledCaps } from '../../identity/rules/caller.ts'
+import { type Counter, toCountedLimits } from '../../ratelimit/rules/counter.ts'
+import { countedAs, counterKey } from '../../ratelimit/rules/counter-key.ts'
+import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
+import { userInLines } from '../../ratelimit/rules/line-user.ts'
+import { isUncapped, type KeyCaps, modelKeyOf, networksOf } from './key-caps.ts'
+
+interface CappedKey {
+  readonly id: string
+  readonly user: string
+  readonly subscription: string
+  readonly caps: KeyCaps
+}
+
+/** undefined: nothing is capped. */
+export function compileCaps({ id, user, subscription, caps }: CappedKey): CompiledCaps | undefined {
+  if (isUncapped(caps)) return undefined
+  const { models, tokenRateLimits = [], allowedAddresses } = caps
+  const written = tokenRateLimits.map(({ limit, window }) => {
+    return { limit, window, windowMs: parseWindow(window) as number }
+  })
+  const limits = toCountedLimits(subscription, scopeOf(id), written, {
+    scope: 'key',
+    key: { id, user },
+  })
+  return {
+    models: models && new Set(models.map(modelKeyOf)),
+    networks: allowedAddresses && networksOf(allowedAddresses),
+    limits,
+    policies: toPolicies(limits),
+    counted:
+      limits.length === 0 ? undefined : `${id} ${limits.map(({ windowMs }) => windowMs).join(',')}`,
+  }
+}
+
+/** The counters of the key with which a response was admitted; `counted` is that of its caps. */
+export function keyCountersOf(
+  counted: string | undefined,
+  subscription: string,
+  user: string,
+): readonly Counter[] {
+  const [, id = '', windows = ''] =
+    /^(\S{1,64}) ([1-9]\d{0,11}(?:,[1-9]\d{0,11}){0,7})$/.exec(counted ?? '') ?? []
+  if (id === '') return []
+  const of = { subscription, model: scopeOf(id), user: userInLines(user) }
+  return windows.split(',').map((written) => {
+    const ms = Number(written)
+    const key = counterKey({ ...of, counted: countedAs('tokens', ms) })
+    return { key, owner: id, window: { ms } }
+  })
+}
+
+/** Stands for the model in the key of a counter; no model has such a name. */
+function scopeOf(id: string): string {
+  return `@${id}`
+}
+
+/** The caller's caps; undefined for a token, and for a key without any. */
+export function capsOf(caller: Caller): CompiledCaps | undefined {
+  return caller.by === 'key' ? caller.caps : undefined
+}
+
+/** What a key without caps sees and revokes: all keys of its owner, or itself. */
+export type KeyReach = 'owner' | 'self'
+
+/** The only key that the caller sees and revokes; undefined: all that its user has. */
+export function onlyKeyOf(caller: Caller, reach: KeyReach): string | undefined {
+  if (caller.by === 'token') return undefined
+  return caller.caps !== undefined || reach === 'self' ? caller.keyId : undefined
+}
+
+/** Whether the caller is a key that may not be used from this address; undefined: it has none. */
+export function isElsewhere(caller: Caller, address: string | undefined): boolean {
+  const networks = capsOf(caller)?.networks
+  return networks !== undefined && (address === undefined || !isWithinAny(networks, address))
+}
+
+/** Whether the caller is a key whose models leave this one out. */
+export function leavesOut(caller: Caller, modelKey: string): boolean {
+  return capsOf(caller)?.models?.has(modelKey) === false
+}

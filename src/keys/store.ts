@@ -1,0 +1,183 @@
+/**
+ * The store of API keys. Every method throws `store_unavailable` if the store cannot be reached.
+ */
+
+import type { Labels } from '../formats/labels.ts'
+import type { CompiledCaps } from '../identity/rules/caller.ts'
+import type { Attempt } from './idempotency.ts'
+import type { RevokedKey } from './revocations/revocation-log.ts'
+import type { ApiKeyRecord, ApiKeyStatus } from './rules/api-key.ts'
+import type { KeyCaps } from './rules/key-caps.ts'
+
+/** The fields of a key that the request path needs. */
+export type KnownKey = Pick<
+  ApiKeyRecord,
+  'id' | 'user' | 'groups' | 'subscription' | 'status' | 'createdAt' | 'expiresAt' | 'revokedAt'
+> & {
+  /** It was found by the secret that a rotation has replaced; `expiresAt` is the end of that. */
+  readonly isPrevious?: true
+  /** Set only if something is capped. */
+  readonly capped?: CompiledCaps
+  /** Until when it is trusted without being read again, by `performance.now()`; undefined: it is not remembered. */
+  readonly trustedUntil?: number
+}
+
+/** A key as returned by a look-up. */
+export interface KeyAnswer extends KnownKey {
+  /**
+   * Milliseconds since the store last confirmed it; set if the store is unavailable and only the
+   * cache has answered.
+   */
+  readonly ageMs?: number
+}
+
+/** A key with the hash it was found by. */
+export interface FoundKey extends KnownKey {
+  readonly hash: string
+}
+
+/**
+ * The address that a request comes from. Called only if needed, because reading it may be
+ * expensive.
+ */
+export type Source = () => string | undefined
+
+/** Finds a key by its hash: all that the request path needs of the store. */
+export interface KeyLookup {
+  /**
+   * Returns without a promise if the key is cached. Sources share the store fairly; excess look-ups
+   * of one source fail with `store_unavailable`.
+   */
+  findByHash(hash: string, source?: Source): KeyAnswer | undefined | Promise<KeyAnswer | undefined>
+}
+
+export type ApiKeySort = 'created_at' | 'expires_at' | 'last_used_at' | 'name'
+
+/** Filter, order and page of a search. */
+export interface ApiKeySearch {
+  /** undefined: all owners. */
+  readonly owner: string | undefined
+  /** The id of the only key that may be found; undefined: any. */
+  readonly only?: string | undefined
+  /** Effective statuses at `now`; empty means all. */
+  readonly statuses: ReadonlySet<ApiKeyStatus>
+  readonly includeEphemeral: boolean
+  /** Bare name; undefined: any. */
+  readonly subscription: string | undefined
+  /** As made by `prefixOf`; undefined: any. */
+  readonly prefix: string | undefined
+  /** A key must have all of these; none: any. */
+  readonly labels: Labels
+  readonly sortBy: ApiKeySort
+  readonly descending: boolean
+  readonly limit: number
+  readonly offset: number
+  /** Milliseconds since the epoch. */
+  readonly now: number
+}
+
+/** The keys of a user, of a subscription by its bare name, or of both; not of neither. */
+export interface KeyScope {
+  readonly user?: string | undefined
+  readonly subscription?: string | undefined
+}
+
+/** Changes of a record; what is undefined stays. */
+export type KeyChanges = Partial<Pick<ApiKeyRecord, 'name' | 'description' | 'labels' | 'caps'>>
+
+/** A new secret for a key. */
+export interface Rotation {
+  readonly hash: string
+  readonly prefix: string | null
+  /** How long the present secret works, in milliseconds; 0: it ends at once. */
+  readonly overlapMs: number
+  /** How long it works after the first use of the new one at most; undefined: no matter. */
+  readonly endAfterFirstUseMs: number | undefined
+  /**
+   * Replaces only the secret with this hash, and only if it was never used; one that it replaced
+   * itself works as long as before. undefined: replaces the present one.
+   */
+  readonly unused?: string | undefined
+  readonly attempt?: Attempt | undefined
+}
+
+/** Operations on records, of the API and of the cache in front of the table. */
+interface ApiKeyRecords {
+  /**
+   * Throws `idempotency_busy` if another attempt has taken over, and `too_many_keys` if the user has `most`
+   * active keys (undefined: no limit), also of concurrent calls.
+   */
+  insert(record: ApiKeyRecord, attempt?: Attempt, most?: number): Promise<void>
+  findById(id: string): Promise<ApiKeyRecord | undefined>
+  /**
+   * Changes a key that is active at `now` and belongs to `owner` (undefined: to anybody), and
+   * returns its record. Does nothing if its caps are not `from` (undefined: whatever they are).
+   */
+  change(
+    id: string,
+    owner: string | undefined,
+    changes: KeyChanges,
+    now: number,
+    from?: KeyCaps,
+  ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
+  /**
+   * Revokes a key that is active at `now` (milliseconds since the epoch) and belongs to `owner`
+   * (undefined: to anybody). Of concurrent calls one gets the record, the others undefined.
+   */
+  revoke(
+    id: string,
+    owner: string | undefined,
+    now: number,
+  ): Promise<(ApiKeyRecord & RevokedKey) | undefined>
+  /**
+   * Replaces the secret of a key that is active at `now` and belongs to `owner` (undefined: to
+   * anybody). Returns the new record, and what was replaced as a revocation; undefined also if
+   * another attempt has taken over.
+   */
+  rotate(
+    id: string,
+    owner: string | undefined,
+    rotation: Rotation,
+    now: number,
+  ): Promise<{ readonly record: ApiKeyRecord; readonly replaced: RevokedKey } | undefined>
+  /** Ends a replaced secret that still works at `now`, by its hash. */
+  endPrevious(hash: string, now: number): Promise<(ApiKeyRecord & RevokedKey) | undefined>
+  /**
+   * Records without a date to sort by come last in both directions, and ties are ordered by id, so
+   * that pages of an unchanged table never overlap. Names are ordered by their bytes.
+   */
+  search(search: ApiKeySearch): Promise<readonly ApiKeyRecord[]>
+  /**
+   * Revokes the keys of this scope that are active at `now`, and returns them. Of concurrent calls,
+   * one revokes each key.
+   */
+  revokeAll(scope: KeyScope, now: number): Promise<readonly RevokedKey[]>
+  /** The number of active keys, except ephemeral ones, whose end is near at `now` (`endsSoon`). */
+  countEndingSoon(now: number): Promise<number>
+  /** The number of keys that `revokeAll` would revoke. */
+  countActive(scope: KeyScope, now: number): Promise<number>
+  /**
+   * Deletes ephemeral keys that expired more than 30 minutes before `now`, whatever their status,
+   * and returns how many. Of concurrent calls, one counts each key.
+   */
+  deleteExpiredEphemeral(now: number): Promise<number>
+}
+
+/** The store that the API and Check use. */
+export interface ApiKeyStore extends KeyLookup, ApiKeyRecords {}
+
+/** The permanent store, as the cache in front of it uses it. */
+export interface ApiKeyTable extends ApiKeyRecords {
+  /**
+   * The keys with these hashes that exist, in any order. A secret that a repeated request could replace is
+   * recorded as used, so that none does.
+   */
+  findByHashes(hashes: readonly string[]): Promise<readonly FoundKey[]>
+  /** The `limit` most recently used keys that are active at `now`. */
+  findLastUsed(limit: number, now: number): Promise<readonly FoundKey[]>
+  /**
+   * Records when secrets, by hash, were last used (milliseconds since the epoch). Skips a key that was used
+   * less than 30 seconds after its recorded use, or that another transaction is changing.
+   */
+  noteUses(uses: ReadonlyMap<string, number>): Promise<void>
+}

@@ -1,0 +1,87 @@
+/** Detects whether another controller is alive, by the Leases with its name in any namespace. */
+
+import { errorMessage } from '../runtime/error-message.ts'
+import { repeat } from '../runtime/loop.ts'
+import type { KubeClient } from './client.ts'
+import { type SeenLease, seeLease } from './lease-record.ts'
+import { keyOf, listObjects } from './list.ts'
+
+export interface OthersLeaseOptions {
+  readonly client: KubeClient
+  readonly name: string
+  /**
+   * Called with the first result, at each change, and when it is certain again that no Lease is
+   * renewed: with the renewed Lease; undefined: none.
+   */
+  readonly onChange: (alive: AliveLease | undefined) => void
+  /** Called when Leases cannot be read, with the reason, and once when they can be again. */
+  readonly onProblem: (problem: string | undefined) => void
+  readonly signal: AbortSignal
+  /** Between two reads. */
+  readonly everyMs?: number
+  /** A monotonic clock in milliseconds. */
+  readonly monotonic?: () => number
+}
+
+export interface AliveLease {
+  /** `<namespace>/<name>` */
+  readonly lease: string
+  readonly holder: string
+}
+
+export type OthersLease = ReturnType<typeof followOthersLease>
+
+/** Reads until `signal`. */
+export function followOthersLease(options: OthersLeaseOptions) {
+  const { client, name, onChange, onProblem, signal } = options
+  const { everyMs = 2_000, monotonic = () => performance.now() } = options
+  const seen = new Map<string, SeenLease>()
+  let staleUntil = Number.NEGATIVE_INFINITY
+  let reported: string | undefined
+  let problem: string | undefined
+
+  const isStale = (): boolean => monotonic() < staleUntil
+
+  async function poll(): Promise<void> {
+    const asked = monotonic()
+    const { objects } = await listObjects(client, '/apis/coordination.k8s.io/v1/leases', {
+      selector: `&fieldSelector=metadata.name=${name}`,
+      signal,
+    })
+    const answered = monotonic()
+    for (const object of objects.values()) {
+      const key = keyOf(object)
+      seen.set(key, seeLease(object, seen.get(key), answered))
+    }
+    let alive: AliveLease | undefined
+    for (const [key, { durationMs, since, holder }] of seen) {
+      // A deleted Lease is recreated by its holder, so it counts for its whole duration.
+      if (asked - since < durationMs) alive ??= { lease: key, holder }
+      else if (!objects.has(key)) seen.delete(key)
+    }
+    const wasStale = isStale()
+    staleUntil = alive === undefined ? asked + 3 * everyMs : Number.NEGATIVE_INFINITY
+    const state = JSON.stringify(alive ?? null)
+    const isNew = state !== reported || (alive === undefined && !wasStale)
+    reported = state
+    if (isNew) onChange(alive)
+    note(undefined)
+  }
+
+  function note(fresh: string | undefined): void {
+    if (fresh !== problem) onProblem(fresh)
+    problem = fresh
+  }
+
+  const onFault = (error: unknown): void => note(errorMessage(error))
+  void repeat({ step: poll, restMs: everyMs, onFault, signal })
+  return {
+    /**
+     * Whether no Lease was renewed for the whole of its duration while we were reading, within the
+     * last three reads. False as long as that is unknown.
+     */
+    get isStale(): boolean {
+      return isStale()
+    },
+  }
+}

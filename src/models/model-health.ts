@@ -1,0 +1,66 @@
+/** The state of model servers according to the gateway's lines, and log lines about it. */
+
+import type { Logger } from 'pino'
+import type { BackendState } from '../cluster/rules/conditions.ts'
+import { createLineLimit } from '../runtime/line-limit.ts'
+import type { Outcome } from '../usage/rules/model-failure.ts'
+import type { Snapshot } from './rules/snapshot.ts'
+
+/** Milliseconds between two lines about one model and one reason. */
+const quietMs = 30_000
+/** The most models; beyond it the oldest are forgotten. */
+const maxModels = 100_000
+
+export interface ModelHealthDeps {
+  readonly snapshot: () => Snapshot
+  readonly log: Pick<Logger, 'warn'>
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+}
+
+export function createModelHealth(deps: ModelHealthDeps) {
+  const { snapshot, log, clock } = deps
+  const states = new Map<string, { readonly state: BackendState; readonly at: number }>()
+  const lines = createLineLimit(quietMs)
+
+  function remember(model: string, state: BackendState, at: number): void {
+    // Lines of two files come in any order.
+    if (at < (states.get(model)?.at ?? 0)) return
+    states.set(model, { state, at })
+    if (states.size <= maxModels) return
+    const [oldest] = states.keys()
+    if (oldest !== undefined) states.delete(oldest)
+  }
+
+  return {
+    /** For each request that has ended. */
+    note({ model, endedAt, failure, answered }: Outcome): void {
+      if (failure !== undefined) remember(model, { failure }, endedAt)
+      else if (answered) remember(model, reachable, endedAt)
+    },
+    /** Logs a failure; of one gateway, one process is to do it. */
+    tell({ model, requestId, failure }: Outcome): void {
+      if (failure === undefined) return
+      const { reason } = failure
+      const more = lines.pass(`${model} ${reason}`, clock())
+      if (more === undefined) return
+      const { caFile } = snapshot().models.get(model)?.resource.server ?? {}
+      log.warn(
+        {
+          code: 'model_failing',
+          model,
+          request_id: requestId,
+          reason,
+          detail: failure.detail,
+          ...(reason === 'tls' && { authorities: caFile ?? 'the usual ones' }),
+          ...(more > 0 && { more }),
+        },
+        'a model server failed',
+      )
+    },
+    /** How the last request to this model's server ended; undefined: there was none. */
+    stateOf: (model: string): BackendState | undefined => states.get(model)?.state,
+  }
+}
+
+const reachable: BackendState = { failure: null }

@@ -1,0 +1,356 @@
+/** Compiles all resources into a Snapshot: the models, who may use them, and what each grants. */
+
+import { addTo } from '../../formats/lists.ts'
+import {
+  type AccessPolicy,
+  type AdmissionDefaults,
+  type ExternalOidc,
+  keyOf,
+  type ModelRef,
+  type ModelReference,
+  type Resource,
+  type Subscription,
+  subscriptionNamespace,
+  type Tenant,
+  type TierMapping,
+} from '../../kinds/resources.ts'
+import { type CountedLimit, limitsOfModel } from '../../ratelimit/rules/counter.ts'
+import { admissionRules, builtInAdmission } from './admission-rules.ts'
+import { writePayer } from './payer.ts'
+import {
+  byAge,
+  type CompiledPolicy,
+  type CompiledSubscription,
+  clusterName,
+  type Model,
+  namesOf,
+  type Owners,
+  type References,
+  type ResourceProblem,
+  resourceKey,
+  type ServedNames,
+  type Snapshot,
+} from './snapshot.ts'
+
+/** Compiles resources with unique keys. Never throws: problems are values. */
+export function compile(
+  resources: readonly Resource[],
+  previous?: Snapshot,
+  admission?: AdmissionDefaults,
+): Snapshot {
+  const steps = compileInSteps(resources, previous, admission)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
+
+/**
+ * The same in steps of some microseconds each, so that the caller can do other work between them.
+ * The compiled form of a resource in `previous` is taken over, as the same object, if the resource
+ * is the same object and nothing that it names has been added or removed. `admission` is that of
+ * `previous`, if there is one.
+ */
+export function* compileInSteps(
+  resources: readonly Resource[],
+  previous: Snapshot = nothing,
+  admission = previous.admission,
+): Generator<void, Snapshot> {
+  const modelRefs = new Map<string, ModelRef>()
+  const written = { policies: [] as AccessPolicy[], subscriptions: [] as Subscription[] }
+  const mappings: TierMapping[] = []
+  let tenant: Tenant | undefined
+  let externalOidc: ExternalOidc | undefined
+  for (const resource of resources) {
+    if (resource.kind === 'Subscription') written.subscriptions.push(resource)
+    else if (resource.metadata.deleting) continue
+    else if (resource.kind === 'ModelRef') modelRefs.set(keyOf(resource), resource)
+    else if (resource.kind === 'AccessPolicy') written.policies.push(resource)
+    else if (resource.kind === 'ConfigMap') mappings.push(resource)
+    // The other kinds have been merged into ModelRefs by now (external-models.ts, join-routes.ts).
+    else if (resource.kind === 'Tenant') tenant ??= resource
+    else if (resource.kind === 'AITenant') externalOidc ??= resource.externalOidc
+    yield
+  }
+  const moved = difference(previous.models, modelRefs)
+
+  const policies = yield* compileEach(written.policies, previous.policies, moved, (resource) => ({
+    resource,
+    ...referring(resource, modelRefs),
+  }))
+  const models = yield* compileModels(modelRefs, policies, previous)
+  const subscriptions = yield* compileEach(
+    written.subscriptions,
+    previous.subscriptions,
+    moved,
+    (resource) => ({
+      ...compileSubscription(resource, referring(resource, modelRefs)),
+      admission: admissionRules(resource, admission),
+    }),
+  )
+  const isSame = subscriptions === previous.subscriptions
+  const owners = isSame ? previous.owners : yield* indexOwners(subscriptions.values())
+  const problems: ResourceProblem[] = []
+  for (const { problems: found } of subscriptions.values()) problems.push(...found)
+  for (const { problems: found } of policies.values()) problems.push(...found)
+  for (const { resource } of models.values()) {
+    const { addressProblem: message } = resource
+    if (message === undefined) continue
+    problems.push({ resource: resourceKey(resource), path: ['spec', 'backendUrl'], message })
+  }
+  for (const other of mappings.slice(1)) {
+    const path = ['metadata', 'namespace']
+    const message = 'is a second one; the first that was read counts'
+    problems.push({ resource: resourceKey(other), path, message })
+  }
+  return {
+    models,
+    modelsByName: models === previous.models ? previous.modelsByName : indexByName(models.values()),
+    servedNames: noNames,
+    subscriptions,
+    owners,
+    policies,
+    tenant: withOidc(tenant, externalOidc),
+    tiers: mappings[0]?.tiers,
+    problems,
+    admission,
+  }
+}
+
+/** The Tenant with this provider, unless it names one itself. */
+function withOidc(
+  tenant: Tenant | undefined,
+  externalOidc: ExternalOidc | undefined,
+): Tenant | undefined {
+  if (externalOidc === undefined || tenant?.externalOidc !== undefined) return tenant
+  return { ...(tenant ?? defaultTenant), externalOidc }
+}
+
+/** For an installation that has written none. */
+export const defaultTenant: Tenant = {
+  kind: 'Tenant',
+  metadata: {
+    name: 'default-tenant',
+    namespace: subscriptionNamespace,
+    annotations: {},
+    createdAt: undefined,
+    deleting: false,
+  },
+  maxExpirationDays: undefined,
+  externalOidc: undefined,
+  telemetry: undefined,
+}
+
+export const noOwners: Owners = { users: new Map(), groups: new Map() }
+
+const noNames: ServedNames = {
+  isKnown: false,
+  get: () => undefined,
+  ownerOf: () => undefined,
+  listOf: () => undefined,
+  isLlamaCpp: () => false,
+}
+
+const nothing: Snapshot = {
+  models: new Map(),
+  modelsByName: new Map(),
+  servedNames: noNames,
+  subscriptions: new Map(),
+  owners: noOwners,
+  policies: new Map(),
+  tenant: undefined,
+  tiers: undefined,
+  problems: [],
+  admission: builtInAdmission,
+}
+
+/** The keys that are in only one of the two. */
+function difference(
+  before: ReadonlyMap<string, unknown>,
+  after: ReadonlyMap<string, unknown>,
+): ReadonlySet<string> {
+  const moved = new Set<string>()
+  for (const key of before.keys()) if (!after.has(key)) moved.add(key)
+  for (const key of after.keys()) if (!before.has(key)) moved.add(key)
+  return moved
+}
+
+/**
+ * Compiles resources that refer to models, by name; returns the `previous` map itself if nothing
+ * has changed. `moved`: the models that were added or removed.
+ */
+function* compileEach<
+  Written extends AccessPolicy | Subscription,
+  Compiled extends References & { readonly resource: Written },
+>(
+  resources: readonly Written[],
+  previous: ReadonlyMap<string, Compiled>,
+  moved: ReadonlySet<string>,
+  compileOne: (resource: Written) => Compiled,
+): Generator<void, ReadonlyMap<string, Compiled>> {
+  const all = new Map<string, Compiled>()
+  let same = true
+  for (const resource of resources) {
+    const { name } = resource.metadata
+    const before = previous.get(name)
+    if (before?.resource === resource && !before.modelKeys.some((key) => moved.has(key))) {
+      all.set(name, before)
+    } else {
+      all.set(name, compileOne(resource))
+      same = false
+    }
+    yield
+  }
+  return same && all.size === previous.size ? previous : all
+}
+
+/**
+ * Compiles models with the policies that name them; returns the map of `previous` itself if nothing
+ * has changed.
+ */
+function* compileModels(
+  modelRefs: ReadonlyMap<string, ModelRef>,
+  policies: ReadonlyMap<string, CompiledPolicy>,
+  previous: Snapshot,
+): Generator<void, ReadonlyMap<string, Model>> {
+  const stale = new Set<string>()
+  for (const [key, ref] of modelRefs) if (previous.models.get(key)?.resource !== ref) stale.add(key)
+  if (policies !== previous.policies) {
+    for (const { modelKeys } of changed(policies, previous.policies)) {
+      for (const key of modelKeys) stale.add(key)
+      yield
+    }
+  }
+  if (stale.size === 0 && modelRefs.size === previous.models.size) return previous.models
+
+  const applying = new Map<string, AccessPolicy[]>()
+  for (const { modelKeys, resource } of policies.values()) {
+    for (const key of modelKeys) {
+      if (stale.has(key)) addTo(applying, key, resource)
+    }
+    yield
+  }
+  const models = new Map<string, Model>()
+  for (const [key, ref] of modelRefs) {
+    const before = stale.has(key) ? undefined : previous.models.get(key)
+    models.set(key, before ?? compileModel(key, ref, applying.get(key) ?? []))
+    yield
+  }
+  return models
+}
+
+/** The entries that are in only one of the two, or differ. */
+export function* changed<Value>(
+  after: ReadonlyMap<string, Value>,
+  before: ReadonlyMap<string, Value>,
+): Generator<Value> {
+  for (const [name, value] of after) if (before.get(name) !== value) yield value
+  for (const [name, value] of before) if (after.get(name) !== value) yield value
+}
+
+/** A model with the policies that name it. */
+function compileModel(key: string, resource: ModelRef, applying: readonly AccessPolicy[]): Model {
+  const served = resource.backendUrl !== undefined
+  return {
+    key,
+    resource,
+    phase: served ? 'Ready' : 'Pending',
+    cluster: served ? clusterName(resource) : undefined,
+    basePath: served ? new URL(resource.backendUrl).pathname.replace(/\/+$/, '') : '',
+    bodyNames: resource.modelIds.length === 0 ? undefined : namesOf(resource).join('\t'),
+    users: new Set(applying.flatMap(({ subjects }) => subjects.users)),
+    groups: new Set(applying.flatMap(({ subjects }) => subjects.groups)),
+    policies: applying.map(({ metadata }) => metadata.name).sort(),
+  }
+}
+
+function compileSubscription(resource: Subscription, references: References): CompiledSubscription {
+  const { name } = resource.metadata
+  const limits = new Map<string, readonly CountedLimit[]>()
+  const payers = new Map<string, string>()
+  let maxLimit = 0
+  for (const [index, model] of resource.modelRefs.entries()) {
+    const { tokenRateLimits } = model
+    const key = references.modelKeys[index] as string
+    const payer = writePayer(resource.attribution, model)
+    if (payer !== undefined) payers.set(key, payer)
+    if (!references.missing.has(key)) limits.set(key, limitsOfModel(name, key, model))
+    for (const { limit } of tokenRateLimits) maxLimit = Math.max(maxLimit, limit)
+  }
+  return {
+    name,
+    resource,
+    users: new Set(resource.owner.users),
+    groups: new Set(resource.owner.groups),
+    limits,
+    payers,
+    priority: Math.max(0, resource.priority),
+    maxLimit,
+    ...references,
+  }
+}
+
+/**
+ * The models that a resource names; those that do not exist, or whose entry is not in force, are
+ * missing, and recorded as problems. Active if there are none, Degraded if others stand, otherwise
+ * Failed (contract, 7.2).
+ */
+function referring(
+  resource: AccessPolicy | Subscription,
+  known: ReadonlyMap<string, unknown>,
+): References {
+  const modelKeys = resource.modelRefs.map(keyOfModel)
+  const missing = new Set(modelKeys.filter((key) => !known.has(key)))
+  const problems: ResourceProblem[] = modelKeys.flatMap((key, index) =>
+    missing.has(key)
+      ? {
+          resource: resourceKey(resource),
+          path: ['spec', 'modelRefs', index],
+          message: `names the model ${key}, which does not exist`,
+        }
+      : [],
+  )
+  for (const entry of (resource.kind === 'Subscription' && resource.outOfForce) || []) {
+    const key = keyOfModel(entry)
+    modelKeys.push(key)
+    missing.add(key)
+    for (const { path, message } of entry.problems) {
+      const consequence = `so the entry of ${key} is not in force`
+      problems.push({
+        resource: resourceKey(resource),
+        path,
+        message: `${message}, ${consequence}`,
+      })
+    }
+  }
+  const stands = modelKeys.some((key) => !missing.has(key))
+  const phase = missing.size === 0 ? 'Active' : stands ? 'Degraded' : 'Failed'
+  return { modelKeys, missing, problems, phase }
+}
+
+function keyOfModel({ namespace, name }: ModelReference): string {
+  return `${namespace}/${name}`
+}
+
+function indexByName(models: Iterable<Model>): ReadonlyMap<string, readonly Model[]> {
+  const index = new Map<string, Model[]>()
+  for (const model of models) {
+    for (const name of namesOf(model.resource)) addTo(index, name, model)
+  }
+  for (const sharing of index.values()) if (sharing.length > 1) sharing.sort(byAge)
+  return index
+}
+
+/** Builds the index, one subscription per step. */
+export function* indexOwners(
+  subscriptions: Iterable<CompiledSubscription>,
+): Generator<void, Owners> {
+  const users = new Map<string, CompiledSubscription[]>()
+  const groups = new Map<string, CompiledSubscription[]>()
+  for (const subscription of subscriptions) {
+    for (const user of subscription.users) addTo(users, user, subscription)
+    for (const group of subscription.groups) addTo(groups, group, subscription)
+    yield
+  }
+  return { users, groups }
+}

@@ -1,0 +1,189 @@
+/** Converts the original's resources to ours, with the same meaning under our group and kinds. */
+
+import { isObject, showPath } from '../../formats/fields.ts'
+import { specs } from '../../kinds/resource-schemas.ts'
+import type { ModelRef, Resource } from '../../kinds/resources.ts'
+import { keyOf } from '../../kinds/resources.ts'
+import { defaultTenant } from './compile.ts'
+import { joinExternalModels } from './original/external-models.ts'
+import { parseResource } from './reading/parse-resource.ts'
+import { prune } from './reading/prune.ts'
+
+/** A document for `kubectl apply` or a folder of resources. */
+export interface Document {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly metadata: {
+    readonly name: string
+    readonly namespace: string
+    readonly annotations?: Readonly<Record<string, string>>
+  }
+  readonly spec?: unknown
+}
+
+export interface Exported {
+  /** Ordered by kind, namespace and name, all unique. */
+  readonly documents: readonly Document[]
+  /** What could not be converted, one sentence each; `error`: a resource is missing. */
+  readonly notes: readonly { readonly severity: 'error' | 'warning'; readonly message: string }[]
+}
+
+/**
+ * Annotations of GitOps tools, which identify the object that they manage; a copy must not have
+ * them.
+ */
+const toolAnnotations = /^kubectl\.kubernetes\.io\/|argoproj\.io\/|fluxcd\.io\/|^meta\.helm\.sh\//
+
+type Kind = keyof typeof specs
+type Note = Exported['notes'][number]
+
+interface Read {
+  /** `MaaSModelRef llm/granite` */
+  readonly shown: string
+  readonly resource: Resource
+  readonly spec: unknown
+}
+
+/**
+ * Converts objects of the original's groups and ignores the rest. An ExternalModel becomes part of
+ * the ModelRef that names it, as when it is served (external-models.ts); otherwise it becomes a
+ * ModelRef. The provider of an AITenant becomes part of the Tenant.
+ */
+export function exportResources(objects: readonly unknown[]): Exported {
+  const notes: Note[] = []
+  const read = objects.flatMap((object) => readOriginal(object, notes))
+  const models = new Map<string, ModelRef>()
+  const joined = joinExternalModels(
+    read.map(({ resource }) => resource),
+    ({ resource, path, message }) =>
+      notes.push({ severity: 'warning', message: `${resource}: ${showPath(path)} ${message}` }),
+  )
+  for (const each of joined) if (each.kind === 'ModelRef') models.set(keyOf(each), each)
+  const oidc = read.map(oidcOf).find((found) => found !== undefined)
+  const documents = new Map<string, Document>()
+  for (const each of inOrder(read)) {
+    const { resource, shown } = each
+    const kind = exportedAs[resource.kind]
+    if (kind === undefined) continue
+    const named = resource.kind === 'AITenant' ? defaultTenant : resource
+    const id = `${kind}/${keyOf(named)}`
+    // The ModelRef or Tenant of that name is served, and includes what it refers to.
+    if (documents.has(id)) continue
+    documents.set(id, toDocument(kind, named, specOf(each, models, oidc), shown, notes))
+  }
+  const sorted = [...documents].sort(([a], [b]) => (a < b ? -1 : 1))
+  return { documents: sorted.map(([, document]) => document), notes }
+}
+
+function oidcOf({ resource, spec }: Read): unknown {
+  return resource.kind === 'AITenant' && isObject(spec) ? spec.oidc : undefined
+}
+
+/** What a resource becomes; the others are part of these. */
+const exportedAs: Partial<Readonly<Record<Resource['kind'], Kind>>> = {
+  ModelRef: 'ModelRef',
+  AccessPolicy: 'AccessPolicy',
+  Subscription: 'Subscription',
+  Tenant: 'Tenant',
+  ExternalModel: 'ModelRef',
+  'ExternalModel.inference.opendatahub.io': 'ModelRef',
+  AITenant: 'Tenant',
+}
+
+/** Those last that are only exported if another kind has no resource of the name. */
+function inOrder(read: readonly Read[]): readonly Read[] {
+  const isLast = ({ resource: { kind } }: Read): number => Number(exportedAs[kind] !== kind)
+  return [...read].sort((a, b) => isLast(a) - isLast(b))
+}
+
+const originals: ReadonlySet<unknown> = new Set([
+  'maas.opendatahub.io/v1alpha1',
+  'inference.opendatahub.io/v1alpha1',
+])
+
+function readOriginal(object: unknown, notes: Note[]): readonly Read[] {
+  if (!isObject(object) || !originals.has(object.apiVersion)) return []
+  const metadata = isObject(object.metadata) ? object.metadata : {}
+  const shown = `${object.kind} ${metadata.namespace ?? ''}/${metadata.name}`
+  const result = parseResource(object)
+  if ('ignored' in result) return []
+  if (!('resource' in result)) {
+    for (const { path, message } of result.problems) {
+      notes.push({ severity: 'error', message: `${shown}: ${showPath(path)} ${message}` })
+    }
+    return []
+  }
+  const { resource } = result
+  if (resource.kind === 'Subscription' && resource.outOfForce !== undefined) {
+    // Without its unknown field, which may be a misspelt limit, an entry would be in force again.
+    for (const { path, message } of resource.outOfForce.flatMap(({ problems }) => problems)) {
+      notes.push({ severity: 'error', message: `${shown}: ${showPath(path)} ${message}` })
+    }
+    return []
+  }
+  if (resource.metadata.deleting) {
+    notes.push({ severity: 'warning', message: `${shown}: is being deleted, and left out` })
+    return []
+  }
+  return [{ shown, resource, spec: object.spec }]
+}
+
+function specOf(
+  { resource, spec }: Read,
+  models: ReadonlyMap<string, ModelRef>,
+  oidc: unknown,
+): unknown {
+  if (exportedAs[resource.kind] === 'Tenant') {
+    const isWritten = resource.kind === 'Tenant' && resource.externalOidc !== undefined
+    const { oidc: _, ...rest } = isObject(spec) ? spec : {}
+    return isWritten || oidc === undefined ? rest : { ...rest, externalOIDC: oidc }
+  }
+  const ref = models.get(keyOf(resource))
+  if (ref === undefined || ref === resource || ref.backend.kind !== 'ExternalModel') return spec
+  return { ...(resource.kind === 'ModelRef' ? (spec as object) : {}), ...serverOf(ref) }
+}
+
+/** The fields of a ModelRef that come from an ExternalModel. */
+function serverOf({ backend, backendUrl, modelIds, server }: ModelRef): object {
+  const { credential, upstreamModel } = server
+  return {
+    modelRef: backend,
+    ...(backendUrl !== undefined && { backendUrl }),
+    ...(modelIds.length > 0 && { modelIds }),
+    ...(upstreamModel !== undefined && { upstreamModel }),
+    ...(credential && {
+      credential: {
+        secretRef: credential.secretRef,
+        ...(credential.header !== 'authorization' && { header: credential.header }),
+      },
+    }),
+  }
+}
+
+function toDocument(
+  kind: Kind,
+  { metadata }: Resource,
+  spec: unknown,
+  shown: string,
+  notes: Note[],
+): Document {
+  const annotations = Object.fromEntries(
+    Object.entries(metadata.annotations).filter(([name]) => !toolAnnotations.test(name)),
+  )
+  const left: string[] = []
+  const kept = prune(spec, specs[kind].spec, (path) => left.push(showPath(path)), ['spec'])
+  if (left.length > 0) {
+    const message = `${shown}: has no counterpart of ours for ${left.join(', ')}`
+    notes.push({ severity: 'warning', message })
+  }
+  return {
+    apiVersion: 'tollgate.dev/v1alpha1',
+    kind,
+    metadata: {
+      name: metadata.name,
+      namespace: metadata.namespace,
+      ...(Object.keys(annotations).length > 0 && { annotations }),
+    },
+    ...(kept !== undefined && { spec: kept }),
+  }
+}

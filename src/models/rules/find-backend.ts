@@ -1,0 +1,270 @@
+/**
+ * Finds a model's backend when its ModelRef gives none: the Service behind its HTTPRoute, or the
+ * route's Gateway if the route does more than forward, otherwise the address in the inference
+ * service's status.
+ */
+
+import { isUrl } from '../../kinds/resource-schemas.ts'
+import type { ModelRef } from '../../kinds/resources.ts'
+import { keyOf } from '../../kinds/resources.ts'
+import type {
+  Gateway,
+  HttpRoute,
+  InferenceService,
+  Listener,
+  RouteBackend,
+  RouteParent,
+  RouteRule,
+  Routing,
+} from '../../kinds/routing.ts'
+
+export interface RoutingOptions {
+  /** `<namespace>/<name>` of the Gateway that only we can reach; undefined if there is none. */
+  readonly internalGateway: string | undefined
+  /** The suffix of Service names, `cluster.local`. */
+  readonly clusterDomain: string
+}
+
+/** The objects around a model. */
+export interface BackendContext {
+  /** Its HTTPRoutes, ordered by name. */
+  readonly routes: readonly HttpRoute[]
+  /** By `<namespace>/<name>`. */
+  readonly gateways: ReadonlyMap<string, Gateway>
+  readonly service: InferenceService | undefined
+}
+
+export interface FoundBackend {
+  readonly backendUrl: string | undefined
+  /** Host header and TLS server name, where they differ from the URL. */
+  readonly backendHost: string | undefined
+  readonly routing: Routing
+}
+
+type Address = { readonly url: string; readonly host: string | undefined }
+/** An address, or why there is none. */
+type Found = Address | string
+
+/**
+ * For a model whose ModelRef names an LLMInferenceService. A `backendUrl` in the resource takes
+ * precedence.
+ */
+export function findBackend(
+  ref: ModelRef,
+  around: BackendContext,
+  options: RoutingOptions,
+): FoundBackend {
+  const found = around.routes.map((route) => ({ route, ...follow(route, ref, around, options) }))
+  const chosen = found.find(({ address }) => typeof address !== 'string') ?? found[0]
+  const address = chosen === undefined ? addressOfService(ref, around.service) : chosen.address
+  const isWritten = ref.backendUrl !== undefined
+  const isFound = !isWritten && typeof address !== 'string'
+  return {
+    backendUrl: isFound ? address.url : ref.backendUrl,
+    backendHost: isFound ? address.host : undefined,
+    routing: {
+      route: chosen && {
+        namespace: chosen.route.metadata.namespace,
+        name: chosen.route.metadata.name,
+        gateway: chosen.gateway,
+        hostnames: chosen.route.hostnames,
+      },
+      missing: isWritten || typeof address !== 'string' ? '' : address,
+      bypasses: bypassesOf(around.routes, options),
+    },
+  }
+}
+
+/** The backend of a route, and the Gateway used among its parents. */
+function follow(
+  route: HttpRoute,
+  ref: ModelRef,
+  { gateways }: BackendContext,
+  options: RoutingOptions,
+): { readonly address: Found; readonly gateway: string | undefined } {
+  const shown = `the HTTPRoute ${keyOf(route)}`
+  const parents = inOrder(route.parents, options)
+  const open = parents.filter(({ refusal }) => refusal === undefined)
+  const first = open[0] ?? parents[0]
+  const none = (problem: string) => ({ address: `${shown} ${problem}`, gateway: first?.gateway })
+  if (first?.refusal !== undefined) {
+    return none(`is not accepted by the Gateway ${first.gateway}: ${first.refusal}`)
+  }
+  const [rule, ...others] = route.rules
+  if (rule === undefined) return none('has no rules')
+  const isAlone = others.length === 0
+  if (isAlone && first?.unresolved !== undefined) {
+    return none(`leads nowhere, says the Gateway ${first.gateway}: ${first.unresolved}`)
+  }
+  if (isAlone && rule.backends.length === 0 && !rule.isFiltered) return none('names no backend')
+  const prefix = prefixOf(route.rules)
+  if (prefix === undefined) return none('has no path that is a prefix')
+
+  const direct = isAlone ? directOf(rule, route) : undefined
+  if (direct !== undefined) {
+    if (direct.port === undefined) return none(`names the ${direct.shown} without a port`)
+    const name = `${direct.name}.${direct.namespace}.svc.${options.clusterDomain}`
+    const host = hostOf(route.hostnames, undefined, ref) ?? name
+    const address = toAddress('http', absolute(name, options), direct.port, prefix, host)
+    return {
+      address: typeof address === 'string' ? `${shown} ${address}` : address,
+      gateway: first?.gateway,
+    }
+  }
+  if (open.length === 0) return none('hangs on no Gateway, and needs one')
+  const problems: string[] = []
+  for (const parent of open) {
+    const address = throughGateway(
+      gateways.get(parent.gateway),
+      parent,
+      route,
+      prefix,
+      ref,
+      options,
+    )
+    if (typeof address !== 'string') return { address, gateway: parent.gateway }
+    problems.push(`the Gateway ${parent.gateway} ${address}`)
+  }
+  return none(`needs a Gateway: ${problems.slice(0, 3).join('; ')}`)
+}
+
+/** The internal Gateway comes first. */
+function inOrder(
+  parents: readonly RouteParent[],
+  { internalGateway }: RoutingOptions,
+): readonly RouteParent[] {
+  const isInternal = ({ gateway }: RouteParent): boolean => gateway === internalGateway
+  return [...parents.filter(isInternal), ...parents.filter((each) => !isInternal(each))]
+}
+
+/**
+ * The Service of a rule, if the rule only forwards to it. A Service in another namespace is left to
+ * the Gateway, which checks whether that is granted.
+ */
+function directOf(rule: RouteRule, { metadata }: HttpRoute): RouteBackend | undefined {
+  const [backend, ...others] = rule.backends
+  const isDirect = rule.isPlain && !rule.isFiltered && others.length === 0
+  if (!isDirect || backend === undefined) return undefined
+  return backend.isService && backend.namespace === metadata.namespace ? backend : undefined
+}
+
+/** The shortest prefix: the one that covers most paths. */
+function prefixOf(rules: readonly RouteRule[]): string | undefined {
+  const all = rules.flatMap(({ prefixes }) => prefixes)
+  return all.toSorted((a, b) => a.length - b.length || (a < b ? -1 : 1))[0]
+}
+
+function throughGateway(
+  gateway: Gateway | undefined,
+  parent: RouteParent,
+  route: HttpRoute,
+  prefix: string,
+  ref: ModelRef,
+  options: RoutingOptions,
+): Found {
+  if (gateway === undefined) return 'is not there'
+  const listener = listenerOf(gateway, parent, route.hostnames)
+  if (listener === undefined) return 'has no listener for it'
+  const isLocal = (each: string): boolean => isInCluster(each, options)
+  const address = gateway.addresses.find(isLocal) ?? gateway.addresses.find((each) => each !== '')
+  if (address === undefined) return 'has no address yet'
+  const host = hostOf(route.hostnames, listener.hostname, ref) ?? address
+  const scheme = listener.isSecure ? 'https' : 'http'
+  return toAddress(scheme, absolute(address, options), listener.port, prefix, host)
+}
+
+/** The listener that the route names; otherwise the first that fits, preferring TLS. */
+function listenerOf(
+  { listeners }: Gateway,
+  { section, port }: RouteParent,
+  hostnames: readonly string[],
+): Listener | undefined {
+  const fitting = listeners.filter(
+    (each) =>
+      (section === undefined || each.name === section) &&
+      (port === undefined || each.port === port) &&
+      (hostnames.length === 0 ||
+        hostnames.some((host) => intersect(host, each.hostname) !== undefined)),
+  )
+  return fitting.find(({ isSecure }) => isSecure) ?? fitting[0]
+}
+
+/** The first host name that both accept. `*` is replaced by the model's name. */
+function hostOf(
+  hostnames: readonly string[],
+  listener: string | undefined,
+  { metadata }: ModelRef,
+): string | undefined {
+  const all = hostnames.length === 0 && listener !== undefined ? ['*'] : hostnames
+  const shared = all.flatMap((host) => intersect(host, listener) ?? [])
+  const host = shared.find((each) => !each.startsWith('*')) ?? shared[0]
+  return host?.replace(/^\*/, metadata.name)
+}
+
+/**
+ * The narrower of two host names, each of which may begin with `*.`; undefined if none fits both.
+ */
+function intersect(host: string, other: string | undefined): string | undefined {
+  if (other === undefined || host === other) return host
+  if (host === '*') return other
+  if (other.startsWith('*.') && host.endsWith(other.slice(1))) return host
+  if (host.startsWith('*.') && other.endsWith(host.slice(1))) return other
+  return undefined
+}
+
+/** The external address from its status, preferring TLS (contract, 7.3). */
+function addressOfService(ref: ModelRef, service: InferenceService | undefined): Found {
+  const name = `${ref.metadata.namespace}/${ref.backend.name}`
+  const nothing = `there is no HTTPRoute of the LLMInferenceService ${name}, `
+  if (service === undefined) return `${nothing}which does not exist`
+  const written = service.addresses.filter(({ url }) => url !== '')
+  const outside = written.filter((each) => each.name === 'gateway-external')
+  const secure = outside.find(({ url }) => url.startsWith('https:'))
+  const url = (secure ?? outside[0] ?? written[0])?.url ?? service.url
+  if (url === undefined || url === '') return `${nothing}which has no address yet`
+  const fit = url.replace(/\/+$/, '')
+  return isUrl(fit)
+    ? { url: fit, host: undefined }
+    : `${nothing}whose address is no URL like http://host`
+}
+
+function toAddress(
+  scheme: string,
+  address: string,
+  port: number,
+  prefix: string,
+  host: string,
+): Found {
+  const shown = address.includes(':') ? `[${address}]` : address
+  const url = `${scheme}://${shown}:${port}${prefix}`
+  return isUrl(url) && isUrl(`http://${host.includes(':') ? `[${host}]` : host}`)
+    ? { url, host }
+    : 'has an address that is no host'
+}
+
+/** Absolute, so that the pod's resolver appends no search domain. */
+function absolute(name: string, options: RoutingOptions): string {
+  return isInCluster(name, options) ? `${name}.` : name
+}
+
+function isInCluster(name: string, { clusterDomain }: RoutingOptions): boolean {
+  return name.endsWith(`.svc.${clusterDomain}`)
+}
+
+/** If the internal Gateway is configured: every other Gateway that accepts a route of the model. */
+function bypassesOf(
+  routes: readonly HttpRoute[],
+  { internalGateway }: RoutingOptions,
+): Routing['bypasses'] {
+  if (internalGateway === undefined || routes.length === 0) return undefined
+  const found = routes.flatMap((route) =>
+    route.parents
+      .filter(({ gateway, refusal }) => gateway !== internalGateway && refusal === undefined)
+      .map(({ gateway }) => ({ route: keyOf(route), gateway })),
+  )
+  return found.filter(
+    (each, index) =>
+      found.findIndex(({ route, gateway }) => route === each.route && gateway === each.gateway) ===
+      index,
+  )
+}

@@ -1,0 +1,101 @@
+/** Merges the original's ExternalModels, of both groups, into the ModelRefs that refer to them. */
+
+import type {
+  ExternalModel,
+  ExternalProvider,
+  ModelRef,
+  Resource,
+} from '../../../kinds/resources.ts'
+import { keyOf } from '../../../kinds/resources.ts'
+import type { ResourceProblem } from '../snapshot.ts'
+import { resourceKey } from '../snapshot.ts'
+import { chooseProvider } from './choose-provider.ts'
+
+const merged = new WeakMap<ExternalModel, WeakMap<ModelRef, ModelRef>>()
+const alone = new WeakMap<ExternalModel, ModelRef>()
+
+/**
+ * The resources without ExternalModels and ExternalProviders. A ModelRef that names an
+ * ExternalModel in its namespace, and has no `backendUrl` of its own, gets its server. An
+ * ExternalModel whose own name no ModelRef has becomes a model itself. Calls `report` with what has
+ * no counterpart. The same inputs return the same objects.
+ */
+export function joinExternalModels(
+  resources: readonly Resource[],
+  report: (problem: ResourceProblem) => void = () => {},
+): readonly Resource[] {
+  const external = externalOf(resources, report)
+  if (external.size === 0) return resources
+  const others = resources.filter(
+    ({ kind }) => !kind.startsWith('ExternalModel') && kind !== 'ExternalProvider',
+  )
+  const names = new Set<string>()
+  for (const resource of others) {
+    if (resource.kind === 'ModelRef' && !resource.metadata.deleting) names.add(keyOf(resource))
+  }
+  const joined = others.map((resource) => {
+    if (resource.kind !== 'ModelRef' || resource.backendUrl !== undefined) return resource
+    const { kind, name } = resource.backend
+    const named = external.get(`${resource.metadata.namespace}/${name}`)
+    return kind === 'ExternalModel' && named !== undefined ? merge(resource, named) : resource
+  })
+  for (const [key, each] of external) if (!names.has(key)) joined.push(toModelRef(each))
+  return joined
+}
+
+/** By `<namespace>/<name>`. One of the newer group takes precedence, as in the original. */
+function externalOf(
+  resources: readonly Resource[],
+  report: (problem: ResourceProblem) => void,
+): ReadonlyMap<string, ExternalModel> {
+  const external = new Map<string, ExternalModel>()
+  const providers = new Map<string, ExternalProvider>()
+  for (const resource of resources) {
+    if (resource.metadata.deleting) continue
+    if (resource.kind === 'ExternalModel') external.set(keyOf(resource), resource)
+    else if (resource.kind === 'ExternalProvider') providers.set(keyOf(resource), resource)
+  }
+  for (const resource of resources) {
+    const { kind, metadata } = resource
+    if (kind !== 'ExternalModel.inference.opendatahub.io' || metadata.deleting) continue
+    const found = chooseProvider(resource, (name) => providers.get(`${metadata.namespace}/${name}`))
+    external.set(keyOf(resource), found.external)
+    for (const problem of found.problems) report({ ...problem, resource: resourceKey(resource) })
+  }
+  return external
+}
+
+function merge(ref: ModelRef, external: ExternalModel): ModelRef {
+  const byRef = merged.get(external) ?? new WeakMap<ModelRef, ModelRef>()
+  merged.set(external, byRef)
+  const made = byRef.get(ref) ?? { ...ref, ...serverOf(ref, external) }
+  byRef.set(ref, made)
+  return made
+}
+
+function toModelRef(external: ExternalModel): ModelRef {
+  const { metadata } = external
+  const made = alone.get(external) ?? {
+    kind: 'ModelRef',
+    metadata,
+    backend: { kind: 'ExternalModel', name: metadata.name },
+    modelFields: [],
+    ...serverOf({ metadata, modelIds: [] }, external),
+  }
+  alone.set(external, made)
+  return made
+}
+
+/** What a ModelRef has from its ExternalModel. */
+function serverOf(
+  { metadata, modelIds }: Pick<ModelRef, 'metadata' | 'modelIds'>,
+  { backendUrl, server, modelName, missing }: ExternalModel,
+): Pick<ModelRef, 'backendUrl' | 'server' | 'modelIds' | 'routing'> {
+  const names = new Set(modelIds)
+  if (modelName !== undefined && modelName !== metadata.name) names.add(modelName)
+  return {
+    ...{ backendUrl, server },
+    modelIds: [...names],
+    ...(missing !== undefined && { routing: { route: undefined, missing, bypasses: undefined } }),
+  }
+}

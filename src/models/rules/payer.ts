@@ -1,0 +1,43 @@
+/**
+ * Whom a response is charged to, and at which rate: what a Subscription says about one model when
+ * its request is admitted. It is one text, because each field of Check's metadata costs the gateway
+ * time: `organization=acme&cost_center=42&rate=0.000002`, URL-encoded, so that it needs no escapes in
+ * the usage journal.
+ */
+
+import { cutName } from '../../formats/names.ts'
+import { readPrice } from '../../formats/price.ts'
+import type { Attribution, BilledModel } from '../../kinds/resources.ts'
+
+export interface Payer {
+  /** `tokenMetadata.organizationId`; empty if there is none, like the others. */
+  readonly organization: string
+  readonly costCenter: string
+  /** `billingRate.perToken`, without exponent. */
+  readonly rate: string
+}
+
+/** undefined: the Subscription says nothing. Values longer than `maxNameLength` are cut. */
+export function writePayer(
+  { organizationId, costCenter }: Attribution,
+  { billingRate }: Pick<BilledModel, 'billingRate'>,
+): string | undefined {
+  const fields = {
+    organization: organizationId,
+    cost_center: costCenter,
+    rate: billingRate && readPrice(billingRate.perToken),
+  }
+  const written = new URLSearchParams()
+  for (const [name, value] of Object.entries(fields)) if (value) written.set(name, cutName(value))
+  return written.toString() || undefined
+}
+
+/** Reads what `writePayer` has written; any other text as if nothing were said. */
+export function readPayer(text: string): Payer {
+  const fields = new URLSearchParams(text)
+  return {
+    organization: fields.get('organization') ?? '',
+    costCenter: fields.get('cost_center') ?? '',
+    rate: fields.get('rate') ?? '',
+  }
+}

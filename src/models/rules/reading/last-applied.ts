@@ -1,0 +1,57 @@
+/**
+ * Fields that an API server has left out of an object. Its definition prunes what it does not know,
+ * but `kubectl apply` keeps the whole document in an annotation.
+ */
+
+import { isObject } from '../../../formats/fields.ts'
+import type { Schema } from '../../../formats/schema.ts'
+
+const annotation = 'kubectl.kubernetes.io/last-applied-configuration'
+
+/**
+ * The object with the unknown fields of its `spec` as it was applied, so that they are reported, and
+ * a misspelt limit is no less a limit than in a file. The object itself if it has been changed since,
+ * or was not applied like this. Never throws.
+ */
+export function withPruned(object: unknown, schema: Schema): unknown {
+  const annotations = isObject(object) && isObject(object.metadata) && object.metadata.annotations
+  const text = isObject(annotations) ? annotations[annotation] : undefined
+  if (!isObject(object) || typeof text !== 'string') return object
+  const { spec } = schema.properties ?? {}
+  const restored = spec && restore(specIn(text), object.spec, spec)
+  return restored === undefined ? object : { ...object, spec: restored }
+}
+
+function specIn(text: string): unknown {
+  try {
+    const applied: unknown = JSON.parse(text)
+    return isObject(applied) ? applied.spec : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** undefined: what is stored is not what was applied. */
+function restore(
+  applied: unknown,
+  stored: unknown,
+  { items, properties, others }: Schema,
+): unknown {
+  if (Array.isArray(applied) && Array.isArray(stored) && items !== undefined) {
+    if (applied.length !== stored.length) return undefined
+    const all = applied.map((each, index) => restore(each, stored[index], items))
+    return all.includes(undefined) ? undefined : all
+  }
+  if (properties === undefined || !isObject(applied) || !isObject(stored)) {
+    return JSON.stringify(applied) === JSON.stringify(stored) ? stored : undefined
+  }
+  const all = new Map(Object.entries(stored))
+  for (const [name, value] of Object.entries(applied)) {
+    if (value === null || others?.includes(name)) continue
+    const known = Object.hasOwn(properties, name) ? properties[name] : undefined
+    const whole = known === undefined ? value : restore(value, all.get(name), known)
+    if (whole === undefined) return undefined
+    all.set(name, whole)
+  }
+  return Object.fromEntries(all)
+}

@@ -1,0 +1,72 @@
+/** The connection to a model's server: the fields of a ModelRef, and the original's ExternalModel. */
+
+import type { Metadata } from '../../../kinds/metadata.ts'
+import { millisecondsOf } from '../../../kinds/model-server-schema.ts'
+import type { Credential, ExternalModel, ModelServer, Spec } from '../../../kinds/resources.ts'
+import { namesHost } from '../snapshot.ts'
+
+/** The defaults of a ModelRef that gives only the address of its server. */
+export const defaultServer: ModelServer = {
+  credential: undefined,
+  upstreamModel: undefined,
+  caFile: undefined,
+  connectMs: 5_000,
+  idleMs: undefined,
+  answerMs: undefined,
+  retries: 2,
+  allPaths: false,
+}
+
+/** Only a name may have several addresses to retry at. */
+export function toModelServer(spec: Spec<'ModelRef'>): ModelServer {
+  const { connect, idle, answer } = spec.timeouts ?? {}
+  const isName = spec.backendUrl === undefined || namesHost(spec.backendUrl)
+  return {
+    credential: spec.credential && toCredential(spec.credential),
+    upstreamModel: spec.upstreamModel,
+    caFile: spec.caFile,
+    connectMs: connect === undefined ? defaultServer.connectMs : millisecondsOf(connect),
+    idleMs: idle === undefined ? undefined : millisecondsOf(idle),
+    answerMs: answer === undefined ? undefined : millisecondsOf(answer),
+    retries: spec.retries ?? (isName ? defaultServer.retries : 0),
+    allPaths: spec.paths === 'all',
+  }
+}
+
+function toCredential(written: NonNullable<Spec<'ModelRef'>['credential']>): Credential {
+  const { file, secretRef } = written
+  const header = (written.header ?? 'authorization').toLowerCase()
+  const prefix = written.prefix ?? (header === 'authorization' ? 'Bearer ' : '')
+  return { header, prefix, file, secretRef }
+}
+
+/** The key headers of these providers; all others use OpenAI's. */
+const keyHeaders: Readonly<Record<string, string>> = {
+  anthropic: 'x-api-key',
+  azure: 'api-key',
+  'azure-openai': 'api-key',
+}
+
+/**
+ * The original's ExternalModel: a provider's address, its name for the model, and our key there.
+ */
+export function toExternalModel(metadata: Metadata, spec: Spec<'ExternalModel'>): ExternalModel {
+  const { provider, endpoint, targetModel, credentialRef } = spec
+  const header = Object.hasOwn(keyHeaders, provider) ? keyHeaders[provider] : undefined
+  const { name } = credentialRef
+  return {
+    kind: 'ExternalModel',
+    metadata,
+    backendUrl: `https://${endpoint}`,
+    server: {
+      ...defaultServer,
+      upstreamModel: targetModel,
+      credential: {
+        header: header ?? 'authorization',
+        prefix: header === undefined ? 'Bearer ' : '',
+        file: name,
+        secretRef: { name, key: 'api-key' },
+      },
+    },
+  }
+}

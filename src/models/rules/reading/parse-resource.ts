@@ -1,0 +1,279 @@
+/**
+ * A document → one of the resources, in both spellings of group and kinds. An invalid document
+ * yields its problems and no resource, never half a policy.
+ */
+
+import { parseWindow } from '../../../formats/duration.ts'
+import { type FieldPath, type FieldProblem, isObject, readFields } from '../../../formats/fields.ts'
+import { addTo } from '../../../formats/lists.ts'
+import type { Schema, ValueOf } from '../../../formats/schema.ts'
+import { findUnknown, type UnknownField } from '../../../formats/unknown-fields.ts'
+import { type Metadata, subscriptionNamespace } from '../../../kinds/metadata.ts'
+import { documents, envelope } from '../../../kinds/resource-schemas.ts'
+import type {
+  BilledModel,
+  ExternalOidc,
+  Resource,
+  Spec,
+  Subjects,
+  Subscription,
+  Tier,
+} from '../../../kinds/resources.ts'
+import { isTierMapping } from '../original/tiers.ts'
+import { withPruned } from './last-applied.ts'
+import { toExternalModel, toModelServer } from './parse-model-server.ts'
+import { isModelRoute, toGateway, toHttpRoute, toInferenceService } from './parse-routing.ts'
+
+/**
+ * The result for a document: a resource, with the problems in spite of which it is in force; nothing,
+ * with a reason if one would expect a resource; or its problems.
+ */
+export type ParseResult =
+  | { readonly resource: Resource; readonly problems: readonly FieldProblem[] }
+  | { readonly ignored: string | undefined }
+  | { readonly problems: readonly FieldProblem[] }
+
+const gatewayKinds = { HTTPRoute: 'HTTPRoute', Gateway: 'Gateway' } as const
+const servingKinds = { LLMInferenceService: 'LLMInferenceService' } as const
+
+const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>>> = {
+  'tollgate.dev/v1alpha1': {
+    ModelRef: 'ModelRef',
+    AccessPolicy: 'AccessPolicy',
+    Subscription: 'Subscription',
+    Tenant: 'Tenant',
+  },
+  'maas.opendatahub.io/v1alpha1': {
+    MaaSModelRef: 'ModelRef',
+    MaaSAuthPolicy: 'AccessPolicy',
+    MaaSSubscription: 'Subscription',
+    ExternalModel: 'ExternalModel',
+    MaasTenantConfig: 'Tenant',
+    Tenant: 'Tenant',
+    AITenant: 'AITenant',
+  },
+  'inference.opendatahub.io/v1alpha1': {
+    ExternalModel: 'ExternalModel.inference.opendatahub.io',
+    ExternalProvider: 'ExternalProvider',
+  },
+  v1: { ConfigMap: 'ConfigMap' },
+  'gateway.networking.k8s.io/v1': gatewayKinds,
+  'gateway.networking.k8s.io/v1beta1': gatewayKinds,
+  'serving.kserve.io/v1alpha1': servingKinds,
+  'serving.kserve.io/v1alpha2': servingKinds,
+}
+
+/** The groups in which an unknown kind is a mistake. */
+const ours = /^(tollgate\.dev|maas\.opendatahub\.io)\//
+
+/** Reads one document, parsed from YAML or JSON. */
+export function parseResource(document: unknown): ParseResult {
+  const problems: FieldProblem[] = []
+  const { apiVersion, kind: written } = readFields(document, envelope, problems) ?? {}
+  if (problems.length > 0) return { problems }
+  if (apiVersion === 'v1' && written === 'ConfigMap' && !isTierMapping(document)) {
+    return { ignored: undefined }
+  }
+  const id = `${apiVersion} ${written}`
+  const kinds = Object.hasOwn(groups, apiVersion) ? groups[apiVersion] : undefined
+  const kind = kinds && Object.hasOwn(kinds, written) ? kinds[written] : undefined
+  if (kind === undefined) {
+    const group = ours.exec(apiVersion)?.[0]
+    if (group === undefined) return { ignored: `${id} is not one of our kinds` }
+    if (kinds === undefined) {
+      const known = Object.keys(groups).filter((each) => each.startsWith(group))
+      return { problems: [{ path: ['apiVersion'], message: `must be ${known.join(' or ')}` }] }
+    }
+    const message = `must be one of ${Object.keys(kinds).join(', ')}`
+    return { problems: [{ path: ['kind'], message }] }
+  }
+  if (kind === 'AITenant' && isOtherTenant(document)) {
+    return { ignored: `${id} is of another tenant than ${subscriptionNamespace}` }
+  }
+  if (kind === 'HTTPRoute' && !isModelRoute(document)) return { ignored: undefined }
+  return readers[kind](document)
+}
+
+/** The default tenant has the name of its namespace. */
+function isOtherTenant(document: unknown): boolean {
+  const metadata = isObject(document) ? document.metadata : undefined
+  const name = isObject(metadata) ? metadata.name : undefined
+  return typeof name === 'string' && name !== subscriptionNamespace
+}
+
+type Reader = (document: unknown) => ParseResult
+
+/**
+ * What reads a document of a kind. An unknown field is left out. One in an entry of
+ * `spec.modelRefs` takes the entry out of force, which its resource says; one in another closed
+ * object takes the document out of force, so that a misspelt limit is never no limit.
+ */
+function reader<Written>(
+  schema: Schema<Written>,
+  toResource: (written: Written, unknown: readonly UnknownField[]) => Resource,
+): Reader {
+  return (document) => {
+    const problems: FieldProblem[] = []
+    const written = readFields(document, schema, problems)
+    const unknown = findUnknown(withPruned(document, schema), schema)
+    const inEntries: FieldProblem[] = []
+    for (const { closed, ...problem } of unknown) {
+      if (closed === undefined) problems.push(problem)
+      else if (entryOf(closed) === undefined) problems.push({ ...problem, isMild: false })
+      else inEntries.push(problem)
+    }
+    // Without a resource nobody else names them: one may be the misspelt name of a field that is missing.
+    if (problems.some(({ isMild }) => !isMild)) return { problems: [...problems, ...inEntries] }
+    return { resource: toResource(written, unknown), problems }
+  }
+}
+
+/** The same for a kind of which we read a part only: its own definition knows the other fields. */
+function partReader<Written>(
+  schema: Schema<Written>,
+  toResource: (written: Written) => Resource,
+): Reader {
+  return (document) => {
+    const problems: FieldProblem[] = []
+    const written = readFields(document, schema, problems)
+    return problems.length > 0 ? { problems } : { resource: toResource(written), problems }
+  }
+}
+
+/** Which entry of `spec.modelRefs` a closed object is; undefined: it is none. */
+function entryOf([, list, index]: FieldPath): number | undefined {
+  return list === 'modelRefs' ? Number(index) : undefined
+}
+
+const readers: Record<Resource['kind'], Reader> = {
+  ModelRef: reader(documents.ModelRef, ({ metadata, spec }) => {
+    const { modelRef, credential, upstreamModel, caFile, timeouts, retries, paths, ...ours } = spec
+    const server = toModelServer(spec)
+    return { kind: 'ModelRef', metadata: toMetadata(metadata), ...ours, backend: modelRef, server }
+  }),
+  ExternalModel: reader(documents.ExternalModel, ({ metadata, spec }) =>
+    toExternalModel(toMetadata(metadata), spec),
+  ),
+  'ExternalModel.inference.opendatahub.io': reader(
+    documents['ExternalModel.inference.opendatahub.io'],
+    ({ metadata, spec }) => ({
+      kind: 'ExternalModel.inference.opendatahub.io',
+      metadata: toMetadata(metadata),
+      ...spec,
+    }),
+  ),
+  ExternalProvider: reader(documents.ExternalProvider, ({ metadata, spec }) => ({
+    kind: 'ExternalProvider',
+    metadata: toMetadata(metadata),
+    ...spec,
+  })),
+  AccessPolicy: reader(documents.AccessPolicy, ({ metadata, spec }) => ({
+    kind: 'AccessPolicy',
+    metadata: toMetadata(metadata),
+    modelRefs: spec.modelRefs,
+    subjects: toSubjects(spec.subjects),
+    metering: spec.meteringMetadata,
+  })),
+  Subscription: reader(documents.Subscription, ({ metadata, spec }, unknown) => ({
+    kind: 'Subscription',
+    metadata: toMetadata(metadata),
+    owner: toSubjects(spec.owner),
+    ...toBilledModels(spec.modelRefs, unknown),
+    attribution: spec.tokenMetadata,
+    priority: spec.priority,
+    ...(spec.admission && { admission: spec.admission }),
+    ...(spec.notify && { notifyAt: spec.notify.at }),
+  })),
+  Tenant: reader(documents.Tenant, ({ metadata, spec }) => ({
+    kind: 'Tenant',
+    metadata: toMetadata(metadata),
+    maxExpirationDays: spec.apiKeys?.maxExpirationDays,
+    externalOidc: spec.externalOIDC && toExternalOidc(spec.externalOIDC),
+    telemetry: spec.telemetry && { enabled: spec.telemetry.enabled, ...spec.telemetry.metrics },
+  })),
+  AITenant: reader(documents.AITenant, ({ metadata, spec }) => ({
+    kind: 'AITenant',
+    metadata: toMetadata(metadata),
+    externalOidc: spec.oidc && toExternalOidc(spec.oidc),
+  })),
+  ConfigMap: partReader(documents.ConfigMap, ({ metadata, data }) => ({
+    kind: 'ConfigMap',
+    metadata: toMetadata(metadata),
+    tiers: data.tiers.map(toTier),
+  })),
+  HTTPRoute: partReader(documents.HTTPRoute, toHttpRoute),
+  Gateway: partReader(documents.Gateway, toGateway),
+  LLMInferenceService: partReader(documents.LLMInferenceService, toInferenceService),
+}
+
+type Document<Kind extends keyof typeof documents> = ValueOf<(typeof documents)[Kind]>
+
+function toMetadata(written: Document<'ModelRef'>['metadata']): Metadata {
+  const { name, namespace, annotations, creationTimestamp, deletionTimestamp } = written
+  const created = Date.parse(creationTimestamp ?? '')
+  return {
+    name,
+    namespace,
+    annotations,
+    createdAt: Number.isNaN(created) ? undefined : created,
+    deleting: deletionTimestamp !== undefined,
+    ...(deletionTimestamp !== undefined && { deletionTimestamp }),
+  }
+}
+
+function toSubjects({ users, groups }: Spec<'Subscription'>['owner']): Subjects {
+  return { users, groups: groups.map(({ name }) => name) }
+}
+
+function toBilledModel(written: Spec<'Subscription'>['modelRefs'][number]): BilledModel {
+  const { namespace, name, tokenRateLimits, requestRateLimits, concurrency, billingRate } = written
+  const toLimit = ({ limit, window }: { readonly limit: number; readonly window: string }) => {
+    return { limit, window, windowMs: parseWindow(window) ?? 0 }
+  }
+  return {
+    namespace,
+    name,
+    tokenRateLimits: tokenRateLimits.map(toLimit),
+    requestRateLimits: requestRateLimits?.map(toLimit) ?? [],
+    concurrency,
+    billingRate,
+  }
+}
+
+function toExternalOidc(written: NonNullable<Spec<'Tenant'>['externalOIDC']>): ExternalOidc {
+  const { issuerUrl, clientId, ttl } = written
+  return { issuerUrl, clientId, ttlSeconds: ttl }
+}
+
+function toTier(written: Document<'ConfigMap'>['data']['tiers'][number]): Tier {
+  const { name, displayName = name, description, level, groups } = written
+  return { name, displayName, description, level, groups: new Set(groups) }
+}
+
+/**
+ * If a Subscription names a model twice, the first entry counts (contract, 7.1), also if that one is
+ * not in force.
+ */
+function toBilledModels(
+  written: Spec<'Subscription'>['modelRefs'],
+  unknown: readonly UnknownField[],
+): Pick<Subscription, 'modelRefs' | 'outOfForce'> {
+  const wrong = new Map<number, UnknownField[]>()
+  for (const field of unknown) {
+    const index = field.closed && entryOf(field.closed)
+    if (index !== undefined) addTo(wrong, index, field)
+  }
+  const seen = new Set<string>()
+  const modelRefs: BilledModel[] = []
+  const outOfForce: NonNullable<Subscription['outOfForce']>[number][] = []
+  for (const [index, entry] of written.entries()) {
+    const { namespace, name } = entry
+    const key = `${namespace}/${name}`
+    const problems = wrong.get(index)
+    if (seen.has(key)) continue
+    seen.add(key)
+    if (problems === undefined) modelRefs.push(toBilledModel(entry))
+    else outOfForce.push({ namespace, name, problems })
+  }
+  return { modelRefs, ...(outOfForce.length > 0 && { outOfForce }) }
+}

@@ -1,0 +1,35 @@
+/** Takes the backend from models whose address is refused, so that no cluster is made for it. */
+
+import type { ModelRef, Resource } from '../../kinds/resources.ts'
+
+/** What is wrong with the address of a backend; undefined: nothing. */
+export type JudgeAddress = (backendUrl: string) => string | undefined
+
+const refused = new WeakMap<ModelRef, ModelRef>()
+
+/**
+ * The resources, with refused ModelRefs replaced, one per step. For the same problem a ModelRef
+ * yields the same object as before.
+ */
+export function* refuseAddresses(
+  resources: readonly Resource[],
+  judge: JudgeAddress,
+): Generator<void, readonly Resource[]> {
+  const judged = [...resources]
+  let isSame = true
+  for (const [index, resource] of resources.entries()) {
+    if (resource.kind !== 'ModelRef' || resource.backendUrl === undefined) continue
+    const addressProblem = judge(resource.backendUrl)
+    yield
+    if (addressProblem === undefined) continue
+    const before = refused.get(resource)
+    const made =
+      before?.addressProblem === addressProblem
+        ? before
+        : { ...resource, backendUrl: undefined, addressProblem }
+    refused.set(resource, made)
+    judged[index] = made
+    isSame = false
+  }
+  return isSame ? resources : judged
+}

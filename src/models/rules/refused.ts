@@ -1,0 +1,40 @@
+/** Policies and subscriptions that are not in force, if they name their models. */
+
+import { isObject } from '../../formats/fields.ts'
+
+/** An AccessPolicy or a Subscription that cannot be parsed. */
+export interface Refused {
+  readonly kind: 'AccessPolicy' | 'Subscription'
+  readonly name: string
+  /** `<namespace>/<name>` of the models that it names legibly. */
+  readonly modelKeys: readonly string[]
+  /** What is wrong with it. */
+  readonly message: string
+}
+
+const kinds: Readonly<Record<string, Refused['kind']>> = {
+  AccessPolicy: 'AccessPolicy',
+  MaaSAuthPolicy: 'AccessPolicy',
+  Subscription: 'Subscription',
+  MaaSSubscription: 'Subscription',
+}
+
+/** The most models that are read from one refused document. */
+const maxModels = 1_000
+
+/** undefined: the document is not about models, or names none legibly. */
+export function toRefused(document: unknown, message: string): Refused | undefined {
+  if (!isObject(document) || typeof document.kind !== 'string') return undefined
+  const kind = Object.hasOwn(kinds, document.kind) ? kinds[document.kind] : undefined
+  const { metadata, spec } = document
+  if (kind === undefined || !isObject(metadata) || !isObject(spec)) return undefined
+  const { name } = metadata
+  if (typeof name !== 'string' || !Array.isArray(spec.modelRefs)) return undefined
+  const modelKeys = new Set<string>()
+  for (const reference of spec.modelRefs.slice(0, maxModels)) {
+    if (!isObject(reference)) continue
+    if (typeof reference.namespace !== 'string' || typeof reference.name !== 'string') continue
+    modelKeys.add(`${reference.namespace}/${reference.name}`)
+  }
+  return { kind, name, modelKeys: [...modelKeys], message }
+}

@@ -1,0 +1,184 @@
+/**
+ * All resources compiled into one immutable value, indexed for the request path: the models, who
+ * may use them, and what each subscription grants. A request keeps the Snapshot that it began with;
+ * a change publishes a new one.
+ */
+
+import { hash } from 'node:crypto'
+import type { FieldPath } from '../../formats/fields.ts'
+import {
+  type AccessPolicy,
+  type AdmissionDefaults,
+  type AdmissionRules,
+  keyOf,
+  type ModelRef,
+  type Resource,
+  type Subscription,
+  type Tenant,
+  type Tier,
+} from '../../kinds/resources.ts'
+import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
+
+export type Phase = 'Pending' | 'Ready' | 'Active' | 'Degraded' | 'Failed'
+
+export interface Model {
+  /** `<namespace>/<name>`. */
+  readonly key: string
+  readonly resource: ModelRef
+  readonly phase: Phase
+  /** Name of the model's Envoy cluster; undefined if it has no backend. */
+  readonly cluster: string | undefined
+  /** Path of the backend's URL, without a trailing slash. */
+  readonly basePath: string
+  /**
+   * The names that a body may use for it, separated by tabs; undefined if its server's ids are
+   * unknown.
+   */
+  readonly bodyNames: string | undefined
+  /** Union of the subjects of all policies that name the model. */
+  readonly users: ReadonlySet<string>
+  readonly groups: ReadonlySet<string>
+  /** The names of these policies, ordered. */
+  readonly policies: readonly string[]
+}
+
+/** The state of a resource's references to models. */
+export interface References {
+  readonly phase: Phase
+  /** `<namespace>/<name>` of each, ordered. */
+  readonly modelKeys: readonly string[]
+  /** Those that do not exist, or whose entry is not in force. */
+  readonly missing: ReadonlySet<string>
+  readonly problems: readonly ResourceProblem[]
+}
+
+export interface CompiledSubscription extends References {
+  readonly name: string
+  readonly resource: Subscription
+  /** How it reserves; undefined: it only counts. */
+  readonly admission?: AdmissionRules | undefined
+  readonly users: ReadonlySet<string>
+  readonly groups: ReadonlySet<string>
+  /** Limits by model key; a `missing` one is not covered. */
+  readonly limits: ReadonlyMap<string, readonly CountedLimit[]>
+  /** Who pays at which rate, by model key (payer.ts); a model of which nothing is said is missing. */
+  readonly payers: ReadonlyMap<string, string>
+  /** Negative priorities count as 0 (contract, 3.12). */
+  readonly priority: number
+  /** Largest single limit of all models, windows ignored (contract, 3.12). */
+  readonly maxLimit: number
+}
+
+export interface CompiledPolicy extends References {
+  readonly resource: AccessPolicy
+}
+
+/** A part of a resource that cannot be put in force, or needs attention. */
+export interface ResourceProblem {
+  /** `<kind>/<namespace>/<name>`. */
+  readonly resource: string
+  readonly path: FieldPath
+  readonly message: string
+}
+
+/** A name that model servers list, and the namespace that it belongs to. */
+export interface ServedName {
+  readonly namespace: string
+  /** The namespace's models whose server lists it, earlier ones first. */
+  readonly owned: readonly Model[]
+  /**
+   * The namespace's models that have lost it, or are gone themselves: who may use one of these waits
+   * for it to return, and is not served by another namespace.
+   */
+  readonly held: readonly Opened[]
+  /** Models of other namespaces whose server lists it, earlier ones first. */
+  readonly others: readonly Model[]
+}
+
+/** A model, which may be gone, and who may use it. */
+export type Opened = Pick<Model, 'key' | 'users' | 'groups'>
+
+/** The names that model servers list. */
+export interface ServedNames {
+  /** Whether the owners have been read. */
+  readonly isKnown: boolean
+  /** undefined: nobody owns the name. */
+  get(name: string): ServedName | undefined
+  /** The namespace that owns the name. */
+  ownerOf(name: string): string | undefined
+  /** The names that the model's server lists; undefined if it has not answered yet. */
+  listOf(model: Model): readonly string[] | undefined
+  /** Whether all that a model's server lists says that this is llama.cpp's server. */
+  isLlamaCpp(model: Model): boolean
+}
+
+type ByOwner = ReadonlyMap<string, readonly CompiledSubscription[]>
+
+/** Subscriptions by the users and by the groups that own them. */
+export interface Owners {
+  readonly users: ByOwner
+  readonly groups: ByOwner
+}
+
+export interface Snapshot {
+  /** By `<namespace>/<name>`. */
+  readonly models: ReadonlyMap<string, Model>
+  /**
+   * By the names a body may use: the ModelRef's own and its `modelIds`. Earlier models come first.
+   */
+  readonly modelsByName: ReadonlyMap<string, readonly Model[]>
+  /** The names that servers list (served-names.ts). */
+  readonly servedNames: ServedNames
+  /** By bare name; all are in one namespace. */
+  readonly subscriptions: ReadonlyMap<string, CompiledSubscription>
+  /** The same by owner. */
+  readonly owners: Owners
+  /** By bare name; all are in one namespace. */
+  readonly policies: ReadonlyMap<string, CompiledPolicy>
+  readonly tenant: Tenant | undefined
+  /** undefined: there is no valid mapping, which differs from a mapping without tiers. */
+  readonly tiers: readonly Tier[] | undefined
+  readonly problems: readonly ResourceProblem[]
+  /** By which the subscriptions were compiled. */
+  readonly admission: AdmissionDefaults
+}
+
+/** `<kind>/<namespace>/<name>`, the identity of a resource. */
+export function resourceKey({ kind, metadata }: Resource): string {
+  return `${kind}/${metadata.namespace}/${metadata.name}`
+}
+
+/**
+ * Name of a model's Envoy cluster. If its server has a host name, a change of the connection gets
+ * another one: in a cluster that is replaced Envoy would have no address until it is resolved again.
+ */
+export function clusterName(ref: ModelRef): string {
+  const { backendUrl = '', backendHost, server } = ref
+  const name = `model/${keyOf(ref)}`
+  if (!namesHost(backendUrl)) return name
+  const { connectMs, credential, caFile } = server
+  const connection = JSON.stringify([backendUrl, backendHost, connectMs, credential, caFile])
+  return `${name}/${hash('sha256', connection, 'hex').slice(0, 8)}`
+}
+
+/** Whether a URL's host is a name, which may have several addresses. */
+export function namesHost(url: string): boolean {
+  const host = URL.parse(url)?.hostname ?? ''
+  return !/^[\d.]+$|^\[/.test(host)
+}
+
+/** The ModelRef's own name and its ids. */
+export function namesOf({ metadata, modelIds }: ModelRef): readonly string[] {
+  return [...new Set([metadata.name, ...modelIds])]
+}
+
+/**
+ * Earlier models first: by `creationTimestamp`, then by key in byte order. Those without a time, as
+ * in files, come last.
+ */
+export function byAge(a: Model, b: Model): number {
+  const since = a.resource.metadata.createdAt ?? Infinity
+  const other = b.resource.metadata.createdAt ?? Infinity
+  if (since !== other) return since < other ? -1 : 1
+  return a.key < b.key ? -1 : a.key > b.key ? 1 : 0
+}

@@ -1,0 +1,308 @@
+/**
+ * Resources from a cluster, listed and watched: our kinds, the original's, and the foreign kinds
+ * that locate models.
+ */
+
+import { hash } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Owner } from '../../cluster/rules/generated-policies.ts'
+import { isObject } from '../../formats/fields.ts'
+import type { Schema } from '../../formats/schema.ts'
+import { documents } from '../../kinds/resource-schemas.ts'
+import type { Resource } from '../../kinds/resources.ts'
+import { type KubeClient, KubeError } from '../../kubernetes/client.ts'
+import type { KubeObject } from '../../kubernetes/list.ts'
+import { type Reflector, startReflector } from '../../kubernetes/reflector.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import { prune } from '../rules/reading/prune.ts'
+import type { Refused } from '../rules/refused.ts'
+import { resourceKey } from '../rules/snapshot.ts'
+import {
+  collections,
+  type Group,
+  othersCollections,
+  tierMapping,
+  withoutStatus,
+} from './collections.ts'
+import { type DocumentProblem, type FileProblem, readObject } from './documents.ts'
+import { type ClusterObject, type Kept, keepObject, noObjects, toOwner } from './object-cache.ts'
+import type { Gathered } from './source.ts'
+
+export interface ClusterSourceOptions {
+  readonly client: KubeClient
+  /** The groups whose kinds are watched. */
+  readonly groups: readonly Group[]
+  /** Called when a collection cannot be read, with the reason, and once when it can be again. */
+  readonly onProblem: (collection: string, problem: string | undefined) => void
+  /** The groups for which `objects` is kept; undefined: there is no `ownerOf` either. */
+  readonly keepsObjectsOf?: readonly Group[]
+  /** For tests: see reflector.ts. */
+  readonly absentMs?: number
+}
+
+export type ClusterSource = ReturnType<typeof createClusterSource>
+
+/** Changes within this time are applied together; milliseconds. */
+const settleMs = 25
+
+/** A collection that is followed. */
+interface Watched {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly plural: string
+  readonly from: 'us' | 'the original' | 'others'
+  /** `subscriptions.tollgate.dev` */
+  readonly shown: string
+  readonly path: string
+  readonly olderPath?: string
+  readonly fieldSelector?: string
+  readonly labelSelector?: string | undefined
+  /** The kind that its objects are read as, if they are recorded for writing their statuses. */
+  readonly kept?: { readonly group: Group; readonly readAs: string } | undefined
+  /** Reduces an object to what is kept; if set, the status is read too. */
+  readonly keep?: (object: KubeObject) => KubeObject
+  reflector?: Reflector
+  problem?: string | undefined
+  readonly read: WeakMap<KubeObject, ReadObject>
+  /** The last result for each key, because most changes of an object are of its status. */
+  readonly last: Map<string, ReadObject>
+}
+
+interface ReadObject {
+  readonly signature: string
+  readonly key: string | undefined
+  readonly resource: Resource | undefined
+  readonly problems: readonly DocumentProblem[]
+  readonly refused: Refused | undefined
+}
+
+/** Starts with the first `next`, and ends with its signal. */
+export function createClusterSource(options: ClusterSourceOptions) {
+  const watched = watchedOf(options)
+  let kept = noObjects()
+  let changed = false
+  let wake = (): void => {}
+
+  function start(signal: AbortSignal): void {
+    signal.addEventListener('abort', () => wake(), { once: true })
+    for (const each of watched) {
+      const { path, olderPath, fieldSelector, labelSelector, keep } = each
+      each.reflector = startReflector({
+        client: options.client,
+        ...{ path, olderPath, fieldSelector, labelSelector, keep, signal },
+        isNeeded: () => isNeeded(options.client, each),
+        // These may be as long as the pods that they describe.
+        ...(keep && { pageSize: 100 }),
+        ...(options.absentMs && { absentMs: options.absentMs }),
+        onChange(name) {
+          if (name !== undefined && isUnchanged(each, name)) return
+          changed = true
+          wake()
+        },
+        onProblem(problem) {
+          each.problem = problem
+          options.onProblem(each.shown, problem)
+        },
+      })
+    }
+  }
+
+  const isReady = (): boolean => changed && watched.every(({ reflector }) => reflector?.isSynced)
+
+  return {
+    /** Whether a part of it cannot be read now; the last state stays. */
+    get isUnavailable(): boolean {
+      return watched.some(({ problem }) => problem !== undefined)
+    },
+    async next(signal: AbortSignal): Promise<Gathered> {
+      if (watched[0]?.reflector === undefined) start(signal)
+      while (!isReady()) {
+        signal.throwIfAborted()
+        await new Promise<void>((settle) => {
+          wake = settle
+        })
+      }
+      await delay(settleMs, undefined, { signal, ref: false })
+      changed = false
+      const fresh = options.keepsObjectsOf && noObjects()
+      const gathered = await inSlices(gather(watched, fresh))
+      kept = fresh ?? kept
+      return gathered
+    },
+    /** The objects of the last result, by `keyOfObject`. */
+    get objects(): ReadonlyMap<string, ClusterObject> {
+      return kept.objects
+    },
+    /** The object of a model (`<namespace>/<name>`). */
+    ownerOf: (model: string): Owner | undefined =>
+      modelKinds
+        .map((kind) => kept.models.get(`${kind}/${model}`))
+        .find((found) => found !== undefined)?.(),
+  }
+}
+
+function watchedOf({ groups, keepsObjectsOf = [] }: ClusterSourceOptions): readonly Watched[] {
+  const found: Omit<Watched, 'read' | 'last'>[] = []
+  // Ours take precedence over the original's, in whatever order they are given.
+  for (const group of Object.keys(collections) as Group[]) {
+    if (!groups.includes(group)) continue
+    for (const { apiGroup, kind, plural, namespace, readAs } of collections[group]) {
+      const apiVersion = `${apiGroup}/v1alpha1`
+      const inside = namespace === undefined ? '' : `namespaces/${namespace}/`
+      const path = `/apis/${apiVersion}/${inside}${plural}`
+      const from = group === 'tollgate.dev' ? 'us' : 'the original'
+      const isKept = keepsObjectsOf.includes(group) && !withoutStatus.has(kind)
+      const kept = isKept ? { group, readAs } : undefined
+      const shown = `${plural}.${apiGroup}`
+      found.push({ apiVersion, kind, plural, from, kept, shown, path })
+    }
+  }
+  for (const other of othersCollections) {
+    const { group, versions, kind, plural } = other
+    const [version, older] = versions
+    found.push({
+      apiVersion: `${group}/${version}`,
+      kind,
+      plural,
+      from: 'others',
+      shown: `${plural}.${group}`,
+      path: `/apis/${group}/${version}/${plural}`,
+      olderPath: `/apis/${group}/${older}/${plural}`,
+      labelSelector: 'labelSelector' in other ? other.labelSelector : undefined,
+      keep: (object) => keepRead(object, documents[kind]),
+    })
+  }
+  found.push({
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    plural: 'configmaps',
+    from: 'others',
+    shown: 'configmaps',
+    path: '/api/v1/configmaps',
+    fieldSelector: `metadata.name=${tierMapping}`,
+  })
+  return found.map((each) => ({ ...each, read: new WeakMap(), last: new Map() }))
+}
+
+/**
+ * Whether nothing may be in force before this forbidden collection can be read: our kinds decide
+ * who may call what, and the original's do if they are installed.
+ */
+async function isNeeded(client: KubeClient, watched: Watched): Promise<boolean> {
+  const { from, apiVersion, plural } = watched
+  if (from !== 'the original') return from === 'us'
+  try {
+    // Every authenticated client may read this.
+    const { resources } = await client.send({ path: `/apis/${apiVersion}` })
+    return (
+      Array.isArray(resources) && resources.some((each) => isObject(each) && each.name === plural)
+    )
+  } catch (error) {
+    return !(error instanceof KubeError && error.status === 404)
+  }
+}
+
+/** The part of an object that is read, and what identifies its version. */
+function keepRead(object: KubeObject, schema: Schema): KubeObject {
+  const { uid, resourceVersion } = object.metadata
+  const { metadata, ...rest } = prune(object, schema) as KubeObject
+  const versions = { ...(uid && { uid }), ...(resourceVersion && { resourceVersion }) }
+  return { ...rest, metadata: { ...metadata, ...versions } }
+}
+
+/** Reads what has changed. Of two resources with one key the first counts. */
+function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator<void, Gathered> {
+  const found = new Map<string, { readonly shown: string; readonly resource: Resource }>()
+  const problems: FileProblem[] = []
+  const refused: Refused[] = []
+  for (const each of watched) {
+    const objects = each.reflector?.objects ?? new Map<string, KubeObject>()
+    for (const key of each.last.keys()) if (!objects.has(key)) each.last.delete(key)
+    for (const [name, object] of objects) {
+      const { key, resource, problems: own, refused: not } = readOne(each, name, object)
+      if (not !== undefined) refused.push(not)
+      const shown = `${each.shown} ${name}`
+      const wrong: FileProblem[] = own.map(({ severity, message }) => ({
+        ...{ file: shown, line: 0 },
+        ...{ severity, message },
+      }))
+      if (key !== undefined && resource !== undefined) {
+        const earlier = found.get(key)
+        if (earlier === undefined) {
+          found.set(key, { shown, resource })
+          if (modelKinds.includes(resource.kind)) kept?.models.set(key, () => toOwner(each, name))
+        } else wrong.push(shadowed(shown, key, earlier.shown))
+      }
+      for (const problem of wrong) problems.push(problem)
+      if (kept !== undefined) {
+        keepObject(kept, each, name, object, wrong)
+      }
+      yield
+    }
+  }
+  const resources: Resource[] = []
+  for (const { resource } of found.values()) resources.push(resource)
+  return {
+    resources,
+    problems,
+    refused,
+    locate: (key, _, message) => ({
+      file: found.get(key)?.shown ?? '',
+      line: 0,
+      severity: 'warning',
+      message: `${key}: ${message}`,
+    }),
+  }
+}
+
+/** Kinds that can be models; the first that has a name counts. */
+const modelKinds: readonly Resource['kind'][] = [
+  'ModelRef',
+  'ExternalModel.inference.opendatahub.io',
+  'ExternalModel',
+]
+
+/**
+ * Whether an object reads the same as before: most changes are of a status, which is ignored here.
+ */
+function isUnchanged(watched: Watched, name: string): boolean {
+  const before = watched.last.get(name)
+  const object = watched.reflector?.objects.get(name)
+  return (
+    before !== undefined &&
+    object !== undefined &&
+    signatureOf(watched, object) === before.signature
+  )
+}
+
+function shadowed(shown: string, key: string, earlier: string): FileProblem {
+  const message = `${key} is there as ${earlier} too, and that one counts`
+  return { file: shown, line: 0, severity: 'error', message }
+}
+
+/** The resource of an object; the same object as before if only its status has changed. */
+function readOne(watched: Watched, name: string, object: KubeObject): ReadObject {
+  const known = watched.read.get(object)
+  if (known !== undefined) return known
+  const signature = signatureOf(watched, object)
+  const last = watched.last.get(name)
+  let read = last
+  if (read?.signature !== signature) {
+    const { apiVersion, kind } = watched
+    const { resource, problems, refused } = readObject({ ...object, apiVersion, kind })
+    read = { signature, key: resource && resourceKey(resource), resource, problems, refused }
+  }
+  watched.last.set(name, read)
+  watched.read.set(object, read)
+  return read
+}
+
+/** Everything of an object that is read. */
+function signatureOf({ keep }: Watched, { metadata, spec, data, status }: KubeObject): string {
+  const { uid, annotations, deletionTimestamp, labels } = metadata as Readonly<
+    Record<string, unknown>
+  >
+  const more = keep && [labels, status]
+  const text = JSON.stringify([uid, annotations, deletionTimestamp, spec, data, more])
+  return hash('sha256', text, 'base64')
+}

@@ -1,0 +1,93 @@
+/** The collections of a cluster that are read. */
+
+import { subscriptionNamespace, tenantsNamespace } from '../../kinds/resources.ts'
+import { routerLabels } from '../rules/reading/parse-routing.ts'
+
+export type Group = keyof typeof collections
+
+/** The original's. */
+export const originalGroup = 'maas.opendatahub.io' satisfies Group
+
+interface Collection {
+  readonly kind: string
+  readonly plural: string
+  /** The only namespace that is read; undefined: all. */
+  readonly namespace: string | undefined
+  /** The kind that it is read as. */
+  readonly readAs: string
+  /** Its API group. */
+  readonly apiGroup: string
+}
+
+const ours = 'tollgate.dev'
+const originals = 'maas.opendatahub.io'
+const models = 'inference.opendatahub.io'
+
+const all = (apiGroup: string, kind: string, plural: string, readAs = kind): Collection => ({
+  ...{ apiGroup, kind, plural, readAs },
+  namespace: undefined,
+})
+const one = (apiGroup: string, kind: string, plural: string, readAs = kind): Collection => ({
+  ...{ apiGroup, kind, plural, readAs },
+  namespace: subscriptionNamespace,
+})
+
+/**
+ * The watched collections of each group; with the original's come its models of another. If both groups have an object of one name, the first group
+ * takes precedence.
+ */
+export const collections = {
+  'tollgate.dev': [
+    all(ours, 'ModelRef', 'modelrefs'),
+    one(ours, 'AccessPolicy', 'accesspolicies'),
+    one(ours, 'Subscription', 'subscriptions'),
+    one(ours, 'Tenant', 'tenants'),
+  ],
+  'maas.opendatahub.io': [
+    all(originals, 'MaaSModelRef', 'maasmodelrefs', 'ModelRef'),
+    one(originals, 'MaaSAuthPolicy', 'maasauthpolicies', 'AccessPolicy'),
+    one(originals, 'MaaSSubscription', 'maassubscriptions', 'Subscription'),
+    // Newer than its Tenant, from which the original's controller fills it.
+    one(originals, 'MaasTenantConfig', 'maastenantconfigs', 'Tenant'),
+    one(originals, 'Tenant', 'tenants'),
+    { ...one(originals, 'AITenant', 'aitenants'), namespace: tenantsNamespace },
+    all(originals, 'ExternalModel', 'externalmodels'),
+    all(models, 'ExternalModel', 'externalmodels'),
+    all(models, 'ExternalProvider', 'externalproviders'),
+  ],
+} as const satisfies Readonly<Record<string, readonly Collection[]>>
+
+/** The watched foreign collections, in the first of two versions that exists. */
+export const othersCollections = [
+  {
+    group: 'gateway.networking.k8s.io',
+    versions: ['v1', 'v1beta1'],
+    kind: 'HTTPRoute',
+    plural: 'httproutes',
+    labelSelector: Object.entries(routerLabels)
+      .map((each) => each.join('='))
+      .join(),
+  },
+  {
+    group: 'gateway.networking.k8s.io',
+    versions: ['v1', 'v1beta1'],
+    kind: 'Gateway',
+    plural: 'gateways',
+  },
+  {
+    group: 'serving.kserve.io',
+    versions: ['v1alpha1', 'v1alpha2'],
+    kind: 'LLMInferenceService',
+    plural: 'llminferenceservices',
+  },
+] as const
+
+/** Kinds whose objects have no status of ours. */
+export const withoutStatus: ReadonlySet<string> = new Set([
+  'AITenant',
+  'ExternalModel',
+  'ExternalProvider',
+  'MaasTenantConfig',
+])
+
+export const tierMapping = 'tier-to-group-mapping'

@@ -1,0 +1,254 @@
+/** YAML text → resources and problems, each problem with its line. */
+
+import { type FieldPath, showPath } from '../../formats/fields.ts'
+import type { Resource } from '../../kinds/resources.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
+import { isTierMapping } from '../rules/original/tiers.ts'
+import { listedObjects } from '../rules/reading/listed-objects.ts'
+import { parseResource } from '../rules/reading/parse-resource.ts'
+import { type Refused, toRefused } from '../rules/refused.ts'
+import { resourceKey } from '../rules/snapshot.ts'
+import { type Lines, parseYaml, type YamlDocument } from './yaml-documents.ts'
+
+/** A problem in a file. `severity` error: the document is not in force. */
+export interface FileProblem {
+  readonly file: string
+  /** From 1; 0 if there are no lines, as in a cluster. */
+  readonly line: number
+  readonly severity: 'error' | 'warning'
+  readonly message: string
+}
+
+/** A resource, and the lines of its fields. */
+export interface WrittenResource {
+  /** `<kind>/<namespace>/<name>`. */
+  readonly key: string
+  readonly resource: Resource
+  readonly file: string
+  /** From 1; for fields deeper than the third level, the line of their ancestor there. */
+  lineOf(path: FieldPath): number
+}
+
+export interface FileContent {
+  /** In the order of the file. */
+  readonly documents: readonly PlacedDocument[]
+  readonly resources: readonly WrittenResource[]
+  readonly problems: readonly FileProblem[]
+  readonly refused: readonly Refused[]
+  /** The results for the texts between two `---`. */
+  readonly parts: ReadonlyMap<string, readonly DocumentContent[]>
+}
+
+/** A document, and the number of lines in its file before its part. */
+export interface PlacedDocument {
+  readonly content: DocumentContent
+  readonly linesBefore: number
+}
+
+/** A document independent of its position: lines count from the start of its part. */
+export interface DocumentContent {
+  readonly found: { readonly key: string; readonly resource: Resource } | undefined
+  readonly problems: readonly Omit<FileProblem, 'file'>[]
+  readonly refused?: Refused | undefined
+  readonly lines: Lines
+}
+
+/** The most problems that are reported of one document. */
+const maxProblems = 20
+
+/** Texts up to this many characters are parsed within a slice: some 15 ms of work. */
+const longText = 32_768
+
+export interface FileText {
+  /** Where `isUtf8` is not true, bytes that are not UTF-8 became U+FFFD. */
+  readonly text: string
+  readonly isUtf8: boolean
+}
+
+/** Parses long texts in another thread. */
+export type ReadElsewhere = (text: string) => Promise<readonly DocumentContent[]>
+
+/**
+ * Reads all documents of one file, one per step; a promise that it yields must be awaited, and its
+ * value passed to the next step. Never throws: a broken document does not affect the others.
+ * Unchanged parts of `before` are not parsed again: their contents are the same objects.
+ */
+export function* readInSteps(
+  file: string,
+  { text, isUtf8 }: FileText,
+  before?: FileContent,
+  elsewhere?: ReadElsewhere,
+): Generator<unknown, FileContent> {
+  const parts = new Map<string, readonly DocumentContent[]>()
+  const documents: PlacedDocument[] = []
+  for (const { text: part, linesBefore } of splitDocuments(text)) {
+    const wrong = isUtf8 ? -1 : part.indexOf('\ufffd')
+    if (wrong >= 0) {
+      documents.push({ content: notUtf8(part.slice(0, wrong)), linesBefore })
+      continue
+    }
+    let contents = parts.get(part) ?? before?.parts.get(part)
+    if (contents === undefined && elsewhere !== undefined && part.length > longText) {
+      contents = (yield elsewhere(part).catch(unread)) as typeof contents
+    }
+    contents ??= readPart(part)
+    parts.set(part, contents)
+    for (const content of contents) documents.push({ content, linesBefore })
+    yield
+  }
+  return toFileContent(file, documents, parts)
+}
+
+function notUtf8(textBefore: string): DocumentContent {
+  const message = 'is not UTF-8: save the file in that encoding'
+  return broken(textBefore.split('\n').length, message)
+}
+
+function unread(error: unknown): readonly DocumentContent[] {
+  return [broken(1, `cannot be read: ${errorMessage(error)}`)]
+}
+
+/** The content of a file with these documents. */
+export function toFileContent(
+  file: string,
+  documents: readonly PlacedDocument[],
+  parts: FileContent['parts'],
+): FileContent {
+  return {
+    documents,
+    parts,
+    resources: documents.flatMap(({ content: { found, lines }, linesBefore }) =>
+      found === undefined
+        ? []
+        : { ...found, file, lineOf: (path) => linesBefore + lineAt(lines, path) },
+    ),
+    refused: documents.flatMap(({ content }) => content.refused ?? []),
+    problems: documents.flatMap(({ content, linesBefore }) =>
+      content.problems.map((problem) => ({ ...problem, file, line: linesBefore + problem.line })),
+    ),
+  }
+}
+
+/** Reads the text between two `---`. */
+export function readPart(text: string): readonly DocumentContent[] {
+  return parseYaml(text).flatMap((document) => {
+    const { value, problem } = document
+    if (problem !== undefined) return broken(problem.line, `not valid YAML: ${problem.message}`)
+    return listedObjects(value).map(({ object, path }) => read(document, object, path))
+  })
+}
+
+function broken(line: number, message: string): DocumentContent {
+  const problems = [{ line, severity: 'error', message }] as const
+  return { found: undefined, problems, lines: { line, inside: undefined } }
+}
+
+/** One object of a document, at a path in it. */
+function read(document: YamlDocument, object: unknown, path: FieldPath): DocumentContent {
+  const { resource, problems, refused } =
+    object === null || object === undefined ? nothing : readObject(object)
+  return {
+    refused,
+    found: resource && { key: resourceKey(resource), resource },
+    problems: problems.map(({ path: inside, severity, message }) => ({
+      line: document.lineOf([...path, ...inside]),
+      severity,
+      message,
+    })),
+    lines: document.linesOf(path),
+  }
+}
+
+export interface DocumentProblem extends Pick<FileProblem, 'severity' | 'message'> {
+  readonly path: FieldPath
+}
+
+/** The result for a document: empty if it is not ours. */
+export interface Reading {
+  readonly resource?: Resource
+  readonly problems: readonly DocumentProblem[]
+  /** Documents about models that are not in force because of their problems. */
+  readonly refused?: Refused | undefined
+}
+
+const nothing: Reading = { problems: [] }
+
+function error(path: FieldPath, message: string): Reading {
+  return { problems: [{ path, severity: 'error', message }] }
+}
+
+/** Reads a document that has been parsed to plain values. */
+export function readObject(value: unknown): Reading {
+  const opened = isTierMapping(value) ? openTiers(value as object) : value
+  if (opened instanceof Error) {
+    return error(['data', 'tiers'], `${named(value)}data.tiers ${opened.message}`)
+  }
+  const result = parseResource(opened)
+  if ('ignored' in result) {
+    if (result.ignored === undefined) return nothing
+    return { problems: [{ path: [], severity: 'warning', message: result.ignored }] }
+  }
+  const found = result.problems.slice(0, maxProblems).map(({ path, message, isMild }) => ({
+    path,
+    severity: isMild ? ('warning' as const) : ('error' as const),
+    sentence: `${showPath(path)} ${message}`.trim(),
+  }))
+  const more = result.problems.length - found.length
+  if (more > 0) found.push({ path: [], severity: 'warning', sentence: `has ${more} more problems` })
+  const problems = found.map(({ path, severity, sentence }) => {
+    return { path, severity, message: `${named(value)}${sentence}` }
+  })
+  if ('resource' in result) return { resource: result.resource, problems }
+  const refused = toRefused(value, found.map(({ sentence }) => sentence).join('; '))
+  return { refused, problems }
+}
+
+/**
+ * Splits the text before each `---` at the start of a line: a document begins there, wherever it is
+ * (YAML 1.2.2, 9.1.2), and an unclosed quote cannot affect later documents. Directives stay with
+ * their document.
+ */
+function* splitDocuments(text: string): Generator<{ text: string; linesBefore: number }> {
+  let start = 0
+  let linesBefore = 0
+  for (const { index } of text.matchAll(/^---(?=\s|$)/gm)) {
+    const before = text.slice(start, index)
+    // Only whitespace, comments and directives.
+    if (!/^[^\S\n]*[^\s%#]/m.test(before)) continue
+    yield { text: before, linesBefore }
+    linesBefore += before.split('\n').length - 1
+    start = index
+  }
+  yield { text: text.slice(start), linesBefore }
+}
+
+/** A ConfigMap contains text; here the text of `data.tiers` is YAML itself. */
+function openTiers(mapping: { readonly data?: unknown }): unknown {
+  const { data } = mapping
+  if (typeof data !== 'object' || data === null || !('tiers' in data)) return mapping
+  if (typeof data.tiers !== 'string') return new Error('must be a text, written after a |')
+  const [document, second] = parseYaml(data.tiers)
+  const isValid = document?.problem === undefined && second === undefined
+  if (!isValid) return new Error('is not valid YAML')
+  return { ...mapping, data: { ...data, tiers: document?.value } }
+}
+
+/** `Subscription team-a: ` if the document has a kind and name. */
+function named(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return ''
+  const { kind, metadata } = value as { kind?: unknown; metadata?: { name?: unknown } | null }
+  if (typeof kind !== 'string') return ''
+  const name = metadata?.name
+  return typeof name === 'string' ? `${kind} ${name}: ` : `${kind}: `
+}
+
+/** The line of a field, or of its nearest existing ancestor. */
+function lineAt(lines: Lines, path: FieldPath): number {
+  let at = lines
+  for (const step of path) {
+    const next = at.inside?.get(step)
+    if (next === undefined) break
+    at = next
+  }
+  return at.line
+}

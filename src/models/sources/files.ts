@@ -1,0 +1,224 @@
+/** Resources from a folder of YAML and its subfolders; a file is read again when it has changed. */
+
+import { isUtf8 } from 'node:buffer'
+import { readFile } from 'node:fs/promises'
+import { relative } from 'node:path'
+import type { Resource } from '../../kinds/resources.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import type { Refused } from '../rules/refused.ts'
+import { readElsewhere } from './document-thread.ts'
+import {
+  type FileContent,
+  type FileProblem,
+  type FileText,
+  readInSteps,
+  type WrittenResource,
+} from './documents.ts'
+import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
+import { chunks, gone, listFiles, type Seen } from './listing.ts'
+import type { Gathered } from './source.ts'
+
+interface KnownFile {
+  /** Its last known state, and since when. */
+  seen: Seen
+  seenAt: number
+  /** What was read last, and its state then; undefined before the first read. */
+  read: Seen | undefined
+  fresh: FileContent
+  inForce: FileContent
+  /** Its state when it was last complete. */
+  whole: Seen | undefined
+  /** Since when it seems to be half written. */
+  suspectSince: number | undefined
+}
+
+/** The `.yaml`, `.yml` and `.json` files of a folder. */
+export function createFolder(folder: string) {
+  const files = new Map<string, KnownFile>()
+  let isFirst = true
+
+  /**
+   * Records the states of files; returns those to be read or judged, and whether one was removed.
+   */
+  function compare(listed: ReadonlyMap<string, Seen>, now: number) {
+    const due: [path: string, file: KnownFile][] = []
+    for (const [path, seen] of listed) {
+      const known = files.get(path)
+      if (known?.seen.signature === seen.signature) {
+        if (isUnsettled(known)) due.push([path, known])
+        continue
+      }
+      const file: KnownFile = known ?? { ...unknown, seen, seenAt: now }
+      file.seen = seen
+      file.seenAt = now
+      files.set(path, file)
+      if (isFirst) due.push([path, file])
+    }
+    let went = false
+    for (const [path, file] of files) {
+      if (listed.has(path)) continue
+      if (file.seen === gone) went = files.delete(path)
+      else file.seen = gone
+    }
+    return { due, went }
+  }
+
+  return {
+    /**
+     * Checks the folder at `now` (milliseconds, from any origin) and reads what has changed.
+     * Returns undefined if nothing has. After the first check, a change counts when two checks saw
+     * the same. If a file seems half written, its previous content may still count (last-good.ts).
+     * Throws if the folder cannot be read; the last state then stays. Calls must not overlap.
+     */
+    async poll(now: number): Promise<Gathered | undefined> {
+      const { due, went } = compare(await listFiles(folder), now)
+      let changed = isFirst || went
+      for (const some of chunks(due)) {
+        const all = await Promise.all(some.map(([path, file]) => readBytes(path, file)))
+        for (const [index, [path, file]] of some.entries()) {
+          const before = file.inForce
+          await judge(file, relative(folder, path), all[index], now)
+          changed ||= file.inForce !== before
+        }
+      }
+      isFirst = false
+      return changed ? inSlices(gather(inOrder(files))) : undefined
+    },
+    /** Whether the next check may find a change without another one on disk. */
+    unsettled: (): boolean => [...files.values()].some(isUnsettled),
+  }
+}
+
+const nothing: FileContent = {
+  documents: [],
+  resources: [],
+  problems: [],
+  refused: [],
+  parts: new Map(),
+}
+const unknown = {
+  read: undefined,
+  fresh: nothing,
+  inForce: nothing,
+  whole: undefined,
+  suspectSince: undefined,
+}
+
+function isUnsettled({ seen, read, suspectSince }: KnownFile): boolean {
+  return seen.signature !== read?.signature || suspectSince !== undefined
+}
+
+/** Reads a file's content unless it is known, and puts the valid part in force. */
+async function judge(
+  file: KnownFile,
+  name: string,
+  bytes: Buffer | undefined,
+  now: number,
+): Promise<void> {
+  const { seen, seenAt, inForce, whole } = file
+  const isNew = file.read?.signature !== seen.signature
+  if (isNew) {
+    file.fresh =
+      bytes === undefined
+        ? unreadable(name)
+        : await inSlices(readInSteps(name, toText(bytes), inForce, readElsewhere))
+    file.read = seen
+  }
+  const { fresh } = file
+  const completeness = completenessOf({
+    before: inForce,
+    fresh,
+    rewritten: whole?.inode === seen.inode,
+    shorter: whole !== undefined && seen.size < whole.size,
+  })
+  if (completeness !== 'whole') {
+    file.suspectSince ??= now
+    const isQuiet = completeness === 'unsettled' && now - seenAt >= quietMs
+    if (!isQuiet && now - file.suspectSince < tornMs) {
+      if (isNew) file.inForce = unlessSame(inForce, keepLastGood(name, inForce, fresh))
+      return
+    }
+  }
+  file.suspectSince = undefined
+  file.whole = seen
+  file.inForce = unlessSame(inForce, fresh)
+}
+
+/** `before` itself if `after` has the same content in the same places. */
+function unlessSame(before: FileContent, after: FileContent): FileContent {
+  const same =
+    before.documents.length === after.documents.length &&
+    before.problems.length === after.problems.length &&
+    before.documents.every(({ content, linesBefore }, index) => {
+      const other = after.documents[index]
+      return other?.content === content && other.linesBefore === linesBefore
+    })
+  return same ? before : after
+}
+
+function toText(bytes: Buffer): FileText {
+  return { text: bytes.toString('utf8'), isUtf8: isUtf8(bytes) }
+}
+
+function unreadable(file: string): FileContent {
+  const message = 'cannot be read, or is too large'
+  return { ...nothing, problems: [{ file, line: 1, severity: 'error', message }] }
+}
+
+function inOrder(files: ReadonlyMap<string, KnownFile>): readonly FileContent[] {
+  return [...files.keys()].sort().map((path) => (files.get(path) as KnownFile).inForce)
+}
+
+/** Of two resources with one key the first (by file, then line) counts. */
+export function* gather(contents: Iterable<FileContent>): Generator<void, Gathered> {
+  const written = new Map<string, WrittenResource>()
+  const problems: FileProblem[] = []
+  const refused: Refused[] = []
+  for (const inForce of contents) {
+    for (const problem of inForce.problems) problems.push(problem)
+    for (const each of inForce.refused) refused.push(each)
+    for (const fresh of inForce.resources) {
+      const earlier = written.get(fresh.key)
+      if (earlier === undefined) written.set(fresh.key, fresh)
+      else problems.push(repeated(fresh, earlier))
+    }
+    yield
+  }
+  const resources: Resource[] = []
+  for (const { resource } of written.values()) resources.push(resource)
+  return {
+    resources,
+    problems,
+    refused,
+    locate(key, path, message) {
+      const source = written.get(key)
+      return {
+        file: source?.file ?? '',
+        line: source?.lineOf(path) ?? 1,
+        severity: 'warning',
+        message: `${key}: ${message}`,
+      }
+    },
+  }
+}
+
+function repeated(fresh: WrittenResource, earlier: WrittenResource): FileProblem {
+  const where = `${earlier.file}:${earlier.lineOf(['metadata', 'name'])}`
+  return {
+    file: fresh.file,
+    line: fresh.lineOf(['metadata', 'name']),
+    severity: 'error',
+    message: `${fresh.key} stands in ${where} already, and that one counts`,
+  }
+}
+
+/** `file:line: error: message`, in the format of compilers. */
+export function showProblem({ file, line, severity, message }: FileProblem): string {
+  return `${line === 0 ? file : `${file}:${line}`}: ${severity}: ${message}`
+}
+
+/** undefined if it cannot be read, or has been read already. */
+async function readBytes(path: string, { seen, read }: KnownFile): Promise<Buffer | undefined> {
+  if (!seen.readable || read?.signature === seen.signature) return undefined
+  return readFile(path).catch(() => undefined)
+}

@@ -1,0 +1,85 @@
+/** The cluster objects of resources, for those that write to them. */
+
+import type { Owner } from '../../cluster/rules/generated-policies.ts'
+import type { KubeObject } from '../../kubernetes/list.ts'
+import type { Reflector } from '../../kubernetes/reflector.ts'
+import { type Group, originalGroup } from './collections.ts'
+import type { FileProblem } from './documents.ts'
+
+/** An object with a status, as it was read. */
+export interface ClusterObject {
+  readonly group: Group
+  /** The resource that it is read as: `<kind>/<namespace>/<name>`. */
+  readonly resource: string
+  readonly path: string
+  readonly apiVersion: string
+  readonly kind: string
+  readonly generation: number
+  readonly isDeleting: boolean
+  /** Why it is not in force; undefined: it is. */
+  readonly problem: string | undefined
+  /** What is wrong with it although it is in force; undefined: nothing. */
+  readonly warning: string | undefined
+  /** The current object; undefined: it is gone. */
+  readonly current: () => KubeObject | undefined
+}
+
+/** The objects of a result. */
+export interface Kept {
+  /** By `keyOfObject`. */
+  readonly objects: Map<string, ClusterObject>
+  /** By `<kind>/<namespace>/<name>` of the resource. */
+  readonly models: Map<string, () => Owner | undefined>
+}
+
+export const noObjects = (): Kept => ({ objects: new Map(), models: new Map() })
+
+/** Ours by the resource that it is read as; the original's have a prefix. */
+export function keyOfObject(group: Group, resource: string): string {
+  return group === originalGroup ? `${group}/${resource}` : resource
+}
+
+/** The collection of an object. */
+interface Place {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly plural: string
+  readonly reflector?: Pick<Reflector, 'objects'>
+  readonly kept?: { readonly group: Group; readonly readAs: string } | undefined
+}
+
+/** Records the object `<namespace>/<name>` if objects of its collection are kept. */
+export function keepObject(
+  { objects }: Kept,
+  { apiVersion, kind, plural, reflector, kept }: Place,
+  name: string,
+  { metadata }: KubeObject,
+  problems: readonly Pick<FileProblem, 'severity' | 'message'>[],
+): void {
+  if (kept === undefined) return
+  const { group, readAs } = kept
+  const resource = `${readAs}/${name}`
+  objects.set(keyOfObject(group, resource), {
+    ...{ group, resource, apiVersion, kind },
+    path: `/apis/${apiVersion}/namespaces/${metadata.namespace}/${plural}/${metadata.name}`,
+    generation: metadata.generation ?? 0,
+    isDeleting: metadata.deletionTimestamp !== undefined,
+    problem: joined(problems, 'error'),
+    warning: joined(problems, 'warning'),
+    current: () => reflector?.objects.get(name),
+  })
+}
+
+function joined(
+  problems: Parameters<typeof keepObject>[4],
+  severity: FileProblem['severity'],
+): string | undefined {
+  const sentences = problems.flatMap((each) => (each.severity === severity ? each.message : []))
+  return sentences.length === 0 ? undefined : sentences.join('; ')
+}
+
+/** The object `<namespace>/<name>` as an owner reference; undefined: it is gone. */
+export function toOwner({ apiVersion, kind, reflector }: Place, key: string): Owner | undefined {
+  const { name, uid } = reflector?.objects.get(key)?.metadata ?? {}
+  return name === undefined || uid === undefined ? undefined : { apiVersion, kind, name, uid }
+}

@@ -1,0 +1,150 @@
+/** The loop: gather → compile → publish → report. */
+
+import { showPath } from '../../formats/fields.ts'
+import type { AdmissionDefaults } from '../../kinds/resources.ts'
+import { repeat } from '../../runtime/loop.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import { compileInSteps } from '../rules/compile.ts'
+import type { RoutingOptions } from '../rules/find-backend.ts'
+import { joinRoutes } from '../rules/join-routes.ts'
+import { joinExternalModels } from '../rules/original/external-models.ts'
+import { type JudgeAddress, refuseAddresses } from '../rules/refuse-addresses.ts'
+import type { ResourceProblem, Snapshot } from '../rules/snapshot.ts'
+import { type FileProblem, readInSteps } from './documents.ts'
+import { createFolder, gather, showProblem } from './files.ts'
+import type { Gathered, ResourceSource } from './source.ts'
+
+export interface ControllerDeps {
+  readonly source: ResourceSource
+  /** How backends are found for models that give none. */
+  readonly routing?: RoutingOptions
+  /** Which addresses models may have; all by default. */
+  readonly judgeAddress?: JudgeAddress
+  /** How Subscriptions admit that do not say it. */
+  readonly admission?: AdmissionDefaults
+  /**
+   * Puts a snapshot in force, with its resources and the refused ones; the next snapshot waits
+   * until the promise has settled.
+   */
+  readonly publish: (
+    snapshot: Snapshot,
+    resources: Gathered['resources'],
+    refused: Gathered['refused'],
+  ) => Promise<void>
+  /** Called with the compile time of a snapshot, once it is in force; milliseconds. */
+  readonly onPublished?: (compileMs: number) => void
+  readonly report: (snapshot: Snapshot, problems: readonly string[]) => void
+  /** A change could not be read or published; the last snapshot stays in force. */
+  readonly onFailure: (error: unknown) => void
+}
+
+/** Milliseconds before a change that could not be put in force is tried again. */
+const retryMs = 2_000
+
+export type Controller = Awaited<ReturnType<typeof startController>>
+
+interface Loaded {
+  readonly snapshot: Snapshot
+  /** The resources that it was compiled from. */
+  readonly resources: Gathered['resources']
+  readonly refused: Gathered['refused']
+  readonly problems: readonly FileProblem[]
+}
+
+/** A folder as a Snapshot, with all its problems, sorted by place. */
+export async function loadSnapshot(
+  folder: string,
+  options: Pick<LoadOptions, 'judgeAddress' | 'admission'> = {},
+): Promise<Loaded> {
+  const gathered = await createFolder(folder).poll(0)
+  if (gathered === undefined) throw new Error('the first poll answers')
+  return load(gathered, undefined, options)
+}
+
+/** The same for documents in one text, whose problems have no file's name. */
+export async function loadDocuments(text: string): Promise<Loaded> {
+  const content = await inSlices(readInSteps('', { text, isUtf8: true }))
+  return load(await inSlices(gather([content])), undefined, {})
+}
+
+interface LoadOptions {
+  readonly routing?: RoutingOptions | undefined
+  readonly judgeAddress?: JudgeAddress | undefined
+  readonly admission?: AdmissionDefaults | undefined
+}
+
+async function load(
+  gathered: Gathered,
+  previous: Snapshot | undefined,
+  { routing, judgeAddress = () => undefined, admission }: LoadOptions,
+): Promise<Loaded> {
+  const unserved: ResourceProblem[] = []
+  const external = joinExternalModels(gathered.resources, (problem) => unserved.push(problem))
+  const joined = await inSlices(joinRoutes(external, routing))
+  const resources = await inSlices(refuseAddresses(joined, judgeAddress))
+  const snapshot = await inSlices(compileInSteps(resources, previous, admission))
+  const problems = await inSlices(problemsOf(gathered, [...unserved, ...snapshot.problems]))
+  return { snapshot, resources, refused: gathered.refused, problems }
+}
+
+function* problemsOf(
+  gathered: Gathered,
+  found: readonly ResourceProblem[],
+): Generator<void, readonly FileProblem[]> {
+  const problems = [...gathered.problems]
+  for (const { resource, path, message } of found) {
+    problems.push(gathered.locate(resource, path, `${showPath(path)} ${message}`))
+    yield
+  }
+  return problems.sort((a, b) => (a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line))
+}
+
+/**
+ * Publishes the source's resources once, then again after each change. Throws if the first attempt
+ * fails.
+ */
+export async function startController(deps: ControllerDeps) {
+  const closing = new AbortController()
+  const { signal } = closing
+  let problems: readonly string[] = []
+  let previous: Snapshot | undefined
+  let locate: Gathered['locate'] = () => ({ file: '', line: 0, severity: 'warning', message: '' })
+
+  async function put(gathered: Gathered): Promise<void> {
+    const begin = performance.now()
+    const loaded = await load(gathered, previous, deps)
+    const compileMs = performance.now() - begin
+    await deps.publish(loaded.snapshot, loaded.resources, loaded.refused)
+    deps.onPublished?.(compileMs)
+    previous = loaded.snapshot
+    locate = gathered.locate
+    problems = loaded.problems.map(showProblem)
+    deps.report(loaded.snapshot, problems)
+  }
+
+  let waiting: Gathered | undefined
+  let restMs = 0
+
+  async function follow(): Promise<void> {
+    restMs = retryMs
+    waiting ??= await deps.source.next(signal)
+    await put(waiting)
+    waiting = undefined
+    restMs = 0
+  }
+
+  try {
+    await put(await deps.source.next(signal))
+  } catch (error) {
+    closing.abort()
+    throw error
+  }
+  void repeat({ step: follow, restMs: () => restMs, onFault: deps.onFailure, signal })
+  return {
+    /** The problems of the last load, as `file:line: severity: message`. */
+    problems: () => problems,
+    /** Where the source has a resource (`<kind>/<namespace>/<name>`); in a cluster, line 0. */
+    locate: (resource: string) => locate(resource, [], ''),
+    close: () => closing.abort(),
+  }
+}

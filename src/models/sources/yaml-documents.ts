@@ -1,0 +1,117 @@
+/** YAML text → documents as plain values, with the lines of their fields, in linear time. */
+
+import { type Document, isMap, isNode, isScalar, isSeq, LineCounter, parseAllDocuments } from 'yaml'
+import type { FieldPath } from '../../formats/fields.ts'
+import { mergeKeys } from '../../formats/merge-keys.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
+import { lineIn } from '../../runtime/yaml-lines.ts'
+
+export interface YamlDocument {
+  /** undefined if it is invalid. */
+  readonly value: unknown
+  /** Why it is invalid, and where. */
+  readonly problem: { readonly line: number; readonly message: string } | undefined
+  /** From 1: the line of a field, or of its nearest existing ancestor. */
+  lineOf(path: FieldPath): number
+  /** The lines of what is at a path, and of the fields in it, some levels deep. */
+  linesOf(path: FieldPath): Lines
+}
+
+/** The line of a node, and those of its fields or items. */
+export interface Lines {
+  readonly line: number
+  readonly inside: ReadonlyMap<unknown, Lines> | undefined
+}
+
+/** The most nodes that an alias may expand to; more is an attack, not a resource. */
+const aliasLimit = 100
+/** Lines of fields deeper than this are not kept. */
+const linesDepth = 3
+
+/**
+ * All documents of a text; an invalid one does not affect the others. The parser's own search for
+ * repeated keys, and its excerpts for messages, would take quadratic time.
+ */
+export function parseYaml(text: string): readonly YamlDocument[] {
+  const lines = new LineCounter()
+  const options = { lineCounter: lines, prettyErrors: false, uniqueKeys: false } as const
+  const hasMerges = text.includes('<<')
+  return [...parseAllDocuments(text, options)].map((document) => {
+    const at = (position: number): number => lines.linePos(position).line
+    const lineOf = (path: FieldPath): number => lineIn(document, path, lines)
+    const { value, problem } = read(document, at, hasMerges)
+    return {
+      value,
+      problem,
+      lineOf,
+      linesOf: (path) => linesIn(nodeAt(document.contents, path), lineOf(path), at, linesDepth),
+    }
+  })
+}
+
+function read(
+  document: Document,
+  lineAt: (position: number) => number,
+  hasMerges: boolean,
+): Pick<YamlDocument, 'value' | 'problem'> {
+  const fail = (line: number, message: string) => ({ value: undefined, problem: { line, message } })
+  const [broken] = document.errors
+  if (broken !== undefined) {
+    const [sentence = ''] = broken.message.split('\n')
+    return fail(lineAt(broken.pos[0]), sentence)
+  }
+  const start = lineAt(document.contents?.range?.[0] ?? document.range?.[0] ?? 0)
+  try {
+    const repeated = findRepeatedKey(document.contents)
+    if (repeated !== undefined) return fail(lineAt(repeated), 'Map keys must be unique')
+    const value: unknown = document.toJS({ maxAliasCount: aliasLimit })
+    return { value: hasMerges ? mergeKeys(value) : value, problem: undefined }
+  } catch (error) {
+    return fail(start, errorMessage(error))
+  }
+}
+
+/** The position of the first key that its map has twice. */
+function findRepeatedKey(root: unknown): number | undefined {
+  const open = [root]
+  for (let node = open.pop(); node !== undefined; node = open.pop()) {
+    if (isSeq(node)) open.push(...node.items.filter(isNode))
+    if (!isMap(node)) continue
+    const known = new Set<string>()
+    for (const { key, value } of node.items) {
+      if (isNode(value)) open.push(value)
+      if (!isScalar(key)) continue
+      const name = String(key.value)
+      if (known.has(name)) return key.range?.[0] ?? 0
+      known.add(name)
+    }
+  }
+  return undefined
+}
+
+function nodeAt(root: unknown, path: FieldPath): unknown {
+  let node = root
+  for (const step of path) {
+    if (isSeq(node)) node = node.items[Number(step)]
+    else if (isMap(node)) node = node.get(step, true)
+    else return undefined
+  }
+  return node
+}
+
+function linesIn(
+  node: unknown,
+  line: number,
+  lineAt: (position: number) => number,
+  depth: number,
+): Lines {
+  if (depth === 0 || !(isMap(node) || isSeq(node))) return { line, inside: undefined }
+  const inside = new Map<unknown, Lines>()
+  const add = (name: unknown, value: unknown): void => {
+    if (!isNode(value) || !value.range) return
+    inside.set(name, linesIn(value, lineAt(value.range[0]), lineAt, depth - 1))
+  }
+  if (isSeq(node)) for (const [index, item] of node.items.entries()) add(index, item)
+  else for (const { key, value } of node.items) if (isScalar(key)) add(key.value, value)
+  return { line, inside }
+}

@@ -1,0 +1,163 @@
+/** Holds in this process, beside what it knows to be used. They end with the process. */
+
+import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import { admit } from '../rules/estimates/admit.ts'
+import { grown, type Hold, noHolds, type Sums, withHold } from '../rules/estimates/hold.ts'
+import { createAskers } from './askers.ts'
+import { memberOf } from './request-ids.ts'
+import { boundWindow, type KnownWindows, type Place, placesOf, windowedOf } from './windows.ts'
+
+/** The open holds of one window, or of a counter whatever its window. */
+interface Pool {
+  readonly name: string
+  /** Where it is found by its name while something is held. */
+  readonly among: Map<string, Pool>
+  sums: Sums
+}
+
+interface OpenHold {
+  readonly pools: readonly Pool[]
+  hold: Hold
+  readonly cap: number
+  /** Of its lease; milliseconds since the epoch. */
+  endsAt: number
+}
+
+type PooledPlace = Place & { readonly pool: Pool }
+
+/** How often leases are looked at, in milliseconds. */
+const sweepEveryMs = 1_000
+
+export interface MemoryHolds extends HoldStore {
+  /** Open holds. */
+  readonly size: number
+}
+
+export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
+  /** By the ids of windows. */
+  const ofWindows = new Map<string, Pool>()
+  /** By the keys of counters. */
+  const ofCounters = new Map<string, Pool>()
+  /** By the members of their ids. */
+  const open = new Map<string, OpenHold>()
+  const askers = createAskers()
+  let sweptAt = Number.NEGATIVE_INFINITY
+
+  function end(member: string): void {
+    const found = open.get(member)
+    if (found === undefined) return
+    for (const pool of found.pools) {
+      pool.sums = withHold(pool.sums, found.hold, -1)
+      if (pool.sums.count === 0) pool.among.delete(pool.name)
+    }
+    open.delete(member)
+  }
+
+  function expire(now: number): void {
+    if (Math.abs(now - sweptAt) < sweepEveryMs) return
+    sweptAt = now
+    // A lease that ends so late is of a clock that has since stepped back.
+    for (const [member, { endsAt }] of open) {
+      if (now >= endsAt || endsAt > now + 2 * leaseMs) end(member)
+    }
+  }
+
+  function poolOf(place: Place, charge: AskedHold['charge']): Pool {
+    const { id } = boundWindow(place, charge) ?? {}
+    const [name, among] = id === undefined ? [place.counter.key, ofCounters] : [id, ofWindows]
+    return among.get(name) ?? { name, among, sums: noHolds }
+  }
+
+  function hold(asked: AskedHold, now: number): HoldAnswer {
+    // What is read may end holds.
+    const known = windows(windowedOf(asked), now)
+    expire(now)
+    const places = placesOf(asked, known).map((place): PooledPlace => {
+      return { ...place, pool: poolOf(place, asked.charge) }
+    })
+    const member = asked.id === undefined ? undefined : memberOf(asked.id)
+    const repeated = member === undefined ? undefined : open.get(member)
+    if (repeated !== undefined) {
+      askers.again(asked.id as string)
+      return toAnswer(places, now, 'held', repeated.cap)
+    }
+    const rooms = places
+      .slice(0, asked.counters.length)
+      .map((place) => ({ limit: place.counter.limit, used: usedOf(place), held: place.pool.sums }))
+    const admission = admit(rooms, asked.expected, asked.overshoot, asked.canCap)
+    const outcome = withTaken(admission.outcome, places)
+    if (admission.outcome !== 'held' || outcome !== 'held') return toAnswer(places, now, outcome, 0)
+    const { hold: own, cap } = admission
+    if (member !== undefined) {
+      for (const { pool } of places) {
+        if (pool.sums.count === 0) pool.among.set(pool.name, pool)
+        pool.sums = withHold(pool.sums, own, 1)
+      }
+      const pools = places.map(({ pool }) => pool)
+      open.set(member, { pools, hold: own, cap, endsAt: now + leaseMs })
+    }
+    return toAnswer(places, now, 'held', cap)
+  }
+
+  return {
+    get size() {
+      return open.size
+    },
+    hold,
+    release(_, id) {
+      askers.forget(id)
+      end(memberOf(id))
+    },
+    undo(_, id) {
+      if (askers.leave(id)) end(memberOf(id))
+    },
+    renew(_, id, output, now) {
+      const found = open.get(memberOf(id))
+      if (found === undefined) return
+      const after = grown(found.hold, output)
+      for (const pool of found.pools) {
+        pool.sums = withHold(withHold(pool.sums, found.hold, -1), after, 1)
+      }
+      found.hold = after
+      found.endsAt = now + leaseMs
+    },
+  }
+}
+
+/** What is used: of what requests take, also by those that are open. */
+function usedOf({ kind, window, pool }: PooledPlace): number {
+  const used = window?.used ?? 0
+  return kind === 'tokens' ? used : used + pool.sums.count
+}
+
+/** The outcome for tokens, and for what requests take beside them. */
+function withTaken(
+  ofTokens: HoldAnswer['outcome'],
+  places: readonly PooledPlace[],
+): HoldAnswer['outcome'] {
+  let outcome = ofTokens
+  for (const place of places) {
+    const { kind, counter } = place
+    if (kind === 'tokens' || usedOf(place) < counter.limit) continue
+    // An open request stays counted when it ends; a place is free then.
+    if (kind === 'requests') return 'spent'
+    if (outcome === 'held') outcome = 'busy'
+  }
+  return outcome
+}
+
+function toAnswer(
+  places: readonly PooledPlace[],
+  now: number,
+  outcome: HoldAnswer['outcome'],
+  cap: number,
+): HoldAnswer {
+  const windows = places.map((place) => {
+    const state = { used: usedOf(place), resetsAt: place.window?.resetsAt ?? now }
+    const held = place.kind === 'tokens' ? place.pool.sums.mean : 0
+    return held > 0 ? { ...state, held } : state
+  })
+  if (outcome !== 'busy') return { outcome, cap, windows }
+  const counts = places.map(({ kind, pool }) => (kind === 'requests' ? 0 : pool.sums.count))
+  return { outcome, cap, windows, open: Math.max(...counts) }
+}

@@ -1,0 +1,223 @@
+/**
+ * What requests take before they are allowed, in Lua: one call for all limits of a request, over the same
+ * hashes as the sums of gateways. A hold is what is open, a sum is what has ended; so limits on tokens, on requests and on
+ * concurrency are one rule: used + held + asked <= limit.
+ *
+ * The sums of the open holds of a subscription's user are one hash, with a field for each counter: count, mean,
+ * variance, output and ceiling. A field's name ends in its window, so that a hold weighs on the window that admitted it;
+ * one that binds every window has none. A second hash has each open hold by id, a sorted set the ends of their leases.
+ */
+
+import { leaseMs } from '../holds.ts'
+import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
+import { firstFloor } from '../rules/estimates/estimator.ts'
+import { mostVariance } from '../rules/estimates/hold.ts'
+
+/** Keys, then arguments. */
+export interface SpendCommands {
+  spend(keys: readonly string[], args: readonly (string | number)[]): Promise<SpendAnswer>
+  renewSpent(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
+  releaseSpent(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
+}
+
+/** `repeated`: held before. `open`: requests of the counter that has most. Then for each counter what is used and held. */
+export type SpendAnswer = readonly [
+  outcome: string,
+  cap: number,
+  open: number,
+  ...figures: number[],
+]
+
+const common = `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function text(number) return string.format('%d', number) end
+local function sums_of(name)
+  local count, mean, variance, output, ceiling =
+    string.match(redis.call('HGET', KEYS[1], name) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  return { count = tonumber(count or '0'), mean = tonumber(mean or '0'), variance = tonumber(variance or '0'),
+    output = tonumber(output or '0'), ceiling = tonumber(ceiling or '0') }
+end
+local function change(name, sums, more, mean, variance, output, ceiling)
+  local count = sums.count + more
+  if count <= 0 then return redis.call('HDEL', KEYS[1], name) end
+  redis.call('HSET', KEYS[1], name, table.concat({ text(count), text(sums.mean + mean),
+    text(sums.variance + variance), text(sums.output + output), text(sums.ceiling + ceiling) }, ' '))
+end
+local function change_all(names, ...)
+  -- Those that ask are between the names, with a question mark that no name begins with.
+  for name in string.gmatch(names, ' ([^ ?]%S*)') do change(name, sums_of(name), ...) end
+end
+local function parts_of(id)
+  return string.match(redis.call('HGET', KEYS[2], id) or '', '^(%d+) (%d+) (%d+) (%d+) (%-?%d+)(.*)$')
+end
+local function drop(id)
+  local mean, variance, output, ceiling, _, names = parts_of(id)
+  if not mean then return end
+  redis.call('HDEL', KEYS[2], id)
+  redis.call('ZREM', KEYS[3], id)
+  change_all(names, -1, -mean, -variance, -output, -ceiling)
+end
+-- Longer than any lease, which may differ.
+local function keep()
+  for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], ${2 * leaseMs}) end
+end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIMIT', 0, 64)) do drop(id) end
+`
+
+/**
+ * KEYS[1] the sums of open holds, KEYS[2] the holds, KEYS[3] their leases, KEYS[4…] windows; that of concurrency is
+ * none. ARGV[1] the id, empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] to ARGV[10] expected input, its variance,
+ * output, its variance, floor, beyond its room (below 0: of several answers), least, worst (-1: unknown); ARGV[11] the
+ * overshoot; ARGV[12] '1' if it can have a ceiling; ARGV[13] who asks, or nothing; ARGV[14] the gateway; then for each
+ * window what is counted (tokens, requests, concurrency), its limit, its name in the sums, and what is known to be used by
+ * others and by the gateway itself, which this server may have lost, or not have yet; then ids of holds whose requests
+ * have ended and are in that. They hold on for everybody else, who may not know of their responses, until their sums are
+ * written; one with something behind it ends. The arithmetic of tokens is that of ratelimit/rules/estimates/admit.ts.
+ */
+export const spendScript = `
+${common}
+local can_cap = ARGV[12] == '1'
+local input, input_variance, output, output_variance, floor, beyond, least, worst, overshoot =
+  tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]),
+  tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+if worst < 0 then worst = math.huge end
+local several = beyond < 0
+beyond = math.abs(beyond)
+local outcome, open, most, room, unused, places = 'held', 0, 0, math.huge, math.huge, {}
+local function refuse(with) if outcome ~= 'spent' then outcome = with end end
+local ended = {}
+for i = 5 * #KEYS, #ARGV do
+  local id, for_all = string.match(ARGV[i], '^(%S+) ?(.*)$')
+  -- An id that comes again is that of another request.
+  if for_all ~= '' or id == ARGV[1] then drop(id) end
+  local mean, variance, output, ceiling, _, names = parts_of(id)
+  for name in string.gmatch(names or '', ' ([^ ?]%S*)') do
+    local sums = ended[name] or { count = 0, mean = 0, variance = 0, output = 0, ceiling = 0 }
+    ended[name] = { count = sums.count + 1, mean = sums.mean + mean, variance = sums.variance + variance,
+      output = sums.output + output, ceiling = sums.ceiling + ceiling }
+  end
+end
+local function without_ended(name, sums)
+  local less = ended[name]
+  if not less then return sums end
+  return { count = sums.count - less.count, mean = sums.mean - less.mean, variance = sums.variance - less.variance,
+    output = sums.output - less.output, ceiling = sums.ceiling - less.ceiling }
+end
+for i = 4, #KEYS do
+  local at = 5 * i - 5
+  local kind, limit, name = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
+  local all = sums_of(name)
+  local each = { kind = kind, limit = limit, name = name, all = all, sums = without_ended(name, all), used = 0 }
+  each.taken = each.sums.count
+  if kind ~= 'concurrency' then
+    -- What somebody else has put under a window's name counts for nothing.
+    local found = redis.pcall('HMGET', KEYS[i], '+', ARGV[14])
+    local total, own = tonumber(found[1] or nil) or 0, tonumber(found[2] or nil) or 0
+    local others, known = math.max(tonumber(ARGV[at + 3]), total - own), tonumber(ARGV[at + 4])
+    each.used = others + math.max(known, own)
+    -- What is known and what is written may each lack responses that the other has; neither has a request twice.
+    each.taken = others + math.max(known + each.sums.count, own + all.count)
+    if own > known then each.sums = all end
+  end
+  if kind == 'tokens' then
+    if each.used >= limit then refuse('spent') end
+    open = math.max(open, each.sums.count)
+    local whole = math.floor(limit * (1 + overshoot))
+    room, unused = math.min(room, whole - each.used - each.sums.ceiling), math.min(unused, whole)
+  elseif each.taken >= limit then
+    -- An open request stays counted when it ends; a place is free then.
+    refuse(kind == 'requests' and 'spent' or 'busy')
+  end
+  if kind ~= 'requests' then most = math.max(most, each.sums.count) end
+  places[#places + 1] = each
+end
+local alone = open == 0
+local share = can_cap and room * ${ceilingShare} or 0
+local needed = math.max(floor, least)
+if alone and can_cap then
+  local own = math.ceil(input)
+  beyond = math.min(math.ceil(beyond), math.max(${firstFloor}, unused - own))
+  needed = math.min(needed, several and own < unused and room - own or math.max(beyond, room - own))
+end
+local cap = math.min(worst, math.max(math.ceil(needed), math.floor(share - input)))
+local expects = math.min(math.ceil(output), cap)
+local mean, variance, ceiling =
+  math.ceil(input) + expects, math.min(${mostVariance}, math.ceil(input_variance + output_variance)), math.ceil(input) + cap
+if can_cap and cap < least then refuse('busy') end
+-- Without a ceiling nothing but their number bounds several answers.
+if ceiling > room and (not alone or several and not can_cap) then refuse('busy') end
+if not alone then
+  for _, each in ipairs(places) do
+    if each.kind == 'tokens' then
+      local deviation = math.sqrt(each.sums.variance + variance + (${sharedError} * (each.sums.output + expects)) ^ 2)
+      if each.used + each.sums.mean + mean + ${deviations} * deviation > each.limit then refuse('busy') end
+    end
+  end
+end
+local known = ARGV[1] ~= '' and redis.call('HGET', KEYS[2], ARGV[1])
+local asking = ARGV[13] ~= '' and ' ?' .. ARGV[13] or ''
+local more = 0
+if known then
+  if asking ~= '' and not string.find(known .. ' ', asking .. ' ', 1, true) then
+    redis.call('HSET', KEYS[2], ARGV[1], known .. asking)
+  end
+  outcome, cap = 'repeated', tonumber(string.match(known, '^%d+ %d+ %d+ %d+ (%-?%d+)'))
+elseif outcome == 'held' then
+  if not can_cap then cap = -1 end
+  if ARGV[1] ~= '' then
+    more = 1
+    local parts = { text(mean), text(variance), text(expects), text(ceiling), text(cap) }
+    for _, each in ipairs(places) do
+      change(each.name, each.all, 1, mean, variance, expects, ceiling)
+      parts[#parts + 1] = each.name
+    end
+    redis.call('HSET', KEYS[2], ARGV[1], table.concat(parts, ' ') .. asking)
+    redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
+    keep()
+  end
+end
+local answer = { outcome, cap, most }
+for _, each in ipairs(places) do
+  local taken = each.kind ~= 'tokens'
+  answer[#answer + 1] = taken and each.taken + more or each.used
+  answer[#answer + 1] = taken and 0 or each.sums.mean + more * mean
+end
+return answer
+`
+
+/** The same three keys; ARGV[1] the id, ARGV[2] its lease from now on (ms), ARGV[3] and ARGV[4] the output that is now expected, and its variance. */
+export const renewSpentScript = `
+${common}
+local mean, variance, output, ceiling, cap, names = parts_of(ARGV[1])
+if not mean then return 0 end
+local grown = math.max(tonumber(output), math.min(math.ceil(tonumber(ARGV[3])), ceiling - mean + output))
+local spread = math.min(${mostVariance}, math.ceil(tonumber(ARGV[4])))
+redis.call('HSET', KEYS[2], ARGV[1], table.concat({ text(mean - output + grown), text(spread), text(grown), ceiling, cap }, ' ') .. names)
+redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
+keep()
+change_all(names, 0, grown - output, spread - variance, grown - output, 0)
+return 1
+`
+
+/**
+ * The same three keys; ARGV[1…] the ids of holds that end; with a space and an asker behind it, only if
+ * nobody else has asked for it. To be sent in one transaction with the sums that have their responses.
+ */
+export const releaseSpentScript = `
+${common}
+for _, each in ipairs(ARGV) do
+  local id, asker = string.match(each, '^(%S+) ?(%S*)$')
+  if asker == '' then
+    drop(id)
+  else
+    local known = redis.call('HGET', KEYS[2], id)
+    local first, last = string.find((known or '') .. ' ', ' ?' .. asker .. ' ', 1, true)
+    if first then
+      known = string.sub(known, 1, first - 1) .. string.sub(known, last)
+      if string.find(known, ' ?', 1, true) then redis.call('HSET', KEYS[2], id, known) else drop(id) end
+    end
+  end
+end
+return 0
+`

@@ -1,0 +1,63 @@
+/** The windows in which requests hold, as a process knows them. */
+
+import type { AskedHold } from '../holds.ts'
+import type { Counter } from '../rules/counter.ts'
+import type { LimitKind } from '../rules/counter-key.ts'
+import { isWindowless, type WindowedCounter } from '../rules/windows.ts'
+
+/** A counter's window at an instant. */
+export interface HeldWindow {
+  /** The counter's key, `@` and what the window is called. */
+  readonly id: string
+  readonly used: number
+  /** How much of that is this gateway's own. */
+  readonly own: number
+  /** Milliseconds since the epoch. */
+  readonly resetsAt: number
+  /** Whether the store was asked about it. */
+  readonly isKnown: boolean
+}
+
+/**
+ * The windows of these counters at an instant, in their order, at once: what would have to be fetched is told as far
+ * as it is known. Throws `counters_unavailable` where nothing counts and nothing is to be allowed then.
+ */
+export type KnownWindows = (
+  counters: readonly WindowedCounter[],
+  at: number,
+) => readonly HeldWindow[]
+
+/** A counter in which a request holds. */
+export interface Place {
+  readonly kind: LimitKind
+  readonly counter: Required<Counter>
+  /** Undefined: it is of concurrency, of which nothing is counted but what is open. */
+  readonly window: HeldWindow | undefined
+}
+
+/** Those of the asked counters that have windows. */
+export function windowedOf({ counters, taken = [] }: AskedHold): readonly Required<Counter>[] {
+  const windowed = taken.filter((counter) => !isWindowless(counter))
+  return windowed.length === 0 ? counters : [...counters, ...windowed]
+}
+
+/** The places in the order of the counters, then of what is taken; `known`: of `windowedOf`. */
+export function placesOf(
+  { counters, taken = [] }: AskedHold,
+  known: readonly HeldWindow[],
+): readonly Place[] {
+  let next = 0
+  const places = counters.map((counter): Place => {
+    return { kind: 'tokens', counter, window: known[next++] }
+  })
+  for (const counter of taken) {
+    if (isWindowless(counter)) places.push({ kind: 'concurrency', counter, window: undefined })
+    else places.push({ kind: 'requests', counter, window: known[next++] })
+  }
+  return places
+}
+
+/** The window that a hold binds; undefined: all. */
+export function boundWindow({ kind, window }: Place, charge: AskedHold['charge']) {
+  return kind === 'tokens' && charge === 'end' ? undefined : window
+}

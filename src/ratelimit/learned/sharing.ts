@@ -1,0 +1,111 @@
+/**
+ * Keeps what estimators have learned over restarts, and shares it between processes: each adds what it
+ * has learned since to the database, and takes over what all have learned, every few seconds. While the database
+ * is away, estimators go on with what they have.
+ */
+
+import { ServiceError } from '../../formats/errors.ts'
+import { repeat } from '../../runtime/loop.ts'
+import type { Sql } from '../../store/postgres/sql.ts'
+import type { Delta } from '../rules/estimates/decaying-sums.ts'
+import type { Estimators } from '../rules/estimates/estimators.ts'
+import { addLearned, type LearnedRow, pageRows, purgeLearned, readLearned } from './table.ts'
+
+export interface LearnedDeps {
+  readonly sql: Sql
+  readonly estimators: Estimators
+  /** Whether anything is estimated; otherwise the database is left alone. */
+  readonly isNeeded: () => boolean
+  /** A failure other than an outage of the database; it is retried. */
+  readonly onFault: (error: unknown) => void
+  /** Milliseconds between two exchanges. */
+  readonly everyMs?: number
+}
+
+const defaultEveryMs = 10_000
+/** Parts of estimators that one statement adds. */
+const maxAdded = 250
+/** How late a statement may become visible to others. */
+const lateMs = 5_000
+/** Exchanges between two deletions of obsolete rows. */
+const purgeEvery = 360
+
+/** `stop` shares the rest, if the database answers. */
+export function shareLearned(deps: LearnedDeps): { readonly stop: () => Promise<void> } {
+  const { sql, estimators, everyMs = defaultEveryMs } = deps
+  const closing = new AbortController()
+  const { signal } = closing
+  let last: Omit<LearnedRow, 'sums'> | undefined
+  let exchanges = 0
+
+  async function add(): Promise<void> {
+    for (;;) {
+      const taken = takeSome(estimators)
+      if (taken.length === 0) return
+      await addLearned(sql, taken)
+      for (const { settle } of taken) settle()
+      if (taken.length < maxAdded) return
+    }
+  }
+
+  async function takeOver(): Promise<void> {
+    let overlapMs = lateMs
+    // At first the latest ones are kept; later, others' users take no room from those of this process.
+    const { of, ifRoom } = estimators
+    const known = last === undefined ? of : ifRoom
+    for (;;) {
+      const rows = await readLearned(sql, last, overlapMs)
+      overlapMs = 0
+      for (const { owner, model, part, sums } of rows) {
+        known(owner, model)?.replace(part, Float64Array.from(sums))
+      }
+      const end = rows.at(-1)
+      if (end === undefined) return
+      const { sums, ...place } = end
+      last = place
+      if (rows.length < pageRows) return
+    }
+  }
+
+  async function exchange(): Promise<void> {
+    if (!deps.isNeeded()) return
+    await add()
+    await takeOver()
+    if (exchanges % purgeEvery === 0) await purgeLearned(sql)
+    exchanges += 1
+  }
+
+  function onFault(error: unknown): void {
+    if (!(error instanceof ServiceError)) deps.onFault(error)
+  }
+
+  const ended = repeat({ step: exchange, restMs: everyMs, onFault, signal })
+  return {
+    async stop() {
+      closing.abort()
+      await ended
+      await add().catch(onFault)
+    },
+  }
+}
+
+interface Taken {
+  readonly owner: string
+  readonly model: string
+  readonly part: number
+  readonly delta: Delta
+  readonly settle: () => void
+}
+
+function takeSome(estimators: Estimators): readonly Taken[] {
+  const taken: Taken[] = []
+  for (const { owner, model, estimator } of estimators.all()) {
+    for (const [part, sums] of estimator.parts()) {
+      const delta = sums.take()
+      if (delta === undefined) continue
+      taken.push({ owner, model, part, delta, settle: () => sums.settle() })
+      if (taken.length === maxAdded) return taken
+    }
+  }
+  return taken
+}

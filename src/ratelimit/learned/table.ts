@@ -1,0 +1,88 @@
+/** The sums that estimators have learned, in Postgres. */
+
+import { withLongDeadline } from '../../store/postgres/postgres.ts'
+import type { Sql } from '../../store/postgres/sql.ts'
+import type { Delta } from '../rules/estimates/decaying-sums.ts'
+
+/** A part of an estimator; `model` is `<namespace>/<name>`. The column of the owner is called `subscription`. */
+export interface LearnedPart {
+  readonly owner: string
+  readonly model: string
+  readonly part: number
+}
+
+export interface LearnedRow extends LearnedPart {
+  readonly sums: readonly number[]
+  /** As the database writes it. */
+  readonly at: string
+}
+
+/** Rows of one page, and of the whole table; the oldest are deleted. */
+export const pageRows = 500
+const maxRows = 20_000
+const keptFor = '30 days'
+
+/** Adds to what all processes have learned. If its answer is lost, it may have been added all the same. */
+export async function addLearned(
+  sql: Sql,
+  deltas: readonly (LearnedPart & { readonly delta: Delta })[],
+): Promise<void> {
+  const rows = deltas.map(({ delta, owner, ...part }) => {
+    return {
+      subscription: owner,
+      ...part,
+      kept: delta.kept,
+      sums: short(delta.sums),
+      whole: short(delta.whole),
+    }
+  })
+  await withLongDeadline(sql`
+    with added as (
+      select * from json_to_recordset(${JSON.stringify(rows)}::json) as row (
+        subscription text, model text, part smallint, kept float8, sums float8[], whole float8[]))
+    insert into tollgate_learned as known (subscription, model, part, sums, updated_at)
+    select subscription, model, part, whole, now() from added
+    -- The same order in all processes, so that none waits for another that waits for it.
+    order by subscription, model, part
+    on conflict (subscription, model, part) do update set updated_at = excluded.updated_at, sums = (
+      select case when cardinality(known.sums) <> cardinality(added.sums) then added.whole
+        else array(
+          select added.kept * before + own from unnest(known.sums, added.sums)
+            with ordinality as pair (before, own, at) order by at)
+        end
+      from added
+      where (added.subscription, added.model, added.part)
+        = (known.subscription, known.model, known.part))`)
+}
+
+/**
+ * The rows that were changed after this one, or up to `overlapMs` before, the earliest first, `pageRows`
+ * of them; undefined: all rows.
+ */
+export async function readLearned(
+  sql: Sql,
+  after: Omit<LearnedRow, 'sums'> | undefined,
+  overlapMs: number,
+): Promise<readonly LearnedRow[]> {
+  const { owner = '', model = '', part = 0, at = '-infinity' } = after ?? {}
+  return withLongDeadline(sql<LearnedRow[]>`
+    select subscription as owner, model, part, sums, updated_at::text as at from tollgate_learned
+    where (updated_at, subscription, model, part)
+      > (${at}::timestamptz - make_interval(secs => ${overlapMs / 1_000}::float8),
+        ${owner}::text, ${model}::text, ${part}::smallint)
+    order by updated_at, subscription, model, part limit ${pageRows}`)
+}
+
+/** Deletes what nobody has added to for a month, and the oldest rows of a table that is too large. */
+export async function purgeLearned(sql: Sql, max = maxRows): Promise<void> {
+  await withLongDeadline(sql`
+    delete from tollgate_learned where updated_at < now() - ${keptFor}::interval
+      or (subscription, model, part) in (
+        select subscription, model, part from tollgate_learned
+        order by updated_at desc offset ${max})`)
+}
+
+/** Without digits that say nothing. */
+function short(sums: Float64Array): readonly number[] {
+  return Array.from(sums, (sum) => Math.round(sum * 1e4) / 1e4)
+}

@@ -1,0 +1,199 @@
+/** REDIS_URL → a connection for counters: single server, Sentinel or Cluster. */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import { Cluster, Redis } from 'ioredis'
+import { parseRedisUrl, type RedisTarget } from '../../formats/redis-url.ts'
+import {
+  releaseSpentScript,
+  renewSpentScript,
+  type SpendCommands,
+  spendScript,
+} from '../holds/spend-scripts.ts'
+import {
+  type Call,
+  oldSumsScript,
+  readScript,
+  type SumCommands,
+  type WriteAnswer,
+  writeScript,
+} from '../sums/scripts.ts'
+import { quickenStrings } from './quicken-strings.ts'
+
+export interface RedisConnection {
+  readonly commands: SumCommands & SpendCommands
+  readonly cluster: boolean
+  /** Commands sent so far. */
+  readonly sent: number
+  /** Why there is no usable connection, in the words of client and server. */
+  readonly problem: ConnectionProblem | undefined
+  /** Whether the connection is up. Waits for it for at most this long, or until it is refused. */
+  connected(waitMs: number): Promise<boolean>
+  close(): void
+}
+
+export interface ConnectionProblem {
+  readonly message: string
+  /** Waiting will not help: the server or its certificate does not match the URL. */
+  readonly isFinal: boolean
+}
+
+/** A command without a response after this time counts as lost, and is repeated with newer sums. */
+const answerTimeoutMs = 500
+const maxReconnectMs = 500
+
+/** Settings of every connection: the client neither queues nor resends commands. */
+const defaults = {
+  enableOfflineQueue: false,
+  autoResendUnfulfilledCommands: false,
+  // 0: commands in flight fail at once when a connection ends.
+  maxRetriesPerRequest: 0,
+  commandTimeout: answerTimeoutMs,
+  // An unresponsive connection is closed, so that commands do not pile up on it.
+  socketTimeout: answerTimeoutMs,
+  connectTimeout: 1_500,
+  retryStrategy: (attempt: number) => Math.min(maxReconnectMs, 25 * attempt),
+  // After a failover the old primary is a read-only replica: find the new one. Redis 6 reports
+  // errors inside a script under another name.
+  reconnectOnError: (error: Error) => /READONLY|MASTERDOWN/.test(error.message),
+}
+
+/**
+ * Connects now, and again whenever the connection is lost. If `url` is a function, it is called for
+ * each connection, so that user and password may change. Throws for a URL of unknown form.
+ */
+export function connectRedis(
+  url: string | (() => string),
+  onError: (error: unknown) => void,
+  timeoutMs = answerTimeoutMs,
+): RedisConnection {
+  quickenStrings()
+  const urlNow = typeof url === 'string' ? () => url : url
+  const target = parseRedisUrl(urlNow())
+  if (target === undefined) throw new Error('REDIS_URL has no known form')
+  let problem: ConnectionProblem | undefined
+  const client: Redis | Cluster = createClient(target, {
+    ...defaults,
+    retryStrategy(attempt) {
+      renewCredentials(client, urlNow())
+      return defaults.retryStrategy(attempt)
+    },
+    commandTimeout: timeoutMs,
+    socketTimeout: timeoutMs,
+  })
+  let sent = 0
+  client.on('error', (error: unknown) => {
+    problem = problemOf(error)
+    onError(error)
+  })
+  client.on('connect', () => {
+    problem = undefined
+  })
+  client.on('close', () => {
+    if (client instanceof Cluster) renewCredentials(client, urlNow())
+  })
+
+  /** Sends a script with keys, then arguments. */
+  function script<Answer>(name: string, lua: string) {
+    client.defineCommand(name, { lua })
+    const commands = client as unknown as Record<
+      string,
+      (count: number, ...rest: readonly (string | number)[]) => Promise<Answer>
+    >
+    return (keys: readonly string[], args: readonly (string | number)[]): Promise<Answer> => {
+      sent += 1
+      return commands[name]!(keys.length, ...keys, ...args)
+    }
+  }
+
+  const writeSums = script<WriteAnswer>('tollgateWriteSums', writeScript)
+  const releaseSpent = script<unknown>('tollgateReleaseSpent', releaseSpentScript)
+
+  async function writeAndRelease(write: Call, releases: readonly Call[]): Promise<WriteAnswer> {
+    sent += 1
+    const multi = client.multi() as unknown as Record<string, (...args: unknown[]) => unknown>
+    const calls: [name: string, ...Call][] = [['tollgateWriteSums', ...write]]
+    for (const each of releases) calls.push(['tollgateReleaseSpent', ...each])
+    for (const [name, keys, args] of calls) multi[name]!(keys.length, ...keys, ...args)
+    const answers = (await multi.exec!()) as [Error | null, unknown][] | null
+    const error = answers?.find(([error]) => error !== null)?.[0]
+    if (error === undefined) return answers?.[0]?.[1] as WriteAnswer
+    if (!error?.message.startsWith('NOSCRIPT')) throw error
+    // The server has forgotten a script, and gets it by a call of its own. Meanwhile a request may be seen twice,
+    // and never not at all.
+    const answer = await writeSums(...write)
+    for (const each of releases) await releaseSpent(...each)
+    return answer
+  }
+
+  return {
+    cluster: target.kind === 'cluster',
+    get sent() {
+      return sent
+    },
+    commands: {
+      writeSums,
+      readSums: script('tollgateReadSums', readScript),
+      oldSums: script('tollgateOldSums', oldSumsScript),
+      spend: script('tollgateSpend', spendScript),
+      renewSpent: script('tollgateRenewSpent', renewSpentScript),
+      releaseSpent,
+      writeAndRelease,
+    },
+    get problem() {
+      return problem
+    },
+    async connected(waitMs) {
+      const giveUpAt = performance.now() + waitMs
+      const isOver = () => client.status === 'ready' || problem?.isFinal
+      while (!isOver() && performance.now() < giveUpAt) await delay(10)
+      return client.status === 'ready'
+    },
+    close: () => client.disconnect(),
+  }
+}
+
+/** Sets the credentials for the next connection. */
+function renewCredentials(client: Redis | Cluster, url: string): void {
+  const { username, password } = parseRedisUrl(url)?.options ?? {}
+  const options = client instanceof Cluster ? client.options.redisOptions : client.options
+  if (options !== undefined) Object.assign(options, { username, password })
+}
+
+/** Refused, no such database, or an untrusted certificate. */
+function problemOf(error: unknown): ConnectionProblem {
+  const { message, code } = error as NodeJS.ErrnoException
+  const { lastNodeError } = error as { lastNodeError?: Error }
+  const text = [message, lastNodeError?.message].filter(Boolean).join(' ')
+  const isRefused = /\b(WRONGPASS|NOAUTH|NOPERM|invalid password|DB index)\b/.test(text)
+  const isDistrusted = /CERT|ERR_TLS|ERR_SSL|UNABLE_TO|SELF_SIGNED/.test(code ?? '')
+  return { message: text, isFinal: isRefused || isDistrusted }
+}
+
+function createClient(
+  { kind, nodes, name, options: own }: RedisTarget,
+  options: typeof defaults,
+): Redis | Cluster {
+  if (kind === 'cluster') {
+    return new Cluster([...nodes], {
+      enableOfflineQueue: false,
+      redisOptions: { ...options, ...own },
+      clusterRetryStrategy: (attempt) => Math.min(maxReconnectMs, 25 * attempt),
+      // Certificates contain names, so a node's name must not be replaced by its address.
+      ...(own.tls && {
+        dnsLookup: (address: string, done: (error: null, address: string) => void) =>
+          done(null, address),
+      }),
+    })
+  }
+  if (kind === 'sentinel') {
+    return new Redis({
+      ...options,
+      ...own,
+      ...(own.tls && { enableTLSForSentinelMode: true, sentinelTLS: own.tls }),
+      sentinels: [...nodes],
+      name,
+    })
+  }
+  const [node] = nodes
+  return new Redis({ ...options, ...own, ...(node as (typeof nodes)[number]) })
+}

@@ -1,0 +1,34 @@
+/** Names of counters in Redis. */
+
+import { crc32 } from '../../formats/base62.ts'
+import { readCounterKey, subjectOf } from '../rules/counter-key.ts'
+
+/** Few, because a Cluster needs one script call for each; enough to spread over its nodes. */
+const tags = 16
+
+/** The hash tag of a counter, by its key: a request's counters are on one node of a Cluster. */
+function tagOf(key: string): string {
+  return String(crc32(subjectOf(readCounterKey(key))) % tags)
+}
+
+/** How keys are spread: in a Cluster a script may access only keys with the same hash tag. */
+export interface Tags {
+  readonly tags: readonly string[]
+  readonly tagOf: (key: string) => string
+}
+
+/** A single server gets all in one call. */
+export function tagsOf(isCluster: boolean): Tags {
+  if (!isCluster) return { tags: ['all'], tagOf: () => 'all' }
+  return { tags: Array.from({ length: tags }, (_, i) => String(i)), tagOf }
+}
+
+/** Where versions before sums by gateway have the tokens of a counter, until its window ends. */
+export function oldKeyOf(key: string): string {
+  return `tollgate:{${tagOf(key)}}:${key}`
+}
+
+/** Where it is noted in which window these count. */
+export function oldNoteOf(key: string): string {
+  return `tollgate:{${tagOf(key)}}:old:${key}`
+}

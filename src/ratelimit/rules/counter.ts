@@ -1,0 +1,184 @@
+/**
+ * Counters: one for each user, subscription, model and window (contract, 8.2), and for a key with
+ * limits of its own one for each of its windows. What is counted comes from the lines of responses; limits on
+ * requests, and on requests in progress, are compared with what is open, too, before a request is allowed. Which
+ * window it is depends on the time alone (ratelimit/rules/windows.ts). Reading never counts, and counting never refuses.
+ */
+
+import type { BilledModel, Limit } from '../../kinds/resources.ts'
+import { countedAs, counterKey, counterKeyPrefix, type LimitKind } from './counter-key.ts'
+import { userInLines } from './line-user.ts'
+import { isWindowless, spanAt, type Window, type WindowedCounter } from './windows.ts'
+
+/**
+ * A limit in force on one model under one subscription, with the prefix of its counters' keys. One on
+ * concurrency has no window: its length is 0, its text empty.
+ */
+export interface CountedLimit extends Limit {
+  readonly kind: LimitKind
+  /** Whose use is counted: that of the user, or of one key. */
+  readonly scope: 'user' | 'key'
+  /** Its windows, as its counters have them. */
+  readonly windows: Window
+  /** The counter, if it is the same in each request. */
+  readonly counter: Required<Counter> | undefined
+  /** Its name in the `RateLimit` fields. */
+  readonly name: string
+  /** Its counters' keys without the user. */
+  readonly keyPrefix: string
+  /**
+   * Its item of the `RateLimit-Policy` field (draft-ietf-httpapi-ratelimit-headers): its name,
+   * quota, unit (the draft's default is requests) and seconds.
+   */
+  readonly policy: string
+}
+
+/**
+ * A counter as a store addresses it. Its owner, whose phase its windows have, is the user as lines name
+ * them, or a key; that of a limit on concurrency has a window of 0 ms, and is with the holds alone.
+ */
+export interface Counter extends WindowedCounter {
+  /** The limit it is read for. A store that learns of others' use asks more often near it. */
+  readonly limit?: number
+}
+
+/** The window at an instant: what was used in it and when it ends, in milliseconds since the epoch. */
+export interface CounterState {
+  readonly used: number
+  readonly resetsAt: number
+  /** Tokens that open requests are expected to use, if they hold any. */
+  readonly held?: number
+}
+
+/** The state of a limit for one user. */
+export interface LimitState {
+  readonly limit: CountedLimit
+  /** Of requests also those that are in progress. */
+  readonly used: number
+  readonly remaining: number
+  /** Tokens that open requests are expected to use, if they hold any; not in `remaining`. */
+  readonly held?: number
+  /** Milliseconds since the epoch; of concurrency, when it was read. */
+  readonly resetsAt: number
+}
+
+/** The states of limits. `counters` are the stores' states for them, in the same order. */
+export function limitStates(
+  limits: readonly CountedLimit[],
+  counters: readonly CounterState[],
+  now: number,
+): readonly LimitState[] {
+  return limits.map((limit, i) => {
+    const { used, resetsAt, held } = counters[i] as CounterState
+    if (limit.kind === 'concurrency') {
+      return { limit, used, remaining: Math.max(0, limit.limit - used), resetsAt: now }
+    }
+    if (held !== undefined) {
+      return { limit, used, remaining: Math.max(0, limit.limit - used - held), held, resetsAt }
+    }
+    return { limit, used, remaining: used < limit.limit ? limit.limit - used : 0, resetsAt }
+  })
+}
+
+/** All limits of one subscription on one model: of tokens, of requests, of concurrency. */
+export function limitsOfModel(
+  subscription: string,
+  model: string,
+  { tokenRateLimits, requestRateLimits, concurrency }: BilledModel,
+): readonly CountedLimit[] {
+  const written = concurrency === undefined ? [] : [{ limit: concurrency, window: '', windowMs: 0 }]
+  return [
+    ...toCountedLimits(subscription, model, tokenRateLimits),
+    ...toCountedLimits(subscription, model, requestRateLimits, { kind: 'requests' }),
+    ...toCountedLimits(subscription, model, written, { kind: 'concurrency' }),
+  ]
+}
+
+/** Of which kind and scope limits are; `key`: whose, if they are one key's only. */
+type Sort = Partial<Pick<CountedLimit, 'kind' | 'scope'>> & {
+  readonly key?: { readonly id: string; readonly user: string }
+}
+
+/**
+ * The limits of one subscription on one model, each with the prefix of its counters' keys. Of
+ * limits on equally long windows (`1m`, `60s`) only the lowest is kept: they would share a counter
+ * and charge it once each, and the lowest implies the others.
+ */
+export function toCountedLimits(
+  subscription: string,
+  model: string,
+  limits: readonly Limit[],
+  { kind = 'tokens', scope = 'user', key }: Sort = {},
+): readonly CountedLimit[] {
+  const lowest = new Map<number, Limit>()
+  for (const limit of limits) {
+    const earlier = lowest.get(limit.windowMs)
+    if (earlier === undefined || limit.limit < earlier.limit) lowest.set(limit.windowMs, limit)
+  }
+  return [...lowest.values()].map((limit) => {
+    const { windowMs, window } = limit
+    const sort = [scope === 'user' ? '' : scope, kind === 'tokens' ? '' : kind]
+    const name = [...sort, window].filter(Boolean).join('-')
+    const counted = countedAs(kind, windowMs)
+    const keyPrefix = counterKeyPrefix({ subscription, model, counted })
+    const windows = { ms: windowMs }
+    const counter = key && {
+      ...{ key: keyPrefix + userInLines(key.user), owner: key.id },
+      ...{ window: windows, limit: limit.limit },
+    }
+    return {
+      ...limit,
+      kind,
+      scope,
+      windows,
+      name,
+      counter,
+      keyPrefix,
+      policy: `"${name}";q=${limit.limit}${windowMs > 0 ? `;w=${windowMs / 1_000}` : ''};qu="${units[kind]}"`,
+    }
+  })
+}
+
+const units = {
+  tokens: 'tokens',
+  requests: 'requests',
+  concurrency: 'concurrent-requests',
+} as const
+
+/** Whether requests take from the limit before they are allowed. */
+export function isTaken({ kind }: Pick<CountedLimit, 'kind'>): boolean {
+  return kind !== 'tokens'
+}
+
+/** Stands for all counters of a user's model in a subscription, whatever its limits are. */
+export function anyCounterOf(subscription: string, model: string, user: string): Counter {
+  const owner = userInLines(user)
+  const key = counterKey({ subscription, model, counted: '', user: owner })
+  return { key, owner, window: { ms: 0 } }
+}
+
+/** The counter of one limit for one user. */
+export function counterOf(limit: CountedLimit, user: string): Required<Counter> {
+  if (limit.counter !== undefined) return limit.counter
+  const owner = userInLines(user)
+  return { key: limit.keyPrefix + owner, owner, window: limit.windows, limit: limit.limit }
+}
+
+/** What is known now of a counter, as it will be at a later instant if nothing more is counted. */
+export function stateLater(counter: Counter, state: CounterState, at: number): CounterState {
+  if (isWindowless(counter)) return { used: 0, resetsAt: at }
+  if (at < state.resetsAt) return state
+  return { used: 0, resetsAt: spanAt(counter.window, counter.owner, at).end }
+}
+
+/**
+ * When the caller may try again, in milliseconds since the epoch: the latest end among the windows
+ * whose limit is reached; undefined if no limit is reached.
+ */
+export function spentUntil(states: readonly LimitState[]): number | undefined {
+  let until: number | undefined
+  for (const { remaining, resetsAt } of states) {
+    if (remaining === 0 && (until === undefined || resetsAt > until)) until = resetsAt
+  }
+  return until
+}

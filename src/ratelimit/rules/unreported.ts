@@ -1,0 +1,51 @@
+/**
+ * What a response is charged of which its model has reported nothing, or only the beginning: because
+ * its client hung up, its server died, or reports no usage. Check estimates, and the gateway hands the
+ * estimate on, so that stream, journal and ledger charge the same.
+ */
+
+import { bytesOfToken } from './estimates/estimator.ts'
+
+export interface Estimate {
+  /** Tokens of the request. */
+  readonly input: number
+  /** Bytes of generated text for each token of output, in a stream; 0: the operation has no output. */
+  readonly bytesPerToken: number
+  /** Of an earlier version: the bytes are those of the stream. */
+  readonly isOfStream?: boolean
+}
+
+/** What was sent of a response. */
+export interface Sent {
+  readonly bytes: number
+  readonly isStream: boolean
+  /** Bytes of generated text in a stream; 0: none was found. */
+  readonly textBytes: number
+}
+
+/** As many bytes as a token usually takes in a stream, of which more than half are around its text. */
+const streamBytesOfToken = 180
+
+/** As it is in Check's metadata and in the journal. The bytes have a fraction: without one they would be those of the stream. */
+export function toEstimateText({ input, bytesPerToken }: Estimate): string {
+  return `${Math.round(input)};${bytesPerToken.toFixed(2)}`
+}
+
+/** undefined for anything else. */
+export function parseEstimate(text: unknown): Estimate | undefined {
+  const found = typeof text === 'string' ? /^(\d{1,15});(\d{1,9}(\.\d\d)?)$/.exec(text) : null
+  if (found === null) return undefined
+  const estimate = { input: Number(found[1]), bytesPerToken: Number(found[2]) }
+  return found[3] === undefined ? { ...estimate, isOfStream: true } : estimate
+}
+
+/** Tokens of output in what was sent of a response. */
+export function estimateOutput(estimate: Estimate, { bytes, isStream, textBytes }: Sent): number {
+  const { bytesPerToken, isOfStream } = estimate
+  if (bytesPerToken === 0) return 0
+  if (!isStream) return Math.ceil(bytes / bytesOfToken)
+  if (isOfStream) return Math.ceil(bytes / bytesPerToken)
+  // Its events have a form in which no text was found.
+  if (textBytes === 0) return Math.ceil(bytes / streamBytesOfToken)
+  return Math.ceil(textBytes / bytesPerToken)
+}

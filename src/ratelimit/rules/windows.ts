@@ -1,0 +1,90 @@
+/**
+ * Windows of counters are functions of time: nobody opens one, and gateways need not agree on
+ * anything. A window has a length, with a phase of its owner's; or it is a day, week or month of a
+ * calendar, which all owners share.
+ */
+
+import { crc32 } from '../../formats/base62.ts'
+import { type Calendar, calendarSpanAt, type NamedSpan } from './calendar.ts'
+
+export type Window = { readonly ms: number } | Calendar
+
+/** From `start` to before `end`, in milliseconds since the epoch. */
+export interface Span {
+  readonly start: number
+  readonly end: number
+}
+
+/** What is counted in windows; `owner`: whose phase they have. */
+export interface WindowedCounter {
+  readonly key: string
+  readonly owner: string
+  readonly window: Window
+}
+
+/** One window of one counter. */
+export interface CounterWindow {
+  /** The same in every process, whatever version of the zones' rules it has. */
+  readonly id: string
+  /** When it began, or was last reset. */
+  readonly since: number
+  readonly end: number
+  /** From one end to the next; longer than from `since` to `end` after a reset. */
+  readonly ms: number
+}
+
+/** A counter began anew, for what ended after this instant. */
+export interface CounterReset {
+  readonly at: number
+  /** What it began with. */
+  readonly used: number
+}
+
+/** By the keys of counters, in any order. */
+export type Resets = ReadonlyMap<string, readonly CounterReset[]>
+
+/**
+ * The window of a length at this instant: all of an owner's windows of this length end at the same
+ * time past the hour, and those of many owners at many times.
+ */
+export function spanAt(window: Window, owner: string, at: number): Span & Partial<NamedSpan> {
+  if ('every' in window) return calendarSpanAt(window, at)
+  const { ms } = window
+  const phase = crc32(owner) % ms
+  const start = phase + Math.floor((at - phase) / ms) * ms
+  return { start, end: start + ms }
+}
+
+/** Whether it counts what is open, whatever the time is: requests in progress. */
+export function isWindowless({ window }: Pick<WindowedCounter, 'window'>): boolean {
+  return 'ms' in window && window.ms === 0
+}
+
+/**
+ * The window in which a response that ended `at` this instant counts. A reset begins a new one, for
+ * what ends after it; what had ended by then belongs to the old one, whenever it is told.
+ */
+export function windowAt(
+  counter: WindowedCounter,
+  at: number,
+  resets?: readonly CounterReset[],
+): CounterWindow {
+  const { key, owner, window } = counter
+  const span = spanAt(window, owner, at)
+  const since = sinceIn(span, at, resets)
+  // A reset is named by its instant, on which all agree: it is a row in the database.
+  const name = since === span.start ? (span.date ?? since) : since
+  return { id: `${key}@${name}`, since, end: span.end, ms: span.end - span.start }
+}
+
+/** The key of the counter that a window is of. */
+export function keyIn({ id }: Pick<CounterWindow, 'id'>): string {
+  return id.slice(0, id.lastIndexOf('@'))
+}
+
+/** The last reset in the window before this instant, else its start. */
+function sinceIn({ start }: Span, at: number, resets: readonly CounterReset[] = []): number {
+  let since = start
+  for (const reset of resets) if (reset.at < at && reset.at > since) since = reset.at
+  return since
+}

@@ -1,0 +1,358 @@
+/**
+ * The sums of one gateway in one of its processes: it follows the gateway's files, and, if it is the
+ * writer, keeps a checkpoint and writes the sums to the store. Every process has them exactly, whether the
+ * store answers or not.
+ */
+
+import { createCheckpoint, type KeptState, type Positions } from '../../journal/checkpoint.ts'
+import type { Folder, Listed } from '../../journal/folder.ts'
+import { createFollower, type Follower, type Position } from '../../journal/follower.ts'
+import type { KeptFiles } from '../../journal/kept-files.ts'
+import { type ReadLine, readLine } from '../../journal/read-line.ts'
+import { createTelling } from '../../journal/telling.ts'
+import { createTold } from '../../journal/told.ts'
+import { createWriters, silentMs } from '../../journal/writers.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import { type Counted, createSums } from '../rules/sums.ts'
+import { ownOf, type Tally } from '../rules/tally.ts'
+import type { CounterReset, Resets } from '../rules/windows.ts'
+import { createSharedSums, type SharedSumsOptions } from './shared-sums.ts'
+
+export interface GatewaySumsOptions
+  extends Omit<SharedSumsOptions, 'sums' | 'nonce' | 'isWriter' | 'onBeyond' | 'onRival'> {
+  readonly folder: Folder
+  readonly kept: KeptFiles
+  /** The files that are followed, by their names; of the first one a Check sees the end before it decides. */
+  readonly files: readonly string[]
+  /** What `files` and the others begin with: `usage` by default. */
+  readonly stem?: string
+  /** What a line adds. Must not throw. */
+  readonly countedOf: (line: ReadLine) => readonly Counted[]
+  /**
+   * Called in every process with each line and what it has counted, once that is in the sums; not with those of
+   * before its start.
+   */
+  readonly onLine?: (line: ReadLine, counted: readonly Counted[]) => void
+  /**
+   * Called in the writer alone, with each line once across the processes of a gateway, and once it is in
+   * the sums. Around a process that is killed at most a second is told again, or not.
+   */
+  readonly onTold?: (line: ReadLine) => void
+  /** Reads the text of a line; another one in tests. */
+  readonly readText?: (text: string) => ReadLine | undefined
+  /** Resets that are known at the start. */
+  readonly resets?: Resets
+  /** Where files were read to before there was a checkpoint. */
+  readonly begunAt?: Positions | undefined
+  /** How many renamed files of each are kept; 4 by default. */
+  readonly keptFiles?: number
+  /** Whether a renamed file may be removed once its lines are saved, as far as others are concerned. */
+  readonly isDone?: (file: Listed, newer: number) => boolean
+  /** Another gateway writes under the same name: a copied volume. */
+  readonly onDouble: () => void
+  /** The files have been handed over to this name, under which they are to be opened again. */
+  readonly onRenamed?: (gateway: string) => void
+  /** What failed in the background, and is tried again. */
+  readonly onFault: (error: unknown) => void
+}
+
+/** Of one counter, the latest ones; what ended before them is not looked at any more. */
+const maxResets = 4
+/** What a Check reads at most before it decides. */
+const checkBytes = 65_536
+/** What is read at once before the store is believed to have more than the files. */
+const catchUpBytes = 1_048_576
+/** A writer that has not looked for so long looks before it tells anything: another one may have begun. */
+const lookAfterMs = silentMs / 2
+
+export type GatewaySums = Awaited<ReturnType<typeof openGatewaySums>>
+
+/** Resolves once the files are read to their ends. The process is no writer until `becomeWriter`. */
+export async function openGatewaySums(options: GatewaySumsOptions) {
+  const { folder, kept, files, gateway, now, monotonic, keptFiles = 4, stem = 'usage' } = options
+  const { countedOf, onFault, readText = readLine } = options
+  const writers = createWriters(folder, `${stem}.writers`, now)
+  const checkpoint = createCheckpoint(kept, `${stem}.sums`, writers.nonce)
+  const telling = createTelling({
+    ...{ folder, files, now, readText, onFault },
+    told: createTold(folder, `${stem}.told`),
+    tell: (line) => tell(line),
+  })
+  const resets = new Map<string, readonly CounterReset[]>()
+  const sums = createSums(resets, monotonic)
+  const read = { lines: 0, skipped: 0 }
+  let isWriter = false
+  let isBecoming = false
+  let isHandedOver = false
+  let lookedAt = monotonic()
+  let followers: readonly Follower[] = []
+  let positions: Positions = new Map()
+  const adopting = new Set<Tally>()
+  const shared = createSharedSums({
+    ...options,
+    ...{ sums, nonce: writers.nonce },
+    isWriter: () => isWriter,
+    onBeyond: adopt,
+    onRival(rival) {
+      if (!writers.all().includes(rival)) options.onDouble()
+      beat()
+    },
+  })
+
+  function follow(from: Positions, take: (text: string) => void): readonly Follower[] {
+    return files.map((name) => {
+      return createFollower({ folder, name, position: from.get(name) as Position, take, now })
+    })
+  }
+
+  /** Takes a line whose sums are in force. */
+  function take(text: string): void {
+    const line = readText(text)
+    if (line === undefined) {
+      read.skipped += 1
+      return
+    }
+    read.lines += 1
+    const counted = countedOf(line)
+    for (const each of counted) shared.count(each)
+    call(() => options.onLine?.(line, counted))
+    if (telling.isOn) tell(line)
+  }
+
+  function tell(line: ReadLine): void {
+    if (monotonic() - lookedAt >= lookAfterMs && beat()) writers.show()
+    if (isWriter) call(() => options.onTold?.(line))
+  }
+
+  /** Whoever listens can't keep a line from being counted once. */
+  function call(listener: () => void): void {
+    try {
+      listener()
+    } catch (error) {
+      onFault(error)
+    }
+  }
+
+  async function load(): Promise<KeptState> {
+    const state = await checkpoint.load(writers.all())
+    const isOther = state.gateway !== undefined && state.gateway !== gateway
+    // What is alone has a name for nobody.
+    if (!isOther || options.store === undefined) return state
+    options.onRenamed?.(state.gateway as string)
+    throw new Error(`the sums are those of ${state.gateway}, not of ${gateway}`)
+  }
+
+  /**
+   * Takes sums and positions from the checkpoint, and reads on from there. What was known until now stays in
+   * force until then: the last writer may have removed files that this process had not read.
+   */
+  async function rebuild(): Promise<void> {
+    const state = await load()
+    noteResets(state.resets)
+    const begun = state.positions.size > 0 ? state.positions : (options.begunAt ?? state.positions)
+    const from = new Map(files.map((name) => [name, new Map(begun.get(name))]))
+    const rebuilt = createSums(resets, monotonic)
+    rebuilt.replaceOwn(state.own)
+    let into = (text: string): void => {
+      const line = readText(text)
+      if (line === undefined) return
+      for (const counted of countedOf(line)) rebuilt.count(counted, now())
+    }
+    const next = follow(from, (text) => into(text))
+    try {
+      await readToEnds(next)
+    } catch (error) {
+      for (const follower of next) follower.close()
+      throw error
+    }
+    // What a Check has read meanwhile must not be missing for a moment, and what it has not is told to listeners.
+    for (const follower of followers) follower.catchUp(Number.POSITIVE_INFINITY)
+    for (const follower of next) follower.catchUp(Number.POSITIVE_INFINITY)
+    for (const follower of followers) follower.close()
+    keepRead(from, () => sums.replaceOwn(rebuilt.own(now())))
+    into = take
+    positions = from
+    followers = next
+  }
+
+  /** What this process has read of files that are gone, and no checkpoint has, stays counted, and is not read again. */
+  function keepRead(next: Positions, replace: () => void): void {
+    const before = sums.own(now()).map((tally) => [tally, ownOf(tally)] as const)
+    replace()
+    for (const [tally, own] of before) tally.sum += Math.max(0, own - ownOf(tally))
+    for (const [name, position] of positions) {
+      const others = next.get(name)
+      for (const [head, bytes] of position) {
+        if (bytes > (others?.get(head) ?? 0)) others?.set(head, bytes)
+      }
+    }
+  }
+
+  /** Whether this process still is the one that writes. */
+  function beat(): boolean {
+    lookedAt = monotonic()
+    if (isWriter && !writers.isLast()) stopWriting()
+    return isWriter
+  }
+
+  function stopWriting(): void {
+    isWriter = false
+    telling.end()
+  }
+
+  async function readToEnds(all: readonly Follower[] = followers): Promise<void> {
+    if (isHandedOver) return
+    for (const follower of all) await inSlices(follower.readAll())
+  }
+
+  /** Counts as this gateway's what the store has of it beyond the lines: the disk has lost them. */
+  function adopt(tally: Tally): void {
+    if (adopting.has(tally) || isHandedOver) return
+    // Another process of this gateway may have read further, and whatever it has sent is in the files. Lines that
+    // are written after the store's answer are not in it, so they are read before time goes on.
+    if (!followers.every((follower) => follower.catchUp(catchUpBytes))) {
+      void readToEnds().then(() => shared.enter(tally), onFault)
+      return
+    }
+    const base = tally.base + tally.field - ownOf(tally)
+    if (base <= tally.base || !beat()) return
+    adopting.add(tally)
+    void keepBase(tally, base)
+      .catch(onFault)
+      .finally(() => adopting.delete(tally))
+  }
+
+  /** Written down before anything is sent that includes it, so that a killed process finds it again. */
+  async function keepBase(tally: Tally, base: number): Promise<void> {
+    await checkpoint.noteBase(tally, base)
+    tally.base = Math.max(tally.base, base)
+    shared.enter(tally)
+  }
+
+  /** Saves the sums, then removes what nobody needs any more. */
+  async function save(): Promise<void> {
+    if (!beat() || isHandedOver) return
+    const saved = await checkpoint.save(() => {
+      return { gateway, positions, own: sums.own(now()), resets }
+    })
+    // A process that has become the writer meanwhile may have begun before this was saved.
+    if (!beat()) return
+    for (const [i, name] of files.entries()) {
+      followers[i]?.tidy(saved.get(name) as Position, keptFiles, options.isDone)
+    }
+    await checkpoint.removeEarlier()
+  }
+
+  function noteReset(key: string, reset: CounterReset): void {
+    const known = resets.get(key) ?? []
+    if (known.some(({ at }) => at === reset.at)) return
+    const latest = [...known, reset].toSorted((a, b) => a.at - b.at).slice(-maxResets)
+    resets.set(key, latest)
+  }
+
+  function noteResets(all: Resets): void {
+    for (const [key, each] of all) for (const reset of each) noteReset(key, reset)
+  }
+
+  noteResets(options.resets ?? new Map())
+  await rebuild()
+  telling.noteStart(positions)
+  return {
+    shared,
+    nonce: writers.nonce,
+    get isWriter(): boolean {
+      return isWriter
+    },
+    /** Lines that this process has read since its start, and how many of no known form; bytes that are not read yet. */
+    get stats() {
+      return { ...read, unreadBytes: followers.reduce((sum, each) => sum + each.unreadBytes, 0) }
+    },
+    /** The first of these figures, for those who ask often. */
+    get linesRead(): number {
+      return read.lines
+    },
+    /** How many windows are known. */
+    get size(): number {
+      return sums.all.size
+    },
+    /** Whether this gateway has a process that writes. */
+    hasWriter: (): boolean => isWriter || isBecoming || !writers.isFree(),
+    /** Takes the place of the writer. Resolves once its sums are sent to the store, but not yet answered. */
+    async becomeWriter(): Promise<void> {
+      isBecoming = true
+      try {
+        writers.enter()
+        await rebuild()
+        isWriter = writers.isLast()
+        lookedAt = monotonic()
+        // In the turn in which the sums are in force: each line is told here from now on, or was before.
+        if (isWriter) telling.begin(positions)
+      } finally {
+        isBecoming = false
+      }
+      if (!isWriter) return
+      shared.begin()
+      await save()
+    },
+    /**
+     * Calls back when a file may have grown, or there is another one; returns what ends that, or nothing where it
+     * can't be told. `onEnd`: it can't be told any more.
+     */
+    watch: (onChange: (isMoved: boolean) => void, onEnd: () => void): (() => void) | undefined =>
+      folder.watch((changed, isMoved) => {
+        if (changed === undefined || files.some((name) => changed.startsWith(name)))
+          onChange(isMoved)
+      }, onEnd),
+    /** Which folder it is that `watch` watches. */
+    watched: (): string | undefined => folder.identity(),
+    /** Reads what was written since by whoever writes at once: little, because a Check waits for it. */
+    readEnd(): void {
+      if (!isHandedOver) followers[0]?.readEnds(checkBytes)
+    },
+    /** Reads what was written since; of all files, also new ones, if they have moved. */
+    readEnds(isMoved = false): void {
+      if (isHandedOver) return
+      for (const follower of followers) {
+        if (isMoved) follower.catchUp(checkBytes)
+        else follower.readEnds(checkBytes)
+      }
+    },
+    /** Looks for new files, and reads all to their ends. */
+    readAll: (): Promise<void> => readToEnds(),
+    /** To be called each second. */
+    beat(): void {
+      if (beat() || isBecoming) writers.show()
+      if (isWriter) telling.keep(positions)
+    },
+    /** At each rotation, and at the end. */
+    save,
+    /**
+     * Ends what this gateway has counted under its name, and has the files go on under the next one, if the store
+     * has acknowledged all of it; returns whether it has. Nothing is read or sent here afterwards.
+     */
+    async handOver(next: string): Promise<boolean> {
+      if (!beat() || adopting.size > 0) return false
+      if (sums.own(now()).some((tally) => tally.field < ownOf(tally))) return false
+      isHandedOver = true
+      try {
+        telling.keep(positions)
+        await checkpoint.save(() => ({ gateway: next, positions, own: [], resets }))
+      } catch (error) {
+        isHandedOver = false
+        throw error
+      }
+      return true
+    },
+    /** Leaves the writer's place to another process, and the files. Nothing else is to be called afterwards. */
+    close(): void {
+      if (beat()) telling.keep(positions)
+      stopWriting()
+      writers.leave()
+      for (const follower of followers) follower.close()
+    },
+    /** From now on what ended after it counts in a new window. */
+    reset: noteReset,
+    /** All that is known of. */
+    resets: resets as Resets,
+  }
+}

@@ -1,0 +1,55 @@
+/** Resets of counters in Postgres, where every gateway hears of them. */
+
+import { digestOf } from '../../store/postgres/digest.ts'
+import { withLongDeadline } from '../../store/postgres/postgres.ts'
+import type { Sql } from '../../store/postgres/sql.ts'
+import type { CounterReset } from '../rules/windows.ts'
+
+/** The channel that tells of a reset. It may be missed, so resets are also asked for each second. */
+export const resetsChannel = 'tollgate_counter_resets'
+
+/** Longer than the longest window (366 days). */
+const keptFor = '367 days'
+/** By how much a transaction may be late. */
+const overlapMs = 60_000
+
+export interface KeptReset extends CounterReset {
+  readonly key: string
+  /** When it was written, by the database's clock (ms). */
+  readonly writtenAt: number
+}
+
+export type KeptResets = ReturnType<typeof createKeptResets>
+
+/** Both reject if the database is unavailable; a reset is then refused, and may have been done. */
+export function createKeptResets(sql: Sql) {
+  return {
+    /** The last reset of each counter, of those that were written not much earlier than `after`. */
+    async read(after = 0): Promise<readonly KeptReset[]> {
+      return await withLongDeadline(sql<KeptReset[]>`
+        select counter as key, (extract(epoch from reset_at) * 1000)::float8 as at,
+          coalesce(used, 0)::float8 as used,
+          (extract(epoch from written_at) * 1000)::float8 as "writtenAt"
+        from tollgate_counter_resets
+        where reset_at > now() - ${keptFor}::interval
+          and written_at > ${new Date(Math.max(0, after - overlapMs))}::timestamptz`)
+    },
+    /** At this time (ms) these counters begin anew, with so much used. */
+    async write(keys: readonly string[], at: number, used = 0): Promise<void> {
+      const ids = keys.map(digestOf)
+      await withLongDeadline(sql`
+        with old as (
+          delete from tollgate_counter_resets where reset_at < now() - ${keptFor}::interval
+        ), kept as (
+          insert into tollgate_counter_resets as kept (id, counter, reset_at, used)
+          select id, counter, ${new Date(at)}::timestamptz, ${used}::bigint
+          from unnest(${ids}::uuid[], ${keys}::text[]) as reset (id, counter)
+          order by id
+          on conflict (id) do update set reset_at = excluded.reset_at, used = excluded.used, written_at = now()
+            where excluded.reset_at > kept.reset_at
+          returning 1
+        )
+        select pg_notify(${resetsChannel}, '') from (select count(*) from kept) as done`)
+    },
+  }
+}

@@ -1,0 +1,310 @@
+/**
+ * The windows of one hash tag: what is to be sent of them, what the store was told and has lost, and what
+ * it answers. One process of a gateway writes; the others send nothing of their own and learn the totals.
+ */
+
+import { leaseMs } from '../holds.ts'
+import type { Fields } from '../rules/fields.ts'
+import { isOver } from '../rules/sums.ts'
+import { noteFields, noteTotal, ownOf, type Tally, ticksBetween, toTick } from '../rules/tally.ts'
+import { keyIn } from '../rules/windows.ts'
+import { createEndedHolds } from './ended-holds.ts'
+import { createRepairs } from './repairs.ts'
+import { markMs } from './scripts.ts'
+import {
+  type LongSums,
+  type Mark,
+  maxEntries,
+  oldField,
+  type SumEntry,
+  type SumStore,
+  totalField,
+  type Written,
+} from './sum-store.ts'
+
+export interface PartOptions {
+  readonly tag: string
+  /** The name of this gateway: short, and never another one's. */
+  readonly gateway: string
+  /** The name of this process, never another one's. */
+  readonly nonce: string
+  readonly store: SumStore
+  readonly longSums?: LongSums | undefined
+  /** Whether the process is the one that writes for its gateway. */
+  readonly isWriter: () => boolean
+  /** All windows of this tag. */
+  readonly windows: () => Iterable<Tally>
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+  /** A monotonic clock in milliseconds. */
+  readonly monotonic: () => number
+  /** The store has more of this gateway than the process has counted. */
+  readonly onBeyond: (tally: Tally) => void
+  /** The store has lost something of what it had acknowledged. */
+  readonly onLoss: () => void
+  /** Another process has written under this gateway's name. */
+  readonly onRival: (nonce: string) => void
+}
+
+/** How long the store keeps a window after its end: longer than a mark, but for the shortest. */
+const [leastKeptMs, mostKeptMs] = [20_000, 120_000]
+/** Windows that were used this recently are restored first. */
+const recentMs = 10_000
+/** The others go in what is left of calls, at most in 20 of a second. */
+export const calmEveryMs = 50
+/** How long what has ended is kept by those that do not write: longer than a gateway is without a writer. */
+const handoverMs = 10_000
+/** Behind the id of a hold that is to end for everybody. */
+const endsForAll = '*'
+/** Sums of windows of this length and longer are kept in a second place. */
+export const longMs = 86_400_000
+
+export type Part = ReturnType<typeof createPart>
+
+export function createPart(options: PartOptions) {
+  const { tag, gateway, nonce, store, longSums, isWriter, now, monotonic } = options
+  /** To be sent with the next calls. */
+  const due = new Set<Tally>()
+  /** To be sent as well, at leisure. */
+  const calm = new Set<Tally>()
+  /** To be read as a whole, once others had time to write again: the store may lack what they had counted. */
+  const lacking = new Set<Tally>()
+  const repairs = createRepairs()
+  const ended = createEndedHolds()
+  const startedAt = now()
+  let number = 0
+  let acknowledged = 0
+  let answeredAt = Number.NEGATIVE_INFINITY
+  /** Whether something is due that others wait for, since the last call began. */
+  let isUrgent = false
+  let noteUrgent = (): void => {}
+  let calmAt = Number.NEGATIVE_INFINITY
+
+  const isOpen = (tally: Tally): boolean => !isOver(tally, now())
+
+  function entryOf(tally: Tally, field: string, sum: number): SumEntry {
+    const keptMs = Math.min(mostKeptMs, Math.max(leastKeptMs, tally.ms))
+    return { key: keyOf(tag, tally), field, sum, ttlMs: tally.end + keptMs - now() }
+  }
+
+  function ask(tally: Tally): void {
+    due.add(tally)
+    calm.delete(tally)
+  }
+
+  function enter(tally: Tally): void {
+    ask(tally)
+    hurry()
+  }
+
+  function hurry(): void {
+    if (isUrgent) return
+    isUrgent = true
+    noteUrgent()
+  }
+
+  /** The next ones to send, with their sums as they are now. */
+  function nextBatch(): (readonly [tally: Tally, sum: number])[] {
+    const batch: (readonly [Tally, number])[] = []
+    take(due)
+    if (calm.size > 0 && monotonic() - calmAt >= calmEveryMs) {
+      calmAt = monotonic()
+      take(calm)
+    }
+    return batch
+
+    function take(from: Set<Tally>): void {
+      for (const tally of from) {
+        if (batch.length >= maxEntries) return
+        if (isOpen(tally)) batch.push([tally, ownOf(tally)])
+        else from.delete(tally)
+      }
+    }
+  }
+
+  /** The store lacks what it had acknowledged: it gets all own sums, and later of others what they can't write any more. */
+  function restore(): void {
+    const tick = toTick(monotonic())
+    for (const tally of options.windows()) {
+      if (!isOpen(tally)) continue
+      if (ticksBetween(tally.usedAt, tick) < recentMs) enter(tally)
+      else if (!due.has(tally)) calm.add(tally)
+      if (tally.fieldsSum > 0) lacking.add(tally)
+    }
+  }
+
+  /** Whether the store still has what it had acknowledged before this call, by the mark that it had. */
+  function judge(mark: Mark, had: Written): void {
+    const isRival = had.nonce !== nonce
+    const isLoss = mark.acknowledged > 0 && (isRival || had.number < mark.acknowledged)
+    acknowledged = isLoss ? 0 : mark.number
+    const silentMs = monotonic() - answeredAt
+    answeredAt = monotonic()
+    if (!isLoss) return
+    restore()
+    if (isRival && had.nonce !== '') options.onRival(had.nonce)
+    // After an outage the mark may have expired, with nothing lost.
+    else if (silentMs < markMs) options.onLoss()
+  }
+
+  /** What the store has of this gateway and of all. */
+  function receive(tally: Tally, field: number, total: number): void {
+    if (!isOpen(tally)) return
+    tally.heardAt = toTick(monotonic())
+    if (noteTotal(tally, field, total)) lacking.add(tally)
+    if (!isWriter()) return
+    // It has grown meanwhile, or the store has lost it.
+    if (field < ownOf(tally)) enter(tally)
+    else if (field > ownOf(tally)) options.onBeyond(tally)
+  }
+
+  async function send(): Promise<void> {
+    isUrgent = false
+    const batch = nextBatch()
+    const writes = isWriter()
+    const rest = writes ? repairs.next(maxEntries - batch.length, isOpen) : []
+    if (!writes && batch.length === 0) {
+      // Whether the store answers is known before a Check needs it.
+      await store.read([markKeyOf(tag, gateway)])
+      return
+    }
+    const entries = batch.map(([tally, sum]) => entryOf(tally, gateway, writes ? sum : 0))
+    for (const [tally, name, sum] of rest) entries.push(entryOf(tally, name, sum))
+    if (writes) number += 1
+    const mark = writes ? { key: markKeyOf(tag, gateway), number, nonce, acknowledged } : undefined
+    // All that is due has gone before, or goes with it: a hold ends after its response was counted.
+    const holds = writes && due.size <= batch.length ? ended.next(maxEntries) : []
+    const answer = await store.write(mark, entries, holds)
+    ended.forget(holds)
+    for (const [tally] of batch) {
+      calm.delete(tally)
+      due.delete(tally)
+    }
+    repairs.forget(rest)
+    if (mark !== undefined) judge(mark, answer)
+    for (const [i, [tally]] of batch.entries()) {
+      const [field, total] = answer.sums[i] as readonly [number, number]
+      receive(tally, field, total)
+    }
+  }
+
+  /** Reads all fields of these windows, at most `maxEntries`, and notes what the store lacks of them. */
+  async function readWhole(tallies: readonly Tally[]): Promise<void> {
+    if (tallies.length === 0) return
+    const long = longSums === undefined ? [] : tallies.filter(({ ms }) => ms >= longMs)
+    const ids = long.map(({ id }) => id)
+    const kept = ids.length === 0 ? [] : await (longSums as LongSums).load(ids).catch(() => [])
+    const [hashes, old] = await Promise.all([
+      store.read(tallies.map((tally) => keyOf(tag, tally))),
+      readOld(tallies.filter(mayHaveOld)),
+    ])
+    for (const [i, tally] of tallies.entries()) {
+      const fields = new Map(kept[long.indexOf(tally)])
+      const sum = old.get(tally) ?? 0
+      if (sum > 0) fields.set(oldField, sum)
+      take(tally, hashes[i] as Fields, fields)
+    }
+  }
+
+  /** Whether a version before sums by gateway may have counted in it, before this process has begun. */
+  function mayHaveOld({ isKnown, since, end, ms }: Tally): boolean {
+    const isReset = since > end - ms
+    return !isKnown && !isReset && since <= startedAt && startedAt < end
+  }
+
+  async function readOld(tallies: readonly Tally[]): Promise<ReadonlyMap<Tally, number>> {
+    if (tallies.length === 0 || store.readOld === undefined) return new Map()
+    const sums = await store.readOld(
+      tallies.map((tally) => ({ counter: keyIn(tally), id: tally.id })),
+    )
+    return new Map(tallies.map((tally, i) => [tally, sums[i] ?? 0]))
+  }
+
+  function take(tally: Tally, hash: Fields, kept: Fields): void {
+    const found = new Map(hash)
+    const others = new Map(kept)
+    const own = found.get(gateway) ?? 0
+    const field = Math.max(own, others.get(gateway) ?? 0)
+    for (const name of [gateway, totalField]) {
+      found.delete(name)
+      others.delete(name)
+    }
+    tally.isKnown = true
+    tally.readAt = toTick(monotonic())
+    lacking.delete(tally)
+    const missing = noteFields(tally, found, others)
+    if (isWriter() && missing.size > 0) repairs.set(tally, missing)
+    receive(tally, field, field + tally.fieldsSum)
+    if (isWriter() && own < ownOf(tally)) enter(tally)
+  }
+
+  return {
+    tag,
+    gateway,
+    /** Windows that the next call has something of, and users whose holds end with it. */
+    get due(): number {
+      return due.size + repairs.size + (isWriter() ? ended.size : 0)
+    },
+    /** Windows that are sent at leisure, and not the next moment. */
+    get calm(): number {
+      return calm.size
+    },
+    /** Windows that are to be read as a whole, because the store may lack something of them. */
+    get lacking(): number {
+      return lacking.size
+    },
+    /** Called when something is to be sent soon, for the first time since the last call began. */
+    whenUrgent(listener: () => void): void {
+      noteUrgent = listener
+    },
+    /** Sends its sum with the next call, which is urgent. */
+    enter,
+    /** Asks for its total with the next call. */
+    ask,
+    /**
+     * Has the hold of a request end once its response is in the store; call it after that was counted, in every
+     * process: what a writer was told and has not sent when it is killed the next one sends.
+     */
+    end(keys: readonly string[], id: string): void {
+      // What has waited for a lease has ended with it.
+      ended.add(keys, id, monotonic(), isWriter() ? leaseMs : handoverMs)
+      if (isWriter()) hurry()
+    },
+    /**
+     * The last ones of these keys that may hold in the store still, although their responses are counted here; and
+     * those before them, which end there with this call: a gateway may be without a writer for seconds.
+     */
+    lastEnded(keys: readonly string[]): readonly string[] {
+      if (isWriter()) return ended.last(keys)
+      return [...ended.older(keys).map((id) => `${id} ${endsForAll}`), ...ended.last(keys)]
+    },
+    /**
+     * One call: what is due, and the mark of the writer even if nothing is. Rejects without an answer;
+     * everything is then due as before, and the next call has newer sums. Must not overlap.
+     */
+    send,
+    readWhole,
+    /** Reads as a whole some of the windows that the store may lack something of. */
+    async mend(): Promise<void> {
+      for (const tally of lacking) if (!isOpen(tally)) lacking.delete(tally)
+      await readWhole([...lacking].slice(0, maxEntries))
+    },
+    /** Nothing is known of the store: it gets all sums. At a start, and when this process becomes the writer. */
+    begin(): void {
+      acknowledged = 0
+      for (const tally of options.windows()) {
+        if (isOpen(tally) && ownOf(tally) > 0) enter(tally)
+      }
+      if (ended.size > 0) hurry()
+    },
+  }
+}
+
+/** The key of a window in the store. */
+export function keyOf(tag: string, { id }: Pick<Tally, 'id'>): string {
+  return `tollgate:{${tag}}:w:${id}`
+}
+
+export function markKeyOf(tag: string, gateway: string): string {
+  return `tollgate:{${tag}}:mark:${gateway}`
+}

@@ -1,0 +1,43 @@
+/** Sums of long windows in Postgres. */
+
+import { digestOf } from '../../store/postgres/digest.ts'
+import { withLongDeadline } from '../../store/postgres/postgres.ts'
+import type { Sql } from '../../store/postgres/sql.ts'
+import type { LongSums } from './sum-store.ts'
+
+/** Both reject if the database is unavailable. */
+export function createPostgresSums(sql: Sql): LongSums {
+  return {
+    async load(ids) {
+      const digests = ids.map(uuidOf)
+      const rows = await withLongDeadline(sql<{ id: string; gateway: string; used: number }[]>`
+        select id::text, gateway, used::float8 from tollgate_window_sums
+        where id = any(${digests}::uuid[])`)
+      const byId = Map.groupBy(rows, ({ id }) => id)
+      return digests.map((digest) => {
+        return new Map((byId.get(digest) ?? []).map(({ gateway, used }) => [gateway, used]))
+      })
+    },
+    async save(gateway, sums) {
+      const ids = sums.map(({ id }) => uuidOf(id))
+      const ends = sums.map(({ end }) => new Date(end).toISOString())
+      const used = sums.map((each) => each.used)
+      await withLongDeadline(sql`
+        with old as (
+          delete from tollgate_window_sums where ends_at < now() - interval '1 day'
+        )
+        insert into tollgate_window_sums as kept (id, gateway, ends_at, used)
+        select id, ${gateway}, ends_at, used
+        from unnest(${ids}::uuid[], ${ends}::timestamptz[], ${used}::bigint[])
+          as sum (id, ends_at, used)
+        -- The same order in all processes, so that none waits for another that waits for it.
+        order by id
+        on conflict (id, gateway) do update set used = greatest(kept.used, excluded.used)`)
+    },
+  }
+}
+
+/** As Postgres writes it. */
+function uuidOf(id: string): string {
+  return digestOf(id).replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+}

@@ -1,0 +1,44 @@
+/** A SumStore in Redis. */
+
+import { oldKeyOf, oldNoteOf } from '../redis/keys.ts'
+import { readFields } from '../rules/fields.ts'
+import { markMs, type SumCommands } from './scripts.ts'
+import type { SumStore } from './sum-store.ts'
+
+export function createRedisSums(commands: SumCommands): SumStore {
+  return {
+    async write(mark, entries, ended = []) {
+      const keys = [mark?.key ?? entries[0]?.key ?? '']
+      const own = mark === undefined ? [0, 0, ''] : [mark.number, mark.acknowledged, mark.nonce]
+      const args = [...own, markMs]
+      for (const { key, field, sum, ttlMs } of entries) {
+        keys.push(key)
+        args.push(field, sum, Math.ceil(ttlMs))
+      }
+      const releases = ended.map((each) => [each.keys, each.ids] as const)
+      const answered = await (releases.length === 0
+        ? commands.writeSums(keys, args)
+        : commands.writeAndRelease([keys, args], releases))
+      const [number, nonce, ...figures] = answered
+      if (figures.length !== 2 * entries.length) throw new Error(unexpected)
+      const sums = entries.map((_, i) => [figures[2 * i], figures[2 * i + 1]] as [number, number])
+      return { number, nonce, sums }
+    },
+    async read(keys) {
+      const found = await commands.readSums(keys, [])
+      if (found.length !== keys.length) throw new Error(unexpected)
+      return found.map(readFields)
+    },
+    async readOld(windows) {
+      const keys = windows.flatMap(({ counter }) => [oldKeyOf(counter), oldNoteOf(counter)])
+      const found = await commands.oldSums(
+        keys,
+        windows.map(({ id }) => id),
+      )
+      if (found.length !== windows.length) throw new Error(unexpected)
+      return found
+    },
+  }
+}
+
+const unexpected = 'the response of Redis has an unexpected form'

@@ -1,0 +1,233 @@
+/**
+ * A gateway's sums as a running process has them: its files are read, its store is told and asked in
+ * time, and a Check reads what is known without waiting for anything but windows that were never read.
+ */
+
+import { ServiceError } from '../../formats/errors.ts'
+import { atMost } from '../../runtime/at-most.ts'
+import { repeat } from '../../runtime/loop.ts'
+import type { CounterReset, WindowedCounter } from '../rules/windows.ts'
+import type { GatewaySums } from './gateway-sums.ts'
+import { startLineWatch } from './line-watch.ts'
+import { createPartSender, type PartSender } from './part-sender.ts'
+import type { KnownWindow } from './shared-sums.ts'
+
+/** A counter, and the limit it is read for: a store that learns of others' use asks more often near it. */
+export interface AskedCounter extends WindowedCounter {
+  readonly limit?: number
+}
+
+export interface RunningSumsOptions {
+  readonly sums: GatewaySums
+  /** Milliseconds between two calls. */
+  readonly flushMs: number
+  /** What is answered of windows that were never read, while the store does not answer. */
+  readonly onLoss: 'allow' | 'deny'
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+  /** A monotonic clock in milliseconds. */
+  readonly monotonic: () => number
+  /** Called once for each change. */
+  readonly onUnavailable: (isUnavailable: boolean, cause: unknown) => void
+  /** What failed in the background, and is tried again. */
+  readonly onFault: (error: unknown) => void
+  /** Whether lines are known not to come: with `deny` nothing is allowed then. */
+  readonly isFailing?: () => boolean
+  /** The files were read to their ends, or could not be. */
+  readonly onRead?: (error?: unknown) => void
+  /** Before this (monotonic) the process does not become the writer. */
+  readonly writesFrom?: number
+}
+
+/** How long what is known of a counter far from its limit is fresh enough. */
+const farMs = 80
+/** More fields cost more to ask for: beyond these, in proportion less often. */
+const fewFields = 20
+const beatMs = 1_000
+const saveLongMs = 60_000
+/** How long an end waits for a disk, and for the database. */
+const endMs = 2_000
+const settled = Promise.resolve()
+
+export type RunningSums = ReturnType<typeof runSums>
+
+export function runSums(options: RunningSumsOptions) {
+  const { sums, flushMs, onLoss, now, monotonic, onFault, writesFrom = 0 } = options
+  const { isFailing = () => false, onRead } = options
+  const { shared } = sums
+  const isAlone = shared.parts.size === 0
+  const failing = new Set<string>()
+  const senders = new Map<string, PartSender>()
+  const ending = new AbortController()
+  let savedLongAt = monotonic()
+  /** Whether a Check of this turn has read the end. */
+  let isRead = false
+  /** Windows that are asked for in this turn, with one call. */
+  let asking: { readonly counters: AskedCounter[]; readonly answered: Promise<void> } | undefined
+
+  for (const part of shared.parts.values()) {
+    const note = (error?: unknown): void => noteOutcome(part.tag, error)
+    const sender = createPartSender({ part, flushMs, monotonic, onOutcome: note })
+    senders.set(part.tag, sender)
+    part.whenUrgent(() => sender.arm(1))
+  }
+  const lineWatch = startLineWatch({ sums, monotonic, onFault, onRead, signal: ending.signal })
+  void repeat({ step: beat, restMs: beatMs, onFault, signal: ending.signal })
+
+  function noteOutcome(tag: string, error: unknown): void {
+    const was = failing.size > 0
+    if (error === undefined) failing.delete(tag)
+    else failing.add(tag)
+    const isUnavailable = failing.size > 0
+    if (isUnavailable !== was) options.onUnavailable(isUnavailable, error)
+  }
+
+  /** Takes what was written since. Throws `counters_unavailable` if lines do not come, and nothing is allowed then. */
+  function look(): void {
+    readEnd()
+    if (onLoss === 'deny' && isFailing()) throw new ServiceError('counters_unavailable')
+  }
+
+  /** Of a file that can't be read the loop tells. */
+  function readEnd(): void {
+    // What arrived at once was asked before any of it is decided, and nothing else arrives before the turn ends.
+    if (isRead) return
+    isRead = true
+    void settled.then(endTurn)
+    lineWatch.noteLook()
+    try {
+      sums.readEnd()
+    } catch {
+      lineWatch.lookAgain()
+    }
+  }
+
+  function endTurn(): void {
+    isRead = false
+  }
+
+  async function beat(): Promise<void> {
+    lineWatch.beat()
+    sums.beat()
+    const mayWrite = monotonic() >= writesFrom
+    if (mayWrite && !sums.hasWriter()) void sums.becomeWriter().catch(onFault)
+    for (const sender of senders.values()) sender.beat()
+    if (failing.size === 0) await shared.reread()
+    if (monotonic() - savedLongAt < saveLongMs) return
+    savedLongAt = monotonic()
+    shared.sweep(failing.size === 0)
+    while ((await shared.saveLong()) > 0);
+  }
+
+  /** Milliseconds for which what is known of this window is fresh enough. */
+  function maxAgeOf({ limit }: AskedCounter, { used, fields }: KnownWindow): number {
+    const isNear = limit === undefined || used >= limit / 2
+    const ms = isNear ? flushMs : Math.max(flushMs, farMs)
+    return fields > fewFields ? (ms * fields) / fewFields : ms
+  }
+
+  function readKnown(counter: AskedCounter, at: number): KnownWindow {
+    const known = shared.read(counter, at)
+    if (isAlone || !known.isKnown) return known
+    const maxAgeMs = maxAgeOf(counter, known)
+    // A clock of ticks has come round: as old as can be.
+    if (known.ageMs >= 0 && known.ageMs < maxAgeMs) return known
+    const part = shared.refresh(counter, at)
+    if (part !== undefined) senders.get(part.tag)?.arm(Math.max(1, maxAgeMs / flushMs))
+    return known
+  }
+
+  function fetch(counters: readonly AskedCounter[]): Promise<void> {
+    if (asking === undefined) {
+      const all: AskedCounter[] = []
+      const answered = new Promise<void>((settle) => setImmediate(settle)).then(() => {
+        asking = undefined
+        return shared.fetch(all, now()).catch((error: unknown) => {
+          // Others need not wait in vain, until a call is answered.
+          for (const counter of all) noteOutcome(shared.partOf(counter)?.tag ?? '', error)
+          throw error
+        })
+      })
+      asking = { counters: all, answered }
+    }
+    asking.counters.push(...counters)
+    return asking.answered
+  }
+
+  return {
+    /** Windows of which the next calls have something. */
+    get unflushed(): number {
+      let due = 0
+      for (const part of shared.parts.values()) due += part.due
+      return due
+    },
+    /** Whether the store does not answer, or can't write. */
+    get isUnavailable(): boolean {
+      return failing.size > 0
+    },
+    look,
+    /**
+     * The windows of these counters at this instant. Without a promise, unless one was never read.
+     * Throws or rejects with `counters_unavailable` if that one can't be read, or lines do not come, and nothing
+     * is allowed then.
+     */
+    read(
+      counters: readonly AskedCounter[],
+      at: number,
+    ): readonly KnownWindow[] | Promise<readonly KnownWindow[]> {
+      look()
+      const known = counters.map((counter) => readKnown(counter, at))
+      const missing = counters.filter((_, i) => known[i]?.isKnown === false)
+      if (missing.length === 0) return known
+      if (failing.size > 0) return answerWithout(known)
+      return fetch(missing).then(
+        () => counters.map((counter) => shared.read(counter, at)),
+        () => answerWithout(known),
+      )
+    },
+    /** As `read`, once the store has told of all of them. */
+    async readFresh(
+      counters: readonly AskedCounter[],
+      at: number,
+    ): Promise<readonly KnownWindow[]> {
+      await sums.readAll()
+      const tags = new Set(counters.map((counter) => shared.refresh(counter, at)?.tag))
+      await Promise.all([...senders.values()].map((each) => tags.has(each.tag) && each.refreshed()))
+      return this.read(counters, at)
+    },
+    /** From now on what ended after it counts in a new window. */
+    reset: (key: string, reset: CounterReset): void => sums.reset(key, reset),
+    /**
+     * Has the files go on under another name once all that this gateway has counted is in the store; returns whether
+     * that is so, and nothing else is to be called then but `end`.
+     */
+    async handOver(gateway: string): Promise<boolean> {
+      await sums.readAll()
+      await Promise.all([...senders.values()].map((each) => each.refreshed()))
+      return await sums.handOver(gateway)
+    },
+    /** Ends without sending anything more. */
+    async end(): Promise<void> {
+      ending.abort()
+      lineWatch.end()
+      await Promise.all([...senders.values()].map((each) => each.stop(0)))
+      sums.close()
+    },
+    /** Reads to the ends of the files, and sends what is due for at most this long; returns how many windows are left. */
+    async stop(graceMs: number): Promise<number> {
+      ending.abort()
+      lineWatch.end()
+      await sums.readAll()
+      const left = await Promise.all([...senders.values()].map((each) => each.stop(graceMs)))
+      await atMost(endMs, Promise.all([shared.saveLong(), sums.save()])).catch(onFault)
+      sums.close()
+      return left.reduce((sum, each) => sum + each, 0)
+    },
+  }
+
+  function answerWithout(known: readonly KnownWindow[]): readonly KnownWindow[] {
+    // Without a cause, which is logged once when the store becomes unavailable, not for each request.
+    if (onLoss === 'deny') throw new ServiceError('counters_unavailable')
+    return known
+  }
+}

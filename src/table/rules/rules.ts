@@ -1,0 +1,74 @@
+/** Which allowed requests the gateway may decide by itself the next time; all others are asked again, each time. */
+
+import type { Grant } from '../../decide/decide.ts'
+import { capsOf } from '../../keys/rules/compiled-caps.ts'
+import { dialectOf } from '../../operations/dialect.ts'
+import { meterable } from '../../operations/operations.ts'
+import { cellsOfBlock } from './format.ts'
+import { recordText, templateText } from './plan.ts'
+
+/** Why a request is asked each time. */
+export const missRules = [
+  'identity_token',
+  'reserve',
+  'requests',
+  'concurrency',
+  'limits',
+  'addresses',
+  'renamed',
+  'key_news',
+  'traced',
+  'operation',
+  'query',
+  'unread',
+  'unmetered',
+  'one_answer',
+  'fields',
+  'too_long',
+] as const
+
+export type MissRule = (typeof missRules)[number]
+
+/** Of the request what a grant does not say. */
+export interface AskedFor {
+  readonly method: string
+  /** `/v1/…`, and `?…` or empty. */
+  readonly operation: string
+  readonly query: string
+  /** Whether its span is recorded: a decision of the table has none. */
+  readonly isTraced: boolean
+  /** Whether the gateway's script has named fields of its body that only a decision can judge (body-fields.ts). */
+  readonly hasFields: boolean
+  /** Whether it may ask for one answer only (answers.ts): that depends on its body. */
+  readonly isOneAnswer: boolean
+}
+
+/** undefined: it may be decided by the table. */
+export function missRule(grant: Grant, asked: AskedFor): MissRule | undefined {
+  const { caller, admission, limits, model, metered, sentName } = grant
+  if (caller.by !== 'key') return 'identity_token'
+  if (caller.keyAgeMs !== undefined || caller.endsSoonAt !== undefined) return 'key_news'
+  if (capsOf(caller)?.networks !== undefined) return 'addresses'
+  if (asked.method !== 'POST' || !fixed.has(asked.operation)) return 'operation'
+  if (asked.query !== '' && asked.query !== betaQuery) return 'query'
+  if (grant.isUnread) return 'unread'
+  if (!metered) return 'unmetered'
+  if (admission !== undefined) return 'reserve'
+  for (const { kind } of limits) if (kind !== 'tokens') return kind
+  if (limits.length > cellsOfBlock) return 'limits'
+  if (sentName !== undefined || model.resource.server.upstreamModel !== undefined) return 'renamed'
+  if (asked.isOneAnswer) return 'one_answer'
+  if (asked.hasFields) return 'fields'
+  if (asked.isTraced) return 'traced'
+  return isWritable(grant, asked) ? undefined : 'too_long'
+}
+
+function isWritable(grant: Grant, { operation }: AskedFor): boolean {
+  if (recordText(grant.caller, capsOf(grant.caller)?.counted) === undefined) return false
+  return templateText(grant, dialectOf(operation)) !== undefined
+}
+
+const fixed: ReadonlySet<string> = new Set(Object.values(meterable))
+
+/** What Anthropic's clients send with each message. */
+const betaQuery = '?beta=true'

@@ -1,0 +1,67 @@
+/** What follows for holds when a request has ended or still runs: release, renewal, and what it teaches. */
+
+import type { Line } from '../journal/line.ts'
+import type { Snapshot } from '../models/rules/snapshot.ts'
+import { type HoldStore, leaseMs } from '../ratelimit/holds.ts'
+import { anyCounterOf, isTaken } from '../ratelimit/rules/counter.ts'
+import { type Estimators, ownerOf } from '../ratelimit/rules/estimates/estimators.ts'
+import { estimateOutput } from '../ratelimit/rules/unreported.ts'
+import { sentOf, tokensByType, type Usage } from './rules/usage.ts'
+
+export interface HeldDeps {
+  readonly snapshot: () => Snapshot
+  readonly holds: Pick<HoldStore, 'release' | 'renew'>
+  readonly estimators: Estimators
+}
+
+export interface Held {
+  /** Keeps the hold of a request that still runs, and lets it grow with what was sent. */
+  follow(usage: Line['usage'], now: number): void
+  /** Call it once the response is in the counters, or counts nothing. */
+  release(ended: Line['usage']): void
+  /** `tokens`: as reported; undefined: nothing was. */
+  learn(usage: Usage, tokens: number | undefined): void
+}
+
+/** What a request without an estimate is expected to use: it holds none. */
+const noTokens = { mean: 0, variance: 0 }
+
+export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
+  /** Requests that only take from a limit on requests or concurrency hold, too. */
+  function mayHold({ subscription, model, held }: Usage): boolean {
+    if (held?.admittedAt) return true
+    const under = snapshot().subscriptions.get(subscription)
+    return under?.admission !== undefined || under?.limits.get(model)?.some(isTaken) === true
+  }
+
+  return {
+    follow(usage, now) {
+      const { held, estimate, reported, user, subscription, model, response } = usage
+      // A line that is read again after a restart says nothing about now.
+      if (!held?.admittedAt || now - response.endedAt >= leaseMs) return
+      const counters = [anyCounterOf(subscription, model, user)]
+      if (estimate === undefined) return holds.renew(counters, held.id, noTokens, now)
+      const sent = estimateOutput(estimate, sentOf(usage))
+      const seen = Math.max(tokensByType(reported).output, sent)
+      const { cap = Number.POSITIVE_INFINITY } = held
+      const more = estimators.of(ownerOf(subscription, user), model).expectMore(held, seen, cap)
+      holds.renew(counters, held.id, more, now)
+    },
+    release(ended) {
+      if (!mayHold(ended)) return
+      const { user, subscription, model, response } = ended
+      holds.release([anyCounterOf(subscription, model, user)], response.id)
+    },
+    learn(usage, tokens) {
+      const { held, reported, model, subscription, user } = usage
+      const { textBytes } = sentOf(usage)
+      if (held === undefined || tokens === undefined) return
+      const { input, output } = tokensByType(reported)
+      const { bytes, maxOutput, choices, cap, isBroken, tookMs } = held
+      estimators.of(ownerOf(subscription, user), model).learn({
+        ...{ bytes, maxOutput, choices, input, output, tookMs, textBytes },
+        isCut: isBroken || (cap !== undefined && output >= cap),
+      })
+    },
+  }
+}

@@ -1,0 +1,132 @@
+/**
+ * Archives of a usage journal: compressed files of its lines, numbered in one order, each with a header that has
+ * the hash of the one before. The hash of an archive is that of its uncompressed content, header included.
+ */
+
+import { createHash, randomUUID } from 'node:crypto'
+import { createReadStream, createWriteStream } from 'node:fs'
+import { link, mkdir, open, readdir, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { createGunzip, createGzip } from 'node:zlib'
+import { isObject } from '../../formats/fields.ts'
+import { unlessMissing } from '../../runtime/unless-missing.ts'
+import type { Lane } from './journal-files.ts'
+import { linesOf } from './lines.ts'
+
+/** What an archive says of itself. */
+export interface ArchiveHeader {
+  readonly journal: string
+  /** From 1. */
+  readonly piece: number
+  /** In UTC: when the first of its responses ended. */
+  readonly day: string
+  /** What identifies the journal's file, and which of its bytes are here. */
+  readonly head: string
+  readonly from: number
+  readonly bytes: number
+  /** The hash of the piece before; empty for the first. */
+  readonly before: string
+}
+
+export interface ListedArchive extends Pick<ArchiveHeader, 'piece' | 'day'> {
+  readonly path: string
+  /** Whose lines it has. */
+  readonly lane: Lane
+}
+
+const form = /^(\d{4}-\d\d-\d\d)\.(\d{6,15})(\.envoy)?\.jsonl\.gz$/
+/** A draft that was left by a killed process. */
+const oldDraftMs = 3_600_000
+
+/** The archives in a folder by number; none if there is no folder. Removes old drafts. */
+export async function listArchives(folder: string): Promise<readonly ListedArchive[]> {
+  const found = await readdir(folder, { withFileTypes: true }).catch(unlessMissing)
+  return (found ?? [])
+    .flatMap((entry) => {
+      // Whoever opens a pipe waits for its writer.
+      if (!entry.isFile() && !entry.isSymbolicLink()) return []
+      const { name } = entry
+      const [, day = '', piece, isOfEnvoy] = form.exec(name) ?? []
+      if (piece === undefined) return []
+      const lane: Lane = isOfEnvoy === undefined ? 'script' : 'envoy'
+      return [{ day, piece: Number(piece), lane, path: join(folder, name) }]
+    })
+    .sort((a, b) => a.piece - b.piece)
+}
+
+/** Removes drafts that killed processes have left. */
+export async function removeDrafts(folder: string): Promise<void> {
+  for (const name of await readdir(folder).catch(() => [])) {
+    const path = join(folder, name)
+    const { mtimeMs } = (name.endsWith('.tmp') && (await stat(path).catch(() => {}))) || {}
+    if (mtimeMs !== undefined && Date.now() - mtimeMs > oldDraftMs) await rm(path, { force: true })
+  }
+}
+
+/** Writes an archive: the whole of it to the disk, or nothing. It never replaces one. */
+export async function writeArchive(
+  folder: string,
+  lane: Lane,
+  header: ArchiveHeader,
+  content: AsyncIterable<Buffer>,
+): Promise<void> {
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  const number = String(header.piece).padStart(6, '0')
+  const end = lane === 'envoy' ? '.envoy.jsonl.gz' : '.jsonl.gz'
+  const path = join(folder, `${header.day}.${number}${end}`)
+  const draft = `${path}.${randomUUID()}.tmp`
+  async function* all() {
+    yield Buffer.from(`${JSON.stringify({ archive: 1, ...header })}\n`)
+    yield* content
+  }
+  try {
+    const to = createWriteStream(draft, { flags: 'wx', mode: 0o600, flush: true })
+    await pipeline(Readable.from(all()), createGzip(), to)
+    await link(draft, path).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EEXIST') throw error
+    })
+  } finally {
+    await rm(draft, { force: true })
+  }
+  const parent = await open(folder, 'r')
+  await parent.sync().finally(() => parent.close())
+}
+
+/** Reads an archive; both fail where it cannot be decompressed, or is none. */
+export function openArchive(path: string) {
+  const hash = createHash('sha256')
+  async function* content() {
+    const gunzip = createGunzip()
+    // Its error also ends the other stream.
+    pipeline(createReadStream(path), gunzip).catch(() => {})
+    for await (const chunk of gunzip) {
+      hash.update(chunk)
+      yield chunk as Buffer
+    }
+  }
+  const lines = linesOf(content())
+  return {
+    async header(): Promise<ArchiveHeader> {
+      const { value } = await lines.next()
+      const header: unknown = JSON.parse(value ?? 'null')
+      if (isObject(header) && header.archive === 1) return header as unknown as ArchiveHeader
+      throw new Error('it has no header')
+    },
+    /** After the header. */
+    lines,
+    /** Leaves what was not read. */
+    close: async (): Promise<void> => void (await lines.return(undefined)),
+    /** After the last line. */
+    hash: (): string => hash.digest('hex'),
+  }
+}
+
+/** Header and hash of an archive, read to its end. */
+export async function inspectArchive(path: string) {
+  const archive = openArchive(path)
+  const header = await archive.header()
+  for await (const _ of archive.lines);
+  return { header, hash: archive.hash() }
+}

@@ -1,0 +1,106 @@
+/**
+ * Archives what a usage journal has told the ledger: its files, when they are complete. Which archive is
+ * the last is in the database; a process that was killed before it said so is continued by the next.
+ */
+
+import { join } from 'node:path'
+import type { Folder, Listed, OpenFile } from '../../journal/folder.ts'
+import { beginningOf, headIn, storedHead } from '../../journal/head.ts'
+import { readLine } from '../../journal/read-line.ts'
+import type { ArchiveHead, ArchiveHeads } from '../store.ts'
+import { inspectArchive, listArchives, removeDrafts, writeArchive } from './archive-file.ts'
+import { bytesOf, type LaneNames, type LineFile, listLineFiles } from './journal-files.ts'
+import { maxLineBytes } from './lines.ts'
+
+export interface ArchiveOptions {
+  /** The folder that the gateway shares with the service. */
+  readonly folder: Pick<Folder, 'list' | 'open' | 'touchedAt'>
+  readonly names: LaneNames
+  readonly journal: string
+  /** Where archives of all journals are, a folder each. */
+  readonly archives: string
+  readonly heads: ArchiveHeads
+  /** Whether the ledger has everything in a file. */
+  readonly isDone: (file: Listed) => boolean
+}
+
+/** The most files whose places are kept. */
+const maxPlaces = 128
+const dayMs = 86_400_000
+
+/** Calls of `step` must not overlap; other processes do no harm. */
+export function createArchive(options: ArchiveOptions) {
+  const { folder, names, journal, archives, heads, isDone } = options
+  const own = join(archives, journal)
+  /** Archived bytes by inode. */
+  let archived = new Map<string, number>()
+
+  async function add(listed: LineFile, file: OpenFile): Promise<void> {
+    const head = headIn(beginningOf(file))
+    for (;;) {
+      const last = await heads.open(journal)
+      const from = last.places.find((place) => storedHead(place.head) === head)?.offset ?? 0
+      // A file that is too short for a head has no line.
+      if (head === '' || from >= listed.size) break
+      const written = await find(last.piece + 1)
+      if (written === undefined) {
+        const header = {
+          ...{ journal, piece: last.piece + 1, day: dayOf(listed, file, from) },
+          ...{ head, from, bytes: listed.size - from, before: last.hash },
+        }
+        await writeArchive(own, listed.lane, header, bytesOf(file, from, listed.size))
+      } else await heads.move(journal, await follow(last, written))
+    }
+    archived.set(listed.inode, listed.size)
+  }
+
+  async function find(piece: number): Promise<string | undefined> {
+    return (await listArchives(own)).find((each) => each.piece === piece)?.path
+  }
+
+  /** The head with an archive that is there: written just now, or by a process that was killed. */
+  async function follow(last: ArchiveHead, written: string): Promise<ArchiveHead> {
+    const { header, hash } = await inspectArchive(written)
+    const { piece, head, from, bytes, before } = header
+    if (header.journal !== journal || piece !== last.piece + 1 || before !== last.hash) {
+      throw new Error(`${written} does not follow the archive before it; move it away`)
+    }
+    const others = last.places.filter((place) => storedHead(place.head) !== storedHead(head))
+    return { piece, hash, places: [...others, { head, offset: from + bytes }].slice(-maxPlaces) }
+  }
+
+  /** When the first line of these bytes was written; the same for every process that reads them. */
+  function dayOf({ name }: LineFile, file: OpenFile, from: number): string {
+    const bytes = Buffer.allocUnsafe(maxLineBytes)
+    const text = bytes.toString('utf8', 0, file.read(bytes, from))
+    const writtenAt = folder.touchedAt(name) ?? 0
+    const lines = text.split('\n')
+    const [first] = lines.flatMap((line) => readLine(line)?.usage.response.endedAt ?? [])
+    const day = new Date(Math.min(first ?? writtenAt, writtenAt + dayMs))
+    return day.toISOString().slice(0, 10)
+  }
+
+  return {
+    /** Archives complete files, oldest first; `closes`: also those that grow. */
+    async step(closes = false): Promise<void> {
+      const files = listLineFiles(folder, names)
+      const there = new Set(files.map(({ inode }) => inode))
+      archived = new Map([...archived].filter(([inode]) => there.has(inode)))
+      for (const listed of files) {
+        const isDue = (closes || !listed.isCurrent) && isDone(listed)
+        if (!isDue || this.isDone(listed)) continue
+        const file = folder.open(listed.name)
+        try {
+          // Not if it was renamed or removed meanwhile.
+          if (file?.inode === listed.inode) await add(listed, file)
+        } finally {
+          file?.close()
+        }
+        await removeDrafts(own)
+      }
+    },
+    /** Whether the whole file is archived. */
+    isDone: ({ inode, size }: Pick<Listed, 'inode' | 'size'>): boolean =>
+      (archived.get(inode) ?? 0) >= size,
+  }
+}

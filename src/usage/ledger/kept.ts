@@ -1,0 +1,185 @@
+/** The lines of a journal that a ledger has, from its archives and the files that are kept. */
+
+import { basename, join } from 'node:path'
+import type { Span } from '../../formats/span.ts'
+import { storedHead } from '../../journal/head.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
+import type { LedgerState } from '../store.ts'
+import { type ListedArchive, listArchives, openArchive } from './archive-file.ts'
+import { bytesOf, findLineFiles, type Lane, lanes, offsetsOf } from './journal-files.ts'
+import { findJournalName } from './journal-name.ts'
+import { linesOf } from './lines.ts'
+
+type Places = LedgerState['journals'][number]['places']
+
+/** Bytes by the heads of files. */
+type Bytes = Map<string, number>
+
+/** Lines of one file, or of an archive of one. To be read to their end before the next one. */
+export interface KeptFile {
+  readonly lane: Lane
+  /** Whether more lines may be added to it. */
+  readonly isCurrent: boolean
+  readonly lines: AsyncIterable<string>
+}
+
+/** What is kept of one journal's lines that are in the ledger, in order. */
+export interface KeptJournal {
+  readonly journal: string
+  readonly files: AsyncIterable<KeptFile>
+}
+
+/** Where lines are kept: the journal at a path, its copy below DATA_DIR, and the archives of all journals in a folder. */
+export interface KeptPlaces {
+  readonly path: string | undefined
+  readonly dataDir?: string | undefined
+  readonly folder: string | undefined
+}
+
+/**
+ * What is kept of each journal that the ledger knows, of this time. Problems of
+ * archives are named to `onProblem` as their lines are read.
+ */
+export async function findKept(
+  { path, dataDir, folder }: KeptPlaces,
+  { journals, archives }: Pick<LedgerState, 'journals' | 'archives'>,
+  { from, to }: Span,
+  onProblem: (problem: string) => void,
+): Promise<readonly KeptJournal[]> {
+  const own = path && findJournalName(path, dataDir)
+  const kept: KeptJournal[] = []
+  for (const { journal, places } of journals) {
+    const all = folder === undefined ? [] : await listArchives(join(folder, journal))
+    const some = archivesOf(all, from, to)
+    const head = archives.find((each) => each.journal === journal)
+    // Who vouches for the last of these: the archive after it, or the database for the last of all.
+    const next = all[all.indexOf(some.at(-1) as ListedArchive) + 1]
+    const last = folder !== undefined && next === undefined ? head : undefined
+    if (some.length === 0 && journal !== own && !last?.piece) continue
+    async function* files() {
+      const read: Bytes = new Map()
+      yield* readArchives(some, { journal, next, last }, read, onProblem)
+      if (path !== undefined && journal === own) yield* readFiles(path, dataDir, places, read)
+    }
+    kept.push({ journal, files: files() })
+  }
+  return kept
+}
+
+/** The journal's files, as far as they were added to the ledger; without what was read already. */
+async function* readFiles(
+  path: string,
+  dataDir: string | undefined,
+  places: Places,
+  read: Bytes,
+): AsyncGenerator<KeptFile> {
+  const added = offsetsOf(places)
+  for (const found of findLineFiles(path, dataDir)) {
+    const { head, lane, isCurrent } = found
+    const from = read.get(head) ?? 0
+    const to = added.get(head) ?? 0
+    // Renamed or removed meanwhile.
+    const file = to > from ? found.open() : undefined
+    if (file === undefined) continue
+    try {
+      yield { lane, isCurrent: isCurrent && from === 0, lines: linesOf(bytesOf(file, from, to)) }
+    } finally {
+      file.close()
+    }
+  }
+}
+
+/** Archives that may have lines of this time (milliseconds since the epoch), in order, without a hole. */
+function archivesOf(
+  archives: readonly ListedArchive[],
+  from: number,
+  to: number,
+): readonly ListedArchive[] {
+  const dayOf = (time: number): string => new Date(time).toISOString().slice(0, 10)
+  // Of each lane the last one that began before.
+  const begun = lanes
+    .map((lane) => archives.findLastIndex((each) => each.lane === lane && each.day < dayOf(from)))
+    .filter((at) => at >= 0)
+  const end = archives.findLastIndex(({ day }) => day <= dayOf(to)) + 1
+  return archives.slice(begun.length === 0 ? 0 : Math.min(...begun), end)
+}
+
+/** What is known of the archives of a journal besides those that are read. */
+interface Beyond {
+  readonly journal: string
+  /** The one that follows them. */
+  readonly next: ListedArchive | undefined
+  /** The one that the database names, if none follows them. */
+  readonly last: { readonly piece: number; readonly hash: string } | undefined
+}
+
+/**
+ * Lines of these archives of a journal. What was changed, reordered or taken away is named to `onProblem`;
+ * the other lines are read.
+ */
+async function* readArchives(
+  archives: readonly ListedArchive[],
+  { journal, next, last }: Beyond,
+  read: Bytes,
+  onProblem: (problem: string) => void,
+): AsyncGenerator<KeptFile> {
+  let before: { readonly piece: number; readonly name: string; readonly hash?: string } | undefined
+  for (const each of next === undefined ? archives : [...archives, next]) {
+    const { piece, path, lane } = each
+    const name = basename(path)
+    const lost = (before?.piece ?? piece - 1) + 1
+    if (lost < piece) onProblem(`Before ${name}, ${showPieces(lost, piece - 1)} missing.`)
+    if (lost > piece) onProblem(`${name} and ${before?.name} have the same number.`)
+    const follows = lost === piece ? before : undefined
+    before = { piece, name }
+    const archive = openArchive(path)
+    const noteUnreadable = (error: unknown): void =>
+      onProblem(`${name} was changed: it cannot be read (${errorMessage(error)}).`)
+    try {
+      const header = await archive.header()
+      if (header.journal !== journal || header.piece !== piece) {
+        onProblem(`${name} is piece ${header.piece} of ${header.journal}: it was renamed.`)
+        continue
+      }
+      if (follows?.hash !== undefined && header.before !== follows.hash) {
+        onProblem(`${follows.name} was changed: ${name} follows another.`)
+      }
+      if (each === next) continue
+      const whole = readWhole(archive.lines, noteUnreadable)
+      yield { lane, isCurrent: false, lines: whole.lines }
+      if (!whole.isRead()) continue
+      read.set(storedHead(header.head), header.from + header.bytes)
+      const hash = archive.hash()
+      before = { piece, name, hash }
+      if (last?.piece === piece && last.hash !== hash) {
+        onProblem(`${name} was changed: the database names another.`)
+      }
+    } catch (error) {
+      noteUnreadable(error)
+    } finally {
+      await archive.close()
+    }
+  }
+  const end = before?.piece ?? 0
+  if (last !== undefined && end < last.piece) {
+    onProblem(`The last of ${journal}, ${showPieces(end + 1, last.piece)} missing.`)
+  }
+}
+
+/** Lines up to where they cannot be read, and whether they were read to their end. */
+function readWhole(lines: AsyncIterable<string>, onFault: (error: unknown) => void) {
+  let isRead = false
+  async function* readable() {
+    try {
+      yield* lines
+      isRead = true
+    } catch (error) {
+      onFault(error)
+    }
+  }
+  return { lines: readable(), isRead: () => isRead }
+}
+
+function showPieces(first: number, last: number): string {
+  return first === last ? `piece ${first}, is` : `pieces ${first} to ${last}, are`
+}

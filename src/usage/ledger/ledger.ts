@@ -1,0 +1,158 @@
+/** The usage ledger: its feed from the journal, the journal's archive, its refusals, its partitions. */
+
+import { dirname } from 'node:path'
+import type { Logger } from 'pino'
+import type { Denial } from '../../decide/decide.ts'
+import { type Listed, openFolder } from '../../journal/folder.ts'
+import { errorMessage } from '../../runtime/error-message.ts'
+import { repeat } from '../../runtime/loop.ts'
+import { createOutage } from '../../runtime/outage.ts'
+import type { ArchiveHeads, UsageLedger } from '../store.ts'
+import { createArchive } from './archive.ts'
+import { createLedgerFeed, type LedgerFeedOptions } from './feed.ts'
+import { namesOf } from './journal-files.ts'
+import { nameJournal } from './journal-name.ts'
+import { createRefusalSums } from './refusals.ts'
+
+export interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusableUsage'> {
+  /** USAGE_JOURNAL and DATA_DIR. */
+  readonly path: string
+  readonly dataDir: string
+  readonly ledger: UsageLedger
+  readonly heads: ArchiveHeads
+  /** undefined: nothing is archived. */
+  readonly archiveFolder: string | undefined
+  /** Makes partitions and drops old ones; returns their names. */
+  readonly tend: (now: number) => Promise<Readonly<Record<'made' | 'dropped', readonly string[]>>>
+  readonly log: Logger
+}
+
+export type Ledger = ReturnType<typeof createLedger>
+
+const feedEveryMs = 1_000
+const refusalsEveryMs = 10_000
+const archiveEveryMs = 5_000
+const tendEveryMs = 3_600_000
+
+/** Not started yet. */
+export function createLedger(options: LedgerOptions) {
+  const { ledger, heads, path, clock, unusableUsage, archiveFolder: archives, log } = options
+  let gaps = 0
+  /** Once the folder is there, whose mode others choose. */
+  let reader: ReturnType<typeof openReader> | undefined
+  const refusals = createRefusalSums(ledger)
+  const feeding = outageOf(['ledger_failing', 'ledger_restored'], 'write the usage ledger')
+  const archiving = outageOf(['archive_failing', 'archive_restored'], 'archive the usage journal')
+  const adding = outageOf(
+    ['ledger_refusals_failing', 'ledger_refusals_restored'],
+    'add refusals to the usage ledger',
+  )
+  const tending = outageOf(
+    ['ledger_partitions_failing', 'ledger_partitions_restored'],
+    'maintain the partitions of the usage ledger',
+  )
+  const ending = new AbortController()
+  const { signal } = ending
+  let loops: Promise<unknown> = Promise.resolve()
+
+  function openReader() {
+    const journal = nameJournal(path, options.dataDir)
+    const files = { folder: openFolder(dirname(path)), names: namesOf(path) }
+    const feed = createLedgerFeed({
+      ...{ ...files, journal, ledger, clock, unusableUsage },
+      monotonic: () => performance.now(),
+      onGap({ from, to }) {
+        gaps += 1
+        log.error(
+          { code: 'ledger_gap', journal: path, from: new Date(from), to: new Date(to) },
+          'cannot read a part of the usage journal: it was lost before',
+        )
+      },
+    })
+    const { isDone } = feed
+    const archive = archives && createArchive({ ...files, journal, archives, heads, isDone })
+    return { feed, archive: archive || undefined }
+  }
+
+  /** A persistent error is logged once. */
+  function outageOf([failing, restored]: readonly [string, string], what: string) {
+    return createOutage<unknown>((cause) => {
+      if (cause === undefined) log.info({ code: restored }, `can ${what} again`)
+      else log.error({ code: failing, cause: errorMessage(cause) }, `cannot ${what}`)
+    })
+  }
+
+  function keep(outage: ReturnType<typeof outageOf>, restMs: number, step: () => Promise<void>) {
+    return repeat({
+      restMs,
+      signal,
+      async step() {
+        await step()
+        outage.note(undefined)
+      },
+      onFault: outage.note,
+    })
+  }
+
+  async function tend(): Promise<void> {
+    const { made, dropped } = await options.tend(clock())
+    if (made.length + dropped.length > 0)
+      log.info(
+        { code: 'ledger_partitions_changed', made, dropped },
+        'partitions of the usage ledger changed',
+      )
+  }
+
+  return {
+    /**
+     * Feeds it until it is stopped, while `isWriter` says that this process writes for its gateway. The journal's folder
+     * is there. Throws if its name cannot be written.
+     */
+    start(isWriter: () => boolean) {
+      reader = openReader()
+      const { feed, archive } = reader
+      loops = Promise.all([
+        keep(feeding, feedEveryMs, async () => (isWriter() ? await feed.step() : feed.reset())),
+        archive &&
+          keep(archiving, archiveEveryMs, async () => {
+            if (isWriter()) await archive.step()
+          }),
+        keep(adding, refusalsEveryMs, refusals.flush),
+        keep(tending, tendEveryMs, tend),
+      ])
+    },
+    /** Feeds what is left; what follows the journal has been stopped before. */
+    async stop() {
+      ending.abort()
+      await loops
+      await refusals.flush().catch(() => {})
+      await reader?.feed.step(true).catch(() => {})
+      await reader?.archive?.step(true).catch(() => {})
+      reader?.feed.reset()
+    },
+    /** Whether it has everything in this file of the journal, and the archive too. */
+    isDone(file: Listed) {
+      if (reader === undefined) return false
+      const { feed, archive } = reader
+      return feed.isDone(file) && (archive?.isDone(file) ?? true)
+    },
+    stats: {
+      /** Whether it cannot be fed now. */
+      get failing() {
+        return feeding.isOpen
+      },
+      /** Those that this process has found. */
+      get gaps() {
+        return gaps
+      },
+      /** Whether the journal cannot be archived now; undefined: it is not to be. */
+      get archiveFailing() {
+        return archives === undefined ? undefined : archiving.isOpen
+      },
+    },
+    /** Counts a refusal, if it is one for a used-up limit. */
+    onRefused({ grant }: Denial, now: number) {
+      if (grant !== undefined) refusals.note(grant, now)
+    },
+  }
+}

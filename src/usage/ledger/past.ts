@@ -1,0 +1,99 @@
+/** Past usage for a simulation: each answer where all lines of the journals are kept, sums of hours elsewhere. */
+
+import { addTo } from '../../formats/lists.ts'
+import type { Span } from '../../formats/span.ts'
+import { readLine } from '../../journal/read-line.ts'
+import type { PastUsage, Spender } from '../rules/simulate.ts'
+import { chargeOf, isSuccess, type UnusableUsage } from '../rules/usage.ts'
+import type { PastSums } from '../store.ts'
+import type { KeptJournal } from './kept.ts'
+
+export interface PastOptions {
+  /** Whole hours. */
+  readonly span: Span
+  readonly rows: PastSums['rows']
+  readonly kept: readonly KeptJournal[]
+  readonly unusableUsage: UnusableUsage
+  /** More answers are an error. */
+  readonly maxAnswers: number
+}
+
+export interface Past {
+  readonly usage: readonly PastUsage[]
+  /** Hours of which only sums are known, joined, in order. */
+  readonly summed: readonly Span[]
+}
+
+export class TooManyAnswers extends Error {}
+
+const hourMs = 3_600_000
+
+/** An hour is told by its lines if they are as many as the ledger has answers of it. */
+export async function readPast(options: PastOptions): Promise<Past> {
+  const { rows } = options
+  const spenders = createSpenders()
+  const lines = await readLines(options, spenders)
+  const answers = new Map<number, number>()
+  for (const row of rows) answers.set(row.hour, (answers.get(row.hour) ?? 0) + row.answers)
+  const usage: PastUsage[] = []
+  const summed: { from: number; to: number }[] = []
+  for (const [hour, count] of answers) {
+    const whole = lines.get(hour) ?? []
+    if (whole.length === count) {
+      for (const each of whole) usage.push(each)
+      continue
+    }
+    const last = summed.at(-1)
+    if (last?.to === hour) last.to += hourMs
+    else summed.push({ from: hour, to: hour + hourMs })
+  }
+  const isSummed = (hour: number) => summed.some(({ from, to }) => hour >= from && hour < to)
+  for (const { hour, user, subscription, model, answers: count, total } of rows) {
+    if (count === 0 || !isSummed(hour)) continue
+    const spender = spenders(user, subscription, model)
+    const times = { startedAt: hour, endedAt: hour + hourMs - 1 }
+    usage.push({ spender, ...times, tokens: total, answers: count })
+  }
+  return { usage, summed }
+}
+
+/** Answers by the hour in which they ended. */
+async function readLines(
+  { span, kept, unusableUsage, maxAnswers }: PastOptions,
+  spenders: ReturnType<typeof createSpenders>,
+) {
+  const found = new Map<number, PastUsage[]>()
+  let count = 0
+  for (const { files } of kept) {
+    for await (const { lines } of files) {
+      for await (const text of lines) {
+        const line = readLine(text)
+        if (!line?.isMetered || line.state === 'running') continue
+        const { usage, startedAt } = line
+        const { endedAt } = usage.response
+        if (endedAt < span.from || endedAt >= span.to) continue
+        const { tokens } = chargeOf(usage, unusableUsage)
+        if (!isSuccess(usage) && tokens === undefined) continue
+        count += 1
+        if (count > maxAnswers) throw new TooManyAnswers()
+        const spender = spenders(usage.user, usage.subscription, usage.model)
+        addTo(found, endedAt - (endedAt % hourMs), {
+          ...{ spender, startedAt, endedAt },
+          tokens: tokens ?? 0,
+        })
+      }
+    }
+  }
+  return found
+}
+
+/** One object for each. */
+function createSpenders() {
+  const known = new Map<string, Spender>()
+  return (user: string, subscription: string, model: string): Spender => {
+    const name = `${model}\n${subscription}\n${user}`
+    const spender = known.get(name) ?? { user, subscription, model }
+    known.set(name, spender)
+    return spender
+  }
+}

@@ -1,0 +1,47 @@
+/** Usage that nobody has had, to look at: its rows are marked, so that bills and comparisons leave them out. */
+
+import { digestOf } from '../../../store/postgres/digest.ts'
+import type { Pool } from '../../../store/postgres/postgres.ts'
+import type { DemoUsage } from '../../store.ts'
+import { toRows } from './ledger.ts'
+
+const dayMs = 86_400_000
+
+/**
+ * Writes the rows of these days, a transaction each, in place of what was written before; `onDay` is told after each. Other
+ * days then have none. Rows of the same time are the same at every call, so that two at once do no harm.
+ */
+export async function writeDemoUsage(
+  sql: Pool,
+  days: ReadonlyMap<number, readonly DemoUsage[]>,
+  onDay: (written: number) => void,
+): Promise<void> {
+  let written = 0
+  for (const [day, rows] of days) {
+    await sql.begin(async (transaction) => {
+      await transaction`
+        delete from tollgate_usage_hours
+        where demo and hour >= ${new Date(day)} and hour < ${new Date(day + dayMs)}`
+      await transaction`
+        insert into tollgate_usage_hours
+        select * from json_populate_recordset(null::tollgate_usage_hours,
+          ${JSON.stringify(toRows(rows).map(mark))}::json)
+        on conflict do nothing`
+    })
+    written += 1
+    onDay(written)
+  }
+  const first = Math.min(...days.keys())
+  await sql`delete from tollgate_usage_hours where demo and hour < ${new Date(first)}`
+}
+
+/** Removes all of it, and returns how many rows that were. */
+export async function removeDemoUsage(sql: Pool): Promise<number> {
+  const { count } = await sql`delete from tollgate_usage_hours where demo`
+  return count
+}
+
+/** With an id of its own: usage that the same user really has is never added to it. */
+function mark(row: Record<string, unknown>): Record<string, unknown> {
+  return { ...row, id: digestOf(`demo ${row.id}`), demo: true }
+}

@@ -1,0 +1,33 @@
+/** Removes a user's name from what the database keeps of usage. */
+
+import { randomUUID } from 'node:crypto'
+import { cutName } from '../../../formats/names.ts'
+import type { Pool } from '../../../store/postgres/postgres.ts'
+
+/** How many rows had the name, and what they have instead. */
+export interface Forgotten {
+  readonly rows: number
+  readonly name: string
+}
+
+/**
+ * Gives the rows of a user a random name; their sums stay. Later usage of the user makes new rows, and
+ * lines that the ledger has not read yet, too. Resets of the user's counters and notices are
+ * removed.
+ */
+export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
+  const name = `forgotten-${randomUUID()}`
+  return await sql.begin(async (transaction) => {
+    await transaction`set local statement_timeout = 0`
+    // The id is a digest of the name, from which a name could be guessed.
+    const { count } = await transaction`
+      update tollgate_usage_hours set username = ${name}, id = gen_random_uuid()
+      where username = ${cutName(user)}`
+    await transaction`
+      delete from tollgate_counter_resets
+      where right(counter, char_length(${user}::text) + 1) = E'\n' || ${user}::text`
+    await transaction`
+      delete from tollgate_notices where body::jsonb #>> '{data,user}' = ${user}`
+    return { rows: count, name }
+  })
+}

@@ -1,0 +1,116 @@
+/** The usage ledger in Postgres: its sums, and up to where each journal has been added to them. */
+
+import { cutName } from '../../../formats/names.ts'
+import { readPrice } from '../../../formats/price.ts'
+import { readPayer } from '../../../models/rules/payer.ts'
+import { digestOf } from '../../../store/postgres/digest.ts'
+import { withLongDeadline } from '../../../store/postgres/postgres.ts'
+import type { Fragment, Sql } from '../../../store/postgres/sql.ts'
+import {
+  type LedgerPosition,
+  type UsageGroup,
+  type UsageLedger,
+  usageFigures,
+} from '../../store.ts'
+
+/** Every method throws `store_unavailable` if the database is unavailable. */
+export function createUsageLedger(sql: Sql): UsageLedger {
+  return {
+    async open(journal) {
+      const [found] = await withLongDeadline(sql<LedgerPosition[]>`
+        insert into tollgate_usage_journals as kept (journal) values (${journal})
+        on conflict (journal) do update set seen_at = now(), closed_at = null
+        returning revision::float8 as revision, places`)
+      return found as LedgerPosition
+    },
+    async feed({ journal, revision, places, rows, gaps, closes }) {
+      const moved = await withLongDeadline(sql`
+        with moved as (
+          update tollgate_usage_journals set
+            revision = revision + 1,
+            places = ${JSON.stringify(places)}::jsonb,
+            seen_at = now(),
+            closed_at = case when ${closes} then now() end
+          where journal = ${journal} and revision = ${revision}::bigint
+          returning journal
+        ), lost as (
+          insert into tollgate_usage_gaps (journal, from_time, to_time)
+          select journal, to_timestamp("from" / 1000), to_timestamp("to" / 1000)
+          from moved, json_to_recordset(${JSON.stringify(gaps)}::json)
+            as gap ("from" float8, "to" float8)
+          on conflict do nothing
+        ), added as (
+          ${addRows(sql, rows, Object.values(usageFigures), sql`exists (select from moved)`)}
+        )
+        select 1 from moved`)
+      return moved.length === 1
+    },
+    async addRefusals(refusals) {
+      if (refusals.length === 0) return
+      await withLongDeadline(addRows(sql, refusals, ['refusals'], sql`true`))
+    },
+  }
+}
+
+const maxSum = Number.MAX_SAFE_INTEGER
+
+/** Adds these figures of the rows to the sums of their hours, on a condition. */
+function addRows(
+  sql: Sql,
+  rows: readonly UsageGroup[],
+  figures: readonly string[],
+  condition: Fragment,
+): Fragment {
+  const columns = sql.unsafe(`hour, id, ${groupColumns}, ${figures.join(', ')}`)
+  const sums = figures.map((each) => `${each} = least(${maxSum}, kept.${each} + excluded.${each})`)
+  return sql`
+    insert into tollgate_usage_hours as kept (${columns})
+    select ${columns}
+    from json_populate_recordset(null::tollgate_usage_hours, ${JSON.stringify(toRows(rows))}::json)
+    where ${condition}
+    -- Writers that add to the same rows then never wait for one another in a circle.
+    order by hour, id
+    on conflict (hour, id) do update set ${sql.unsafe(sums.join(', '))}`
+}
+
+const groupColumns = 'username, subscription, model, key_id, organization, cost_center, rate'
+const figureColumns: Readonly<Record<string, string>> = { ...usageFigures, refusals: 'refusals' }
+
+/**
+ * Rows of the table: names in bounded form, the payer in its parts. Names that become the same are
+ * one row, because a statement cannot add to a row twice.
+ */
+export function toRows(rows: readonly UsageGroup[]): Record<string, unknown>[] {
+  const merged = new Map<string, Record<string, unknown>>()
+  // Thousands of rows have few payers.
+  const payers = new Map<string, ReturnType<typeof toPayerColumns>>()
+  for (const { hour, user, subscription, model, keyId, payer, ...sums } of rows) {
+    const columns = payers.get(payer) ?? toPayerColumns(payer)
+    payers.set(payer, columns)
+    const group = {
+      username: cutName(user),
+      subscription: cutName(subscription),
+      model: cutName(model),
+      key_id: cutName(keyId),
+      ...columns,
+    }
+    const id = digestOf(JSON.stringify(Object.values(group)))
+    const row = merged.get(`${hour} ${id}`) ?? { hour: new Date(hour), id, ...group }
+    for (const [name, sum] of Object.entries(sums)) {
+      const column = figureColumns[name] as string
+      row[column] = Math.min(maxSum, Number(row[column] ?? 0) + Number(sum))
+    }
+    merged.set(`${hour} ${id}`, row)
+  }
+  return [...merged.values()]
+}
+
+function toPayerColumns(payer: string) {
+  const { organization, costCenter, rate } = readPayer(payer)
+  return {
+    organization: cutName(organization),
+    cost_center: cutName(costCenter),
+    // Earlier versions wrote it as the resource has it.
+    rate: readPrice(rate) ?? null,
+  }
+}

@@ -1,0 +1,109 @@
+/**
+ * The monthly partitions of the usage ledger: made ahead, and dropped as a whole once they are older
+ * than the retention. Takes the ownership of the table, as its migration gives it, and `create` on its
+ * schema.
+ */
+
+import type { Pool } from '../../../store/postgres/postgres.ts'
+import type { Sql } from '../../../store/postgres/sql.ts'
+
+const table = 'tollgate_usage_hours'
+/** Any number that every process shares. */
+const lockNumber = 7_005_101_902
+/** Months of misplaced rows that one call moves to partitions of their own. */
+const maxMoved = 12
+
+/** What was done, by names of partitions. */
+export interface Tended {
+  readonly made: readonly string[]
+  readonly dropped: readonly string[]
+}
+
+/**
+ * Makes the partitions of this month and the next, and of months that the default partition has rows of;
+ * drops those that ended before the retention, by this clock and the database's, and forgets gaps and
+ * journals as old. `now` and `retentionMs` in milliseconds. Of concurrent calls one does it.
+ */
+export async function tendPartitions(sql: Pool, now: number, retentionMs: number): Promise<Tended> {
+  return await sql.begin(async (transaction) => {
+    await transaction`set local statement_timeout = '60s'`
+    await transaction`set local lock_timeout = '2s'`
+    const [lock] = await transaction<{ taken: boolean; at: number }[]>`
+      select pg_try_advisory_xact_lock(${lockNumber}) as taken,
+        (extract(epoch from now()) * 1000)::float8 as at`
+    if (!lock?.taken) return { made: [], dropped: [] }
+    const existing = await namesOf(transaction)
+    const { year, month } = monthAt(now)
+    const misplaced = await transaction<Month[]>`
+      select distinct extract(year from hour at time zone 'utc')::int as year,
+        extract(month from hour at time zone 'utc')::int as month
+      from tollgate_usage_hours_default limit ${maxMoved}`
+    const made: string[] = []
+    for (const each of [{ year, month }, following({ year, month }), ...misplaced]) {
+      const name = nameOf(each)
+      if (existing.includes(name) || made.includes(name)) continue
+      await make(transaction, name, each)
+      made.push(name)
+    }
+    // What is dropped is lost, so the clock of one process does not decide alone.
+    const oldest = Math.min(now, lock.at) - retentionMs
+    const dropped = [...existing, ...made].filter((name) => endOf(name) <= oldest)
+    for (const name of dropped) await transaction`drop table ${transaction.identifier(name)}`
+    await transaction`delete from tollgate_usage_gaps where to_time < ${new Date(oldest)}`
+    await transaction`delete from tollgate_usage_journals where seen_at < ${new Date(oldest)}`
+    return { made, dropped }
+  })
+}
+
+async function namesOf(sql: Sql): Promise<readonly string[]> {
+  const rows = await sql<{ name: string }[]>`
+    select relname as name from pg_inherits join pg_class on pg_class.oid = inhrelid
+    where inhparent = ${table}::regclass and relname ~ '_[0-9]+_[0-9]+$'`
+  return rows.map(({ name }) => name)
+}
+
+/** A partition with the rows of its month that the default partition has taken meanwhile. */
+async function make(sql: Sql, name: string, month: Month): Promise<void> {
+  const partition = sql.identifier(name)
+  const [from, to] = [startOf(month), startOf(following(month))]
+  await sql`create table ${partition} (like tollgate_usage_hours including all)`
+  await sql`
+    with misplaced as (
+      delete from tollgate_usage_hours_default
+      where hour >= ${from}::timestamptz and hour < ${to}::timestamptz returning *
+    )
+    insert into ${partition} select * from misplaced`
+  await sql.unsafe(
+    `alter table ${table} attach partition "${name}" for values from ('${from}') to ('${to}')`,
+  )
+}
+
+/** In UTC; `month` from 1. */
+interface Month {
+  readonly year: number
+  readonly month: number
+}
+
+function monthAt(time: number): Month {
+  const date = new Date(time)
+  return { year: date.getUTCFullYear(), month: date.getUTCMonth() + 1 }
+}
+
+function following({ year, month }: Month): Month {
+  return month === 12 ? { year: year + 1, month: 1 } : { year, month: month + 1 }
+}
+
+function nameOf({ year, month }: Month): string {
+  return `${table}_${year}_${String(month).padStart(2, '0')}`
+}
+
+/** As Postgres reads it. */
+function startOf({ year, month }: Month): string {
+  return `${String(year).padStart(4, '0')}-${String(month).padStart(2, '0')}-01 00:00:00+00`
+}
+
+/** When the month of this partition ends, in milliseconds since the epoch. */
+function endOf(name: string): number {
+  const [year = 0, month = 0] = name.split('_').slice(-2).map(Number)
+  return Date.UTC(year, month)
+}

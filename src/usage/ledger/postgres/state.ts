@@ -1,0 +1,56 @@
+/** Reads what a ledger says at one moment, to compare it with journals. */
+
+import { ServiceError } from '../../../formats/errors.ts'
+import { orRefused, type Pool } from '../../../store/postgres/postgres.ts'
+import type { Sql } from '../../../store/postgres/sql.ts'
+import { type LedgerState, type PastSums, usageFigures, type VerifiedSums } from '../../store.ts'
+import { createUsageReader, sumsOf, toTimeout } from './reader.ts'
+
+/** The state with the sums of these whole hours, in milliseconds since the epoch. */
+export async function readLedgerState(sql: Pool, from: number, to: number): Promise<LedgerState> {
+  return await sql.begin(async (snapshot) => {
+    await snapshot`set local statement_timeout = 0`
+    const rows = await snapshot<VerifiedSums[]>`
+      select (extract(epoch from hour) * 1000)::float8 as hour, username as user, key_id as "keyId",
+        model, ${sumsOf(snapshot, usageFigures)}
+      from tollgate_usage_hours
+      where hour >= ${new Date(from)} and hour < ${new Date(to)} and not demo
+      group by hour, username, key_id, model`
+    return { rows, ...(await readJournals(snapshot)), gaps: await gapsOf(snapshot, from, to) }
+  }, 'isolation level repeatable read read only')
+}
+
+/** The same by subscription. Throws `usage_timeout` if there are more than `maxRows`, or it takes too long. */
+export async function readPastSums(
+  sql: Pool,
+  from: number,
+  to: number,
+  maxRows: number,
+): Promise<PastSums> {
+  const read = sql.begin(async (snapshot) => {
+    const rows = await snapshot<PastSums['rows'][number][]>`
+      select (extract(epoch from hour) * 1000)::float8 as hour, username as user, subscription, model,
+        sum(answers)::float8 as answers, sum(total_tokens)::float8 as total,
+        sum(refusals)::float8 as refusals
+      from tollgate_usage_hours
+      where hour >= ${new Date(from)} and hour < ${new Date(to)} and not demo
+      group by hour, username, subscription, model order by hour limit ${maxRows + 1}`
+    return { rows, ...(await readJournals(snapshot)), gaps: await gapsOf(snapshot, from, to) }
+  }, 'isolation level repeatable read read only')
+  const past = await orRefused(read).catch(toTimeout)
+  if (past.rows.length > maxRows) throw new ServiceError('usage_timeout')
+  return past
+}
+
+async function readJournals(snapshot: Sql): Promise<Pick<LedgerState, 'journals' | 'archives'>> {
+  const journals = await snapshot<LedgerState['journals'][number][]>`
+    select journal, places, (extract(epoch from seen_at) * 1000)::float8 as "seenAt"
+    from tollgate_usage_journals order by journal`
+  const archives = await snapshot<LedgerState['archives'][number][]>`
+    select journal, piece::float8 as piece, hash from tollgate_usage_archives order by journal`
+  return { journals, archives }
+}
+
+function gapsOf(snapshot: Sql, from: number, to: number): Promise<LedgerState['gaps']> {
+  return createUsageReader(snapshot).gaps(from, to) as Promise<LedgerState['gaps']>
+}

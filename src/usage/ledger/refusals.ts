@@ -1,0 +1,52 @@
+/**
+ * Refusals for used-up limits, for the usage ledger. They are counted by each process and added from
+ * time to time: what a killed process had not added is missing, and what was added just before the
+ * database failed may be added twice. They never enter the journal, which a spent key could fill.
+ */
+
+import type { Grant } from '../../decide/decide.ts'
+import { userInLines } from '../../ratelimit/rules/line-user.ts'
+import type { UsageGroup, UsageLedger } from '../store.ts'
+
+const hourMs = 3_600_000
+/** The most groups between two flushes; refusals of further ones are not counted. */
+const maxGroups = 10_000
+
+type Refusals = UsageGroup & { refusals: number }
+
+export function createRefusalSums(ledger: Pick<UsageLedger, 'addRefusals'>) {
+  let sums = new Map<string, Refusals>()
+
+  return {
+    /** Counts the refusal of a request that only its limits refused. */
+    note({ caller, subscription, model, payer = '' }: Grant, now: number): void {
+      const hour = now - (now % hourMs)
+      const keyId = caller.by === 'key' ? caller.keyId : ''
+      // As in lines, so that refusals and usage are of one user.
+      const user = userInLines(caller.user)
+      const name = `${hour}\n${keyId}\n${model.key}\n${subscription}\n${payer}\n${user}`
+      const known = sums.get(name)
+      if (known !== undefined) known.refusals += 1
+      else if (sums.size < maxGroups) {
+        const group = { hour, user, subscription, model: model.key, keyId, payer }
+        sums.set(name, { ...group, refusals: 1 })
+      }
+    },
+    /** Adds them to the ledger. If it is unavailable, they are added next time. */
+    async flush(): Promise<void> {
+      const sent = sums
+      sums = new Map()
+      try {
+        await ledger.addRefusals([...sent.values()])
+      } catch (error) {
+        for (const [name, each] of sums) {
+          const earlier = sent.get(name)
+          if (earlier !== undefined) earlier.refusals += each.refusals
+          else if (sent.size < maxGroups) sent.set(name, each)
+        }
+        sums = sent
+        throw error
+      }
+    },
+  }
+}

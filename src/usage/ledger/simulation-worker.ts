@@ -1,0 +1,54 @@
+/** Runs in a thread of its own: replays past usage with the resources of a text, and returns what came of it. */
+
+import { parentPort, workerData } from 'node:worker_threads'
+import type { Span } from '../../formats/span.ts'
+import { showProblem } from '../../models/sources/files.ts'
+import { loadDocuments } from '../../models/sources/pipeline.ts'
+import { type Simulation, simulate } from '../rules/simulate.ts'
+import type { UnusableUsage } from '../rules/usage.ts'
+import type { PastSums } from '../store.ts'
+import { findKept, type KeptPlaces } from './kept.ts'
+import { readPast, TooManyAnswers } from './past.ts'
+
+export interface SimulationTask extends KeptPlaces {
+  /** Documents of resources. */
+  readonly text: string
+  readonly span: Span
+  readonly sums: PastSums
+  readonly unusableUsage: UnusableUsage
+  readonly maxAnswers: number
+}
+
+export type SimulationResult =
+  /** The documents are not valid: why, one sentence each. */
+  | { readonly refused: readonly string[] }
+  | { readonly isTooMuch: true }
+  | {
+      readonly simulation: Simulation
+      readonly summed: readonly Span[]
+      readonly problems: readonly string[]
+    }
+
+async function run(task: SimulationTask): Promise<SimulationResult> {
+  const { text, span, sums, unusableUsage, maxAnswers } = task
+  const { snapshot, problems } = await loadDocuments(text)
+  const errors = problems.filter(({ severity }) => severity === 'error')
+  if (errors.length > 0) return { refused: errors.map(sentence) }
+  // A changed archive has other lines, and perhaps not as many; `tollgate usage verify` names it.
+  const kept = await findKept(task, sums, span, () => {})
+  try {
+    const past = await readPast({ span, rows: sums.rows, kept, unusableUsage, maxAnswers })
+    const simulation = simulate(past.usage, snapshot)
+    return { simulation, summed: past.summed, problems: problems.map(sentence) }
+  } catch (error) {
+    if (error instanceof TooManyAnswers) return { isTooMuch: true }
+    throw error
+  }
+}
+
+/** Without a file there is only a line. */
+function sentence(problem: Parameters<typeof showProblem>[0]): string {
+  return showProblem(problem).replace(/^:(\d+): (error|warning): /, 'line $1: ')
+}
+
+parentPort?.postMessage(await run(workerData as SimulationTask))

@@ -1,0 +1,48 @@
+/** Simulates resources over past usage, in a thread of its own: Checks wait for none of it. */
+
+import { ServiceError } from '../../formats/errors.ts'
+import type { Span } from '../../formats/span.ts'
+import { askThread } from '../../runtime/ask-thread.ts'
+import type { UnusableUsage } from '../rules/usage.ts'
+import type { PastSums } from '../store.ts'
+import type { KeptPlaces } from './kept.ts'
+import type { SimulationResult, SimulationTask } from './simulation-worker.ts'
+
+const worker = new URL('./simulation-worker.ts', import.meta.url)
+/** The gateway waits for 35 seconds. */
+const deadlineMs = 20_000
+/** About 200 bytes each; a pod has memory for them beside a million keys. */
+const maxAnswers = 500_000
+const maxRows = 200_000
+const resourceLimits = { maxOldGenerationSizeMb: 192 }
+
+/**
+ * What came of the documents of a text, or why they are not valid. undefined: there is no journal, and so no past
+ * usage. Rejects with `usage_timeout` if it takes too long or too much memory.
+ */
+export function createSimulate(
+  kept: KeptPlaces,
+  unusableUsage: UnusableUsage,
+  readSums: (from: number, to: number, maxRows: number) => Promise<PastSums>,
+) {
+  if (kept.path === undefined) return undefined
+  return async (text: string, span: Span) => {
+    const sums = await readSums(span.from, span.to, maxRows)
+    const result = await run({ ...kept, text, span, sums, unusableUsage, maxAnswers })
+    if ('isTooMuch' in result) throw new ServiceError('usage_timeout')
+    if ('refused' in result) return result
+    const refusedThen = sums.rows.reduce((sum, { refusals }) => sum + refusals, 0)
+    return { ...result, refusedThen, gaps: sums.gaps }
+  }
+}
+
+async function run(task: SimulationTask): Promise<SimulationResult> {
+  const signal = AbortSignal.timeout(deadlineMs)
+  try {
+    return await askThread(worker, task, { resourceLimits, signal })
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    const isTooMuch = signal.aborted || code === 'ERR_WORKER_OUT_OF_MEMORY'
+    throw isTooMuch ? new ServiceError('usage_timeout', { cause: error }) : error
+  }
+}

@@ -1,0 +1,78 @@
+/** Sums of usage between two steps of the ledger. */
+
+import { addTo } from '../../formats/lists.ts'
+import {
+  chargeOf,
+  isSuccess,
+  tokensByType,
+  type UnusableUsage,
+  type Usage,
+} from '../rules/usage.ts'
+import type { UsageRow } from '../store.ts'
+
+const hourMs = 3_600_000
+
+export function createUsageSums(unusableUsage: UnusableUsage) {
+  let rows: UsageRow[] = []
+  /** The same by key, or by user without a key: comparing a few names takes less than joining all. */
+  let byName = new Map<string, UsageRow[]>()
+
+  function rowOf(usage: Usage, endedAt: number): UsageRow {
+    const { user, subscription, model, keyId = '', payer = '' } = usage
+    const hour = endedAt - (endedAt % hourMs)
+    const name = keyId || user
+    const known = byName.get(name)
+    const same = known?.find(
+      (row) =>
+        row.hour === hour &&
+        row.keyId === keyId &&
+        row.user === user &&
+        row.model === model &&
+        row.subscription === subscription &&
+        row.payer === payer,
+    )
+    if (same !== undefined) return same
+    const row = {
+      ...{ hour, user, subscription, model, keyId, payer, answers: 0 },
+      ...{ input: 0, output: 0, cached: 0, reasoning: 0, total: 0, estimated: 0 },
+    }
+    rows.push(row)
+    addTo(byName, name, row)
+    return row
+  }
+
+  return {
+    /** The number of rows. */
+    get size(): number {
+      return rows.length
+    },
+    /** Adds a response, unless it is no success and is charged nothing. Its end in milliseconds since the epoch. */
+    add(usage: Usage, endedAt: number): void {
+      const { tokens, unusable, estimated } = chargeOf(usage, unusableUsage)
+      if (!isSuccess(usage) && tokens === undefined) return
+      const row = rowOf(usage, endedAt)
+      row.answers += 1
+      if (tokens === undefined) return
+      row.total = sum(row.total, tokens)
+      row.estimated = sum(row.estimated, estimated)
+      if (unusable) return
+      const { input, output, cached, reasoning } = tokensByType(usage.reported)
+      row.input = sum(row.input, input)
+      row.output = sum(row.output, output)
+      row.cached = sum(row.cached, cached)
+      row.reasoning = sum(row.reasoning, reasoning)
+    },
+    /** The rows so far, which begin anew. */
+    take(): readonly UsageRow[] {
+      const taken = rows
+      rows = []
+      byName = new Map()
+      return taken
+    },
+  }
+}
+
+/** A model may report any figure; sums end where whole numbers do. */
+function sum(one: number, other: number): number {
+  return Math.min(Number.MAX_SAFE_INTEGER, one + other)
+}

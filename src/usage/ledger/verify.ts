@@ -1,0 +1,151 @@
+/** Recomputes the sums of a ledger from lines of journals, and compares. */
+
+import { addTo } from '../../formats/lists.ts'
+import { cutName } from '../../formats/names.ts'
+import type { Span } from '../../formats/span.ts'
+import { readLine } from '../../journal/read-line.ts'
+import type { UnusableUsage } from '../rules/usage.ts'
+import { type LedgerState, type UsageSums, usageFigures, type VerifiedSums } from '../store.ts'
+import type { Lane } from './journal-files.ts'
+import type { KeptFile, KeptJournal } from './kept.ts'
+import { createUsageSums } from './sums.ts'
+
+export interface Difference {
+  readonly group: Pick<VerifiedSums, 'hour' | 'user' | 'keyId' | 'model'>
+  readonly figure: keyof UsageSums
+  readonly ledger: number
+  readonly journals: number
+}
+
+export interface Verification {
+  /** In the order of their hours. */
+  readonly differences: readonly Difference[]
+  /** Sums that were compared. */
+  readonly compared: number
+  /**
+   * Every line of this hour and later ones is kept, in milliseconds since the epoch. Of hours before, only
+   * what the ledger lacks is a difference.
+   */
+  readonly completeFrom: number
+  /** Journals that were read in that time, and of which nothing is kept. */
+  readonly missing: readonly string[]
+}
+
+/** Of whole hours. */
+export interface VerifyOptions extends Span {
+  readonly state: LedgerState
+  readonly kept: readonly KeptJournal[]
+  readonly unusableUsage: UnusableUsage
+}
+
+const hourMs = 3_600_000
+/** Lines may be this much out of order. */
+const latenessMs = 60_000
+/** Rows that are summed before they are merged, by names that may be cut. */
+const maxRows = 10_000
+
+const figures = Object.keys(usageFigures) as (keyof UsageSums)[]
+
+export async function verifyUsage(options: VerifyOptions): Promise<Verification> {
+  const { state, kept, from, to } = options
+  const found = new Map<string, VerifiedSums>()
+  const sums = createUsageSums(options.unusableUsage)
+  const merge = (): void => {
+    for (const row of sums.take()) {
+      const { hour } = row
+      const [user, keyId, model] = [cutName(row.user), cutName(row.keyId), cutName(row.model)]
+      add(found, { ...row, hour, user, keyId, model })
+    }
+  }
+  /** Adds its lines of this time; when its first line was written, whatever that says. */
+  async function readFile({ lines }: KeptFile): Promise<number | undefined> {
+    let begin: number | undefined
+    for await (const text of lines) {
+      const line = readLine(text)
+      if (line === undefined) continue
+      const { endedAt } = line.usage.response
+      begin ??= endedAt
+      if (line.isMetered && line.state === 'ended' && endedAt >= from && endedAt < to) {
+        sums.add(line.usage, endedAt)
+      }
+      if (sums.size >= maxRows) merge()
+    }
+    merge()
+    return begin
+  }
+  let completeFrom = from
+  for (const { files } of kept) {
+    const begins = new Map<Lane, number>()
+    for await (const file of files) {
+      const begin = await readFile(file)
+      // Of what Envoy has written nothing is gone while it is in its first file: often it has little to write.
+      const isWhole = file.lane === 'envoy' && file.isCurrent && begins.size > 0
+      if (begin !== undefined && !isWhole && !begins.has(file.lane)) begins.set(file.lane, begin)
+    }
+    // Its first hour may have begun in a file that is gone.
+    const begin = begins.size === 0 ? to : Math.max(...begins.values())
+    const whole = Math.ceil((begin + latenessMs) / hourMs) * hourMs
+    completeFrom = Math.max(completeFrom, Math.min(whole, to))
+  }
+  const missing = state.journals
+    .filter(({ journal, seenAt }) => seenAt >= from && kept.every((one) => one.journal !== journal))
+    .map(({ journal }) => journal)
+  if (missing.length > 0) completeFrom = to
+  const ledger = new Map(state.rows.map((row) => [nameOf(row), row]))
+  const all = [...new Map([...ledger, ...found]).values()].sort((a, b) => a.hour - b.hour)
+  const every = all.flatMap((group) =>
+    compare(group, ledger.get(nameOf(group)), found.get(nameOf(group))),
+  )
+  const differences = withoutForgotten(every).filter(
+    (one) => one.group.hour >= completeFrom || one.journals > one.ledger,
+  )
+  return { differences, compared: all.length, completeFrom, missing }
+}
+
+function nameOf({ hour, user, keyId, model }: Difference['group']): string {
+  return JSON.stringify([hour, user, keyId, model])
+}
+
+function add(all: Map<string, VerifiedSums>, row: VerifiedSums): void {
+  const { hour, user, keyId, model } = row
+  const sum = all.get(nameOf(row))
+  const next = Object.fromEntries(
+    figures.map((figure) => [
+      figure,
+      Math.min(Number.MAX_SAFE_INTEGER, (sum?.[figure] ?? 0) + row[figure]),
+    ]),
+  ) as unknown as UsageSums
+  all.set(nameOf(row), { hour, user, keyId, model, ...next })
+}
+
+function compare(
+  { hour, user, keyId, model }: VerifiedSums,
+  ledger: VerifiedSums | undefined,
+  journals: VerifiedSums | undefined,
+): readonly Difference[] {
+  const group = { hour, user, keyId, model }
+  return figures
+    .map((figure) => ({
+      ...{ group, figure },
+      ledger: ledger?.[figure] ?? 0,
+      journals: journals?.[figure] ?? 0,
+    }))
+    .filter((one) => one.ledger !== one.journals)
+}
+
+/** A user whose name was replaced in the ledger still has the old one in the journals. */
+function withoutForgotten(differences: readonly Difference[]): readonly Difference[] {
+  const left = new Set(differences)
+  const sameAs = ({ group, figure }: Difference, value: number): string =>
+    JSON.stringify([group.hour, group.keyId, group.model, figure, value])
+  const lacking = new Map<string, Difference[]>()
+  for (const one of differences.filter(({ ledger }) => ledger === 0)) {
+    addTo(lacking, sameAs(one, one.journals), one)
+  }
+  for (const one of differences) {
+    if (one.journals > 0 || !one.group.user.startsWith('forgotten-')) continue
+    const earlier = lacking.get(sameAs(one, one.ledger))?.pop()
+    if (earlier !== undefined && left.delete(earlier)) left.delete(one)
+  }
+  return [...left]
+}

@@ -1,0 +1,74 @@
+/** Notices in Postgres, which makes each exactly once, however many processes see its cause. */
+
+import { digestOf } from '../../store/postgres/digest.ts'
+import { withLongDeadline } from '../../store/postgres/postgres.ts'
+import type { Query, Sql } from '../../store/postgres/sql.ts'
+import type { DueNotice, ExpiringKey, NoticeStore } from './store.ts'
+
+export function createNoticeStore(sql: Sql): NoticeStore {
+  return {
+    async add(notices) {
+      if (notices.length === 0) return
+      const rows = new Map(
+        notices.map(({ subject, ...notice }) => {
+          // Of a key as `expiring` computes it.
+          const row = { ...notice, subject: digestOf(subject) }
+          return [`${row.subject} ${row.percent}`, row]
+        }),
+      )
+      await withLongDeadline(sql`
+        insert into tollgate_notices as kept (subject, percent, ends_at, body)
+        select subject, percent, to_timestamp("endsAt" / 1000), body
+        from json_to_recordset(${JSON.stringify([...rows.values()])}::json) as row (
+          subject uuid, percent int, "endsAt" float8, "windowMs" float8, body text)
+        order by subject, percent
+        on conflict (subject, percent) do update set ends_at = excluded.ends_at, id = excluded.id,
+          body = excluded.body, created_at = now(), attempts = 0, due_at = now()
+        -- Processes differ by milliseconds in the end of a window; the next one ends a window later.
+        where excluded.ends_at > kept.ends_at + make_interval(secs => (
+          select max("windowMs") / 2000 from json_to_recordset(
+            ${JSON.stringify([...rows.values()])}::json) as row (subject uuid, "windowMs" float8)
+          where row.subject = kept.subject))`)
+    },
+    take: (max, leaseMs) =>
+      withLongDeadline(sql<DueNotice[]>`
+        update tollgate_notices set attempts = attempts + 1,
+          due_at = now() + make_interval(secs => ${leaseMs / 1_000}::float8)
+        where id in (
+          select id from tollgate_notices where due_at <= now() order by due_at limit ${max}
+          for update skip locked)
+        returning id, body, attempts as attempt,
+          (extract(epoch from created_at) * 1000)::float8 as "createdAt"`),
+    async finish(id) {
+      await withLongDeadline(sql`update tollgate_notices set due_at = null where id = ${id}`)
+    },
+    async postpone(id, ms) {
+      await withLongDeadline(sql`
+        update tollgate_notices set due_at = now() + make_interval(secs => ${ms / 1_000}::float8)
+        where id = ${id}`)
+    },
+    async tidy() {
+      await withLongDeadline(sql`
+        delete from tollgate_notices where due_at is null and ends_at < now() - interval '1 day'`)
+    },
+    expiring: async (max) => await withLongDeadline(expiringKeys(sql, max)),
+  }
+}
+
+/** Keys that expire soon and of which there is no notice yet: the first of each user, then the second. */
+export function expiringKeys(sql: Sql, max: number): Query<ExpiringKey[]> {
+  return sql<ExpiringKey[]>`
+    select id, name, username as user, subscription,
+      (extract(epoch from expires_at) * 1000)::float8 as "expiresAt"
+    from (select *, row_number() over (partition by username order by expires_at, id) as turn
+    from api_keys
+    where status = 'active' and not ephemeral and expires_at > now()
+      -- Alone in what an index can bound.
+      and expires_at <= now() + interval '7 days'
+      and expires_at <= now() + (expires_at - created_at) / 10
+      and not exists (
+        select 1 from tollgate_notices as kept
+        where kept.ends_at > expires_at - interval '1 second' and kept.subject = encode(
+          substr(sha256(convert_to('key ' || api_keys.id, 'UTF8')), 1, 16), 'hex')::uuid)
+    ) as due order by turn, expires_at limit ${max}`
+}

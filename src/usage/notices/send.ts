@@ -1,0 +1,71 @@
+/** Sends notices as Standard Webhooks has it: signed, and repeated until a receiver has answered 2xx. */
+
+import { createHmac } from 'node:crypto'
+import { errorMessage } from '../../runtime/error-message.ts'
+import type { DueNotice, NoticeStore } from './store.ts'
+
+export interface SendOptions {
+  readonly url: string
+  readonly secret: Buffer
+  readonly store: Pick<NoticeStore, 'take' | 'finish' | 'postpone'>
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  readonly onFailed: (notice: DueNotice, problem: string, isLast: boolean) => void
+}
+
+const timeoutMs = 5_000
+/** While a process sends a notice, no other does; longer than the timeout. */
+const leaseMs = 10_000
+const atOnce = 10
+const maxPauseMs = 3_600_000
+/** After this time it is given up. */
+const maxAgeMs = 24 * 3_600_000
+
+/** Sends what is due; resolves when nothing is. Concurrent processes share the work. */
+export function createSend(options: SendOptions): () => Promise<void> {
+  const { url, secret, store, clock, onFailed } = options
+
+  async function send(notice: DueNotice): Promise<void> {
+    const problem = await post(notice)
+    if (problem === undefined) return await store.finish(notice.id)
+    const isLast = clock() - notice.createdAt > maxAgeMs
+    onFailed(notice, problem, isLast)
+    const pauseMs = Math.min(maxPauseMs, 1_000 * 2 ** Math.min(20, notice.attempt - 1))
+    await (isLast ? store.finish(notice.id) : store.postpone(notice.id, pauseMs))
+  }
+
+  /** undefined: it has arrived. */
+  async function post({ id, body }: DueNotice): Promise<string | undefined> {
+    const timestamp = String(Math.floor(clock() / 1_000))
+    try {
+      const response = await fetch(url, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          'webhook-id': id,
+          'webhook-timestamp': timestamp,
+          'webhook-signature': `v1,${sign(secret, `${id}.${timestamp}.${body}`)}`,
+        },
+        body,
+        // Only the configured receiver gets the notice.
+        redirect: 'manual',
+        signal: AbortSignal.timeout(timeoutMs),
+      })
+      await response.body?.cancel()
+      return response.ok ? undefined : `it answered ${response.status}`
+    } catch (error) {
+      return errorMessage(error instanceof Error ? (error.cause ?? error) : error)
+    }
+  }
+
+  return async function sendDue() {
+    for (let due = await store.take(atOnce, leaseMs); due.length > 0; ) {
+      await Promise.all(due.map(send))
+      due = await store.take(atOnce, leaseMs)
+    }
+  }
+}
+
+function sign(secret: Buffer, text: string): string {
+  return createHmac('sha256', secret).update(text).digest('base64')
+}

@@ -1,0 +1,180 @@
+/**
+ * What is known of a request when it is admitted, as it is in the line of its response: one JSON object that
+ * the gateway keeps as text and copies. Everything in it is escaped here, so that no name can end it, and
+ * bounded, so that a line is never longer than `lineBytes`.
+ */
+
+import type { HeldRoom } from '../../decide/decide.ts'
+import { cutText, toBoundJson } from '../../formats/bound-text.ts'
+import { isObject } from '../../formats/fields.ts'
+import { readPayer } from '../../models/rules/payer.ts'
+import { userBytes } from '../../ratelimit/rules/line-user.ts'
+import { parseEstimate, toEstimateText } from '../../ratelimit/rules/unreported.ts'
+import type { HeldUsage, Usage } from './usage.ts'
+
+/** The longest line that a gateway's script writes, with both of its line ends. */
+export const lineBytes = 4_096
+
+/** Who decided that the request is admitted: a Check, or the table that the gateway reads by itself. */
+export type DecidedBy = 'check' | 'table'
+
+/** What is the same for many requests. */
+export interface Subject {
+  readonly subscription: string
+  /** `<namespace>/<name>`. */
+  readonly model: string
+  readonly payer: string | undefined
+  readonly group: string | undefined
+}
+
+/** What belongs to one request. */
+export interface Asked {
+  /** When its first byte came, by the gateway's clock, in milliseconds since the epoch. */
+  readonly startedAt: number
+  /** The gateway's request id. */
+  readonly id: string
+  readonly by: DecidedBy
+  readonly user: string
+  /** Empty for identity tokens. */
+  readonly keyId: string
+  /** With which counters of its key it was admitted, if any. */
+  readonly cap: string | undefined
+  readonly held: HeldRoom | undefined
+}
+
+/** What a line says of its request. */
+export type LineHead = Pick<
+  Usage,
+  'user' | 'subscription' | 'model' | 'group' | 'keyId' | 'payer' | 'cap' | 'estimate'
+> & {
+  readonly startedAt: number
+  readonly id: string
+  readonly by: DecidedBy
+  /** undefined: it holds no room. */
+  readonly held: Omit<HeldUsage, 'id' | 'tookMs' | 'isBroken'> | undefined
+}
+
+/** The most bytes of each value with its quotes and escapes; together they leave room for all figures. */
+const most = {
+  id: 80,
+  user: userBytes,
+  key: 80,
+  cap: 176,
+  subscription: 272,
+  model: 352,
+  group: 256,
+  payerField: 160,
+}
+
+/** Members of the object, to be kept for the requests that have them in common. */
+export function writeSubject({ subscription, model, payer, group }: Subject): string {
+  let text = `"subscription":${toBoundJson(subscription, most.subscription)},"model":${toBoundJson(model, most.model)}`
+  if (payer !== undefined) text += `,"payer":${JSON.stringify(boundPayer(payer))}`
+  if (group !== undefined) text += `,"group":${toBoundJson(group, most.group)}`
+  return text
+}
+
+/** Members of the object, of whoever asks. */
+export function writeCaller({ user, keyId, cap }: Pick<Asked, 'user' | 'keyId' | 'cap'>): string {
+  let text = `"user":${toBoundJson(user, most.user)}`
+  if (keyId !== '') text += `,"key":${toBoundJson(keyId, most.key)}`
+  if (cap !== undefined) text += `,"cap":${toBoundJson(cap, most.cap)}`
+  return text
+}
+
+/** The whole object; `subject` is what `writeSubject` returned. `start` is first: the script reads it there. */
+export function writeLineHead(
+  { startedAt, id, by, user, keyId, cap, held }: Asked,
+  subject: string,
+): string {
+  let text = `{"start":${startedAt},"id":${toBoundJson(id, most.id)},"by":"${by}",${subject}`
+  text += `,${writeCaller({ user, keyId, cap })}`
+  if (held !== undefined) text += writeHeld(held)
+  return `${text}}`
+}
+
+/** Numbers that are not known are left out. */
+function writeHeld({ admittedAt, bytes, maxOutput, choices, cap, estimate }: HeldRoom) {
+  const held = JSON.stringify({
+    at: admittedAt,
+    bytes,
+    max: maxOutput,
+    choices,
+    cap: Number.isFinite(cap) ? cap : undefined,
+  })
+  const estimated = estimate && `,"estimate":"${toEstimateText(estimate)}"`
+  return `,"held":${held}${estimated ?? ''}`
+}
+
+/** Its values are written again where they are too long, since it has a form of its own. */
+function boundPayer(payer: string): string {
+  const longest = 'organization=&cost_center=&rate='.length + 3 * most.payerField
+  if (payer.length <= longest) return payer
+  const written = new URLSearchParams()
+  const { organization, costCenter, rate } = readPayer(payer)
+  for (const [name, value] of Object.entries({ organization, cost_center: costCenter, rate })) {
+    const isLong = urlEncode(value).length > most.payerField
+    if (value !== '') written.set(name, isLong ? cutText(value, most.payerField, urlEncode) : value)
+  }
+  return written.toString()
+}
+
+function urlEncode(value: string): string {
+  return new URLSearchParams([['', value]]).toString().slice(1)
+}
+
+/** Reads what `writeLineHead` has written, from text or parsed; undefined for anything else. Never throws. */
+export function readLineHead(written: unknown): LineHead | undefined {
+  const fields = typeof written === 'string' ? parseObject(written) : written
+  if (!isObject(fields)) return undefined
+  const { start, id, by, user, subscription, model, key, group, payer, cap, held } = fields
+  if (!isWhole(start) || typeof id !== 'string' || id === '') return undefined
+  if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
+  if (typeof model !== 'string' || (by !== 'check' && by !== 'table')) return undefined
+  // Assigned one by one: each line passes here, and spreading takes longer than parsing.
+  const head: Writable<LineHead> = {
+    startedAt: start,
+    id,
+    by,
+    user,
+    subscription,
+    model,
+    held: undefined,
+  }
+  if (typeof key === 'string') head.keyId = key
+  if (typeof group === 'string') head.group = group
+  if (typeof payer === 'string') head.payer = payer
+  if (typeof cap === 'string') head.cap = cap
+  const estimate = parseEstimate(fields.estimate)
+  if (estimate !== undefined) head.estimate = estimate
+  if (isObject(held)) head.held = readHeld(held)
+  return head
+}
+
+type Writable<Value> = { -readonly [Name in keyof Value]: Value[Name] }
+
+function readHeld({ at, bytes, max, choices, cap }: Readonly<Record<string, unknown>>) {
+  if (!isWhole(at)) return undefined
+  return {
+    admittedAt: at,
+    bytes: isWhole(bytes) ? bytes : undefined,
+    maxOutput: isWhole(max) ? max : undefined,
+    choices: isWhole(choices) ? choices : undefined,
+    cap: typeof cap === 'number' ? cap : undefined,
+  }
+}
+
+/** A whole number of 0 or more that JSON has not rounded. */
+export function isWhole(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0
+}
+
+/** undefined: it is no JSON, or no object. */
+export function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,256 @@
+/** The usage that a response reports → the counters that it belongs to. */
+
+import { keyCountersOf } from '../../keys/rules/compiled-caps.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
+import { type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
+import type { LimitKind } from '../../ratelimit/rules/counter-key.ts'
+import { bytesOfToken, type Sized } from '../../ratelimit/rules/estimates/estimator.ts'
+import { type Estimate, estimateOutput, type Sent } from '../../ratelimit/rules/unreported.ts'
+
+/** A finished response of a model, as the gateway reports it. */
+export interface Usage {
+  readonly user: string
+  /** Bare name. */
+  readonly subscription: string
+  /** `<namespace>/<name>`. */
+  readonly model: string
+  /** HTTP status of the response; 0 if there was none. */
+  readonly status: number
+  readonly reported: Reported
+  /** The group that pays, if Check determined it. */
+  readonly group?: string
+  /** The key that was used; missing for identity tokens. Only the journal tells it, like `payer`. */
+  readonly keyId?: string
+  /** Whom the response is charged to (payer.ts). */
+  readonly payer?: string
+  /** With which counters of its key the response was admitted (`CompiledCaps.counted`), if any. */
+  readonly cap?: string
+  /** Length of the response's body. */
+  readonly bytes: number
+  /** Whether its client left before the response began, once the request had been sent to the model. */
+  readonly hasLeft?: boolean
+  /** Identity of the response, if the gateway reports it twice. */
+  readonly response?: EndedResponse
+  /** What is charged if the model reports less; undefined: what it reports. */
+  readonly estimate?: Estimate
+  /** The room that its request holds; only the stream tells it. */
+  readonly held?: HeldUsage
+}
+
+/** The hold of a response that has ended, and how it ended. */
+export interface HeldUsage extends Sized {
+  /** The gateway's request id. */
+  readonly id: string
+  /** Milliseconds since the epoch; 0: it holds nothing. */
+  readonly admittedAt: number
+  /** The output tokens that it might have; undefined: it had no ceiling. */
+  readonly cap: number | undefined
+  readonly tookMs: number
+  /** Whether the response broke off: by its client, or its server. */
+  readonly isBroken: boolean
+}
+
+/** A response by the gateway's request id and its end, in milliseconds since the epoch. */
+export interface EndedResponse {
+  readonly id: string
+  readonly endedAt: number
+}
+
+/**
+ * The token figures of a response: the fields of Envoy's metadata `tollgate.usage`, unchecked.
+ * OpenAI's responses have `total_tokens`, and by type `prompt_tokens`, `completion_tokens` (under
+ * either name), `details_cached_tokens`, `details_reasoning_tokens`. Anthropic's have
+ * `input_tokens`, `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`, and
+ * at the start of a stream the same with the prefix `start_`. `streamed`: the gateway has seen a
+ * stream; `text_bytes`: so much text was generated in it.
+ */
+export type Reported = ReadonlyMap<string, unknown>
+
+/** For a response that reports nothing. */
+export const nothingReported: Reported = new Map()
+
+/** What happens to a response without usable usage: nothing, or its tokens are estimated. */
+export type UnusableUsage = 'allow' | 'estimate'
+
+/** Estimates the tokens of a response from its length. */
+export function estimateTokens({ bytes }: Usage): number {
+  return Math.ceil(bytes / bytesOfToken)
+}
+
+/** Whether a response is a success and therefore counts. */
+export function isSuccess({ status }: Pick<Usage, 'status'>): boolean {
+  return status >= 200 && status <= 299
+}
+
+/**
+ * Tokens to count: for a 2xx response that reports them as whole numbers of 0 or more, its total, or
+ * without a usable one both of its parts. undefined: the response counts nothing, either because it
+ * is no success or because its model reported nothing usable.
+ */
+export function countedTokens(usage: Usage): number | undefined {
+  const { reported } = usage
+  if (!isSuccess(usage)) return undefined
+  const total = usableTotal(reported)
+  if (total !== undefined) return total
+  const { input, output, isMessage } = partsOf(reported)
+  if (isMessage) return whole(sum(input, output))
+  return input === undefined || output === undefined ? undefined : whole(input + output)
+}
+
+/** The total, unless it is 0 beside parts that are not. */
+function usableTotal(reported: Reported): number | undefined {
+  const total = whole(reported.get('total_tokens'))
+  if (total !== 0) return total
+  const { input, output } = partsOf(reported)
+  return input || output ? undefined : total
+}
+
+/**
+ * What was reported of the tokens by OpenAI's names, else by Anthropic's: `input_tokens` leaves out
+ * tokens read from a cache or written to one, so the three are added, as in OpenAI's total. The start
+ * and end of a stream report the same tokens, and some servers report 0 at one of them, so the higher
+ * figure of the two is used.
+ */
+function partsOf(reported: Reported) {
+  const prompt = whole(reported.get('prompt_tokens'))
+  const output = whole(reported.get('completion_tokens'))
+  if (prompt === undefined && output === undefined) {
+    return { input: inputOf(reported), output: outputOf(reported), isMessage: true }
+  }
+  // An answer in Anthropic's form to a request in OpenAI's has cached tokens beside these, too.
+  const input = prompt === undefined ? undefined : sum(prompt, cachedOf(reported, atEnd))
+  return { input, output, isMessage: false }
+}
+
+/** What a response is charged. */
+export interface Charge {
+  /** undefined: nothing, because it was no success or reported nothing usable. */
+  readonly tokens: number | undefined
+  /** A success whose model reported nothing usable; `tokens` is then an estimate, if set. */
+  readonly unusable: boolean
+  /** How many of the tokens are estimated. */
+  readonly estimated: number
+}
+
+/**
+ * The only rule of what a response is charged, for counters and ledger. A server's failure is charged nothing; a client
+ * that does not wait for the answer has still had its input read.
+ */
+export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
+  const reported = countedTokens(usage)
+  const unusable = reported === undefined && isSuccess(usage)
+  const { estimate, hasLeft } = usage
+  if (estimate !== undefined && hasLeft) {
+    return { tokens: estimate.input, unusable: false, estimated: estimate.input }
+  }
+  if (estimate !== undefined && (unusable || isCutShort(usage))) return chargeWith(estimate, usage)
+  if (!unusable || unusableUsage === 'allow') return { tokens: reported, unusable, estimated: 0 }
+  // Only the part that is missing, if one is.
+  const { input = 0, output = 0 } = partsOf(usage.reported)
+  const estimated = estimateTokens(usage)
+  return { tokens: input + output + estimated, unusable, estimated }
+}
+
+/** Whether a message's beginning was reported and its end was not. */
+function isCutShort({ reported, status }: Usage): boolean {
+  if (!reported.has(atStart.input) || reported.has(atEnd.output)) return false
+  return isSuccess({ status })
+}
+
+/** What was reported, and an estimate of the rest. */
+function chargeWith(estimate: Estimate, usage: Usage): Charge {
+  const known = partsOf(usage.reported)
+  const rest = estimateOutput(estimate, sentOf(usage))
+  // What only the start of a stream has reported is not all of it.
+  const output = isCutShort(usage) ? Math.max(known.output ?? 0, rest) : (known.output ?? rest)
+  const tokens = (known.input || estimate.input) + output
+  const unusable = countedTokens(usage) === undefined
+  return { tokens, unusable, estimated: tokens - (known.input ?? 0) - (known.output ?? 0) }
+}
+
+/** What was sent of a response, as its usage tells it. */
+export function sentOf({ reported, bytes }: Pick<Usage, 'reported' | 'bytes'>): Sent {
+  const isStream = reported.get('streamed') === true
+  return { bytes, isStream, textBytes: whole(reported.get('text_bytes')) ?? 0 }
+}
+
+/** Anthropic's figures at the end of a response, and at the start of a stream. */
+const atEnd = namesOf('')
+const atStart = namesOf('start_')
+
+function namesOf(place: string) {
+  return {
+    input: `${place}input_tokens`,
+    written: `${place}cache_creation_input_tokens`,
+    read: `${place}cache_read_input_tokens`,
+    output: `${place}output_tokens`,
+  }
+}
+
+function inputOf(reported: Reported): number | undefined {
+  return greater(inputTokens(reported, atEnd), inputTokens(reported, atStart))
+}
+
+function outputOf(reported: Reported): number | undefined {
+  return greater(whole(reported.get(atEnd.output)), whole(reported.get(atStart.output)))
+}
+
+/** The figures of a response besides its total, in either dialect; 0 if missing. */
+export function tokensByType(reported: Reported) {
+  const figure = (name: string): number | undefined => whole(reported.get(name))
+  return {
+    input: (usableTotal(reported) && figure('prompt_tokens')) ?? partsOf(reported).input ?? 0,
+    /** Input tokens that came from a cache. */
+    cached:
+      figure('details_cached_tokens') ?? greater(figure(atEnd.read), figure(atStart.read)) ?? 0,
+    output: figure('completion_tokens') ?? outputOf(reported) ?? 0,
+    /** Output tokens used for reasoning. */
+    reasoning: figure('details_reasoning_tokens') ?? 0,
+  }
+}
+
+function inputTokens(reported: Reported, names: typeof atEnd): number | undefined {
+  return sum(whole(reported.get(names.input)), cachedOf(reported, names))
+}
+
+function cachedOf(reported: Reported, names: typeof atEnd): number | undefined {
+  return sum(whole(reported.get(names.written)), whole(reported.get(names.read)))
+}
+
+function whole(value: unknown): number | undefined {
+  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined
+}
+
+/** The sum of the known figures: half a report is better than none. */
+function sum(one: number | undefined, other: number | undefined): number | undefined {
+  return one === undefined ? other : one + (other ?? 0)
+}
+
+function greater(one: number | undefined, other: number | undefined): number | undefined {
+  if (one === undefined || other === undefined) return one ?? other
+  return Math.max(one, other)
+}
+
+/** The counters of this usage's tokens: under the current limits, and those of its key; none if they are gone. */
+export function countersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
+  const counters = countersOfKind(usage, snapshot, 'tokens')
+  if (usage.cap === undefined) return counters
+  return [...counters, ...keyCountersOf(usage.cap, usage.subscription, usage.user)]
+}
+
+/** The counters of requests that its own request counts in. */
+export function requestCountersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
+  return countersOfKind(usage, snapshot, 'requests')
+}
+
+function countersOfKind(
+  { subscription, model, user }: Usage,
+  snapshot: Snapshot,
+  kind: LimitKind,
+): readonly Counter[] {
+  const counters: Counter[] = []
+  for (const limit of snapshot.subscriptions.get(subscription)?.limits.get(model) ?? []) {
+    if (limit.kind === kind) counters.push(counterOf(limit, user))
+  }
+  return counters
+}

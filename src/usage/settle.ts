@@ -1,0 +1,59 @@
+/** What follows from a line besides its sums, for whoever is told of it. */
+
+import { outcomeOf } from '../journal/outcome.ts'
+import type { ReadLine } from '../journal/read-line.ts'
+import type { Held } from './held.ts'
+import type { Outcome } from './rules/model-failure.ts'
+import { type Charge, chargeOf, type UnusableUsage, type Usage } from './rules/usage.ts'
+
+export interface SettleDeps {
+  readonly unusableUsage: UnusableUsage
+  readonly held: Held
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+  readonly all: Listeners
+  readonly writer: WriterListeners
+}
+
+/** Told in every process, some of it again after a restart. */
+export interface Listeners {
+  /** How a request has ended at its model's server. */
+  readonly onEnded: (outcome: Outcome) => void
+}
+
+/** Told once in all processes of a gateway. */
+export interface WriterListeners extends Listeners {
+  /** A request that began at this time (ms since the epoch) was admitted without a Check, and has ended. */
+  readonly onAdmitted: (usage: Usage, startedAt: number) => void
+  /** A metered response, and what it is charged. */
+  readonly onCharged: (usage: Usage, charge: Charge) => void
+}
+
+export interface Settle {
+  /** Each line that this process has counted. */
+  onLine(line: ReadLine): void
+  /** The same in the writer alone, once for each line. */
+  onTold(line: ReadLine): void
+}
+
+export function createSettle(deps: SettleDeps): Settle {
+  const { unusableUsage, held, clock, all, writer } = deps
+  return {
+    onLine(line) {
+      const { state, usage } = line
+      if (state === 'running') return held.follow(usage, clock())
+      held.release(usage)
+      all.onEnded(outcomeOf(line))
+    },
+    onTold(line) {
+      const { state, usage, isMetered, by, startedAt } = line
+      if (state === 'running') return
+      writer.onEnded(outcomeOf(line))
+      if (by === 'table') writer.onAdmitted(usage, startedAt)
+      if (!isMetered) return
+      const charge = chargeOf(usage, unusableUsage)
+      held.learn(usage, charge.estimated > 0 ? undefined : charge.tokens)
+      writer.onCharged(usage, charge)
+    },
+  }
+}

@@ -1,0 +1,194 @@
+/** The usage ledger: sums of usage by hour, fed by the usage journal exactly once. */
+
+import type { Labels } from '../formats/labels.ts'
+import type { Span } from '../formats/span.ts'
+
+/** What a sum is for. Names are at most `maxNameLength` long (formats/names.ts). */
+export interface UsageGroup {
+  /** Start of the hour in which the responses ended, in milliseconds since the epoch. */
+  readonly hour: number
+  readonly user: string
+  readonly subscription: string
+  /** `<namespace>/<name>`. */
+  readonly model: string
+  /** Empty: an identity token, or not known. */
+  readonly keyId: string
+  /** models/rules/payer.ts; empty if the subscription says nothing. */
+  readonly payer: string
+}
+
+/** What is summed, with its column in the ledger. */
+export const usageFigures = {
+  answers: 'answers',
+  input: 'input_tokens',
+  output: 'output_tokens',
+  /** Part of the input. */
+  cached: 'cached_tokens',
+  /** Part of the output. */
+  reasoning: 'reasoning_tokens',
+  /** What was charged. */
+  total: 'total_tokens',
+  /** Part of the total that is an estimate. */
+  estimated: 'estimated_tokens',
+} as const
+
+/** Sums of responses; tokens are whole numbers up to 2^53 - 1. */
+export type UsageSums = Record<keyof typeof usageFigures, number>
+
+export interface UsageRow extends UsageGroup, UsageSums {}
+
+/** A row that `tollgate demo` has made up. */
+export interface DemoUsage extends UsageRow {
+  readonly refusals: number
+}
+
+/** In which lines of a journal were lost. */
+export type UsageGap = Span
+
+/** How far one file of a journal has been added to the ledger. */
+export interface LedgerPlace {
+  /** A digest of its first line, which identifies the file wherever it is moved. */
+  readonly head: string
+  /** Bytes; at the end of a line. */
+  readonly offset: number
+  /** End of the last response that was read, in milliseconds since the epoch; null: none was. */
+  readonly endedAt: number | null
+  /** Whether nothing will be added to the file, and it was read to its end. */
+  readonly done: boolean
+}
+
+export interface LedgerPosition {
+  readonly revision: number
+  readonly places: readonly LedgerPlace[]
+}
+
+/** One step of a journal's reader. */
+export interface LedgerFeed {
+  readonly journal: string
+  readonly revision: number
+  readonly places: readonly LedgerPlace[]
+  readonly rows: readonly UsageRow[]
+  readonly gaps: readonly UsageGap[]
+  /** Whether this is the reader's last step. */
+  readonly closes: boolean
+}
+
+export interface UsageLedger {
+  /** The position of a journal, which is created if the ledger does not know it. */
+  open(journal: string): Promise<LedgerPosition>
+  /**
+   * Adds the rows and moves the position, or does neither: false if another reader has moved it since
+   * `revision`. After an error either may be the case; `open` tells.
+   */
+  feed(step: LedgerFeed): Promise<boolean>
+  /** Adds refusals for used-up limits. They are not counted exactly: a repeated call adds twice. */
+  addRefusals(refusals: readonly (UsageGroup & { readonly refusals: number })[]): Promise<void>
+}
+
+/** What usage can be grouped by, in the order of a page's columns. */
+export const usageDimensions = [
+  'subscription',
+  'model',
+  'user',
+  'key',
+  'organization',
+  'cost_center',
+] as const
+
+export type UsageDimension = (typeof usageDimensions)[number]
+
+/** Also a label of the key, and the rate per token, a decimal number; empty: none. */
+export type UsageColumn = UsageDimension | 'label' | 'rate'
+
+/** Days and months are those of UTC. */
+export const usageUnits = ['hour', 'day', 'month'] as const
+
+export type UsageUnit = (typeof usageUnits)[number]
+
+/** Of whole hours. */
+export interface UsageQuery extends Span {
+  /** undefined: the whole time is one. */
+  readonly unit: UsageUnit | undefined
+  /** There is a unit or a dimension. */
+  readonly by: readonly UsageColumn[]
+  /** Only what equals all of these. */
+  readonly only: Readonly<Partial<Record<UsageDimension, string>>>
+  /** The name of the label that `by` groups by. */
+  readonly label?: string | undefined
+  /** Only of keys that have all of these labels now. */
+  readonly labels?: Labels | undefined
+  /** Only what was really used, without what `tollgate demo` has made up. */
+  readonly onlyReal?: boolean
+  /** The group after which the page begins: its start, if there is a unit, then its dimensions. */
+  readonly after: readonly (string | number)[] | undefined
+  readonly limit: number
+}
+
+export interface UsageTotal extends UsageSums {
+  /** Milliseconds since the epoch; undefined: the query has no unit. */
+  readonly start: number | undefined
+  /** The values of the dimensions that were asked for, in their order. */
+  readonly group: readonly string[]
+  /** Approximate. */
+  readonly refusals: number
+  /** Tokens times their rates, a decimal number; null: none had a rate. */
+  readonly cost: string | null
+}
+
+/** What is missing from a ledger; `to` is null while it is not known when it ends. */
+export interface NamedGap {
+  readonly journal: string
+  readonly from: number
+  readonly to: number | null
+}
+
+export interface UsageReader {
+  /** Groups in order. Throws `usage_timeout` if it takes too long. */
+  read(query: UsageQuery): Promise<readonly UsageTotal[]>
+  /** What is missing in this time, at most a hundred, oldest first. */
+  gaps(from: number, to: number): Promise<readonly NamedGap[]>
+}
+
+/** The sums of one hour by whom and what they are compared with journals. */
+export interface VerifiedSums extends UsageSums {
+  readonly hour: number
+  readonly user: string
+  readonly keyId: string
+  readonly model: string
+}
+
+/** A ledger at one moment: its sums of a time, and how much of each journal is in them. */
+export interface LedgerState {
+  readonly rows: readonly VerifiedSums[]
+  readonly journals: readonly {
+    readonly journal: string
+    readonly places: readonly LedgerPlace[]
+    /** When it was last read, in milliseconds since the epoch. */
+    readonly seenAt: number
+  }[]
+  readonly gaps: readonly NamedGap[]
+  /** The last archive of each journal that is archived. */
+  readonly archives: readonly (Pick<ArchiveHead, 'piece' | 'hash'> & { readonly journal: string })[]
+}
+
+/** The same by hour, user, subscription and model, for a simulation. */
+export interface PastSums extends Omit<LedgerState, 'rows'> {
+  readonly rows: readonly (Pick<UsageGroup, 'hour' | 'user' | 'subscription' | 'model'> &
+    Pick<UsageSums, 'answers' | 'total'> & { readonly refusals: number })[]
+}
+
+/** The last archive of a journal; its number is 0 and its hash empty if there is none. */
+export interface ArchiveHead {
+  readonly piece: number
+  /** SHA-256 of its content, in hexadecimal. */
+  readonly hash: string
+  /** How many bytes of each file, by its head, are archived. */
+  readonly places: readonly Pick<LedgerPlace, 'head' | 'offset'>[]
+}
+
+export interface ArchiveHeads {
+  /** That of a journal, which is created if it is not known. */
+  open(journal: string): Promise<ArchiveHead>
+  /** Names the next archive the last one: false if another process has. */
+  move(journal: string, next: ArchiveHead): Promise<boolean>
+}

@@ -1,0 +1,69 @@
+import { test } from 'tap'
+import { refuseAnswers, takesOneAnswer } from '../../src/decide/answers.ts'
+import { type AccessRequest, type Decision, decide } from '../../src/decide/decide.ts'
+import { pathRules } from '../../src/operations/operations.ts'
+import { readTarget } from '../../src/operations/target.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
+
+const rules = pathRules(['chat', 'responses', 'messages'])
+const one = { output: { usageOfAllAnswers: false } }
+const [chat, completions] = ['/v1/chat/completions', '/v1/completions']
+
+test('one answer only is taken where others would not be counted', async (t) => {
+  const takes = (spec: object, operation: string, by = rules, isLlamaCpp = false) => {
+    const snapshot = snapshotOf(modelRef('small', spec))
+    const servedNames = { ...snapshot.servedNames, isLlamaCpp: () => isLlamaCpp }
+    return takesOneAnswer(snapshot.models.get('llm/small')!, operation, by, { servedNames })
+  }
+  t.ok(takes(one, chat))
+  for (const spec of [{}, { output: {} }, { output: { usageOfAllAnswers: true } }]) {
+    t.notOk(takes(spec, chat))
+  }
+  t.notOk(takes(one, completions), 'not counted')
+  t.ok(takes(one, completions, pathRules(['completions'])))
+  for (const operation of ['/v1/responses', '/v1/messages']) t.notOk(takes(one, operation))
+  t.ok(takes({}, chat, rules, true), "llama.cpp's server")
+  t.notOk(takes({ output: { usageOfAllAnswers: true } }, chat, rules, true))
+  t.notOk(takes({}, completions, rules, true))
+})
+
+test('more than one answer is refused, and what cannot be told', async (t) => {
+  for (const size of [{}, { choices: 1 }]) t.equal(refuseAnswers(size), undefined)
+  t.match(refuseAnswers({ choices: 2 }), /2 answers.*\(n, n_cmpl, best_of, prompt\).*usageOfAll/)
+  const problem = 'a field must be spelled exactly n'
+  t.equal(refuseAnswers({ choices: 1, problem }), problem)
+})
+
+test('before the body is read only what is used up refuses', async (t) => {
+  const team = { groups: ['team'] }
+  const snapshot = snapshotOf(
+    modelRef('one', one),
+    accessPolicy('open', ['llm/one'], team),
+    subscription('basic', team, { 'llm/one': [[100, '1h']] }),
+  )
+  const caller = { by: 'key', user: 'ada', ...team, keyId: 'id', subscription: 'basic' } as const
+  let taken = 0
+  const ask = async (more: Partial<AccessRequest>, used = 0): Promise<Decision> => {
+    const target = readTarget(`/llm/one${chat}`)
+    if (target === undefined) throw new Error('no target')
+    const request = { caller, target, method: 'POST', bodyModel: undefined, ...more }
+    return decide(
+      { ...request, requestedSubscription: undefined },
+      {
+        ...{ snapshot, rules, now: 0 },
+        read: (counters) => counters.map(() => ({ used, resetsAt: 60_000 })),
+        reserve: (grant) => {
+          taken += 1
+          return grant
+        },
+      },
+    )
+  }
+  const size = (choices: number) => () => ({ bytes: 9, maxOutput: undefined, choices })
+  t.match(await ask({ isUnread: true, size: size(2) }), { allowed: true, isUnread: true })
+  t.match(await ask({ isUnread: true }, 100), { allowed: false, code: 'token_limit_exceeded' })
+  t.match(await ask({ size: size(2) }), { allowed: false, code: 'invalid_body' })
+  t.match(await ask({ size: size(1) }), { allowed: true, isUnread: undefined })
+  t.match(await ask({}), { allowed: true })
+  t.equal(taken, 0)
+})

@@ -1,0 +1,49 @@
+import { test } from 'tap'
+import { owningGroup, toUsageLabels } from '../../src/decide/usage-labels.ts'
+import type { Subscription, WrittenTelemetry } from '../../src/kinds/resources.ts'
+
+const nothing: WrittenTelemetry = {
+  enabled: undefined,
+  captureOrganization: undefined,
+  captureUser: undefined,
+  captureGroup: undefined,
+  captureModelUsage: undefined,
+}
+
+test('without the Tenant’s word the setting decides', async (t) => {
+  for (const naming of ['on', 'hash', 'off'] as const) {
+    for (const written of [undefined, nothing]) {
+      t.strictSame(toUsageLabels(written, naming), {
+        enabled: true,
+        user: naming,
+        model: true,
+        organization: false,
+        group: false,
+      })
+    }
+  }
+})
+
+test('what the Tenant says takes precedence', async (t) => {
+  for (const [captureUser, naming, user] of [
+    [true, 'off', 'on'],
+    [true, 'hash', 'hash'],
+    [true, 'on', 'on'],
+    [false, 'on', 'off'],
+    [false, 'hash', 'off'],
+  ] as const) {
+    t.equal(toUsageLabels({ ...nothing, captureUser }, naming).user, user)
+  }
+  t.match(toUsageLabels({ ...nothing, captureModelUsage: false, captureGroup: true }, 'on'), {
+    model: false,
+    group: true,
+  })
+  t.equal(toUsageLabels({ ...nothing, enabled: false }, 'on').enabled, false)
+})
+
+test('the owning group is the first that user and owner share', async (t) => {
+  const owned = { owner: { users: ['ada'], groups: ['red', 'blue'] } } as unknown as Subscription
+  t.equal(owningGroup(owned, ['blue', 'red']), 'red')
+  t.equal(owningGroup(owned, ['blue', 'x']), 'blue')
+  t.equal(owningGroup(owned, []), '', 'the user owns it by name')
+})

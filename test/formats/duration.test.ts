@@ -1,0 +1,125 @@
+import { test } from 'tap'
+import { maxWindowMs, parseDuration, parseWindow } from '../../src/formats/duration.ts'
+
+const second = 1_000
+const minute = 60 * second
+const hour = 60 * minute
+const day = 24 * hour
+
+test('a duration is a sum of units, largest first', async (t) => {
+  for (const [text, expected] of [
+    ['30d', 30 * day],
+    ['1.5d', 1.5 * day],
+    ['0.001d', 0.001 * day],
+    ['1.5h', 1.5 * hour],
+    ['90m', 90 * minute],
+    ['3600s', hour],
+    ['2h30m', 2.5 * hour],
+    ['1h45m30s', hour + 45 * minute + 30 * second],
+    ['1h30s', hour + 30 * second],
+    ['0s', 0],
+    ['0d', 0],
+    ['007m', 7 * minute],
+  ] as const) {
+    t.equal(parseDuration(text), expected, text)
+  }
+})
+
+test('everything else is refused as a duration', async (t) => {
+  for (const text of [
+    '1d12h',
+    '12h1d',
+    '1d1d',
+    '30m2h',
+    '5m5m',
+    '1h1h',
+    '',
+    ' ',
+    '3600',
+    '0',
+    'd',
+    'h',
+    '.5h',
+    '1.h',
+    '1..5h',
+    '1.5.5d',
+    '1h 30m',
+    ' 30d',
+    '30d ',
+    '30 d',
+    '30d\n',
+    '\n30d',
+    '1w',
+    '1y',
+    '1ms',
+    '10us',
+    '5ns',
+    'abc',
+    '30D',
+    '1H',
+    '-5m',
+    '+5m',
+    '-1d',
+    '--1d',
+    '1h-5m',
+    'NaNd',
+    'Infd',
+    'Infinityd',
+    '1e-3d',
+    '1e3s',
+    '0x1p3d',
+    '0x10s',
+    '1_000s',
+    '1,5h',
+    '٣d',
+    '１d',
+    `${'9'.repeat(16)}d`,
+    `${'9'.repeat(400)}s`,
+  ]) {
+    t.equal(parseDuration(text), undefined, JSON.stringify(text))
+  }
+})
+
+test('a window is one number and one unit', async (t) => {
+  for (const [text, expected] of [
+    ['1s', second],
+    ['60s', minute],
+    ['1m', minute],
+    ['9999m', 9_999 * minute],
+    ['24h', day],
+    ['8784h', 366 * day],
+    ['9999s', 9_999 * second],
+  ] as const) {
+    t.equal(parseWindow(text), expected, text)
+  }
+  t.equal(maxWindowMs, 366 * day)
+})
+
+test('other windows are refused', async (t) => {
+  for (const text of [
+    '',
+    '0s',
+    '0m',
+    '0h',
+    '01m',
+    '00001m',
+    '10000s',
+    '8785h',
+    '9999h',
+    '1d',
+    '1.5h',
+    '1h30m',
+    'm',
+    '1',
+    '1M',
+    ' 1m',
+    '1m ',
+    '1m\n',
+    '-1m',
+    '+1m',
+    '1e3s',
+    '1ms',
+  ]) {
+    t.equal(parseWindow(text), undefined, JSON.stringify(text))
+  }
+})

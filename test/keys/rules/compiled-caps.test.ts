@@ -1,0 +1,195 @@
+import { test } from 'tap'
+import { type AccessRequest, type Decision, decide, type Step } from '../../../src/decide/decide.ts'
+import { messageOf } from '../../../src/decide/refusal-message.ts'
+import type { KeyCaller } from '../../../src/identity/rules/caller.ts'
+import { compileCaps, keyCountersOf } from '../../../src/keys/rules/compiled-caps.ts'
+import type { KeyCaps } from '../../../src/keys/rules/key-caps.ts'
+import { pathRules } from '../../../src/operations/operations.ts'
+import { readTarget, type Target } from '../../../src/operations/target.ts'
+import { tagsOf } from '../../../src/ratelimit/redis/keys.ts'
+import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
+import { createTestCounters } from '../../support/counters.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
+import { endOf } from '../../support/window-ends.ts'
+
+const now = Date.UTC(2026, 0, 1)
+const team = { groups: ['team-a'] }
+const snapshot = snapshotOf(
+  modelRef('small'),
+  modelRef('large'),
+  modelRef('closed'),
+  modelRef('twin', {}, 'east'),
+  modelRef('twin', {}, 'west'),
+  accessPolicy('open', ['llm/small', 'llm/large', 'east/twin', 'west/twin'], team),
+  subscription('basic', team, {
+    'llm/small': [[100, '1m']],
+    'llm/large': [[100, '1m']],
+    'east/twin': [[100, '1m']],
+    'west/twin': [[100, '1m']],
+  }),
+)
+
+function keyWith(caps: KeyCaps): KeyCaller {
+  const compiled = compileCaps({ id: 'id-1', user: 'ada', subscription: 'basic', caps })
+  return {
+    ...({
+      by: 'key',
+      user: 'ada',
+      groups: ['team-a'],
+      keyId: 'id-1',
+      subscription: 'basic',
+    } as const),
+    ...(compiled && { caps: compiled }),
+  }
+}
+
+/** Decides with counters that stay; returns the steps too. */
+function createWorld() {
+  const counters = createTestCounters()
+  const steps: Step[] = []
+  return {
+    counters,
+    steps,
+    ask(path: string, caller: KeyCaller, more: Partial<AccessRequest> = {}): Decision {
+      steps.length = 0
+      const target = readTarget(path) as Target
+      const method = target.operation === '/v1/models' ? 'GET' : 'POST'
+      const request = {
+        ...{ caller, target, method, bodyModel: undefined, requestedSubscription: undefined },
+        ...more,
+      }
+      const world = { snapshot, rules: pathRules(), now, read: counters.read }
+      return decide(request, world, (step) => steps.push(step)) as Decision
+    },
+  }
+}
+
+const models = {
+  models: [
+    { namespace: 'llm', name: 'small' },
+    { namespace: 'west', name: 'twin' },
+  ],
+}
+
+test('a key without caps has none of their steps', async (t) => {
+  const { ask, steps } = createWorld()
+  t.equal(compileCaps({ id: 'a', user: 'u', subscription: 'b', caps: {} }), undefined)
+  const source = () => t.fail('the address is not read')
+  t.ok(ask('/llm/small/v1/chat/completions', keyWith({}), { source: source as never }).allowed)
+  t.notOk(steps.includes('address') || steps.includes('cap'))
+})
+
+test('only the models of the key pass, by path and by body', async (t) => {
+  const { ask, steps } = createWorld()
+  const key = keyWith(models)
+  t.ok(ask('/llm/small/v1/chat/completions', key).allowed)
+  t.ok(steps.includes('cap'))
+  for (const refused of [
+    ask('/llm/large/v1/chat/completions', key),
+    ask('/v1/chat/completions', key, { bodyModel: 'large' }),
+  ]) {
+    t.match(refused, { code: 'model_not_allowed', detail: { about: 'key_models' } })
+    t.equal(steps.at(-1), 'cap', 'the step that refused')
+    if (!refused.allowed)
+      t.match(
+        messageOf(refused, now),
+        /^The API key may not call the model "(llm\/)?large", which is not among its models/,
+      )
+  }
+  t.match(ask('/llm/large/v1/models', key), { code: 'model_not_allowed' }, 'lists too')
+  t.match(ask('/llm/closed/v1/chat/completions', key), {
+    code: 'model_not_allowed',
+    detail: { about: 'model' },
+  })
+  t.match(
+    ask('/llm/nothing/v1/chat/completions', key),
+    { detail: { about: 'model' } },
+    'closed and unknown stay one answer',
+  )
+  const twin = ask('/v1/chat/completions', key, { bodyModel: 'twin' })
+  t.match(twin, { allowed: true, model: { key: 'west/twin' } }, 'a name means the model of the key')
+})
+
+test('the address is checked, and fails closed', async (t) => {
+  const { ask, steps } = createWorld()
+  const key = keyWith({ allowedAddresses: ['192.0.2.0/24', '2001:db8::/32'] })
+  const from = (address: string | undefined, path = '/llm/small/v1/chat/completions') =>
+    ask(path, key, { source: () => address })
+  t.ok(from('192.0.2.9').allowed)
+  t.ok(from('2001:db8::9').allowed)
+  const refused = from('198.51.100.1')
+  t.match(refused, { code: 'address_not_allowed' })
+  t.strictSame(steps, ['credential', 'address'], 'before anything is said about the model')
+  if (!refused.allowed) t.match(messageOf(refused, now), /may not be used from "198.51.100.1"/)
+  t.match(from(undefined), { code: 'address_not_allowed' }, 'a client without an address')
+  t.match(from('nonsense'), { code: 'address_not_allowed' })
+  const list = (address: string) =>
+    ask('/llm/small/v1/models', key, { method: 'GET', source: () => address })
+  t.ok(list('192.0.2.9').allowed)
+  t.match(list('198.51.100.1'), { code: 'address_not_allowed' }, 'of a list too')
+  t.ok(ask('/llm/small/v1/chat/completions', key).allowed, 'unless nobody gives an address')
+})
+
+test('limits of the key hold beside those of the user, over all models', async (t) => {
+  const { ask, counters } = createWorld()
+  const key = keyWith({
+    tokenRateLimits: [
+      { limit: 60, window: '1m' },
+      { limit: 70, window: '1h' },
+    ],
+  })
+  const use = (path: string, tokens: number) => {
+    const grant = ask(path, key)
+    if (!grant.allowed) throw new Error(grant.code)
+    const [, model = ''] = /^\/(llm\/\w+)/.exec(path) ?? []
+    const own = snapshot.subscriptions.get('basic')?.limits.get(model) ?? []
+    const hit = [
+      ...own.map((limit) => counterOf(limit, 'ada')),
+      ...keyCountersOf(key.caps?.counted, 'basic', 'ada'),
+    ]
+    t.strictSame(
+      hit.map(({ key }) => key),
+      grant.limits.map((limit) => counterOf(limit, 'ada').key),
+      'what is read is what is counted',
+    )
+    t.equal(
+      new Set(hit.map((each) => tagsOf(true).tagOf(each.key))).size,
+      1,
+      'on one node of a Cluster',
+    )
+    counters.add(hit, tokens, now)
+  }
+  use('/llm/small/v1/chat/completions', 40)
+  use('/llm/large/v1/chat/completions', 20)
+  const refused = ask('/llm/small/v1/chat/completions', key)
+  t.match(refused, { code: 'token_limit_exceeded', retryAt: endOf('1m', key.keyId, now) })
+  if (!refused.allowed) {
+    t.match(
+      messageOf(refused, now),
+      /^The token limit of this API key is used up: 60 of 60 tokens in 1m/,
+    )
+  }
+  t.ok(ask('/llm/small/v1/chat/completions', keyWith({})).allowed, 'the user may go on')
+  t.ok(ask('/llm/small/v1/models', key).allowed, 'lists are not limited')
+})
+
+test('only what was written as counters is counted', async (t) => {
+  t.strictSame(keyCountersOf(undefined, 'basic', 'ada'), [])
+  for (const odd of [
+    '',
+    'id',
+    'id ',
+    'id 1,',
+    'id 0',
+    'id 60000,0',
+    'id x',
+    'a b 1',
+    'id 1,2,3,4,5,6,7,8,9',
+    `id ${'9'.repeat(13)}`,
+  ]) {
+    t.strictSame(keyCountersOf(odd, 'basic', 'ada'), [], odd)
+  }
+  t.match(keyCountersOf('id 60000', 'basic', 'a\nb'), [
+    { key: 'basic\n@id\n60000\na\nb', owner: 'id', window: { ms: 60_000 } },
+  ])
+})

@@ -1,0 +1,158 @@
+import { openSync, renameSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Test, test } from 'tap'
+import { stringify } from 'yaml'
+import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
+import { createFolder, showProblem } from '../../../src/models/sources/files.ts'
+import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
+import { quietMs, tornMs } from '../../../src/models/sources/last-good.ts'
+import { startController } from '../../../src/models/sources/pipeline.ts'
+import type { Gathered } from '../../../src/models/sources/source.ts'
+import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
+import { poll } from '../../support/poll.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const small = modelRef('small')
+const open = accessPolicy('open', ['llm/small'], { users: ['ada', 'bob', 'eve'] })
+const team = subscription('team', { groups: ['a', 'b'] }, { 'llm/small': [[5, '1m']] })
+const text = (...documents: readonly unknown[]): string =>
+  documents.map((document) => stringify(document)).join('---\n')
+const whole = text(small, open, team)
+
+/** A folder with one file and a clock that the test moves. */
+async function begin(t: Test, content = whole) {
+  const path = join(temporaryFolder(t), 'all.yaml')
+  writeFileSync(path, content)
+  const folder = createFolder(join(path, '..'))
+  let now = 0
+  let latest = (await folder.poll(now)) as Gathered
+  return {
+    inPlace: (fresh: string) => writeFileSync(path, fresh),
+    byRename(fresh: string) {
+      writeFileSync(join(path, '..', '.fresh'), fresh)
+      renameSync(join(path, '..', '.fresh'), path)
+    },
+    remove: () => rmSync(path),
+    /** Moves the clock, with a poll every 100 ms. */
+    async wait(ms: number) {
+      for (const end = now + ms; now < end; ) {
+        now = Math.min(end, now + 100)
+        latest = (await folder.poll(now)) ?? latest
+      }
+    },
+    names: () => latest.resources.map(({ metadata }) => metadata.name).join(),
+    latest: () => latest,
+    problems: () => latest.problems.map(showProblem),
+  }
+}
+
+test('a file that is rewritten in place loses nothing, wherever it is cut', async (t) => {
+  const file = await begin(t)
+  const { resources } = file.latest()
+  for (let length = 0; length < whole.length; length += 1) {
+    file.inPlace(whole.slice(0, length))
+    await file.wait(300)
+    if (file.latest().resources.length !== 3) t.fail(`cut after ${length} bytes: ${file.names()}`)
+    const all = new Set(file.latest().resources)
+    for (const resource of resources) if (!all.has(resource)) t.fail(`cut after ${length} bytes`)
+    if (file.problems().length > 0) t.fail(`${length} bytes: ${file.problems()}`)
+    file.inPlace(whole)
+    await file.wait(300)
+  }
+  t.equal(file.names(), 'small,open,team')
+})
+
+test('a file that stays torn is reported after five seconds', async (t) => {
+  for (const [torn, names, problem] of [
+    ['', '', undefined],
+    [text(small, open).slice(0, -1), 'small,open', undefined],
+    [`${text(small, open)}---\nkind: [`, 'small,open', /not valid YAML/],
+    [text(small, { ...open, spec: 5 }, team), 'small,team', /AccessPolicy open: spec must be/],
+  ] as const) {
+    for (const save of ['inPlace', 'byRename'] as const) {
+      const file = await begin(t)
+      file[save](torn)
+      const held = names === '' || problem !== undefined
+      await file.wait(held ? tornMs - 200 : 100)
+      t.strictSame(
+        [...file.names().split(',')].sort(),
+        ['open', 'small', 'team'],
+        `${save} ${names}`,
+      )
+      t.strictSame(file.problems(), [])
+      await file.wait(held ? 500 : quietMs + 200)
+      t.equal(file.names(), names, `${save} ${names}`)
+      t.match(file.problems(), problem === undefined ? [] : [problem])
+      file.inPlace(whole)
+      await file.wait(200)
+      t.equal(file.names(), 'small,open,team')
+    }
+  }
+})
+
+test('resources missing from a complete file are removed', async (t) => {
+  const renamed = await begin(t)
+  renamed.byRename(text(small, team))
+  await renamed.wait(200)
+  t.equal(renamed.names(), 'small,team', 'replaced by rename')
+
+  const rewritten = await begin(t)
+  rewritten.inPlace(text(small, team))
+  await rewritten.wait(quietMs + 300)
+  t.equal(rewritten.names(), 'small,team', 'rewritten in place')
+
+  const removed = await begin(t)
+  removed.remove()
+  await removed.wait(200)
+  t.equal(removed.names(), '', 'the file was deleted')
+})
+
+test('valid changes in a torn file take effect at once', async (t) => {
+  const file = await begin(t)
+  const shut = accessPolicy('open', ['llm/small'], { users: ['ada'] })
+  file.inPlace(`${text(small, shut, modelRef('new'))}---\n${text(team).slice(0, 40)}`)
+  await file.wait(200)
+  t.equal(file.names(), 'small,open,new,team')
+  t.match(file.latest().resources[1], { subjects: { users: ['ada'] } })
+  t.strictSame(file.problems(), [])
+})
+
+test('content that was never valid is reported at once', async (t) => {
+  const file = await begin(t)
+  file.inPlace(`${whole}---\nkind: [`)
+  await file.wait(200)
+  t.equal(file.names(), 'small,open,team')
+  t.match(file.problems(), [/not valid YAML/])
+  file.byRename(`${text(small)}---\nkind: [`)
+  await file.wait(200)
+  t.equal(file.names(), 'small', 'resources missing from the file are still removed')
+})
+
+test('slowly written files remove no access', async (t) => {
+  const folder = temporaryFolder(t)
+  const path = join(folder, 'all.yaml')
+  writeFileSync(path, whole)
+  const published: Snapshot[] = []
+  const controller = await startController({
+    source: createFolderSource(folder),
+    async publish(snapshot) {
+      published.push(snapshot)
+    },
+    report() {},
+    onFailure: (error) => t.fail(String(error)),
+  })
+  t.teardown(() => controller.close())
+  const longer = text(small, open, team, modelRef('new'))
+  const file = openSync(path, 'w')
+  for (let at = 0; at < longer.length; at += Math.ceil(longer.length / 10)) {
+    writeSync(file, longer.slice(at, at + Math.ceil(longer.length / 10)))
+    await delay(400)
+  }
+  await poll(() => published.at(-1)?.models.size === 2, 'the whole file is read')
+  for (const { models, subscriptions } of published) {
+    t.strictSame(models.get('llm/small')?.users, new Set(['ada', 'bob', 'eve']))
+    t.equal(subscriptions.get('team')?.phase, 'Active')
+  }
+  t.strictSame(controller.problems(), [])
+})

@@ -1,0 +1,295 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import root, { type Test } from 'tap'
+import type { AskedHold } from '../../../src/ratelimit/holds.ts'
+import { oldKeyOf } from '../../../src/ratelimit/redis/keys.ts'
+import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
+import { startCluster } from '../../support/cluster.ts'
+import { poll } from '../../support/poll.ts'
+import { createSharingGateway, type SharingOptions } from '../../support/redis-world.ts'
+import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
+import { type HoldWorld, testHoldStore } from './hold-store.contract.ts'
+
+/** Hardly ever over while a test runs, whosever it is; below a day, from which on windows have a second place. */
+const longMs = 86_000_000
+const shortLeaseMs = 2_500
+
+let valkey: RunningValkey
+
+root.before(async () => {
+  if (!skipValkey) valkey = await startValkey(root)
+})
+
+async function createWorld(url: string): Promise<HoldWorld> {
+  const [one, two] = [
+    await createSharingGateway({ url, lease: shortLeaseMs }),
+    await createSharingGateway({ url, lease: shortLeaseMs }),
+  ]
+  return {
+    ...{ holds: one.holds, other: two.holds, leaseMs: shortLeaseMs, shortMs: 1_000 },
+    now: Date.now,
+    async use(counter, tokens) {
+      one.add([counter], tokens)
+      await one.flushed()
+    },
+    async settled() {
+      await Promise.all([one.flushed(), two.flushed()])
+    },
+    advance: async (ms: number) => void (await delay(ms)),
+    async close() {
+      await Promise.all([one.close(), two.close()])
+    },
+  }
+}
+
+if (!skipValkey) {
+  testHoldStore('Redis', () => createWorld(valkey.url))
+}
+
+async function gatewayOf(t: Test, url: string, more: Partial<SharingOptions> = {}) {
+  const gateway = await createSharingGateway({ url, ...more })
+  t.teardown(gateway.close)
+  return gateway
+}
+
+function asked(id: string | undefined, limit: number, user: string): AskedHold {
+  const key = `basic\nllm/small\n${longMs}\n${user}`
+  return {
+    id,
+    counters: [{ key, owner: user, window: { ms: longMs }, limit }],
+    expected: {
+      ...{ input: 100, inputVariance: 1, output: 100, outputVariance: 1 },
+      ...{ floor: 200, beyondRoom: 200, isSeveral: false, least: 1, worst: 400 },
+    },
+    ...{ overshoot: 0.25, canCap: true, charge: 'admission' },
+  }
+}
+
+const skip = { skip: skipValkey }
+
+root.test('parallel holds of four gateways keep the bound', skip, async (t) => {
+  const gateways = await Promise.all([1, 2, 3, 4].map(() => gatewayOf(t, valkey.url)))
+  const answers = await Promise.all(
+    Array.from({ length: 250 }, (_, i) =>
+      gateways[i % 4]?.holds.hold(asked(`burst ${i}`, 10_000, 'burst'), Date.now()),
+    ),
+  )
+  const held = answers.filter((each) => each?.outcome === 'held')
+  const ceilings = held.reduce((sum, each) => sum + 100 + (each?.cap ?? 0), 0)
+  t.ok(held.length >= 20 && held.length <= 50, `${held.length} of 250 are admitted`)
+  t.ok(ceilings <= 12_500, `their ceilings: ${ceilings}`)
+  t.ok(answers.every((each) => each?.outcome !== 'spent'))
+})
+
+root.test('usage of the counters counts beside holds', skip, async (t) => {
+  const [one, other] = [await gatewayOf(t, valkey.url), await gatewayOf(t, valkey.url)]
+  const own = asked('used', 1_000, 'used')
+  t.equal((await one.holds.hold(own, Date.now())).outcome, 'held')
+  one.add(own.counters, 700)
+  one.holds.release(own.counters, 'used')
+  await one.flushed()
+  const [window] = (await other.holds.hold(asked(undefined, 1_000, 'used'), Date.now())).windows
+  t.match(window, { used: 700 })
+  t.equal(window?.held, undefined)
+})
+
+root.test('releases wait for a Redis that is away', skip, async (t) => {
+  const paused = await startValkey(t)
+  const { holds, flushed, ...gateway } = await gatewayOf(t, paused.url, { timeoutMs: 200 })
+  const own = asked('a', 10_000, 'away')
+  t.equal((await holds.hold(own, Date.now())).outcome, 'held')
+  paused.freeze()
+  await t.rejects(async () => holds.hold(asked('b', 10_000, 'away'), Date.now()))
+  gateway.add(own.counters, 150)
+  holds.release(own.counters, 'a')
+  await delay(300)
+  t.equal(holds.waiting, 1, 'the unanswered hold is given back too')
+  paused.thaw()
+  await flushed()
+  const [window] = (await holds.hold(asked(undefined, 10_000, 'away'), Date.now())).windows
+  t.match(window, { used: 150 })
+  t.equal(window?.held, undefined)
+})
+
+root.test(
+  'a process that has read the line of a request counts it, and no hold',
+  skip,
+  async (t) => {
+    const writer = await gatewayOf(t, valkey.url, { gateway: 'read' })
+    const reader = await gatewayOf(t, valkey.url, { gateway: 'read', isWriter: false })
+    const own = asked('a', 10_000, 'sequential')
+    const ask = async () =>
+      (await reader.holds.hold(asked(undefined, 10_000, 'sequential'), Date.now())).windows[0]
+    t.equal((await writer.holds.hold(own, Date.now())).outcome, 'held')
+    t.match(await ask(), { used: 0, held: 200 })
+    reader.add(own.counters, 150)
+    reader.holds.release(own.counters, 'a')
+    const before = await ask()
+    t.match(before, { used: 150 }, 'although the writer has sent nothing')
+    t.equal(before?.held, undefined)
+    const { windows } = await writer.holds.hold(asked(undefined, 10_000, 'sequential'), Date.now())
+    t.match(windows, [{ used: 0, held: 200 }], 'whoever has not read it sees the hold')
+    writer.add(own.counters, 150)
+    writer.holds.release(own.counters, 'a')
+    await writer.flushed()
+    t.match(await ask(), { used: 150 }, 'once')
+  },
+)
+
+root.test('a line that comes between two requests counts for the second', skip, async (t) => {
+  let looks = 0
+  const gateway = await gatewayOf(t, valkey.url, {
+    isWriter: false,
+    onLook() {
+      looks += 1
+      if (looks !== 3) return
+      gateway.add(own.counters, 150)
+      gateway.holds.release(own.counters, 'a')
+    },
+  })
+  const own = asked('a', 10_000, 'between')
+  const ask = async (id?: string) => {
+    const { windows } = await gateway.holds.hold(asked(id, 10_000, 'between'), Date.now())
+    return [windows[0]?.used, windows[0]?.held]
+  }
+  await ask('a')
+  looks = 1
+  t.strictSame(await Promise.all([ask(), ask()]), [
+    [0, 200],
+    [150, undefined],
+  ])
+})
+
+root.test('without a writer places become free', skip, async (t) => {
+  const reader = await gatewayOf(t, valkey.url, { isWriter: false })
+  const of = { key: 'basic\nllm/small\nconcurrency\nunwritten', owner: 'unwritten', limit: 1 }
+  const taken = [{ ...of, window: { ms: 0 } }]
+  for (let i = 0; i < 60; i += 1) {
+    const each = { ...asked(`${i}`, 1, 'unwritten'), counters: [], taken }
+    t.equal((await reader.holds.hold(each, Date.now())).outcome, 'held', `${i}`)
+    reader.holds.release(taken, `${i}`)
+  }
+})
+
+root.test('what lines say is left to the process that writes', skip, async (t) => {
+  const writer = await gatewayOf(t, valkey.url, { gateway: 'shared' })
+  const reader = await gatewayOf(t, valkey.url, { gateway: 'shared', isWriter: false })
+  const other = await gatewayOf(t, valkey.url)
+  const own = asked('a', 10_000, 'readers')
+  await reader.holds.hold(own, Date.now())
+  const sent = reader.connection.sent
+  reader.holds.release(own.counters, 'a')
+  reader.holds.renew(own.counters, 'a', { mean: 1, variance: 0 }, Date.now())
+  await delay(50)
+  t.equal(reader.connection.sent, sent, 'the reader sends nothing of it')
+  const held = async () =>
+    (await other.holds.hold(asked(undefined, 10_000, 'readers'), Date.now())).windows[0]?.held
+  t.equal(await held(), 200)
+  writer.holds.release(own.counters, 'a')
+  await writer.flushed()
+  t.equal(await held(), undefined)
+})
+
+root.test('four gateways share requests and places exactly', skip, async (t) => {
+  const gateways = await Promise.all([1, 2, 3, 4].map(() => gatewayOf(t, valkey.url)))
+  const take = async (name: string, limit: number, ms: number) => {
+    const key = `basic\nllm/small\n${name}\nburst`
+    const taken = [{ key, owner: 'burst', window: { ms }, limit }]
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, (_, i) => {
+        const each = { ...asked(`${name} ${i}`, 1, 'burst'), counters: [], taken }
+        return gateways[i % 4]?.holds.hold(each, Date.now())
+      }),
+    )
+    return answers.filter((each) => each?.outcome === 'held').length
+  }
+  t.equal(await take(`requests-${longMs}`, 37, longMs), 37)
+  t.equal(await take('concurrency', 5, 0), 5)
+})
+
+root.test(
+  'a store that has lost its data admits nothing that was told to be used',
+  skip,
+  async (t) => {
+    const own = await startValkey(t)
+    const [one, other] = [await gatewayOf(t, own.url), await gatewayOf(t, own.url)]
+    const key = `basic\nllm/small\nrequests-${longMs}\nlost`
+    const taken = [{ key, owner: 'lost', window: { ms: longMs }, limit: 2 }]
+    const each = (id: string) => ({ ...asked(id, 1_000, 'lost'), taken })
+    one.add(taken, 2)
+    one.add(each('').counters, 1_000)
+    await one.flushed()
+    t.strictSame(await other.used(...taken), [2])
+    const spent = async () => (await other.holds.hold(each('a'), Date.now())).outcome
+    t.equal(await spent(), 'spent')
+    await own.client.flushall()
+    const first = await other.holds.hold(each('b'), Date.now())
+    t.match(first, { outcome: 'spent', windows: [{ used: 1_000 }, { used: 2 }] })
+  },
+)
+
+root.test('the first hold in a window knows what a version before has counted', skip, async (t) => {
+  const own = asked('a', 1_000, 'before')
+  const [{ key }] = own.counters as [Required<Counter>]
+  await valkey.client.set(oldKeyOf(key), '1000', 'PX', 60_000)
+  const { holds } = await gatewayOf(t, valkey.url)
+  t.match(await holds.hold(own, Date.now()), { outcome: 'spent', windows: [{ used: 1_000 }] })
+})
+
+root.test('a process alone keeps limits itself', skip, async (t) => {
+  const paused = await startValkey(t)
+  const { holds, flushed } = await gatewayOf(t, paused.url, { timeoutMs: 200 })
+  paused.freeze()
+  const of = { key: 'basic\nllm/small\nconcurrency\nalone', owner: 'alone', limit: 1 }
+  const taken = [{ ...of, window: { ms: 0 } }]
+  const each = (id: string) => ({ ...asked(id, 1, 'alone'), counters: [], taken })
+  await t.rejects(async () => holds.hold(each('a'), Date.now()))
+  t.match(await holds.holdAlone?.(each('a'), Date.now()), { outcome: 'held' })
+  t.match(await holds.holdAlone?.(each('b'), Date.now()), { outcome: 'busy' })
+  holds.release(taken, 'a')
+  t.match(await holds.holdAlone?.(each('b'), Date.now()), { outcome: 'held' })
+  paused.thaw()
+  await flushed()
+})
+
+root.test('a process alone holds beside what it knows is used', skip, async (t) => {
+  const paused = await startValkey(t)
+  const gateway = await gatewayOf(t, paused.url, { timeoutMs: 200 })
+  const { holds } = gateway
+  const each = (id: string) => asked(id, 10_000, 'alone')
+  gateway.add(each('a').counters, 8_000)
+  await gateway.flushed()
+  paused.freeze()
+  await poll(() => gateway.isUnavailable, 'Redis is away')
+  const outcomes: (string | undefined)[] = []
+  for (let i = 0; i < 20; i += 1) {
+    outcomes.push((await holds.holdAlone?.(each(`${i}`), Date.now()))?.outcome)
+  }
+  const held = outcomes.filter((outcome) => outcome === 'held').length
+  t.ok(held >= 4 && held <= 10, `${held} of 200 tokens each fit into 2,000`)
+  t.equal(outcomes.at(-1), 'busy')
+  gateway.add(each('a').counters, 2_000)
+  t.match(await holds.holdAlone?.(each('spent'), Date.now()), { outcome: 'spent' })
+})
+
+root.test('in a Cluster holds end with the sums of their node', skip, async (t) => {
+  const nodes = await startCluster(t)
+  const url = `redis+cluster://127.0.0.1:${nodes[0]?.port}`
+  const [one, other] = [await gatewayOf(t, url), await gatewayOf(t, url)]
+  const users = Array.from({ length: 40 }, (_, i) => `user ${i}`)
+  for (const user of users) {
+    const each = asked(user, 10_000, user)
+    t.equal((await one.holds.hold(each, Date.now())).outcome, 'held')
+    one.add(each.counters, 120)
+    one.holds.release(each.counters, user)
+  }
+  await one.flushed()
+  for (const user of users) {
+    const [window] = (await other.holds.hold(asked(undefined, 10_000, user), Date.now())).windows
+    t.match([window?.used, window?.held], [120, undefined])
+  }
+  const perNode = await Promise.all(nodes.map(({ client }) => client.dbsize()))
+  t.ok(
+    perNode.every((keys) => keys > 0),
+    `${perNode}`,
+  )
+})

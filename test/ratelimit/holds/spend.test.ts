@@ -1,0 +1,303 @@
+import root, { type Test } from 'tap'
+import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
+import { admit } from '../../../src/ratelimit/rules/estimates/admit.ts'
+import type { Expected } from '../../../src/ratelimit/rules/estimates/estimator.ts'
+import { grown, type Hold, noHolds, withHold } from '../../../src/ratelimit/rules/estimates/hold.ts'
+import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
+import type { EndedHolds, SumEntry } from '../../../src/ratelimit/sums/sum-store.ts'
+import { poll } from '../../support/poll.ts'
+import { createRandom } from '../../support/random.ts'
+import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
+import { createDice, type Dice } from '../sums/model.ts'
+
+const schedules = Number(process.env.SCHEDULES ?? 30)
+const holdKeys = ['held', 'holds', 'leases'].map((name) => `tollgate:{all}:${name}:s\nann`)
+const windowKeys = {
+  tokens: 'tollgate:{all}:w:t@1',
+  requests: 'tollgate:{all}:w:r@1',
+  /** Never there: what runs has no window. */
+  concurrency: 'tollgate:{all}:w:c',
+}
+const kinds = ['tokens', 'requests', 'concurrency'] as const
+const leaseMs = 60_000
+
+type Limits = Readonly<Record<(typeof kinds)[number], number>>
+
+interface Asked {
+  readonly id: string
+  readonly expected: Expected
+  readonly limits: Limits
+  readonly canCap?: boolean
+  readonly asker?: string
+  readonly lease?: number
+  readonly others?: number
+  readonly own?: number
+  readonly ended?: readonly string[]
+}
+
+async function connect(t: Test, valkey: RunningValkey) {
+  const { commands, connected, close } = connectRedis(valkey.url, () => {})
+  t.teardown(close)
+  await connected(5_000)
+  const store = createRedisSums(commands)
+  return {
+    commands,
+    store,
+    spend({ id, expected, limits, canCap = true, asker = '', lease = leaseMs, ...known }: Asked) {
+      const { input, inputVariance, output, outputVariance, floor, beyondRoom, least } = expected
+      const beyond = expected.isSeveral ? -beyondRoom : beyondRoom
+      const { others = 0, own = 0, ended = [] } = known
+      const worst = Number.isFinite(expected.worst) ? expected.worst : -1
+      const args = [
+        ...[id, lease, input, inputVariance, output, outputVariance, floor, beyond, least],
+        ...[worst, overshoot, canCap ? '1' : '0', asker, 'g1'],
+        ...kinds.flatMap((kind) => [kind, limits[kind], `m|${kind}@1`, others, own]),
+        ...ended,
+      ]
+      return commands.spend([...holdKeys, ...kinds.map((kind) => windowKeys[kind])], args)
+    },
+    /** The sums of a gateway, and requests of which responses are in them. */
+    write(gateway: string, { tokens, requests }: Ended, ids: readonly string[]) {
+      const entry = { field: gateway, ttlMs: 600_000 }
+      const entries: SumEntry[] = [
+        { ...entry, key: windowKeys.tokens, sum: tokens },
+        { ...entry, key: windowKeys.requests, sum: requests },
+      ]
+      const ended: EndedHolds[] = ids.length === 0 ? [] : [{ keys: holdKeys, ids }]
+      const mark = { key: `tollgate:{all}:mark:${gateway}`, number: 1, nonce: 'n', acknowledged: 0 }
+      return store.write(mark, entries, ended)
+    },
+  }
+}
+
+const overshoot = 0.25
+
+interface Ended {
+  tokens: number
+  requests: number
+}
+
+function expectedOf(dice: Dice): Expected {
+  // Of some, ceilings are what fills a limit, and not what is expected.
+  const isShort = dice.chance(0.5)
+  const floor = 1 + dice.below(isShort ? 3_000 : 800)
+  return {
+    ...{ input: dice.below(2_000) / 10, inputVariance: dice.below(3_000) },
+    ...{ output: dice.below(isShort ? 100 : 4_000) / 10 },
+    outputVariance: dice.below(isShort ? 100 : 90_000),
+    ...{ floor, beyondRoom: floor, isSeveral: dice.chance(0.2), least: 1 + dice.below(40) },
+    worst: dice.chance(0.5) ? Number.POSITIVE_INFINITY : 1 + dice.below(1_000),
+  }
+}
+
+root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) => {
+  const valkey = await startValkey(t)
+  const redis = await connect(t, valkey)
+  t.beforeEach(async () => void (await valkey.client.flushall()))
+
+  await t.test('three gateways spend as one oracle decides', async (t) => {
+    const { seed } = createRandom()
+    t.comment(`SEED=${seed}`)
+    let decisions = 0
+    const wrong: unknown[] = []
+    for (let i = 0; i < schedules; i += 1) {
+      const dice = createDice(seed + i)
+      await valkey.client.flushall()
+      const limits: Limits = {
+        tokens: 2_000 + dice.below(20_000),
+        requests: 20 + dice.below(40),
+        concurrency: 3 + dice.below(6),
+      }
+      const own = Array.from({ length: 3 }, (): Ended => ({ tokens: 0, requests: 0 }))
+      const open = new Map<string, { readonly gateway: number; hold: Hold; readonly cap: number }>()
+      for (let step = 0; step < 120; step += 1) {
+        const gateway = dice.below(3)
+        if (dice.chance(0.55)) {
+          const [id, expected, canCap] = [`${step}`, expectedOf(dice), dice.chance(0.7)]
+          const used = sumOf(own)
+          const held = [...open.values()].reduce(
+            (sums, { hold }) => withHold(sums, hold, 1),
+            noHolds,
+          )
+          const room = { limit: limits.tokens, used: used.tokens, held }
+          const admission = admit([room], expected, overshoot, canCap)
+          const isSpent = used.requests + open.size >= limits.requests
+          const isFull = open.size >= limits.concurrency
+          let { outcome } = admission
+          if (outcome === 'held' && isFull) outcome = 'busy'
+          if (isSpent) outcome = 'spent'
+          const [decided, cap, most, tokens, tokensHeld, requests, , places] = await redis.spend({
+            ...{ id, expected, limits, canCap },
+          })
+          decisions += 1
+          const expectedCap =
+            outcome === 'held' && admission.outcome === 'held' ? admission.cap : undefined
+          const isHeld = outcome === 'held' && admission.outcome === 'held'
+          const more = isHeld ? 1 : 0
+          const isRight =
+            decided === outcome &&
+            (expectedCap === undefined || expectedCap === (cap < 0 ? Infinity : cap)) &&
+            most === open.size &&
+            tokens === used.tokens &&
+            tokensHeld === held.mean + (isHeld ? admission.hold.mean : 0) &&
+            requests === used.requests + open.size + more &&
+            places === open.size + more
+          if (!isRight) wrong.push({ seed: seed + i, step, decided, outcome, cap, expectedCap })
+          if (isHeld) open.set(id, { gateway, hold: admission.hold, cap: admission.cap })
+        } else if (dice.chance(0.3) && open.size > 0) {
+          const [id, found] = dice.pick([...open])
+          const more = { mean: dice.below(900), variance: dice.below(90_000) }
+          found.hold = grown(found.hold, more)
+          await redis.commands.renewSpent(holdKeys, [id, leaseMs, more.mean, more.variance])
+        } else {
+          const ended = [...open].filter((each) => each[1].gateway === gateway && dice.chance(0.6))
+          const sums = own[gateway] as Ended
+          for (const [id] of ended) {
+            open.delete(id)
+            sums.requests += 1
+            sums.tokens += 1 + dice.below(600)
+          }
+          const ids = ended.map(([id]) => id)
+          await redis.write(`g${gateway}`, sums, ids)
+        }
+      }
+    }
+    t.strictSame(wrong.slice(0, 3), [])
+    t.comment(`${decisions} decisions`)
+  })
+
+  const expected: Expected = {
+    ...{ input: 10, inputVariance: 0, output: 20, outputVariance: 0, floor: 40, beyondRoom: 40 },
+    ...{ isSeveral: false, least: 1, worst: 100 },
+  }
+  const limits: Limits = { tokens: 1_000, requests: 10, concurrency: 3 }
+  const asked = { expected, limits }
+
+  await t.test('after a loss what has ended still counts', async (t) => {
+    for (const id of ['a', 'b', 'c']) t.equal((await redis.spend({ ...asked, id }))[0], 'held')
+    await redis.write('g1', { tokens: 400, requests: 9 }, ['a', 'b'])
+    await valkey.client.flushall()
+    await redis.write('g1', { tokens: 400, requests: 9 }, [])
+    t.equal((await redis.spend({ ...asked, id: 'd' }))[0], 'held')
+    t.equal(
+      (await redis.spend({ ...asked, id: 'e' }))[0],
+      'spent',
+      'one that was open is forgotten',
+    )
+  })
+
+  await t.test('a request is seen once while its response is written', async (t) => {
+    let [least, most] = [Number.POSITIVE_INFINITY, 0]
+    await redis.spend({ ...asked, id: 'a' })
+    const writing = redis.write('g1', { tokens: 30, requests: 1 }, ['a'])
+    const looks = Array.from({ length: 50 }, () => redis.spend({ ...asked, id: '' }))
+    for (const [, , , , , requests = 0] of await Promise.all(looks)) {
+      least = Math.min(least, requests)
+      most = Math.max(most, requests)
+    }
+    await writing
+    t.strictSame([least, most], [1, 1])
+    t.strictSame(await valkey.client.hlen(holdKeys[0] as string), 0)
+  })
+
+  await t.test('asked again, a request holds once', async (t) => {
+    const first = await redis.spend({ ...asked, id: 'a', asker: 'one' })
+    const again = await redis.spend({ ...asked, id: 'a', asker: 'other' })
+    t.strictSame([first[0], again[0], again[1]], ['held', 'repeated', first[1]])
+    t.equal(again[5], 1)
+    await redis.commands.releaseSpent(holdKeys, ['a other'])
+    await redis.commands.releaseSpent(holdKeys, ['a other', 'b other'])
+    t.equal(await valkey.client.hlen(holdKeys[1] as string), 1, 'somebody else has asked for it')
+    await redis.commands.releaseSpent(holdKeys, ['a one'])
+    t.equal(await valkey.client.hlen(holdKeys[1] as string), 0)
+    t.equal(await valkey.client.hlen(holdKeys[0] as string), 0)
+  })
+
+  await t.test(
+    'what is known to be used counts in a server that has lost it, or not yet has it',
+    async (t) => {
+      const spend = async (others: number, own: number) =>
+        (await redis.spend({ ...asked, id: '', others, own }))[0]
+      t.equal(await spend(4, 5), 'held')
+      t.equal(await spend(5, 5), 'spent', 'of the requests')
+      await redis.write('g1', { tokens: 400, requests: 6 }, [])
+      await redis.write('g2', { tokens: 100, requests: 3 }, [])
+      t.equal(await spend(3, 6), 'held', 'it is no addition')
+      t.equal(await spend(0, 7), 'spent', 'one more of its own')
+      t.equal(await spend(4, 0), 'spent', "one more of others'")
+    },
+  )
+
+  await t.test('what has ended holds nothing for who knows it, before it is written', async (t) => {
+    for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
+    const known = { ...asked, own: 1, ended: ['a', 'x'] }
+    const [outcome, , open, , held, requests, , places] = await redis.spend({ ...known, id: 'c' })
+    t.strictSame([outcome, open, held, requests, places], ['held', 1, 60, 3, 2])
+    const others = await redis.spend({ ...asked, id: '' })
+    t.strictSame([others[0], others[5], others[7]], ['busy', 3, 3], 'and holds for others')
+    await redis.write('g1', { tokens: 30, requests: 1 }, ['a'])
+    const written = await redis.spend({ ...asked, id: '' })
+    t.strictSame([written[3], written[4], written[5], written[7]], [30, 60, 3, 2])
+    await redis.write('g1', { tokens: 90, requests: 3 }, ['b', 'c'])
+    t.equal(await valkey.client.exists(...holdKeys), 0)
+  })
+
+  await t.test('a response that is known and another one that is written both count', async (t) => {
+    for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
+    await redis.write('g1', { tokens: 300, requests: 1 }, ['b'])
+    const known = { ...asked, id: '', own: 1, ended: ['a'] }
+    t.equal((await redis.spend(known))[5], 2)
+    const [, , , tokens, held] = await redis.spend({ ...known, own: 0 })
+    t.strictSame([tokens, held], [300, 30], 'it holds until it counts')
+  })
+
+  await t.test('a hold that is to end for all has ended', async (t) => {
+    for (const id of ['a', 'b']) await redis.spend({ ...asked, id })
+    await redis.spend({ ...asked, id: '', own: 2, ended: ['a *', 'b'] })
+    t.strictSame(await valkey.client.hkeys(holdKeys[1] as string), ['b'])
+  })
+
+  await t.test('an id that comes again holds anew', async (t) => {
+    await redis.spend({ ...asked, id: 'a' })
+    const [outcome, , , , , requests] = await redis.spend({
+      ...asked,
+      id: 'a',
+      own: 1,
+      ended: ['a'],
+    })
+    t.strictSame([outcome, requests], ['held', 2])
+    t.equal((await redis.spend({ ...asked, id: '' }))[7], 1)
+  })
+
+  await t.test('alone, several answers without a ceiling must fit', async (t) => {
+    const several = { ...expected, isSeveral: true, floor: 2_000, worst: Number.POSITIVE_INFINITY }
+    const each = { ...asked, id: '', expected: several }
+    t.equal((await redis.spend({ ...each, canCap: false }))[0], 'busy')
+    t.equal((await redis.spend(each))[0], 'held', 'a ceiling bounds them')
+    const one = { ...each, expected: { ...several, isSeveral: false } }
+    t.equal((await redis.spend({ ...one, canCap: false }))[0], 'held', 'one is let through')
+  })
+
+  await t.test('what only asks holds nothing', async (t) => {
+    t.equal((await redis.spend({ ...asked, id: '' }))[0], 'held')
+    t.equal(await valkey.client.exists(...holdKeys), 0)
+  })
+
+  await t.test('a hold ends with its lease', async (t) => {
+    for (const id of ['a', 'b', 'c']) await redis.spend({ ...asked, id, lease: 300 })
+    await redis.commands.renewSpent(holdKeys, ['c', leaseMs, 0, 0])
+    t.equal((await redis.spend({ ...asked, id: '' }))[0], 'busy')
+    await poll(async () => (await redis.spend({ ...asked, id: '' }))[0] === 'held', 'they end')
+    t.equal((await redis.spend({ ...asked, id: '' }))[7], 1, 'a running one goes on')
+  })
+})
+
+function sumOf(own: readonly Ended[]): Ended {
+  return own.reduce(
+    (sum, each) => ({
+      tokens: sum.tokens + each.tokens,
+      requests: sum.requests + each.requests,
+    }),
+    { tokens: 0, requests: 0 },
+  )
+}

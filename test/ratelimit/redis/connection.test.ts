@@ -1,0 +1,200 @@
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import { join } from 'node:path'
+import tls from 'node:tls'
+import root, { type Test } from 'tap'
+import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
+import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
+import { startCluster } from '../../support/cluster.ts'
+import { poll } from '../../support/poll.ts'
+import { createSharingGateway, redisKey, type SharingGateway } from '../../support/redis-world.ts'
+import { startSentinel } from '../../support/sentinel.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
+
+const skip = skipValkey
+const week = 604_800_000
+
+function counterOf(user: string): Counter {
+  return { key: `basic\nllm/small\n${week}\n${user}`, owner: 'all', window: { ms: week } }
+}
+
+/** What a server has of a counter. */
+async function sumIn({ client }: RunningValkey, user: string): Promise<number> {
+  return Number(await client.hget(redisKey(counterOf(user)), '+'))
+}
+
+async function gatewayOf(t: Test, url: string): Promise<SharingGateway> {
+  const gateway = await createSharingGateway({ url })
+  t.teardown(() => gateway.close())
+  return gateway
+}
+
+root.test('a URL of an unknown form is refused', async (t) => {
+  t.throws(() => connectRedis('localhost', () => {}), /REDIS_URL/)
+})
+
+root.test('user, password and database are used', { skip }, async (t) => {
+  const valkey = await startValkey(t)
+  await valkey.client.acl('SETUSER', 'ada', 'on', '>s3cr@t', '~tollgate:*', '+@all', '-@dangerous')
+  await valkey.client.config('SET', 'requirepass', 'other')
+  const own = await gatewayOf(t, `redis://ada:s3cr%40t@127.0.0.1:${valkey.port}/3`)
+  own.add([counterOf('ada')], 5)
+  await own.flushed()
+  await valkey.client.auth('other')
+  await valkey.client.select(3)
+  t.equal(await sumIn(valkey, 'ada'), 5)
+
+  const wrong = await createSharingGateway({
+    url: `redis://ada:wrong@127.0.0.1:${valkey.port}`,
+    connect: false,
+  })
+  t.teardown(() => wrong.close())
+  t.equal(await wrong.connection.connected(100), false)
+  await t.rejects(wrong.used(counterOf('ada')))
+})
+
+/** A TLS proxy for a server without TLS; writes its certificate to `folder`. */
+async function startTlsProxy(t: Test, port: number, folder: string) {
+  const [key, certificate] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')]
+  const { status, stderr } = spawnSync(
+    'openssl',
+    [
+      ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'],
+      ...['-days', '2', '-subj', '/CN=localhost', '-addext', 'subjectAltName=IP:127.0.0.1'],
+      ...['-keyout', key, '-out', certificate],
+    ],
+    { encoding: 'utf8' },
+  )
+  if (status !== 0) throw new Error(stderr)
+  const sockets = new Set<Socket>()
+  const server = tls.createServer(
+    { key: readFileSync(key), cert: readFileSync(certificate) },
+    (client) => {
+      const upstream = connect(port, '127.0.0.1')
+      for (const socket of [client, upstream]) {
+        sockets.add(socket)
+        socket.on('error', () => {})
+      }
+      client.pipe(upstream).pipe(client)
+    },
+  )
+  server.on('tlsClientError', () => {})
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening))
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  const address = server.address()
+  const own = typeof address === 'object' && address !== null ? address.port : 0
+  return { url: `rediss://127.0.0.1:${own}`, certificate: readFileSync(certificate, 'utf8') }
+}
+
+const noOpenssl = spawnSync('openssl', ['version']).status !== 0 && 'no openssl'
+
+root.test('rediss uses TLS and verifies the server', { skip: skip || noOpenssl }, async (t) => {
+  const valkey = await startValkey(t)
+  const { url, certificate } = await startTlsProxy(t, valkey.port, temporaryFolder(t))
+  const errors: unknown[] = []
+  const stranger = connectRedis(url, (error) => errors.push(error))
+  t.teardown(() => stranger.close())
+  await poll(() => errors.length > 0, 'the connection is refused')
+  t.match(
+    errors[0],
+    { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' },
+    'while the certificate is not trusted',
+  )
+  t.equal(await stranger.connected(0), false)
+
+  const known = tls.getCACertificates('default')
+  tls.setDefaultCACertificates([...known, certificate])
+  t.teardown(() => tls.setDefaultCACertificates(known))
+  const gateway = await gatewayOf(t, url)
+  gateway.add([counterOf('tls')], 7)
+  await gateway.flushed()
+  t.equal(await sumIn(valkey, 'tls'), 7)
+})
+
+root.test('Sentinel leads to the new primary', { skip }, async (t) => {
+  const primary = await startValkey(t)
+  const secondary = await startValkey(t, ['--replicaof', '127.0.0.1', String(primary.port)])
+  await poll(
+    async () => /master_link_status:up/.test(await secondary.client.info('replication')),
+    'the replica follows',
+  )
+  const sentinel = await startSentinel(t, primary.port, { downMs: 300, failoverMs: 3_000 })
+  const gateway = await gatewayOf(t, `redis+sentinel://127.0.0.1:${sentinel.port}/main`)
+  const counter = counterOf('sentinel')
+  gateway.add([counter], 5)
+  await gateway.flushed()
+  t.equal(await sumIn(primary, 'sentinel'), 5)
+  await poll(async () => (await sumIn(secondary, 'sentinel')) === 5, 'the counter is replicated')
+  await poll(
+    async () => /slaves=1/.test(await sentinel.client.info('sentinel')),
+    'Sentinel knows both',
+    30_000,
+  )
+
+  await primary.kill()
+  gateway.add([counter], 2)
+  await poll(() => gateway.isUnavailable, 'Redis is unavailable')
+  await sentinel.client.call('SENTINEL', 'FAILOVER', 'main').catch(() => {})
+  await poll(() => !gateway.isUnavailable, 'the new primary is found', 60_000)
+  await gateway.flushed()
+  t.equal(await sumIn(secondary, 'sentinel'), 7)
+})
+
+root.test('a Cluster counts on all its nodes', { skip }, async (t) => {
+  const nodes = await startCluster(t)
+  const gateways = await Promise.all(
+    [0, 1].map(() =>
+      gatewayOf(t, `redis+cluster://127.0.0.1:${nodes[0]?.port},127.0.0.1:${nodes[1]?.port}`),
+    ),
+  )
+  const users = Array.from({ length: 200 }, (_, i) => `user-${i}`)
+  const counters = users.map(counterOf)
+  const flushed = () => Promise.all(gateways.map((each) => each.flushed()))
+  for (let round = 0; round < 20; round += 1) {
+    for (const each of gateways) each.add(counters, 1 + round)
+  }
+  await flushed()
+  const perNode = await Promise.all(nodes.map(({ client }) => client.keys('*user-*')))
+  t.equal(perNode.flat().length, 200)
+  t.ok(
+    perNode.every((keys) => keys.length > 0),
+    `distributed as ${perNode.map((keys) => keys.length)}`,
+  )
+  for (const [i, keys] of perNode.entries()) {
+    for (const key of keys) t.equal(await nodes[i]?.client.hget(key, '+'), '420')
+  }
+  const seen = await gatewayOf(t, `redis+cluster://127.0.0.1:${nodes[2]?.port}`)
+  const isSeen = async (sum: number) =>
+    (await seen.used(...counters).catch(() => [])).filter((used) => used === sum).length === 200
+  t.ok(await isSeen(420))
+
+  const [node, other] = nodes as [RunningValkey, RunningValkey]
+  const isAway = () => gateways.every(({ isUnavailable }) => isUnavailable)
+  const isBack = () => gateways.every(({ isUnavailable }) => !isUnavailable)
+  await node.kill()
+  for (const each of gateways) each.add(counters, 1)
+  await poll(isAway, 'the failed node is noticed')
+  await node.start()
+  await poll(isBack, 'the node is back', 30_000)
+  await flushed()
+  await poll(() => isSeen(422), 'every sum is exact', 30_000)
+
+  other.freeze()
+  for (const each of gateways) each.add(counters, 1)
+  await poll(isAway, 'a node hangs')
+  other.thaw()
+  await poll(isBack, 'the node responds again', 30_000)
+  await flushed()
+  await poll(() => isSeen(424), 'every sum is still exact', 30_000)
+  for (const { losses } of gateways) t.equal(losses, 0, 'nothing was lost')
+
+  await node.client.flushall()
+  for (const each of gateways) each.add(counters, 1)
+  await poll(() => isSeen(426), 'a shard that has lost all gets its sums back', 30_000)
+  for (const { losses } of gateways) t.ok(losses > 0 && losses < 16, `${losses} of 16 tags`)
+})

@@ -1,0 +1,28 @@
+import { test } from 'tap'
+import { createEstimators, ownerOf } from '../../../../src/ratelimit/rules/estimates/estimators.ts'
+
+const observed = { bytes: 400, maxOutput: undefined, input: 100, output: 9_000, isCut: false }
+
+test('each user of a subscription has its own, without its name', async (t) => {
+  const owners = [ownerOf('one', 'ada'), ownerOf('one', 'bob'), ownerOf('two', 'ada')]
+  t.equal(new Set(owners).size, 3)
+  t.notMatch(owners.join(), /ada|bob/)
+  const estimators = createEstimators()
+  const [ada, bob] = owners.map((owner) => estimators.of(owner, 'llm/a'))
+  const before = bob?.expect(observed, undefined)
+  for (let i = 0; i < 50; i += 1) ada?.learn(observed)
+  t.same(bob?.expect(observed, undefined), before)
+})
+
+test('the one that was used least recently is forgotten', async (t) => {
+  const estimators = createEstimators(2)
+  const [a] = [estimators.of('a', 'llm/a'), estimators.of('b', 'llm/a')]
+  t.equal(estimators.of('a', 'llm/a'), a)
+  t.equal(estimators.ifRoom('c', 'llm/a'), undefined, 'none is forgotten for what others know')
+  t.equal(estimators.ifRoom('a', 'llm/a'), a)
+  estimators.of('c', 'llm/a')
+  t.same(
+    [...estimators.all()].map(({ owner }) => owner),
+    ['a', 'c'],
+  )
+})

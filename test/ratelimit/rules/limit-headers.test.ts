@@ -1,0 +1,122 @@
+import { test } from 'tap'
+import type { Dialect } from '../../../src/operations/dialect.ts'
+import {
+  type CounterState,
+  limitStates,
+  toCountedLimits,
+} from '../../../src/ratelimit/rules/counter.ts'
+import {
+  bindingOf,
+  putLimitHeaders,
+  secondsUntil,
+  toResetDuration,
+} from '../../../src/ratelimit/rules/limit-headers.ts'
+
+const now = Date.UTC(2026, 0, 1)
+const limits = toCountedLimits('basic', 'llm/small', [
+  { limit: 100, window: '1m', windowMs: 60_000 },
+  { limit: 1_000, window: '1h', windowMs: 3_600_000 },
+])
+
+/** A window with this many tokens used, ending in this many milliseconds. */
+const used = (tokens: number, endsInMs: number): CounterState => ({
+  used: tokens,
+  resetsAt: now + endsInMs,
+})
+
+function headers(
+  states: readonly CounterState[],
+  dialect: Dialect = 'openai',
+  of = limits,
+): Record<string, string> {
+  const put: Record<string, string> = {}
+  putLimitHeaders(dialect, limitStates(of, states, now), now, (name, value) => {
+    put[name] = value
+  })
+  return put
+}
+
+test('the IETF fields list every limit', async (t) => {
+  t.match(headers([used(30, 12_345), used(30, 1_800_000)]), {
+    'ratelimit-policy': '"1m";q=100;w=60;qu="tokens", "1h";q=1000;w=3600;qu="tokens"',
+    ratelimit: '"1m";r=70;t=13, "1h";r=970;t=1800',
+  })
+})
+
+test('one limit makes a list of one', async (t) => {
+  t.match(headers([used(30, 1_000)], 'openai', limits.slice(0, 1)), {
+    'ratelimit-policy': '"1m";q=100;w=60;qu="tokens"',
+    ratelimit: '"1m";r=70;t=1',
+  })
+})
+
+test('the limit with the smallest share left is the binding one', async (t) => {
+  for (const [states, window, remaining, resetMs] of [
+    [[used(30, 1_000), used(30, 2_000)], '1m', 70, 1_000],
+    [[used(30, 1_000), used(301, 2_000)], '1h', 699, 2_000],
+    [[used(10, 1_000), used(100, 2_000)], '1h', 900, 2_000],
+    [[used(100, 1_000), used(1_000, 2_000)], '1h', 0, 2_000],
+    [[used(100, 2_000), used(1_000, 1_000)], '1m', 0, 2_000],
+    [[used(140, 1_000), used(999, 2_000)], '1m', 0, 1_000],
+    [[used(0, 2_000), used(0, 3_000)], '1h', 1_000, 3_000],
+    [[used(1, 1_000), used(0, 9_000)], '1m', 99, 1_000],
+  ] as const) {
+    const binding = bindingOf(limitStates(limits, states, now), 'tokens')
+    t.match(binding, { limit: { window }, remaining, resetsAt: now + resetMs })
+    t.match(headers(states), {
+      'x-ratelimit-limit-tokens': String(binding?.limit.limit),
+      'x-ratelimit-remaining-tokens': String(remaining),
+      'x-ratelimit-reset-tokens': toResetDuration(resetMs),
+    })
+  }
+  t.equal(bindingOf([], 'tokens'), undefined)
+})
+
+test('Anthropic’s reset is an instant', async (t) => {
+  t.strictSame(headers([used(30, 12_345), used(0, 3_600_000)], 'anthropic'), {
+    'anthropic-ratelimit-tokens-limit': '100',
+    'anthropic-ratelimit-tokens-remaining': '70',
+    'anthropic-ratelimit-tokens-reset': '2026-01-01T00:00:13Z',
+    'ratelimit-policy': '"1m";q=100;w=60;qu="tokens", "1h";q=1000;w=3600;qu="tokens"',
+    ratelimit: '"1m";r=70;t=13, "1h";r=1000;t=3600',
+  })
+})
+
+test('without a limit there are no headers', async (t) => {
+  t.strictSame(headers([], 'openai', []), {})
+  t.strictSame(headers([], 'anthropic', []), {})
+})
+
+test('reset times are written in Go’s format', async (t) => {
+  for (const [waitMs, expected] of [
+    [-5, '1ms'],
+    [0, '1ms'],
+    [0.2, '1ms'],
+    [250, '250ms'],
+    [999, '999ms'],
+    [999.5, '1s'],
+    [1_000, '1s'],
+    [1_001, '2s'],
+    [59_999, '1m0s'],
+    [60_000, '1m0s'],
+    [360_000, '6m0s'],
+    [3_599_001, '1h0m0s'],
+    [3_723_000, '1h2m3s'],
+    [86_400_000, '24h0m0s'],
+    [366 * 86_400_000, '8784h0m0s'],
+  ] as const) {
+    t.equal(toResetDuration(waitMs), expected)
+  }
+})
+
+test('seconds are rounded up and at least one', async (t) => {
+  for (const [afterMs, expected] of [
+    [-5_000, 1],
+    [0, 1],
+    [1, 1],
+    [1_000, 1],
+    [1_001, 2],
+  ] as const) {
+    t.equal(secondsUntil(now + afterMs, now), expected)
+  }
+})

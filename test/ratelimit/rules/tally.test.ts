@@ -1,0 +1,126 @@
+import { test } from 'tap'
+import { countOf, readFields, writeFields } from '../../../src/ratelimit/rules/fields.ts'
+import { createSums, isOver } from '../../../src/ratelimit/rules/sums.ts'
+import {
+  createTally,
+  noteFields,
+  noteTotal,
+  ownOf,
+  ticksBetween,
+  toTick,
+  usedOf,
+} from '../../../src/ratelimit/rules/tally.ts'
+import type { CounterReset, WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
+
+const minute = 60_000
+const window = { id: 'a@0', since: 0, end: minute, ms: minute }
+const counter: WindowedCounter = { key: 'a', owner: 'ann', window: { ms: minute } }
+
+test('what is known of a window only grows', async (t) => {
+  const tally = createTally(window, 0)
+  tally.sum = 40
+  tally.base = 2
+  t.equal(noteTotal(tally, 50, 80), false)
+  t.match(tally, { field: 50, others: 30 })
+  t.equal(usedOf(tally), 80, 'the store has more of this gateway')
+  t.equal(noteTotal(tally, 10, 20), false)
+  t.match(tally, { field: 50, others: 30 }, 'a late answer')
+  tally.sum = 60
+  t.equal(ownOf(tally), 62)
+  t.equal(usedOf(tally), 92)
+})
+
+test('a store lacks what it had of others', async (t) => {
+  const tally = createTally(window, 0)
+  const found = new Map([
+    ['b', 10],
+    ['c', 5],
+  ])
+  t.strictSame(noteFields(tally, found), new Map())
+  t.match(tally, { others: 15, fieldsSum: 15 })
+  t.equal(noteTotal(tally, 0, 15), false)
+  t.equal(noteTotal(tally, 7, 15), true, 'some of the total is its own')
+  const kept = new Map([['d', 2]])
+  const lacking = noteFields(tally, new Map([['b', 12]]), kept)
+  t.strictSame(
+    [...lacking],
+    [
+      ['c', 5],
+      ['d', 2],
+    ],
+  )
+  t.match(tally, { others: 19, fieldsSum: 19 })
+})
+
+test('fields are read as they were written', async (t) => {
+  for (const names of [[], ['a'], ['3fk2x0qa', '.', 'old']]) {
+    const fields = new Map(names.map((name, i) => [name, i + 1]))
+    const text = writeFields(fields)
+    t.strictSame(readFields(text), fields)
+    t.equal(countOf(text), names.length)
+  }
+})
+
+test('ticks that came round are compared rightly', async (t) => {
+  const late = 2 ** 31 - 5
+  t.equal(ticksBetween(toTick(late), toTick(late + 20.7)), 20)
+  t.equal(ticksBetween(toTick(2 ** 32 - 1), toTick(2 ** 32 + 9)), 10)
+})
+
+test('a line counts at its own time, while its window takes it', async (t) => {
+  const sums = createSums(new Map(), () => 0)
+  const { since, end } = sums.at(counter, 10 * minute)
+  t.equal(sums.count({ at: since, amount: 3, counters: [counter] }, end + 19_999).length, 1)
+  t.equal(sums.count({ at: since, amount: 3, counters: [counter] }, end + 20_000).length, 0)
+  t.equal(ownOf(sums.at(counter, since)), 3)
+  t.equal(isOver({ id: '', since, end, ms: minute }, since - minute - 20_001), true, 'far ahead')
+  sums.sweep(end + 20_000)
+  t.equal(sums.all.size, 0)
+})
+
+test('an idle window is forgotten if nobody here has counted in it', async (t) => {
+  let tick = 0
+  const sums = createSums(new Map(), () => tick)
+  sums.at(counter, 0)
+  sums.at({ ...counter, key: 'own' }, 0).sum = 1
+  tick = 10
+  sums.at({ ...counter, key: 'later' }, 0)
+  sums.sweep(0)
+  t.equal(sums.all.size, 3)
+  sums.sweep(0, 5)
+  t.strictSame(
+    [...sums.all.keys()].map((id) => id.replace(/@.*/, '')),
+    ['own', 'later'],
+  )
+})
+
+test('a window that was empty at its start is known', async (t) => {
+  const sums = createSums(new Map(), () => 0)
+  const first = sums.at(counter, 10 * minute)
+  t.equal(sums.at(counter, first.end + 1).isKnown, false, 'the one before was not')
+  sums.sweep(Number.POSITIVE_INFINITY)
+  sums.at(counter, first.since).isKnown = true
+  t.equal(sums.at(counter, first.end + 999).isKnown, true)
+  t.equal(sums.at(counter, first.end + minute + 1_000).isKnown, false, 'others had a second')
+})
+
+test('sums that were built anew replace those in force', async (t) => {
+  const sums = createSums(new Map(), () => 0)
+  const tally = sums.at(counter, 0)
+  Object.assign(tally, { sum: 9, base: 9, others: 5, isKnown: true })
+  sums.replaceOwn([{ ...window, id: 'b@0', sum: 1, base: 2 }])
+  t.match(tally, { sum: 0, base: 0, others: 5, isKnown: true })
+  t.match(sums.own(0), [{ id: 'b@0', sum: 1, base: 2 }])
+})
+
+test('a counter that was reset is found by its resets', async (t) => {
+  const resets = new Map<string, CounterReset[]>()
+  const sums = createSums(resets, () => 0)
+  const tally = sums.at(counter, 10 * minute)
+  resets.set('a', [{ at: tally.since + 5, used: 7 }])
+  t.equal(sums.at(counter, tally.since + 5), tally)
+  const after = sums.at(counter, tally.since + 6)
+  t.match(after, { since: tally.since + 5, end: tally.end, fields: '. 7' })
+  t.equal(usedOf(after), 7, 'it begins with what was said')
+  t.equal(sums.at(counter, tally.since + 7), after)
+})

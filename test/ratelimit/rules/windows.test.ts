@@ -1,0 +1,92 @@
+import { test } from 'tap'
+import type { Calendar } from '../../../src/ratelimit/rules/calendar.ts'
+import { spanAt, type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
+import { createRandom } from '../../support/random.ts'
+
+const zones = ['UTC', 'Europe/Berlin', 'America/New_York', 'Asia/Kathmandu', 'Australia/Lord_Howe']
+// Clocks are put forward at midnight; a day was left out.
+const oddZones = ['America/Santiago', 'Asia/Beirut', 'Africa/Cairo', 'Pacific/Apia']
+const [from, to] = [Date.UTC(2010, 0, 1), Date.UTC(2031, 0, 1)]
+const hour = 3_600_000
+
+test('windows of a calendar adjoin in every zone', async (t) => {
+  const year = Date.UTC(2027, 0, 1)
+  const rules = [
+    { every: 'day', since: year, until: Date.UTC(2028, 0, 1) },
+    { every: 'day', since: Date.UTC(2011, 11, 20), until: Date.UTC(2012, 0, 5) },
+    { every: 'week', since: year, until: Date.UTC(2029, 0, 1) },
+    { every: 'week', startsOn: 0, since: year, until: Date.UTC(2029, 0, 1) },
+    { every: 'month', since: Date.UTC(2020, 0, 1), until: to },
+    { every: 'month', startsOn: 28, since: year, until: to },
+  ] as const
+  for (const zone of [...zones, ...oddZones]) {
+    for (const { since, until, ...rule } of rules) {
+      t.equal(firstFault({ ...rule, zone }, since, until), undefined, `${zone} ${rule.every}`)
+    }
+  }
+})
+
+/** The first instant of a window that does not adjoin the next one, or has ends of other windows. */
+function firstFault(window: Calendar, since: number, until: number): string | undefined {
+  // A second object: it does not remember the span that is asked for next.
+  const anew = { ...window }
+  for (let at = since; at < until; ) {
+    const { start, end } = spanAt(window, 'ann', at)
+    const last = spanAt(anew, 'bob', end - 1)
+    const next = spanAt(anew, 'bob', end)
+    const isWhole = start <= at && at < end && last.start === start && last.end === end
+    if (!isWhole || next.start !== end) return new Date(at).toISOString()
+    at = end
+  }
+  return undefined
+}
+
+test('windows of a length adjoin for every owner', async (t) => {
+  const random = createRandom(1)
+  for (let i = 0; i < 5_000; i += 1) {
+    const ms = 1_000 * (1 + random.below(31_622_400))
+    const at = from + random.below(600_000_000) * 1_000 + random.below(1_000)
+    const owner = `user-${i}`
+    const { start, end } = spanAt({ ms }, owner, at)
+    const isRight =
+      start <= at &&
+      at < end &&
+      end - start === ms &&
+      spanAt({ ms }, owner, end - 1).start === start &&
+      spanAt({ ms }, owner, end).start === end
+    if (!isRight) t.fail(`${owner} ${ms} ${at}`)
+  }
+})
+
+test('owners have phases of their own', async (t) => {
+  const minutes = new Set<number>()
+  for (let i = 0; i < 1_000; i += 1) {
+    minutes.add(Math.floor((spanAt({ ms: hour }, `user-${i}`, from).end - from) / 60_000))
+  }
+  t.equal(minutes.size, 60)
+})
+
+test('a calendar names its windows by local dates', async (t) => {
+  const window = { every: 'month', zone: 'America/New_York', startsOn: 5 } as const
+  const counter = { key: 'pool', owner: 'org', window }
+  t.equal(windowAt(counter, Date.UTC(2026, 10, 5, 4, 59)).id, 'pool@2026-10-05')
+  t.equal(windowAt(counter, Date.UTC(2026, 10, 5, 5)).id, 'pool@2026-11-05')
+  const day = {
+    key: 'pool',
+    owner: 'org',
+    window: { every: 'day', zone: 'Europe/Berlin' },
+  } as const
+  t.equal(windowAt(day, Date.UTC(2026, 2, 28, 23)).id, 'pool@2026-03-29')
+  t.equal(windowAt(day, Date.UTC(2026, 2, 28, 23)).ms, 23 * hour, 'clocks are put forward')
+})
+
+test('a reset begins a window for what ends after it', async (t) => {
+  const counter: WindowedCounter = { key: 'a', owner: 'ann', window: { ms: hour } }
+  const { since: start, end, id } = windowAt(counter, from)
+  const resets = [start + 2_000, start + 1_000, end + 5].map((at) => ({ at, used: 0 }))
+  t.equal(windowAt(counter, start + 1_000, resets).id, id, 'it ended by then')
+  t.match(windowAt(counter, start + 1_001, resets), { since: start + 1_000, end, ms: hour })
+  t.match(windowAt(counter, start + 3_000, resets), { since: start + 2_000, end, ms: hour })
+  t.match(windowAt(counter, end, resets), { since: end, end: end + hour })
+  t.equal(windowAt(counter, end + 6, resets).id, `a@${end + 5}`)
+})

@@ -1,0 +1,177 @@
+import { test } from 'tap'
+import type { WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
+import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
+import { keyOf } from '../../../src/ratelimit/sums/part.ts'
+import { createDice, Disk, folderOf, Killed, keptOf, type Life, Link, Server } from './model.ts'
+import { plainLines } from './plain-lines.ts'
+
+const file = 'usage.jsonl'
+const counter: WindowedCounter = { key: 'c', owner: 'ann', window: { ms: 3_600_000 } }
+const dice = createDice(1)
+
+/** A gateway's disk, a server, and processes of the gateway. */
+function createWorld() {
+  const disk = new Disk()
+  const world = { disk, now: 1_800_000_000_000, doubles: 0, faults: [] as unknown[] }
+  const server = new Server(() => world.now)
+  async function start(from = disk, isSlow = () => false) {
+    const life: Life = {
+      isDead: false,
+      strike() {
+        if (life.isDead) throw new Killed()
+      },
+    }
+    const sums = await openGatewaySums({
+      ...{ gateway: 'g', files: [file], tags: ['all'], tagOf: () => 'all', keptFiles: 0 },
+      folder: folderOf(from, life, () => world.now),
+      kept: keptOf(from, life, isSlow),
+      store: new Link(() => server, dice, life),
+      longSums: undefined,
+      now: () => world.now,
+      monotonic: () => world.now,
+      ...plainLines((amount) => [{ at: world.now, amount, counters: [counter] }]),
+      onLoss: () => {},
+      onDouble: () => (world.doubles += 1),
+      onFault: (error) => world.faults.push(error),
+    })
+    return {
+      ...{ sums, life },
+      send: async () => {
+        await sums.shared.parts.get('all')?.send()
+        for (let turns = 0; turns < 20; turns += 1) await new Promise(setImmediate)
+      },
+      used: () => sums.shared.read(counter, world.now).used,
+    }
+  }
+  const log = (tokens: number, to = disk): void => to.append(file, `\n${tokens}\n`)
+  const stored = (): number => {
+    const keys = [...server.hashes.keys()].filter((key) =>
+      key.startsWith(keyOf('all', { id: 'c' })),
+    )
+    return server.fields(keys[0] ?? '').get('+') ?? 0
+  }
+  return { world, disk, start, log, stored }
+}
+
+test('what another process has sent is read, and not counted twice', async (t) => {
+  const { world, start, log, stored } = createWorld()
+  const [ahead, behind] = [await start(), await start()]
+  await ahead.sums.becomeWriter()
+  await behind.sums.becomeWriter()
+  log(40)
+  await ahead.sums.readAll()
+  // It has not looked yet whether it still writes.
+  await ahead.send()
+  t.equal(stored(), 40)
+  await behind.sums.shared.fetch([counter], world.now)
+  t.equal(behind.used(), 40)
+  log(2)
+  await behind.sums.readAll()
+  await behind.send()
+  t.equal(stored(), 42)
+})
+
+test('what a disk has lost is counted on, and not again after a restart', async (t) => {
+  const { world, disk, start, log, stored } = createWorld()
+  log(40)
+  const first = await start()
+  await first.sums.becomeWriter()
+  await first.send()
+  first.life.isDead = true
+  for (const name of disk.files.keys()) disk.files.delete(name)
+  const second = await start()
+  await second.sums.becomeWriter()
+  t.equal(second.used(), 0)
+  log(2)
+  await second.sums.shared.fetch([counter], world.now)
+  t.equal(second.used(), 40)
+  await second.send()
+  await second.sums.readAll()
+  log(3)
+  await second.sums.readAll()
+  await second.send()
+  t.equal(stored(), 43, 'what was written before the answer may be in it')
+  second.life.isDead = true
+  const third = await start()
+  await third.sums.becomeWriter()
+  t.equal(third.used(), 43)
+  t.strictSame(world.faults, [])
+})
+
+test('only the last writer writes and removes', async (t) => {
+  const { world, disk, start, log, stored } = createWorld()
+  const one = await start()
+  await one.sums.becomeWriter()
+  log(40)
+  await one.sums.readAll()
+  const renamed = `${file}.${world.now}`
+  disk.move(file, renamed)
+  world.now += 120_000
+  let slow = false
+  const other = await start(disk, () => slow)
+  slow = true
+  const becoming = other.sums.becomeWriter()
+  const saving = one.sums.save()
+  await saving
+  t.ok(disk.files.has(renamed), 'the next one may have begun before it was saved')
+  await becoming
+  t.equal(one.sums.isWriter, false)
+  t.equal(other.sums.isWriter, true)
+  await other.send()
+  t.equal(stored(), 40)
+  await other.sums.save()
+  t.equal(disk.files.has(renamed), false)
+  t.equal(other.used(), 40)
+})
+
+test('a writer that begins does not know less meanwhile', async (t) => {
+  const { start, log } = createWorld()
+  log(40)
+  const one = await start()
+  const becoming = one.sums.becomeWriter()
+  log(2)
+  one.sums.readEnds()
+  t.equal(one.used(), 42)
+  let least = 42
+  const watch = setInterval(() => (least = Math.min(least, one.used())), 0)
+  await becoming
+  clearInterval(watch)
+  t.equal(Math.min(least, one.used()), 42)
+})
+
+test('a copied volume is noticed, a second process is not one', async (t) => {
+  const { world, disk, start } = createWorld()
+  const one = await start()
+  await one.sums.becomeWriter()
+  await one.send()
+  const second = await start()
+  await second.sums.becomeWriter()
+  await second.send()
+  await one.send()
+  t.equal(world.doubles, 0)
+  const copy = await start(disk.copy())
+  await copy.sums.becomeWriter()
+  await copy.send()
+  await second.send()
+  t.equal(world.doubles, 1)
+})
+
+test('whether a writer is needed shows after some seconds', async (t) => {
+  const { world, start } = createWorld()
+  const [one, other] = [await start(), await start()]
+  t.equal(other.sums.hasWriter(), false)
+  await one.sums.becomeWriter()
+  t.equal(other.sums.hasWriter(), true)
+  world.now += 3_999
+  t.equal(other.sums.hasWriter(), true)
+  one.sums.beat()
+  world.now += 3_999
+  t.equal(other.sums.hasWriter(), true)
+  world.now += 1
+  t.equal(other.sums.hasWriter(), false)
+  one.sums.beat()
+  other.sums.close()
+  t.equal((await start()).sums.hasWriter(), true, 'another one has ended')
+  one.sums.close()
+  t.equal((await start()).sums.hasWriter(), false, 'it has left')
+})

@@ -1,0 +1,130 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import root, { type Test } from 'tap'
+import { startLineWatch } from '../../../src/ratelimit/sums/line-watch.ts'
+import { poll } from '../../support/poll.ts'
+
+/** Files whose lines the test writes, and what was asked of them. */
+function startWatch(t: Test, canWatch = true) {
+  const state = { written: 0, read: 0, looks: 0, wholeLooks: 0, watches: 0, isBroken: false }
+  const faults: unknown[] = []
+  let onChange: ((moved: boolean) => void) | undefined
+  function readEnds(): void {
+    state.looks += 1
+    if (state.isBroken) throw new Error('broken')
+    state.read = state.written
+  }
+  const ending = new AbortController()
+  const watch = startLineWatch({
+    sums: {
+      get linesRead() {
+        return state.read
+      },
+      watched: () => 'folder',
+      watch(listener) {
+        if (!canWatch) return undefined
+        state.watches += 1
+        onChange = listener
+        return () => {
+          onChange = undefined
+        }
+      },
+      readEnds,
+      async readAll() {
+        state.wholeLooks += 1
+        readEnds()
+      },
+    },
+    monotonic: () => performance.now(),
+    onFault: (error) => faults.push(error),
+    signal: ending.signal,
+  })
+  t.teardown(() => {
+    ending.abort()
+    watch.end()
+  })
+  return {
+    ...{ state, faults, watch },
+    isWatched: () => onChange !== undefined,
+    write(moved = false) {
+      state.written += 1
+      onChange?.(moved)
+    },
+  }
+}
+
+root.test('a line that is told of is read at once', async (t) => {
+  const { state, write, isWatched } = startWatch(t)
+  await delay(20)
+  write()
+  await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+  t.equal(state.read, 1)
+  t.equal(isWatched(), true)
+})
+
+root.test('while many lines come nothing tells of each, and all are read', async (t) => {
+  const { state, write, isWatched } = startWatch(t)
+  await delay(20)
+  for (let i = 0; i < 3; i += 1) {
+    write()
+    await delay(2)
+  }
+  await poll(() => !isWatched(), 'nothing is watched')
+  const before = state.looks
+  for (let i = 0; i < 40; i += 1) {
+    write()
+    await delay(2)
+  }
+  t.equal(isWatched(), false)
+  t.ok(state.looks - before < 40, `${state.looks - before} looks for 40 lines`)
+  state.written += 1
+  await poll(() => state.read === state.written, 'the last line is read')
+  await poll(() => isWatched(), 'few lines come again')
+  t.equal(state.watches, 2)
+})
+
+root.test('while Checks look often there are few other looks', async (t) => {
+  const { state, watch, write, isWatched } = startWatch(t)
+  await delay(20)
+  write()
+  await delay(2)
+  write()
+  await poll(() => !isWatched(), 'many lines come')
+  const before = state.looks
+  const begun = performance.now()
+  for (let i = 0; i < 100; i += 1) {
+    state.written += 1
+    watch.noteLook()
+    state.read = state.written
+    watch.noteLook()
+    await delay(2)
+  }
+  const most = (performance.now() - begun) / 4
+  t.ok(state.looks - before < most / 2, `${state.looks - before} looks, and not ${most}`)
+  state.written += 1
+  await poll(() => state.read === state.written, 'the last line is read')
+})
+
+root.test('new files are looked for at leisure where a watch tells of them', async (t) => {
+  const { state, watch } = startWatch(t)
+  await delay(350)
+  t.equal(state.wholeLooks, 1)
+  t.ok(state.looks > 2, 'what a watch has missed is found all the same')
+  watch.lookAgain()
+  await poll(() => state.wholeLooks === 2, 'somebody knows of a new file')
+})
+
+root.test('without a watch everything is looked at more often', async (t) => {
+  const { state } = startWatch(t, false)
+  await delay(200)
+  t.ok(state.wholeLooks >= 5, String(state.wholeLooks))
+})
+
+root.test('files that could not be read are looked at as a whole until they can', async (t) => {
+  const { state, faults } = startWatch(t)
+  state.isBroken = true
+  await poll(() => faults.length > 1, 'faults')
+  t.ok(state.wholeLooks >= 2)
+  state.isBroken = false
+  state.written += 1
+  await poll(() => state.read === state.written, 'read')
+})

@@ -1,0 +1,343 @@
+import { test } from 'tap'
+import { createSums } from '../../../src/ratelimit/rules/sums.ts'
+import { usedOf } from '../../../src/ratelimit/rules/tally.ts'
+import type { CounterReset, WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
+import { createPart, keyOf } from '../../../src/ratelimit/sums/part.ts'
+import { maxEntries, type SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
+import { Server } from './model.ts'
+
+const start = 1_800_000_000_000
+const hour = 3_600_000
+
+function counterOf(user: string): WindowedCounter {
+  return { key: `s\nm\n1h\n${user}`, owner: 'all', window: { ms: hour } }
+}
+const ann = counterOf('ann')
+
+interface World {
+  now: number
+  server: Server
+  calls: number
+  /** Holds that have ended. */
+  readonly ended: string[]
+  /** What an earlier version has counted, by counters. */
+  readonly old: Map<string, number>
+  /** What happens when a call arrives, and before it is answered. */
+  arrives: () => void
+  answers: () => void
+}
+
+/** A server, and the parts that share it. */
+function createWorld() {
+  const world: World = {
+    now: start,
+    server: new Server(() => world.now),
+    calls: 0,
+    ended: [],
+    old: new Map(),
+    arrives: () => {},
+    answers: () => {},
+  }
+  const store: SumStore = {
+    async write(mark, entries, ended = []) {
+      world.calls += 1
+      world.arrives()
+      for (const { ids } of ended) world.ended.push(...ids)
+      const answer = world.server.write(mark, entries)
+      world.answers()
+      return answer
+    },
+    read: async (keys) => keys.map((key) => new Map(world.server.fields(key))),
+    readOld: async (windows) => windows.map(({ counter }) => world.old.get(counter) ?? 0),
+  }
+  function join(
+    gateway: string,
+    writes: boolean | (() => boolean) = true,
+    nonce = `${gateway}-process`,
+  ) {
+    const resets = new Map<string, readonly CounterReset[]>()
+    const sums = createSums(resets, () => world.now)
+    const events: string[] = []
+    const part = createPart({
+      ...{ tag: 'all', gateway, nonce, store },
+      isWriter: typeof writes === 'boolean' ? () => writes : writes,
+      windows: () => sums.all.values(),
+      now: () => world.now,
+      monotonic: () => world.now,
+      onBeyond: () => events.push('beyond'),
+      onLoss: () => events.push('loss'),
+      onRival: (nonce) => events.push(nonce),
+    })
+    return {
+      ...{ sums, part, events },
+      reset: (key: string, at: number) => void resets.set(key, [{ at, used: 0 }]),
+      count(amount: number, counter = ann) {
+        const counted = { at: world.now, amount, counters: [counter] }
+        for (const tally of sums.count(counted, world.now)) part.enter(tally)
+      },
+      read: (counter = ann) => part.readWhole([sums.at(counter, world.now)]),
+      used: (counter = ann) => usedOf(sums.at(counter, world.now)),
+    }
+  }
+  const total = (counter = ann): number => {
+    const window = createSums(new Map(), () => 0).at(counter, world.now)
+    return world.server.fields(keyOf('all', window)).get('+') ?? 0
+  }
+  return { world, join, total }
+}
+
+test('what has grown while a call was under way is sent with the next', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  g.count(40)
+  world.answers = () => g.count(2)
+  await g.part.send()
+  world.answers = () => {}
+  t.equal(total(), 40)
+  await g.part.send()
+  t.equal(total(), 42)
+  t.equal(g.part.due, 0)
+})
+
+test('a call that was not answered is followed by newer sums', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  g.count(40)
+  world.answers = () => {
+    throw new Error('lost')
+  }
+  await t.rejects(g.part.send())
+  g.count(2)
+  world.answers = () => {}
+  await g.part.send()
+  t.equal(total(), 42)
+  t.strictSame(g.events, [])
+})
+
+test('a store with an older copy gets what it has lost', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  g.count(1, counterOf('bob'))
+  await g.part.send()
+  const copy = world.server.copy()
+  g.count(40)
+  await g.part.send()
+  world.server = copy
+  await g.part.send()
+  t.strictSame(g.events, ['loss'])
+  t.equal(total(), 0)
+  await g.part.send()
+  t.equal(total(), 40)
+})
+
+test('a loss is noticed that comes before all was given back', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  g.count(40)
+  await g.part.send()
+  world.server = new Server(() => world.now)
+  world.arrives = () => {
+    world.server = new Server(() => world.now)
+  }
+  await g.part.send()
+  await g.part.send()
+  world.arrives = () => {}
+  await g.part.send()
+  t.equal(total(), 40)
+})
+
+test('after an outage all is sent, and nothing counts as lost', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  g.count(40)
+  await g.part.send()
+  world.now += 61_000
+  await g.part.send()
+  t.strictSame(g.events, [])
+  t.equal(total(), 40)
+  t.equal(g.part.due + g.part.calm, 1)
+})
+
+test('what ended gateways had counted is given back', async (t) => {
+  const { world, join, total } = createWorld()
+  const [g, ended] = [join('g'), join('ended')]
+  ended.count(50)
+  await ended.part.send()
+  g.count(40)
+  await g.part.send()
+  await g.read()
+  world.server = new Server(() => world.now)
+  await g.part.send()
+  t.equal(g.part.lacking, 1)
+  await g.part.send()
+  t.equal(total(), 40)
+  await g.part.mend()
+  await g.part.send()
+  t.equal(total(), 90)
+  t.equal(g.used(), 90, 'and was known all the time')
+})
+
+test('recently used windows are restored first, the others at leisure', async (t) => {
+  const { world, join, total } = createWorld()
+  const g = join('g')
+  for (let i = 0; i < 3 * maxEntries; i += 1) g.count(1, counterOf(`user ${i}`))
+  for (let i = 0; i < 3; i += 1) await g.part.send()
+  g.sums.at(ann, world.now)
+  world.now += 20_000
+  const last = counterOf(`user ${3 * maxEntries - 1}`)
+  g.sums.at(last, world.now).usedAt += 20_000
+  world.server = new Server(() => world.now)
+  await g.part.send()
+  await g.part.send()
+  t.equal(total(last), 1)
+  t.ok(g.part.calm > maxEntries, `${g.part.calm} are left`)
+  await g.part.send()
+  t.ok(g.part.calm > maxEntries, 'not yet')
+  for (let i = 0; i < 3; i += 1) {
+    world.now += 50
+    await g.part.send()
+  }
+  t.equal(g.part.calm, 0)
+  t.equal(total(counterOf('user 0')), 1)
+})
+
+test('a process that does not write learns of others, and writes nothing', async (t) => {
+  const { world, join, total } = createWorld()
+  const [g, sibling] = [join('g'), join('g', false)]
+  g.count(40)
+  await g.part.send()
+  sibling.count(7)
+  await sibling.part.send()
+  t.equal(total(), 40)
+  t.equal(sibling.used(), 40)
+  t.equal(sibling.part.due, 0)
+  t.equal(world.server.marks.size, 1)
+  t.strictSame(sibling.events, [])
+})
+
+test('a store with more of this gateway says so to the one that writes', async (t) => {
+  const { join } = createWorld()
+  const [before, after] = [join('g'), join('g')]
+  before.count(40)
+  await before.part.send()
+  after.count(3)
+  await after.part.send()
+  t.strictSame(after.events, ['beyond'])
+  t.equal(after.used(), 40)
+})
+
+test('another process under its name is noticed', async (t) => {
+  const { join } = createWorld()
+  const [one, other] = [join('g'), join('g', true, 'another')]
+  await one.part.send()
+  await other.part.send()
+  await one.part.send()
+  t.strictSame([one.events, other.events], [['another'], []])
+})
+
+test('a window that is over is not sent', async (t) => {
+  const { world, join } = createWorld()
+  const g = join('g')
+  g.count(40)
+  world.now += 2 * hour
+  await g.part.send()
+  t.equal(g.part.due, 0)
+  t.equal(world.server.hashes.size, 0)
+})
+
+test('the mark is sent with a call that has nothing else', async (t) => {
+  const { world, join } = createWorld()
+  const g = join('g')
+  await g.part.send()
+  await g.part.send()
+  t.equal(world.calls, 2)
+  t.strictSame(
+    [...world.server.marks.values()].map(({ number }) => number),
+    [2],
+  )
+})
+
+test('a hold ends with the sums that have its response', async (t) => {
+  const { world, join } = createWorld()
+  const g = join('g')
+  for (let i = 0; i <= maxEntries; i += 1) g.count(1, counterOf(`user ${i}`))
+  g.part.end(['held:ann'], 'one')
+  g.part.end(['held:ann'], 'two')
+  g.part.end(['held:bob'], 'three')
+  await g.part.send()
+  t.strictSame(world.ended, [], 'some sums are still due')
+  world.answers = () => {
+    throw new Error('lost')
+  }
+  await t.rejects(g.part.send())
+  world.answers = () => {}
+  world.ended.length = 0
+  g.part.end(['held:ann'], 'four')
+  await g.part.send()
+  t.strictSame(world.ended, ['one', 'two', 'four', 'three'])
+  t.equal(g.part.due, 0)
+})
+
+test('what a process was told ends with the process that writes next', async (t) => {
+  const { world, join } = createWorld()
+  let isWriter = false
+  const next = join('g', () => isWriter)
+  next.part.end(['held:ann'], 'too early')
+  world.now += 10_000
+  next.part.end(['held:ann'], 'early')
+  world.now += 10_000
+  next.part.end(['held:ann'], 'late')
+  t.equal(next.part.due, 0, 'it sends nothing of it')
+  isWriter = true
+  next.part.begin()
+  await next.part.send()
+  t.strictSame(world.ended, ['early', 'late'])
+})
+
+test('without a store only those are waited for whose leases may not have ended', async (t) => {
+  const { world, join } = createWorld()
+  const g = join('g')
+  for (let i = 0; i < 4; i += 1) {
+    g.part.end(['held:ann'], `${i}`)
+    world.now += 60_000
+  }
+  await g.part.send()
+  t.strictSame(world.ended, ['2', '3'])
+})
+
+test('what a version before has counted is counted once, by everybody', async (t) => {
+  const { world, join, total } = createWorld()
+  world.old.set(ann.key, 70)
+  const [g, h] = [join('g'), join('h')]
+  g.count(5)
+  await g.read()
+  t.equal(g.used(), 75)
+  await g.part.send()
+  await h.read()
+  await h.part.send()
+  t.strictSame([h.used(), total()], [75, 75])
+  world.old.set(ann.key, 99)
+  await h.read()
+  t.equal(h.used(), 75, 'as it was when it was first read')
+  world.server.hashes.clear()
+  await h.read()
+  await h.part.send()
+  t.equal(total(), 75, 'it comes back after a loss')
+  world.now += hour
+  const late = join('g', true, 'late')
+  await late.read()
+  t.equal(late.used(), 99, 'a process that begins later')
+  world.now += hour
+  await late.read()
+  t.equal(late.used(), 0, 'in no window that begins after it')
+})
+
+test('a window that was reset has nothing of a version before', async (t) => {
+  const { world, join } = createWorld()
+  world.old.set(ann.key, 70)
+  world.now += 1
+  const g = join('g')
+  g.reset(ann.key, start)
+  await g.read()
+  t.equal(g.used(), 0)
+})

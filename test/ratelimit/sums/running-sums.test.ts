@@ -1,0 +1,183 @@
+import { appendFileSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import root, { type Test } from 'tap'
+import { type Folder, openFolder } from '../../../src/journal/folder.ts'
+import { openKeptFiles } from '../../../src/journal/kept-files.ts'
+import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
+import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
+import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
+import { type AskedCounter, runSums } from '../../../src/ratelimit/sums/running-sums.ts'
+import { poll } from '../../support/poll.ts'
+import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
+import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
+import { lasting } from '../../support/window-ends.ts'
+import { plainLines } from './plain-lines.ts'
+
+const file = 'usage.jsonl'
+const hour: AskedCounter = {
+  key: 's\nm\n1h\nann',
+  owner: lasting('ann'),
+  window: { ms: 3_600_000 },
+  limit: 100,
+}
+const week: AskedCounter = { ...hour, key: 's\nm\n1w\nann', window: { ms: 604_800_000 } }
+
+interface ProcessOptions {
+  readonly path: string
+  readonly gateway?: string
+  readonly valkey?: RunningValkey
+  readonly onLoss?: 'allow' | 'deny'
+}
+
+/** A process of a gateway, as main.ts would build it. */
+async function startProcess(t: Test, options: ProcessOptions, folder?: Folder) {
+  const { path, gateway = 'g1', valkey, onLoss = 'allow' } = options
+  mkdirSync(join(path, 'lines'), { recursive: true })
+  const connection = valkey && connectRedis(valkey.url, () => {})
+  await connection?.connected(5_000)
+  const clocks = { now: Date.now, monotonic: () => performance.now() }
+  const own = folder ?? openFolder(join(path, 'lines'))
+  const losses: string[] = []
+  const faults: unknown[] = []
+  const sums = await openGatewaySums({
+    ...clocks,
+    ...{ gateway, files: [file], tags: ['all'], tagOf: () => 'all', longSums: undefined },
+    folder: own,
+    kept: openKeptFiles(join(path, 'kept')),
+    store: connection && createRedisSums(connection.commands),
+    ...plainLines((amount) => [{ at: Date.now(), amount, counters: [hour, week] }]),
+    onLoss: () => losses.push('loss'),
+    onDouble: () => losses.push('double'),
+    onFault: (error) => faults.push(error),
+  })
+  const running = runSums({
+    ...clocks,
+    ...{ sums, flushMs: 5, onLoss, onUnavailable: () => {} },
+    onFault: (error) => faults.push(error),
+  })
+  t.teardown(async () => {
+    await running.stop(0)
+    connection?.close()
+  })
+  return {
+    ...{ sums, running, losses, faults, folder: own },
+    used: async () => (await running.read([hour], Date.now())).map(({ used }) => used)[0],
+  }
+}
+
+function folder(t: Test): string {
+  const made = makeTemporaryFolder()
+  t.teardown(() => made.remove())
+  return made.path
+}
+
+function log(path: string, tokens: number): void {
+  appendFileSync(join(path, 'lines', file), `\n${tokens}\n`)
+}
+
+root.test('a gateway alone', async (t) => {
+  const path = folder(t)
+  const one = await startProcess(t, { path })
+  log(path, 40)
+  await one.sums.readAll()
+  log(path, 2)
+  t.equal(await one.used(), 42, 'a line is known as soon as it is written')
+  const [window] = await one.running.read([hour], Date.now())
+  t.ok(Number(window?.resetsAt) > Date.now(), 'an unused window has an end, too')
+  await poll(() => one.sums.isWriter, 'it becomes the writer')
+  t.equal(await one.running.stop(1_000), 0)
+  const next = await startProcess(t, { path })
+  t.equal(await next.used(), 42, 'a restart forgets nothing')
+  t.strictSame([...one.faults, ...next.faults], [])
+})
+
+root.test('gateways that share a Redis', { skip: skipValkey }, async (t) => {
+  const valkey = await startValkey(t)
+  const [here, there] = [folder(t), folder(t)]
+  const a = await startProcess(t, { path: here, valkey })
+  await poll(() => a.sums.isWriter, 'the first process becomes the writer')
+  const b = await startProcess(t, { path: here, valkey })
+  const c = await startProcess(t, { path: there, gateway: 'g2', valkey })
+  const total = async (): Promise<number> => {
+    const [key = ''] = await valkey.client.keys('tollgate:{all}:w:s*1h*')
+    return Number(await valkey.client.hget(key, '+'))
+  }
+
+  await t.test('each knows its own at once, and others soon', async (t) => {
+    t.strictSame([await a.used(), await b.used(), await c.used()], [0, 0, 0])
+    log(here, 40)
+    log(there, 50)
+    await Promise.all([a, b, c].map(({ sums }) => sums.readAll()))
+    t.equal(await b.used(), 40)
+    await poll(async () => (await a.used()) === 90, 'A learns of C')
+    await poll(async () => (await b.used()) === 90, 'B learns of C')
+    await poll(async () => (await c.used()) === 90, 'C learns of A')
+    t.equal(b.sums.isWriter, false)
+  })
+
+  await t.test('a Redis that has lost all gets it again', async (t) => {
+    await valkey.client.flushall()
+    await poll(async () => (await total()) === 90, 'all is there again')
+    t.ok(a.losses.includes('loss'))
+    log(here, 30)
+    await poll(async () => (await total()) === 120, 'and goes on')
+  })
+
+  await t.test('without Redis what is known is known', async (t) => {
+    const strict = await startProcess(t, { path: there, gateway: 'g2', valkey, onLoss: 'deny' })
+    t.equal(await strict.used(), 120)
+    valkey.freeze()
+    await poll(() => a.running.isUnavailable && strict.running.isUnavailable, 'Redis is away')
+    log(there, 5)
+    await strict.sums.readAll()
+    t.equal(await strict.used(), 125)
+    await t.rejects(async () => strict.running.read([{ ...week, key: 'new' }], Date.now()), {
+      code: 'counters_unavailable',
+    })
+    t.match(await a.running.read([{ ...week, key: 'new' }], Date.now()), [{ used: 0 }])
+    valkey.thaw()
+    await poll(async () => (await total()) === 125, 'what was counted meanwhile is there')
+  })
+
+  await t.test('another process becomes the writer', async (t) => {
+    t.equal(await a.running.stop(1_000), 0)
+    log(here, 1)
+    await poll(() => b.sums.isWriter, 'B is the writer', 10_000)
+    await poll(async () => (await total()) === 126, 'B writes')
+    t.match(await c.running.readFresh([hour, week], Date.now()), [{ used: 126 }, { used: 126 }])
+  })
+})
+
+root.test('a folder that can’t be watched is looked at more often', async (t) => {
+  const path = folder(t)
+  mkdirSync(join(path, 'lines'))
+  let [lists, end] = [0, () => {}]
+  const real = openFolder(join(path, 'lines'))
+  const options = { path, onLoss: 'deny' } as const
+  const watching = {
+    ...real,
+    list(isWanted?: (name: string) => boolean) {
+      lists += 1
+      return real.list(isWanted)
+    },
+    watch(onChange: Parameters<typeof real.watch>[0], onEnd: () => void) {
+      end = onEnd
+      return real.watch(onChange, onEnd)
+    },
+  }
+  const one = await startProcess(t, options, watching)
+  await poll(() => one.sums.isWriter, 'it writes')
+  const since = async (ms: number): Promise<number> => {
+    const before = lists
+    await new Promise((settle) => setTimeout(settle, ms))
+    return lists - before
+  }
+  const watched = await since(500)
+  // As the system says where nobody may watch anything more.
+  watching.watch = () => undefined
+  end()
+  const unwatched = await since(500)
+  t.ok(unwatched > 2 * watched, `${unwatched} times, not ${watched}`)
+  log(path, 3)
+  await poll(() => one.sums.shared.read(hour, Date.now()).used === 3, 'lines are read')
+})

@@ -1,0 +1,80 @@
+import { test } from 'tap'
+import { leaseMs } from '../../src/ratelimit/holds.ts'
+import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
+import { createHeld } from '../../src/usage/held.ts'
+import type { HeldUsage, Usage } from '../../src/usage/rules/usage.ts'
+import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
+import { endedLine } from '../support/ended-line.ts'
+
+const now = 1_000_040
+const room: HeldUsage = {
+  ...{ id: 'a', admittedAt: 1_000_000, bytes: 100, maxOutput: undefined },
+  ...{ cap: undefined, tookMs: 40, isBroken: false },
+}
+
+function watched(spec: object = {}) {
+  const calls: unknown[] = []
+  const limits = { 'llm/small': [[1_000, '1h']] } as const
+  const snapshot = snapshotOf(modelRef('small'), subscription('basic', {}, limits, spec))
+  const estimators = createEstimators()
+  const held = createHeld({
+    snapshot: () => snapshot,
+    holds: {
+      release: ([counter], id) => calls.push(['released', counter?.key, id]),
+      renew: ([counter], id, { mean }, at) => calls.push(['renewed', counter?.key, id, mean, at]),
+    },
+    estimators,
+  })
+  return { ...held, calls, estimators }
+}
+
+const usageOf = (usage: Partial<Usage> = {}) => endedLine({ usage }).usage
+const key = 'basic\nllm/small\n\nada'
+
+test('what holds room is released, by whatever process', async (t) => {
+  const { release, calls } = watched()
+  release(usageOf({ held: room }))
+  t.strictSame(calls, [['released', key, 'a']])
+})
+
+test('what can hold nothing is not released', async (t) => {
+  const { release, calls } = watched()
+  release(usageOf())
+  release(usageOf({ held: { ...room, admittedAt: 0 } }))
+  release(usageOf({ subscription: 'gone' }))
+  t.strictSame(calls, [])
+})
+
+test('where requests reserve each one is released', async (t) => {
+  // A line of an earlier form does not say what its request holds.
+  const { release, calls } = watched({ admission: { mode: 'reserve' } })
+  release(usageOf())
+  t.strictSame(calls, [['released', key, 'a']])
+})
+
+test('a request that runs keeps its hold', async (t) => {
+  const { follow, calls } = watched()
+  follow(usageOf({ held: room }), now)
+  follow(usageOf(), now)
+  t.strictSame(calls, [['renewed', key, 'a', 0, now]])
+})
+
+test('a hold grows to what the rest is expected to use', async (t) => {
+  const { follow, calls } = watched()
+  const estimate = { input: 10, bytesPerToken: 4 }
+  const reported = new Map<string, unknown>([
+    ['streamed', true],
+    ['text_bytes', 400],
+  ])
+  follow(usageOf({ held: room, estimate, reported }), now)
+  const [[, , , mean]] = calls as [[string, string, string, number]]
+  t.ok(mean >= 100, `${mean} of 100 that were sent`)
+})
+
+test('an old line renews nothing', async (t) => {
+  const { follow, calls } = watched()
+  follow(usageOf({ held: room }), now + leaseMs)
+  t.strictSame(calls, [])
+  follow(usageOf({ held: room }), now + leaseMs - 1)
+  t.equal(calls.length, 1)
+})

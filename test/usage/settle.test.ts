@@ -1,0 +1,85 @@
+import { test } from 'tap'
+import type { ReadLine } from '../../src/journal/read-line.ts'
+import type { UnusableUsage } from '../../src/usage/rules/usage.ts'
+import { createSettle } from '../../src/usage/settle.ts'
+import { endedLine, reportedTotal } from '../support/ended-line.ts'
+
+function tell(line: ReadLine, unusableUsage: UnusableUsage = 'allow'): unknown[] {
+  const told: unknown[] = []
+  const settle = createSettle({
+    unusableUsage,
+    held: {
+      follow: ({ response }, now) => told.push(['renewed', response.id, now]),
+      release: ({ response }) => told.push(['released', response.id]),
+      learn: (_, tokens) => told.push(['learned', tokens]),
+    },
+    clock: () => 2_000_000,
+    all: { onEnded: ({ status, answered }) => told.push(['ended', status, answered]) },
+    writer: {
+      onEnded: ({ durationMs, firstByteMs }) => told.push(['took', firstByteMs, durationMs]),
+      onAdmitted: ({ user }, startedAt) => told.push(['admitted', user, startedAt]),
+      onCharged: (_, { tokens, unusable, estimated }) =>
+        told.push(['charged', tokens, unusable, estimated]),
+    },
+  })
+  settle.onLine(line)
+  told.push('told')
+  settle.onTold(line)
+  return told
+}
+
+/** What the writer says of a response's charge. */
+const charged = (line: ReadLine, unusableUsage?: UnusableUsage) =>
+  tell(line, unusableUsage).filter((each) => Array.isArray(each) && each[0] === 'charged')
+
+test('every process learns of an end, the writer of its charge', async (t) => {
+  t.strictSame(tell(endedLine()), [
+    ['released', 'a'],
+    ['ended', 200, true],
+    'told',
+    ['took', 10, 40],
+    ['learned', 40],
+    ['charged', 40, false, 0],
+  ])
+})
+
+test('a request that runs only renews its hold', async (t) => {
+  t.strictSame(tell(endedLine({ state: 'running' })), [['renewed', 'a', 2_000_000], 'told'])
+})
+
+test('an operation that is not metered has an end and no charge', async (t) => {
+  t.strictSame(tell(endedLine({ isMetered: false })), [
+    ['released', 'a'],
+    ['ended', 200, true],
+    'told',
+    ['took', 10, 40],
+  ])
+})
+
+test('a request that no Check admitted is told of by its line', async (t) => {
+  t.strictSame(tell(endedLine({ by: 'table' })).slice(-3), [
+    ['admitted', 'ada', 1_000_000],
+    ['learned', 40],
+    ['charged', 40, false, 0],
+  ])
+})
+
+test('a success without usage is estimated if the setting says so', async (t) => {
+  for (const tokens of [undefined, '40', 1.5, -40, Number.POSITIVE_INFINITY, Number.NaN]) {
+    const line = endedLine({ usage: { reported: reportedTotal(tokens) } })
+    t.strictSame(charged(line), [['charged', undefined, true, 0]], String(tokens))
+    t.strictSame(charged(line, 'estimate'), [['charged', 251, true, 251]], 'a token for 4 bytes')
+  }
+  for (const status of [0, 500]) {
+    const line = endedLine({ usage: { status, reported: reportedTotal(undefined) } })
+    t.strictSame(charged(line, 'estimate'), [['charged', undefined, false, 0]])
+  }
+  t.strictSame(charged(endedLine({ usage: { reported: reportedTotal(0) } }), 'estimate'), [
+    ['charged', 0, false, 0],
+  ])
+})
+
+test('nothing is learned from an estimate', async (t) => {
+  const line = endedLine({ usage: { reported: reportedTotal(undefined) } })
+  t.strictSame(tell(line, 'estimate')[4], ['learned', undefined])
+})
