@@ -25,6 +25,9 @@ database, TLS), or a certificate is not trusted, the process exits at once. If P
 the reason at once and every 5 seconds. If Redis is not available, it waits two seconds and starts without it
 (\`degraded\` in \`/readyz\`). Meanwhile \`/livez\` answers 200 and \`/readyz\` 503, and SIGTERM ends the start
 at once.
+
+**Exports to an OpenTelemetry collector** have the variables of its specification, \`OTEL_…\`: [tracing.md](tracing.md).
+\`KUBERNETES_SERVICE_HOST\` and \`KUBERNETES_SERVICE_PORT\`, which the cluster sets in each pod, say where its API server is.
 `
 
 /** The page as it is committed. */

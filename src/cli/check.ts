@@ -25,7 +25,7 @@ export async function check(
   { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
 ): Promise<number> {
   const config = loadConfig({ ...env, RESOURCES: `file:${folder}` })
-  const options = { judgeAddress: judgeOf(config), admission: config.admission }
+  const options = { judgeAddress: judgeOf(config), admissionMode: config.admissionMode }
   const loaded = await loadSnapshot(folder, options).catch(() => undefined)
   if (loaded === undefined) {
     const found = await stat(folder).catch(() => undefined)

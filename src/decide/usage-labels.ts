@@ -16,16 +16,14 @@ export interface UsageLabels {
   readonly group: boolean
 }
 
-/** The Tenant takes precedence. A user that it captures is hashed if the setting says so. */
+/** As the Tenant says. A user that it captures is named in this way. */
 export function toUsageLabels(
   written: WrittenTelemetry | undefined,
-  naming: UserNaming,
+  captured: Exclude<UserNaming, 'off'>,
 ): UsageLabels {
-  const captured = naming === 'off' ? 'on' : naming
-  const user = written?.captureUser
   return {
     enabled: written?.enabled ?? true,
-    user: user === undefined ? naming : user ? captured : 'off',
+    user: (written?.captureUser ?? true) ? captured : 'off',
     model: written?.captureModelUsage ?? true,
     organization: written?.captureOrganization ?? false,
     group: written?.captureGroup ?? false,

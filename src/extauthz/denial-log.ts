@@ -13,8 +13,8 @@ import { namedBy } from './span-tags.ts'
 
 export interface DenialLogOptions {
   readonly log: Pick<Logger, 'info'>
-  /** Lines per code and second. */
-  readonly perSecond: number
+  /** Lines per code and second; 20 by default: enough for samples, and a flood fills no disk. */
+  readonly perSecond?: number
   /** A monotonic clock in milliseconds; `performance.now` by default. */
   readonly monotonic?: () => number
 }
@@ -28,7 +28,7 @@ interface Second {
 const secondMs = 1_000
 
 export function createDenialLog(options: DenialLogOptions) {
-  const { log, perSecond, monotonic = () => performance.now() } = options
+  const { log, perSecond = 20, monotonic = () => performance.now() } = options
   const seconds = new Map<ErrorCode, Second>()
   let timer: NodeJS.Timeout | undefined
 

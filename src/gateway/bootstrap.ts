@@ -10,7 +10,8 @@ import { parse } from 'yaml'
 import type { Address } from '../formats/address.ts'
 import { hopHeader } from '../formats/hop.ts'
 import { idleSeconds } from '../kinds/model-server-schema.ts'
-import { putTracing, type TracingSettings } from './tracing.ts'
+import type { GatewayTracing } from '../settings/otel.ts'
+import { putTracing } from './tracing.ts'
 
 /**
  * The settings that differ between installations. `grpc` and `api` have one address for each
@@ -40,7 +41,7 @@ export type BootstrapSettings = {
   /** Headers of clients that reach models although a prefix of envoy/bootstrap.yaml removes them; none by default. */
   readonly headersToModels?: ReadonlySet<string> | undefined
   /** Where the gateway's spans are sent; unset: it does not trace. */
-  readonly tracing?: TracingSettings | undefined
+  readonly tracing?: GatewayTracing | undefined
   /** Whether clients' trace headers are trusted; by default they are removed. */
   readonly trustsTraces?: boolean | undefined
   /** The memory that Envoy may use for all connections together (bytes). */

@@ -14,7 +14,6 @@ import { checkSockets } from '../settings/check-files.ts'
 import type { Config } from '../settings/config.ts'
 import { findAuthorities, renderBootstrap, renderCertificate } from './bootstrap.ts'
 import { clustersFile, renderClusters, writeClusters } from './clusters.ts'
-import { tracingOf } from './tracing-settings.ts'
 
 export interface EnvoyFiles {
   /** The text of `bootstrap.json`. */
@@ -46,7 +45,7 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
     allowedOrigins: config.allowedOrigins,
     headersToModels: config.headersToModels,
     heapBytes: config.envoyHeapBytes,
-    tracing: tracingOf(config),
+    tracing: config.otel?.gateway,
     trustsTraces: config.traceTrustClients,
     trustedHops: config.gatewayTrustedHops,
     certificateFile: certificate && certificatePath(config),

@@ -1,19 +1,8 @@
 /** Envoy's tracer: a span for each sampled request, sent to an OpenTelemetry collector. */
 
 import { isIP } from 'node:net'
+import type { GatewayTracing } from '../settings/otel.ts'
 import { assignment, tlsTo } from './clusters.ts'
-
-export interface TracingSettings {
-  /** Where spans are sent: for gRPC host and port, for HTTP with the path. */
-  readonly endpoint: string
-  readonly protocol: 'grpc' | 'http/protobuf'
-  /** Headers to send, as `name=value` with commas; values may be percent-encoded. */
-  readonly headers?: string | undefined
-  readonly timeoutMs: number
-  /** The fraction of requests that is traced, from 0 to 1. */
-  readonly share: number
-  readonly serviceName: string
-}
 
 interface Traced {
   early_header_mutation_extensions?: {
@@ -54,7 +43,7 @@ export function putTracing(
   connections: object,
   clusters: object[],
   settings: {
-    readonly tracing?: TracingSettings | undefined
+    readonly tracing?: GatewayTracing | undefined
     readonly trustsTraces?: boolean | undefined
   },
 ): void {
@@ -93,7 +82,7 @@ export function putTracing(
   clusters.push(toCluster(tracing))
 }
 
-function toService({ endpoint, protocol, headers, timeoutMs }: TracingSettings): object {
+function toService({ endpoint, protocol, headers, timeoutMs }: GatewayTracing): object {
   const timeout = `${timeoutMs / 1_000}s`
   const sent = toHeaders(headers)
   if (protocol === 'grpc') {
@@ -110,7 +99,7 @@ function toService({ endpoint, protocol, headers, timeoutMs }: TracingSettings):
   }
 }
 
-function toCluster({ endpoint, protocol }: TracingSettings): object {
+function toCluster({ endpoint, protocol }: GatewayTracing): object {
   const { protocol: scheme, hostname, port } = new URL(endpoint)
   const host = hostname.replace(/^\[(.*)\]$/, '$1')
   const portValue = Number(port) || (scheme === 'https:' ? 443 : protocol === 'grpc' ? 4317 : 80)

@@ -288,12 +288,12 @@ const admission = object(
     overshootPercent: integer(0, 1_000, {
       description:
         'with `reserve`: by how much of a limit requests that run at the same time may pass it together',
-      otherwise: '`ADMISSION_OVERSHOOT_PERCENT`: 25',
+      otherwise: '25',
     }),
     charge: oneOf(['end', 'admission'], {
       description:
         'the window that a response is counted in: the one open at its `end`, or with `reserve` the one that admitted it',
-      otherwise: 'with `reserve` `ADMISSION_CHARGE`: `admission`; else `end`',
+      otherwise: '`admission` with `reserve`, else `end`',
     }),
   }),
   {
@@ -449,8 +449,9 @@ const tenantFields = partial({
               otherwise: '`false`',
             }),
             captureUser: boolean({
-              description: 'whether there is a label `user`',
-              otherwise: 'as `METRICS_USER` has it',
+              description:
+                'whether there is a label `user`, by name or, with `METRICS_USER_KEY`, as a hash',
+              otherwise: '`true`',
             }),
             captureGroup: boolean({
               description: "adds the label `group`: the caller's group that owns the subscription",

@@ -149,10 +149,8 @@ export interface AdmissionRules {
   readonly charge: 'admission' | 'end'
 }
 
-/** What holds for each field of `spec.admission` that a Subscription leaves out (ADMISSION_…). */
-export interface AdmissionDefaults extends AdmissionRules {
-  readonly mode: 'count' | 'reserve'
-}
+/** Whether a limit counts what was used, or also reserves what requests in progress will use. */
+export type AdmissionMode = 'count' | 'reserve'
 
 export interface Subscription {
   readonly kind: 'Subscription'

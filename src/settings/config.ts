@@ -11,6 +11,8 @@ import { type Address, type SocketAddress, showAddress } from '../formats/addres
 import { hopMark } from '../formats/hop.ts'
 import { hashOfKey } from '../keys/rules/api-key.ts'
 import { pathRules } from '../operations/operations.ts'
+import { readOtel } from './otel.ts'
+import { type Environment, readSetting, textOf } from './read-setting.ts'
 import { invalid } from './readers.ts'
 import { removedSettings } from './removed.ts'
 import { isSample } from './sample.ts'
@@ -26,17 +28,6 @@ type Read = {
 /** The settings, with those that depend on others. */
 export type Config = Readonly<ReturnType<typeof derive>>
 
-/** Settings for the OpenTelemetry SDK. */
-export interface Otel {
-  /** The protocol of spans; undefined: they are not sent. */
-  readonly traces: 'http/protobuf' | 'grpc' | undefined
-  readonly metrics: 'http/protobuf' | 'grpc' | undefined
-  /** Whether the gateway traces. */
-  readonly gateway: boolean
-  /** The variables that the SDK reads itself. */
-  readonly env: Readonly<Record<string, string>>
-}
-
 /** Has one line for each invalid variable. */
 export class ConfigError extends Error {
   readonly problems: readonly string[]
@@ -47,8 +38,6 @@ export class ConfigError extends Error {
     this.problems = problems
   }
 }
-
-type Environment = Readonly<Record<string, string | undefined>>
 
 /**
  * Reads the settings; throws a ConfigError that names all invalid ones. `check` returns further
@@ -63,7 +52,7 @@ export function loadConfig(
     key,
     readSetting(env, setting as Setting<unknown>, problems),
   ])
-  const config = derive(Object.fromEntries(entries), env)
+  const config = derive(Object.fromEntries(entries), env, problems)
   problems.push(...checkTogether(config))
   const named = new Set(problems.map(settingOf))
   problems.push(...check(config).filter((problem) => !named.has(settingOf(problem))))
@@ -75,32 +64,6 @@ function removedIn(env: Environment): readonly string[] {
   return Object.entries(removedSettings)
     .filter(([name]) => env[name] || env[`${name}_FILE`])
     .map(([name, instead]) => `${name}: was removed; ${instead}`)
-}
-
-/** The value; if it is invalid, the default, and a problem is recorded. */
-function readSetting<T>(env: Environment, setting: Setting<T>, problems: string[]): T {
-  const { name, fallback, reader } = setting
-  const written = textOf(env, name, problems)
-  const value = written === undefined ? invalid : reader.read(written)
-  if (value !== invalid) return value
-  if (written !== undefined) {
-    const shown = reader.secret ? '' : `, is "${written}"`
-    problems.push(`${name}: must be ${reader.form.replaceAll('`', '')}${shown}`)
-  }
-  // The table's defaults are valid, and a setting without one may be undefined.
-  return (fallback === undefined ? undefined : reader.read(fallback)) as T
-}
-
-function textOf(env: Environment, name: string, problems: string[]): string | undefined {
-  const file = env[`${name}_FILE`]
-  if (!file) return env[name]?.trim() || undefined
-  if (env[name]) problems.push(`${name}: set either ${name} or ${name}_FILE, not both`)
-  try {
-    return readFileSync(file, 'utf8').trim() || undefined
-  } catch {
-    problems.push(`${name}_FILE: cannot read ${file}`)
-    return undefined
-  }
 }
 
 /** Whether a setting that has a default is written `off`. */
@@ -128,9 +91,8 @@ function rereader(
   }
 }
 
-function derive(all: Read, env: Environment) {
-  const { gatewayName, meterPaths, unmeteredPaths, ...rest } = all
-  const { admissionMode, admissionOvershootPercent, admissionCharge, ...read } = rest
+function derive(all: Read, env: Environment, problems: string[]) {
+  const { meterPaths, unmeteredPaths, ...read } = all
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
   const { gatewayUrl: written = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
   const gatewayUrl = written.replace(/\/+$/, '')
@@ -140,12 +102,6 @@ function derive(all: Read, env: Environment) {
     ...read,
     /** Which operations are counted, and whether the others are open. */
     paths: pathRules(meterPaths, unmeteredPaths, (text) => hashOfKey(text, markers) !== undefined),
-    /** How Subscriptions admit that do not say it. */
-    admission: {
-      mode: admissionMode,
-      overshoot: admissionOvershootPercent / 100,
-      charge: admissionCharge,
-    },
     // With the cluster's roles there is no default group: a provider could put anybody into it.
     /** Administrators by group. */
     adminGroups:
@@ -155,8 +111,15 @@ function derive(all: Read, env: Environment) {
     gatewayApiEndpoints: read.gatewayApiEndpoints ?? [read.apiAddress],
     /** Public base URL, without a trailing slash; no request is sent there. */
     gatewayUrl,
+    /** For a request to arrive: as slow as 32 MiB in a minute, and a minute whatever its size. */
+    bodyTimeoutMs: Math.max(1, Math.ceil(read.bodyLimit / 2 ** 25)) * 60_000,
+    /** Of bad credentials and sign-ins from an address, behind which may be several users; undefined: no limit. */
+    apiAddressRateLimit: read.apiRateLimit && {
+      ...read.apiRateLimit,
+      limit: 2 * read.apiRateLimit.limit,
+    },
     /** The gateway's mark on requests to models. */
-    hopMark: read.hopMark ?? hopMark(gatewayUrl),
+    hopMark: hopMark(gatewayUrl),
     /** A socket by default: the admin page cannot refuse a request that a model's address leads to. */
     envoyAdminAddress: read.envoyAdminAddress ?? {
       path: join(read.dataDir, 'envoy-admin.sock'),
@@ -171,10 +134,14 @@ function derive(all: Read, env: Environment) {
     revocationLogDir: read.revocationLogDir ?? read.dataDir,
     /** The groups whose statuses are written in the cluster. */
     statusGroups: read.statusGroups ?? read.watchGroups.filter((group) => group === 'tollgate.dev'),
-    /** Name of this installation; part of the names of service-account groups (contract, 3.9). */
-    instanceName: read.instanceName ?? gatewayName ?? 'maas-default-gateway',
     /** The name of this process where a revocation waits for it. */
-    replicaName: read.replicaName ?? read.podName ?? ownName,
+    replicaName: read.podName ?? ownName,
+    // No settings: what the cluster sets in each pod, and `npm start` for its service.
+    /** The API server's address in a pod; undefined: this is none. */
+    kubernetesHost: env.KUBERNETES_SERVICE_HOST || undefined,
+    kubernetesPort: Number(env.KUBERNETES_SERVICE_PORT || 443),
+    /** The code of the link by which one signs in to the sample; undefined: nobody does. */
+    sampleSignInCode: env.SAMPLE_SIGN_IN_CODE || undefined,
     /** The current DATABASE_URL and REDIS_URL, if files contain them; the last valid ones. */
     databaseUrlNow: rereader(env, settings.databaseUrl, read.databaseUrl),
     redisUrlNow: rereader(env, settings.redisUrl, read.redisUrl),
@@ -183,31 +150,8 @@ function derive(all: Read, env: Environment) {
      * have.
      */
     replicaPlace: `${bootId()}/${ownName}`,
-    /** Settings for exports; undefined: nothing is exported. */
-    otel: deriveOtel(all, env),
-  }
-}
-
-/** Exports need an endpoint or an explicit exporter. */
-function deriveOtel(read: Read, env: Environment): Otel | undefined {
-  const { otelEndpoint: both, otelTracesExporter, otelMetricsExporter, otelProtocol } = read
-  const exportsTo = (exporter: string | undefined, endpoint: string | undefined): boolean =>
-    exporter === undefined ? (endpoint ?? both) !== undefined : exporter === 'otlp'
-  const traces = exportsTo(otelTracesExporter, read.otelTracesEndpoint)
-  const metrics = exportsTo(otelMetricsExporter, read.otelMetricsEndpoint)
-  if (read.otelDisabled || (!traces && !metrics)) return undefined
-  const named = Object.entries(env).filter(([name]) => /^OTEL_/.test(name) && !/_FILE$/.test(name))
-  const secrets = {
-    OTEL_EXPORTER_OTLP_HEADERS: read.otelHeaders,
-    OTEL_EXPORTER_OTLP_TRACES_HEADERS: read.otelTracesHeaders,
-    OTEL_EXPORTER_OTLP_METRICS_HEADERS: read.otelMetricsHeaders,
-  }
-  const all = [...named, ...Object.entries(secrets)]
-  return {
-    traces: traces ? (read.otelTracesProtocol ?? otelProtocol) : undefined,
-    metrics: metrics ? (read.otelMetricsProtocol ?? otelProtocol) : undefined,
-    gateway: otelTracesExporter === 'otlp',
-    env: Object.fromEntries(all.flatMap(([name, value]) => (value ? [[name, value]] : []))),
+    /** undefined: nothing is exported. */
+    otel: readOtel(env, problems),
   }
 }
 
@@ -233,17 +177,13 @@ const useless: readonly Pair[] = [
 function checkTogether(config: Config): readonly string[] {
   const lacks = ([one, other]: Pair) => config[one] !== undefined && config[other] === undefined
   const nameOf = (key: keyof Settings): string => settings[key].name
-  const { auditRequired, auditLog, metricsUser, metricsUserKey, drainMinMs, drainMs } = config
+  const { auditRequired, auditLog, drainMinMs, drainMs } = config
   const rules: readonly (readonly [isBroken: boolean, problem: string])[] = [
     [
       config.sampleSignInCode !== undefined && !isSample(config),
       'SAMPLE_SIGN_IN_CODE: is only for the sample of npm start, on this machine',
     ],
     [auditRequired && auditLog === undefined, 'AUDIT_REQUIRED: needs a trail; AUDIT_LOG is off'],
-    [
-      metricsUser === 'hash' && metricsUserKey === undefined,
-      'METRICS_USER_KEY: has to be set beside METRICS_USER=hash',
-    ],
     [drainMinMs > drainMs, 'DRAIN_MIN_SECONDS: is more than DRAIN_SECONDS'],
   ]
   return [

@@ -1,70 +1,108 @@
 /**
- * OpenTelemetry's settings, under the names of its specification ("Environment Variable
- * Specification", "OTLP Exporter Configuration"). They are read here so that an invalid one stops
- * the start; the SDK itself would ignore it. Others of the specification, such as those of the span
- * processor (OTEL_BSP_…), are only passed on to it.
+ * OpenTelemetry's variables ("Environment Variable Specification", "OTLP Exporter Configuration"). All are passed
+ * on to its SDK. Those that this process and the gateway's tracer act upon are read here, so that one that they
+ * cannot follow stops the start; the SDK would ignore it.
  */
 
+import { type Environment, readSetting, textOf } from './read-setting.ts'
 import * as form from './readers.ts'
-import { optional, setting } from './setting.ts'
+import { optional } from './setting.ts'
 
-const protocols = ['http/protobuf', 'grpc'] as const
-const samplers = [
-  'always_on',
-  'always_off',
-  'traceidratio',
-  'parentbased_always_on',
-  'parentbased_always_off',
-  'parentbased_traceidratio',
-] as const
+export type OtlpProtocol = 'http/protobuf' | 'grpc'
 
-const anyUrl = form.url('http:', 'https:')
+/** What is exported, and where. */
+export interface Otel {
+  /** The protocol of spans; undefined: they are not sent. */
+  readonly traces: OtlpProtocol | undefined
+  readonly metrics: OtlpProtocol | undefined
+  readonly metricIntervalMs: number
+  /** The gateway's tracer; undefined: it does not trace. */
+  readonly gateway: GatewayTracing | undefined
+  /** The variables that the SDK reads itself. */
+  readonly env: Readonly<Record<string, string>>
+}
+
+export interface GatewayTracing {
+  /** Where spans are sent: for gRPC host and port, for HTTP with the path. */
+  readonly endpoint: string
+  readonly protocol: OtlpProtocol
+  /** Headers to send, as `name=value` with commas; values may be percent-encoded. */
+  readonly headers?: string | undefined
+  readonly timeoutMs: number
+  /** The fraction of requests that is traced, from 0 to 1. */
+  readonly share: number
+  readonly serviceName: string
+}
+
+const protocol = form.oneOf('http/protobuf', 'grpc')
+const endpoint = form.url('http:', 'https:')
 const milliseconds = form.integer(1, 3_600_000)
-
-// biome-ignore format: a row a setting
-export const otelSettings = {
-  otelDisabled: setting('OTEL_SDK_DISABLED', 'false', form.flag,
-    'whether export is switched off, whatever else is set'),
-  otelTracesExporter: optional('OTEL_TRACES_EXPORTER', '`otlp` where an endpoint for traces is set, else `none`', form.oneOf('otlp', 'none'),
-    'where spans are exported; the gateway only traces with `otlp`'),
-  otelMetricsExporter: optional('OTEL_METRICS_EXPORTER', '`otlp` where an endpoint for metrics is set, else `none`', form.oneOf('otlp', 'prometheus', 'none'),
-    'where metrics are exported in addition to `METRICS_ADDRESS`'),
-  otelLogsExporter: setting('OTEL_LOGS_EXPORTER', 'none', form.oneOf('none'),
-    'logs are written to standard output'),
-  otelEndpoint: optional('OTEL_EXPORTER_OTLP_ENDPOINT', '`http://localhost:4318`, for gRPC `:4317`', anyUrl,
-    'the collector for spans and metrics'),
-  otelTracesEndpoint: optional('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'the collector with `/v1/traces`', anyUrl,
-    'endpoint for spans, including its path'),
-  otelMetricsEndpoint: optional('OTEL_EXPORTER_OTLP_METRICS_ENDPOINT', 'the collector with `/v1/metrics`', anyUrl,
-    'endpoint for metrics, including its path'),
-  otelProtocol: setting('OTEL_EXPORTER_OTLP_PROTOCOL', 'http/protobuf', form.oneOf(...protocols),
-    'protocol for spans and metrics'),
-  otelTracesProtocol: optional('OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', '`OTEL_EXPORTER_OTLP_PROTOCOL`', form.oneOf(...protocols),
-    'protocol for spans'),
-  otelMetricsProtocol: optional('OTEL_EXPORTER_OTLP_METRICS_PROTOCOL', '`OTEL_EXPORTER_OTLP_PROTOCOL`', form.oneOf(...protocols),
-    'protocol for metrics'),
-  otelHeaders: optional('OTEL_EXPORTER_OTLP_HEADERS', 'none', form.pairs,
-    'headers sent with spans and metrics'),
-  otelTracesHeaders: optional('OTEL_EXPORTER_OTLP_TRACES_HEADERS', 'none', form.pairs,
-    'headers sent with spans'),
-  otelMetricsHeaders: optional('OTEL_EXPORTER_OTLP_METRICS_HEADERS', 'none', form.pairs,
-    'headers sent with metrics'),
-  otelTimeoutMs: setting('OTEL_EXPORTER_OTLP_TIMEOUT', '10000', milliseconds,
-    'timeout of the collector, in milliseconds'),
-  otelCompression: setting('OTEL_EXPORTER_OTLP_COMPRESSION', 'none', form.oneOf('none', 'gzip'),
-    'compression of spans and metrics'),
-  otelCertificate: optional('OTEL_EXPORTER_OTLP_CERTIFICATE', 'the public authorities', form.path,
-    'certificates (PEM) of the authorities trusted for the collector'),
-  otelSampler: optional('OTEL_TRACES_SAMPLER', 'the share of `OTEL_TRACES_SAMPLER_ARG`', form.oneOf(...samplers),
-    'which requests the gateway traces: all, none, or a share; the service follows the gateway'),
-  otelSamplerArg: setting('OTEL_TRACES_SAMPLER_ARG', '1', form.share,
-    'share of requests that the gateway traces'),
-  traceTrustClients: setting('TRACE_TRUST_CLIENTS', 'false', form.flag,
-    'whether to join the trace of a client\'s `traceparent` if it is sampled; otherwise the header is removed'),
-  otelServiceName: optional('OTEL_SERVICE_NAME', '`service.name` of the attributes, else `tollgate`', form.anyText,
-    'service name of everything that is exported; the gateway appends `-gateway`'),
-  otelResourceAttributes: optional('OTEL_RESOURCE_ATTRIBUTES', 'none', form.pairs,
-    'further resource attributes'),
-  otelMetricIntervalMs: setting('OTEL_METRIC_EXPORT_INTERVAL', '60000', milliseconds,
-    'interval between exports of metrics, in milliseconds'),
+const samplers = {
+  ...{ always_on: 1, parentbased_always_on: 1, always_off: 0, parentbased_always_off: 0 },
+  ...{ traceidratio: undefined, parentbased_traceidratio: undefined },
 } as const
+const samplerNames = Object.keys(samplers) as (keyof typeof samplers)[]
+
+/** undefined: nothing is exported, since that needs an endpoint or an explicit exporter. */
+export function readOtel(env: Environment, problems: string[]): Otel | undefined {
+  const named = Object.entries(env).filter(([name]) => /^OTEL_(?!.*_FILE$)/.test(name))
+  const passed: Record<string, string> = {}
+  for (const [name, value] of named) if (value) passed[name] = value
+  const read = <T>(rest: string, reader: form.Reader<T>): T | undefined => {
+    const name = `OTEL_${rest}`
+    const written = textOf(env, name, [])
+    if (written !== undefined) passed[name] = written
+    return readSetting(env, optional(name, '', reader, ''), problems)
+  }
+  /** A value for both signals, and one for each. */
+  const readEach = <T>(name: string, reader: form.Reader<T>) => ({
+    both: read(`EXPORTER_OTLP_${name}`, reader),
+    traces: read(`EXPORTER_OTLP_TRACES_${name}`, reader),
+    metrics: read(`EXPORTER_OTLP_METRICS_${name}`, reader),
+  })
+  const isDisabled = read('SDK_DISABLED', form.flag)
+  const exporters = {
+    traces: read('TRACES_EXPORTER', form.oneOf('otlp', 'none')),
+    metrics: read('METRICS_EXPORTER', form.oneOf('otlp', 'prometheus', 'none')),
+  }
+  read('LOGS_EXPORTER', form.oneOf('none'))
+  const endpoints = readEach('ENDPOINT', endpoint)
+  const protocols = readEach('PROTOCOL', protocol)
+  const headers = readEach('HEADERS', form.pairs)
+  const timeoutMs = read('EXPORTER_OTLP_TIMEOUT', milliseconds)
+  read('EXPORTER_OTLP_COMPRESSION', form.oneOf('none', 'gzip'))
+  const sampler = read('TRACES_SAMPLER', form.oneOf(...samplerNames))
+  const share = read('TRACES_SAMPLER_ARG', form.share)
+  const metricIntervalMs = read('METRIC_EXPORT_INTERVAL', milliseconds)
+  const serviceName = read('SERVICE_NAME', form.anyText)
+  const attributes = read('RESOURCE_ATTRIBUTES', form.pairs)
+
+  const protocolOf = (signal: 'traces' | 'metrics'): OtlpProtocol | undefined => {
+    const hasEndpoint = (endpoints[signal] ?? endpoints.both) !== undefined
+    const isSent = (exporters[signal] ?? (hasEndpoint && 'otlp')) === 'otlp'
+    return isSent ? (protocols[signal] ?? protocols.both ?? 'http/protobuf') : undefined
+  }
+  const [traces, metrics] = [protocolOf('traces'), protocolOf('metrics')]
+  if (isDisabled || (traces === undefined && metrics === undefined)) return undefined
+  const isGrpc = traces === 'grpc'
+  const { both: collector = `http://localhost:${isGrpc ? 4317 : 4318}` } = endpoints
+  const inAttributes = /(?:^|,)\s*service\.name\s*=([^,]*)/.exec(attributes ?? '')?.[1]
+  return {
+    ...{ traces, metrics, metricIntervalMs: metricIntervalMs ?? 60_000 },
+    // An endpoint alone may be meant for the service.
+    gateway:
+      traces === undefined || exporters.traces === undefined
+        ? undefined
+        : {
+            endpoint:
+              endpoints.traces ??
+              (isGrpc ? collector : `${collector.replace(/\/+$/, '')}/v1/traces`),
+            protocol: traces,
+            headers: headers.traces ?? headers.both,
+            timeoutMs: timeoutMs ?? 10_000,
+            share: (sampler && samplers[sampler]) ?? share ?? 1,
+            serviceName: `${serviceName ?? inAttributes?.trim() ?? 'tollgate'}-gateway`,
+          },
+    env: passed,
+  }
+}

@@ -130,6 +130,18 @@ export const namespacedName: Reader<string> = {
     new RegExp(`^${label}/${label}(\\.${label})*$`).test(written) ? written : invalid,
 }
 
+/** A name, of which the namespace may be left to what uses it. */
+export const ownedName: Reader<{ readonly namespace: string | undefined; readonly name: string }> =
+  {
+    form: '`<name>` or `<namespace>/<name>` in lower case',
+    read(written) {
+      const [name = '', namespace] = written.split('/').reverse()
+      const whole = `${namespace ?? 'any'}/${name}`
+      const isGood = written === (namespace === undefined ? name : whole)
+      return isGood && namespacedName.read(whole) !== invalid ? { namespace, name } : invalid
+    },
+  }
+
 export const domainName: Reader<string> = {
   form: 'a domain name in lower case',
   read: (written) => (new RegExp(`^${label}(\\.${label})*$`).test(written) ? written : invalid),
@@ -222,12 +234,6 @@ export const pairs: Reader<string> = {
   secret: true,
   read: (written) =>
     itemsOf(written).every((item) => /^[^\s=,]+\s*=[^\r\n]*$/.test(item)) ? written : invalid,
-}
-
-/** Long enough not to be part of another one. */
-export const hopMark: Reader<string> = {
-  form: '8 to 64 letters, digits and `-`',
-  read: (written) => (/^[0-9A-Za-z-]{8,64}$/.test(written) ? written : invalid),
 }
 
 /** A fraction from 0 to 1. */

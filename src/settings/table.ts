@@ -4,7 +4,6 @@
  * at once a field of the Config.
  */
 
-import { otelSettings } from './otel.ts'
 import * as form from './readers.ts'
 import { optional, type Setting, setting } from './setting.ts'
 
@@ -34,11 +33,9 @@ export const settings = {
   /** undefined: there are no metrics. */
   metricsAddress: setting('METRICS_ADDRESS', '127.0.0.1:9464', form.orOff(form.socketAddress),
     'Prometheus metrics, `GET /metrics` (`npm start`: a free port)'),
-  /** How users are named in labels: in clear, by a hash, or not at all. */
-  metricsUser: setting('METRICS_USER', 'on', form.oneOf('on', 'hash', 'off'),
-    'whether metrics have the user as a label, by name or as a hash; `spec.telemetry` of the Tenant takes precedence'),
+  /** undefined: users are named in clear. */
   metricsUserKey: optional('METRICS_USER_KEY', 'none', form.secretText,
-    'key of that hash (HMAC-SHA-256), the same for all replicas; required by `METRICS_USER=hash`'),
+    'names users in metrics by a hash (HMAC-SHA-256) with this key, the same for all replicas; `captureUser` of the Tenant says whether users are a label at all'),
   envoyAdminAddress: optional('ENVOY_ADMIN_ADDRESS', 'the socket `DATA_DIR`/envoy-admin.sock', form.address,
     'Envoy\'s admin page. It can stop Envoy, and at a TCP address anything on this machine can use it. The service uses it to reopen the journal and to see which clusters are in use'),
   modelServerAddress: setting('MODEL_SERVER_ADDRESS', '127.0.0.1:8090', form.socketAddress,
@@ -60,8 +57,6 @@ export const settings = {
     'where Envoy reaches their external API: the `API_ADDRESS` of each'),
   gatewayUrl: optional('GATEWAY_URL', '`http://`, or `https://` with a certificate, + `GATEWAY_ADDRESS`', form.url('http:', 'https:'),
     'the public base URL, as shown to clients; the service sends no request there'),
-  hopMark: optional('HOP_MARK', 'a digest of `GATEWAY_URL`', form.hopMark,
-    'what the gateway sends to models in `x-tollgate-hop` and refuses when it comes back; the same for all processes of an installation'),
   /** undefined: embedded Postgres under `dataDir`. */
   databaseUrl: optional('DATABASE_URL', 'embedded Postgres in `DATA_DIR`', form.url('postgres:', 'postgresql:'),
     'the database with the keys, Postgres 15 or newer; `sslmode` as in libpq, but `prefer` does not fall back'),
@@ -73,8 +68,6 @@ export const settings = {
   /** The result for an unknown counter while Redis is unavailable. */
   onCounterLoss: setting('ON_COUNTER_LOSS', 'allow', form.oneOf('allow', 'deny'),
     'while Redis is unavailable, whether a counter that the process has not seen allows, or denies with 503; limits on requests and concurrency, and after ten seconds those that reserve, are kept by each process alone, or deny; and whether metered requests are denied while the journal is not written'),
-  counterFlushMs: setting('COUNTER_FLUSH_MS', '5', form.integer(1, 1_000),
-    'milliseconds between two flushes of counters'),
   meterPaths: setting('METER_PATHS', 'chat', form.meters,
     'the operations whose tokens are counted (`npm start` with its own sample: all)'),
   unmeteredPaths: setting('UNMETERED_PATHS', 'open', form.oneOf('open', 'closed'),
@@ -84,20 +77,15 @@ export const settings = {
     'whether a response without usable usage counts nothing, or one token for every four bytes'),
   chargeUnreported: setting('CHARGE_UNREPORTED', 'false', form.flag,
     'whether what a model does not report is estimated and charged, such as streams that their client hangs up on; with `reserve` it always is'),
+  /** How Subscriptions admit that do not say it. */
   admissionMode: setting('ADMISSION_MODE', 'count', form.oneOf('count', 'reserve'),
     'how requests are admitted under Subscriptions without `spec.admission.mode`: while the counted tokens are below the limit, or if there is room beside what requests in progress will use'),
-  admissionOvershootPercent: setting('ADMISSION_OVERSHOOT_PERCENT', '25', form.integer(0, 1_000),
-    'with `reserve`, by how much of a limit requests that run at the same time may pass it together; `spec.admission.overshootPercent` takes precedence'),
-  admissionCharge: setting('ADMISSION_CHARGE', 'admission', form.oneOf('admission', 'end'),
-    'with `reserve`, the window that a response is counted in: the one that admitted it, or the one open at its end; `spec.admission.charge` takes precedence'),
   allowedOrigins: optional('CORS_ALLOWED_ORIGINS', 'none', form.origins,
     'origins whose pages may call the gateway, or `*` for all (used by Envoy)'),
   headersToModels: optional('HEADERS_TO_MODELS', 'none', form.modelHeaders,
     'headers of clients that reach model servers although they are among those that choose a model, a priority, a tenant or a host behind an endpoint picker or another gateway (used by Envoy)'),
   bodyLimit: setting('BODY_LIMIT', '33554432', form.integer(65_536, 2 ** 30),
-    'largest body of a model request that Envoy reads, in bytes (used by Envoy)'),
-  bodyTimeoutMs: setting('BODY_TIMEOUT', '60s', form.duration('1s', '1h'),
-    'how long a request may take to arrive, including its body (used by Envoy)'),
+    'largest body of a model request that Envoy reads, in bytes; a request may take 60 seconds to arrive, and as long again for each 32 MiB of it beyond the first (used by Envoy)'),
   envoyHeapBytes: setting('ENVOY_HEAP_BYTES', '2147483648', form.integer(2 ** 27, 2 ** 40),
     'memory that Envoy may use for all connections, in bytes, an eighth of it for the scripts: at least 128 MiB for each of its threads; near it Envoy resets the largest requests (used by Envoy)'),
   usageJournal: optional('USAGE_JOURNAL', '`DATA_DIR`/journal/usage.jsonl (`npm start`: in memory, below /dev/shm or /run/user)', form.orOff(form.path),
@@ -172,7 +160,7 @@ export const settings = {
   oidcCaFile: optional('OIDC_CA_FILE', 'the public authorities', form.path,
     'certificates (PEM) of the authorities trusted for providers, instead of the public ones'),
   oidcOutageGraceMs: setting('OIDC_OUTAGE_GRACE', '1h', form.duration('0', '24h'),
-    'how long a provider\'s last keys are used while it is unavailable'),
+    'how long a provider\'s last keys are used while it is unavailable, and cached tokens of the cluster, these at most 5 minutes'),
   tokensOpenInference: setting('INFERENCE_WITH_IDENTITY_TOKENS', 'false', form.flag,
     'whether identity tokens are accepted for inference; otherwise a key is required'),
   /** Whether the cluster verifies identity tokens and decides who is an administrator. */
@@ -180,38 +168,25 @@ export const settings = {
     'whether the cluster\'s identity tokens are accepted and its roles define administrators'),
   kubeconfig: optional('KUBECONFIG', 'the pod\'s service account', form.path,
     'how to reach the cluster\'s API server'),
-  leaseNamespace: optional('LEASE_NAMESPACE', 'the pod\'s, else `models-as-a-service`', form.anyText,
-    'namespace of the Lease of `tollgate controller`'),
-  leaseName: setting('LEASE_NAME', 'tollgate-controller', form.anyText,
-    'name of the Lease; controllers of one cluster share it, since only one may write'),
+  lease: setting('LEASE_NAME', 'tollgate-controller', form.ownedName,
+    'the Lease of `tollgate controller`, in the pod\'s namespace (`models-as-a-service` outside of pods) or in the one named; controllers of one cluster share it, since only one may write'),
   podNamespace: optional('POD_NAMESPACE', 'none', form.anyText,
     'namespace of this process\'s pod, from the downward API; revocations do not wait for a pod that has ended'),
   podName: optional('POD_NAME', 'none', form.anyText,
-    'name of the pod'),
+    'name of the pod, and of this process in `waitingFor`; else that is host and `GRPC_ADDRESS`'),
   podUid: optional('POD_UID', 'none', form.anyText,
     'uid of the pod'),
-  kubernetesHost: optional('KUBERNETES_SERVICE_HOST', 'none', form.anyText,
-    'address of the API server, set by the cluster in each pod'),
-  kubernetesPort: setting('KUBERNETES_SERVICE_PORT', '443', form.integer(1, 65_535),
-    'its port'),
   tokenReviewAudiences: setting('TOKEN_REVIEW_AUDIENCES', 'https://kubernetes.default.svc,maas-default-gateway-sa', form.names,
     'accepted audiences of cluster tokens, in addition to those of the service account\'s own token; a token must name one of them'),
-  tokenReviewGraceMs: setting('TOKEN_REVIEW_OUTAGE_GRACE', '5m', form.duration('0', '24h'),
-    'how long cached cluster tokens work while the API server is unavailable'),
   adminAccessReview: setting('ADMIN_ACCESS_REVIEW', 'accesspolicies.tollgate.dev', form.resourceName,
     'users who may `create` this resource in `models-as-a-service` are administrators, if the cluster decides that'),
   trustedProxies: setting('TRUSTED_PROXIES', 'loopback', form.orOff(form.networks),
     'proxies whose `x-forwarded-for` gives the external API the caller\'s address; `loopback` includes Unix sockets'),
   /** undefined: no limit. */
   apiRateLimit: setting('API_RATE_LIMIT', '600/1m', form.orOff(form.rate),
-    'requests of one user to the external API, counted by each process: those with identity tokens, those with keys, and revocations each have this limit of their own'),
+    'requests of one user to the external API, counted by each process: those with identity tokens, those with keys, and revocations each have this limit of their own. Twice as many bad credentials are taken from one address, or IPv6 /64, and as many sign-ins on the console'),
   consoleKeepsToken: setting('CONSOLE_KEEPS_TOKEN', 'true', form.flag,
     'whether the console keeps an identity token in its tab (sessionStorage) until it expires or its owner signs out, so that a reload does not forget it; API keys are never kept'),
-  /** undefined: nobody signs in by a link. */
-  sampleSignInCode: optional('SAMPLE_SIGN_IN_CODE', 'a random one by `npm start`', form.secretText,
-    'the code of the link by which one signs in to the sample of `npm start`; nowhere else accepted'),
-  apiAddressRateLimit: setting('API_RATE_LIMIT_ADDRESS', '1200/1m', form.orOff(form.rate),
-    'bad credentials that one address, or IPv6 /64, may send to the external API, and sign-ins on the console, counted by each process'),
   adminGroups: optional('ADMIN_GROUPS', '`tollgate-admins`; none with `KUBERNETES_TOKEN_REVIEW`', form.names,
     'groups of administrators, in identity tokens; a key is never an administrator'),
   maxExpirationDays: setting('API_KEY_MAX_EXPIRATION_DAYS', '90', form.integer(1, 36_500),
@@ -226,27 +201,12 @@ export const settings = {
     'new keys are `sk-tg-…`'),
   acceptedMarkers: setting('API_KEY_MARKERS_ACCEPTED', 'tg,oai', form.markers,
     'other markers accepted'),
-  /**
-   * The limit for all models together. A longer one would exceed the listener's own timeout for
-   * responses.
-   */
-  accessCheckTimeoutSeconds: setting('ACCESS_CHECK_TIMEOUT_SECONDS', '15', form.integer(1, 25),
-    'deadline for a whole model list'),
   /** Part of the names of service-account groups (contract, 3.9). */
-  instanceName: optional('INSTANCE_NAME', '`GATEWAY_NAME`, else `maas-default-gateway`', form.anyText,
+  instanceName: setting('INSTANCE_NAME', 'maas-default-gateway', form.anyText,
     'name of this installation, used in the groups of the tiers\' service accounts'),
-  gatewayName: optional('GATEWAY_NAME', 'none', form.anyText,
-    'the same, as the original service calls it'),
-  keyCacheEntries: setting('KEY_CACHE_ENTRIES', '100000', form.integer(1, 10_000_000),
-    'keys cached by each process, about 320 bytes each'),
   /** 0: a minute. */
   keyCacheOutageGraceMs: setting('KEY_CACHE_OUTAGE_GRACE', '15m', form.duration('0', '24h'),
     'how long cached keys work without the database; at least a minute'),
-  /** The name of this process where a revocation waits for it. */
-  replicaName: optional('REPLICA_NAME', '`POD_NAME`, else host and `GRPC_ADDRESS`', form.anyText,
-    'name of this process in `waitingFor`'),
-  refusalLinesPerSecond: setting('LOG_REFUSALS_PER_SECOND', '20', form.integer(0, 100_000),
-    'maximum number of refused requests logged per second and code; one more line says how many were omitted'),
   /** `stdout`, or absolute. undefined: there is no trail. */
   auditLog: setting('AUDIT_LOG', 'stdout', form.orOff(form.auditPlace),
     'destination of the audit trail, JSON lines marked `"kind":"audit"` (`npm start`: `DATA_DIR`/audit/audit.jsonl)'),
@@ -254,7 +214,8 @@ export const settings = {
     'whether an action on keys is refused with 503 if its audit entry cannot be written'),
   logLevel: setting('LOG_LEVEL', 'info', form.oneOf('fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'),
     'lowest level that is logged'),
-  ...otelSettings,
+  traceTrustClients: setting('TRACE_TRUST_CLIENTS', 'false', form.flag,
+    'whether to join the trace of a client\'s `traceparent` if it is sampled; otherwise the header is removed'),
 } as const
 
 export type Settings = typeof settings

@@ -5,7 +5,7 @@
 
 import type { Attributes } from '@opentelemetry/api'
 import type { MetricData } from '@opentelemetry/sdk-metrics'
-import { toUsageLabels, type UsageLabels, type UserNaming } from '../decide/usage-labels.ts'
+import { toUsageLabels, type UsageLabels } from '../decide/usage-labels.ts'
 import type { Attribution, WrittenTelemetry } from '../kinds/resources.ts'
 import { answerBounds } from './durations.ts'
 import { counterData, histogramData, type Point } from './metric-data.ts'
@@ -17,7 +17,8 @@ import { createUserNames } from './user-names.ts'
 export interface AuthorizedOptions {
   /** The most combinations of labels. */
   readonly maxSeries: number
-  readonly users: { readonly naming: UserNaming; readonly key: string }
+  /** The key of users' hashes; undefined: they are named in clear. */
+  readonly userKey: string | undefined
   /** The Tenant's current choice; the same object as long as nothing has changed. */
   readonly written: () => WrittenTelemetry | undefined
   /** The current attribution of a subscription's usage. */
@@ -31,10 +32,11 @@ const maxSubscriptions = 500
  * restart.
  */
 export function createAuthorized(options: AuthorizedOptions) {
-  const { maxSeries, users, attributionOf } = options
-  const nameOf = createUserNames(users.key)
+  const { maxSeries, userKey, attributionOf } = options
+  const captured = userKey === undefined ? 'on' : 'hash'
+  const nameOf = createUserNames(userKey ?? '')
   let written: WrittenTelemetry | undefined
-  let labels = toUsageLabels(undefined, users.naming)
+  let labels = toUsageLabels(undefined, captured)
   let figures = begin()
 
   function begin() {
@@ -50,7 +52,7 @@ export function createAuthorized(options: AuthorizedOptions) {
     const now = options.written()
     if (now !== written) {
       written = now
-      const fresh = toUsageLabels(now, users.naming)
+      const fresh = toUsageLabels(now, captured)
       const isSame = Object.entries(fresh).every(
         ([name, value]) => labels[name as keyof UsageLabels] === value,
       )

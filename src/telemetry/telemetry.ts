@@ -72,7 +72,7 @@ export function createTelemetry(options: TelemetryOptions) {
   let hits = 0
   const authorized = createAuthorized({
     maxSeries: defaultMaxSeries,
-    users: { naming: 'on', key: '' },
+    userKey: undefined,
     written: () => undefined,
     attributionOf: () => undefined,
     ...options.usage,

@@ -36,6 +36,9 @@ import type { Ledger } from './ledger.ts'
 import type { Resources } from './resources.ts'
 import type { Table } from './table.ts'
 
+/** Between two flushes to Redis, milliseconds: in a second a gateway makes 200 calls at most, however many requests it has. */
+const flushMs = 5
+
 export interface Counters {
   /** Histograms of the calls to Redis, if there is one. */
   readonly histograms: () => readonly MetricData[]
@@ -107,7 +110,7 @@ export async function openCounters(
     daily: config.usageArchiveDir !== undefined,
     ...(ledger && { isDone: ledger.isDone }),
     askEnvoy: (page, method) => askAdmin(config.envoyAdminAddress, page, method),
-    flushMs: config.counterFlushMs,
+    flushMs,
     onLoss: config.onCounterLoss,
     onUnavailable(isUnavailable, cause) {
       // Only the message: other fields of the error may contain a password.

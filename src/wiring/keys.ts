@@ -33,6 +33,9 @@ const revalidateMs = 250
 /** The keys used last that are cached before readiness. */
 const keysWarmed = 10_000
 
+/** About 320 bytes each, so 32 MB for keys in use; one beyond them costs a look-up. */
+const maxCachedKeys = 100_000
+
 /** How long keys are trusted that the database does not confirm. */
 export function outageGraceMs({ keyCacheOutageGraceMs }: Config): number {
   return Math.max(minGraceMs, keyCacheOutageGraceMs)
@@ -93,7 +96,7 @@ export async function openKeys(
     },
   }
   const keys = createCachedApiKeys(table, {
-    entries: config.keyCacheEntries,
+    entries: maxCachedKeys,
     outageGraceMs: graceMs,
     freshness: follower,
     endOf: keeper.endOf,

@@ -69,7 +69,7 @@ export async function openParts(context: Context) {
   const counterParts = await openCounters(context, database, resources, settle, ledger, table)
   ledger?.start(counterParts.isWriter)
   await startExport(context, telemetry)
-  const refusals = createDenialLog({ log, perSecond: config.refusalLinesPerSecond })
+  const refusals = createDenialLog({ log })
   stops.push(refusals.flush)
   const pastRefusals = createRefusalMemory()
   const own = { id: keyParts.follower.id, own: pastRefusals }

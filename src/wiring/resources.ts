@@ -84,7 +84,7 @@ export async function openResources(
     source: judged.source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
     judgeAddress: judged.judge,
-    admission: config.admission,
+    admissionMode: config.admissionMode,
     async publish(fresh, resources, refused) {
       await stage.publish({ fresh, resources, refused })
       await noteChanges(resources)

@@ -31,7 +31,7 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
   const telemetry = createTelemetry({
     version: readVersion(),
     usage: {
-      users: { naming: config.metricsUser, key: config.metricsUserKey ?? '' },
+      userKey: config.metricsUserKey,
       written: () => snapshot().tenant?.telemetry,
       attributionOf: (name) => snapshot().subscriptions.get(name)?.resource.attribution,
     },

@@ -24,7 +24,6 @@ export async function startExport(context: Context, { producer }: Telemetry): Pr
   const otlp: Otlp = await startOtlp({
     ...otel,
     producer,
-    metricIntervalMs: config.otelMetricIntervalMs,
     resource: {
       'service.name': 'tollgate',
       'service.version': readVersion(),

@@ -57,9 +57,9 @@ test('prints the bound of each limit that reserves', async (t) => {
   const three = subscription('three', team, { 'llm/free': [[995, '1m']] }, more)
   const unbound = await check(t, { 'all.yaml': [...good, free, three] })
   t.match(unbound.output, /^three +llm\/free +1m +995 +no bound$/m)
-  const byDefault = { ADMISSION_MODE: 'reserve', ADMISSION_OVERSHOOT_PERCENT: '40' }
+  const byDefault = { ADMISSION_MODE: 'reserve' }
   const { output: others } = await check(t, { 'all.yaml': good }, byDefault)
-  t.match(others, /^one +llm\/small +1m +100 +40$/m)
+  t.match(others, /^one +llm\/small +1m +100 +25$/m)
 })
 
 test('reports each problem with file and line', async (t) => {

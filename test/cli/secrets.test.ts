@@ -26,7 +26,6 @@ test('no log, metric, span or audit line contains a secret', { skip }, async (t)
     ...settings,
     TOKEN_AUTH_FILE: tokens,
     LOG_LEVEL: 'trace',
-    LOG_REFUSALS_PER_SECOND: '1000',
     OTEL_TRACES_EXPORTER: 'otlp',
     OTEL_METRICS_EXPORTER: 'otlp',
     OTEL_EXPORTER_OTLP_ENDPOINT: receiver.httpUrl,

@@ -1,11 +1,10 @@
 import { clientAt } from '../support/client-at.ts'
 import { gatewayTests } from '../support/gateway.ts'
 
-// The defaults; for other tests, which poll, the harness disables both limits.
+// The default; for other tests, which poll, the harness disables it.
 const test = gatewayTests({
   env: {
     API_RATE_LIMIT: '600/1m',
-    API_RATE_LIMIT_ADDRESS: '1200/1m',
     // Only Envoy; the addresses of the clients are in 127.0.0.0/8 too.
     TRUSTED_PROXIES: '127.0.0.1',
   },

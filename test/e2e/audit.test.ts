@@ -12,13 +12,14 @@ import { join } from 'node:path'
 import root from 'tap'
 import { gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
 import { readScrape } from '../support/metrics.ts'
+import { podNamed } from '../support/pod-named.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const folder = temporaryFolder(root)
 const path = join(folder, 'audit.jsonl')
 const test = gatewayTests({
-  env: { AUDIT_LOG: path, AUDIT_REQUIRED: 'true', REPLICA_NAME: 'one' },
+  env: { AUDIT_LOG: path, AUDIT_REQUIRED: 'true', ...podNamed('one') },
   resources: (backendUrl) => [
     ...models(backendUrl),
     ...subscriptions({ plenty: 1_000_000 }),

@@ -33,7 +33,7 @@ const test = gatewayTests({
     ADMIN_GROUPS: 'operators',
     KUBERNETES_TOKEN_REVIEW: 'true',
     KUBECONFIG: cluster.kubeconfig,
-    TOKEN_REVIEW_OUTAGE_GRACE: '0',
+    OIDC_OUTAGE_GRACE: '0',
   },
 })
 const ada = 'system:serviceaccount:team:ada'

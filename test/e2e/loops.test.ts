@@ -1,4 +1,5 @@
 import root from 'tap'
+import { hopMark } from '../../src/formats/hop.ts'
 import { showAddress } from '../../src/settings/config.ts'
 import { startDnsServer } from '../support/dns-server.ts'
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
@@ -11,8 +12,9 @@ import { sendRaw, toBytes } from '../support/raw-http.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 
 const noEnvoy = envoyPath() === undefined && 'no Envoy'
-const hopMark = 'mark-of-this-gateway'
-const test = gatewayTests({ env: { HOP_MARK: hopMark } })
+const GATEWAY_URL = 'https://models.example'
+const ownMark = hopMark(GATEWAY_URL)
+const test = gatewayTests({ env: { GATEWAY_URL } })
 
 /** Adds models at these URLs, and waits until they are served. */
 async function addModels(gateway: Gateway, urls: Readonly<Record<string, string>>) {
@@ -112,11 +114,11 @@ test('clients cannot set the mark for others', async (t, gateway) => {
         body: '{"model":"sim","messages":[]}',
       }),
     )
-  t.equal((await send(hopMark)).status, 508, 'it refuses itself')
-  t.equal((await send(`other, ${hopMark}`)).status, 508)
+  t.equal((await send(ownMark)).status, 508, 'it refuses itself')
+  t.equal((await send(`other, ${ownMark}`)).status, 508)
   const other = await send('mark-of-another')
   t.equal(other.status, 200)
-  t.match(other.body, `"x-tollgate-hop":"${hopMark}"`)
+  t.match(other.body, `"x-tollgate-hop":"${ownMark}"`)
   t.notMatch(other.body, 'received-hop')
   t.notMatch(other.body, 'mark-of-another')
 })
@@ -128,7 +130,7 @@ test('the requests of the service itself carry it too', async (t, gateway) => {
   })
   await addModels(gateway, { fresh: `${gateway.model.url}/` })
   await poll(() => marks.length > 0, 'the list of a model server is requested')
-  t.strictSame([...new Set(marks)], [hopMark])
+  t.strictSame([...new Set(marks)], [ownMark])
 })
 
 root.test('addresses of ours are problems', { skip: noEnvoy }, async (t) => {

@@ -20,7 +20,7 @@ const test = gatewayTests({
     API_ADDRESS: `unix:${api}`,
     GRPC_ADDRESS: `unix:${grpc}`,
     INTERNAL_ADDRESS: `unix:${internal}`,
-    API_RATE_LIMIT_ADDRESS: '3/1h',
+    API_RATE_LIMIT: '10/1h',
     // TLS applies to TCP; on the sockets Envoy still uses plaintext.
     ...(certificate && { TLS_CERT_FILE: certificate.path, TLS_KEY_FILE: certificate.keyPath }),
   },
@@ -48,9 +48,8 @@ test('trusts the client address that Envoy sends over a socket', async (t, gatew
     client.close()
     return status
   }
-  const statuses = []
-  for (let i = 0; i < 4; i += 1) statuses.push(await ask('127.0.0.2'))
-  t.strictSame(statuses, [401, 401, 401, 429])
+  for (let i = 0; i < 20; i += 1) t.equal(await ask('127.0.0.2'), 401)
+  t.equal(await ask('127.0.0.2'), 429)
   t.equal(await ask('127.0.0.3'), 401)
 })
 

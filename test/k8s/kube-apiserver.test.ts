@@ -159,7 +159,7 @@ test('the controller writes statuses and holds a valid Lease', async (t, kube) =
     config: loadConfig({
       RESOURCES: 'kubernetes',
       KUBECONFIG: await kube.kubeconfigFor('tollgate', 'tollgate-controller'),
-      LEASE_NAMESPACE: 'tollgate',
+      LEASE_NAME: 'tollgate/tollgate-controller',
     }),
     log: pino({ level: 'warn' }, { write: (line) => void lines.push(line) }),
     clock: Date.now,

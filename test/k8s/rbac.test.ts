@@ -177,7 +177,7 @@ async function startIn(t: Test, world: World, env: Readonly<Record<string, strin
     config: loadConfig({
       RESOURCES: 'kubernetes',
       KUBECONFIG: kubeconfig,
-      LEASE_NAMESPACE: 'tollgate',
+      LEASE_NAME: 'tollgate/tollgate-controller',
       ...env,
     }),
     log: pino({ level: 'silent' }),

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
-import { tracingOf } from '../../src/gateway/tracing-settings.ts'
 import { filesOf } from '../../src/journal/files.ts'
 import { type ServiceAddresses, serve } from '../../src/main.ts'
 import { loadConfig, showAddress } from '../../src/settings/config.ts'
@@ -199,7 +198,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
   t.teardown(() => service.stop())
   const { addresses } = service
   const config = loadConfig(environment)
-  const tracing = { tracing: tracingOf(config), trustsTraces: config.traceTrustClients }
+  const tracing = { tracing: config.otel?.gateway, trustsTraces: config.traceTrustClients }
   const envoy = await startEnvoy(t, {
     grpc: addresses.grpc,
     api: [addresses.api],

@@ -1,2 +1,2 @@
 /** Settings for tests that poll the API. */
-export const noRateLimits = { API_RATE_LIMIT: 'off', API_RATE_LIMIT_ADDRESS: 'off' }
+export const noRateLimits = { API_RATE_LIMIT: 'off' }

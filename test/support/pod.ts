@@ -10,6 +10,7 @@ import { envoyPath } from './envoy-binary.ts'
 import { freePorts } from './free-ports.ts'
 import { isListening } from './is-listening.ts'
 import { noRateLimits } from './no-rate-limits.ts'
+import { podNamed } from './pod-named.ts'
 import { createRestartable, type Restartable } from './restartable.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
@@ -84,7 +85,7 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
     command: tollgate('serve'),
     env: {
       ...both,
-      REPLICA_NAME: settings.name,
+      ...podNamed(settings.name),
       DATABASE_URL: settings.database,
       RESOURCES: `file:${join(folder, 'resources')}`,
       TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),

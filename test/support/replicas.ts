@@ -10,6 +10,7 @@ import { freePorts } from './free-ports.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
 import { noRateLimits } from './no-rate-limits.ts'
 import { ownPlaces } from './own-places.ts'
+import { podNamed } from './pod-named.ts'
 import { createRestartable, type Restartable } from './restartable.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
@@ -73,7 +74,7 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
     const own = ports.slice(4 * i, 4 * i + 4)
     const [api, internal, grpc, metrics] = own.map((port) => `127.0.0.1:${port}`)
     const replica = createReplica(t, {
-      REPLICA_NAME: `replica-${i + 1}`,
+      ...podNamed(`replica-${i + 1}`),
       API_ADDRESS: api as string,
       INTERNAL_ADDRESS: internal as string,
       GRPC_ADDRESS: grpc as string,
@@ -118,7 +119,7 @@ function createReplica(t: Test, env: Record<string, string>): Replica {
     cwd: root,
   })
   const replica = createRestartable(t, {
-    name: env.REPLICA_NAME as string,
+    name: env.POD_NAME as string,
     command: command(packageRoot),
     env: { PATH, HOME, LOG_LEVEL: 'info', ...env },
     async isUp() {
@@ -127,7 +128,7 @@ function createReplica(t: Test, env: Record<string, string>): Replica {
     },
   })
   return {
-    name: env.REPLICA_NAME as string,
+    name: env.POD_NAME as string,
     api: env.API_ADDRESS as string,
     internal: env.INTERNAL_ADDRESS as string,
     grpc: env.GRPC_ADDRESS as string,

@@ -222,11 +222,14 @@ test('a model cannot create an unlimited number of series', async (t) => {
 
 test('users may be hashed or omitted', async (t) => {
   const key = 'the key of all replicas'
-  for (const [naming, shown] of [
-    ['hash', [{ user: '86d27fb3a3ee' }, { user: 'x' }]],
-    ['off', [{}]],
+  for (const [captureUser, shown] of [
+    [undefined, [{ user: '86d27fb3a3ee' }, { user: 'x' }]],
+    [false, [{}]],
   ] as const) {
-    const { onDecided, onCounted, read } = start(t, { usage: { users: { naming, key } } })
+    const written = { ...unwritten, captureUser }
+    const { onDecided, onCounted, read } = start(t, {
+      usage: { userKey: key, written: () => written },
+    })
     for (const user of ['ada', 'bob']) {
       onDecided(allowed(user))
       onDecided(limited(user))
@@ -237,11 +240,11 @@ test('users may be hashed or omitted', async (t) => {
       const found = scrape.samples(name)
       t.equal(found.length, shown.length, name)
       for (const { labels } of found) {
-        if (naming === 'off') t.notOk('user' in labels)
+        if (captureUser === false) t.notOk('user' in labels)
         else t.match(labels.user, /^[0-9a-f]{12}$/)
       }
     }
-    if (naming === 'hash') {
+    if (captureUser !== false) {
       const expected = createHmac('sha256', key).update('ada').digest('hex').slice(0, 12)
       t.equal(scrape.samples('authorized_calls_total')[0]?.labels.user, expected)
     }
@@ -257,10 +260,10 @@ const unwritten = {
 }
 
 test('the Tenant chooses the labels and takes precedence', async (t) => {
-  let written: WrittenTelemetry | undefined
+  let written: WrittenTelemetry | undefined = { ...unwritten, captureUser: false }
   const { onDecided, onCounted, onEnded, read } = start(t, {
     usage: {
-      users: { naming: 'off', key: '' },
+      userKey: undefined,
       written: () => written,
       attributionOf: (subscription) =>
         subscription === 'basic'

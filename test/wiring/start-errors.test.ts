@@ -229,7 +229,7 @@ root.test('without a journal nothing that is limited is allowed', async (t) => {
   )
   const folder = temporaryFolder(t)
   const own = { ...(await settings(t)), DATABASE_URL, RESOURCES: `file:${folder}` }
-  const service = await serve({ ...own, USAGE_JOURNAL: 'off', REPLICA_NAME: 'alone' })
+  const service = await serve({ ...own, USAGE_JOURNAL: 'off' })
   await service.stop()
   t.pass('nothing is limited')
 })

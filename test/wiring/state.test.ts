@@ -5,6 +5,7 @@ import { showAddress } from '../../src/settings/config.ts'
 import { createDatabase } from '../support/database.ts'
 import { addReplica } from '../support/followers.ts'
 import { createPool } from '../support/key-store.ts'
+import { podNamed } from '../support/pod-named.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
 
@@ -25,7 +26,7 @@ test('an administrator sees processes, stores and journal', { skip: skipValkey }
     INTERNAL_ADDRESS: '127.0.0.1:0',
     GRPC_ADDRESS: '127.0.0.1:0',
     METRICS_ADDRESS: 'off',
-    REPLICA_NAME: 'first',
+    ...podNamed('first'),
   })
   t.teardown(() => service.stop())
   const at = `http://${showAddress(service.addresses.api)}`

@@ -23,7 +23,7 @@ export const serve = command({
     'SIGUSR2 sets the log level to debug, and once more back again. It logs JSON, one line each.',
   details: async () => {
     const { settingsList } = await import('../../settings/show.ts')
-    return `Settings come from the environment (default; meaning: value):\n\n${settingsList()}`
+    return `Settings come from the environment (default; meaning: value):\n\n${settingsList()}\n  OTEL_…\n      OpenTelemetry's variables: docs/tracing.md`
   },
   flags: {},
 })
@@ -70,7 +70,7 @@ export const envoyConfig = command({
   about:
     'Prints the complete configuration as JSON. Settings: GATEWAY_ADDRESS, GATEWAY_TLS_CERT_FILE, GATEWAY_TLS_KEY_FILE, ' +
     'GATEWAY_TRUSTED_HOPS, GATEWAY_GRPC_ENDPOINTS and GATEWAY_API_ENDPOINTS (one for each process of the service), ' +
-    'ENVOY_ADMIN_ADDRESS, USAGE_JOURNAL, BACKEND_CA_FILE, CORS_ALLOWED_ORIGINS, BODY_LIMIT, BODY_TIMEOUT, ' +
+    'ENVOY_ADMIN_ADDRESS, USAGE_JOURNAL, BACKEND_CA_FILE, CORS_ALLOWED_ORIGINS, BODY_LIMIT, ' +
     'ENVOY_HEAP_BYTES, ENVOY_CONFIG_DIR. Start Envoy with: envoy -c <path> --file-flush-interval-msec 20',
   flags: envoyConfigFlags,
 })

@@ -78,8 +78,8 @@ export async function startClusterController(options: ClusterControllerOptions) 
   const client = createClient(accessOf(config), { timeoutMs: 30_000 })
   const lease = followLease({
     client,
-    namespace: config.leaseNamespace ?? ownNamespace(),
-    name: config.leaseName,
+    namespace: config.lease.namespace ?? ownNamespace(),
+    name: config.lease.name,
     identity: `${hostname()}_${randomUUID()}`,
     signal,
     onChange(isHeld) {

@@ -16,6 +16,9 @@ export interface Cluster {
   readonly mayAdminister: AccessReview
 }
 
+/** Shorter than a provider's: nothing but the API server says when a token of it was taken back. */
+const maxGraceMs = 5 * 60_000
+
 /** undefined: the cluster is not used. Throws an error that names the setting to check. */
 export function openCluster(
   { config, log }: ProcessContext,
@@ -29,7 +32,7 @@ export function openCluster(
     tokens: createTokenReview({
       review,
       audiences: [...new Set([...config.tokenReviewAudiences, ...ownAudiences(access)])],
-      graceMs: config.tokenReviewGraceMs,
+      graceMs: Math.min(maxGraceMs, config.oidcOutageGraceMs),
       onUnavailable: (problem) =>
         problem === undefined
           ? log.info(

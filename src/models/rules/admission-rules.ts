@@ -1,21 +1,12 @@
-/** How a Subscription admits requests: what it says itself, then what the settings say (ADMISSION_…). */
+/** How a Subscription admits requests: what it says itself, then ADMISSION_MODE. */
 
-import type { AdmissionDefaults, AdmissionRules, Subscription } from '../../kinds/resources.ts'
-
-/** Without settings. */
-export const builtInAdmission: AdmissionDefaults = {
-  mode: 'count',
-  overshoot: 0.25,
-  charge: 'admission',
-}
+import type { AdmissionMode, AdmissionRules, Subscription } from '../../kinds/resources.ts'
 
 /** undefined: it only counts. */
 export function admissionRules(
-  { admission: written = {} }: Pick<Subscription, 'admission'>,
-  defaults: AdmissionDefaults,
+  { admission = {} }: Pick<Subscription, 'admission'>,
+  byDefault: AdmissionMode,
 ): AdmissionRules | undefined {
-  const { mode = defaults.mode, overshootPercent, charge = defaults.charge } = written
-  if (mode === 'count') return undefined
-  const overshoot = overshootPercent === undefined ? defaults.overshoot : overshootPercent / 100
-  return { overshoot, charge }
+  const { mode = byDefault, overshootPercent = 25, charge = 'admission' } = admission
+  return mode === 'count' ? undefined : { overshoot: overshootPercent / 100, charge }
 }

@@ -3,7 +3,7 @@
 import { addTo } from '../../formats/lists.ts'
 import {
   type AccessPolicy,
-  type AdmissionDefaults,
+  type AdmissionMode,
   type ExternalOidc,
   keyOf,
   type ModelRef,
@@ -15,7 +15,7 @@ import {
   type TierMapping,
 } from '../../kinds/resources.ts'
 import { type CountedLimit, limitsOfModel } from '../../ratelimit/rules/counter.ts'
-import { admissionRules, builtInAdmission } from './admission-rules.ts'
+import { admissionRules } from './admission-rules.ts'
 import { writePayer } from './payer.ts'
 import {
   byAge,
@@ -36,9 +36,9 @@ import {
 export function compile(
   resources: readonly Resource[],
   previous?: Snapshot,
-  admission?: AdmissionDefaults,
+  mode?: AdmissionMode,
 ): Snapshot {
-  const steps = compileInSteps(resources, previous, admission)
+  const steps = compileInSteps(resources, previous, mode)
   for (;;) {
     const step = steps.next()
     if (step.done) return step.value
@@ -48,13 +48,13 @@ export function compile(
 /**
  * The same in steps of some microseconds each, so that the caller can do other work between them.
  * The compiled form of a resource in `previous` is taken over, as the same object, if the resource
- * is the same object and nothing that it names has been added or removed. `admission` is that of
- * `previous`, if there is one.
+ * is the same object and nothing that it names has been added or removed. `admissionMode` is
+ * that of `previous`, if there is one.
  */
 export function* compileInSteps(
   resources: readonly Resource[],
   previous: Snapshot = nothing,
-  admission = previous.admission,
+  admissionMode = previous.admissionMode,
 ): Generator<void, Snapshot> {
   const modelRefs = new Map<string, ModelRef>()
   const written = { policies: [] as AccessPolicy[], subscriptions: [] as Subscription[] }
@@ -85,7 +85,7 @@ export function* compileInSteps(
     moved,
     (resource) => ({
       ...compileSubscription(resource, referring(resource, modelRefs)),
-      admission: admissionRules(resource, admission),
+      admission: admissionRules(resource, admissionMode),
     }),
   )
   const isSame = subscriptions === previous.subscriptions
@@ -113,7 +113,7 @@ export function* compileInSteps(
     tenant: withOidc(tenant, externalOidc),
     tiers: mappings[0]?.tiers,
     problems,
-    admission,
+    admissionMode,
   }
 }
 
@@ -161,7 +161,7 @@ const nothing: Snapshot = {
   tenant: undefined,
   tiers: undefined,
   problems: [],
-  admission: builtInAdmission,
+  admissionMode: 'count',
 }
 
 /** The keys that are in only one of the two. */

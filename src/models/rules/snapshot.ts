@@ -8,7 +8,7 @@ import { hash } from 'node:crypto'
 import type { FieldPath } from '../../formats/fields.ts'
 import {
   type AccessPolicy,
-  type AdmissionDefaults,
+  type AdmissionMode,
   type AdmissionRules,
   keyOf,
   type ModelRef,
@@ -139,8 +139,8 @@ export interface Snapshot {
   /** undefined: there is no valid mapping, which differs from a mapping without tiers. */
   readonly tiers: readonly Tier[] | undefined
   readonly problems: readonly ResourceProblem[]
-  /** By which the subscriptions were compiled. */
-  readonly admission: AdmissionDefaults
+  /** By which the subscriptions were compiled that name none. */
+  readonly admissionMode: AdmissionMode
 }
 
 /** `<kind>/<namespace>/<name>`, the identity of a resource. */

@@ -1,7 +1,7 @@
 /** The loop: gather → compile → publish → report. */
 
 import { showPath } from '../../formats/fields.ts'
-import type { AdmissionDefaults } from '../../kinds/resources.ts'
+import type { AdmissionMode } from '../../kinds/resources.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { compileInSteps } from '../rules/compile.ts'
@@ -21,7 +21,7 @@ export interface ControllerDeps {
   /** Which addresses models may have; all by default. */
   readonly judgeAddress?: JudgeAddress
   /** How Subscriptions admit that do not say it. */
-  readonly admission?: AdmissionDefaults
+  readonly admissionMode?: AdmissionMode
   /**
    * Puts a snapshot in force, with its resources and the refused ones; the next snapshot waits
    * until the promise has settled.
@@ -54,7 +54,7 @@ interface Loaded {
 /** A folder as a Snapshot, with all its problems, sorted by place. */
 export async function loadSnapshot(
   folder: string,
-  options: Pick<LoadOptions, 'judgeAddress' | 'admission'> = {},
+  options: Pick<LoadOptions, 'judgeAddress' | 'admissionMode'> = {},
 ): Promise<Loaded> {
   const gathered = await createFolder(folder).poll(0)
   if (gathered === undefined) throw new Error('the first poll answers')
@@ -70,19 +70,19 @@ export async function loadDocuments(text: string): Promise<Loaded> {
 interface LoadOptions {
   readonly routing?: RoutingOptions | undefined
   readonly judgeAddress?: JudgeAddress | undefined
-  readonly admission?: AdmissionDefaults | undefined
+  readonly admissionMode?: AdmissionMode | undefined
 }
 
 async function load(
   gathered: Gathered,
   previous: Snapshot | undefined,
-  { routing, judgeAddress = () => undefined, admission }: LoadOptions,
+  { routing, judgeAddress = () => undefined, admissionMode }: LoadOptions,
 ): Promise<Loaded> {
   const unserved: ResourceProblem[] = []
   const external = joinExternalModels(gathered.resources, (problem) => unserved.push(problem))
   const joined = await inSlices(joinRoutes(external, routing))
   const resources = await inSlices(refuseAddresses(joined, judgeAddress))
-  const snapshot = await inSlices(compileInSteps(resources, previous, admission))
+  const snapshot = await inSlices(compileInSteps(resources, previous, admissionMode))
   const problems = await inSlices(problemsOf(gathered, [...unserved, ...snapshot.problems]))
   return { snapshot, resources, refused: gathered.refused, problems }
 }

@@ -64,8 +64,9 @@ export async function startTwins(t: Test, settings: TwinSettings): Promise<Twins
       ...settings,
       resources: () => settings.resources(model.url),
       env: {
-        ...{ DATABASE_URL: database, REPLICA_NAME: `table-${decisions}` },
-        ...{ HOP_MARK: 'hop-of-the-twins', ...settings.env, DECISION_TABLE: decisions },
+        // And their mark on requests to models, which is that of the URL.
+        ...{ DATABASE_URL: database, GATEWAY_URL: 'http://twins.example' },
+        ...{ ...settings.env, DECISION_TABLE: decisions },
       },
     })
   const both = [await start('on'), await start('off')] as const

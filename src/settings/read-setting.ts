@@ -1,0 +1,34 @@
+/** One setting of the environment. */
+
+import { readFileSync } from 'node:fs'
+import { invalid } from './readers.ts'
+import type { Setting } from './setting.ts'
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** The value; if it is invalid, the default, and a problem is recorded. */
+export function readSetting<T>(env: Environment, setting: Setting<T>, problems: string[]): T {
+  const { name, fallback, reader } = setting
+  const written = textOf(env, name, problems)
+  const value = written === undefined ? invalid : reader.read(written)
+  if (value !== invalid) return value
+  if (written !== undefined) {
+    const shown = reader.secret ? '' : `, is "${written}"`
+    problems.push(`${name}: must be ${reader.form.replaceAll('`', '')}${shown}`)
+  }
+  // The table's defaults are valid, and a setting without one may be undefined.
+  return (fallback === undefined ? undefined : reader.read(fallback)) as T
+}
+
+/** The text of NAME, or of the file that NAME_FILE names; undefined: it has none. */
+export function textOf(env: Environment, name: string, problems: string[]): string | undefined {
+  const file = env[`${name}_FILE`]
+  if (!file) return env[name]?.trim() || undefined
+  if (env[name]) problems.push(`${name}: set either ${name} or ${name}_FILE, not both`)
+  try {
+    return readFileSync(file, 'utf8').trim() || undefined
+  } catch {
+    problems.push(`${name}_FILE: cannot read ${file}`)
+    return undefined
+  }
+}

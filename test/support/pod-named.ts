@@ -1,0 +1,6 @@
+/** Settings of a process that has this name, as in a pod of it. */
+export const podNamed = (name: string) => ({
+  POD_NAMESPACE: 'tollgate',
+  POD_NAME: name,
+  POD_UID: `uid-of-${name}`,
+})
