@@ -17,6 +17,7 @@ const parts = [
   'examples/sample-model',
   'examples/tokens.csv',
   'envoy/bootstrap.yaml',
+  'envoy/lua',
   'envoy/requirements.txt',
   'console/dist',
   'monitoring/rules.yaml',

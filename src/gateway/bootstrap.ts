@@ -6,11 +6,11 @@
 import { existsSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { dirname } from 'node:path'
-import { parse } from 'yaml'
 import type { Address } from '../formats/address.ts'
 import { hopHeader } from '../formats/hop.ts'
 import { idleSeconds } from '../kinds/model-server-schema.ts'
 import type { GatewayTracing } from '../settings/otel.ts'
+import { parseTemplate } from './template.ts'
 import { putTracing } from './tracing.ts'
 
 /**
@@ -148,7 +148,7 @@ type Bootstrap = {
  * or `api` is empty.
  */
 export function renderBootstrap(template: string, settings: BootstrapSettings): string {
-  const bootstrap = parse(template) as Bootstrap
+  const bootstrap = parseTemplate(template) as Bootstrap
   const { clusters, listeners, secrets } = bootstrap.static_resources
   const files = bootstrap.dynamic_resources.cds_config.path_config_source
 

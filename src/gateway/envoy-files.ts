@@ -8,12 +8,12 @@ import { dirname, join } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { filesOf } from '../journal/files.ts'
 import { fileModeOf, prepareFolder } from '../journal/prepare-folder.ts'
-import { packageRoot } from '../runtime/package-root.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import { checkSockets } from '../settings/check-files.ts'
 import type { Config } from '../settings/config.ts'
 import { findAuthorities, renderBootstrap, renderCertificate } from './bootstrap.ts'
 import { clustersFile, renderClusters, writeClusters } from './clusters.ts'
+import { readTemplate } from './template.ts'
 
 export interface EnvoyFiles {
   /** The text of `bootstrap.json`. */
@@ -28,10 +28,9 @@ export interface EnvoyFiles {
 /** The texts of the files in ENVOY_CONFIG_DIR. */
 export function renderEnvoyFiles(config: Config): EnvoyFiles {
   const { gatewayTlsCertFile: cert, gatewayTlsKeyFile: key, envoyConfigDir } = config
-  const template = readFileSync(join(packageRoot, 'envoy', 'bootstrap.yaml'), 'utf8')
   const certificate =
     cert === undefined || key === undefined ? undefined : renderCertificate(cert, key)
-  const bootstrap = renderBootstrap(template, {
+  const bootstrap = renderBootstrap(readTemplate(), {
     gateway: config.gatewayAddress,
     admin: config.envoyAdminAddress,
     hopMark: config.hopMark,

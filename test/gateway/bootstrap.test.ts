@@ -1,19 +1,19 @@
 import { execFile } from 'node:child_process'
-import { readFileSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { test } from 'tap'
-import { parse } from 'yaml'
 import { findAuthorities, renderBootstrap } from '../../src/gateway/bootstrap.ts'
 import { renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+import { parseTemplate, readTemplate } from '../../src/gateway/template.ts'
 import { idleSeconds } from '../../src/kinds/model-server-schema.ts'
 import { isNamedByBody, isNamedByPath } from '../../src/operations/operations.ts'
 import { modelHeaderPrefixes } from '../../src/settings/readers.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-const template = readFileSync(new URL('../../envoy/bootstrap.yaml', import.meta.url), 'utf8')
+const template = readTemplate()
+const parsed = JSON.parse(JSON.stringify(parseTemplate(template)))
 const envoy = envoyPath()
 const needsEnvoy = envoy === undefined ? 'no Envoy' : false
 
@@ -81,13 +81,13 @@ interface Route {
   readonly route?: { readonly cluster_header?: string }
 }
 
-function routesOf(bootstrap: ReturnType<typeof parse>): Route[] {
+function routesOf(bootstrap: typeof parsed): Route[] {
   const [{ filter_chains }] = bootstrap.static_resources.listeners
   return filter_chains[0].filters[0].typed_config.route_config.virtual_hosts[0].routes
 }
 
 /** The bootstrap without the routes for the idle timeouts of models. */
-function withoutIdleTimeouts(bootstrap: ReturnType<typeof parse>): unknown {
+function withoutIdleTimeouts(bootstrap: typeof parsed): unknown {
   const routes = routesOf(bootstrap)
   const kept = routes.filter(({ name }) => !name.includes('-idle-'))
   routes.splice(0, routes.length, ...kept)
@@ -109,7 +109,7 @@ test('the documented defaults reproduce the template', async (t) => {
     clustersFile: '.data/envoy/clusters.json',
     lines: { script: '', head: '', envoy: '.data/journal/usage.envoy.jsonl' },
   })
-  t.strictSame(withoutIdleTimeouts(JSON.parse(rendered)), parse(template))
+  t.strictSame(withoutIdleTimeouts(JSON.parse(rendered)), parsed)
 })
 
 test('lines are written where the settings say, by script and log, or not at all', async (t) => {
@@ -145,7 +145,7 @@ test('an eighth of the memory is left to the scripts', async (t) => {
 })
 
 test('the routes to models exist for each idle timeout', async (t) => {
-  const written = routesOf(parse(template)).filter((route) => route.route?.cluster_header)
+  const written = routesOf(parsed).filter((route) => route.route?.cluster_header)
   const rendered = routesOf(render())
   const names = written.map(({ name }) => name)
   t.strictSame(names, ['model-as-is', 'model'], 'clients reach none of these: metadata decides')
@@ -281,12 +281,12 @@ test('Envoy accepts the rendered bootstrap', { skip: needsEnvoy }, async (t) => 
   }
 })
 
-test('Envoy accepts the unchanged template', { skip: needsEnvoy }, async (t) => {
-  const directory = temporaryFolder(t, { 'bootstrap.yaml': template })
+test('Envoy accepts the template with its scripts', { skip: needsEnvoy }, async (t) => {
+  const directory = temporaryFolder(t, { 'bootstrap.json': JSON.stringify(parsed) })
   // Its relative paths are resolved in Envoy’s working directory.
   await mkdir(join(directory, '.data/journal'), { recursive: true })
   await writeClusters(join(directory, '.data/envoy'), renderClusters([], '0'))
-  await t.resolves(validate(join(directory, 'bootstrap.yaml'), directory))
+  await t.resolves(validate(join(directory, 'bootstrap.json'), directory))
 })
 
 function validate(file: string, cwd: string): Promise<unknown> {

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { rootCertificates } from 'node:tls'
 import { promisify } from 'node:util'
 import { test } from 'tap'
-import { parse } from 'yaml'
 import { type Backend, renderClusters, writeClusters } from '../../src/gateway/clusters.ts'
+import { parseTemplate, readTemplate } from '../../src/gateway/template.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const envoy = process.env.ENVOY_PATH
@@ -105,9 +105,7 @@ test('secrets are referenced by name and file', async (t) => {
 })
 
 test('a cluster with a credential removes the same headers as the others', async (t) => {
-  const template = parse(
-    await readFile(new URL('../../envoy/bootstrap.yaml', import.meta.url), 'utf8'),
-  )
+  const template = JSON.parse(JSON.stringify(parseTemplate(readTemplate())))
   const [connections] = template.static_resources.listeners[0].filter_chains[0].filters
   const router = connections.typed_config.http_filters.at(-1).typed_config
   const backendUrl = 'http://model.example'

@@ -804,11 +804,17 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    '../envoy/bootstrap.yaml',
+    '../envoy/lua/gate.lua',
     ['envoy/hits.test.ts'],
     [
       ['headers:remove("x-tollgate-cluster")', ''],
       ['if key then return nil end', ''],
+    ],
+  ),
+  ...mutants(
+    '../envoy/lua/table.lua',
+    ['envoy/hits.test.ts'],
+    [
       ['record.generation ~= head.generation or ', ''],
       ['or boot >= record.trusted_until ', ''],
       ['or real >= record.ends_at then', 'then'],
@@ -817,16 +823,20 @@ export const allMutants: readonly Mutant[] = [
       ['if boot >= block.fresh_until then', 'if false then'],
       ['head.lease > boot + LONGEST_LEASE', 'false'],
       ['if math.abs(real - boot - head.clock) >= MOST_DRIFT then', 'if false then'],
-      ['tokens and tokens > 0 and add_by_table(place, tokens, ended_at)', 'nil'],
     ],
   ),
   ...mutants(
-    '../envoy/bootstrap.yaml',
+    '../envoy/lua/usage.lua',
+    ['envoy/hits.test.ts'],
+    [['tokens and tokens > 0 and add_by_table(place, tokens, ended_at)', 'nil']],
+  ),
+  ...mutants(
+    '../envoy/lua/usage.lua',
     ['e2e/chunk-usage.test.ts'],
     [['if stream.text_bytes > 0 then parts[#parts + 1]', 'if false then parts[#parts + 1]']],
   ),
   ...mutants(
-    '../envoy/bootstrap.yaml',
+    '../envoy/lua/usage.lua',
     ['e2e/answers.test.ts'],
     [
       ['object_node({ usage = usage_node(labels, fields, details, "", 2) })', 'object_node({})'],
@@ -835,7 +845,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    '../envoy/bootstrap.yaml',
+    '../envoy/lua/usage.lua',
     ['e2e/messages.test.ts'],
     [['sums[place] = sums[place] + figure\n', 'sums[place] = figure\n']],
   ),

@@ -8,6 +8,7 @@ import {
   findAuthorities,
   renderBootstrap,
 } from '../../src/gateway/bootstrap.ts'
+import { readTemplate } from '../../src/gateway/template.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { poll } from './poll.ts'
 
@@ -55,7 +56,7 @@ export interface EnvoySettings
   readonly hotRestart?: { readonly baseId: number; readonly epoch: number }
 }
 
-const template = readFileSync(new URL('../../envoy/bootstrap.yaml', import.meta.url), 'utf8')
+const template = readTemplate()
 const anyPort = { host: '127.0.0.1', port: 0 }
 
 /** Starts it on free ports and waits until it serves; it is killed when `t` ends. */
