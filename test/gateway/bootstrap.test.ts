@@ -101,7 +101,7 @@ function withoutIdleTimeouts(bootstrap: typeof parsed): unknown {
 
 test('the documented defaults reproduce the template', async (t) => {
   const rendered = renderBootstrap(template, {
-    hopMark: 'replaced-by-HOP_MARK',
+    hopMark: 'replaced-by-the-mark',
     gateway: { host: '127.0.0.1', port: 8000 },
     admin: { path: '.data/envoy-admin.sock' },
     grpc: [{ host: '127.0.0.1', port: 8082 }],
