@@ -12,13 +12,10 @@ import { inSlices } from '../runtime/slices.ts'
 import type { Position } from './follower.ts'
 import type { KeptFiles } from './kept-files.ts'
 
-/** By the name of the followed file. */
-export type Positions = ReadonlyMap<string, Position>
-
 export interface KeptState {
   /** Under which name the sums were sent; undefined: not known. */
   readonly gateway?: string | undefined
-  readonly positions: Positions
+  readonly position: Position
   readonly own: readonly OwnSum[]
   readonly resets: Resets
 }
@@ -39,8 +36,15 @@ const linesOfPart = 256
 
 export type Checkpoint = ReturnType<typeof createCheckpoint>
 
-/** `nonce`: the process's own. What is written is written in the order of the calls. */
-export function createCheckpoint(files: KeptFiles, name: string, nonce: string) {
+/**
+ * `names`: of the files that grow. `nonce`: the process's own. What is written is written in the order of the calls.
+ */
+export function createCheckpoint(
+  files: KeptFiles,
+  name: string,
+  names: readonly string[],
+  nonce: string,
+) {
   const inTurn = createTurn()
   let number = 1
 
@@ -68,9 +72,9 @@ export function createCheckpoint(files: KeptFiles, name: string, nonce: string) 
     return latest?.[0]
   }
 
-  async function write({ gateway, positions, own, resets }: KeptState): Promise<Positions> {
+  async function write({ gateway, position, own, resets }: KeptState): Promise<Position> {
     // As it is now: what follows takes time.
-    const saved = new Map([...positions].map(([file, position]) => [file, new Map(position)]))
+    const saved = new Map(position)
     const sums = new Float64Array(own.length)
     const bases = new Float64Array(own.length)
     for (let i = 0; i < own.length; i += 1) {
@@ -78,7 +82,7 @@ export function createCheckpoint(files: KeptFiles, name: string, nonce: string) 
       sums[i] = sum
       bases[i] = base
     }
-    const first: Entry[] = [...saved].map(([file, offsets]) => ['position', file, [...offsets]])
+    const first: Entry[] = names.map((file) => ['position', file, [...saved]])
     if (gateway !== undefined) first.push(['gateway', gateway])
     for (const [key, all] of resets) {
       for (const { at, used } of all) first.push(['reset', key, at, used])
@@ -111,8 +115,8 @@ export function createCheckpoint(files: KeptFiles, name: string, nonce: string) 
       if (latest !== undefined) number = Math.max(number, (numberOf(latest) ?? 0) + 1)
       return await inSlices(stateIn(latest === undefined ? '' : await files.read(latest)))
     },
-    /** Saves what `capture` returns when it is its turn, whole or not at all; resolves with its positions. */
-    save: (capture: () => KeptState): Promise<Positions> => inTurn(() => write(capture())),
+    /** Saves what `capture` returns when it is its turn, whole or not at all; resolves with its position. */
+    save: (capture: () => KeptState): Promise<Position> => inTurn(() => write(capture())),
     /** Adds to what was saved that the store has so much beyond the lines; resolves once it is on the disk. */
     noteBase: ({ id, since, end, ms }: OwnSum, base: number): Promise<void> =>
       inTurn(() => files.append(ownName(), textOf([['sum', id, since, end, ms, 0, base]]))),
@@ -131,14 +135,14 @@ function textOf(entries: readonly Entry[]): string {
 
 /** A sum may be there twice: what was added later is the higher one. Nobody relied on a torn line. */
 function* stateIn(text: string): Generator<undefined, KeptState> {
-  const positions = new Map<string, Position>()
+  const position: Position = new Map()
   const own = new Map<string, OwnSum>()
   const resets = new Map<string, CounterReset[]>()
   let gateway: string | undefined
   for (const [i, line] of text.split('\n').entries()) {
     if (i % linesOfPart === 0) yield
     const entry = parse(line)
-    if (entry?.[0] === 'position') positions.set(entry[1], new Map(entry[2]))
+    if (entry?.[0] === 'position') for (const each of entry[2]) position.set(...each)
     else if (entry?.[0] === 'gateway') gateway = entry[1]
     else if (entry?.[0] === 'reset') {
       const [, key, at, used] = entry
@@ -150,7 +154,7 @@ function* stateIn(text: string): Generator<undefined, KeptState> {
       own.set(id, { id, since, end, ms, ...most })
     }
   }
-  return { ...(gateway !== undefined && { gateway }), positions, own: [...own.values()], resets }
+  return { ...(gateway !== undefined && { gateway }), position, own: [...own.values()], resets }
 }
 
 function parse(line: string): Entry | undefined {

@@ -7,31 +7,24 @@ import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { isObject } from '../formats/fields.ts'
 import { isWhole } from '../usage/rules/line-head.ts'
-import type { Positions } from './checkpoint.ts'
+import { growingOf } from './files.ts'
 import type { Folder } from './folder.ts'
 import type { Position } from './follower.ts'
 import { beginningOf, headIn } from './head.ts'
 
-/** By the names of followed files; empty if there was none before. `path`: USAGE_JOURNAL. */
-export function readEarlierPositions(
-  path: string,
-  names: readonly string[],
-  folder: Pick<Folder, 'list' | 'open'>,
-): Positions {
-  const offsets = new Map<string, number>()
-  for (const { inode, offset } of placesIn(`${path}.position`)) offsets.set(inode, offset)
-  const journal = names.find((name) => name === basename(path))
-  if (offsets.size === 0 || journal === undefined) return new Map()
+/** Empty if there was none before. `path`: USAGE_JOURNAL. */
+export function readEarlierPosition(path: string, folder: Pick<Folder, 'list' | 'open'>): Position {
   const position: Position = new Map()
-  for (const { name, inode } of folder.list()) {
+  const offsets = new Map(placesIn(`${path}.position`).map((each) => [each.inode, each.offset]))
+  for (const { name, inode } of offsets.size === 0 ? [] : folder.list()) {
     const offset = offsets.get(inode)
-    const file = offset === undefined || !name.startsWith(journal) ? undefined : folder.open(name)
-    if (file === undefined) continue
-    const head = headIn(beginningOf(file))
-    if (head !== '') position.set(head, Math.min(offset as number, file.size()))
-    file.close()
+    if (offset === undefined || growingOf(name, [basename(path)]) === undefined) continue
+    const file = folder.open(name)
+    const head = file === undefined ? '' : headIn(beginningOf(file))
+    if (head !== '') position.set(head, Math.min(offset, file?.size() ?? 0))
+    file?.close()
   }
-  return new Map([[journal, position]])
+  return position
 }
 
 function placesIn(path: string): readonly { readonly inode: string; readonly offset: number }[] {

@@ -55,6 +55,11 @@ export function renamedAt(name: string, file: string): number | undefined {
   return /^\d{13}$/.test(digits) ? Number(digits) : undefined
 }
 
+/** Which of the files that grow this one is, or was renamed from; undefined: it is another file. */
+export function growingOf(name: string, files: readonly string[]): string | undefined {
+  return files.find((file) => name === file || renamedAt(name, file) !== undefined)
+}
+
 function stemOf(usageJournal: string): string {
   return basename(usageJournal, extname(usageJournal))
 }

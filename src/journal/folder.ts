@@ -6,12 +6,36 @@
 
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { growingOf } from './files.ts'
 import { createFile, type FileMode } from './prepare-folder.ts'
 
 export interface Listed {
   readonly name: string
   readonly inode: string
   readonly size: number
+}
+
+/** A file with lines: one that grows, or was renamed. */
+export interface LineFile extends Listed {
+  /** The name of the one that grows. */
+  readonly growing: string
+  /** Whether it still has that name. */
+  readonly isCurrent: boolean
+}
+
+/** Those of a folder that grow under these names or did, in their order, of each the oldest first. */
+export function listLineFiles(
+  folder: Pick<Folder, 'list'>,
+  names: readonly string[],
+): readonly LineFile[] {
+  const listed = folder.list((name) => growingOf(name, names) !== undefined)
+  return names.flatMap((growing) =>
+    listed
+      .filter(({ name }) => growingOf(name, [growing]) !== undefined)
+      .map((each) => ({ ...each, growing, isCurrent: each.name === growing }))
+      // Those that were renamed are called by the time.
+      .sort((a, b) => Number(a.isCurrent) - Number(b.isCurrent) || (a.name < b.name ? -1 : 1)),
+  )
 }
 
 /** A file that stays open wherever it is moved, and when it is removed. */

@@ -5,20 +5,23 @@
  */
 
 import { renamedAt } from './files.ts'
-import type { Folder, Listed, OpenFile } from './folder.ts'
+import { type Folder, type LineFile, type Listed, listLineFiles, type OpenFile } from './folder.ts'
 import { headBytes, headIn } from './head.ts'
 
-/** How far each file was taken, in bytes, by its head. */
+/** How far each file was taken, in bytes, by its head: wherever it is moved, and whichever it was renamed from. */
 export type Position = Map<string, number>
 
 export interface FollowerOptions {
   readonly folder: Pick<Folder, 'list' | 'open' | 'remove'>
-  /** The file that grows; renamed ones have a dot and milliseconds since the epoch behind it. */
-  readonly name: string
+  /** The files that grow; renamed ones have a dot and milliseconds since the epoch behind them. */
+  readonly names: readonly string[]
   /** Moves with each chunk of lines that was taken. */
   readonly position: Position
-  /** Called with each whole line, without its end, and its file's head; never with an empty one. Must not throw. */
-  readonly take: (line: string, head: string) => void
+  /**
+   * Called with each whole line, without its end, its file's head, and which file that is or was renamed from; never
+   * with an empty one. Must not throw.
+   */
+  readonly take: (line: string, head: string, name: string) => void
   /** Called when a file has a line that is too long, or is shorter than what was taken of it. Must not throw. */
   readonly onLost?: (head: string) => void
   /** Milliseconds since the epoch. */
@@ -31,7 +34,7 @@ export interface FollowerOptions {
 export interface FollowedFile {
   readonly head: string
   readonly inode: string
-  /** Whether it still is the one that grows. */
+  /** Whether it still is one that grows. */
   readonly isCurrent: boolean
   /** Whether no whole line was left when it was read last. */
   readonly isRead: boolean
@@ -53,6 +56,8 @@ interface Followed {
   head: string
   /** As it was listed last. */
   name: string
+  /** Which of the files that grow it is, or was renamed from. */
+  readonly growing: string
   size: number
   /** Whether the rest of an overlong line is still to come. */
   isSkipping: boolean
@@ -76,10 +81,10 @@ const lineEnd = 10
 /** How long a file that was renamed or removed may still be written: Envoy's threads open lazily. */
 const writtenForMs = 60_000
 /** Of files that are gone, positions that are kept, should one be put back. */
-const maxAbsent = 64
+const maxAbsent = 128
 
 export function createFollower(options: FollowerOptions) {
-  const { folder, name, position, take, onLost = () => {}, now, until } = options
+  const { folder, names, position, take, onLost = () => {}, now, until } = options
   const chunk = Buffer.allocUnsafe(chunkBytes)
   let followed: Followed[] = []
   let isClosed = false
@@ -90,10 +95,8 @@ export function createFollower(options: FollowerOptions) {
   function discover(): void {
     isMarked = false
     if (isClosed) return
-    const listed = folder.list(isOurs)
-    // One that is being renamed has two names for a moment.
-    const byName = listed.toSorted((a, b) => Number(a.name === name) - Number(b.name === name))
-    const byInode = new Map(byName.map((each) => [each.inode, each]))
+    // One that is being renamed has two names for a moment, and still is current.
+    const byInode = new Map(listLineFiles(folder, names).map((each) => [each.inode, each]))
     for (const one of followed) note(one, byInode.get(one.file.inode))
     followed = followed.filter(keepOrClose)
     const known = new Set(followed.map(({ file }) => file.inode))
@@ -110,11 +113,7 @@ export function createFollower(options: FollowerOptions) {
     }
   }
 
-  function isOurs(each: string): boolean {
-    return each === name || renamedAt(each, name) !== undefined
-  }
-
-  function note(one: Followed, listed: Listed | undefined): void {
+  function note(one: Followed, listed: LineFile | undefined): void {
     if (listed === undefined) one.absentSince ??= now()
     else {
       one.absentSince = undefined
@@ -146,8 +145,8 @@ export function createFollower(options: FollowerOptions) {
     one.file.close()
   }
 
-  function open({ name: at, inode }: Listed): void {
-    const file = folder.open(at)
+  function open({ name, growing, inode }: LineFile): void {
+    const file = folder.open(name)
     if (file === undefined) return
     // It was renamed since it was listed, and is found next time.
     if (file.inode !== inode) {
@@ -155,16 +154,9 @@ export function createFollower(options: FollowerOptions) {
       return
     }
     const one: Followed = {
-      ...{ file, name: at, head: '', size: file.size() },
-      ...{
-        isSkipping: false,
-        empty: 0,
-        isFull: false,
-        isRead: false,
-        isCopy: false,
-        absentSince: undefined,
-        isClosed: false,
-      },
+      ...{ file, name, growing, head: '', size: file.size() },
+      ...{ isSkipping: false, empty: 0, isFull: false, isRead: false, isCopy: false },
+      ...{ absentSince: undefined, isClosed: false },
     }
     refreshHead(one)
     followed.push(one)
@@ -195,7 +187,7 @@ export function createFollower(options: FollowerOptions) {
     one.isSkipping = end === 0
     for (const line of chunk.toString('utf8', begin, Math.max(begin, end - 1)).split('\n')) {
       one.empty = line === '' ? one.empty + 1 : 0
-      if (line !== '') take(line, head)
+      if (line !== '') take(line, head, one.growing)
       else if (one.empty >= emptyOfMark) isMarked = true
     }
     position.set(head, offset + (end || bytes))
@@ -206,18 +198,22 @@ export function createFollower(options: FollowerOptions) {
     return chunk.subarray(0, Math.max(0, (last.get(head) ?? 0) - offset))
   }
 
-  /** Whether it may have grown since it was listed. */
-  function isLive(one: Followed): boolean {
-    if (one.name === name || one.absentSince !== undefined) return true
-    return now() - (renamedAt(one.name, name) ?? 0) < writtenForMs
+  /** When it was renamed, in milliseconds since the epoch; undefined: it was not, or is not in the folder. */
+  function renamedSince({ name, growing, absentSince }: Followed): number | undefined {
+    return absentSince === undefined ? renamedAt(name, growing) : undefined
   }
 
-  /** Returns whether it has come to the ends. */
-  function readUpTo(maxBytes: number, isLiveOnly: boolean): boolean {
+  /** Whether it may have grown since it was listed. */
+  function isLive(one: Followed): boolean {
+    return now() - (renamedSince(one) ?? Number.POSITIVE_INFINITY) < writtenForMs
+  }
+
+  /** Returns whether it has come to the ends of these. */
+  function readUpTo(maxBytes: number, isWanted: (one: Followed) => boolean): boolean {
     let left = maxBytes
     for (;;) {
       for (const one of followed) {
-        if (isLiveOnly && !isLive(one)) continue
+        if (!isWanted(one)) continue
         do left -= readChunk(one)
         while (one.isFull && left > 0)
       }
@@ -227,18 +223,22 @@ export function createFollower(options: FollowerOptions) {
   }
 
   return {
-    /** Takes what files that grow have at their ends, at most about this many bytes. */
-    readEnds: (maxBytes: number): void => void readUpTo(maxBytes, true),
+    /** Takes what files that grow have at their ends, or only those of one name, at most about this many bytes. */
+    readEnds(maxBytes: number, only?: string): void {
+      readUpTo(maxBytes, (one) => (only === undefined || one.growing === only) && isLive(one))
+    },
     /** Takes what all files have, also new ones, at most about this many bytes; returns whether that is all. */
     catchUp(maxBytes: number): boolean {
       discover()
-      return readUpTo(maxBytes, false)
+      return readUpTo(maxBytes, () => true)
     },
     /** What it follows, as of its last look at the folder. */
     files: (): readonly FollowedFile[] =>
-      followed.flatMap(({ file: { inode }, head, name: at, size, absentSince, isRead, isCopy }) => {
-        const isCurrent = at === name && absentSince === undefined
-        return head === '' || isCopy ? [] : [{ head, inode, isCurrent, isRead, size }]
+      followed.flatMap(({ file: { inode }, head, name, growing, size, absentSince, ...one }) => {
+        const isCurrent = name === growing && absentSince === undefined
+        return head === '' || one.isCopy
+          ? []
+          : [{ head, inode, isCurrent, isRead: one.isRead, size }]
       }),
     /** Steps for `inSlices`: takes every whole line that is there. */
     *readAll(): Generator<undefined, void> {
@@ -257,8 +257,8 @@ export function createFollower(options: FollowerOptions) {
     },
     /**
      * Removes renamed files whose lines are all in what was saved with this position, and that nobody
-     * writes any more; the newest `kept` stay. `isDone`: whether other readers are done with one;
-     * `newer`: how many there are that were renamed later.
+     * writes any more; of each name the newest `kept` stay. `isDone`: whether other readers are done with one;
+     * `newer`: how many there are of its name that were renamed later.
      */
     tidy(
       saved: Position,
@@ -268,21 +268,23 @@ export function createFollower(options: FollowerOptions) {
       discover()
       const there = new Set(followed.map(({ head }) => head))
       const renamed = followed
-        .filter((one) => one.absentSince === undefined && renamedAt(one.name, name) !== undefined)
-        .toSorted(
-          (a, b) => (renamedAt(b.name, name) as number) - (renamedAt(a.name, name) as number),
-        )
-      for (const [newer, one] of renamed.entries()) {
-        if (newer < kept) continue
-        const size = one.file.size()
-        const { name: at, head, file } = one
-        // A torn line at its end is nobody's.
-        const end = one.isRead ? Math.min(size, position.get(head) ?? 0) : size
-        if (isLive(one) || (saved.get(head) ?? 0) < end) continue
-        if (isDone({ name: at, inode: file.inode, size }, newer)) folder.remove(at)
+        .filter((one) => renamedSince(one) !== undefined)
+        // Of one name all are as long.
+        .toSorted((a, b) => (a.name < b.name ? 1 : -1))
+      for (const all of Map.groupBy(renamed, ({ growing }) => growing).values()) {
+        for (const [newer, one] of all.entries()) if (newer >= kept) removeRead(one, newer)
       }
       const gone = [...position.keys()].filter((head) => !there.has(head))
       for (const head of gone.slice(0, -maxAbsent)) position.delete(head)
+
+      function removeRead(one: Followed, newer: number): void {
+        const size = one.file.size()
+        const { name, head, file } = one
+        // A torn line at its end is nobody's.
+        const end = one.isRead ? Math.min(size, position.get(head) ?? 0) : size
+        if (isLive(one) || (saved.get(head) ?? 0) < end) return
+        if (isDone({ name, inode: file.inode, size }, newer)) folder.remove(name)
+      }
     },
     /** Takes nothing any more, also if somebody is reading. */
     close(): void {

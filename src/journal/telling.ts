@@ -1,19 +1,20 @@
 /**
- * Has each line told once across the processes of a gateway, by its writer: a process that becomes the
- * writer goes on where the last one has written that it was.
+ * Has each line told once across the processes of a gateway, by its writer: metrics, notices and the like. How far it has
+ * come is a small file in the shared folder, with which the next writer goes on. Written each second, so much may be
+ * told again, or not, around a process that is killed.
  */
 
 import { inSlices } from '../runtime/slices.ts'
-import type { Positions } from './checkpoint.ts'
 import type { Folder } from './folder.ts'
 import { createFollower, type Position } from './follower.ts'
 import type { ReadLine } from './read-line.ts'
-import type { Told } from './told.ts'
 
 export interface TellingOptions {
-  readonly folder: Pick<Folder, 'list' | 'open' | 'remove'>
-  readonly files: readonly string[]
-  readonly told: Told
+  readonly folder: Pick<Folder, 'list' | 'open' | 'remove' | 'readText' | 'replaceText'>
+  /** The files that grow. */
+  readonly names: readonly string[]
+  /** The small file. */
+  readonly file: string
   readonly readText: (text: string) => ReadLine | undefined
   readonly tell: (line: ReadLine) => void
   /** Milliseconds since the epoch. */
@@ -24,25 +25,36 @@ export interface TellingOptions {
 export type Telling = ReturnType<typeof createTelling>
 
 export function createTelling(options: TellingOptions) {
-  const { folder, files, told, readText, now, onFault } = options
+  const { folder, names, file, readText, now, onFault } = options
   /** What the last writer has read and not told, or not written down; undefined: all of that is told. */
-  let gap: { readonly done: Positions } | undefined
+  let gap: { readonly done: Position } | undefined
   let isOn = false
+  let written = ''
 
-  async function close(done: Positions, upTo: Positions, isOver: () => boolean): Promise<void> {
+  /** undefined: nobody has told anything. */
+  function read(): Position | undefined {
+    try {
+      const all: [string, [string, number][]][] = JSON.parse(folder.readText(file) || written)
+      return new Map(all.flatMap(([, position]) => position))
+    } catch {
+      return undefined
+    }
+  }
+
+  function write(position: Position): void {
+    const text = JSON.stringify(names.map((name) => [name, [...position]]))
+    if (text === written) return
+    folder.replaceText(file, `${text}\n`)
+    written = text
+  }
+
+  async function close(position: Position, until: Position, isOver: () => boolean): Promise<void> {
     function take(text: string): void {
       const line = isOver() ? undefined : readText(text)
       if (line !== undefined) options.tell(line)
     }
-    for (const name of files) {
-      const [position, until] = [done.get(name), upTo.get(name)] as [Position, Position]
-      const follower = createFollower({ folder, name, position, take, now, until })
-      try {
-        await inSlices(follower.readAll())
-      } finally {
-        follower.close()
-      }
-    }
+    const follower = createFollower({ folder, names, position, take, now, until })
+    await inSlices(follower.readAll()).finally(follower.close)
   }
 
   return {
@@ -51,35 +63,29 @@ export function createTelling(options: TellingOptions) {
       return isOn
     },
     /** The process has read what was there at its start: nobody's news, unless another one has begun to tell. */
-    noteStart(positions: Positions): void {
-      if (told.read() === undefined) told.write(positions)
+    noteStart(position: Position): void {
+      if (read() === undefined) write(position)
     },
-    /** This process is the writer from now on, and has read up to these positions; the rest is told as it is read. */
-    begin(positions: Positions): void {
+    /** This process is the writer from now on, and has read up to this position; the rest is told as it is read. */
+    begin(position: Position): void {
       // Without a usable file, from here on.
-      const from = told.read() ?? positions
-      const done = new Map(files.map((name) => [name, new Map(from.get(name))]))
-      const mine = { done }
+      const mine = { done: read() ?? new Map(position) }
       gap = mine
       isOn = true
-      told.write(done)
-      void close(done, copyOf(positions), () => gap !== mine)
+      write(mine.done)
+      void close(mine.done, new Map(position), () => gap !== mine)
         .catch(onFault)
         .finally(() => {
           if (gap === mine) gap = undefined
         })
     },
-    /** To be called each second by the writer: it has read up to these positions. */
-    keep(positions: Positions): void {
-      told.write(gap?.done ?? positions)
+    /** To be called each second by the writer: it has read up to this position. */
+    keep(position: Position): void {
+      write(gap?.done ?? position)
     },
     end(): void {
       isOn = false
       gap = undefined
     },
   }
-}
-
-function copyOf(positions: Positions): Positions {
-  return new Map([...positions].map(([name, position]) => [name, new Map(position)]))
 }

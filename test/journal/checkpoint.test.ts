@@ -7,13 +7,14 @@ import type { OwnSum } from '../../src/ratelimit/rules/sums.ts'
 import { Disk, Killed, keptOf, type Life } from '../ratelimit/sums/model.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
+const names = ['usage.jsonl', 'usage.envoy.jsonl']
 const windows = { since: 1_000, end: 61_000, ms: 60_000 }
 const one: OwnSum = { id: 'a\nb\nc@1000', ...windows, sum: 40, base: 2 }
 
 /** With so many windows, each of this sum, and this much read. */
 function stateOf(count: number, sum: number): KeptState {
   return {
-    positions: new Map([['usage.jsonl', new Map([['f00d', sum]])]]),
+    position: new Map([['f00d', sum]]),
     own: Array.from({ length: count }, (_, i) => ({ ...one, id: `${i}@1000`, sum })),
     resets: new Map([
       [
@@ -32,11 +33,11 @@ test('a checkpoint is loaded as it was saved', async (t) => {
   t.teardown(() => folder.remove())
   const path = join(folder.path, 'below')
   const files = openKeptFiles(path)
-  const checkpoint = createCheckpoint(files, 'usage.sums', 'first')
-  t.strictSame(await checkpoint.load([]), { positions: new Map(), own: [], resets: new Map() })
+  const checkpoint = createCheckpoint(files, 'usage.sums', names, 'first')
+  t.strictSame(await checkpoint.load([]), { position: new Map(), own: [], resets: new Map() })
   const state = { ...stateOf(2_000, 5), own: [...stateOf(2_000, 5).own, one] }
-  t.strictSame(await checkpoint.save(() => state), state.positions)
-  const heir = createCheckpoint(files, 'usage.sums', 'second')
+  t.strictSame(await checkpoint.save(() => state), state.position)
+  const heir = createCheckpoint(files, 'usage.sums', names, 'second')
   t.strictSame(await heir.load(['first']), state)
   await checkpoint.noteBase(one, 12)
   writeFileSync(join(path, readdirSync(path)[0] as string), '["sum","torn', { flag: 'a' })
@@ -47,7 +48,7 @@ test('a checkpoint is loaded as it was saved', async (t) => {
 test('nothing is added to a checkpoint that is not there', async (t) => {
   const folder = makeTemporaryFolder()
   t.teardown(() => folder.remove())
-  const checkpoint = createCheckpoint(openKeptFiles(folder.path), 'usage.sums', 'first')
+  const checkpoint = createCheckpoint(openKeptFiles(folder.path), 'usage.sums', names, 'first')
   await t.rejects(checkpoint.noteBase(one, 12))
   t.strictSame(readdirSync(folder.path), [])
 })
@@ -55,12 +56,12 @@ test('nothing is added to a checkpoint that is not there', async (t) => {
 test('what is saved is what was there at its turn', async (t) => {
   const folder = makeTemporaryFolder()
   t.teardown(() => folder.remove())
-  const checkpoint = createCheckpoint(openKeptFiles(folder.path), 'usage.sums', 'first')
+  const checkpoint = createCheckpoint(openKeptFiles(folder.path), 'usage.sums', names, 'first')
   const state = stateOf(3_000, 5)
   const saving = checkpoint.save(() => state)
   await new Promise(setImmediate)
   for (const each of state.own) Object.assign(each, { sum: 6 })
-  ;(state.positions.get('usage.jsonl') as Map<string, number>).set('f00d', 6)
+  state.position.set('f00d', 6)
   await saving
   t.strictSame(await checkpoint.load([]), stateOf(3_000, 5))
 })
@@ -72,6 +73,7 @@ test('killed at any step a process leaves the old state or the new one', async (
     const old = createCheckpoint(
       keptOf(disk, immortal, () => false),
       'usage.sums',
+      names,
       'old',
     )
     await old.save(() => stateOf(600, 1))
@@ -87,6 +89,7 @@ test('killed at any step a process leaves the old state or the new one', async (
     const next = createCheckpoint(
       keptOf(disk, life, () => false),
       'usage.sums',
+      names,
       'next',
     )
     await next
@@ -99,6 +102,7 @@ test('killed at any step a process leaves the old state or the new one', async (
     const heir = createCheckpoint(
       keptOf(disk, immortal, () => false),
       'usage.sums',
+      names,
       'heir',
     )
     const found = await heir.load(['next', 'old'])
@@ -115,7 +119,7 @@ test('a writer that has lost its place puts nothing over the next one', async (t
   const disk = new Disk()
   const files = keptOf(disk, immortal, () => false)
   const [first, second, third] = ['first', 'second', 'third'].map((nonce) => {
-    return createCheckpoint(files, 'usage.sums', nonce)
+    return createCheckpoint(files, 'usage.sums', names, nonce)
   }) as [Checkpoint, Checkpoint, Checkpoint]
   await first.load([])
   await first.save(() => stateOf(1, 1))
@@ -136,10 +140,10 @@ test('of two that began with the same the later writer is believed', async (t) =
     ['b', 2],
     ['a', 1],
   ] as const) {
-    const checkpoint = createCheckpoint(files, 'usage.sums', nonce)
+    const checkpoint = createCheckpoint(files, 'usage.sums', names, nonce)
     await checkpoint.save(() => stateOf(1, sum))
   }
-  const heir = createCheckpoint(files, 'usage.sums', 'c')
+  const heir = createCheckpoint(files, 'usage.sums', names, 'c')
   t.strictSame(await heir.load(['c', 'b', 'a']), stateOf(1, 2))
 })
 
@@ -150,7 +154,7 @@ test('what is no checkpoint is passed over', async (t) => {
   for (const name of ['usage.sums', 'usage.sums.x.y', 'usage.sums.8.dead.7.tmp', 'other.1.a']) {
     writeFileSync(join(folder.path, name), '["sum","a@1",1,2,1,9,9]\n')
   }
-  const checkpoint = createCheckpoint(openKeptFiles(folder.path), 'usage.sums', 'me')
+  const checkpoint = createCheckpoint(openKeptFiles(folder.path), 'usage.sums', names, 'me')
   await checkpoint.save(() => stateOf(1, 1)).catch(() => {})
   t.match(readdirSync(folder.path), /usage\.sums\.1\.me/)
 })

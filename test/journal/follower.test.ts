@@ -41,7 +41,7 @@ function follow(t: Test): World {
   const at = (file: string): string => join(folder.path, file)
   const create = () =>
     createFollower({
-      ...{ folder: openFolder(folder.path), name },
+      ...{ folder: openFolder(folder.path), names: [name] },
       position: world.position,
       take: (line) => world.lines.push(line),
       onLost: (head) => world.lost.push(head),

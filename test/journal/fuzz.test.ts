@@ -146,7 +146,7 @@ async function compare(t: Test, seed: number): Promise<string | undefined> {
   const newFollower = (): Follower => {
     position = new Map(saved)
     return createFollower({
-      ...{ folder: openFolder(folder.path), name: 'usage.jsonl', position, now: () => now },
+      ...{ folder: openFolder(folder.path), names: ['usage.jsonl'], position, now: () => now },
       take: (line) => taken.push(...[readLine(line)?.usage.response.id ?? []].flat()),
     })
   }

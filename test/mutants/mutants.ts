@@ -932,13 +932,13 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/sums/gateway-sums.ts',
     ['ratelimit/sums/gateway-sums.test.ts', 'ratelimit/sums/schedules.test.ts'],
     [
-      ['new Map(begun.get(name))', 'new Map()'],
+      ['new Map(state.position.size > 0 ? state.position : options.begunAt)', 'new Map()'],
       ['rebuilt.replaceOwn(state.own)', ''],
       // I8: what is adopted.
-      ['if (!followers.every((follower) => follower.catchUp(catchUpBytes))) {', 'if (false) {'],
+      ['if (!follower.catchUp(catchUpBytes)) {', 'if (false) {'],
       ['    await checkpoint.noteBase(tally, base)\n', ''],
       ['if (base <= tally.base || !beat()) return', 'return'],
-      ['    if (!beat()) return\n    for (const [i, name]', '    for (const [i, name]'],
+      ['    if (!beat()) return\n    follower.tidy', '    follower.tidy'],
       ['if (isWriter && !writers.isLast()) stopWriting()', ''],
       // I7: at a start all sums are sent.
       ['      shared.begin()\n', ''],
@@ -950,7 +950,7 @@ export const allMutants: readonly Mutant[] = [
     ['ratelimit/sums/telling.test.ts', 'ratelimit/sums/journal-faults.test.ts'],
     [
       ['>= lookAfterMs && beat()) writers.show()', '< 0) writers.show()'],
-      ['      if (isWriter) telling.keep(positions)\n', ''],
+      ['      if (isWriter) telling.keep(position)\n', ''],
       ['    if (isWriter) call(() => options.onTold', '    call(() => options.onTold'],
       ['tally.sum += Math.max(0, own - ownOf(tally))', 'tally.sum += 0 * own'],
     ],
@@ -959,8 +959,8 @@ export const allMutants: readonly Mutant[] = [
     'journal/telling.ts',
     ['ratelimit/sums/telling.test.ts'],
     [
-      ['told.read() ?? positions', 'positions'],
-      ['told.write(gap?.done ?? positions)', 'told.write(gap?.done ?? new Map())'],
+      ['read() ?? new Map(position)', 'new Map(position)'],
+      ['write(gap?.done ?? position)', 'write(gap?.done ?? new Map())'],
     ],
   ),
   ...mutants(
@@ -1070,7 +1070,7 @@ export const allMutants: readonly Mutant[] = [
       ['if (!isOurs) throw new OtherReader()', ''],
       ['const head = storedHead(known)', 'const head = known'],
       ["if (line.isMetered && line.state === 'ended')", 'if (line.isMetered)'],
-      ['!isRetold(text, lane)', 'true'],
+      ['!isRetold(text, name)', 'true'],
       ['if (!done) noteGap(', 'if (false) noteGap('],
     ],
   ),

@@ -4,13 +4,12 @@
  * store answers or not.
  */
 
-import { createCheckpoint, type KeptState, type Positions } from '../../journal/checkpoint.ts'
+import { createCheckpoint, type KeptState } from '../../journal/checkpoint.ts'
 import type { Folder, Listed } from '../../journal/folder.ts'
 import { createFollower, type Follower, type Position } from '../../journal/follower.ts'
 import type { KeptFiles } from '../../journal/kept-files.ts'
 import { type ReadLine, readLine } from '../../journal/read-line.ts'
 import { createTelling } from '../../journal/telling.ts'
-import { createTold } from '../../journal/told.ts'
 import { createWriters, silentMs } from '../../journal/writers.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { type Counted, createSums } from '../rules/sums.ts'
@@ -43,7 +42,7 @@ export interface GatewaySumsOptions
   /** Resets that are known at the start. */
   readonly resets?: Resets
   /** Where files were read to before there was a checkpoint. */
-  readonly begunAt?: Positions | undefined
+  readonly begunAt?: Position | undefined
   /** How many renamed files of each are kept; 4 by default. */
   readonly keptFiles?: number
   /** Whether a renamed file may be removed once its lines are saved, as far as others are concerned. */
@@ -72,10 +71,9 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   const { folder, kept, files, gateway, now, monotonic, keptFiles = 4, stem = 'usage' } = options
   const { countedOf, onFault, readText = readLine } = options
   const writers = createWriters(folder, `${stem}.writers`, now)
-  const checkpoint = createCheckpoint(kept, `${stem}.sums`, writers.nonce)
+  const checkpoint = createCheckpoint(kept, `${stem}.sums`, files, writers.nonce)
   const telling = createTelling({
-    ...{ folder, files, now, readText, onFault },
-    told: createTold(folder, `${stem}.told`),
+    ...{ folder, names: files, file: `${stem}.told`, now, readText, onFault },
     tell: (line) => tell(line),
   })
   const resets = new Map<string, readonly CounterReset[]>()
@@ -85,8 +83,9 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   let isBecoming = false
   let isHandedOver = false
   let lookedAt = monotonic()
-  let followers: readonly Follower[] = []
-  let positions: Positions = new Map()
+  let position: Position = new Map()
+  /** Set by the first `rebuild`. */
+  let follower: Follower
   const adopting = new Set<Tally>()
   const shared = createSharedSums({
     ...options,
@@ -98,12 +97,6 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       beat()
     },
   })
-
-  function follow(from: Positions, take: (text: string) => void): readonly Follower[] {
-    return files.map((name) => {
-      return createFollower({ folder, name, position: from.get(name) as Position, take, now })
-    })
-  }
 
   /** Takes a line whose sums are in force. */
   function take(text: string): void {
@@ -143,14 +136,13 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   }
 
   /**
-   * Takes sums and positions from the checkpoint, and reads on from there. What was known until now stays in
+   * Takes sums and position from the checkpoint, and reads on from there. What was known until now stays in
    * force until then: the last writer may have removed files that this process had not read.
    */
   async function rebuild(): Promise<void> {
     const state = await load()
     noteResets(state.resets)
-    const begun = state.positions.size > 0 ? state.positions : (options.begunAt ?? state.positions)
-    const from = new Map(files.map((name) => [name, new Map(begun.get(name))]))
+    const from = new Map(state.position.size > 0 ? state.position : options.begunAt)
     const rebuilt = createSums(resets, monotonic)
     rebuilt.replaceOwn(state.own)
     let into = (text: string): void => {
@@ -158,34 +150,32 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       if (line === undefined) return
       for (const counted of countedOf(line)) rebuilt.count(counted, now())
     }
-    const next = follow(from, (text) => into(text))
+    const next = createFollower({
+      ...{ folder, names: files, position: from, now },
+      take: (text) => into(text),
+    })
     try {
       await readToEnds(next)
     } catch (error) {
-      for (const follower of next) follower.close()
+      next.close()
       throw error
     }
     // What a Check has read meanwhile must not be missing for a moment, and what it has not is told to listeners.
-    for (const follower of followers) follower.catchUp(Number.POSITIVE_INFINITY)
-    for (const follower of next) follower.catchUp(Number.POSITIVE_INFINITY)
-    for (const follower of followers) follower.close()
+    follower?.catchUp(Number.POSITIVE_INFINITY)
+    next.catchUp(Number.POSITIVE_INFINITY)
+    follower?.close()
     keepRead(from, () => sums.replaceOwn(rebuilt.own(now())))
     into = take
-    positions = from
-    followers = next
+    position = from
+    follower = next
   }
 
   /** What this process has read of files that are gone, and no checkpoint has, stays counted, and is not read again. */
-  function keepRead(next: Positions, replace: () => void): void {
+  function keepRead(next: Position, replace: () => void): void {
     const before = sums.own(now()).map((tally) => [tally, ownOf(tally)] as const)
     replace()
     for (const [tally, own] of before) tally.sum += Math.max(0, own - ownOf(tally))
-    for (const [name, position] of positions) {
-      const others = next.get(name)
-      for (const [head, bytes] of position) {
-        if (bytes > (others?.get(head) ?? 0)) others?.set(head, bytes)
-      }
-    }
+    for (const [head, bytes] of position) if (bytes > (next.get(head) ?? 0)) next.set(head, bytes)
   }
 
   /** Whether this process still is the one that writes. */
@@ -200,9 +190,8 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     telling.end()
   }
 
-  async function readToEnds(all: readonly Follower[] = followers): Promise<void> {
-    if (isHandedOver) return
-    for (const follower of all) await inSlices(follower.readAll())
+  async function readToEnds(of = follower): Promise<void> {
+    if (!isHandedOver) await inSlices(of.readAll())
   }
 
   /** Counts as this gateway's what the store has of it beyond the lines: the disk has lost them. */
@@ -210,7 +199,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     if (adopting.has(tally) || isHandedOver) return
     // Another process of this gateway may have read further, and whatever it has sent is in the files. Lines that
     // are written after the store's answer are not in it, so they are read before time goes on.
-    if (!followers.every((follower) => follower.catchUp(catchUpBytes))) {
+    if (!follower.catchUp(catchUpBytes)) {
       void readToEnds().then(() => shared.enter(tally), onFault)
       return
     }
@@ -233,13 +222,11 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   async function save(): Promise<void> {
     if (!beat() || isHandedOver) return
     const saved = await checkpoint.save(() => {
-      return { gateway, positions, own: sums.own(now()), resets }
+      return { gateway, position, own: sums.own(now()), resets }
     })
     // A process that has become the writer meanwhile may have begun before this was saved.
     if (!beat()) return
-    for (const [i, name] of files.entries()) {
-      followers[i]?.tidy(saved.get(name) as Position, keptFiles, options.isDone)
-    }
+    follower.tidy(saved, keptFiles, options.isDone)
     await checkpoint.removeEarlier()
   }
 
@@ -256,7 +243,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
 
   noteResets(options.resets ?? new Map())
   await rebuild()
-  telling.noteStart(positions)
+  telling.noteStart(position)
   return {
     shared,
     nonce: writers.nonce,
@@ -265,7 +252,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     },
     /** Lines that this process has read since its start, and how many of no known form; bytes that are not read yet. */
     get stats() {
-      return { ...read, unreadBytes: followers.reduce((sum, each) => sum + each.unreadBytes, 0) }
+      return { ...read, unreadBytes: follower.unreadBytes }
     },
     /** The first of these figures, for those who ask often. */
     get linesRead(): number {
@@ -286,7 +273,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
         isWriter = writers.isLast()
         lookedAt = monotonic()
         // In the turn in which the sums are in force: each line is told here from now on, or was before.
-        if (isWriter) telling.begin(positions)
+        if (isWriter) telling.begin(position)
       } finally {
         isBecoming = false
       }
@@ -307,22 +294,20 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     watched: (): string | undefined => folder.identity(),
     /** Reads what was written since by whoever writes at once: little, because a Check waits for it. */
     readEnd(): void {
-      if (!isHandedOver) followers[0]?.readEnds(checkBytes)
+      if (!isHandedOver) follower.readEnds(checkBytes, files[0])
     },
     /** Reads what was written since; of all files, also new ones, if they have moved. */
     readEnds(isMoved = false): void {
       if (isHandedOver) return
-      for (const follower of followers) {
-        if (isMoved) follower.catchUp(checkBytes)
-        else follower.readEnds(checkBytes)
-      }
+      if (isMoved) follower.catchUp(checkBytes)
+      else follower.readEnds(checkBytes)
     },
     /** Looks for new files, and reads all to their ends. */
     readAll: (): Promise<void> => readToEnds(),
     /** To be called each second. */
     beat(): void {
       if (beat() || isBecoming) writers.show()
-      if (isWriter) telling.keep(positions)
+      if (isWriter) telling.keep(position)
     },
     /** At each rotation, and at the end. */
     save,
@@ -335,8 +320,8 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       if (sums.own(now()).some((tally) => tally.field < ownOf(tally))) return false
       isHandedOver = true
       try {
-        telling.keep(positions)
-        await checkpoint.save(() => ({ gateway: next, positions, own: [], resets }))
+        telling.keep(position)
+        await checkpoint.save(() => ({ gateway: next, position, own: [], resets }))
       } catch (error) {
         isHandedOver = false
         throw error
@@ -345,10 +330,10 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
     },
     /** Leaves the writer's place to another process, and the files. Nothing else is to be called afterwards. */
     close(): void {
-      if (beat()) telling.keep(positions)
+      if (beat()) telling.keep(position)
       stopWriting()
       writers.leave()
-      for (const follower of followers) follower.close()
+      follower.close()
     },
     /** From now on what ended after it counts in a new window. */
     reset: noteReset,

@@ -5,12 +5,12 @@
 
 import { realpathSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import type { Positions } from '../../journal/checkpoint.ts'
 import { createCopies } from '../../journal/copies.ts'
-import { readEarlierPositions } from '../../journal/earlier-position.ts'
+import { readEarlierPosition } from '../../journal/earlier-position.ts'
 import type { AskEnvoy } from '../../journal/envoy-log.ts'
 import { filesOf, keptJournalOf } from '../../journal/files.ts'
 import { type Folder, type Listed, openFolder } from '../../journal/folder.ts'
+import type { Position } from '../../journal/follower.ts'
 import { createJournalHealth, type JournalProblem } from '../../journal/health.ts'
 import { openKeptFiles } from '../../journal/kept-files.ts'
 import { inventName, openName } from '../../journal/name.ts'
@@ -102,11 +102,10 @@ export async function openSums(options: SumsOptions) {
   let current = await open(0)
 
   /** Of the version before, whose journal may have been where the copies are now. */
-  function earlierPositions(): Positions {
-    const found = readEarlierPositions(path, names, folder)
+  function earlierPosition(): Position {
+    const found = readEarlierPosition(path, folder)
     if (found.size > 0 || !isApart) return found
-    const before = join(kept.folder, basename(path))
-    return readEarlierPositions(before, names, openFolder(kept.folder))
+    return readEarlierPosition(join(kept.folder, basename(path)), openFolder(kept.folder))
   }
 
   async function open(writesFrom: number): Promise<Opened> {
@@ -117,7 +116,7 @@ export async function openSums(options: SumsOptions) {
           ...options,
           ...{ gateway: name.name, folder: ownFolder, kept: keptFiles, files: names, resets },
           stem: basename(files.head, '.head'),
-          begunAt: store === undefined ? undefined : earlierPositions(),
+          begunAt: store === undefined ? undefined : earlierPosition(),
           isDone: (file, newer) => isLeft(file) && (newer >= mostFiles || isRead(file)),
           onLine(line, counted) {
             upkeep?.guard.noteLine()

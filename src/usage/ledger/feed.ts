@@ -11,7 +11,7 @@ import { isAfterTorn, readLine } from '../../journal/read-line.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { UsageGap, UsageLedger } from '../store.ts'
-import { type Lane, type LaneNames, lanes } from './journal-files.ts'
+import type { LaneNames } from './journal-files.ts'
 import { createUsageSums } from './sums.ts'
 
 export interface LedgerFeedOptions {
@@ -61,14 +61,14 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
   /** By the heads of files, as the position. */
   const places = new Map<string, Place>()
   const position: Position = new Map()
-  let followers: readonly Follower[] = []
+  let follower: Follower | undefined
   /** In monotonic time, by head. */
   const missingSince = new Map<string, number>()
   /** Offsets that the database has, by inode. */
   let stored = new Map<string, number>()
   let gaps: UsageGap[] = []
-  /** When the first response ended of files that were read from their start. */
-  const begunAt = new Map<Lane, number>()
+  /** When the first response ended of files that were read from their start, by the names of those that grow. */
+  const begunAt = new Map<string, number>()
   let lines = 0
   let changed = false
   let fedAt = Number.NEGATIVE_INFINITY
@@ -81,21 +81,19 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
       places.set(head, { endedAt, done, gapFrom: undefined })
       position.set(head, offset)
     }
-    followers = lanes.map((lane) =>
-      createFollower({
-        ...{ folder, name: names[lane], position, now: clock },
-        take: (line, head) => take(line, placeOf(head), lane),
-        onLost: (head) => noteLost(placeOf(head)),
-      }),
-    )
+    follower = createFollower({
+      ...{ folder, names: [names.script, names.envoy], position, now: clock },
+      take: (line, head, name) => take(line, placeOf(head), name),
+      onLost: (head) => noteLost(placeOf(head)),
+    })
     revision = found.revision
   }
 
   /** Forgets everything since the last successful step. */
   function reset(): void {
     revision = undefined
-    for (const follower of followers) follower.close()
-    followers = []
+    follower?.close()
+    follower = undefined
     places.clear()
     position.clear()
     missingSince.clear()
@@ -114,18 +112,23 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     return place
   }
 
-  function take(text: string, place: Place, lane: Lane): void {
+  function take(text: string, place: Place, name: string): void {
     lines += 1
     changed = true
     const line = readLine(text)
-    if (line === undefined ? !isRetold(text, lane) : isAfterTorn(text)) noteLost(place)
+    if (line === undefined ? !isRetold(text, name) : isAfterTorn(text)) noteLost(place)
     if (line === undefined) return
     const endedAt = Math.min(line.usage.response.endedAt, clock() + aheadMs)
     if (place.gapFrom !== undefined) noteGap(place.gapFrom, endedAt)
     place.gapFrom = undefined
-    if (place.endedAt === null) begunAt.set(lane, Math.min(begunAt.get(lane) ?? endedAt, endedAt))
+    if (place.endedAt === null) begunAt.set(name, Math.min(begunAt.get(name) ?? endedAt, endedAt))
     place.endedAt = endedAt
     if (line.isMetered && line.state === 'ended') sums.add(line.usage, endedAt)
+  }
+
+  /** Whether the gateway's script could not write the whole line: Envoy's own log has it then. */
+  function isRetold(text: string, name: string): boolean {
+    return name === names.script && text.startsWith('{"v"') && !text.endsWith('}')
   }
 
   /** Something of a file can't be read, or is gone. */
@@ -148,17 +151,15 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
 
   /** Steps for `inSlices`: all whole lines that are there. */
   function* readAll(): Generator<Promise<void> | undefined, void> {
-    for (const follower of followers) {
-      for (const _ of follower.readAll()) {
-        yield sums.size >= maxRows || lines >= maxLines ? feed(false) : undefined
-      }
+    for (const _ of follower?.readAll() ?? []) {
+      yield sums.size >= maxRows || lines >= maxLines ? feed(false) : undefined
     }
   }
 
   /** Files of which more may have been written than was read, and that are gone. */
   function findLost(): void {
     const now = monotonic()
-    const there = followers.flatMap((follower) => follower.files())
+    const there = follower?.files() ?? []
     for (const { head, isCurrent, isRead } of there) {
       missingSince.delete(head)
       const place = places.get(head)
@@ -192,12 +193,10 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
       if (place.gapFrom !== undefined) noteGap(place.gapFrom, clock())
       place.gapFrom = undefined
     }
-    const offsets = followers
-      .flatMap((follower) => follower.files())
-      .map(({ inode, head, isRead, isCurrent, size }) => {
-        // A torn line at the end of one that nobody writes is never whole.
-        return [inode, isRead && !isCurrent ? size : (position.get(head) ?? 0)] as const
-      })
+    const offsets = follower?.files().map(({ inode, head, isRead, isCurrent, size }) => {
+      // A torn line at the end of one that nobody writes is never whole.
+      return [inode, isRead && !isCurrent ? size : (position.get(head) ?? 0)] as const
+    })
     const step = {
       ...{ journal, revision: revision ?? 0, gaps, closes },
       places: [...places].map(([head, { endedAt, done }]) => {
@@ -241,11 +240,6 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     /** Closes its files; the next step reads the position anew. */
     reset,
   }
-}
-
-/** Whether the gateway's script could not write the whole line: Envoy's own log has it then. */
-function isRetold(text: string, lane: Lane): boolean {
-  return lane === 'script' && text.startsWith('{"v"') && !text.endsWith('}')
 }
 
 /** Another reader has moved the position. */

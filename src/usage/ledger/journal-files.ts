@@ -1,8 +1,14 @@
 /** The files of a journal, one by one: those with the script's lines, and those with Envoy's own. */
 
 import { basename, dirname } from 'node:path'
-import { filesOf, renamedAt } from '../../journal/files.ts'
-import { type Folder, type Listed, type OpenFile, openFolder } from '../../journal/folder.ts'
+import { filesOf } from '../../journal/files.ts'
+import {
+  type Folder,
+  type LineFile as ListedFile,
+  listLineFiles as listFiles,
+  type OpenFile,
+  openFolder,
+} from '../../journal/folder.ts'
 import { beginningOf, headIn, storedHead } from '../../journal/head.ts'
 import type { LedgerPlace } from '../store.ts'
 import { findKeptFolder } from './journal-name.ts'
@@ -20,22 +26,14 @@ export function namesOf(path: string): LaneNames {
   return { script: basename(script), envoy: basename(envoy) }
 }
 
-export interface LineFile extends Listed {
+export interface LineFile extends ListedFile {
   readonly lane: Lane
-  /** Whether it has the name of the one that grows. */
-  readonly isCurrent: boolean
 }
 
 /** Those of a folder, of each lane the oldest first. */
 export function listLineFiles(folder: Pick<Folder, 'list'>, names: LaneNames): readonly LineFile[] {
-  const listed = folder.list()
-  return lanes.flatMap((lane) => {
-    const current = names[lane]
-    const rank = ({ name }: Listed): number => renamedAt(name, current) ?? Infinity
-    return listed
-      .filter(({ name }) => name === current || renamedAt(name, current) !== undefined)
-      .sort((a, b) => rank(a) - rank(b))
-      .map((each) => ({ ...each, lane, isCurrent: each.name === current }))
+  return listFiles(folder, [names.script, names.envoy]).map((each) => {
+    return { ...each, lane: each.growing === names.script ? 'script' : 'envoy' }
   })
 }
 
