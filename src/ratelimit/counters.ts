@@ -1,6 +1,11 @@
-/** The store of counters: what is used in the windows of an instant. Lines count; reading never does. */
+/** The counters of a process: what is used in the windows of an instant. Lines count; reading never does. */
 
+import { ServiceError } from '../formats/errors.ts'
+import type { AskedHold, HoldStore } from './holds.ts'
 import type { Counter, CounterState } from './rules/counter.ts'
+import { kindOf, readCounterKey, subjectOf } from './rules/counter-key.ts'
+import type { CounterReset } from './rules/windows.ts'
+import type { KeptResets } from './sums/kept-resets.ts'
 
 export interface CounterStore {
   /**
@@ -33,3 +38,85 @@ export interface ResettableCounters extends CounterStore {
 
 /** The most counters of one reset. */
 export const maxResets = 64
+
+type ReadFresh = ResettableCounters['readFresh']
+type Holds = Pick<HoldStore, 'hold' | 'holdAlone'>
+
+export interface CountersOptions {
+  /** What the sums of the gateway know. */
+  readonly running: Pick<ResettableCounters, 'read' | 'readFresh'> & {
+    readonly reset: (key: string, reset: CounterReset) => void
+  }
+  /** They have the requests that are in progress. */
+  readonly holds: Holds
+  /** Undefined without a database: every reset is then refused, because nobody else would hear of it. */
+  readonly resets: Pick<KeptResets, 'write'> | undefined
+}
+
+/** The same with a shared store and without one. */
+export function createCounters({ running, holds, resets }: CountersOptions): ResettableCounters {
+  return {
+    read: running.read,
+    readFresh: withOpenRequests(running.readFresh, holds),
+    async reset(counters, at, used = 0) {
+      if (counters.length > maxResets) throw new RangeError(`more than ${maxResets} counters`)
+      if (resets === undefined) throw new ServiceError('store_unavailable')
+      const keys = counters.map(({ key }) => key)
+      await resets.write(keys, at, used)
+      // Others are told by the database; whoever has asked sees it at once.
+      for (const key of keys) running.reset(key, { at, used })
+    },
+  }
+}
+
+/** As `readFresh`, and counters that requests take from are read from the holds, which know of both. */
+export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh {
+  async function readOpen(counters: readonly Counter[], now: number) {
+    const asked = { ...nothing, taken: counters.map((each) => ({ ...each, limit: 1 })) }
+    try {
+      return await holds.hold(asked, now)
+    } catch (error) {
+      // What this process knows, as of other counters.
+      if (holds.holdAlone === undefined) throw error
+      return holds.holdAlone(asked, now)
+    }
+  }
+
+  return async (counters, now) => {
+    const found = new Map<string, CounterState>()
+    const rest = counters.filter((counter) => !isTakenFrom(counter))
+    const bySubject = Map.groupBy(counters.filter(isTakenFrom), ({ key }) =>
+      subjectOf(readCounterKey(key)),
+    )
+    const [states] = await Promise.all([
+      readFresh(rest, now),
+      ...[...bySubject.values()].map(async (each) => {
+        const { windows } = await readOpen(each, now)
+        for (const [i, { key }] of each.entries()) found.set(key, windows[i] as CounterState)
+      }),
+    ])
+    for (const [i, { key }] of rest.entries()) found.set(key, states[i] as CounterState)
+    return counters.map(({ key }) => found.get(key) as CounterState)
+  }
+}
+
+/** Whether it counts requests, that have ended or are in progress. */
+function isTakenFrom({ key }: Counter): boolean {
+  return kindOf(readCounterKey(key)) !== 'tokens'
+}
+
+/** Only decides, and holds nothing. */
+const nothing: AskedHold = {
+  ...{ id: undefined, counters: [], overshoot: 0, canCap: false, charge: 'end' },
+  expected: {
+    input: 0,
+    inputVariance: 0,
+    output: 0,
+    outputVariance: 0,
+    floor: 0,
+    beyondRoom: 0,
+    isSeveral: false,
+    least: 0,
+    worst: 0,
+  },
+}

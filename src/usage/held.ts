@@ -2,9 +2,10 @@
 
 import type { Line } from '../journal/line.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
-import { type HoldStore, leaseMs } from '../ratelimit/holds.ts'
+import type { HoldStore } from '../ratelimit/holds.ts'
 import { anyCounterOf, isTaken } from '../ratelimit/rules/counter.ts'
 import { type Estimators, ownerOf } from '../ratelimit/rules/estimates/estimators.ts'
+import { leaseMs } from '../ratelimit/rules/estimates/hold.ts'
 import { estimateOutput } from '../ratelimit/rules/unreported.ts'
 import { sentOf, tokensByType, type Usage } from './rules/usage.ts'
 

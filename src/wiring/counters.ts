@@ -5,7 +5,7 @@ import { ServiceError } from '../formats/errors.ts'
 import { askAdmin } from '../gateway/admin-page.ts'
 import type { JournalProblem } from '../journal/health.ts'
 import { fileModeOf } from '../journal/prepare-folder.ts'
-import type { ResettableCounters } from '../ratelimit/counters.ts'
+import { createCounters, type ResettableCounters } from '../ratelimit/counters.ts'
 import { createMemoryHolds } from '../ratelimit/holds/memory.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
 import type { RedisConnection } from '../ratelimit/redis/connection.ts'
@@ -15,7 +15,6 @@ import { createKeptResets } from '../ratelimit/sums/kept-resets.ts'
 import { type OpenSums, openSums } from '../ratelimit/sums/open-sums.ts'
 import { createPostgresSums } from '../ratelimit/sums/postgres-sums.ts'
 import { createResetFeed, type ResetFeed } from '../ratelimit/sums/reset-feed.ts'
-import { createKnownWindows, createSumCounters } from '../ratelimit/sums/sum-counters.ts'
 import type { SumStore } from '../ratelimit/sums/sum-store.ts'
 import { errorMessage } from '../runtime/error-message.ts'
 import { orAborted } from '../runtime/or-aborted.ts'
@@ -80,26 +79,19 @@ export async function openCounters(
   const redis = await connect(context)
   const kept = createKeptResets(pool)
   let noteCanRead = (_canRead: boolean): void => {}
-  const early = new Map<string, readonly CounterReset[]>()
-  let sums: OpenSums | undefined
-  const resets = createResetFeed({
-    resets: kept,
-    onReset(key, reset) {
-      if (sums === undefined) early.set(key, [...(early.get(key) ?? []), reset])
-      else noteReset(sums, key, reset)
-    },
-    onFault: (error) => log.debug({ cause: errorMessage(error) }, 'resets of counters'),
-  })
+  const resets = createResetFeed(kept, (error) =>
+    log.debug({ cause: errorMessage(error) }, 'resets of counters'),
+  )
   stops.push(resets.stop)
   // A line that ended before a reset must not count after it.
-  await untilAnswered(() => resets.start(), context)
+  const early = await untilAnswered(resets.read, context)
   const opened = await openSums({
     ...{ path, dataDir: config.dataDir, mode: fileModeOf(config.socketMode) },
     ...{ now: clock, monotonic: () => performance.now() },
     ...tagsOf(redis?.connection.cluster === true),
     store: redis?.store,
     ...(redis && { longSums: createPostgresSums(pool) }),
-    resets: early,
+    resets: Map.groupBy(early, ({ key }) => key),
     countedOf: (line) => countedOf(line, snapshot(), unusableUsage),
     onLine(line, counted) {
       table.onCounted(line, counted)
@@ -142,13 +134,17 @@ export async function openCounters(
   }).catch((cause: unknown) => {
     throw new Error(`USAGE_JOURNAL: ${path} cannot be used: ${errorMessage(cause)}`, { cause })
   })
-  sums = opened
-  const windows = createKnownWindows(opened, opened.shared)
-  const read: ResettableCounters['read'] = (counters, now) => opened.read(counters, now)
+  /** Before the counter begins anew, so that nobody decides by what it was. */
+  function reset(key: string, to: CounterReset): void {
+    table.dropCounter(key)
+    opened.reset(key, to)
+  }
+
+  resets.start(reset)
+  const { windows, read, readFresh, partOf } = opened
   const isWriter = (): boolean => opened.isWriter
   const holds =
-    redis?.createHolds({ windows, read, shared: opened.shared, isWriter }) ??
-    createMemoryHolds(windows)
+    redis?.createHolds({ windows, read, partOf, isWriter }) ?? createMemoryHolds(windows)
   stops.push(
     part('the counters', async (graceMs) => {
       const giveUpAt = performance.now() + graceMs
@@ -163,27 +159,15 @@ export async function openCounters(
     }),
   )
   return {
-    ...{ sums, holds, resets, isWriter },
+    ...{ sums: opened, holds, resets, isWriter },
     canRead: {
       now: () => !opened.isUnreadable,
       whenChanged(listener) {
         noteCanRead = listener
       },
     },
-    counters: createSumCounters({
-      running: {
-        ...{ read: opened.read, readFresh: opened.readFresh },
-        reset: (key, reset) => noteReset(opened, key, reset),
-      },
-      ...{ holds, resets: kept },
-    }),
+    counters: createCounters({ running: { read, readFresh, reset }, holds, resets: kept }),
     histograms: redis?.histograms ?? (() => []),
-  }
-
-  /** Before the counter begins anew, so that nobody decides by what it was. */
-  function noteReset(sums: OpenSums, key: string, reset: CounterReset): void {
-    table.dropCounter(key)
-    sums.reset(key, reset)
   }
 }
 

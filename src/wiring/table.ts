@@ -84,7 +84,7 @@ export function createTable(context: Context): Table {
       },
       keyLeaseLeftMs: follower.leaseLeftMs,
       readWindow(counter: Counter, at: number) {
-        const { used, since, resetsAt, isKnown, ageMs } = sums.shared.read(counter, at)
+        const { used, since, resetsAt, isKnown, ageMs } = sums.known(counter, at)
         const heardMs = isKnown ? ageMs : -1
         return { used, start: since, end: resetsAt, ageMs: isShared ? heardMs : 0, isShared }
       },

@@ -772,11 +772,6 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/holds/read-counters.ts',
-    ['ratelimit/sums/sum-counters.test.ts'],
-    [["kindOf(readCounterKey(key)) !== 'tokens'", "kindOf(readCounterKey(key)) === 'concurrency'"]],
-  ),
-  ...mutants(
     'ratelimit/rules/counter-key.ts',
     ['ratelimit/rules/counter-key.test.ts'],
     [
@@ -785,10 +780,20 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/sums/sum-counters.ts',
+    'ratelimit/sums/running-sums.ts',
     ['ratelimit/sums/sum-counters.test.ts'],
     [
-      ['    running.look()\n', ''],
+      [
+        'at: number): readonly KnownWindow[] {\n      look()\n',
+        'at: number): readonly KnownWindow[] {\n',
+      ],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/counters.ts',
+    ['ratelimit/sums/sum-counters.test.ts'],
+    [
+      ["kindOf(readCounterKey(key)) !== 'tokens'", "kindOf(readCounterKey(key)) === 'concurrency'"],
       [
         "if (resets === undefined) throw new ServiceError('store_unavailable')",
         'if (!resets) return',

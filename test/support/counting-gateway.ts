@@ -2,7 +2,7 @@ import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { openFolder } from '../../src/journal/folder.ts'
 import { openKeptFiles } from '../../src/journal/kept-files.ts'
-import type { ResettableCounters } from '../../src/ratelimit/counters.ts'
+import { createCounters, type ResettableCounters } from '../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../src/ratelimit/holds/memory.ts'
 import { createRedisHolds } from '../../src/ratelimit/holds/redis.ts'
 import type { HoldStore } from '../../src/ratelimit/holds.ts'
@@ -12,7 +12,6 @@ import type { Counted } from '../../src/ratelimit/rules/sums.ts'
 import { openGatewaySums } from '../../src/ratelimit/sums/gateway-sums.ts'
 import { createRedisSums } from '../../src/ratelimit/sums/redis-sums.ts'
 import { type RunningSums, runSums } from '../../src/ratelimit/sums/running-sums.ts'
-import { createKnownWindows, createSumCounters } from '../../src/ratelimit/sums/sum-counters.ts'
 import { textLines } from '../ratelimit/sums/plain-lines.ts'
 import { makeTemporaryFolder } from './temporary-folder.ts'
 
@@ -62,13 +61,13 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
   const running = runSums({
     ...{ ...clocks, sums, flushMs, onLoss: 'allow', onUnavailable: () => {}, onFault },
   })
-  const { shared } = sums
-  const windows = createKnownWindows(running, shared)
+  const { windows } = running
   const redisHolds =
     connection &&
     createRedisHolds({
-      ...{ commands: connection.commands, windows, shared, isWriter: () => sums.isWriter },
-      read: (counters, at) => running.read(counters, at),
+      ...{ commands: connection.commands, windows, isWriter: () => sums.isWriter },
+      read: running.read,
+      partOf: sums.shared.partOf,
     })
   const holds = redisHolds ?? createMemoryHolds(windows)
   const resets = {
@@ -78,7 +77,7 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
   }
   return {
     ...{ connection, running, holds },
-    counters: createSumCounters({ running, holds, resets }),
+    counters: createCounters({ running, holds, resets }),
     log: (counted) => appendFileSync(path, `\n${JSON.stringify(counted)}\n`),
     async close() {
       await running.stop(0)

@@ -85,7 +85,7 @@ export async function createSharingGateway(options: SharingOptions): Promise<Sha
     return counters.map((counter) => shared.read(counter, at))
   }
   const holds = createRedisHolds({
-    ...{ commands: connection.commands, shared, read, isWriter: () => isWriter },
+    ...{ commands: connection.commands, partOf: shared.partOf, read, isWriter: () => isWriter },
     windows(counters, at) {
       onLook()
       return counters.map((counter) => shared.read(counter, at))

@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import { leaseMs } from '../../src/ratelimit/holds.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
+import { leaseMs } from '../../src/ratelimit/rules/estimates/hold.ts'
 import { createHeld } from '../../src/usage/held.ts'
 import type { HeldUsage, Usage } from '../../src/usage/rules/usage.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'

@@ -1,8 +1,8 @@
 /** Holds in this process, beside what it knows to be used. They end with the process. */
 
-import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import type { AskedHold, HoldAnswer, HoldStore } from '../holds.ts'
 import { admit } from '../rules/estimates/admit.ts'
-import { grown, type Hold, noHolds, type Sums, withHold } from '../rules/estimates/hold.ts'
+import { grown, type Hold, leaseMs, noHolds, type Sums, withHold } from '../rules/estimates/hold.ts'
 import { createAskers } from './askers.ts'
 import { memberOf } from './request-ids.ts'
 import { boundWindow, type KnownWindows, type Place, placesOf, windowedOf } from './windows.ts'

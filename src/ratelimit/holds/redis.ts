@@ -2,9 +2,10 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { CounterStore } from '../counters.ts'
-import { type AskedHold, type HoldAnswer, type HoldStore, leaseMs } from '../holds.ts'
+import type { AskedHold, HoldAnswer, HoldStore } from '../holds.ts'
 import type { Counter } from '../rules/counter.ts'
 import { readCounterKey, subjectOf } from '../rules/counter-key.ts'
+import { leaseMs } from '../rules/estimates/hold.ts'
 import { keyOf, type Part } from '../sums/part.ts'
 import type { SharedSums } from '../sums/shared-sums.ts'
 import { createMemoryHolds } from './memory.ts'
@@ -41,7 +42,7 @@ export interface RedisHoldsOptions {
   /** Asks for windows that are not known yet. */
   readonly read: CounterStore['read']
   /** A hold ends in one step with the sums of its gateway that have its response. */
-  readonly shared: Pick<SharedSums, 'partOf'>
+  readonly partOf: SharedSums['partOf']
   /** Whether this process is the one that writes for its gateway; the others leave it what lines say. */
   readonly isWriter: () => boolean
   /** In milliseconds. */
@@ -49,7 +50,7 @@ export interface RedisHoldsOptions {
 }
 
 export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
-  const { commands, windows, read, shared, isWriter, lease = leaseMs } = options
+  const { commands, windows, read, partOf, isWriter, lease = leaseMs } = options
   /** By the key of the sums; those of one call at most. */
   let due = new Map<string, Undo>()
   let waiting = 0
@@ -59,7 +60,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
 
   /** What has the counters of this one's subscription and user, and where their holds are. */
   function homeOf(counter: Counter | undefined): Home | undefined {
-    const part = counter && shared.partOf(counter)
+    const part = counter && partOf(counter)
     return part && { part, keys: keysOf(part.tag, counter) }
   }
 

@@ -8,10 +8,9 @@
  * one that binds every window has none. A second hash has each open hold by id, a sorted set the ends of their leases.
  */
 
-import { leaseMs } from '../holds.ts'
 import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
 import { firstFloor } from '../rules/estimates/estimator.ts'
-import { mostVariance } from '../rules/estimates/hold.ts'
+import { leaseMs, mostVariance } from '../rules/estimates/hold.ts'
 
 /** Keys, then arguments. */
 export interface SpendCommands {

@@ -4,19 +4,10 @@ import type { AskedHold } from '../holds.ts'
 import type { Counter } from '../rules/counter.ts'
 import type { LimitKind } from '../rules/counter-key.ts'
 import { isWindowless, type WindowedCounter } from '../rules/windows.ts'
+import type { KnownWindow } from '../sums/shared-sums.ts'
 
 /** A counter's window at an instant. */
-export interface HeldWindow {
-  /** The counter's key, `@` and what the window is called. */
-  readonly id: string
-  readonly used: number
-  /** How much of that is this gateway's own. */
-  readonly own: number
-  /** Milliseconds since the epoch. */
-  readonly resetsAt: number
-  /** Whether the store was asked about it. */
-  readonly isKnown: boolean
-}
+export type HeldWindow = Omit<KnownWindow, 'since' | 'ageMs' | 'fields'>
 
 /**
  * The windows of these counters at an instant, in their order, at once: what would have to be fetched is told as far

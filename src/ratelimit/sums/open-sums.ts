@@ -20,14 +20,12 @@ import { atMost } from '../../runtime/at-most.ts'
 import { repeat } from '../../runtime/loop.ts'
 import type { CounterReset, Resets, WindowedCounter } from '../rules/windows.ts'
 import { type GatewaySums, type GatewaySumsOptions, openGatewaySums } from './gateway-sums.ts'
-import type { Part } from './part.ts'
 import {
   type AskedCounter,
   type RunningSums,
   type RunningSumsOptions,
   runSums,
 } from './running-sums.ts'
-import type { KnownWindow } from './shared-sums.ts'
 
 export interface SumsOptions
   extends Pick<
@@ -241,16 +239,14 @@ export async function openSums(options: SumsOptions) {
       return current.running.isUnavailable
     },
     /** As in running-sums.ts. */
-    look: () => current.running.look(),
+    windows: (counters: readonly WindowedCounter[], at: number) =>
+      current.running.windows(counters, at),
     read: (counters: readonly AskedCounter[], at: number) => current.running.read(counters, at),
     readFresh: (counters: readonly AskedCounter[], at: number) =>
       current.running.readFresh(counters, at),
-    /** What is known at once, and where holds end: as in shared-sums.ts, whatever the gateway's name becomes. */
-    shared: {
-      read: (counter: WindowedCounter, at: number): KnownWindow =>
-        current.sums.shared.read(counter, at),
-      partOf: (counter: WindowedCounter): Part | undefined => current.sums.shared.partOf(counter),
-    },
+    /** As in shared-sums.ts, whatever the gateway's name becomes: what is known of a window, and where holds end. */
+    known: (counter: WindowedCounter, at: number) => current.sums.shared.read(counter, at),
+    partOf: (counter: WindowedCounter) => current.sums.shared.partOf(counter),
     /** A request was allowed that has a line. */
     noteAllowed: (): void => guard.noteAllowed(),
     /** From now on what ended after it counts in a new window. */

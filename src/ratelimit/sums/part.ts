@@ -3,7 +3,7 @@
  * it answers. One process of a gateway writes; the others send nothing of their own and learn the totals.
  */
 
-import { leaseMs } from '../holds.ts'
+import { leaseMs } from '../rules/estimates/hold.ts'
 import type { Fields } from '../rules/fields.ts'
 import { isOver } from '../rules/sums.ts'
 import { noteFields, noteTotal, ownOf, type Tally, ticksBetween, toTick } from '../rules/tally.ts'

@@ -2,39 +2,38 @@
 
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { CounterReset } from '../rules/windows.ts'
-import type { KeptResets } from './kept-resets.ts'
-
-export interface ResetFeedOptions {
-  readonly resets: Pick<KeptResets, 'read'>
-  /** Called with each reset, some of them more than once. */
-  readonly onReset: (key: string, reset: CounterReset) => void
-  /** The database does not answer; it is asked again. */
-  readonly onFault: (error: unknown) => void
-}
+import type { KeptReset, KeptResets } from './kept-resets.ts'
 
 const everyMs = 1_000
 
 export type ResetFeed = ReturnType<typeof createResetFeed>
 
-export function createResetFeed({ resets, onReset, onFault }: ResetFeedOptions) {
+/** `onFault`: the database does not answer; it is asked again. */
+export function createResetFeed(
+  resets: Pick<KeptResets, 'read'>,
+  onFault: (error: unknown) => void,
+) {
   const ending = new AbortController()
-  const alarm = createAlarm(ending.signal)
+  const { signal } = ending
+  const alarm = createAlarm(signal)
   /** When the latest reset was written that was heard of. */
   let latest = 0
 
-  async function step(): Promise<void> {
-    for (const { key, at, used, writtenAt } of await resets.read(latest)) {
-      latest = Math.max(latest, writtenAt)
-      onReset(key, { at, used })
-    }
+  /** What is new, and perhaps some that were heard of; at first all, before which no line is to be read. */
+  async function read(): Promise<readonly KeptReset[]> {
+    const found = await resets.read(latest)
+    for (const { writtenAt } of found) latest = Math.max(latest, writtenAt)
+    return found
   }
 
   return {
-    /** Resolves once all resets of the past are known, before which no line is to be read; rejects if they can't be. */
-    async start(): Promise<void> {
-      await step()
-      const { signal } = ending
-      void repeat({ step, restMs: everyMs, onFault, signal, alarm, restsFirst: true })
+    read,
+    /** Hears of further ones, some of them more than once. */
+    start(onReset: (key: string, reset: CounterReset) => void): void {
+      const step = async (): Promise<void> => {
+        for (const { key, at, used } of await read()) onReset(key, { at, used })
+      }
+      void repeat({ step, restMs: everyMs, onFault, signal, alarm })
     },
     /** The database has told of a reset, or may have missed to. */
     ring: (): void => alarm.ring(),

@@ -154,6 +154,27 @@ export function runSums(options: RunningSumsOptions) {
     return asking.answered
   }
 
+  function read(
+    counters: readonly AskedCounter[],
+    at: number,
+  ): readonly KnownWindow[] | Promise<readonly KnownWindow[]> {
+    look()
+    const known = counters.map((counter) => readKnown(counter, at))
+    const missing = counters.filter((_, i) => known[i]?.isKnown === false)
+    if (missing.length === 0) return known
+    if (failing.size > 0) return answerWithout(known)
+    return fetch(missing).then(
+      () => counters.map((counter) => shared.read(counter, at)),
+      () => answerWithout(known),
+    )
+  }
+
+  function answerWithout(known: readonly KnownWindow[]): readonly KnownWindow[] {
+    // Without a cause, which is logged once when the store becomes unavailable, not for each request.
+    if (onLoss === 'deny') throw new ServiceError('counters_unavailable')
+    return known
+  }
+
   return {
     /** Windows of which the next calls have something. */
     get unflushed(): number {
@@ -165,26 +186,17 @@ export function runSums(options: RunningSumsOptions) {
     get isUnavailable(): boolean {
       return failing.size > 0
     },
-    look,
+    /** What is known of these windows at once, for holds beside them. Throws as `read`. */
+    windows(counters: readonly WindowedCounter[], at: number): readonly KnownWindow[] {
+      look()
+      return counters.map((counter) => shared.read(counter, at))
+    },
     /**
      * The windows of these counters at this instant. Without a promise, unless one was never read.
      * Throws or rejects with `counters_unavailable` if that one can't be read, or lines do not come, and nothing
      * is allowed then.
      */
-    read(
-      counters: readonly AskedCounter[],
-      at: number,
-    ): readonly KnownWindow[] | Promise<readonly KnownWindow[]> {
-      look()
-      const known = counters.map((counter) => readKnown(counter, at))
-      const missing = counters.filter((_, i) => known[i]?.isKnown === false)
-      if (missing.length === 0) return known
-      if (failing.size > 0) return answerWithout(known)
-      return fetch(missing).then(
-        () => counters.map((counter) => shared.read(counter, at)),
-        () => answerWithout(known),
-      )
-    },
+    read,
     /** As `read`, once the store has told of all of them. */
     async readFresh(
       counters: readonly AskedCounter[],
@@ -193,7 +205,7 @@ export function runSums(options: RunningSumsOptions) {
       await sums.readAll()
       const tags = new Set(counters.map((counter) => shared.refresh(counter, at)?.tag))
       await Promise.all([...senders.values()].map((each) => tags.has(each.tag) && each.refreshed()))
-      return this.read(counters, at)
+      return read(counters, at)
     },
     /** From now on what ended after it counts in a new window. */
     reset: (key: string, reset: CounterReset): void => sums.reset(key, reset),
@@ -223,11 +235,5 @@ export function runSums(options: RunningSumsOptions) {
       sums.close()
       return left.reduce((sum, each) => sum + each, 0)
     },
-  }
-
-  function answerWithout(known: readonly KnownWindow[]): readonly KnownWindow[] {
-    // Without a cause, which is logged once when the store becomes unavailable, not for each request.
-    if (onLoss === 'deny') throw new ServiceError('counters_unavailable')
-    return known
   }
 }

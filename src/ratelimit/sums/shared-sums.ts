@@ -4,7 +4,6 @@
  * start, or to a store that has lost data, the same sums are sent again.
  */
 
-import type { HeldWindow } from '../holds/windows.ts'
 import { countOf } from '../rules/fields.ts'
 import { type Counted, isOver, type Sums } from '../rules/sums.ts'
 import { ownOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
@@ -23,7 +22,16 @@ export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows' |
 }
 
 /** What is known of a counter's window; if it is not, `fetch` it first. */
-export interface KnownWindow extends HeldWindow {
+export interface KnownWindow {
+  /** The counter's key, `@` and what the window is called. */
+  readonly id: string
+  readonly used: number
+  /** How much of that is this gateway's own. */
+  readonly own: number
+  /** Milliseconds since the epoch. */
+  readonly resetsAt: number
+  /** Whether the store was asked about it. */
+  readonly isKnown: boolean
   /** When it began, or was last reset; milliseconds since the epoch. */
   readonly since: number
   /** How long ago the store told of it, in milliseconds; below 0: longer than can be told. */

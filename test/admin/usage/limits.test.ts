@@ -1,6 +1,6 @@
 import { test } from 'tap'
+import { withOpenRequests } from '../../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
-import { withOpenRequests } from '../../../src/ratelimit/holds/read-counters.ts'
 import { type Counter, counterOf } from '../../../src/ratelimit/rules/counter.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'

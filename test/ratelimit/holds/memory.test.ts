@@ -1,6 +1,7 @@
 import { test } from 'tap'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
-import { type AskedHold, leaseMs } from '../../../src/ratelimit/holds.ts'
+import type { AskedHold } from '../../../src/ratelimit/holds.ts'
+import { leaseMs } from '../../../src/ratelimit/rules/estimates/hold.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { type HoldWorld, testHoldStore } from './hold-store.contract.ts'
 

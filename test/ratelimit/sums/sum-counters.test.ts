@@ -1,6 +1,6 @@
 import root, { test } from 'tap'
+import { createCounters } from '../../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
-import { createSumCounters } from '../../../src/ratelimit/sums/sum-counters.ts'
 import { startCluster } from '../../support/cluster.ts'
 import { type CountingGateway, startCountingGateway } from '../../support/counting-gateway.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
@@ -60,7 +60,7 @@ test('alone, a hold knows the line that was just written', async (t) => {
 })
 
 test('without a database a reset is refused', async (t) => {
-  const counters = createSumCounters({
+  const counters = createCounters({
     running: { read: () => [], readFresh: async () => [], reset: () => t.fail('it is done') },
     holds: createMemoryHolds(() => []),
     resets: undefined,

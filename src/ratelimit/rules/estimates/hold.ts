@@ -45,3 +45,10 @@ export function withHold(sums: Sums, hold: Hold, sign: 1 | -1): Sums {
     ceiling: sums.ceiling + sign * hold.ceiling,
   }
 }
+
+/**
+ * How long a hold lives, and a place in a limit on concurrency, after the gateway has last reported that its
+ * request runs, or has asked for it. The gateway reports every 10 s, also before the first byte of a
+ * response, and some reports may be lost: with a process, or while a shared store does not respond.
+ */
+export const leaseMs = 60_000
