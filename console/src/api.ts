@@ -2,14 +2,15 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import type { pastRefusal } from '../../src/admin/explain/explain-view.ts'
-import type { ApiKeyAnswer, propagation } from '../../src/admin/http/schemas.ts'
+import type { ApiKeyAnswer } from '../../src/admin/keys/api-key-record.ts'
 import type { keyUsage } from '../../src/admin/keys/key-usage.ts'
+import type { propagationSchema } from '../../src/admin/keys/propagation.ts'
 import type { subscriptionRecord } from '../../src/admin/models/subscription-record.ts'
 import type { usagePage } from '../../src/admin/usage/usage-view.ts'
 
 export type { ExplainAnswer as Explanation } from '../../src/admin/explain/explain-view.ts'
-export type { OwnRefusalList } from '../../src/admin/explain/list-own-refusals.ts'
 export type { AccessList } from '../../src/admin/operation/list-access.ts'
+export type { OwnRefusalList } from '../../src/admin/operation/list-refusals.ts'
 export type { ResourceList } from '../../src/admin/operation/list-resources.ts'
 export type { ReplicaState, ServiceState } from '../../src/admin/operation/service-state.ts'
 export type { LimitList } from '../../src/admin/usage/limits.ts'
@@ -17,7 +18,7 @@ export type ApiKey = ApiKeyAnswer
 export type Refusal = FromSchema<typeof pastRefusal>
 export type UsagePage = FromSchema<typeof usagePage>
 export type KeyUsage = FromSchema<typeof keyUsage>
-export type Propagation = FromSchema<typeof propagation>
+export type Propagation = FromSchema<typeof propagationSchema>
 export type Subscription = FromSchema<typeof subscriptionRecord>
 
 export interface RefusalList {

@@ -3,35 +3,28 @@
 import type { FastifyInstance } from 'fastify'
 import type { ExternalDeps } from './deps.ts'
 import { callerOf } from './http/authenticate.ts'
-import { boolean, object, optional, string } from './http/schema.ts'
-import { refusals } from './http/schemas.ts'
+import { answers, boolean, optional, string } from './http/schema.ts'
 
 const schema = {
   operationId: 'getMe',
   summary: 'Read who you are',
   description: 'The caller as the credential proves it.',
   tags: ['Service'],
-  response: {
-    200: {
-      description: 'The caller.',
-      ...object('Me', {
-        username: { type: 'string', examples: ['alice'] },
-        groups: {
-          type: 'array',
-          items: { type: 'string' },
-          description: 'With a key, those of its creation.',
-          examples: [['team-a']],
-        },
-        credential: string('Only an identity token may create keys.', {
-          enum: ['identity-token', 'api-key'],
-        }),
-        administrator: boolean('Whether you may see the keys of others; never with a key.'),
-        subscription: optional(string('The one of the key.')),
-        ledger: boolean('Whether there is usage to read, which needs USAGE_JOURNAL.'),
-      }),
+  response: answers('The caller.', [], 'Me', {
+    username: { type: 'string', examples: ['alice'] },
+    groups: {
+      type: 'array',
+      items: { type: 'string' },
+      description: 'With a key, those of its creation.',
+      examples: [['team-a']],
     },
-    ...refusals(401, 429, 500, 503),
-  },
+    credential: string('Only an identity token may create keys.', {
+      enum: ['identity-token', 'api-key'],
+    }),
+    administrator: boolean('Whether you may see the keys of others; never with a key.'),
+    subscription: optional(string('The one of the key.')),
+    ledger: boolean('Whether there is usage to read, which needs USAGE_JOURNAL.'),
+  }),
 } as const
 
 /** Adds the route. */

@@ -12,7 +12,6 @@ import { redact } from '../formats/redact.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import type { ExternalDeps, OperatorDeps } from './deps.ts'
 import { explainRequests } from './explain/explain.ts'
-import { listOwnRefusals } from './explain/list-own-refusals.ts'
 import { getMe } from './get-me.ts'
 import { auditRoutes } from './http/audit.ts'
 import { type CallerDeps, requireCaller } from './http/authenticate.ts'
@@ -43,14 +42,12 @@ import { listModels } from './models/list-models.ts'
 import { listSubscriptions } from './models/list-subscriptions.ts'
 import { lookUpTier } from './models/lookup-tier.ts'
 import { selectSubscription } from './models/select-subscription.ts'
-import { addresses } from './operation/addresses.ts'
 import { drainGateway } from './operation/drain-gateway.ts'
-import { health } from './operation/health.ts'
 import { listAccess } from './operation/list-access.ts'
-import { listRefusals } from './operation/list-refusals.ts'
+import { listOwnRefusals, listRefusals } from './operation/list-refusals.ts'
 import { listResources, listResourcesToAdmins } from './operation/list-resources.ts'
 import { logLevel } from './operation/log-level.ts'
-import { probes } from './operation/probes.ts'
+import { health, probes } from './operation/probes.ts'
 import { readState, type ServiceStateDeps } from './operation/service-state.ts'
 import { counterRoutes } from './usage/counters.ts'
 import { listLimitsOfCaller } from './usage/limits.ts'
@@ -156,7 +153,6 @@ export function buildInternal(deps: InternalDeps): FastifyInstance {
     if (isFromPage(headers, address)) return sendError(reply, 'local_only', message)
   })
   probes(app, deps)
-  addresses(app, deps)
   drainGateway(app, deps)
   app.register(async (scope) => {
     if (deps.asksCallers) requireCertificate(scope)

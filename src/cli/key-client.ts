@@ -1,5 +1,5 @@
 /** The key endpoints as functions. Every failure is thrown as a readable error. */
-import type { ApiKeyAnswer } from '../admin/http/schemas.ts'
+import type { ApiKeyAnswer } from '../admin/keys/api-key-record.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import type { Call } from './command.ts'

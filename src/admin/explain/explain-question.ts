@@ -5,7 +5,7 @@ import type { Caller, TokenCaller } from '../../identity/rules/caller.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { meterable } from '../../operations/operations.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { timestamp } from '../http/schemas.ts'
+import { timestamp } from '../http/schema.ts'
 
 const text = { type: ['string', 'null'], minLength: 1, maxLength: 1_024 } as const
 

@@ -17,8 +17,7 @@ import { type Model, resourceKey } from '../../models/rules/snapshot.ts'
 import { dialectOf, statusIn } from '../../operations/dialect.ts'
 import { readTarget } from '../../operations/target.ts'
 import type { LimitState } from '../../ratelimit/rules/counter.ts'
-import { integer, object, objects, optional, string } from '../http/schema.ts'
-import { refusals, timestamp } from '../http/schemas.ts'
+import { answers, integer, object, objects, optional, string, timestamp } from '../http/schema.ts'
 import { kindSchema, showState, windowSchema } from '../usage/limit-state.ts'
 import { tableField } from './explain-table.ts'
 
@@ -253,107 +252,106 @@ export const pastRefusal = object('PastRefusal', {
   path: optional({ type: 'string' }),
 })
 
-export const responseSchema = {
-  200: {
-    description: 'The decision, as it would be made at that time.',
-    ...object('Explanation', {
-      allowed: { type: 'boolean' },
-      ...{ status: optional(status), code: optional(code), message: optional(message) },
-      ...outcome,
-      askedAs: optional({
-        description:
-          'The key that the person would ask with who is named, or whose identity token is not enough.',
-        ...object('AskedAs', {
-          key: string('The newest active one that is not ephemeral, or a new one.', {
-            enum: ['newest', 'new'],
-          }),
-          keyId: optional(string('Not of a new one.')),
-          name: optional(string('Not of a new one.')),
-          subscription: string('Bare name of the one that it is bound to.'),
+export const responseSchema = answers(
+  'The decision, as it would be made at that time.',
+  [400, 403, 404, 413],
+  'Explanation',
+  {
+    allowed: { type: 'boolean' },
+    ...{ status: optional(status), code: optional(code), message: optional(message) },
+    ...outcome,
+    askedAs: optional({
+      description:
+        'The key that the person would ask with who is named, or whose identity token is not enough.',
+      ...object('AskedAs', {
+        key: string('The newest active one that is not ephemeral, or a new one.', {
+          enum: ['newest', 'new'],
         }),
-      }),
-      backend: optional({
-        description:
-          "Only if the last request to the model's server has failed, as the process knows that answers. Nothing is refused for it.",
-        ...object('BackendFailure', {
-          reachable: { type: 'boolean', const: false },
-          reason: { type: 'string', examples: ['refused'] },
-          detail: optional(string('For administrators.')),
-        }),
-      }),
-      unlistedName: optional({
-        description:
-          "Only if the model's server lists other names than the one that it would be sent, which it may answer with 404: spec.upstreamModel of the ModelRef says its name. Nothing is refused for it.",
-        ...object('UnlistedName', {
-          sent: string("The name in the body, or the ModelRef's if only the path names the model."),
-          listed: {
-            type: 'array',
-            items: { type: 'string' },
-            description: 'At most five of them.',
-          },
-        }),
-      }),
-      steps: {
-        description: 'In order, as far as the decision went; the last one decided.',
-        ...objects('DecisionStep', {
-          step: string('Only administrators see access; for others it is part of model.', {
-            enum: [
-              'credential',
-              'address',
-              'path',
-              'model',
-              'access',
-              'cap',
-              'operation',
-              'subscription',
-              'backend',
-              'limits',
-            ],
-          }),
-          passed: { type: 'boolean' },
-          resource: optional({
-            description: 'What it was decided by.',
-            ...object('ResourcePlace', resourceFields),
-          }),
-        }),
-      },
-      policies: {
-        description: 'Those that name the model; for a user only those that open it to the user.',
-        ...objects('ConsideredPolicy', { ...resourceFields, opens: { type: 'boolean' } }),
-      },
-      subscriptions: {
-        description:
-          "The user's, and the one that is named; empty if the decision ended before them.",
-        ...objects('ConsideredSubscription', {
-          ...resourceFields,
-          pays: { type: 'boolean' },
-          passedOver: optional(
-            string('not_named: the key or the request names another one.', {
-              enum: [
-                'not_named',
-                'not_found',
-                'access_denied',
-                'model_not_in_subscription',
-                'model_unhealthy',
-                'multiple_subscriptions',
-              ],
-            }),
-          ),
-        }),
-      },
-      ...tableField,
-      changesAt: optional({
-        ...timestamp,
-        description: 'When the limit resets or the key expires, if the answer changes then.',
-      }),
-      refusal: optional({
-        ...pastRefusal,
-        description: 'Only with requestId: what was answered then.',
+        keyId: optional(string('Not of a new one.')),
+        name: optional(string('Not of a new one.')),
+        subscription: string('Bare name of the one that it is bound to.'),
       }),
     }),
+    backend: optional({
+      description:
+        "Only if the last request to the model's server has failed, as the process knows that answers. Nothing is refused for it.",
+      ...object('BackendFailure', {
+        reachable: { type: 'boolean', const: false },
+        reason: { type: 'string', examples: ['refused'] },
+        detail: optional(string('For administrators.')),
+      }),
+    }),
+    unlistedName: optional({
+      description:
+        "Only if the model's server lists other names than the one that it would be sent, which it may answer with 404: spec.upstreamModel of the ModelRef says its name. Nothing is refused for it.",
+      ...object('UnlistedName', {
+        sent: string("The name in the body, or the ModelRef's if only the path names the model."),
+        listed: {
+          type: 'array',
+          items: { type: 'string' },
+          description: 'At most five of them.',
+        },
+      }),
+    }),
+    steps: {
+      description: 'In order, as far as the decision went; the last one decided.',
+      ...objects('DecisionStep', {
+        step: string('Only administrators see access; for others it is part of model.', {
+          enum: [
+            'credential',
+            'address',
+            'path',
+            'model',
+            'access',
+            'cap',
+            'operation',
+            'subscription',
+            'backend',
+            'limits',
+          ],
+        }),
+        passed: { type: 'boolean' },
+        resource: optional({
+          description: 'What it was decided by.',
+          ...object('ResourcePlace', resourceFields),
+        }),
+      }),
+    },
+    policies: {
+      description: 'Those that name the model; for a user only those that open it to the user.',
+      ...objects('ConsideredPolicy', { ...resourceFields, opens: { type: 'boolean' } }),
+    },
+    subscriptions: {
+      description:
+        "The user's, and the one that is named; empty if the decision ended before them.",
+      ...objects('ConsideredSubscription', {
+        ...resourceFields,
+        pays: { type: 'boolean' },
+        passedOver: optional(
+          string('not_named: the key or the request names another one.', {
+            enum: [
+              'not_named',
+              'not_found',
+              'access_denied',
+              'model_not_in_subscription',
+              'model_unhealthy',
+              'multiple_subscriptions',
+            ],
+          }),
+        ),
+      }),
+    },
+    ...tableField,
+    changesAt: optional({
+      ...timestamp,
+      description: 'When the limit resets or the key expires, if the answer changes then.',
+    }),
+    refusal: optional({
+      ...pastRefusal,
+      description: 'Only with requestId: what was answered then.',
+    }),
   },
-  ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
-} as const
+)
 
 /** The answer. */
 export type ExplainAnswer = FromSchema<(typeof responseSchema)[200]>

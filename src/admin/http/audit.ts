@@ -25,6 +25,8 @@ declare module 'fastify' {
   }
   interface FastifyRequest {
     audited: Audited
+    /** The code of the request's refusal, as `sendError` has it; null if there is none. */
+    refusedWith: ErrorCode | null
   }
 }
 

@@ -15,13 +15,6 @@ import { toQuoted } from '../../formats/quoted.ts'
 import type { MethodsOf } from './methods.ts'
 import { pathTooLong } from './request-url.ts'
 
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** The code of the request's refusal; null if there is none. */
-    refusedWith: ErrorCode | null
-  }
-}
-
 /** Seconds after which some key may have ended. */
 const retryAfterFull = '60'
 

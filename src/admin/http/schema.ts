@@ -1,8 +1,8 @@
 /** The parts of the API's schemas: JSON Schema with types as `FromSchema` reads them. */
 
-import { requiredNames } from '../../formats/schema.ts'
+import { optional, requiredNames } from '../../formats/schema.ts'
 
-export { optional } from '../../formats/schema.ts'
+export { optional }
 
 /** An object with this name in the OpenAPI document; as in resources, fields are there unless they are `optional`. */
 export function object<const Fields extends Readonly<Record<string, object>>>(
@@ -33,4 +33,72 @@ export const integer = describing('integer')
 function describing<const Type extends string>(type: Type) {
   return <const More extends object = object>(description: string, more = {} as More) =>
     ({ type, description, ...more }) as const
+}
+
+export const timestamp = string('RFC 3339, UTC, whole seconds.', {
+  format: 'date-time',
+  examples: ['2026-03-01T12:00:00Z'],
+})
+
+export const nullableTimestamp = { ...timestamp, type: ['string', 'null'] } as const
+
+export const labelsSchema = {
+  title: 'Labels',
+  type: 'object',
+  additionalProperties: { type: 'string' },
+  description: 'Left out when empty.',
+} as const
+
+/** The envelope of every refusal (contract, 1.3). */
+export const errorEnvelope = object('Refusal', {
+  error: object('RefusalReason', {
+    message: string('For people; may change.'),
+    type: string('The class of the error.'),
+    code: optional(string('For programs; stable.')),
+  }),
+})
+
+const meanings = {
+  400: 'The request is malformed; the message names the field and the mend.',
+  401: 'The credential is missing or not valid.',
+  403: 'The caller may not do this.',
+  404: 'There is no such thing, or none that the caller may see.',
+  413: 'The body is larger than 1 MiB.',
+  422: 'This Idempotency-Key belongs to a request with another body.',
+  429: 'Too many requests; retry-after says when to come back.',
+  500: 'A fault of ours.',
+  503: 'The key store is unavailable; retry after the time in retry-after.',
+} as const
+
+type Refusal = keyof typeof meanings
+
+/** The refusals of an endpoint, for its `response` schema. */
+export function refusals(
+  ...statuses: readonly Refusal[]
+): Record<number, typeof errorEnvelope & { readonly description: string }> {
+  return Object.fromEntries(
+    statuses.map((status) => [status, { ...errorEnvelope, description: meanings[status] }]),
+  )
+}
+
+/** The refusals of every route for callers. */
+const ofCallers = [401, 429, 500, 503] as const
+
+/** The `response` of a route for callers: its answer, an object, and its refusals besides those that all of them have. */
+export function answers<const Fields extends Readonly<Record<string, object>>>(
+  description: string,
+  refused: readonly Refusal[],
+  title: string,
+  fields: Fields,
+) {
+  return answersWith(description, refused, object(title, fields))
+}
+
+/** The same of any schema. */
+export function answersWith<Schema extends object>(
+  description: string,
+  refused: readonly Refusal[],
+  schema: Schema,
+) {
+  return { 200: { description, ...schema }, ...refusals(...ofCallers, ...refused) } as const
 }

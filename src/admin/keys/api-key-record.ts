@@ -1,8 +1,72 @@
-/** A key's record in responses (contract, 3.4). */
+/** A key's record in responses (contract, 3.4): its schema, and how it is shown. */
 
+import type { FromSchema } from 'json-schema-to-ts'
 import type { Labels } from '../../formats/labels.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import { type ApiKeyRecord, endsSoon, statusAt } from '../../keys/rules/api-key.ts'
+import {
+  boolean,
+  labelsSchema,
+  nullableTimestamp,
+  object,
+  optional,
+  string,
+  timestamp,
+  unnamed,
+} from '../http/schema.ts'
+import { capSchemas } from './key-caps.ts'
+
+export const keyIdParams = unnamed({ id: string("The key's id.") })
+
+/** The secret that a rotation has replaced. */
+const previousSecret = {
+  description: 'The replaced secret, while it still works.',
+  ...object('PreviousSecret', {
+    keyPrefix: optional(string('Left out where it is not known.')),
+    endsAt: timestamp,
+    lastUsedAt: optional({ ...timestamp, description: 'Left out if it was never used.' }),
+  }),
+} as const
+
+/** A key's record (contract, 3.4); dates in both spellings. */
+export const apiKeyRecord = object('ApiKey', {
+  id: { type: 'string', format: 'uuid' },
+  keyPrefix: optional(
+    string(
+      'The beginning of the key, fit for logs and to find it again. Left out where it is not known, as of keys taken over.',
+      { examples: ['sk-tg-4fTr0b'] },
+    ),
+  ),
+  name: { type: 'string' },
+  description: optional(string('Left out when empty.')),
+  labels: optional(labelsSchema),
+  ...capSchemas,
+  username: string('The owner.'),
+  subscription: string('Name of the subscription that pays.'),
+  creationDate: timestamp,
+  createdAt: timestamp,
+  expirationDate: nullableTimestamp,
+  expiresAt: nullableTimestamp,
+  expiresSoon: optional(
+    boolean(
+      'Left out unless true: the key ends within a tenth of its lifetime, and within 7 days.',
+    ),
+  ),
+  status: {
+    title: 'ApiKeyStatus',
+    type: 'string',
+    enum: ['active', 'revoked', 'expired'],
+    description: 'The effective status: an active key past its expiry is expired.',
+  },
+  ephemeral: { type: 'boolean' },
+  lastUsedAt: optional({
+    ...timestamp,
+    description: 'Left out until the key is used; after a rotation, until the new secret is.',
+  }),
+  previous: optional(previousSecret),
+})
+
+export type ApiKeyAnswer = FromSchema<typeof apiKeyRecord>
 
 /**
  * The record with its effective status; dates in both spellings, empty optional fields left out.

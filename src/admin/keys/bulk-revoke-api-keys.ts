@@ -9,9 +9,8 @@ import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend, recordAs } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { boolean, object, optional } from '../http/schema.ts'
-import { propagation as propagationSchema, refusals } from '../http/schemas.ts'
-import { orUnsure } from './propagation.ts'
+import { answers, boolean, optional } from '../http/schema.ts'
+import { orUnsure, propagationSchema } from './propagation.ts'
 
 const schema = {
   operationId: 'bulkRevokeApiKeys',
@@ -42,18 +41,12 @@ const schema = {
       },
     },
   },
-  response: {
-    200: {
-      description: 'Done, even if there was nothing to revoke.',
-      ...object('BulkRevoked', {
-        revokedCount: { type: 'integer', minimum: 0, examples: [3] },
-        message: { type: 'string', examples: ['Revoked 3 API keys of user alice.'] },
-        dryRun: optional(boolean('Only after a dry run, which revokes nothing.')),
-        propagation: optional(propagationSchema),
-      }),
-    },
-    ...refusals(400, 401, 403, 413, 429, 500, 503),
-  },
+  response: answers('Done, even if there was nothing to revoke.', [400, 403, 413], 'BulkRevoked', {
+    revokedCount: { type: 'integer', minimum: 0, examples: [3] },
+    message: { type: 'string', examples: ['Revoked 3 API keys of user alice.'] },
+    dryRun: optional(boolean('Only after a dry run, which revokes nothing.')),
+    propagation: optional(propagationSchema),
+  }),
 } as const
 
 type Body = BodyOf<typeof schema.body>

@@ -11,17 +11,12 @@ import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import {
-  apiKeyRecord,
-  keyIdParams,
-  propagation as propagationSchema,
-  refusals,
-} from '../http/schemas.ts'
-import { showRecord } from './api-key-record.ts'
+import { answers, optional } from '../http/schema.ts'
+import { apiKeyRecord, keyIdParams, showRecord } from './api-key-record.ts'
 import { isKeyId, keyNotFound } from './get-api-key.ts'
 import { capFields, namesCaps, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
-import { orUnsure } from './propagation.ts'
+import { orUnsure, propagationSchema } from './propagation.ts'
 
 const schema = {
   operationId: 'changeApiKey',
@@ -43,22 +38,14 @@ const schema = {
       ...capFields,
     },
   },
-  response: {
-    200: {
-      ...apiKeyRecord,
-      title: 'ChangedApiKey',
-      description: 'The changed record.',
-      properties: {
-        ...apiKeyRecord.properties,
-        propagation: {
-          ...propagationSchema,
-          description:
-            'If caps are given, who knows of them after at most a second of waiting for all.',
-        },
-      },
-    },
-    ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
-  },
+  response: answers('The changed record.', [400, 403, 404, 413], 'ChangedApiKey', {
+    ...apiKeyRecord.properties,
+    propagation: optional({
+      ...propagationSchema,
+      description:
+        'If caps are given, who knows of them after at most a second of waiting for all.',
+    }),
+  }),
 } as const
 
 type Body = BodyOf<typeof schema.body>

@@ -20,18 +20,12 @@ import { intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
-import { object, optional, string } from '../http/schema.ts'
-import {
-  labelsSchema,
-  propagation as propagationSchema,
-  refusals,
-  timestamp,
-} from '../http/schemas.ts'
+import { labelsSchema, object, optional, refusals, string, timestamp } from '../http/schema.ts'
 import { showLabels } from './api-key-record.ts'
 import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency.ts'
 import { capFields, capSchemas, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
-import { orUnsure } from './propagation.ts'
+import { orUnsure, propagationSchema } from './propagation.ts'
 
 /** `lifetime` validates `expiresIn`, with better messages than a schema. */
 const schema = {

@@ -6,8 +6,8 @@ import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { apiKeyRecord, keyIdParams, refusals } from '../http/schemas.ts'
-import { showRecord } from './api-key-record.ts'
+import { answers, optional } from '../http/schema.ts'
+import { apiKeyRecord, keyIdParams, showRecord } from './api-key-record.ts'
 import { keyUsage, readKeyUsage } from './key-usage.ts'
 
 const schema = {
@@ -16,15 +16,10 @@ const schema = {
   description: 'Your own key, or any for an administrator; a key with caps reads itself only.',
   tags: ['API keys'],
   params: keyIdParams,
-  response: {
-    200: {
-      ...apiKeyRecord,
-      title: 'ApiKeyWithUsage',
-      description: "The key's record, and what it has used.",
-      properties: { ...apiKeyRecord.properties, usage: keyUsage },
-    },
-    ...refusals(401, 404, 429, 500, 503),
-  },
+  response: answers("The key's record, and what it has used.", [404], 'ApiKeyWithUsage', {
+    ...apiKeyRecord.properties,
+    usage: optional(keyUsage),
+  }),
 } as const
 
 /** The message for an unknown id and for another user's key. */

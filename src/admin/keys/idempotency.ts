@@ -7,9 +7,8 @@ import type { Attempt, MadeSecret } from '../../keys/idempotency.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { string } from '../http/schema.ts'
-import { apiKeyRecord, errorEnvelope, refusals } from '../http/schemas.ts'
-import { showRecord } from './api-key-record.ts'
+import { errorEnvelope, refusals, string } from '../http/schema.ts'
+import { apiKeyRecord, showRecord } from './api-key-record.ts'
 
 /** How to do a request; both are undefined without an idempotency key. */
 export interface Once {

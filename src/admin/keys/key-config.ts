@@ -3,23 +3,16 @@
 import type { FastifyInstance } from 'fastify'
 import { ephemeralMaximum, maximumDaysOf } from '../../keys/rules/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
-import { object, string } from '../http/schema.ts'
-import { refusals } from '../http/schemas.ts'
+import { answers, string } from '../http/schema.ts'
 
 const schema = {
   operationId: 'getApiKeyConfig',
   summary: 'Read the limits of new API keys',
   tags: ['API keys'],
-  response: {
-    200: {
-      description: 'The limits.',
-      ...object('ApiKeyConfig', {
-        max_expiration_days: { type: 'integer', minimum: 1, examples: [90] },
-        ephemeral_max_expiration: string('A duration, as in `expiresIn`.', { examples: ['1h'] }),
-      }),
-    },
-    ...refusals(401, 429, 500, 503),
-  },
+  response: answers('The limits.', [], 'ApiKeyConfig', {
+    max_expiration_days: { type: 'integer', minimum: 1, examples: [90] },
+    ephemeral_max_expiration: string('A duration, as in `expiresIn`.', { examples: ['1h'] }),
+  }),
 } as const
 
 /** Adds the route. */

@@ -1,6 +1,29 @@
 /** What the revoking endpoints have in common. */
 
 import { type ErrorCode, ServiceError } from '../../formats/errors.ts'
+import { integer, object, optional, string } from '../http/schema.ts'
+
+/** Whether every replica has applied a revocation; our addition to the contract. */
+export const propagationSchema = {
+  description: 'Who knows of it, after at most a second of waiting for all.',
+  ...object('Propagation', {
+    state: string(
+      'confirmed: no replica lets such a key pass any more, not even after a restored backup. pending: the other replicas learn of it, or stop serving, on their own.',
+      { enum: ['confirmed', 'pending'] },
+    ),
+    replicas: integer('How many may be serving, the one that answers included.', {
+      minimum: 1,
+      examples: [2],
+    }),
+    acknowledged: { type: 'integer', minimum: 1, examples: [2] },
+    waitingFor: optional({
+      type: 'array',
+      items: { type: 'string' },
+      description:
+        'Names of the replicas that have not said that they know, and of a revocation log that cannot be written; only when pending.',
+    }),
+  }),
+} as const
 
 const unsure =
   'The key store did not answer: the revocation may or may not have been done. Repeat it until it is answered.'

@@ -8,21 +8,16 @@ import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { ignoreBodies } from '../http/body.ts'
-import { object } from '../http/schema.ts'
-import {
-  apiKeyRecord,
-  keyIdParams,
-  propagation as propagationSchema,
-  refusals,
-} from '../http/schemas.ts'
-import { showRecord } from './api-key-record.ts'
+import { answers } from '../http/schema.ts'
+import { apiKeyRecord, keyIdParams, showRecord } from './api-key-record.ts'
 import { isKeyId, keyNotFound } from './get-api-key.ts'
-import { orUnsure } from './propagation.ts'
+import { orUnsure, propagationSchema } from './propagation.ts'
 
-export const revokedRecord = {
-  description: 'The record, now revoked.',
-  ...object('RevokedApiKey', { ...apiKeyRecord.properties, propagation: propagationSchema }),
-} as const
+/** The answer of a revocation, with these refusals. */
+export function revokedAnswers(...refused: Parameters<typeof answers>[1]) {
+  const fields = { ...apiKeyRecord.properties, propagation: propagationSchema }
+  return answers('The record, now revoked.', refused, 'RevokedApiKey', fields)
+}
 
 const schema = {
   operationId: 'revokeApiKey',
@@ -31,10 +26,7 @@ const schema = {
     'Your own active key, or any for an administrator; a key with caps revokes itself only. At once and for good; asking twice is 404. Answered when every replica knows of it, or after a second: `propagation` says which.',
   tags: ['API keys'],
   params: keyIdParams,
-  response: {
-    200: revokedRecord,
-    ...refusals(401, 404, 429, 500, 503),
-  },
+  response: revokedAnswers(404),
 } as const
 
 const unsure =

@@ -8,12 +8,11 @@ import { addToOutcome, intend } from '../http/audit.ts'
 import { isPresented } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { object, string } from '../http/schema.ts'
-import { refusals } from '../http/schemas.ts'
 import { addressOf } from '../http/trusted-proxies.ts'
 import { showRecord } from './api-key-record.ts'
 import { keyNotFound } from './get-api-key.ts'
 import { orUnsure } from './propagation.ts'
-import { revokedRecord } from './revoke-api-key.ts'
+import { revokedAnswers } from './revoke-api-key.ts'
 
 const schema = {
   operationId: 'revokeGivenApiKey',
@@ -24,7 +23,7 @@ const schema = {
   body: object('RevokeApiKeyRequest', {
     key: string('The plaintext.', { minLength: 1 }),
   }),
-  response: { 200: revokedRecord, ...refusals(400, 401, 404, 413, 429, 500, 503) },
+  response: revokedAnswers(400, 404, 413),
 } as const
 
 /**

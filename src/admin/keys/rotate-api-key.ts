@@ -10,17 +10,11 @@ import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
-import { object, string } from '../http/schema.ts'
-import {
-  apiKeyRecord,
-  keyIdParams,
-  propagation as propagationSchema,
-  refusals,
-} from '../http/schemas.ts'
-import { showRecord } from './api-key-record.ts'
+import { object, refusals, string } from '../http/schema.ts'
+import { apiKeyRecord, keyIdParams, showRecord } from './api-key-record.ts'
 import { isKeyId, keyNotFound } from './get-api-key.ts'
 import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency.ts'
-import { orUnsure } from './propagation.ts'
+import { orUnsure, propagationSchema } from './propagation.ts'
 
 const schema = {
   operationId: 'rotateApiKey',

@@ -10,10 +10,9 @@ import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { boolean, object, string } from '../http/schema.ts'
-import { apiKeyRecord, refusals } from '../http/schemas.ts'
+import { answers, boolean, string } from '../http/schema.ts'
 import { shareOf } from '../http/share.ts'
-import { showRecord } from './api-key-record.ts'
+import { apiKeyRecord, showRecord } from './api-key-record.ts'
 import { labelsField, readLabels } from './key-fields.ts'
 
 const maxPage = 100
@@ -130,17 +129,11 @@ an older form, which counts only where filters, sort and pagination are all abse
       },
     ],
   },
-  response: {
-    200: {
-      description: 'A page of records.',
-      ...object('ApiKeyPage', {
-        object: { type: 'string', const: 'list' },
-        data: { type: 'array', items: apiKeyRecord },
-        has_more: boolean('Whether a further page has records.'),
-      }),
-    },
-    ...refusals(400, 401, 403, 413, 429, 500, 503),
-  },
+  response: answers('A page of records.', [400, 403, 413], 'ApiKeyPage', {
+    object: { type: 'string', const: 'list' },
+    data: { type: 'array', items: apiKeyRecord },
+    has_more: boolean('Whether a further page has records.'),
+  }),
 } as const
 
 /**

@@ -5,8 +5,7 @@ import { hashOfKey, statusAt } from '../../keys/rules/api-key.ts'
 import type { KeyAnswer } from '../../keys/store.ts'
 import type { OperatorDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
-import { string } from '../http/schema.ts'
-import { refusals } from '../http/schemas.ts'
+import { refusals, string } from '../http/schema.ts'
 import { addressOf } from '../http/trusted-proxies.ts'
 
 const schema = {

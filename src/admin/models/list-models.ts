@@ -16,8 +16,7 @@ import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/s
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { bearerOf, callerOf } from '../http/authenticate.ts'
-import { object, string, unnamed } from '../http/schema.ts'
-import { refusals } from '../http/schemas.ts'
+import { answersWith, object, refusals, string, unnamed } from '../http/schema.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
 import { modelRecord, showModel } from './model-record.ts'
 
@@ -72,10 +71,7 @@ const oneSchema = {
   tags: ['Models'],
   headers: schema.headers,
   params: unnamed({ id: string('Slashes stay as they are, or are escaped once (`%2F`).') }),
-  response: {
-    200: { description: 'The model.', ...modelRecord },
-    ...refusals(400, 401, 403, 404, 429, 500, 503),
-  },
+  response: answersWith('The model.', [400, 403, 404], modelRecord),
 } as const
 
 /** Adds the routes. */

@@ -5,22 +5,18 @@ import { accessibleSubscriptions } from '../../decide/selection.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { string, unnamed } from '../http/schema.ts'
-import { refusals } from '../http/schemas.ts'
+import { answersWith, string, unnamed } from '../http/schema.ts'
 import { showSubscription, subscriptionRecord } from './subscription-record.ts'
 
-const listed = {
-  description: 'Ordered by name; empty when there is none.',
-  type: 'array',
-  items: subscriptionRecord,
-} as const
+const order = 'Ordered by name; empty when there is none.'
+const listed = { type: 'array', items: subscriptionRecord } as const
 
 const schema = {
   operationId: 'listSubscriptions',
   summary: 'List the subscriptions of the caller',
   description: 'Those that can be used now: Active or Degraded.',
   tags: ['Subscriptions'],
-  response: { 200: listed, ...refusals(401, 429, 500, 503) },
+  response: answersWith(order, [], listed),
 } as const
 
 const modelSchema = {
@@ -31,7 +27,7 @@ const modelSchema = {
   params: unnamed({
     modelId: string('Name of the ModelRef, in whichever namespace.', { examples: ['sim-small'] }),
   }),
-  response: { 200: listed, ...refusals(400, 401, 404, 429, 500, 503) },
+  response: answersWith(order, [400, 404], listed),
 } as const
 
 /** Adds both routes. The responses are bare arrays. */

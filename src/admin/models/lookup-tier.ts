@@ -6,8 +6,7 @@ import { lookupTier } from '../../models/rules/original/tiers.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
 import { sendError } from '../http/errors.ts'
-import { object, string } from '../http/schema.ts'
-import { refusals } from '../http/schemas.ts'
+import { answers, object, string } from '../http/schema.ts'
 
 const schema = {
   operationId: 'lookupTier',
@@ -23,18 +22,12 @@ const schema = {
       examples: [['premium-group', 'system:authenticated']],
     },
   }),
-  response: {
-    200: {
-      description: 'The tier.',
-      ...object('Tier', {
-        tier: { type: 'string', examples: ['premium'] },
-        displayName: string('For people; the name when there is no other.', {
-          examples: ['Premium'],
-        }),
-      }),
-    },
-    ...refusals(400, 401, 404, 413, 429, 500, 503),
-  },
+  response: answers('The tier.', [400, 404, 413], 'Tier', {
+    tier: { type: 'string', examples: ['premium'] },
+    displayName: string('For people; the name when there is no other.', {
+      examples: ['Premium'],
+    }),
+  }),
 } as const
 
 /** Adds the route. Its codes are the original's, in our envelope. */

@@ -7,8 +7,7 @@ import { displayOf } from '../../models/rules/display.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { SharedDeps } from '../deps.ts'
 import type { BodyOf } from '../http/body.ts'
-import { boolean, integer, string } from '../http/schema.ts'
-import { labelsSchema } from '../http/schemas.ts'
+import { boolean, integer, labelsSchema, string } from '../http/schema.ts'
 import { modelRefsSchema, showModelRefs } from './subscription-record.ts'
 
 const schema = {

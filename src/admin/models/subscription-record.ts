@@ -5,8 +5,15 @@ import type { Person } from '../../identity/rules/caller.ts'
 import type { BilledModel, Limit } from '../../kinds/resources.ts'
 import { displayOf } from '../../models/rules/display.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/snapshot.ts'
-import { boolean, integer, object, objects, optional, string } from '../http/schema.ts'
-import { labelsSchema } from '../http/schemas.ts'
+import {
+  boolean,
+  integer,
+  labelsSchema,
+  object,
+  objects,
+  optional,
+  string,
+} from '../http/schema.ts'
 
 export const billingRate = object('BillingRate', {
   per_token: { type: 'string', examples: ['0.00002'] },

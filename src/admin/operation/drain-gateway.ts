@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import type { OperatorDeps } from '../deps.ts'
 import { ignoreBodies } from '../http/body.ts'
 import { sendError } from '../http/errors.ts'
-import { refusals } from '../http/schemas.ts'
+import { refusals } from '../http/schema.ts'
 
 const schema = {
   operationId: 'drainGateway',

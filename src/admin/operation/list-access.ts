@@ -8,8 +8,7 @@ import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { type Locate, resourceFields, showResource } from '../explain/explain-view.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
-import { boolean, integer, object, objects, optional } from '../http/schema.ts'
-import { refusals } from '../http/schemas.ts'
+import { answers, boolean, integer, objects, optional } from '../http/schema.ts'
 import { modelRefsSchema } from '../models/subscription-record.ts'
 
 /** Policies, and subscriptions, of one entry. */
@@ -41,42 +40,41 @@ const schema = {
       ...pageQuery,
     },
   },
-  response: {
-    200: {
-      description: 'A page of them, ordered by model, groups before users, and name.',
-      ...object('AccessList', {
-        object: { type: 'string', const: 'list' },
-        data: objects('Access', {
-          model: { type: 'string', examples: ['llm/sim-small'] },
-          subject_kind: { type: 'string', enum: ['group', 'user'] },
-          subject: { type: 'string', examples: ['team-a'] },
-          usable: boolean(
-            'Whether this alone is enough: the model is ready, a policy opens it, and a subscription pays.',
-          ),
-          policies: {
-            description: 'Those that open the model.',
-            ...objects('OpeningPolicy', placed),
-          },
-          more_policies: optional(more),
-          subscriptions: {
-            description: 'Those that include the model.',
-            ...objects('IncludingSubscription', {
-              ...placed,
-              pays: boolean('Whether it is ready for the model.'),
-              limits: objects('Limit', {
-                limit: integer('Tokens.'),
-                window: { type: 'string', examples: ['1m'] },
-              }),
-              ...{ request_rate_limits, concurrency },
+  response: answers(
+    'A page of them, ordered by model, groups before users, and name.',
+    [400, 403],
+    'AccessList',
+    {
+      object: { type: 'string', const: 'list' },
+      data: objects('Access', {
+        model: { type: 'string', examples: ['llm/sim-small'] },
+        subject_kind: { type: 'string', enum: ['group', 'user'] },
+        subject: { type: 'string', examples: ['team-a'] },
+        usable: boolean(
+          'Whether this alone is enough: the model is ready, a policy opens it, and a subscription pays.',
+        ),
+        policies: {
+          description: 'Those that open the model.',
+          ...objects('OpeningPolicy', placed),
+        },
+        more_policies: optional(more),
+        subscriptions: {
+          description: 'Those that include the model.',
+          ...objects('IncludingSubscription', {
+            ...placed,
+            pays: boolean('Whether it is ready for the model.'),
+            limits: objects('Limit', {
+              limit: integer('Tokens.'),
+              window: { type: 'string', examples: ['1m'] },
             }),
-          },
-          more_subscriptions: optional(more),
-        }),
-        has_more: hasMore,
+            ...{ request_rate_limits, concurrency },
+          }),
+        },
+        more_subscriptions: optional(more),
       }),
+      has_more: hasMore,
     },
-    ...refusals(400, 401, 403, 429, 500, 503),
-  },
+  ),
 } as const
 
 /** The answer. */

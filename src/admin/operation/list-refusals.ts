@@ -1,17 +1,37 @@
-/** `GET /v1/admin/refusals`: what the gateway has refused lately. */
+/**
+ * What the gateway has refused lately: `GET /v1/refusals` for the caller (contract, 3.15), and
+ * `GET /v1/admin/refusals` of everybody.
+ */
 
 import type { FastifyInstance } from 'fastify'
+import type { FromSchema } from 'json-schema-to-ts'
+import type { PastRefusal, Whose } from '../../decide/past-refusal.ts'
 import type { ExternalDeps } from '../deps.ts'
-import {
-  ofAllProcesses,
-  readRecentRefusals,
-  refusalFields,
-  refusalsQuery,
-} from '../explain/recent-refusals.ts'
+import { pastRefusal, showPast } from '../explain/explain-view.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
-import type { Written } from '../http/page.ts'
-import { object, optional } from '../http/schema.ts'
-import { refusals } from '../http/schemas.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { pageQuery, readPage, type Written } from '../http/page.ts'
+import { answers, boolean, optional } from '../http/schema.ts'
+
+const querystring = { type: 'object', properties: { limit: pageQuery.limit } } as const
+
+const ofAllProcesses =
+  'Each process remembers 100 of each user, and is asked. `POST /v1/explain` with a `requestId` says why, step by step.'
+
+const fields = {
+  object: { type: 'string', const: 'list' },
+  data: { type: 'array', items: pastRefusal },
+  complete: boolean('Whether all processes have answered.'),
+} as const
+
+const ownSchema = {
+  operationId: 'listOwnRefusals',
+  summary: 'List your last refusals',
+  description: `Your model requests that were refused within the last hour, newest first; with a key only those of the key. ${ofAllProcesses}`,
+  tags: ['Subscriptions'],
+  querystring,
+  response: answers('The newest ones.', [400], 'OwnRefusalList', fields),
+} as const
 
 const schema = {
   operationId: 'listRefusals',
@@ -19,34 +39,54 @@ const schema = {
   description: `For administrators: model requests that were refused within the last hour, newest first. ${ofAllProcesses}`,
   tags: ['Administration'],
   security: [{ identityToken: [] }],
-  querystring: refusalsQuery,
-  response: {
-    200: {
-      description: 'The newest ones.',
-      ...object('RefusalList', {
-        ...refusalFields,
-        silent: optional({
-          type: 'array',
-          description:
-            'The processes that have not; left out if the database did not say which there are.',
-          items: { type: 'string' },
-        }),
-      }),
-    },
-    ...refusals(400, 401, 403, 429, 500, 503),
-  },
+  querystring,
+  response: answers('The newest ones.', [400, 403], 'RefusalList', {
+    ...fields,
+    silent: optional({
+      type: 'array',
+      description:
+        'The processes that have not; left out if the database did not say which there are.',
+      items: { type: 'string' },
+    }),
+  }),
 } as const
 
-/** Adds the route. */
+/** The caller's answer. */
+export type OwnRefusalList = FromSchema<(typeof ownSchema.response)[200]>
+
+/** Adds the route. Nobody sees those of others here, an administrator neither. */
+export function listOwnRefusals(app: FastifyInstance, deps: ExternalDeps): void {
+  app.get<{ Querystring: Written }>('/v1/refusals', { schema: ownSchema }, async (request) => {
+    const caller = callerOf(request)
+    const whose = { user: caller.user, ...(caller.by === 'key' && { keyId: caller.keyId }) }
+    return (await readRecent(deps, request.query, whose)).list
+  })
+}
+
+/** Adds the route, in a scope of administrators. */
 export function listRefusals(app: FastifyInstance, deps: ExternalDeps): void {
-  app.get<{ Querystring: Written }>(
-    '/v1/admin/refusals',
-    { schema, config: { audit: 'refusals.read' } },
-    async (request) => {
-      const { list, silent } = await readRecentRefusals(deps, request.query)
-      lookAtOthers(request, {})
-      await showOthers(request, list.data.length)
-      return { ...list, ...(silent !== undefined && silent.length > 0 && { silent }) }
-    },
-  )
+  const config = { audit: 'refusals.read' } as const
+  app.get<{ Querystring: Written }>('/v1/admin/refusals', { schema, config }, async (request) => {
+    const { list, silent } = await readRecent(deps, request.query)
+    lookAtOthers(request, {})
+    await showOthers(request, list.data.length)
+    return { ...list, ...(silent !== undefined && silent.length > 0 && { silent }) }
+  })
+}
+
+/**
+ * The newest of all processes, and the names of those that have not answered, as far as it is known which there
+ * are. `whose` undefined: everybody's, with what administrators see of them.
+ */
+async function readRecent(
+  { clock, pastRefusals, othersRefusals }: ExternalDeps,
+  written: Written,
+  whose?: Whose,
+) {
+  const { limit } = readPage({ limit: written.limit })
+  const { refusals: reported, silent } = await othersRefusals.recent(limit, whose)
+  const all: PastRefusal[] = [...pastRefusals.recent(limit, clock(), whose), ...reported]
+  const newest = all.sort((a, b) => b.at - a.at).slice(0, limit)
+  const data = newest.map((past) => showPast(past, whose === undefined))
+  return { list: { object: 'list', data, complete: silent?.length === 0 }, silent }
 }

@@ -14,8 +14,7 @@ import type { Model } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps, SharedDeps } from '../deps.ts'
 import { placeOf } from '../explain/explain-view.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
-import { integer, object, objects, optional } from '../http/schema.ts'
-import { refusals } from '../http/schemas.ts'
+import { answers, integer, objects, optional } from '../http/schema.ts'
 
 export function listResources(app: FastifyInstance, deps: SharedDeps): void {
   app.get('/internal/v1/resources', async () => ({
@@ -59,41 +58,40 @@ const schema = {
       ...pageQuery,
     },
   },
-  response: {
-    200: {
-      description: 'A page of them, ordered by kind, namespace and name.',
-      ...object('ResourceList', {
-        object: { type: 'string', const: 'list' },
-        data: objects('ResourceStatus', {
-          kind: { ...text, examples: ['ModelRef'] },
-          namespace: text,
-          name: text,
-          phase: optional({
-            ...text,
-            description: 'Not of generated policies.',
-            examples: ['Ready'],
-          }),
-          conditions: objects('Condition', {
-            type: { ...text, examples: ['Ready'] },
-            status: { type: 'string', enum: ['True', 'False', 'Unknown'] },
-            reason: text,
-            message: text,
-          }),
-          file: optional({ ...text, description: 'Of resources in files.' }),
-          line: optional({ type: 'integer', minimum: 1 }),
+  response: answers(
+    'A page of them, ordered by kind, namespace and name.',
+    [400, 403],
+    'ResourceList',
+    {
+      object: { type: 'string', const: 'list' },
+      data: objects('ResourceStatus', {
+        kind: { ...text, examples: ['ModelRef'] },
+        namespace: text,
+        name: text,
+        phase: optional({
+          ...text,
+          description: 'Not of generated policies.',
+          examples: ['Ready'],
         }),
-        has_more: hasMore,
-        problems: {
-          type: 'array',
-          items: text,
-          description: 'One sentence each, with file and line where there are any.',
-          examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
-        },
-        more_problems: integer('How many are left out.', { minimum: 0 }),
+        conditions: objects('Condition', {
+          type: { ...text, examples: ['Ready'] },
+          status: { type: 'string', enum: ['True', 'False', 'Unknown'] },
+          reason: text,
+          message: text,
+        }),
+        file: optional({ ...text, description: 'Of resources in files.' }),
+        line: optional({ type: 'integer', minimum: 1 }),
       }),
+      has_more: hasMore,
+      problems: {
+        type: 'array',
+        items: text,
+        description: 'One sentence each, with file and line where there are any.',
+        examples: [['models.yaml:12: error: spec.backendUrl must be a URL']],
+      },
+      more_problems: integer('How many are left out.', { minimum: 0 }),
     },
-    ...refusals(400, 401, 403, 429, 500, 503),
-  },
+  ),
 } as const
 
 /** The answer. */

@@ -4,8 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import type { OperatorDeps } from '../deps.ts'
 import { addToOutcome } from '../http/audit.ts'
 import type { BodyOf } from '../http/body.ts'
-import { unnamed } from '../http/schema.ts'
-import { refusals } from '../http/schemas.ts'
+import { refusals, unnamed } from '../http/schema.ts'
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 

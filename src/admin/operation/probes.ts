@@ -1,9 +1,33 @@
-/** `/livez` and `/readyz` of the internal listener (docs/settings.md). */
+/** What needs no credential: `/health`, and `/livez`, `/readyz` and addresses of the internal listener (docs/settings.md). */
 
 import type { FastifyInstance } from 'fastify'
+import { showAddress } from '../../formats/address.ts'
 import type { OperatorDeps } from '../deps.ts'
+import { object } from '../http/schema.ts'
 
-export function probes(app: FastifyInstance, { ready, degraded }: OperatorDeps): void {
+const schema = {
+  operationId: 'health',
+  summary: 'Whether the service runs',
+  tags: ['Service'],
+  security: [],
+  response: {
+    200: {
+      description: 'It does.',
+      ...object('Health', { status: { type: 'string', const: 'healthy' } }),
+    },
+  },
+} as const
+
+/** `GET /health` (contract, 3.1): shows only that the process responds. */
+export function health(app: FastifyInstance): void {
+  app.get('/health', { schema }, () => ({ status: 'healthy' }))
+}
+
+export function probes(app: FastifyInstance, deps: OperatorDeps): void {
+  const { ready, degraded, metricsAddress } = deps
+  const metrics = metricsAddress === undefined ? null : showAddress(metricsAddress)
+  // Where else this process listens, for whoever knows only its internal listener.
+  app.get('/internal/v1/addresses', () => ({ metrics }))
   app.get('/livez', () => ({ status: 'alive' }))
   app.get('/readyz', async (_request, reply) => {
     if (!ready()) return reply.code(503).send({ status: 'not ready' })

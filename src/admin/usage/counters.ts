@@ -12,8 +12,7 @@ import type { ExternalDeps } from '../deps.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { object, optional, string } from '../http/schema.ts'
-import { refusals, timestamp } from '../http/schemas.ts'
+import { answers, object, optional, string, timestamp } from '../http/schema.ts'
 import { isKeyId, keyNotFound } from '../keys/get-api-key.ts'
 import { byKindAndWindow, filters, limitFields, name } from './limit-state.ts'
 import { type OwnLimit, readLimits } from './own-limits.ts'
@@ -52,17 +51,16 @@ const listSchema = {
   description: 'For administrators. Those of which something is used, or is in progress.',
   tags: ['Usage'],
   querystring: selection,
-  response: {
-    200: {
-      description: 'Ordered by subscription, model, kind and length of the window.',
-      ...object('CounterList', {
-        object: { type: 'string', const: 'list' },
-        ...subject,
-        data: { type: 'array', items: counter },
-      }),
+  response: answers(
+    'Ordered by subscription, model, kind and length of the window.',
+    [400, 403, 404],
+    'CounterList',
+    {
+      object: { type: 'string', const: 'list' },
+      ...subject,
+      data: { type: 'array', items: counter },
     },
-    ...refusals(400, 401, 403, 404, 429, 500, 503),
-  },
+  ),
 } as const
 
 const resetSchema = {
@@ -72,17 +70,11 @@ const resetSchema = {
 before are not added again; the windows end when they would have. The usage ledger does not change.`,
   tags: ['Usage'],
   body: selection,
-  response: {
-    200: {
-      description: 'The counters as they were.',
-      ...object('CountersReset', {
-        ...subject,
-        at: timestamp,
-        reset: { type: 'array', items: counter },
-      }),
-    },
-    ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
-  },
+  response: answers('The counters as they were.', [400, 403, 404, 413], 'CountersReset', {
+    ...subject,
+    at: timestamp,
+    reset: { type: 'array', items: counter },
+  }),
 } as const
 
 /** The answers. */

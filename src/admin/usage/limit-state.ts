@@ -2,8 +2,7 @@
 
 import { toEndTimestamp } from '../../formats/timestamp.ts'
 import type { CountedLimit, LimitState } from '../../ratelimit/rules/counter.ts'
-import { string } from '../http/schema.ts'
-import { nullableTimestamp } from '../http/schemas.ts'
+import { nullableTimestamp, string } from '../http/schema.ts'
 
 export const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
 export const count = { type: 'integer', minimum: 0 } as const

@@ -9,8 +9,7 @@ import { capsOf } from '../../keys/rules/compiled-caps.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { boolean, object, objects } from '../http/schema.ts'
-import { refusals } from '../http/schemas.ts'
+import { answers, boolean, objects } from '../http/schema.ts'
 import { byKindAndWindow, filters, limitFields } from './limit-state.ts'
 import { type OwnLimit, readLimits } from './own-limits.ts'
 
@@ -26,30 +25,28 @@ const schema = {
     "The limits of the models that you may use, in each of your subscriptions; with a key, in the key's, and the key's own. Asking counts nothing.",
   tags: ['Usage'],
   querystring: parameters,
-  response: {
-    200: {
-      description:
-        'Ordered by subscription, model, kind and length of the window; limits of the key itself come last.',
-      ...object('LimitList', {
-        object: { type: 'string', const: 'list' },
-        data: objects('CallerLimit', {
-          ...limitFields,
-          scope: {
-            ...limitFields.scope,
-            description: 'Whose use is counted: yours with all keys, or that of this key.',
-          },
-          resetsAt: {
-            ...limitFields.resetsAt,
-            description: 'When the window ends, used or not; null: of concurrency.',
-          },
-        }),
-        has_more: boolean(
-          `Whether there are more than these ${maxLimits.toLocaleString('en')}: name a subscription or a model.`,
-        ),
+  response: answers(
+    'Ordered by subscription, model, kind and length of the window; limits of the key itself come last.',
+    [400],
+    'LimitList',
+    {
+      object: { type: 'string', const: 'list' },
+      data: objects('CallerLimit', {
+        ...limitFields,
+        scope: {
+          ...limitFields.scope,
+          description: 'Whose use is counted: yours with all keys, or that of this key.',
+        },
+        resetsAt: {
+          ...limitFields.resetsAt,
+          description: 'When the window ends, used or not; null: of concurrency.',
+        },
       }),
+      has_more: boolean(
+        `Whether there are more than these ${maxLimits.toLocaleString('en')}: name a subscription or a model.`,
+      ),
     },
-    ...refusals(400, 401, 429, 500, 503),
-  },
+  ),
 } as const
 
 type Parameters = FromSchema<typeof parameters>

@@ -11,8 +11,7 @@ import type { NamedGap } from '../../usage/store.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
-import { boolean, object, objects, optional, string } from '../http/schema.ts'
-import { refusals, timestamp } from '../http/schemas.ts'
+import { answers, boolean, object, objects, optional, string, timestamp } from '../http/schema.ts'
 import { shareOf } from '../http/share.ts'
 import { count, kindSchema, windowSchema } from './limit-state.ts'
 import { noLedger } from './usage.ts'
@@ -82,69 +81,68 @@ const schema = {
   tags: ['Usage'],
   security: [{ identityToken: [] }],
   body,
-  response: {
-    200: {
-      description: 'What the resources would have done.',
-      ...object('SimulationResult', {
-        from: timestamp,
-        to: timestamp,
-        answers: { ...count, description: 'Answers that were replayed.' },
-        refused: { ...count, description: 'How many of them would have been refused.' },
-        refused_then_approximate: {
-          ...count,
-          description:
-            'Refusals for limits of that time. Their requests are not replayed: nobody knows what they would have used.',
-        },
-        refusals: {
-          description: 'The most requests first.',
-          ...objects('SimulatedRefusals', {
-            ...{ user: text, subscription: text, model: text },
-            kind: optional(kindSchema),
-            window: optional(windowSchema),
-            limit: optional(count),
-            reason: string(
-              'limit: kind, window and limit name it. Otherwise what is wrong with the subscription.',
-              { enum: ['limit', 'not_found', 'model_not_in_subscription', 'model_unhealthy'] },
-            ),
-            requests: count,
-            tokens: { ...count, description: 'What they used.' },
-            first_at: timestamp,
-            last_at: timestamp,
-            estimated: boolean('Whether sums of hours are among them.'),
-          }),
-        },
-        more_refusals: { ...count, description: 'How many are left out.' },
-        limits: {
-          description: 'Those of which the largest share was used first.',
-          ...objects('SimulatedLimit', {
-            ...{ subscription: text, model: text },
-            ...{ kind: kindSchema, window: windowSchema, limit: count },
-            most: { ...count, description: 'The most that one user used in a window.' },
-            most_by: optional({ ...text, description: 'Who that was.' }),
-            most_at: optional(timestamp),
-            near: boolean('Whether that was 80 % of the limit or more.'),
-          }),
-        },
-        more_limits: { ...count, description: 'How many are left out.' },
-        not_judged: {
-          description: 'Windows of which nothing is known in some time.',
-          ...objects('NotJudged', {
-            kind: kindSchema,
-            window: windowSchema,
-            from: timestamp,
-            to: timestamp,
-            because: string(
-              'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day.',
-              { enum: ['sums_of_hours', 'longer_than_the_time'] },
-            ),
-          }),
-        },
-        gaps: { type: 'array', items: usageGap, description: 'Usage that was lost.' },
-        problems: { type: 'array', items: text, description: 'Of the resources, the first 20.' },
-      }),
+  response: answers(
+    'What the resources would have done.',
+    [400, 403, 404, 413],
+    'SimulationResult',
+    {
+      from: timestamp,
+      to: timestamp,
+      answers: { ...count, description: 'Answers that were replayed.' },
+      refused: { ...count, description: 'How many of them would have been refused.' },
+      refused_then_approximate: {
+        ...count,
+        description:
+          'Refusals for limits of that time. Their requests are not replayed: nobody knows what they would have used.',
+      },
+      refusals: {
+        description: 'The most requests first.',
+        ...objects('SimulatedRefusals', {
+          ...{ user: text, subscription: text, model: text },
+          kind: optional(kindSchema),
+          window: optional(windowSchema),
+          limit: optional(count),
+          reason: string(
+            'limit: kind, window and limit name it. Otherwise what is wrong with the subscription.',
+            { enum: ['limit', 'not_found', 'model_not_in_subscription', 'model_unhealthy'] },
+          ),
+          requests: count,
+          tokens: { ...count, description: 'What they used.' },
+          first_at: timestamp,
+          last_at: timestamp,
+          estimated: boolean('Whether sums of hours are among them.'),
+        }),
+      },
+      more_refusals: { ...count, description: 'How many are left out.' },
+      limits: {
+        description: 'Those of which the largest share was used first.',
+        ...objects('SimulatedLimit', {
+          ...{ subscription: text, model: text },
+          ...{ kind: kindSchema, window: windowSchema, limit: count },
+          most: { ...count, description: 'The most that one user used in a window.' },
+          most_by: optional({ ...text, description: 'Who that was.' }),
+          most_at: optional(timestamp),
+          near: boolean('Whether that was 80 % of the limit or more.'),
+        }),
+      },
+      more_limits: { ...count, description: 'How many are left out.' },
+      not_judged: {
+        description: 'Windows of which nothing is known in some time.',
+        ...objects('NotJudged', {
+          kind: kindSchema,
+          window: windowSchema,
+          from: timestamp,
+          to: timestamp,
+          because: string(
+            'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day.',
+            { enum: ['sums_of_hours', 'longer_than_the_time'] },
+          ),
+        }),
+      },
+      gaps: { type: 'array', items: usageGap, description: 'Usage that was lost.' },
+      problems: { type: 'array', items: text, description: 'Of the resources, the first 20.' },
     },
-    ...refusals(400, 401, 403, 404, 413, 429, 500, 503),
-  },
+  ),
 } as const
 
 /** The answer. */

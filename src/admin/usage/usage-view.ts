@@ -3,8 +3,7 @@
 import type { CsvRow } from '../../formats/csv.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import type { NamedGap, UsageColumn, UsageQuery, UsageTotal } from '../../usage/store.ts'
-import { boolean, object, optional, string } from '../http/schema.ts'
-import { timestamp } from '../http/schemas.ts'
+import { boolean, object, optional, string, timestamp } from '../http/schema.ts'
 import { count } from './limit-state.ts'
 
 /** The names of the dimensions in a row. */

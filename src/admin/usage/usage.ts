@@ -8,7 +8,7 @@ import { createTurns } from '../../runtime/turns.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { refusals } from '../http/schemas.ts'
+import { refusals } from '../http/schema.ts'
 import { shareOf } from '../http/share.ts'
 import { focusColumns, showFocusRow } from './focus.ts'
 import {
