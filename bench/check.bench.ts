@@ -8,6 +8,7 @@ import { once } from 'node:events'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { setImmediate } from 'node:timers/promises'
 import { trace } from '@opentelemetry/api'
+import { createLimits } from '../src/extauthz/reserve.ts'
 import { type Check, type CheckDeps, createCheck } from '../src/extauthz/service.ts'
 import { traceCheck, traceDecisions, traceKey } from '../src/extauthz/traced.ts'
 import { createGrpcServer } from '../src/grpc/server.ts'
@@ -67,7 +68,7 @@ export async function createWarmCheck(
       token: () => null,
     }),
     snapshot: () => snapshot,
-    counters: { read: tracing.waiting('redis', counters.read) },
+    limits: createLimits({ counters: { read: tracing.waiting('redis', counters.read) } }),
     paths: pathRules(),
     clock: Date.now,
     onFault: (error) => {

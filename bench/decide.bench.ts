@@ -1,6 +1,7 @@
 /** What a decision costs: target, authorize, counters, and the message around them. */
 
-import { authorize, enforceLimits } from '../src/decide/decide.ts'
+import { authorize } from '../src/decide/decide.ts'
+import { enforceLimits } from '../src/decide/steps/limits.ts'
 import { pathRules } from '../src/operations/operations.ts'
 import { readTarget } from '../src/operations/target.ts'
 import { counterOf } from '../src/ratelimit/rules/counter.ts'

@@ -7,6 +7,7 @@
 import { randomBytes } from 'node:crypto'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import { createLimits } from '../src/extauthz/reserve.ts'
 import { type Check, type CheckDeps, createCheck } from '../src/extauthz/service.ts'
 import { createVerifyKey } from '../src/identity/api-key.ts'
 import { createAuthenticate } from '../src/identity/authenticate.ts'
@@ -104,7 +105,7 @@ function createBenchCheck(
   return createCheck({
     authenticate: createAuthenticate({ key: createVerifyKey(keys, markers), token: () => null }),
     snapshot: typeof snapshot === 'function' ? snapshot : () => snapshot,
-    counters,
+    limits: createLimits({ counters }),
     paths: pathRules(),
     clock: Date.now,
     onFault: (error) => {

@@ -3,12 +3,13 @@
  * only counts tokens, with counters in memory; the hold is released in the same call. And the memory of an open hold. `node bench/reserve.bench.ts`.
  */
 
-import { createReserve } from '../src/extauthz/reserve.ts'
+import { createLimits } from '../src/extauthz/reserve.ts'
 import type { Snapshot } from '../src/models/rules/snapshot.ts'
 import { createMemoryHolds } from '../src/ratelimit/holds/memory.ts'
 import type { HoldStore } from '../src/ratelimit/holds.ts'
 import type { Counter } from '../src/ratelimit/rules/counter.ts'
 import { createEstimators } from '../src/ratelimit/rules/estimates/estimators.ts'
+import { noTokens } from '../src/ratelimit/rules/hold.ts'
 import { noTracing } from '../src/telemetry/tracing.ts'
 import { createTestCounters } from '../test/support/counters.ts'
 import { createWarmCheck } from './check.bench.ts'
@@ -46,10 +47,11 @@ async function measureCheck(name: string, snapshot: Snapshot): Promise<readonly 
       return own.hold(asked, now)
     },
   }
-  const reserve = createReserve({
-    ...{ holds, counters, estimators: createEstimators(), onLoss: 'allow' },
+  const limits = createLimits({
+    counters,
+    holding: { holds, estimators: createEstimators(), onLoss: 'allow' },
   })
-  const deps = { reserve, snapshot: () => snapshot }
+  const deps = { limits, snapshot: () => snapshot }
   const sent = { 'x-request-id': crypto.randomUUID(), 'content-length': '4000' }
   const held = await createWarmCheck(counters, deps, noTracing, {}, sent)
   const counted = await createWarmCheck(createTestCounters(), {}, noTracing, {}, sent)
@@ -85,6 +87,7 @@ function measureMemory(): Figure {
     const expected = { input: 900, inputVariance: 9e4, output: 400, outputVariance: 4e5 }
     holds.hold(
       {
+        ...noTokens,
         ...{ id: crypto.randomUUID(), counters: [counter], overshoot: 0.25, canCap: true },
         ...{
           expected: {

@@ -12,7 +12,7 @@ import {
 } from '../../src/ratelimit/rules/estimates/estimator.ts'
 import {
   grown,
-  type Hold,
+  type HeldTokens,
   noHolds,
   type Sums,
   withHold,
@@ -59,7 +59,7 @@ interface Refusal {
 }
 
 export function hold(mean: number): Admission {
-  const parts: Hold = { mean, variance: 0, output: 0, ceiling: mean }
+  const parts: HeldTokens = { mean, variance: 0, output: 0, ceiling: mean }
   return { outcome: 'held', hold: parts, cap: Number.POSITIVE_INFINITY }
 }
 

@@ -4,7 +4,8 @@ import type { FastifyBaseLogger } from 'fastify'
 import type { BackendState } from '../cluster/rules/conditions.ts'
 import type { Enforcement } from '../cluster/rules/enforcement.ts'
 import type { GatewayDrain } from '../cluster/rules/gateway-drain.ts'
-import type { Reserve } from '../decide/decide.ts'
+import type { AccessRequest } from '../decide/access-request.ts'
+import type { Decision, Grant } from '../decide/decision.ts'
 import type { OthersRefusals, PastRefusals } from '../decide/past-refusal.ts'
 import type { SocketAddress } from '../formats/address.ts'
 import type { Idempotency } from '../keys/idempotency.ts'
@@ -61,7 +62,11 @@ export interface ExternalDeps extends SharedDeps {
   readonly readCounters: ResettableCounters['readFresh']
   readonly resetCounters: ResettableCounters['reset']
   /** As for Check, but it holds nothing. */
-  readonly reserve?: Reserve
+  readonly limits: (
+    grant: Grant,
+    request: AccessRequest,
+    now: number,
+  ) => Decision | Promise<Decision>
   readonly paths: PathRules
   /** INFERENCE_WITH_IDENTITY_TOKENS. */
   readonly tokensOpenInference?: boolean

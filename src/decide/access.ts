@@ -1,7 +1,7 @@
 /** Whether a caller may use a model: the union of all policies that name it (contract, 8.1). */
 
 import type { Caller, Person } from '../identity/rules/caller.ts'
-import { leavesOut } from '../keys/rules/compiled-caps.ts'
+import { isModelAllowed } from '../keys/rules/compiled-caps.ts'
 import type { Model } from '../models/rules/snapshot.ts'
 
 export function mayUse(caller: Person, model: Pick<Model, 'users' | 'groups'>): boolean {
@@ -12,5 +12,5 @@ export function mayUse(caller: Person, model: Pick<Model, 'users' | 'groups'>): 
 
 /** The same, and a key's own models include it. */
 export function mayCall(caller: Caller, model: Pick<Model, 'key' | 'users' | 'groups'>): boolean {
-  return mayUse(caller, model) && !leavesOut(caller, model.key)
+  return mayUse(caller, model) && isModelAllowed(caller, model.key)
 }

@@ -14,7 +14,9 @@ import type {
 } from '../models/rules/snapshot.ts'
 import { isListing } from '../operations/operations.ts'
 import { mayUse } from './access.ts'
-import { type AccessRequest, type Decision, decide, type Step, type World } from './decide.ts'
+import type { AccessRequest } from './access-request.ts'
+import type { StepName, Trace } from './decide.ts'
+import type { Decision } from './decision.ts'
 import { closedModels } from './named-models.ts'
 import { ownedBy } from './owners.ts'
 import { findSubscription, type SelectionError, unusableReason } from './selection.ts'
@@ -22,7 +24,7 @@ import { findSubscription, type SelectionError, unusableReason } from './selecti
 export interface Explanation {
   readonly decision: Decision
   /** Those that the decision reached. All but the last have passed; the last too, if it allows. */
-  readonly steps: readonly Step[]
+  readonly steps: readonly StepName[]
   /** The model that the request names, if it exists; undefined too if its name is that of several closed ones. */
   readonly model: Model | undefined
   /** If that is why it is refused: the models of this name, none of which a policy opens to the caller. */
@@ -62,21 +64,20 @@ export interface ConsideredSubscription {
 /** `not_named`: the key, or the request, names another subscription. */
 export type PassedOver = Exclude<SelectionError, 'multiple_subscriptions'> | 'not_named'
 
-/** Decides a request as Check does, and says how. Nothing is counted. */
-export async function explain(request: AccessRequest, world: World): Promise<Explanation> {
-  const steps: Step[] = []
-  let model: Model | undefined
-  const decision = await decide(request, world, (step, found) => {
-    steps.push(step)
-    if (step === 'access') model = found as Model
-  })
-  const { snapshot } = world
+/** How a request is decided, once its limits are: `decision` is the trace's with them. Nothing is counted. */
+export function explain(
+  request: AccessRequest,
+  { steps: before, model: found, decision: granted }: Trace,
+  decision: Decision,
+  snapshot: Snapshot,
+): Explanation {
   const { caller } = request
-  const isClosed = refusesModel(decision)
-  const closed = isClosed ? closedModels(request, snapshot) : []
+  const closed = refusesModel(decision) ? closedModels(request, snapshot) : []
+  const model = found ?? (closed.length === 1 ? closed[0] : undefined)
   // A body's name is looked up among the models that the caller may use; here the others count too.
-  if (closed.length > 0 && steps.at(-1) === 'model') steps.push('access')
-  model ??= closed.length === 1 ? closed[0] : undefined
+  const isClosed = closed.length > 0 && before.at(-1) === 'model'
+  const isLimited = granted.allowed && granted.limits.length > 0
+  const steps = [...before, ...(isClosed ? after.access : isLimited ? after.limits : [])]
   return {
     decision,
     steps,
@@ -90,6 +91,8 @@ export async function explain(request: AccessRequest, world: World): Promise<Exp
         : [],
   }
 }
+
+const after = { access: ['access'], limits: ['limits'] } as const
 
 /** Where only the path names the model, the body is taken to have the ModelRef's name. */
 function unlistedName(

@@ -3,7 +3,7 @@
 import { publishedModels, readPublishedName } from '../models/rules/published-names.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import { mayUse } from './access.ts'
-import type { AccessRequest } from './decide.ts'
+import type { AccessRequest } from './access-request.ts'
 
 type Naming = Pick<AccessRequest, 'target' | 'bodyModel'>
 

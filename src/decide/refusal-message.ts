@@ -7,7 +7,7 @@ import { capsOf } from '../keys/rules/compiled-caps.ts'
 import type { LimitState } from '../ratelimit/rules/counter.ts'
 import type { LimitKind } from '../ratelimit/rules/counter-key.ts'
 import { bindingOf, toResetDuration } from '../ratelimit/rules/limit-headers.ts'
-import type { Denial, DenialDetail, Grant } from './decide.ts'
+import type { Denial, DenialDetail, Grant } from './decision.ts'
 
 /**
  * The message of a denial; undefined if its code's message is enough. `now` in milliseconds since

@@ -1,6 +1,6 @@
 import { showFirst } from '../formats/lists.ts'
 import type { Model } from '../models/rules/snapshot.ts'
-import type { Denial } from './decide.ts'
+import type { Denial } from './decision.ts'
 
 /** Names of models, and of policies of each, in one reason. */
 const shown = 3

@@ -1,7 +1,7 @@
 /** Offers what a Check has allowed to the gateway's table. */
 
 import { takesOneAnswer } from '../decide/answers.ts'
-import type { Grant } from '../decide/decide.ts'
+import type { Grant } from '../decide/decision.ts'
 import { isSampled } from '../formats/trace-context.ts'
 import { credentialOf } from '../identity/authenticate.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'

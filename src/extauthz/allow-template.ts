@@ -4,7 +4,7 @@
  * grant that `fits` accepts (docs/decisions/0009-allows-from-templates.md).
  */
 
-import type { Grant } from '../decide/decide.ts'
+import type { Grant } from '../decide/decision.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import type { ModelServer } from '../kinds/resources.ts'

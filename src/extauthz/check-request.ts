@@ -1,9 +1,9 @@
 /** `envoy.service.auth.v3.CheckRequest` → the few strings that a decision needs. */
 
-import type { RequestSize } from '../decide/decide.ts'
 import { readClientAddress, readForwarded } from '../formats/client-address.ts'
 import { WireError, WireReader } from '../grpc/wire.ts'
 import { listingHeader } from '../identity/listing-seal.ts'
+import type { RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
 
 /**
  * The attributes of a request that Envoy sends. Missing headers are undefined; header names are
@@ -46,8 +46,8 @@ export interface CheckRequest {
   readonly listing: () => string | undefined
   /** The header `x-request-id`, which the gateway sets. */
   readonly requestId: string | undefined
-  /** Reads the size of the request from the message, at each call. */
-  readonly size: () => RequestSize
+  /** As its script has read it, else as the client declares it. */
+  readonly size: RequestSize
 }
 
 type Draft = { -readonly [Field in keyof CheckRequest]: CheckRequest[Field] }
@@ -72,7 +72,7 @@ export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
     source: () => readSource(bytes, trustedHops),
     listing: () => readLate(bytes, listings)[0],
     requestId: undefined,
-    size: () => readSize(bytes),
+    size: unknownSize,
   }
   const reader = new WireReader(bytes)
   while (reader.next()) {
@@ -83,6 +83,8 @@ export function readCheckRequest(bytes: Buffer, trustedHops = 0): CheckRequest {
   }
   return draft
 }
+
+const unknownSize: RequestSize = { bytes: undefined, maxOutput: undefined }
 
 /** AttributeContext: request = 4, http = 2; context_extensions = 10, a map. */
 function readAttributes(attributes: WireReader, draft: Draft): void {
@@ -145,6 +147,8 @@ const readHeaders = [
   'x-maas-subscription',
   'x-tollgate-refusal',
   'x-tollgate-miss',
+  'content-length',
+  'x-tollgate-size',
 ]
 
 /** Of most requests that are asked about. */
@@ -163,7 +167,6 @@ function selectionOf(...names: readonly string[]): Selection {
 const { lengths: readHeaderLengths } = selectionOf(...readHeaders)
 const listings = selectionOf(listingHeader)
 const forwardings = selectionOf('x-forwarded-for')
-const sizes = selectionOf('x-tollgate-size', 'content-length')
 
 /** HttpRequest: method = 2, headers = 3 (a map), path = 4. */
 function readHttp(http: WireReader, draft: Draft): void {
@@ -191,6 +194,8 @@ function readHeader(entry: WireReader, draft: Draft): void {
       else if (key === 'x-tollgate-model') draft.model = entry.string()
       else if (key === 'x-tollgate-refusal') draft.bodyProblem = entry.string()
       else if (key === 'x-tollgate-miss') draft.miss = entry.string(misses)
+      else if (key === 'content-length') draft.size = readLength(entry.string(), draft.size)
+      else if (key === 'x-tollgate-size') draft.size = readSize(entry.string(), draft.size)
     }
   }
 }
@@ -227,20 +232,22 @@ function readPeer(bytes: Buffer): string | undefined {
   return undefined
 }
 
-/**
- * What the gateway's script has read from the body, `<bytes>;<most tokens>;<answers>;<fewest tokens>;<problem>`,
- * else the body's length, if the client declares it.
- */
-function readSize(bytes: Buffer): RequestSize {
-  const [known = '', length = ''] = readLate(bytes, sizes)
-  const found = /^(\d{1,15});(\d{0,15});(\d{1,7})(?:;(\d{1,15});(.*))?$/.exec(known)
-  if (found !== null) {
-    const [, bytes, max, choices, least = '1', problem = ''] = found
-    const maxOutput = max === '' ? undefined : Number(max)
-    const numbers = { bytes: Number(bytes), maxOutput, choices: Number(choices) }
-    return { ...numbers, leastOutput: Number(least), ...(problem !== '' && { problem }) }
-  }
-  return { bytes: /^\d{1,15}$/.test(length) ? Number(length) : undefined, maxOutput: undefined }
+/** The body's length, if the client declares it; `known`: what the script has read, which is more. */
+function readLength(length: string, known: RequestSize): RequestSize {
+  if (known !== unknownSize || !/^\d{1,15}$/.test(length)) return known
+  return { bytes: Number(length), maxOutput: undefined }
+}
+
+/** What the gateway's script has read from the body, `<bytes>;<most tokens>;<answers>;<fewest tokens>;<problem>`. */
+function readSize(written: string, known: RequestSize): RequestSize {
+  // The first counts.
+  if (known.leastOutput !== undefined) return known
+  const found = /^(\d{1,15});(\d{0,15});(\d{1,7})(?:;(\d{1,15});(.*))?$/.exec(written)
+  if (found === null) return known
+  const [, bytes, max, choices, least = '1', problem = ''] = found
+  const maxOutput = max === '' ? undefined : Number(max)
+  const numbers = { bytes: Number(bytes), maxOutput, choices: Number(choices) }
+  return { ...numbers, leastOutput: Number(least), ...(problem !== '' && { problem }) }
 }
 
 /** Reads rarely needed headers, in this order, from a message that has been parsed before. */

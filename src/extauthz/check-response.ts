@@ -1,6 +1,6 @@
 /** Decision → `envoy.service.auth.v3.CheckResponse`, as bytes. */
 
-import type { Decision, Denial, Grant, HeldRoom } from '../decide/decide.ts'
+import type { Decision, Denial, Grant } from '../decide/decision.ts'
 import { messageOf } from '../decide/refusal-message.ts'
 import { challengeOf } from '../formats/challenge.ts'
 import { isFinal, retryAfterOutage } from '../formats/errors.ts'
@@ -10,6 +10,7 @@ import { WireWriter } from '../grpc/wire.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
 import { capsOf } from '../keys/rules/compiled-caps.ts'
 import { type Dialect, statusIn, toRefusalBody } from '../operations/dialect.ts'
+import type { Held } from '../ratelimit/rules/hold.ts'
 import {
   type PutHeader,
   putBindingHeaders,
@@ -116,7 +117,7 @@ function allow(
 }
 
 /** For the gateway's script (request-body.lua), and for the client: the most output tokens. */
-function writeCeiling(writer: WireWriter, { cap, choices = 1 }: HeldRoom): void {
+function writeCeiling(writer: WireWriter, { cap, choices = 1 }: Held): void {
   if (cap === Number.POSITIVE_INFINITY) return
   writeHeader(writer, 'x-tollgate-ceiling', String(cap))
   const each = Math.max(1, Math.floor(cap / choices))

@@ -1,6 +1,6 @@
 /** A refused Check, for logs, spans and metrics. */
 
-import type { Denial } from '../decide/decide.ts'
+import type { Denial } from '../decide/decision.ts'
 import type { ErrorCode } from '../formats/errors.ts'
 import type { Caller } from '../identity/rules/caller.ts'
 import type { CheckRequest } from './check-request.ts'

@@ -1,45 +1,37 @@
 /** `envoy.service.auth.v3.Authorization/Check`: the request path, top to bottom. */
 
-import {
-  type AccessRequest,
-  type Decision,
-  type Denial,
-  decide,
-  type Reserve,
-  refuseAddress,
-  refuseCaller,
-  type World,
-} from '../decide/decide.ts'
+import type { AccessRequest } from '../decide/access-request.ts'
+import { authorize } from '../decide/decide.ts'
+import type { Decision, Denial } from '../decide/decision.ts'
 import { closedModels, namedModel } from '../decide/named-models.ts'
 import { refusalReason } from '../decide/refusal-reason.ts'
+import { refuseAddress } from '../decide/steps/address.ts'
+import { refuseCaller } from '../decide/steps/credential.ts'
 import { ServiceError } from '../formats/errors.ts'
 import { lastValue } from '../formats/header-value.ts'
 import { isSampled } from '../formats/trace-context.ts'
 import { type Authenticate, isBare } from '../identity/authenticate.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
 import type { Caller } from '../identity/rules/caller.ts'
+import { capsOf } from '../keys/rules/compiled-caps.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf, statusIn } from '../operations/dialect.ts'
 import { isListing, type PathRules } from '../operations/operations.ts'
 import { readTarget, type Target } from '../operations/target.ts'
-import type { CounterStore } from '../ratelimit/counters.ts'
 import { missReason } from '../table/rules/misses.ts'
 import { createAdmit, type Table } from './admit.ts'
 import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import { authenticated, type LinedRequest, toCheckResponse, unread } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
+import type { Call, Limits } from './reserve.ts'
 import { tagSpan } from './span-tags.ts'
 
 export interface CheckDeps {
   readonly authenticate: Authenticate
   readonly snapshot: () => Snapshot
-  readonly counters: Pick<CounterStore, 'read'>
   readonly paths: PathRules
-  /** Holds room for requests; undefined: subscriptions that reserve only count. */
-  readonly reserve?: Reserve
-  /** For subscriptions that only count: what is charged if a model reports less; undefined: nothing. */
-  readonly appraise?: World['appraise']
+  readonly limits: Limits
   /** Whether identity tokens allow inference; false by default. */
   readonly tokensOpen?: boolean
   /** The number of proxies in front of the gateway (GATEWAY_TRUSTED_HOPS). */
@@ -67,31 +59,24 @@ interface Asked {
   readonly target: Target | undefined
   readonly now: number
   readonly traceparent: string | undefined
-  readonly call: Waiting | undefined
+  readonly call: Call | undefined
   /** The table's: what changes after it was taken is not published. */
   readonly mark: number
 }
 
 /** Handles one CheckRequest; returns without a promise if nothing must be fetched. */
-export type Check = (
-  bytes: Buffer,
-  traceparent?: string,
-  call?: Waiting,
-) => Buffer | Promise<Buffer>
-
-type Waiting = NonNullable<AccessRequest['call']>
+export type Check = (bytes: Buffer, traceparent?: string, call?: Call) => Buffer | Promise<Buffer>
 
 /**
  * Check as a function from bytes to bytes. If the key and its counters are cached, it awaits
  * nothing. It throws only for bytes that are not a CheckRequest; every other failure is a denial.
  */
 export function createCheck(deps: CheckDeps): Check {
-  const { authenticate, snapshot, counters, reserve, paths, tokensOpen, trustedHops, clock } = deps
-  const { appraise, openListing, table } = deps
+  const { authenticate, snapshot, limits, paths, tokensOpen, trustedHops, clock } = deps
+  const { openListing, table } = deps
   const { onDecided = () => {}, onRefused = () => {}, onMissed = () => {} } = deps
   const admit = table && createAdmit({ table, paths, snapshot })
   const templateOf = createTemplates()
-  const read = counters.read.bind(counters)
 
   return function check(bytes, traceparent, call) {
     const request = readCheckRequest(bytes, trustedHops)
@@ -110,16 +95,22 @@ export function createCheck(deps: CheckDeps): Check {
   }
 
   function proceed(asked: Asked, caller: Caller | null): Buffer | Promise<Buffer> {
-    if (asked.request.authenticateOnly) {
+    const { request, target, now, call } = asked
+    if (request.authenticateOnly) {
       // Lets the gateway read the body, unless the caller is refused.
       const refusal =
-        refuseCaller(caller, tokensOpen) ?? refuseAddress(caller, asked.request.source)
+        refuseCaller(caller, tokensOpen) ??
+        refuseAddress(caller, addressOf(request, undefined, caller, now))
       return refusal === undefined ? authenticated : answer(asked, caller, refusal)
     }
-    const decision = decideFor(asked, caller)
-    return decision instanceof Promise
-      ? decision.then((late) => answer(asked, caller, late))
-      : answer(asked, caller, decision)
+    if (target === undefined) return answer(asked, caller, { allowed: false, code: 'not_found' })
+    const access = toAccess(request, target, caller, now)
+    const decision = authorize(access, snapshot(), paths)
+    if (!decision.allowed) return answer(asked, caller, decision)
+    const limited = limits(decision, access, now, call)
+    return limited instanceof Promise
+      ? limited.then((late) => answer(asked, caller, late))
+      : answer(asked, caller, limited)
   }
 
   function answer(
@@ -161,15 +152,14 @@ export function createCheck(deps: CheckDeps): Check {
     return answer(asked, null, toRefusal(error))
   }
 
-  function decideFor(
-    { request, target, now, call }: Asked,
+  function toAccess(
+    request: CheckRequest,
+    target: Target,
     caller: Caller | null,
-  ): Decision | Promise<Decision> {
-    if (target === undefined) return { allowed: false, code: 'not_found' }
-    const { method, model, bodyProblem, subscription, source, requestId, size, isUnread } = request
-    // A list of models is requested by the service itself, which says for whom.
-    const isOurs = isListing(target.operation, method)
-    const access = {
+    now: number,
+  ): AccessRequest {
+    const { method, model, bodyProblem, subscription, requestId, size, isUnread } = request
+    return {
       caller,
       target,
       method,
@@ -177,18 +167,25 @@ export function createCheck(deps: CheckDeps): Check {
       bodyProblem,
       requestedSubscription: lastValue(subscription),
       tokensOpen,
-      source: isOurs ? () => listedFor(request, now) ?? source() : source,
+      address: addressOf(request, target, caller, now),
       requestId,
       size,
       isUnread,
-      call,
     }
-    return decide(access, { snapshot: snapshot(), rules: paths, now, read, reserve, appraise })
   }
 
-  function listedFor({ listing, authorization }: CheckRequest, now: number): string | undefined {
-    const sealed = listing()
-    return sealed && authorization && openListing?.(sealed, authorization, now)
+  /** Read from the message only for a key that is bound to addresses. */
+  function addressOf(
+    { method, source, listing, authorization }: CheckRequest,
+    target: Target | undefined,
+    caller: Caller | null,
+    now: number,
+  ): AccessRequest['address'] {
+    if (caller === null || capsOf(caller)?.networks === undefined) return undefined
+    // A list of models is requested by the service itself, which says for whom.
+    const sealed = target && isListing(target.operation, method) ? listing() : undefined
+    const listedFor = sealed && authorization && openListing?.(sealed, authorization, now)
+    return (listedFor || source()) ?? null
   }
 
   function modelOf(

@@ -1,6 +1,6 @@
 /** Adds the decision of a Check to the gateway's span of the request. */
 
-import type { Decision } from '../decide/decide.ts'
+import type { Decision } from '../decide/decision.ts'
 import { toShown } from '../formats/redact.ts'
 import { writeStruct } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'

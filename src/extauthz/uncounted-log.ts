@@ -1,6 +1,6 @@
 /** Says once for each path that its tokens could be counted and are not. */
 
-import type { Decision } from '../decide/decide.ts'
+import type { Decision } from '../decide/decision.ts'
 import { meterable, type PathRules } from '../operations/operations.ts'
 
 /** Called with the path and the value of METER_PATHS that would count it and those before it. */

@@ -1,9 +1,10 @@
 /** The counters of a process: what is used in the windows of an instant. Lines count; reading never does. */
 
 import { ServiceError } from '../formats/errors.ts'
-import type { AskedHold, HoldStore } from './holds.ts'
+import type { HoldStore } from './holds.ts'
 import type { Counter, CounterState } from './rules/counter.ts'
 import { kindOf, readCounterKey, subjectOf } from './rules/counter-key.ts'
+import { noTokens } from './rules/hold.ts'
 import type { CounterReset } from './rules/windows.ts'
 import type { KeptResets } from './sums/kept-resets.ts'
 
@@ -72,7 +73,7 @@ export function createCounters({ running, holds, resets }: CountersOptions): Res
 /** As `readFresh`, and counters that requests take from are read from the holds, which know of both. */
 export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh {
   async function readOpen(counters: readonly Counter[], now: number) {
-    const asked = { ...nothing, taken: counters.map((each) => ({ ...each, limit: 1 })) }
+    const asked = { ...noTokens, taken: counters.map((each) => ({ ...each, limit: 1 })) }
     try {
       return await holds.hold(asked, now)
     } catch (error) {
@@ -103,20 +104,4 @@ export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh 
 /** Whether it counts requests, that have ended or are in progress. */
 function isTakenFrom({ key }: Counter): boolean {
   return kindOf(readCounterKey(key)) !== 'tokens'
-}
-
-/** Only decides, and holds nothing. */
-const nothing: AskedHold = {
-  ...{ id: undefined, counters: [], overshoot: 0, canCap: false, charge: 'end' },
-  expected: {
-    input: 0,
-    inputVariance: 0,
-    output: 0,
-    outputVariance: 0,
-    floor: 0,
-    beyondRoom: 0,
-    isSeveral: false,
-    least: 0,
-    worst: 0,
-  },
 }

@@ -3,7 +3,7 @@
  * what scripts read, and the files are to be left.
  */
 
-import type { Grant } from '../decide/decide.ts'
+import type { Grant } from '../decide/decision.ts'
 import { capsOf } from '../keys/rules/compiled-caps.ts'
 import type { Dialect } from '../operations/dialect.ts'
 import { type Counter, counterOf } from '../ratelimit/rules/counter.ts'

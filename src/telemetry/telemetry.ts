@@ -6,7 +6,7 @@
 import { millisToHrTime } from '@opentelemetry/core'
 import { emptyResource } from '@opentelemetry/resources'
 import type { MetricData, MetricProducer } from '@opentelemetry/sdk-metrics'
-import type { AccessRequest, Decision } from '../decide/decide.ts'
+import type { Decision } from '../decide/decision.ts'
 import type { ErrorCode } from '../formats/errors.ts'
 import { scriptMisses } from '../table/rules/misses.ts'
 import type { Outcome } from '../usage/rules/model-failure.ts'
@@ -41,7 +41,7 @@ export interface TelemetryOptions {
 export type Answering = (
   bytes: Buffer,
   traceparent?: string,
-  call?: AccessRequest['call'],
+  call?: { whenReset(undo: () => void): void },
 ) => Buffer | Promise<Buffer>
 
 export type Telemetry = ReturnType<typeof createTelemetry>

@@ -11,7 +11,7 @@ import { buildAdmin, buildInternal } from '../admin/server.ts'
 import type { GatewayDrain } from '../cluster/rules/gateway-drain.ts'
 import { serveConsole } from '../console/console.ts'
 import { refuseForeignHosts } from '../console/sample-sign-in.ts'
-import { createReserve } from '../extauthz/reserve.ts'
+import { createLimits } from '../extauthz/reserve.ts'
 import { localHost, showAddress } from '../formats/address.ts'
 import { networkOf } from '../formats/network.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
@@ -61,11 +61,13 @@ export function createExternalApi(
     // Access to a Unix socket depends on its mode.
     tls: 'path' in config.apiAddress ? undefined : tls?.plain,
     readCounters: counterParts.counters.readFresh,
-    reserve: createReserve({
-      ...{ holds: counterParts.holds, estimators: parts.estimators },
+    limits: createLimits({
       counters: { read: counterParts.counters.readFresh },
-      onLoss: config.onCounterLoss,
-      isDry: true,
+      holding: {
+        ...{ holds: counterParts.holds, estimators: parts.estimators },
+        onLoss: config.onCounterLoss,
+        isDry: true,
+      },
     }),
     resetCounters: counterParts.counters.reset,
     tableCondition() {

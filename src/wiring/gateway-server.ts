@@ -1,8 +1,8 @@
 /** The gateway's gRPC service: Check. */
 
-import type { Decision } from '../decide/decide.ts'
+import type { Decision } from '../decide/decision.ts'
 import type { RefusedCheck } from '../extauthz/refused-check.ts'
-import { createAppraise, createReserve } from '../extauthz/reserve.ts'
+import { createLimits } from '../extauthz/reserve.ts'
 import { createCheck } from '../extauthz/service.ts'
 import { traceCheck, traceDecisions } from '../extauthz/traced.ts'
 import { createUncountedLog } from '../extauthz/uncounted-log.ts'
@@ -19,7 +19,7 @@ export function createGatewayServer(
   tls: ListenerTls | undefined,
 ): GrpcServer {
   const { tracing, discovery, authenticate, counterParts, estimators, telemetry, table } = parts
-  const { counters, sums } = counterParts
+  const { counters, holds, sums } = counterParts
   const onRefused = (refused: RefusedCheck): void => {
     parts.refusals.check(refused)
     parts.pastRefusals.note(refused)
@@ -39,9 +39,11 @@ export function createGatewayServer(
     createCheck({
       authenticate,
       snapshot: discovery.snapshot,
-      counters: { read: tracing.waiting('redis', counters.read) },
-      reserve: createReserve({ ...counterParts, estimators, onLoss: config.onCounterLoss }),
-      appraise: config.chargeUnreported ? createAppraise(estimators) : undefined,
+      limits: createLimits({
+        counters: { read: tracing.waiting('redis', counters.read) },
+        holding: { holds, estimators, onLoss: config.onCounterLoss },
+        charging: config.chargeUnreported ? estimators : undefined,
+      }),
       paths: config.paths,
       tokensOpen: config.tokensOpenInference,
       trustedHops: config.gatewayTrustedHops,

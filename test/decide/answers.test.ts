@@ -1,8 +1,13 @@
 import { test } from 'tap'
+import type { AccessRequest } from '../../src/decide/access-request.ts'
 import { refuseAnswers, takesOneAnswer } from '../../src/decide/answers.ts'
-import { type AccessRequest, type Decision, decide } from '../../src/decide/decide.ts'
+import { authorize } from '../../src/decide/decide.ts'
+import type { Decision } from '../../src/decide/decision.ts'
+import { createLimits } from '../../src/extauthz/reserve.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import { readTarget } from '../../src/operations/target.ts'
+import { createMemoryHolds } from '../../src/ratelimit/holds/memory.ts'
+import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 
 const rules = pathRules(['chat', 'responses', 'messages'])
@@ -43,23 +48,23 @@ test('before the body is read only what is used up refuses', async (t) => {
   )
   const caller = { by: 'key', user: 'ada', ...team, keyId: 'id', subscription: 'basic' } as const
   let taken = 0
+  const holds = createMemoryHolds(() => {
+    taken += 1
+    return []
+  })
   const ask = async (more: Partial<AccessRequest>, used = 0): Promise<Decision> => {
     const target = readTarget(`/llm/one${chat}`)
     if (target === undefined) throw new Error('no target')
-    const request = { caller, target, method: 'POST', bodyModel: undefined, ...more }
-    return decide(
-      { ...request, requestedSubscription: undefined },
-      {
-        ...{ snapshot, rules, now: 0 },
-        read: (counters) => counters.map(() => ({ used, resetsAt: 60_000 })),
-        reserve: (grant) => {
-          taken += 1
-          return grant
-        },
-      },
-    )
+    const asked = { caller, target, method: 'POST', bodyModel: undefined, ...more }
+    const request = { ...asked, requestedSubscription: undefined }
+    const granted = authorize(request, snapshot, rules)
+    const limits = createLimits({
+      counters: { read: (counters) => counters.map(() => ({ used, resetsAt: 60_000 })) },
+      holding: { holds, estimators: createEstimators(), onLoss: 'deny' },
+    })
+    return granted.allowed ? limits(granted, request, 0) : granted
   }
-  const size = (choices: number) => () => ({ bytes: 9, maxOutput: undefined, choices })
+  const size = (choices: number) => ({ bytes: 9, maxOutput: undefined, choices })
   t.match(await ask({ isUnread: true, size: size(2) }), { allowed: true, isUnread: true })
   t.match(await ask({ isUnread: true }, 100), { allowed: false, code: 'token_limit_exceeded' })
   t.match(await ask({ size: size(2) }), { allowed: false, code: 'invalid_body' })

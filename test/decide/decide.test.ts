@@ -1,13 +1,9 @@
 import { test } from 'tap'
-import {
-  type AccessRequest,
-  authorize,
-  type Decision,
-  type Denial,
-  enforceLimits,
-  type Grant,
-  refuseCaller,
-} from '../../src/decide/decide.ts'
+import type { AccessRequest } from '../../src/decide/access-request.ts'
+import { authorize } from '../../src/decide/decide.ts'
+import type { Decision, Denial, Grant } from '../../src/decide/decision.ts'
+import { refuseCaller } from '../../src/decide/steps/credential.ts'
+import { enforceLimits } from '../../src/decide/steps/limits.ts'
 import type { Caller, KeyCaller, TokenCaller } from '../../src/identity/rules/caller.ts'
 import { type MeterName, pathRules } from '../../src/operations/operations.ts'
 import { readTarget } from '../../src/operations/target.ts'

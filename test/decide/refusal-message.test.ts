@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { Denial, DenialDetail, Grant } from '../../src/decide/decide.ts'
+import type { Denial, DenialDetail, Grant } from '../../src/decide/decision.ts'
 import { messageOf } from '../../src/decide/refusal-message.ts'
 import { toTimestamp } from '../../src/formats/timestamp.ts'
 import type { LimitState } from '../../src/ratelimit/rules/counter.ts'

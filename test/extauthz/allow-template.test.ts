@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { Grant } from '../../src/decide/decide.ts'
+import type { Grant } from '../../src/decide/decision.ts'
 import { createTemplates, type TemplateOf } from '../../src/extauthz/allow-template.ts'
 import { toCheckResponse } from '../../src/extauthz/check-response.ts'
 import type { KeyCaller } from '../../src/identity/rules/caller.ts'

@@ -22,11 +22,11 @@ const nothing = {
   size: { bytes: undefined, maxOutput: undefined },
 }
 
-/** Reads the request, its source address and its size. */
+/** Reads the request and its source address. */
 function read(bytes: Buffer) {
   const request = readCheckRequest(bytes)
   const { source, listing, size } = request
-  return { ...request, source: source(), listing: listing(), size: size() }
+  return { ...request, source: source(), listing: listing(), size }
 }
 
 test('behind proxies the client is the address that the outermost one has appended', async (t) => {

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { Denial, Grant } from '../../src/decide/decide.ts'
+import type { Denial, Grant } from '../../src/decide/decision.ts'
 import { createTemplates } from '../../src/extauthz/allow-template.ts'
 import { toCheckResponse } from '../../src/extauthz/check-response.ts'
 import { type ErrorCode, toEnvelope } from '../../src/formats/errors.ts'

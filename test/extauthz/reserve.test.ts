@@ -1,12 +1,13 @@
 import { test } from 'tap'
-import { briefMs, createAppraise, createReserve } from '../../src/extauthz/reserve.ts'
+import { briefMs, createLimits } from '../../src/extauthz/reserve.ts'
 import { type CheckDeps, createCheck } from '../../src/extauthz/service.ts'
 import { readLine } from '../../src/journal/read-line.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import { createMemoryHolds } from '../../src/ratelimit/holds/memory.ts'
-import type { HoldAnswer, HoldStore } from '../../src/ratelimit/holds.ts'
+import type { HoldStore } from '../../src/ratelimit/holds.ts'
 import { counterOf } from '../../src/ratelimit/rules/counter.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
+import { type HoldAnswer, noTokens } from '../../src/ratelimit/rules/hold.ts'
 import { createHeld } from '../../src/usage/held.ts'
 import { countedOf } from '../../src/usage/rules/counted.ts'
 import { readLineHead } from '../../src/usage/rules/line-head.ts'
@@ -62,15 +63,11 @@ function createWorld(options: Options = {}) {
   const deps: CheckDeps = {
     authenticate: () => ({ ...ada, user: caller.user }),
     snapshot: () => snapshot,
-    counters,
-    reserve: createReserve({
-      holds,
+    limits: createLimits({
       counters,
-      estimators,
-      onLoss,
-      pause: async (ms) => options.pause?.(ms),
+      holding: { holds, estimators, onLoss, pause: async (ms) => options.pause?.(ms) },
+      ...(options.charges && { charging: estimators }),
     }),
-    ...(options.charges && { appraise: createAppraise(estimators) }),
     paths: pathRules(),
     clock: () => clock.now,
     onFault: (error) => faults.push(error),
@@ -136,20 +133,11 @@ function createWorld(options: Options = {}) {
       }),
     used: () => counters.windows([counter], clock.now)[0]?.used,
     held() {
-      const asked = { ...nothing, counters: [counter], charge }
+      const asked = { ...noTokens, counters: [counter], charge }
       const { windows } = own.hold(asked, clock.now) as HoldAnswer
       return windows[0]?.held ?? 0
     },
   }
-}
-
-/** Only asks. */
-const nothing = {
-  ...{ id: undefined, overshoot: 0, canCap: false },
-  expected: {
-    ...{ input: 0, inputVariance: 0, output: 0, outputVariance: 0 },
-    ...{ floor: 0, beyondRoom: 0, isSeveral: false, least: 0, worst: 0 },
-  },
 }
 
 function isAllowed(bytes: Buffer): boolean {
@@ -542,18 +530,17 @@ test('a store of holds that has answered may be away for as long again', async (
   let isAway = true
   const world = createWorld({ limits: [[1_000_000, '1m']] })
   const { holds: taking, deps } = world
-  const reserve = createReserve({
-    ...{ counters: world.counters, estimators: createEstimators(), onLoss: 'allow' },
-    holds: {
-      ...taking,
-      hold: async (asked, now) => {
-        if (isAway) throw new Error('Redis is away')
-        return taking.hold(asked, now)
-      },
-      holdAlone: taking.hold,
+  const holds: HoldStore = {
+    ...taking,
+    hold: async (asked, now) => {
+      if (isAway) throw new Error('Redis is away')
+      return taking.hold(asked, now)
     },
-  })
-  const check = createCheck({ ...deps, reserve })
+    holdAlone: taking.hold,
+  }
+  const holding = { holds, estimators: createEstimators(), onLoss: 'allow' } as const
+  const limits = createLimits({ counters: world.counters, holding })
+  const check = createCheck({ ...deps, limits })
   const ask = async (id: string, at: number) => {
     world.clock.now = start + at
     return isAllowed(await check(checkOf(chat, { 'x-request-id': id })))
@@ -580,11 +567,14 @@ test('a connection that is back soon refuses nobody', async (t) => {
     },
   }
   const pauses: number[] = []
-  const reserve = createReserve({
-    ...{ holds, counters: world.counters, estimators: createEstimators(), onLoss: 'deny' },
-    pause: async (ms) => pauses.push(ms),
+  const limits = createLimits({
+    counters: world.counters,
+    holding: {
+      ...{ holds, estimators: createEstimators(), onLoss: 'deny' },
+      pause: async (ms) => pauses.push(ms),
+    },
   })
-  const check = createCheck({ ...world.deps, reserve })
+  const check = createCheck({ ...world.deps, limits })
   const undo: (() => void)[] = []
   const call = { whenReset: (each: () => void) => void undo.push(each) }
   const ask = (id: string) => check(checkOf(chat, { 'x-request-id': id }), undefined, call)
@@ -636,7 +626,7 @@ test('without the field every answer is the same, byte for byte', async (t) => {
   const answers = await Promise.all(
     admissions.map(async (admission) => {
       const world = createWorld({ admission: admission ?? {} })
-      const { reserve, ...bare } = world.deps
+      const bare = { ...world.deps, limits: createLimits({ counters: world.counters }) }
       const message = checkOf(chat, { 'x-request-id': 'a', 'content-length': '99' })
       return [createCheck(world.deps), createCheck(bare)].map((check) => check(message) as Buffer)
     }),
@@ -758,15 +748,21 @@ test('a spent window and a spent limit of requests: the later end counts', async
 
 test('what is taken for a client that has gone is given back', async (t) => {
   const answers: (() => void)[] = []
-  const { deps, holds: taking } = createWorld({ ...counting, ofModels: { concurrency: 1 } })
+  const {
+    deps,
+    counters,
+    holds: taking,
+  } = createWorld({
+    ...counting,
+    ofModels: { concurrency: 1 },
+  })
   const late: HoldStore = {
     ...{ release: taking.release, undo: taking.undo, renew: taking.renew },
     hold: (asked, now) =>
       new Promise((resolve) => answers.push(() => resolve(taking.hold(asked, now)))),
   }
-  const { estimators, counters } = { estimators: createEstimators(), counters: deps.counters }
-  const reserve = createReserve({ holds: late, counters, estimators, onLoss: 'deny' })
-  const check = createCheck({ ...deps, reserve })
+  const holding = { holds: late, estimators: createEstimators(), onLoss: 'deny' } as const
+  const check = createCheck({ ...deps, limits: createLimits({ counters, holding }) })
   const undo: (() => void)[] = []
   const call = { whenReset: (each: () => void) => void undo.push(each) }
   const asked = check(checkOf(chat, { 'x-request-id': 'a' }), undefined, call)

@@ -1,4 +1,5 @@
 import { test } from 'tap'
+import { createLimits } from '../../src/extauthz/reserve.ts'
 import { type CheckDeps, createCheck } from '../../src/extauthz/service.ts'
 import { ServiceError } from '../../src/formats/errors.ts'
 import { WireError } from '../../src/grpc/wire.ts'
@@ -47,7 +48,7 @@ function createWorld(deps: Partial<CheckDeps> & { keys?: KeyLookup } = {}) {
   const check = createCheck({
     authenticate: createAuthenticate({ key: verify, token }),
     snapshot: () => snapshot,
-    counters,
+    limits: createLimits({ counters }),
     paths: pathRules(),
     clock: () => clock.now,
     onFault: (error) => faults.push(error),
@@ -413,7 +414,7 @@ test('waits for keys and counters that are not cached', async (t) => {
   const memory = createTestCounters()
   const { ask } = createWorld({
     keys,
-    counters: { ...memory, read: async (...asked) => memory.read(...asked) },
+    limits: createLimits({ counters: { read: async (...asked) => memory.read(...asked) } }),
   })
   const answer = ask(chat, known.mint())
   t.ok(answer instanceof Promise)
@@ -428,7 +429,7 @@ test('a reached limit denies if counters are read asynchronously', async (t) => 
     [99, '200'],
     [100, '429 rate_limit_exceeded'],
   ] as const) {
-    const { ask, keys, clock } = createWorld({ counters })
+    const { ask, keys, clock } = createWorld({ limits: createLimits({ counters }) })
     const user = `user-${used}`
     const limits = snapshot.subscriptions.get('basic')?.limits.get('llm/small') ?? []
     memory.add(
@@ -460,10 +461,14 @@ test('an unavailable store is 503, never an allow', async (t) => {
   for (const [title, deps, credential] of [
     ['keys, at once', { keys: { findByHash: unavailable } }, key],
     ['keys, later', { keys: { findByHash: async () => unavailable() } }, key],
-    ['counters, at once', { keys: known, counters: { read: unavailable } }, known.mint()],
+    [
+      'counters, at once',
+      { keys: known, limits: createLimits({ counters: { read: unavailable } }) },
+      known.mint(),
+    ],
     [
       'counters, later',
-      { keys: known, counters: { read: async () => unavailable() } },
+      { keys: known, limits: createLimits({ counters: { read: async () => unavailable() } }) },
       known.mint(),
     ],
   ] as const) {
@@ -554,7 +559,7 @@ test('concurrent requests each give the age of their own key', async (t) => {
       return wanted.map(() => ({ used: 0, resetsAt: start + minute }))
     },
   }
-  const { ask } = createWorld({ keys, counters })
+  const { ask } = createWorld({ keys, limits: createLimits({ counters }) })
   const answers = [ask(chat, old), ask(chat, fresh), ask(chat, old)]
   gate.resolve()
   const ages = (await Promise.all(answers)).map(
@@ -573,7 +578,7 @@ test('an internal error is 500, never an allow', async (t) => {
     { keys: { findByHash: unavailable } },
     { keys: { findByHash: async () => unavailable() } },
     { keys: known, snapshot: unavailable },
-    { keys: known, counters: { read: async () => unavailable() } },
+    { keys: known, limits: createLimits({ counters: { read: async () => unavailable() } }) },
   ]) {
     const { ask, faults } = createWorld(deps)
     const answer = await ask(chat, known.mint())

@@ -20,7 +20,7 @@ test('Check responds over a real channel', async (t) => {
       [check]: createCheck({
         authenticate: () => null,
         snapshot: () => snapshot,
-        counters: { read: () => [] },
+        limits: (grant) => grant,
         paths: pathRules(),
         clock: () => 0,
         onFault: (error) => t.fail(String(error)),

@@ -225,22 +225,43 @@ export const allMutants: readonly Mutant[] = [
     'decide/decide.ts',
     ['decide/decide.test.ts'],
     [
-      ["if (caller.by === 'key' || tokensOpen) return undefined", 'return undefined'],
-      ['if (!mayUse(caller, model)) return denyModel(request)', ''],
-      ["if (model.cluster === undefined) return deny('model_unavailable')", ''],
-      ["if ('error' in selected || isHealthy(selected)) return selected", 'return selected'],
-      ['if (retryAt === undefined) return', 'if (retryAt !== undefined) return'],
+      ["  { name: 'access', step: checkAccess },\n", ''],
+      ["  { name: 'backend', step: checkBackend },\n", ''],
+      ["  { name: 'operation', step: checkOperation },\n", ''],
+    ],
+  ),
+  ...mutants(
+    'decide/steps/credential.ts',
+    ['decide/decide.test.ts'],
+    [["if (caller.by === 'key' || tokensOpen) return undefined", 'return undefined']],
+  ),
+  ...mutants(
+    'decide/steps/subscription.ts',
+    ['decide/decide.test.ts'],
+    [
+      ["if (!isHealthy(selected)) return denySubscription('model_unhealthy', context)", ''],
       [
         "const hidden = error === 'not_found' && name !== undefined",
         "const hidden = error === 'not_found' && name === undefined",
       ],
       ['if (capsOf(caller) !== undefined) return refusal\n', ''],
+    ],
+  ),
+  ...mutants(
+    'decide/steps/model.ts',
+    ['decide/decide.test.ts'],
+    [
       ['if (models.length < 2) return models[0]', 'return models[0]'],
       ['if (covered !== undefined) return covered', ''],
     ],
   ),
   ...mutants(
-    'decide/decide.ts',
+    'decide/steps/limits.ts',
+    ['decide/decide.test.ts'],
+    [['if (retryAt === undefined) return', 'if (retryAt !== undefined) return']],
+  ),
+  ...mutants(
+    'decide/steps/model.ts',
     ['models/rules/served-names.test.ts'],
     [
       ['return isHeld ? undefined :', 'return'],
@@ -253,11 +274,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'decide/decide.ts',
+    'extauthz/reserve.ts',
     ['extauthz/service.test.ts'],
     [
-      [': appraised(enforceLimits(decision, windows, now), request, appraise)', ': decision'],
-      ['appraised(enforceLimits(decision, late, now), request, appraise)', 'decision'],
+      [': enforceLimits(grant, states, now)', ': grant'],
+      ['? states.then((late) => enforceLimits(grant, late, now))', '? states.then(() => grant)'],
     ],
   ),
   ...mutants(
@@ -351,8 +372,8 @@ export const allMutants: readonly Mutant[] = [
     'keys/rules/compiled-caps.ts',
     ['keys/rules/compiled-caps.test.ts'],
     [
-      ['(address === undefined || !', '(address !== undefined && !'],
-      ['?.models?.has(modelKey) === false', '?.models?.has(modelKey) === true'],
+      ['(address !== undefined && isWithinAny', '(address === undefined || isWithinAny'],
+      ['?.models?.has(modelKey) !== false', '?.models?.has(modelKey) !== true'],
       ['toCountedLimits(subscription, scopeOf(id)', 'toCountedLimits(subscription, id'],
       ['owner: id,', 'owner: user,'],
     ],
@@ -677,11 +698,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'decide/decide.ts',
+    'decide/steps/operation.ts',
     ['decide/decide.test.ts'],
     [
       ['name !== undefined && !mayName(name, model)', 'false'],
-      ['target.modelKey !== undefined && !request.isUnread', 'target.modelKey !== undefined'],
+      ['target.modelKey !== undefined && !isUnread', 'target.modelKey !== undefined'],
       ["!name.includes('\\t') && ", ''],
     ],
   ),
@@ -720,16 +741,16 @@ export const allMutants: readonly Mutant[] = [
     ['extauthz/reserve.test.ts'],
     [
       ['now - awaySince < briefMs', 'now - awaySince < 0'],
-      ['isRead && request.isUnread', 'false'],
-      ['sized.problem ?? ', ''],
-      ['if (expected.least <= most) return undefined', 'return undefined'],
+      ['isReserving && request.isUnread && hasReadSize(request)', 'false'],
       ['if (first instanceof Promise) awaySince = undefined', ''],
     ],
   ),
   ...mutants(
-    'decide/reserve.ts',
+    'decide/steps/limits.ts',
     ['extauthz/reserve.test.ts'],
     [
+      ['hold.problem ?? ', ''],
+      ['if (least <= most) return undefined', 'return undefined'],
       ["if (outcome === 'spent')", "if (outcome !== 'spent')"],
       [
         "refuse('concurrency', now + nextMs), isBusy: true",

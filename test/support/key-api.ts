@@ -9,9 +9,9 @@ import { buildAdmin, buildInternal, type ListenerTimes } from '../../src/admin/s
 import { createAuditTrail } from '../../src/audit/trail.ts'
 import type { BackendState } from '../../src/cluster/rules/conditions.ts'
 import { noPolicies } from '../../src/cluster/rules/policies.ts'
-import type { Reserve } from '../../src/decide/decide.ts'
 import type { OthersRefusals, PastRefusals } from '../../src/decide/past-refusal.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
+import { createLimits, type Limits } from '../../src/extauthz/reserve.ts'
 import { createVerifyKey } from '../../src/identity/api-key.ts'
 import { createAuthenticate, type Verify } from '../../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../../src/keys/cached-api-keys.ts'
@@ -55,7 +55,7 @@ export interface KeyApiOptions {
   readonly keyReach?: KeyReach
   readonly readCounters?: ResettableCounters['readFresh']
   readonly resetCounters?: ResettableCounters['reset']
-  readonly reserve?: Reserve
+  readonly limits?: Limits
   readonly backendOf?: (model: string) => BackendState | undefined
   readonly pastRefusals?: PastRefusals
   /** `off` by default. */
@@ -209,7 +209,9 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     billingCurrency: 'EUR',
     readCounters: options.readCounters ?? memory.readFresh,
     resetCounters: options.resetCounters ?? memory.reset,
-    ...(options.reserve && { reserve: options.reserve }),
+    limits:
+      options.limits ??
+      createLimits({ counters: { read: options.readCounters ?? memory.readFresh } }),
     ...(options.backendOf && { backendOf: options.backendOf }),
     paths: pathRules(),
     usage: options.ledger === false ? undefined : createUsageReader(sql),

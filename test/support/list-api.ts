@@ -11,6 +11,7 @@ import {
 import { buildAdmin, buildInternal } from '../../src/admin/server.ts'
 import { noPolicies } from '../../src/cluster/rules/policies.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
+import { createLimits } from '../../src/extauthz/reserve.ts'
 import { ServiceError } from '../../src/formats/errors.ts'
 import type { Presented } from '../../src/identity/authenticate.ts'
 import type { Caller } from '../../src/identity/rules/caller.ts'
@@ -70,6 +71,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
   }
   const clock = () => api.now
   const keys = {} as ApiKeyStore
+  const counters = createTestCounters()
   const gateway = options.gateway ?? (await startForwarder(t, snapshot))
   const markers = { own: 'tg', accepted: new Set<string>() }
   const resources = {
@@ -106,7 +108,8 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
     accessCheckTimeoutMs: options.accessCheckTimeoutMs ?? 5_000,
     instanceName: 'gate',
     billingCurrency: 'USD',
-    readCounters: createTestCounters().readFresh,
+    readCounters: counters.readFresh,
+    limits: createLimits({ counters }),
     paths: pathRules(),
     pastRefusals: createRefusalMemory(),
     othersRefusals: noOtherProcess,

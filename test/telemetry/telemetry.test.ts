@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
-import type { Decision, Grant } from '../../src/decide/decide.ts'
+import type { Decision, Grant } from '../../src/decide/decision.ts'
 import type { Caller } from '../../src/identity/rules/caller.ts'
 import type { WrittenTelemetry } from '../../src/kinds/resources.ts'
 import type { Sources } from '../../src/telemetry/readings.ts'

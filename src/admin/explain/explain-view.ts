@@ -2,7 +2,7 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import type { BackendState } from '../../cluster/rules/conditions.ts'
-import type { Step } from '../../decide/decide.ts'
+import type { StepName } from '../../decide/decide.ts'
 import type { ConsideredSubscription, Explanation } from '../../decide/explain.ts'
 import type { PastRefusal } from '../../decide/past-refusal.ts'
 import { messageOf } from '../../decide/refusal-message.ts'
@@ -100,7 +100,7 @@ function showSteps(explanation: Explanation, { locate }: View) {
   const { decision, steps, model, policies, subscriptions } = explanation
   const opening = policies.find(({ opens }) => opens)?.policy.resource
   const paying = subscriptions.find(({ passedOver }) => !passedOver)?.subscription?.resource
-  const resources: Partial<Record<Step, Resource | undefined>> = {
+  const resources: Partial<Record<StepName, Resource | undefined>> = {
     model: model?.resource,
     access: opening,
     subscription: paying,

@@ -1,10 +1,13 @@
 /** `POST /v1/explain`: whether a request would be let through, and why. */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Denial, Step } from '../../decide/decide.ts'
+import type { AccessRequest } from '../../decide/access-request.ts'
+import { type StepName, trace } from '../../decide/decide.ts'
+import type { Decision, Denial, Grant } from '../../decide/decision.ts'
 import { type Explanation, explain } from '../../decide/explain.ts'
 import { isOf, type PastRefusal } from '../../decide/past-refusal.ts'
 import { findSubscription } from '../../decide/selection.ts'
+import { enforceLimits } from '../../decide/steps/limits.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import { describeEnd } from '../../identity/api-key.ts'
 import type { Caller, TokenCaller } from '../../identity/rules/caller.ts'
@@ -12,7 +15,7 @@ import { type ApiKeyRecord, endsSoon } from '../../keys/rules/api-key.ts'
 import { compileCaps, onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
 import { isListing } from '../../operations/operations.ts'
 import { readTarget } from '../../operations/target.ts'
-import { type Counter, stateLater } from '../../ratelimit/rules/counter.ts'
+import { type CounterState, counterOf, stateLater } from '../../ratelimit/rules/counter.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
@@ -31,7 +34,7 @@ import { newestKey, subscriptionOfNewKey } from './stand-in.ts'
 
 type ExplainDeps = Pick<
   ExternalDeps,
-  | ('keys' | 'isAdmin' | 'keyReach' | 'snapshot' | 'readCounters' | 'reserve' | 'paths' | 'clock')
+  | ('keys' | 'isAdmin' | 'keyReach' | 'snapshot' | 'readCounters' | 'limits' | 'paths' | 'clock')
   | ('pastRefusals' | 'othersRefusals' | 'locate' | 'backendOf' | 'tokensOpenInference')
   | ('resourceProblems' | 'enforcement' | 'tableCondition')
 >
@@ -68,7 +71,7 @@ const notAllAnswered = 'Not every process of the service has answered; ask again
 
 /** Adds the route. It calls the functions of Check itself; it counts nothing. */
 export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
-  const { keys, isAdmin, snapshot, readCounters, reserve, paths, clock, locate } = deps
+  const { keys, isAdmin, snapshot, readCounters, limits, paths, clock, locate } = deps
   const { pastRefusals, othersRefusals, keyReach, backendOf, tokensOpenInference } = deps
   const { tableCondition: condition = () => 'off' } = deps
 
@@ -83,19 +86,22 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     if (target === undefined) {
       return refuse({ allowed: false, code: 'not_found' }, ['credential', 'path'])
     }
-    // Stores know windows that have begun, so they are asked only as of now. Later, what runs now has ended.
-    const isLater = at > clock()
-    async function read(asked: readonly Counter[]) {
-      const states = await readCounters(asked, clock())
-      return isLater ? states.map((state, i) => stateLater(asked[i] as Counter, state, at)) : states
-    }
-    const world = {
-      ...{ snapshot: snapshot(), rules: paths, now: at, read },
-      reserve: isLater ? undefined : reserve,
-    }
-    const source = address === undefined ? undefined : () => address
     const tokensOpen = isStandIn || tokensOpenInference
-    return explain({ ...request, caller, target, tokensOpen, source }, world)
+    const access = { ...request, caller, target, tokensOpen, address }
+    const known = snapshot()
+    const traced = trace(access, known, paths)
+    const { decision } = traced
+    const decided = decision.allowed ? await enforce(decision, access, at) : decision
+    return explain(access, traced, decided, known)
+  }
+
+  /** Stores know windows that have begun, so they are asked only as of now. Later, what runs now has ended. */
+  async function enforce(grant: Grant, request: AccessRequest, at: number): Promise<Decision> {
+    if (at <= clock()) return limits(grant, request, at)
+    const counters = grant.limits.map((limit) => counterOf(limit, grant.caller.user))
+    const states = await readCounters(counters, clock())
+    const later = counters.map((each, i) => stateLater(each, states[i] as CounterState, at))
+    return enforceLimits(grant, later, at)
   }
 
   /** Of an administrator's question: the problems of what was written for the request and is not in force. */
@@ -254,6 +260,6 @@ function lookAt(request: FastifyRequest, { user, ...other }: Caller): void {
   lookAtOthers(request, { ...(other.by === 'key' && { keyId: other.keyId }), user })
 }
 
-function refuse(decision: Denial, steps: readonly Step[]): Explanation {
+function refuse(decision: Denial, steps: readonly StepName[]): Explanation {
   return { decision, steps, model: undefined, closed: [], policies: [], subscriptions: [] }
 }

@@ -1,8 +1,8 @@
 /** onRequest: credential → request.caller, before any of the body is read. */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { refuseAddress } from '../../decide/decide.ts'
 import { messageOf } from '../../decide/refusal-message.ts'
+import { refuseAddress } from '../../decide/steps/address.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import { networkOf } from '../../formats/network.ts'
 import {
@@ -100,7 +100,7 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
   function requireAddress(request: FastifyRequest, caller: Caller): void {
     if (capsOf(caller)?.networks === undefined) return
     request.boundAddress = gatewayAddressOf(request, trusts, trustedHops)
-    const elsewhere = refuseAddress(caller, () => request.boundAddress)
+    const elsewhere = refuseAddress(caller, request.boundAddress ?? null)
     if (elsewhere === undefined) return
     throw new ServiceError(elsewhere.code, { message: messageOf(elsewhere, clock()) as string })
   }

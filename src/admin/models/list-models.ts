@@ -10,7 +10,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import { lastValue } from '../../formats/header-value.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
-import { leavesOut } from '../../keys/rules/compiled-caps.ts'
+import { isModelAllowed } from '../../keys/rules/compiled-caps.ts'
 import { endpointOf, type FoundModel, mergeModels } from '../../models/rules/model-list.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/snapshot.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
@@ -147,7 +147,7 @@ async function findModels(deps: ExternalDeps, search: Search): Promise<readonly 
   for (const subscription of subscriptions) {
     for (const key of subscription.limits.keys()) {
       const model = snapshot.models.get(key) as Model
-      if (leavesOut(caller, key)) continue
+      if (!isModelAllowed(caller, key)) continue
       const endpoint = endpointOf(model, deps.gatewayUrl)
       if (model.resource.backend.kind === 'ExternalModel') {
         // A provider's own list is not about this model, so only its phase counts.

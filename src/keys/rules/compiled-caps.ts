@@ -73,13 +73,13 @@ export function onlyKeyOf(caller: Caller, reach: KeyReach): string | undefined {
   return caller.caps !== undefined || reach === 'self' ? caller.keyId : undefined
 }
 
-/** Whether the caller is a key that may not be used from this address; undefined: it has none. */
-export function isElsewhere(caller: Caller, address: string | undefined): boolean {
+/** Whether the caller may come from this address; undefined: it has none. False only for a key with networks. */
+export function isAddressAllowed(caller: Caller, address: string | undefined): boolean {
   const networks = capsOf(caller)?.networks
-  return networks !== undefined && (address === undefined || !isWithinAny(networks, address))
+  return networks === undefined || (address !== undefined && isWithinAny(networks, address))
 }
 
-/** Whether the caller is a key whose models leave this one out. */
-export function leavesOut(caller: Caller, modelKey: string): boolean {
-  return capsOf(caller)?.models?.has(modelKey) === false
+/** Whether the caller may call the model, as far as the models of its key say. */
+export function isModelAllowed(caller: Caller, modelKey: string): boolean {
+  return capsOf(caller)?.models?.has(modelKey) !== false
 }

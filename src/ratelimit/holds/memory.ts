@@ -1,8 +1,16 @@
 /** Holds in this process, beside what it knows to be used. They end with the process. */
 
-import type { AskedHold, HoldAnswer, HoldStore } from '../holds.ts'
+import type { HoldStore } from '../holds.ts'
 import { admit } from '../rules/estimates/admit.ts'
-import { grown, type Hold, leaseMs, noHolds, type Sums, withHold } from '../rules/estimates/hold.ts'
+import {
+  grown,
+  type HeldTokens,
+  leaseMs,
+  noHolds,
+  type Sums,
+  withHold,
+} from '../rules/estimates/hold.ts'
+import type { Hold, HoldAnswer } from '../rules/hold.ts'
 import { createAskers } from './askers.ts'
 import { memberOf } from './request-ids.ts'
 import { boundWindow, type KnownWindows, type Place, placesOf, windowedOf } from './windows.ts'
@@ -17,7 +25,7 @@ interface Pool {
 
 interface OpenHold {
   readonly pools: readonly Pool[]
-  hold: Hold
+  hold: HeldTokens
   readonly cap: number
   /** Of its lease; milliseconds since the epoch. */
   endsAt: number
@@ -62,13 +70,13 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     }
   }
 
-  function poolOf(place: Place, charge: AskedHold['charge']): Pool {
+  function poolOf(place: Place, charge: Hold['charge']): Pool {
     const { id } = boundWindow(place, charge) ?? {}
     const [name, among] = id === undefined ? [place.counter.key, ofCounters] : [id, ofWindows]
     return among.get(name) ?? { name, among, sums: noHolds }
   }
 
-  function hold(asked: AskedHold, now: number): HoldAnswer {
+  function hold(asked: Hold, now: number): HoldAnswer {
     // What is read may end holds.
     const known = windows(windowedOf(asked), now)
     expire(now)

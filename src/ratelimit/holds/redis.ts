@@ -2,10 +2,11 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { CounterStore } from '../counters.ts'
-import type { AskedHold, HoldAnswer, HoldStore } from '../holds.ts'
+import type { HoldStore } from '../holds.ts'
 import type { Counter } from '../rules/counter.ts'
 import { readCounterKey, subjectOf } from '../rules/counter-key.ts'
 import { leaseMs } from '../rules/estimates/hold.ts'
+import type { Hold, HoldAnswer } from '../rules/hold.ts'
 import { keyOf, type Part } from '../sums/part.ts'
 import type { SharedSums } from '../sums/shared-sums.ts'
 import { createMemoryHolds } from './memory.ts'
@@ -180,7 +181,7 @@ function keysOf(tag: string, counter: Counter): readonly string[] {
 }
 
 /** The name of a place in the sums of its subject: of a counter, or of one of its windows. */
-function nameOf(place: Place, charge: AskedHold['charge']): string {
+function nameOf(place: Place, charge: Hold['charge']): string {
   const { key } = place.counter
   const { model, counted } = readCounterKey(key)
   const { id = key } = boundWindow(place, charge) ?? {}
@@ -188,7 +189,7 @@ function nameOf(place: Place, charge: AskedHold['charge']): string {
 }
 
 function argsOf(
-  asked: AskedHold,
+  asked: Hold,
   places: readonly Place[],
   member: string,
   lease: number,

@@ -1,8 +1,8 @@
 /** The windows in which requests hold, as a process knows them. */
 
-import type { AskedHold } from '../holds.ts'
 import type { Counter } from '../rules/counter.ts'
 import type { LimitKind } from '../rules/counter-key.ts'
+import type { Hold } from '../rules/hold.ts'
 import { isWindowless, type WindowedCounter } from '../rules/windows.ts'
 import type { KnownWindow } from '../sums/shared-sums.ts'
 
@@ -27,14 +27,14 @@ export interface Place {
 }
 
 /** Those of the asked counters that have windows. */
-export function windowedOf({ counters, taken = [] }: AskedHold): readonly Required<Counter>[] {
+export function windowedOf({ counters, taken = [] }: Hold): readonly Required<Counter>[] {
   const windowed = taken.filter((counter) => !isWindowless(counter))
   return windowed.length === 0 ? counters : [...counters, ...windowed]
 }
 
 /** The places in the order of the counters, then of what is taken; `known`: of `windowedOf`. */
 export function placesOf(
-  { counters, taken = [] }: AskedHold,
+  { counters, taken = [] }: Hold,
   known: readonly HeldWindow[],
 ): readonly Place[] {
   let next = 0
@@ -49,6 +49,6 @@ export function placesOf(
 }
 
 /** The window that a hold binds; undefined: all. */
-export function boundWindow({ kind, window }: Place, charge: AskedHold['charge']) {
+export function boundWindow({ kind, window }: Place, charge: Hold['charge']) {
   return kind === 'tokens' && charge === 'end' ? undefined : window
 }

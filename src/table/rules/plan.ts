@@ -4,7 +4,7 @@
  * (extauthz/allow-template.ts), which does the same for the same grant.
  */
 
-import type { Grant } from '../../decide/decide.ts'
+import type { Grant } from '../../decide/decision.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { chunkUsageOf, serverHeaders } from '../../models/rules/server-headers.ts'
 import { openedFields } from '../../operations/body-fields.ts'

@@ -1,6 +1,6 @@
 /** Which allowed requests the gateway may decide by itself the next time; all others are asked again, each time. */
 
-import type { Grant } from '../../decide/decide.ts'
+import type { Grant } from '../../decide/decision.ts'
 import { capsOf } from '../../keys/rules/compiled-caps.ts'
 import { dialectOf } from '../../operations/dialect.ts'
 import { meterable } from '../../operations/operations.ts'

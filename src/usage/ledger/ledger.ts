@@ -2,7 +2,7 @@
 
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
-import type { Denial } from '../../decide/decide.ts'
+import type { Denial } from '../../decide/decision.ts'
 import { type Listed, openFolder } from '../../journal/folder.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { repeat } from '../../runtime/loop.ts'

@@ -4,7 +4,7 @@
  * database failed may be added twice. They never enter the journal, which a spent key could fill.
  */
 
-import type { Grant } from '../../decide/decide.ts'
+import type { Grant } from '../../decide/decision.ts'
 import { userInLines } from '../../ratelimit/rules/line-user.ts'
 import type { UsageGroup, UsageLedger } from '../store.ts'
 

@@ -4,10 +4,10 @@
  * bounded, so that a line is never longer than `lineBytes`.
  */
 
-import type { HeldRoom } from '../../decide/decide.ts'
 import { cutText, toBoundJson } from '../../formats/bound-text.ts'
 import { isObject } from '../../formats/fields.ts'
 import { readPayer } from '../../models/rules/payer.ts'
+import type { Held } from '../../ratelimit/rules/hold.ts'
 import { userBytes } from '../../ratelimit/rules/line-user.ts'
 import { parseEstimate, toEstimateText } from '../../ratelimit/rules/unreported.ts'
 import type { HeldUsage, Usage } from './usage.ts'
@@ -39,7 +39,7 @@ export interface Asked {
   readonly keyId: string
   /** With which counters of its key it was admitted, if any. */
   readonly cap: string | undefined
-  readonly held: HeldRoom | undefined
+  readonly held: Held | undefined
 }
 
 /** What a line says of its request. */
@@ -94,7 +94,7 @@ export function writeLineHead(
 }
 
 /** Numbers that are not known are left out. */
-function writeHeld({ admittedAt, bytes, maxOutput, choices, cap, estimate }: HeldRoom) {
+function writeHeld({ admittedAt, bytes, maxOutput, choices, cap, estimate }: Held) {
   const held = JSON.stringify({
     at: admittedAt,
     bytes,

@@ -4,7 +4,8 @@ import { keyCountersOf } from '../../keys/rules/compiled-caps.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
 import type { LimitKind } from '../../ratelimit/rules/counter-key.ts'
-import { bytesOfToken, type Sized } from '../../ratelimit/rules/estimates/estimator.ts'
+import { bytesOfToken } from '../../ratelimit/rules/estimates/estimator.ts'
+import type { Held } from '../../ratelimit/rules/hold.ts'
 import { type Estimate, estimateOutput, type Sent } from '../../ratelimit/rules/unreported.ts'
 
 /** A finished response of a model, as the gateway reports it. */
@@ -38,11 +39,9 @@ export interface Usage {
 }
 
 /** The hold of a response that has ended, and how it ended. */
-export interface HeldUsage extends Sized {
+export interface HeldUsage extends Omit<Held, 'cap' | 'estimate'> {
   /** The gateway's request id. */
   readonly id: string
-  /** Milliseconds since the epoch; 0: it holds nothing. */
-  readonly admittedAt: number
   /** The output tokens that it might have; undefined: it had no ceiling. */
   readonly cap: number | undefined
   readonly tookMs: number

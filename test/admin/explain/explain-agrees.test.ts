@@ -4,6 +4,7 @@ import { explainRequests } from '../../../src/admin/explain/explain.ts'
 import { auditRoutes } from '../../../src/admin/http/audit.ts'
 import { noPolicies } from '../../../src/cluster/rules/policies.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
+import { createLimits } from '../../../src/extauthz/reserve.ts'
 import { createCheck } from '../../../src/extauthz/service.ts'
 import { createVerifyKey } from '../../../src/identity/api-key.ts'
 import { createAuthenticate } from '../../../src/identity/authenticate.ts'
@@ -102,7 +103,7 @@ test('explain agrees with Check in random worlds', async (t) => {
     const check = createCheck({
       authenticate: createAuthenticate({ key: createVerifyKey(keys, markers), token: () => null }),
       snapshot: () => snapshot,
-      counters,
+      limits: createLimits({ counters }),
       paths,
       clock: () => now,
       onRefused: pastRefusals.note,
@@ -122,6 +123,7 @@ test('explain agrees with Check in random worlds', async (t) => {
       keyReach: 'owner',
       snapshot: () => snapshot,
       readCounters: async (asked, at) => counters.read(asked, at),
+      limits: createLimits({ counters }),
       paths,
       clock: () => now,
       pastRefusals,

@@ -1,11 +1,12 @@
 import { type Test, test } from 'tap'
 import type { OthersRefusals } from '../../../src/decide/past-refusal.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
-import { createReserve } from '../../../src/extauthz/reserve.ts'
+import { createLimits } from '../../../src/extauthz/reserve.ts'
 import { withOpenRequests } from '../../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
 import { createEstimators } from '../../../src/ratelimit/rules/estimates/estimators.ts'
+import { noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { type Asked, createKeyApi } from '../../support/key-api.ts'
@@ -138,8 +139,9 @@ test('what requests hold and take is neither ended nor asked about a later time'
   const api = await createKeyApi(t, {
     snapshot: world,
     readCounters: withOpenRequests(counters.readFresh, holds),
-    reserve: createReserve({
-      ...{ holds, counters, estimators: createEstimators(), onLoss: 'allow', isDry: true },
+    limits: createLimits({
+      counters,
+      holding: { holds, estimators: createEstimators(), onLoss: 'allow', isDry: true },
     }),
   })
   const [tokens, open] = world.subscriptions.get('basic')?.limits.get('llm/small') ?? []
@@ -147,10 +149,10 @@ test('what requests hold and take is neither ended nor asked about a later time'
   counters.add([counterOf(tokens, 'bob')], 30, api.now)
   const sizes = { floor: 9, beyondRoom: 9, isSeveral: false, least: 1, worst: 9 }
   const expected = { input: 1, inputVariance: 0, output: 9, outputVariance: 0, ...sizes }
-  const asked = { expected, overshoot: 0, canCap: true, charge: 'admission' } as const
+  const asked = { ...noTokens, expected, canCap: true, charge: 'admission' } as const
   for (const user of ['alice', 'bob']) {
     const [own, taken] = [[counterOf(tokens, user)], [counterOf(open, user)]]
-    await holds.hold({ id: user, counters: own, taken, ...asked }, api.now)
+    await holds.hold({ ...asked, id: user, counters: own, taken }, api.now)
   }
   const explain = async (at?: string) =>
     (await api.ask(route, { as: 'alice', body: { model: 'small', ...(at && { at }) } })).json()

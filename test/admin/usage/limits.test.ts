@@ -2,6 +2,7 @@ import { test } from 'tap'
 import { withOpenRequests } from '../../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
 import { type Counter, counterOf } from '../../../src/ratelimit/rules/counter.ts'
+import { noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
@@ -127,7 +128,7 @@ test('requests and concurrency have their kind', async (t) => {
 
   const limits = open.subscriptions.get('premium')?.limits.get('llm/small') ?? []
   const taken = limits.slice(1).map((limit) => ({ ...counterOf(limit, 'alice'), limit: 60 }))
-  for (const id of ['a', 'b']) await holds.hold({ ...takes, id, taken }, api.now)
+  for (const id of ['a', 'b']) await holds.hold({ ...noTokens, id, taken }, api.now)
   t.strictSame(await read(api, 'alice'), [
     premium,
     { ...rate, used: 2, remaining: 58 },
@@ -140,22 +141,6 @@ test('requests and concurrency have their kind', async (t) => {
     { model_refs: [{ request_rate_limits: [{ limit: 60, window: '1m' }], concurrency: 5 }] },
   ])
 })
-
-/** Holds no tokens. */
-const takes = {
-  ...{ counters: [], overshoot: 0, canCap: false, charge: 'end' as const },
-  expected: {
-    input: 0,
-    inputVariance: 0,
-    output: 0,
-    outputVariance: 0,
-    floor: 0,
-    beyondRoom: 0,
-    isSeveral: false,
-    least: 0,
-    worst: 0,
-  },
-}
 
 test('many limits are read in part', async (t) => {
   const models = Array.from({ length: 1_001 }, (_, i) => `m${i}`)

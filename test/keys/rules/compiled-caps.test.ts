@@ -1,6 +1,10 @@
 import { test } from 'tap'
-import { type AccessRequest, type Decision, decide, type Step } from '../../../src/decide/decide.ts'
+import type { AccessRequest } from '../../../src/decide/access-request.ts'
+import { type StepName, trace } from '../../../src/decide/decide.ts'
+import type { Decision } from '../../../src/decide/decision.ts'
+import { explain } from '../../../src/decide/explain.ts'
 import { messageOf } from '../../../src/decide/refusal-message.ts'
+import { createLimits } from '../../../src/extauthz/reserve.ts'
 import type { KeyCaller } from '../../../src/identity/rules/caller.ts'
 import { compileCaps, keyCountersOf } from '../../../src/keys/rules/compiled-caps.ts'
 import type { KeyCaps } from '../../../src/keys/rules/key-caps.ts'
@@ -46,7 +50,7 @@ function keyWith(caps: KeyCaps): KeyCaller {
 /** Decides with counters that stay; returns the steps too. */
 function createWorld() {
   const counters = createTestCounters()
-  const steps: Step[] = []
+  const steps: StepName[] = []
   return {
     counters,
     steps,
@@ -58,8 +62,13 @@ function createWorld() {
         ...{ caller, target, method, bodyModel: undefined, requestedSubscription: undefined },
         ...more,
       }
-      const world = { snapshot, rules: pathRules(), now, read: counters.read }
-      return decide(request, world, (step) => steps.push(step)) as Decision
+      const traced = trace(request, snapshot, pathRules())
+      const granted = traced.decision
+      const decision = granted.allowed
+        ? (createLimits({ counters })(granted, request, now) as Decision)
+        : granted
+      steps.push(...explain(request, traced, decision, snapshot).steps)
+      return decision
     },
   }
 }
@@ -74,8 +83,7 @@ const models = {
 test('a key without caps has none of their steps', async (t) => {
   const { ask, steps } = createWorld()
   t.equal(compileCaps({ id: 'a', user: 'u', subscription: 'b', caps: {} }), undefined)
-  const source = () => t.fail('the address is not read')
-  t.ok(ask('/llm/small/v1/chat/completions', keyWith({}), { source: source as never }).allowed)
+  t.ok(ask('/llm/small/v1/chat/completions', keyWith({}), { address: null }).allowed)
   t.notOk(steps.includes('address') || steps.includes('cap'))
 })
 
@@ -114,7 +122,7 @@ test('the address is checked, and fails closed', async (t) => {
   const { ask, steps } = createWorld()
   const key = keyWith({ allowedAddresses: ['192.0.2.0/24', '2001:db8::/32'] })
   const from = (address: string | undefined, path = '/llm/small/v1/chat/completions') =>
-    ask(path, key, { source: () => address })
+    ask(path, key, { address: address ?? null })
   t.ok(from('192.0.2.9').allowed)
   t.ok(from('2001:db8::9').allowed)
   const refused = from('198.51.100.1')
@@ -124,7 +132,7 @@ test('the address is checked, and fails closed', async (t) => {
   t.match(from(undefined), { code: 'address_not_allowed' }, 'a client without an address')
   t.match(from('nonsense'), { code: 'address_not_allowed' })
   const list = (address: string) =>
-    ask('/llm/small/v1/models', key, { method: 'GET', source: () => address })
+    ask('/llm/small/v1/models', key, { method: 'GET', address: address ?? null })
   t.ok(list('192.0.2.9').allowed)
   t.match(list('198.51.100.1'), { code: 'address_not_allowed' }, 'of a list too')
   t.ok(ask('/llm/small/v1/chat/completions', key).allowed, 'unless nobody gives an address')

@@ -1,14 +1,15 @@
 import { type Test, test } from 'tap'
-import type { AskedHold, HoldAnswer, HoldStore } from '../../../src/ratelimit/holds.ts'
+import type { HoldStore } from '../../../src/ratelimit/holds.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { admit } from '../../../src/ratelimit/rules/estimates/admit.ts'
 import type { Expected } from '../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
-  type Hold,
+  type HeldTokens,
   noHolds,
   type Sums,
   withHold,
 } from '../../../src/ratelimit/rules/estimates/hold.ts'
+import { type Hold, type HoldAnswer, noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import { createRandom } from '../../support/random.ts'
 import { lasting } from '../../support/window-ends.ts'
@@ -52,7 +53,8 @@ function counter(limit: number, windowMs = hour, user = nextUser()): Required<Co
   }
 }
 
-const ask = (id: string | undefined, ...counters: Required<Counter>[]): AskedHold => ({
+const ask = (id: string | undefined, ...counters: Required<Counter>[]): Hold => ({
+  ...noTokens,
   ...{ id, counters, expected: small, overshoot: 0.25, canCap: true, charge: 'admission' },
 })
 
@@ -70,19 +72,9 @@ function taking(limits: readonly (readonly [limit: number, windowMs: number])[],
 }
 
 /** Takes without holding tokens. */
-const take = (id: string | undefined, taken: readonly Required<Counter>[]): AskedHold => ({
-  ...{ id, counters: [], taken, overshoot: 0, canCap: false, charge: 'end' },
-  expected: {
-    input: 0,
-    inputVariance: 0,
-    output: 0,
-    outputVariance: 0,
-    floor: 0,
-    beyondRoom: 0,
-    isSeveral: false,
-    least: 0,
-    worst: 0,
-  },
+const take = (id: string | undefined, taken: readonly Required<Counter>[]): Hold => ({
+  ...noTokens,
+  ...{ id, taken },
 })
 
 const usedOf = ({ windows }: HoldAnswer) => windows.map(({ used }) => used)
@@ -104,7 +96,7 @@ async function end(world: HoldWorld, taken: readonly Required<Counter>[], id: st
 }
 
 export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld>): void {
-  type Ask = (asked: AskedHold) => Promise<HoldAnswer>
+  type Ask = (asked: Hold) => Promise<HoldAnswer>
   const claim = (
     title: string,
     body: (t: Test, world: HoldWorld & { hold: Ask }) => Promise<void>,
@@ -212,7 +204,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
   claim('charged at the end, a hold binds the next window', async (t, world) => {
     const own = counter(10_000, world.shortMs)
     await toBegin(world, own)
-    const toEnd = (id?: string): AskedHold => ({ ...ask(id, own), charge: 'end' })
+    const toEnd = (id?: string): Hold => ({ ...ask(id, own), charge: 'end' })
     await world.hold(toEnd('a'))
     await world.advance(world.shortMs + 20)
     t.strictSame(heldOf(await world.hold(toEnd('b'))), [400])
@@ -331,7 +323,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
   claim('a request takes everything or nothing', async (t, world) => {
     const user = nextUser()
     const own = counter(10_000, hour, user)
-    const both = (id: string | undefined, requests: number, open: number): AskedHold => ({
+    const both = (id: string | undefined, requests: number, open: number): Hold => ({
       ...ask(id, own),
       taken: taking(
         [
@@ -431,14 +423,14 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     const limit = 1 + random.below(40_000)
     const own = counter(limit)
     const promised = Math.floor(limit * 1.25)
-    const open = new Map<string, Hold>()
+    const open = new Map<string, HeldTokens>()
     const ended: string[] = []
     let used = 0
     let alone = 0
     const isWorst = random.below(2) === 0
     const sums = () =>
       [...open.values()].reduce<Sums>((sum, each) => withHold(sum, each, 1), noHolds)
-    const settle = async (id: string, hold: Hold) => {
+    const settle = async (id: string, hold: HeldTokens) => {
       const tokens = isWorst ? hold.ceiling : random.below(hold.ceiling + 1)
       await world.use(own, tokens)
       used += tokens

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
-import type { AskedHold } from '../../../src/ratelimit/holds.ts'
 import { leaseMs } from '../../../src/ratelimit/rules/estimates/hold.ts'
+import { type Hold, noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { type HoldWorld, testHoldStore } from './hold-store.contract.ts'
 
@@ -23,9 +23,10 @@ async function createWorld(): Promise<HoldWorld> {
 
 testHoldStore('memory', createWorld)
 
-function asked(id: string, ms: number): AskedHold {
+function asked(id: string, ms: number): Hold {
   const counter = { key: `basic\nllm/small\n${ms}\nada`, owner: 'ada', window: { ms } }
   return {
+    ...noTokens,
     id,
     counters: [{ ...counter, limit: 10_000 }],
     expected: {

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
-import type { AskedHold } from '../../../src/ratelimit/holds.ts'
 import { oldKeyOf } from '../../../src/ratelimit/redis/keys.ts'
 import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
+import { type Hold, noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { startCluster } from '../../support/cluster.ts'
 import { poll } from '../../support/poll.ts'
 import { createSharingGateway, type SharingOptions } from '../../support/redis-world.ts'
@@ -51,9 +51,10 @@ async function gatewayOf(t: Test, url: string, more: Partial<SharingOptions> = {
   return gateway
 }
 
-function asked(id: string | undefined, limit: number, user: string): AskedHold {
+function asked(id: string | undefined, limit: number, user: string): Hold {
   const key = `basic\nllm/small\n${longMs}\n${user}`
   return {
+    ...noTokens,
     id,
     counters: [{ key, owner: user, window: { ms: longMs }, limit }],
     expected: {

@@ -2,7 +2,12 @@ import root, { type Test } from 'tap'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { admit } from '../../../src/ratelimit/rules/estimates/admit.ts'
 import type { Expected } from '../../../src/ratelimit/rules/estimates/estimator.ts'
-import { grown, type Hold, noHolds, withHold } from '../../../src/ratelimit/rules/estimates/hold.ts'
+import {
+  grown,
+  type HeldTokens,
+  noHolds,
+  withHold,
+} from '../../../src/ratelimit/rules/estimates/hold.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
 import type { EndedHolds, SumEntry } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
@@ -109,7 +114,10 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
         concurrency: 3 + dice.below(6),
       }
       const own = Array.from({ length: 3 }, (): Ended => ({ tokens: 0, requests: 0 }))
-      const open = new Map<string, { readonly gateway: number; hold: Hold; readonly cap: number }>()
+      const open = new Map<
+        string,
+        { readonly gateway: number; hold: HeldTokens; readonly cap: number }
+      >()
       for (let step = 0; step < 120; step += 1) {
         const gateway = dice.below(3)
         if (dice.chance(0.55)) {

@@ -1,7 +1,8 @@
 import { type Test, test } from 'tap'
 import { maxResets, type ResettableCounters } from '../../../src/ratelimit/counters.ts'
-import type { AskedHold, HoldStore } from '../../../src/ratelimit/holds.ts'
+import type { HoldStore } from '../../../src/ratelimit/holds.ts'
 import type { Counter, CounterState } from '../../../src/ratelimit/rules/counter.ts'
+import { noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import { poll } from '../../support/poll.ts'
 
@@ -137,7 +138,7 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
     const requests = counterOf(600 * minute, 'ada', 'requests-')
     const places = { ...counterOf(0), key: 'basic\nllm/small\nconcurrency\nada' }
     const taken = [requests, places].map((each) => ({ ...each, limit: 10 }))
-    for (const id of ['one', 'two']) await holds.hold({ ...onlyTaken, id, taken }, now())
+    for (const id of ['one', 'two']) await holds.hold({ ...noTokens, id, taken }, now())
     log([b], 7)
     t.strictSame(await used(counters, places, b, requests), [2, 7, 2])
     log([requests], 1)
@@ -149,13 +150,4 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
       10_000,
     )
   })
-}
-
-/** Without tokens. */
-export const onlyTaken: AskedHold = {
-  ...{ id: undefined, counters: [], overshoot: 0, canCap: false, charge: 'end' },
-  expected: {
-    ...{ input: 0, inputVariance: 0, output: 0, outputVariance: 0 },
-    ...{ floor: 0, beyondRoom: 0, isSeveral: false, least: 0, worst: 0 },
-  },
 }

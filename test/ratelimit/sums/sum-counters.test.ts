@@ -1,10 +1,11 @@
 import root, { test } from 'tap'
 import { createCounters } from '../../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
+import { noTokens } from '../../../src/ratelimit/rules/hold.ts'
 import { startCluster } from '../../support/cluster.ts'
 import { type CountingGateway, startCountingGateway } from '../../support/counting-gateway.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
-import { type CounterWorld, onlyTaken, testCounterStore } from './counter-store.contract.ts'
+import { type CounterWorld, testCounterStore } from './counter-store.contract.ts'
 
 async function createWorld(url?: string): Promise<CounterWorld> {
   // Time stands still unless a test advances it.
@@ -51,7 +52,7 @@ test('alone, a hold knows the line that was just written', async (t) => {
   const world = await createWorld()
   t.teardown(() => world.close())
   const counter = { key: 'basic\nllm/small\nrequests-60000\na', owner: 'a', window: { ms: 60_000 } }
-  const asked = { ...onlyTaken, taken: [{ ...counter, limit: 3 }] }
+  const asked = { ...noTokens, taken: [{ ...counter, limit: 3 }] }
   for (let i = 0; i < 3; i += 1) {
     t.match(await world.holds.hold(asked, world.now()), { outcome: 'held', windows: [{ used: i }] })
     world.log([counter], 1)

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { Grant } from '../../../src/decide/decide.ts'
+import type { Grant } from '../../../src/decide/decision.ts'
 import { toCheckResponse } from '../../../src/extauthz/check-response.ts'
 import { maxRecordText, maxTemplateText } from '../../../src/table/rules/format.ts'
 import { recordText, templateText } from '../../../src/table/rules/plan.ts'

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import type { Grant } from '../../../src/decide/decide.ts'
+import type { Grant } from '../../../src/decide/decision.ts'
 import { toCountedLimits } from '../../../src/ratelimit/rules/counter.ts'
 import { missRule, missRules } from '../../../src/table/rules/rules.ts'
 import { modelRef, snapshotOf } from '../../support/documents.ts'

@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import { decide } from '../../../src/decide/decide.ts'
-import { createReserve } from '../../../src/extauthz/reserve.ts'
+import { authorize } from '../../../src/decide/decide.ts'
+import { createLimits } from '../../../src/extauthz/reserve.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../../src/operations/operations.ts'
 import { readTarget } from '../../../src/operations/target.ts'
@@ -68,7 +68,7 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
   const holds = createMemoryHolds(counters.windows)
   const estimators = createEstimators()
   const pause = async () => {}
-  const reserve = createReserve({ holds, counters, estimators, onLoss: 'deny', pause })
+  const limits = createLimits({ counters, holding: { holds, estimators, onLoss: 'deny', pause } })
   const idOf = (past: PastUsage) =>
     `00000000-0000-4000-8000-${String(requests.indexOf(past)).padStart(12, '0')}`
   const refused = new Set<PastUsage>()
@@ -97,14 +97,13 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
     const target = readTarget(`/${model}/v1/chat/completions`)
     if (target === undefined) throw new Error(model)
     const caller = { by: 'key', user, groups: [], keyId: 'key', subscription: name } as const
-    const decision = await decide(
-      {
-        ...{ caller, target, method: 'POST', bodyModel: undefined },
-        requestedSubscription: undefined,
-        requestId: idOf(past),
-      },
-      { snapshot, rules: pathRules(), now, read: counters.read, reserve },
-    )
+    const request = {
+      ...{ caller, target, method: 'POST', bodyModel: undefined },
+      requestedSubscription: undefined,
+      requestId: idOf(past),
+    }
+    const granted = authorize(request, snapshot, pathRules())
+    const decision = granted.allowed ? await limits(granted, request, now) : granted
     if (!decision.allowed) refused.add(past)
   }
   return refused

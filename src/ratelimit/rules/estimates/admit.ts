@@ -10,7 +10,7 @@
  */
 
 import { type Expected, firstFloor } from './estimator.ts'
-import { type Hold, mostVariance, type Sums } from './hold.ts'
+import { type HeldTokens, mostVariance, type Sums } from './hold.ts'
 
 /** A limit during an admission. */
 export interface Room {
@@ -22,7 +22,7 @@ export interface Room {
 
 export type Admission =
   /** `cap`: the output tokens that it may have; Infinity: it has no ceiling. */
-  | { readonly outcome: 'held'; readonly hold: Hold; readonly cap: number }
+  | { readonly outcome: 'held'; readonly hold: HeldTokens; readonly cap: number }
   /** `busy`: what is left is held by open requests, or less than it needs; `spent`: nothing is left. */
   | { readonly outcome: 'busy' | 'spent' }
 
@@ -82,7 +82,7 @@ function mostOf(left: number, unused: number, expected: Expected): number {
 }
 
 /** Whether a request with this hold fits beside those that are open. */
-export function fits(rooms: readonly Room[], hold: Hold, overshoot: number): boolean {
+export function fits(rooms: readonly Room[], hold: HeldTokens, overshoot: number): boolean {
   return rooms.every((room) => {
     const { limit, used, held } = room
     const error = sharedError * (held.output + hold.output)
@@ -107,7 +107,7 @@ export function toHold(
   needed: number,
   room: number,
   canCap: boolean,
-): { readonly hold: Hold; readonly cap: number } {
+): { readonly hold: HeldTokens; readonly cap: number } {
   const cap = Math.min(worst, Math.max(Math.ceil(needed), Math.floor(room - input)))
   const mean = Math.min(Math.ceil(output), cap)
   return {

@@ -9,7 +9,7 @@ import { LogHistogram } from './log-histogram.ts'
 import { type Moments, middleOf, type Scale, Shape } from './shape.ts'
 
 /** A request, as far as its size is known before it is answered. */
-export interface Sized {
+export interface RequestSize {
   /** Length of the body; undefined: unknown. */
   readonly bytes: number | undefined
   /** The most output tokens that the client wants of each answer; undefined: it does not say. */
@@ -18,6 +18,8 @@ export interface Sized {
   readonly choices?: number | undefined
   /** The fewest output tokens of each answer with which the request is valid; 1 by default. */
   readonly leastOutput?: number | undefined
+  /** Why it cannot be known: the body may say another maximum, or number of answers, than was read. */
+  readonly problem?: string | undefined
 }
 
 /** Tokens that a request is expected to use. Output is that of all its answers. */
@@ -39,7 +41,7 @@ export interface Expected {
 }
 
 /** A response that has ended. */
-export interface Observed extends Sized {
+export interface Observed extends RequestSize {
   readonly input: number
   readonly output: number
   /** Whether the answer was cut off, by a ceiling or by the client's end of the connection. */
@@ -55,12 +57,12 @@ export interface Estimator {
    * `modelMax`: the most output tokens that the model can produce; undefined: unknown. `isHonoured`:
    * whether an answer ends at the client's own maximum; true by default.
    */
-  expect(sized: Sized, modelMax: number | undefined, isHonoured?: boolean): Expected
+  expect(size: RequestSize, modelMax: number | undefined, isHonoured?: boolean): Expected
   /**
    * The output of a request that has `seen` tokens of it already and ends at `cap`, and the variance of all
    * its tokens.
    */
-  expectMore(sized: Sized, seen: number, cap: number): Moments
+  expectMore(size: RequestSize, seen: number, cap: number): Moments
   learn(observed: Observed): void
   /** How long a request usually runs, in milliseconds. */
   readonly defaultMs: number
@@ -130,7 +132,7 @@ export function createEstimator(): Estimator {
     return { mean: usual * mean, variance: usual * usual * variance }
   }
 
-  function outputsOf({ maxOutput }: Sized): LogHistogram {
+  function outputsOf({ maxOutput }: RequestSize): LogHistogram {
     return byClass.get(classOf(maxOutput)) ?? all
   }
 
@@ -181,11 +183,11 @@ export function createEstimator(): Estimator {
       if (histogram === all) for (const own of byClass.values()) own.refresh()
       readRates()
     },
-    expect(sized, modelMax = Number.POSITIVE_INFINITY, isHonoured = true) {
-      const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1, leastOutput = 1 } = sized
+    expect(size, modelMax = Number.POSITIVE_INFINITY, isHonoured = true) {
+      const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1, leastOutput = 1 } = size
       const most = isHonoured ? Math.min(maxOutput, modelMax) : modelMax
       const input = inputOf(bytes)
-      const { shape } = outputsOf(sized)
+      const { shape } = outputsOf(size)
       const output = shape.capped(most)
       const beyondRoom = Math.min(most, shape.quantile(floorShare))
       // Several that no ceiling can shorten need what most of them have.
@@ -204,10 +206,10 @@ export function createEstimator(): Estimator {
         worst: choices * most,
       }
     },
-    expectMore(sized, seen, cap) {
-      const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = sized
+    expectMore(size, seen, cap) {
+      const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = size
       const most = Math.max(seen, Math.min(cap, choices * maxOutput))
-      const each = outputsOf(sized).shape.beyond(seen / choices, most / choices)
+      const each = outputsOf(size).shape.beyond(seen / choices, most / choices)
       const variance = inputOf(bytes).variance + choices * choices * each.variance
       return { mean: choices * each.mean, variance }
     },

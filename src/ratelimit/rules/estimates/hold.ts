@@ -1,9 +1,9 @@
-/** What an open request holds of a limit, and the sums of all that are open. */
+/** The tokens that an open request holds of a limit, and the sums of all that are open. */
 
 import type { Moments } from './shape.ts'
 
 /** Whole numbers of tokens, and of their squares for the variance, so that sums are exact. */
-export interface Hold {
+export interface HeldTokens {
   /** Expected input and output. */
   readonly mean: number
   readonly variance: number
@@ -14,7 +14,7 @@ export interface Hold {
 }
 
 /** The sums over the open holds of a counter. */
-export interface Sums extends Hold {
+export interface Sums extends HeldTokens {
   readonly count: number
 }
 
@@ -27,7 +27,7 @@ export const noHolds: Sums = { count: 0, mean: 0, variance: 0, output: 0, ceilin
  * The hold of a request of which this much output is now expected, never less than before, and all tokens of
  * which have this variance.
  */
-export function grown(hold: Hold, { mean, variance }: Moments): Hold {
+export function grown(hold: HeldTokens, { mean, variance }: Moments): HeldTokens {
   const most = hold.ceiling - (hold.mean - hold.output)
   const output = Math.max(hold.output, Math.min(Math.ceil(mean), most))
   const { ceiling } = hold
@@ -36,7 +36,7 @@ export function grown(hold: Hold, { mean, variance }: Moments): Hold {
 }
 
 /** The sums with a hold more (`sign` 1) or less (-1). */
-export function withHold(sums: Sums, hold: Hold, sign: 1 | -1): Sums {
+export function withHold(sums: Sums, hold: HeldTokens, sign: 1 | -1): Sums {
   return {
     count: sums.count + sign,
     mean: sums.mean + sign * hold.mean,

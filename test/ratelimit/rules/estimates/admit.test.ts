@@ -11,7 +11,7 @@ import {
 } from '../../../../src/ratelimit/rules/estimates/admit.ts'
 import { type Expected, firstFloor } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
-  type Hold,
+  type HeldTokens,
   noHolds,
   type Sums,
   withHold,
@@ -24,7 +24,7 @@ const expected: Expected = {
   ...{ floor: 900, beyondRoom: 900, isSeveral: false, least: 1, worst: 4_096 },
 }
 
-function roomOf(limit: number, used: number, holds: readonly Hold[] = []): Room {
+function roomOf(limit: number, used: number, holds: readonly HeldTokens[] = []): Room {
   const held = holds.reduce<Sums>((sums, hold) => withHold(sums, hold, 1), noHolds)
   return { limit, used, held }
 }
@@ -43,7 +43,7 @@ test('a request alone is admitted while anything is left', async (t) => {
 
 test('what is held refuses as busy, what is used as spent', async (t) => {
   const room = roomOf(10_000, 0)
-  const holds: Hold[] = []
+  const holds: HeldTokens[] = []
   for (let open = room; ; ) {
     const admission = admit([open], expected, 0.25, true)
     if (admission.outcome !== 'held') {
@@ -60,7 +60,7 @@ test('what is held refuses as busy, what is used as spent', async (t) => {
 test('estimates bind where ceilings have room', async (t) => {
   const { hold } = toHold(expected, 900, 0, true)
   const count = (overshoot: number) => {
-    const open: Hold[] = []
+    const open: HeldTokens[] = []
     while (fits([roomOf(10_000, 0, open)], hold, overshoot)) open.push(hold)
     return open.length
   }
@@ -139,7 +139,7 @@ function worstExcess(limit: number, promised: number, decide: typeof admit): num
   let used = 0
   let alone = 0
   let worst = Number.NEGATIVE_INFINITY
-  const open: Hold[] = []
+  const open: HeldTokens[] = []
   for (let i = 0; i < 400; i += 1) {
     const floorOfOne = 300 + random.below(random.below(4) === 0 ? 160_000 : 600)
     const choices = random.below(3) === 0 ? 1 + random.below(5_000) : 1
@@ -164,7 +164,7 @@ function worstExcess(limit: number, promised: number, decide: typeof admit): num
     }
     // Half of the answers use all that they may.
     while (open.length > 0 && random.below(3) === 0) {
-      const [ended] = open.splice(random.below(open.length), 1) as [Hold]
+      const [ended] = open.splice(random.below(open.length), 1) as [HeldTokens]
       used += random.below(2) === 0 ? ended.ceiling : random.below(ended.ceiling + 1)
     }
     worst = Math.max(worst, used - Math.max(promised, alone))

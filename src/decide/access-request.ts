@@ -1,0 +1,32 @@
+/** One request at the gateway, as plain values. */
+
+import type { Caller } from '../identity/rules/caller.ts'
+import type { Target } from '../operations/target.ts'
+import type { RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
+
+export interface AccessRequest {
+  /** null: no credential, or an invalid one. */
+  readonly caller: Caller | null
+  readonly target: Target
+  /** The HTTP method. */
+  readonly method: string
+  /** The model in the body, if the gateway has read it before Check: on shared paths, and when it asks again. */
+  readonly bodyModel: string | undefined
+  /** What is wrong with the body, or fields that may be (body-fields.ts), if the gateway has read it before Check. */
+  readonly bodyProblem?: string | undefined
+  /** The client's `x-maas-subscription`; used only for identity tokens. */
+  readonly requestedSubscription: string | undefined
+  /** Whether identity tokens allow inference too. */
+  readonly tokensOpen?: boolean | undefined
+  /**
+   * The client's address, of a key that is bound to addresses; null: it is unknown, undefined: it is not
+   * checked.
+   */
+  readonly address?: string | null | undefined
+  /** The gateway's id of the request, under which it holds room. */
+  readonly requestId?: string | undefined
+  /** As the gateway has read it; undefined: not at all. */
+  readonly size?: RequestSize | undefined
+  /** Whether the gateway has not read the body yet, and can ask again when it has. */
+  readonly isUnread?: boolean | undefined
+}

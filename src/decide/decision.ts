@@ -1,0 +1,115 @@
+/** What Check decides of a request: it is granted, or denied. */
+
+import type { ErrorCode } from '../formats/errors.ts'
+import type { Caller } from '../identity/rules/caller.ts'
+import type { AdmissionRules } from '../kinds/resources.ts'
+import type { Model } from '../models/rules/snapshot.ts'
+import type { Refusal as OperationRefusal } from '../operations/operations.ts'
+import type { CountedLimit, LimitState } from '../ratelimit/rules/counter.ts'
+import type { Held } from '../ratelimit/rules/hold.ts'
+import type { SelectionError } from './selection.ts'
+
+export interface Grant {
+  readonly allowed: true
+  readonly caller: Caller
+  readonly model: Model
+  readonly cluster: string
+  readonly subscription: string
+  /** The limits to enforce, those of the key last; empty on paths without limits. */
+  readonly limits: readonly CountedLimit[]
+  /** Whether one of them is taken from before the request is allowed. */
+  readonly takes?: boolean
+  /** Their states; empty until they are read. */
+  readonly states: readonly LimitState[]
+  /** If its subscription reserves: by which rules. */
+  readonly admission?: AdmissionRules | undefined
+  readonly held?: Held
+  /** Whether the gateway must ask again with the size of the body: nothing is held yet. */
+  readonly isUnread?: boolean
+  /** Whether the response will be counted. */
+  readonly metered: boolean
+  /** Whether it will be if it reports usage, and else is nothing to be estimated. It holds no room. */
+  readonly meteredIfReported?: boolean
+  /** Whether it uses tokens that are not counted. */
+  readonly uncounted: boolean
+  /** Whether it only lists models, which no limit applies to. */
+  readonly listing: boolean
+  /**
+   * The caller's group that owns the subscription, empty if none does; undefined if it is not
+   * needed.
+   */
+  readonly owningGroup: string | undefined
+  /** Whom the response is charged to (payer.ts), if the subscription says so. */
+  readonly payer: string | undefined
+  /**
+   * If the path names the model, and the body has not been read: the names that it may use, separated by tabs, if
+   * known.
+   */
+  readonly bodyNames: string | undefined
+  /** If the body's name must be replaced for this request: the one that the server knows. */
+  readonly sentName: string | undefined
+  /** Path and query for the model's server. */
+  readonly upstreamPath: string
+}
+
+/** Details of a refusal that its code does not express. */
+export type DenialDetail =
+  | OperationRefusal['detail']
+  /** A credential was sent and is invalid, with the reason if the caller may know it. */
+  | { readonly about: 'credential'; readonly reason: string | undefined }
+  /** An identity token was sent where an API key is required. */
+  | { readonly about: 'identity_token' }
+  /** Several subscriptions of the caller match, and the request names none. */
+  | { readonly about: 'several' }
+  /** For this operation only the path can name the model. */
+  | { readonly about: 'path_needed'; readonly operation: string }
+  /** What is wrong with the body; undefined: it names no model. */
+  | { readonly about: 'body'; readonly problem: string | undefined }
+  /** The model that was asked for, as the request wrote it. */
+  | { readonly about: 'model'; readonly name: string }
+  /** The same, and only the key's own models leave it out. */
+  | { readonly about: 'key_models'; readonly name: string }
+  /** The address that the key may not be used from, if it is known. */
+  | { readonly about: 'address'; readonly address: string | undefined }
+  /** The paths of all models that the name may mean. */
+  | { readonly about: 'ambiguous'; readonly paths: readonly string[] }
+  /**
+   * Which subscription would pay and does not, and another one of the caller's own that would; never for a key
+   * with caps.
+   */
+  | {
+      readonly about: 'subscription'
+      readonly error: Exclude<SelectionError, 'multiple_subscriptions'>
+      /** The key's subscription, or that of the request's header; undefined: neither names one. */
+      readonly named:
+        | { readonly by: 'key'; readonly name: string }
+        | { readonly by: 'token' }
+        | undefined
+      readonly other: string | undefined
+    }
+
+export interface Denial {
+  readonly allowed: false
+  readonly code: ErrorCode
+  /** Details beyond the code. */
+  readonly detail?: DenialDetail
+  /** The selection's error code, if the selection refused. */
+  readonly selection?: SelectionError
+  /** Milliseconds since the epoch; if a limit refused, like the following. */
+  readonly retryAt?: number
+  /** The states of the limits. */
+  readonly states?: readonly LimitState[]
+  /** Whether what is left is only held, not used. */
+  readonly isBusy?: boolean
+  /** If what is left is not enough, the fewest output tokens that the request can be given. */
+  readonly needed?: number
+  /** The grant without the limit. */
+  readonly grant?: Grant
+}
+
+export type Decision = Grant | Denial
+
+/** A refusal with these details. */
+export function deny(code: ErrorCode, detail?: DenialDetail): Denial {
+  return detail === undefined ? { allowed: false, code } : { allowed: false, code, detail }
+}

@@ -1,0 +1,81 @@
+/** What a granted request asks of its limits: the hold for what its model is expected to use. */
+
+import { counterOf, isTaken } from '../ratelimit/rules/counter.ts'
+import type { Estimator, Expected, RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
+import { type Estimators, ownerOf } from '../ratelimit/rules/estimates/estimators.ts'
+import { type Hold, noTokens } from '../ratelimit/rules/hold.ts'
+import { userInLines } from '../ratelimit/rules/line-user.ts'
+import type { Estimate } from '../ratelimit/rules/unreported.ts'
+import type { AccessRequest } from './access-request.ts'
+import type { Grant } from './decision.ts'
+
+/** The operations whose body the gateway's script reads for its size and can give a ceiling, and those without output. */
+const capped = /\/(chat\/completions|completions|responses|messages)$/
+const outputless = /\/embeddings$/
+const unknownSize: RequestSize = { bytes: undefined, maxOutput: undefined, choices: undefined }
+
+/** Whether the request holds tokens; what is not counted needs no room. */
+export function reservesTokens({ admission, metered }: Grant): boolean {
+  return admission !== undefined && metered
+}
+
+/** Whether the gateway reads the size of the request in its body. */
+export function hasReadSize({ target }: AccessRequest): boolean {
+  return capped.test(target.operation)
+}
+
+/** What is learned of such requests. */
+export function estimatorOf(estimators: Estimators, { subscription, caller, model }: Grant) {
+  return estimators.of(ownerOf(subscription, userInLines(caller.user)), model.key)
+}
+
+/** `id`: under which it is held; undefined: it only asks. */
+export function holdOf(
+  grant: Grant,
+  request: AccessRequest,
+  estimator: Estimator,
+  now: number,
+  id: string | undefined,
+): Hold {
+  const { admission, caller, limits, takes, model } = grant
+  const counters = []
+  const taken = []
+  for (const limit of limits) {
+    if (takes && isTaken(limit)) taken.push(counterOf(limit, caller.user))
+    else counters.push(counterOf(limit, caller.user))
+  }
+  if (admission === undefined || !grant.metered) {
+    return { ...noTokens, id, admittedAt: now, counters, taken }
+  }
+  const { overshoot, charge } = admission
+  const { bytes, maxOutput, choices, problem } = request.size ?? unknownSize
+  const { expected, estimate } = estimateRequest(grant, request, estimator)
+  const canCap = (model.resource.output?.honoursMaxTokens ?? true) && hasReadSize(request)
+  return {
+    ...{ bytes, maxOutput, choices, problem, id, admittedAt: now, counters, taken },
+    ...{ expected, estimate, overshoot, charge, canCap },
+  }
+}
+
+/** What the request is expected to use, and what it is charged if its model reports less. */
+export function estimateRequest(
+  { model }: Grant,
+  { size = unknownSize, target }: AccessRequest,
+  estimator: Estimator,
+): { readonly expected: Expected; readonly estimate: Estimate } {
+  const hasOutput = !outputless.test(target.operation)
+  const { maxTokens, honoursMaxTokens } = model.resource.output ?? {}
+  const expected = estimator.expect(size, hasOutput ? maxTokens : 0, honoursMaxTokens)
+  const bytesPerToken = hasOutput ? estimator.bytesPerToken : 0
+  return { expected, estimate: { input: expected.input, bytesPerToken } }
+}
+
+/** The grant with what it is charged if its model reports less, unless that is known, or there is nothing to charge. */
+export function withEstimate(grant: Grant, request: AccessRequest, estimators: Estimators): Grant {
+  if (!grant.metered || grant.isUnread || grant.held?.estimate !== undefined) return grant
+  const { estimate } = estimateRequest(grant, request, estimatorOf(estimators, grant))
+  const { bytes, maxOutput, choices } = request.size ?? unknownSize
+  const cap = Number.POSITIVE_INFINITY
+  const held = grant.held ?? { bytes, maxOutput, choices, admittedAt: 0, cap, estimate: undefined }
+  return { ...grant, held: { ...held, estimate } }
+}

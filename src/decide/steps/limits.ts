@@ -1,0 +1,137 @@
+/**
+ * Step `limits`: what the counters of a grant, or what a store of holds has answered, make of it. The only step that
+ * needs more than the request and the resources; whoever enforces limits reads or asks (extauthz/reserve.ts).
+ */
+
+import {
+  type CounterState,
+  isTaken,
+  type LimitState,
+  limitStates,
+  spentUntil,
+} from '../../ratelimit/rules/counter.ts'
+import type { LimitKind } from '../../ratelimit/rules/counter-key.ts'
+import { mostEver } from '../../ratelimit/rules/estimates/admit.ts'
+import type { Hold, HoldAnswer } from '../../ratelimit/rules/hold.ts'
+import { type Decision, type Denial, deny, type Grant } from '../decision.ts'
+
+/**
+ * The grant with the states of its limits, or a refusal if one is reached. `counters` are the
+ * states of `grant.limits`, in the same order.
+ */
+export function enforceLimits(
+  grant: Grant,
+  counters: readonly CounterState[],
+  now: number,
+): Decision {
+  const states = limitStates(grant.limits, counters, now)
+  const retryAt = spentUntil(states)
+  if (retryAt === undefined) return { ...grant, states }
+  return { allowed: false, code: 'token_limit_exceeded', retryAt, states, grant }
+}
+
+/**
+ * The decision before the body has been read: what is used up refuses, all else is decided when it has been.
+ * `counters` are those of the limits on tokens.
+ */
+export function enforceUnread(
+  grant: Grant,
+  counters: readonly CounterState[],
+  now: number,
+): Decision {
+  const limits = grant.limits.filter((limit) => !isTaken(limit))
+  const decision = enforceLimits({ ...grant, limits }, counters, now)
+  return decision.allowed ? { ...decision, isUnread: true } : { ...decision, grant }
+}
+
+/** The refusal of a request that does not fit into its limits even while they are unused. */
+export function refuseOversized(hold: Hold): Denial | undefined {
+  const problem = hold.problem ?? describeOversized(hold)
+  return problem === undefined ? undefined : deny('invalid_body', { about: 'body', problem })
+}
+
+/** The sentence names the fields that may be the reason. */
+function describeOversized(hold: Hold): string | undefined {
+  const { counters, expected, overshoot, canCap, choices = 1 } = hold
+  const { least, isSeveral } = expected
+  if (!canCap && !isSeveral) return undefined
+  const limits = counters.map(({ limit }) => limit)
+  const most = mostEver(limits, expected, overshoot)
+  if (least <= most) return undefined
+  if (!canCap) {
+    return `its ${choices} answers may use ${least} tokens of output, which nothing bounds at this model, and may have ${Math.max(0, most)}; ask for fewer (n, best_of, prompt)`
+  }
+  if (least <= choices) {
+    return `its ${choices} answers are more than the ${most} tokens that they may have together; ask for fewer (n, best_of, prompt)`
+  }
+  const each = choices > 1 ? `its ${choices} answers need` : 'it needs'
+  return (
+    `${each} ${least} tokens of output at least, by thinking.budget_tokens or min_tokens, and may have ` +
+    `${most}; lower that field${choices > 1 ? ', or ask for fewer answers' : ''}`
+  )
+}
+
+const minWaitMs = 1_000
+const maxWaitMs = 30_000
+
+/**
+ * The grant with the states of its limits and what it holds, or a refusal, which says which limit is used up, or only
+ * held by requests that will end soon. `usualMs`: how long such a request usually runs.
+ */
+export function enforceHold(
+  grant: Grant,
+  hold: Hold,
+  { outcome, cap, windows }: HoldAnswer,
+  usualMs: number,
+): Decision {
+  const { admittedAt: now, expected } = hold
+  const states = limitStates(grant.limits, inOrder(grant, windows), now)
+  if (outcome === 'held') {
+    const { bytes, maxOutput, choices, estimate } = hold
+    // A ceiling that is not below the client's own, or the model's, changes nothing.
+    const ceiling = cap < expected.worst ? cap : Number.POSITIVE_INFINITY
+    const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling, estimate }
+    return { ...grant, states, held }
+  }
+  const refuse = (kind: LimitKind, retryAt: number): Denial => {
+    return { allowed: false, code: codes[kind], retryAt, states, grant }
+  }
+  const reached = states.filter(({ limit, used }) => used >= limit.limit)
+  if (outcome === 'spent') {
+    const spent = reached.filter(({ limit }) => limit.kind !== 'concurrency')
+    const last = spent.reduce((a, b) => (b.resetsAt > a.resetsAt ? b : a))
+    return refuse(last.limit.kind, last.resetsAt)
+  }
+  const full = reached.find(({ limit }) => limit.kind === 'concurrency')
+  if (full !== undefined) {
+    const nextMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / full.used))
+    return { ...refuse('concurrency', now + nextMs), isBusy: true }
+  }
+  const tokens = states.filter(({ limit }) => limit.kind === 'tokens')
+  const held = Math.max(...states.map((state) => state.held ?? 0))
+  // Nothing will end: what is left is less than it needs at least, of the windows that are used most.
+  if (held === 0) {
+    const left = ({ limit, used }: LimitState) => limit.limit - used
+    const fullest = tokens.reduce((a, b) => (left(b) < left(a) ? b : a))
+    return { ...refuse('tokens', fullest.resetsAt), needed: expected.least }
+  }
+  // With several in progress the next one ends after a part of the usual time.
+  const count = Math.max(1, held / (expected.input + expected.output))
+  const waitMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / count))
+  const resetsAt = Math.min(...tokens.map((state) => state.resetsAt))
+  return { ...refuse('tokens', Math.min(now + waitMs, Math.max(now, resetsAt))), isBusy: true }
+}
+
+/** Windows of tokens and then of what is taken, in the order of the limits. */
+function inOrder({ takes, limits }: Grant, windows: HoldAnswer['windows']): HoldAnswer['windows'] {
+  if (!takes) return windows
+  let token = 0
+  let other = limits.filter((limit) => !isTaken(limit)).length
+  return limits.map((limit) => windows[isTaken(limit) ? other++ : token++] as CounterState)
+}
+
+const codes = {
+  tokens: 'token_limit_exceeded',
+  requests: 'request_limit_exceeded',
+  concurrency: 'concurrency_limit_exceeded',
+} as const

@@ -1,0 +1,69 @@
+/** Step `operation`: whether the operation is open, and the body one that its model may be sent. */
+
+import type { Model } from '../../models/rules/snapshot.ts'
+import { foundFields, refuseFields } from '../../operations/body-fields.ts'
+import {
+  isMetered,
+  type Refusal as OperationRefusal,
+  type PathRules,
+  refuseOperation,
+} from '../../operations/operations.ts'
+import { refuseStored, unreadFields } from '../../operations/stored-paths.ts'
+import type { AccessRequest } from '../access-request.ts'
+import { refuseAnswers, takesOneAnswer } from '../answers.ts'
+import { type Denial, deny } from '../decision.ts'
+import type { DecisionContext, Found } from './step.ts'
+
+export function checkOperation(context: DecisionContext): Denial | Found {
+  const { request, snapshot, rules, model } = context
+  const { operation } = request.target
+  const closed = refuseHere(model, operation, request.method, rules)
+  if (closed !== undefined) return { allowed: false, ...closed }
+  const isOneAnswer = takesOneAnswer(model, operation, rules, snapshot)
+  const problem = refuseBody(request, model, rules, isOneAnswer)
+  if (problem !== undefined) return deny('invalid_body', { about: 'body', problem })
+  const name = readName(request)
+  if (name !== undefined && !mayName(name, model)) {
+    return deny('model_not_allowed', { about: 'model', name })
+  }
+  return { isOneAnswer }
+}
+
+/** The name in the body of a model's own path. Not before the gateway has read it, whatever a client says. */
+export function readName({ target, isUnread, bodyModel }: AccessRequest): string | undefined {
+  return target.modelKey !== undefined && !isUnread ? bodyModel : undefined
+}
+
+/** The refusal of an operation that is closed for every caller of the model. */
+function refuseHere(
+  { resource }: Model,
+  operation: string,
+  method: string,
+  rules: PathRules,
+): OperationRefusal | undefined {
+  const { server, state } = resource
+  const closed = refuseOperation(operation, method, rules, server.allPaths)
+  if (closed !== undefined || state === 'shared') return closed
+  return refuseStored(operation, method, server.allPaths)
+}
+
+/** What is wrong with the body. On shared paths one that cannot be read is refused before the model is looked up. */
+function refuseBody(
+  { target: { operation }, method, bodyProblem, size, isUnread }: AccessRequest,
+  { resource }: Model,
+  rules: PathRules,
+  isOne: boolean,
+): string | undefined {
+  const fields = foundFields(bodyProblem)
+  if (fields === undefined && bodyProblem !== undefined) return bodyProblem
+  const named = fields ?? unreadFields(operation, method)
+  const problem = refuseFields(named, resource, isMetered(operation, rules))
+  if (problem !== undefined || !isOne || isUnread || size === undefined) return problem
+  return refuseAnswers(size)
+}
+
+/** Whether a body may use this name on the model's own path: one of its names, if they are known. */
+function mayName(name: string, { bodyNames }: Model): boolean {
+  if (bodyNames === undefined) return true
+  return !name.includes('\t') && `\t${bodyNames}\t`.includes(`\t${name}\t`)
+}

@@ -1,0 +1,62 @@
+/** What a request holds of its limits until its response is counted: the same from Check to the head of its line. */
+
+import type { Counter, CounterState } from './counter.ts'
+import type { Expected, RequestSize } from './estimates/estimator.ts'
+import type { Estimate } from './unreported.ts'
+
+/** What a request asks for. */
+export interface Hold extends RequestSize {
+  /** The gateway's request id; undefined: only decide, hold nothing. */
+  readonly id: string | undefined
+  /** Tells apart those that ask for the same request, to take back what one of them was given; no spaces and colons. */
+  readonly asker?: string | undefined
+  /** Milliseconds since the epoch. */
+  readonly admittedAt: number
+  /** Those of the token limits, all of which must have room, each with its limit. */
+  readonly counters: readonly Required<Counter>[]
+  /** Those that the request takes one of; those with windows of 0 ms are of concurrency. */
+  readonly taken?: readonly Required<Counter>[]
+  readonly expected: Expected
+  /** Share of a limit by which the ceilings of all open requests may pass it. */
+  readonly overshoot: number
+  /** Whether the request can be given a ceiling. */
+  readonly canCap: boolean
+  /**
+   * Of tokens. `admission`: it binds the windows of this instant. `end`: it binds every window until it is
+   * released. One of requests binds the window of this instant, of concurrency there is none.
+   */
+  readonly charge: 'admission' | 'end'
+  /** What is charged if the model reports less; undefined: what it reports. */
+  readonly estimate: Estimate | undefined
+}
+
+/** What is held, as the response and its line tell it. `admittedAt` 0: nothing. */
+export interface Held
+  extends Pick<Hold, 'bytes' | 'maxOutput' | 'choices' | 'admittedAt' | 'estimate'> {
+  /** The output tokens that it may have; Infinity: no ceiling was set. */
+  readonly cap: number
+}
+
+/** What a store of holds answers. */
+export interface HoldAnswer {
+  readonly outcome: 'held' | 'busy' | 'spent'
+  /** If held: the output tokens that it may have; Infinity: no ceiling. */
+  readonly cap: number
+  /** If busy: the open requests of the counter that has most of them. */
+  readonly open?: number
+  /**
+   * The windows at that instant in the order of the counters, then of what is taken, with this hold. Of what is
+   * taken, `used` has the open requests, too.
+   */
+  readonly windows: readonly CounterState[]
+}
+
+/** Of a request that needs no tokens, and only asks. */
+export const noTokens: Hold = {
+  ...{ id: undefined, admittedAt: 0, counters: [], overshoot: 0, canCap: false, charge: 'end' },
+  ...{ bytes: undefined, maxOutput: undefined, choices: undefined, estimate: undefined },
+  expected: {
+    ...{ input: 0, inputVariance: 0, output: 0, outputVariance: 0 },
+    ...{ floor: 0, beyondRoom: 0, isSeveral: false, least: 0, worst: 0 },
+  },
+}
