@@ -123,6 +123,18 @@ test('each line of the log has a code, which the page of logs explains', async (
   }
 })
 
+test('each decision is in the index, and says when to reconsider it', async (t) => {
+  const index = textOf('docs/decisions/README.md')
+  const records = readdirSync(join(root, 'docs/decisions')).filter((name) => /^\d/.test(name))
+  for (const name of records) {
+    const text = textOf(join('docs/decisions', name))
+    const [, number = '', title = ''] = /^# (\d+)\. (.+)$/m.exec(text) ?? []
+    t.match(index, `| [${number}](${name}) | ${title} |`)
+    t.match(text, /^## Reconsider when$/m, name)
+  }
+  t.ok(records.length > 20)
+})
+
 test('comments cite existing sections of the contract', async (t) => {
   const contract = textOf('docs/contract.md')
   const sections = new Set([...contract.matchAll(/^#+ ([\d.]+?)\.? /gm)].map(([, name]) => name))
