@@ -30,7 +30,6 @@ const SLOW = [
   'test/console/',
   'test/models/sources/',
   'test/store/',
-  'test/nightly/fuzz/',
   'test/grpc/',
   'test/walk-through',
 ]

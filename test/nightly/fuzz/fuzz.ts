@@ -24,8 +24,6 @@ export interface FuzzOptions {
   readonly credential: string | undefined
   /** The approximate number of requests for each operation in each phase. */
   readonly examples: number
-  /** Phases of schemathesis, such as `fuzzing,stateful`; by default all. */
-  readonly phases?: string | undefined
   readonly seed: number
 }
 
@@ -42,7 +40,7 @@ export async function installSchemathesis(): Promise<void> {
 
 /** Runs schemathesis against a running API. */
 export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
-  const { url, credential, examples, phases, seed } = options
+  const { url, credential, examples, seed } = options
   const folder = mkdtempSync(join(tmpdir(), 'tollgate-fuzz-'))
   try {
     const args = ['-m', 'schemathesis.cli', '--config-file', join(here, 'schemathesis.toml'), 'run']
@@ -50,7 +48,6 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
     args.push('--max-examples', String(examples), '--seed', String(seed))
     // Generating requests takes long on a busy machine.
     args.push('--suppress-health-check', 'too_slow')
-    if (phases !== undefined) args.push('--phases', phases)
     if (credential !== undefined) args.push('--header', `Authorization: Bearer ${credential}`)
     const env = {
       ...process.env,

@@ -16,7 +16,9 @@ export interface Find {
 export interface SearchOptions {
   readonly world: World
   readonly seed: number
+  /** How long to search, beginning with the known shapes; or for how many texts. */
   readonly seconds: number
+  readonly most?: number
   /** A find costs more than this many times the plain text of its length. */
   readonly limit: number
   readonly only?: RegExp | undefined
@@ -46,7 +48,15 @@ const maxKept = 4
 const maxFresh = 100
 
 export async function search(options: SearchOptions): Promise<Score> {
-  const { world, seed, seconds, limit, only = /./, onFind } = options
+  const {
+    world,
+    seed,
+    seconds,
+    most = Number.POSITIVE_INFINITY,
+    limit,
+    only = /./,
+    onFind,
+  } = options
   const dice = createDice(seed)
   const highest = new Map<string, Tried>()
   let tried = 0
@@ -63,7 +73,7 @@ export async function search(options: SearchOptions): Promise<Score> {
   }
 
   const endsAt = performance.now() + seconds * 1_000
-  const isOver = () => performance.now() >= endsAt
+  const isOver = () => tried >= most || performance.now() >= endsAt
   while (!isOver()) {
     let left = 0
     for (const lane of open) {
@@ -154,4 +164,11 @@ async function minimise(world: World, place: Place, unit: Unit, limit: number): 
 
 function countFor(micros: number, each: number): number {
   return Math.max(2, Math.ceil(micros / each))
+}
+
+/** What a text costs, as a line. */
+export function show({ place, ratio, unit, status }: Find): string {
+  const text = JSON.stringify(unit.join(''))
+  const shown = text.length > 200 ? `${text.slice(0, 200)}… (${text.length})` : text
+  return `${place}: ${ratio.toFixed(1)} times, ${shown}, status ${status}`
 }

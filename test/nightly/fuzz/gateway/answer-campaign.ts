@@ -19,7 +19,9 @@ export interface AnswerOptions {
   readonly seats: readonly Seat[]
   readonly url: string
   readonly seed: number
+  /** How long to go on, or for how many responses. */
   readonly seconds: number
+  readonly most?: number
   readonly onFind: (find: AnswerFind) => void
 }
 
@@ -32,7 +34,7 @@ export interface AnswerScore {
 }
 
 export async function answerCampaign(options: AnswerOptions): Promise<AnswerScore> {
-  const { seats, url, seed, seconds, onFind } = options
+  const { seats, url, seed, seconds, most = Number.POSITIVE_INFINITY, onFind } = options
   const endsAt = performance.now() + seconds * 1_000
   let drawn = 0
   const tried = new Map<string, number>()
@@ -41,7 +43,7 @@ export async function answerCampaign(options: AnswerOptions): Promise<AnswerScor
     for (const trait of new Set(traits)) of.set(trait, (of.get(trait) ?? 0) + 1)
   }
   const run = async (seat: Seat) => {
-    while (performance.now() < endsAt) {
+    while (drawn < most && performance.now() < endsAt) {
       drawn += 1
       const number = seedOf(seed, 'answer', drawn)
       const answer = drawAnswer(number)
@@ -95,4 +97,14 @@ async function call(
   const response = await fetch(url + path, { method: 'POST', headers, body })
   const text = await response.text().catch(() => '')
   return { status: response.status, texts: text.split(modelText).length - 1 }
+}
+
+/** A find as lines, for a comment of the test. */
+export function showAnswer({ number, answer, counted, status, texts }: AnswerFind): string {
+  const bytes = Buffer.concat(answer.parts).toString()
+  const lines = [
+    `FIND answer ${number}: ${answer.traits.join(' ')}: ${status}, ${counted} counted, ${texts} of ${answer.texts} texts`,
+    `  may be ${answer.allowed.join(' or ')}; ${JSON.stringify(bytes.slice(0, 700))}`,
+  ]
+  return lines.join('\n')
 }

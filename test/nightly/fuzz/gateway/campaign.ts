@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { build, type Case, describe, drawCase } from './case.ts'
 import type { CorpusEntry } from './corpus.ts'
-import type { Draft } from './draft.ts'
+import { type Draft, render } from './draft.ts'
 import { chatTokens, judge, type Rule, type Verdict } from './judge.ts'
 import type { Seat, World } from './world.ts'
 
@@ -20,7 +20,9 @@ export interface CampaignOptions {
   readonly world: World
   readonly corpus: readonly CorpusEntry[]
   readonly seed: number
+  /** How long to generate cases, after those of the corpus; or how many. */
   readonly seconds: number
+  readonly most?: number
   readonly onFind: (find: Find) => void
   /** Only these cases, on every server, without generated ones. */
   readonly only?: readonly Case[]
@@ -39,7 +41,7 @@ export interface Score {
 }
 
 export async function campaign(options: CampaignOptions): Promise<Score> {
-  const { world, corpus, seed, seconds, onFind, only } = options
+  const { world, corpus, seed, seconds, most = Number.POSITIVE_INFINITY, onFind, only } = options
   const { port } = world.gateway
   const endsAt = performance.now() + seconds * 1_000
   const statuses = new Map<number, number>()
@@ -131,7 +133,7 @@ export async function campaign(options: CampaignOptions): Promise<Score> {
       run(seat, () => {
         const replay = queues.get(seat.variant)?.shift()
         if (replay !== undefined) return replay
-        if (only !== undefined || performance.now() > endsAt) return undefined
+        if (only !== undefined || drawn >= most || performance.now() > endsAt) return undefined
         drawn += 1
         return drawCase(corpus, seed, drawn)
       }),
@@ -170,4 +172,19 @@ async function plainCall(seat: Seat, port: number): Promise<number> {
     if (next !== counted) [counted, since] = [next, now]
   }
   return tokens
+}
+
+/** A find as lines, for a comment of the test. */
+export function show(
+  { variant, rule, detail, case: it, draft, verdict }: Find,
+  file?: string,
+): string {
+  const bytes = render(draft, it.standing === 'none' ? undefined : '{{key}}').toString('latin1')
+  const lines = [
+    `FIND ${variant}: ${rule}: ${detail}`,
+    `  ${describe(it)}${file === undefined ? '' : `, kept as ${file}`}`,
+    `  answered ${verdict.reply.statuses.join(', ')}; ${draft.transport}`,
+    `  ${JSON.stringify(bytes.slice(0, 1_200))}`,
+  ]
+  return lines.join('\n')
 }

@@ -2,33 +2,28 @@
  * Sends requests of all shapes through the whole product with real model servers. All text that a
  * server generates must be counted, and only callers with access may get any.
  *
- * In `npm test` it runs for some seconds with two servers and always the same requests; `npm run
- * fuzz:gateway` uses all servers, another seed and half an hour. Settings: FUZZ_SECONDS, FUZZ_SEED,
- * FUZZ_SERVERS (names, or all), FUZZ_CASE (the case of a find, such as `models-tail + label:7
- * (good)`, is run alone), FUZZ_KEEP=1 (writes finds into the corpus).
+ * `npm test` sends the corpus and a few generated requests (test/e2e/corpus.test.ts). Settings: FUZZ_SECONDS, half an hour by default,
+ * FUZZ_SEED, FUZZ_SERVERS (names; by default all), FUZZ_CASE (the case of a find, such as `models-tail + label:7 (good)`, is run
+ * alone), FUZZ_KEEP=0 (leaves finds out of the corpus).
  */
 import { randomInt } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import root, { test } from 'tap'
 import { envoyPath } from '../../../support/envoy-binary.ts'
-import { type AnswerFind, answerCampaign } from './answer-campaign.ts'
+import { type AnswerFind, answerCampaign, showAnswer } from './answer-campaign.ts'
 import { startAnswerServers } from './answer-server.ts'
-import { campaign, type Find } from './campaign.ts'
-import { describe, readCase } from './case.ts'
+import { campaign, type Find, show } from './campaign.ts'
+import { readCase } from './case.ts'
 import { keep, readCorpus } from './corpus.ts'
-import { render } from './draft.ts'
 import { serverNames, startServer, type Variant } from './servers.ts'
 import { startWorld } from './world.ts'
 
-const seconds = Number(process.env.FUZZ_SECONDS ?? 12)
-const seed =
-  process.env.FUZZ_SEED === 'random'
-    ? randomInt(2 ** 31)
-    : Number(process.env.FUZZ_SEED ?? 20_261_121)
-const wanted = process.env.FUZZ_SERVERS ?? 'aiohttp,express'
+const seconds = Number(process.env.FUZZ_SECONDS ?? 1_800)
+const seed = Number(process.env.FUZZ_SEED ?? randomInt(2 ** 31))
+const wanted = process.env.FUZZ_SERVERS ?? 'all'
 const names = wanted === 'all' ? serverNames : wanted.split(',')
 const again = process.env.FUZZ_CASE
-const keeps = process.env.FUZZ_KEEP === '1'
+const keeps = process.env.FUZZ_KEEP !== '0'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
@@ -111,24 +106,4 @@ function highestMiB(pid: number): number | undefined {
   const text = existsSync(file) ? readFileSync(file, 'utf8') : ''
   const highest = /^VmHWM:\s*(\d+) kB/m.exec(text)?.[1]
   return highest === undefined ? undefined : Math.round(Number(highest) / 1_024)
-}
-
-function showAnswer({ number, answer, counted, status, texts }: AnswerFind): string {
-  const bytes = Buffer.concat(answer.parts).toString()
-  const lines = [
-    `FIND answer ${number}: ${answer.traits.join(' ')}: ${status}, ${counted} counted, ${texts} of ${answer.texts} texts`,
-    `  may be ${answer.allowed.join(' or ')}; ${JSON.stringify(bytes.slice(0, 700))}`,
-  ]
-  return lines.join('\n')
-}
-
-function show({ variant, rule, detail, case: it, draft, verdict }: Find, file?: string): string {
-  const bytes = render(draft, it.standing === 'none' ? undefined : '{{key}}').toString('latin1')
-  const lines = [
-    `FIND ${variant}: ${rule}: ${detail}`,
-    `  ${describe(it)}${file === undefined ? '' : `, kept as ${file}`}`,
-    `  answered ${verdict.reply.statuses.join(', ')}; ${draft.transport}`,
-    `  ${JSON.stringify(bytes.slice(0, 1_200))}`,
-  ]
-  return lines.join('\n')
 }
