@@ -95,7 +95,7 @@ async function runTests(): Promise<void> {
 }
 
 /**
- * Runs the failed files again, one at a time: a deadline missed on a busy machine may be met now.
+ * Runs the failed files again, one at a time and each in a process of its own: a deadline missed on a busy machine may be met now.
  * Files that pass are reported as flaky. If more than a few have failed, it is not by chance.
  */
 async function runAgain(run: TestRun): Promise<void> {
@@ -104,7 +104,7 @@ async function runAgain(run: TestRun): Promise<void> {
     if (length === 0 || length > maxRunAgain) return
     const again = report.retractFailures()
     print(`\nrunning again, one at a time: ${again.join(', ')}`)
-    const isComplete = await runTestFiles(again, { ...run, jobs: 1 })
+    const isComplete = await runTestFiles(again, { ...run, jobs: 1, alone: true })
     if (!isComplete) return
     flaky.push(...again.filter((file) => !report.failedFiles.includes(file)))
   }

@@ -1,19 +1,17 @@
-/** Runs test files, several at a time, each in a process of its own that prints TAP. */
-import { type ChildProcess, spawn } from 'node:child_process'
+/** Runs test files, several at a time. */
 import { globSync } from 'node:fs'
 import { availableParallelism, cpus } from 'node:os'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { type FileRun, runAlone, type SharedProcess, startSharedProcess } from './file-process.ts'
 import type { FileEnd, FileReport } from './tap-report.ts'
 
 /** How to run the files. */
-export interface TestRun {
-  readonly env: NodeJS.ProcessEnv
+export interface TestRun extends Pick<FileRun, 'env' | 'limitMs'> {
   /** The maximum at a time: by default one per processor, and more while processors are idle. */
   readonly jobs: number
   /** The idle share of the processors since the last call; measured by default. */
   readonly idleShare?: () => number
-  /** The time after which a file is ended and counts as failed. */
-  readonly limitMs: number
+  /** Whether each file has a process of its own; by default only those that need it. */
+  readonly alone?: boolean
   /** Called when a file begins. */
   readonly begin: (file: string) => FileReport
 }
@@ -34,6 +32,18 @@ const SLOW = [
   'test/walk-through',
 ]
 
+/**
+ * Files that have a process of their own: they start programs, measure what their process uses, or change it. The others follow one
+ * another in a few processes.
+ */
+const ALONE = new RegExp(
+  `^test/(${[
+    ...['bench/', 'bin/', 'cli/', 'console/', 'dev/', 'mutants/', 'package/', 'support/'],
+    ...['e2e/', 'store/', 'wiring/', 'grpc/', 'cluster/', 'models/sources/', 'walk-through'],
+  ].join('|')})`,
+)
+const shares = (file: string): boolean => file.startsWith('test/') && !ALONE.test(file)
+
 /** Every test file below `test`, in the order in which to run them. */
 export function findTestFiles(): string[] {
   const rank = (file: string) => {
@@ -53,17 +63,34 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
   const { jobs, idleShare = observeIdleness() } = run
   const waiting = [...files]
   const running = new Set<Promise<void>>()
+  const unused: SharedProcess[] = []
   const stopping = new AbortController()
+  const { signal: stop } = stopping
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.once(signal, () => {
       waiting.length = 0
       stopping.abort()
     })
   }
+  const start = { env: run.env, limitMs: run.limitMs, stopping: stop }
+  const runShared = async (file: string, report: FileReport): Promise<FileEnd['fault']> => {
+    const shared = unused.pop() ?? startSharedProcess(start)
+    const fault = await shared.run(file, report)
+    if (shared.isUsable) unused.push(shared)
+    else return (await shared.end()) ?? fault
+    return fault
+  }
+  const runFile = async (file: string) => {
+    const begun = performance.now()
+    const report = run.begin(file)
+    const isShared = run.alone !== true && shares(file)
+    const fault = await (isShared ? runShared(file, report) : runAlone(file, report, start))
+    report.end({ fault, ms: performance.now() - begun })
+  }
   const begin = () => {
     const file = waiting.shift()
     if (file === undefined) return
-    const ended = runFile(file, run, stopping.signal).finally(() => running.delete(ended))
+    const ended = runFile(file).finally(() => running.delete(ended))
     running.add(ended)
   }
   // Many files wait for a time-out or a process, and leave the processors to others meanwhile.
@@ -77,7 +104,10 @@ export async function runTestFiles(files: readonly string[], run: TestRun): Prom
     await Promise.race(running)
   }
   clearInterval(timer)
-  return !stopping.signal.aborted
+  for (const fault of await Promise.all(unused.map((shared) => shared.end()))) {
+    if (fault !== undefined && !stop.aborted) run.begin('a shared process').end({ fault, ms: 0 })
+  }
+  return !stop.aborted
 }
 
 /**
@@ -105,59 +135,4 @@ function observeIdleness(): () => number {
     allBefore = all
     return share
   }
-}
-
-const preload = new URL('./preload.js', import.meta.url).href
-
-async function runFile(file: string, run: TestRun, stopping: AbortSignal): Promise<void> {
-  const begun = performance.now()
-  const report = run.begin(file)
-  const child = spawn(process.execPath, ['--import', preload, file], {
-    // With an id, tap omits its own totals.
-    env: { ...run.env, TAP: '1', TAP_CHILD_ID: '1', TAP_TIMEOUT: `${run.limitMs / 1000}` },
-    stdio: ['ignore', 'pipe', 'inherit'],
-    // With a process group of its own, which all that it starts is in.
-    detached: true,
-  })
-  const stop = () => signalGroup(child, 'SIGTERM')
-  stopping.addEventListener('abort', stop)
-  child.stdout.pipe(report.parser)
-  const hasEnded = new AbortController()
-  const fault = new Promise<FileEnd['fault']>((settle) => {
-    child.on('error', (error) => settle(error.message))
-    // One that was interrupted or killed has ended nothing of that.
-    child.on('exit', () => signalGroup(child, 'SIGKILL'))
-    child.on('close', (code, signal) => {
-      if (signal !== null) settle(`ended by ${signal}`)
-      else settle(code === 0 ? undefined : `exit code ${code}`)
-    })
-  })
-  endLate(child.kill.bind(child), run.limitMs, hasEnded.signal).catch(() => {})
-  const end = { fault: await fault, ms: performance.now() - begun }
-  hasEnded.abort()
-  stopping.removeEventListener('abort', stop)
-  report.end(end)
-}
-
-/** Sends a signal to the processes that are left of a group. */
-function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
-  if (pid === undefined) return
-  try {
-    process.kill(-pid, signal)
-  } catch {
-    // There are none.
-  }
-}
-
-/** A file ends itself at its limit (TAP_TIMEOUT), unless it hangs in a loop. */
-async function endLate(
-  kill: (signal: NodeJS.Signals) => void,
-  limitMs: number,
-  signal: AbortSignal,
-): Promise<void> {
-  await sleep(limitMs + 5_000, undefined, { signal })
-  // On this signal tap reports what is open, and ends.
-  kill('SIGALRM')
-  await sleep(5_000, undefined, { signal })
-  kill('SIGKILL')
 }

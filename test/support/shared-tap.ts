@@ -1,0 +1,25 @@
+/** What `tap` is for test files that share a process: each file has a test of its own, in place of the root. */
+import { Test } from 'tap'
+
+let current: Test
+
+/** Makes the test for the next file, which `load` imports; what that imports from `tap` belongs to it. */
+export function beginFile(name: string, limitMs: number, load: () => Promise<unknown>): Test {
+  current = new Test({ name, timeout: limitMs, cb: load }) as Test
+  return current
+}
+
+export const test = (...args: unknown[]): unknown => Reflect.apply(current.test, current, args)
+
+/** The test of the file that runs. */
+const t = new Proxy({} as Test, {
+  get(_, name) {
+    const value = Reflect.get(current, name)
+    return typeof value === 'function' ? value.bind(current) : value
+  },
+  set: (_, name, value) => Reflect.set(current, name, value),
+})
+
+export { t }
+// biome-ignore lint/style/noDefaultExport: as tap has
+export default t
