@@ -14,13 +14,13 @@ const head = `# Commands
 \`tollgate help <command>\`, or \`<command> --help\`, shows the same in a terminal. \`tollgate completion bash|zsh|fish\` prints a
 script that completes commands, flags and values.
 
-**Which gateway.** Commands that ask a gateway take \`--url <url>\`, else \`TOLLGATE_URL\`, else the address that \`tollgate login\`
-has kept, else \`http://127.0.0.1:8000\`. The credential is \`TOLLGATE_TOKEN\`, else in the file \`TOLLGATE_TOKEN_FILE\`, else the one
-that \`tollgate login\` has kept for this address; it is sent nowhere else. Over plain http it is sent only to this machine, unless
+**Which gateway.** Commands that call a gateway take \`--url <url>\`, else \`TOLLGATE_URL\`, else the address that \`tollgate login\`
+has stored, else \`http://127.0.0.1:8000\`. The credential is \`TOLLGATE_TOKEN\`, else that in the file \`TOLLGATE_TOKEN_FILE\`, else the one
+that \`tollgate login\` has stored for this address; it is sent nowhere else. Over plain http it is sent only to this machine, unless
 \`--insecure-http\` is given.
 
-**Exit status.** 0: done. 1: refused, or failed. 2: wrong words; standard error has one sentence, with the nearest name and where help
-is. 3: nothing answers. Where a command says more, that is below.
+**Exit status.** 0: done. 1: refused, or failed. 2: invalid arguments; standard error has one sentence, with the nearest name and the
+help command. 3: the gateway, or the service, does not respond. What a command adds is below.
 
 **JSON.** With \`--json\` standard output is one JSON document, and everything else goes to standard error.
 `
@@ -33,7 +33,7 @@ function sectionOf({ name, summary, about, operands = [], flags, exit }: Command
   const call = ['tollgate', name, ...operands.map(showOperand)].join(' ')
   return [
     `## tollgate ${name}`,
-    `\`${call}\`: ${summary}.${asks ? ' Asks a gateway.' : ''}`,
+    `\`${call}\`: ${summary}.${asks ? ' Calls a gateway.' : ''}`,
     escaped(about ?? ''),
     rows.length === 0 ? '' : ['| flag | means |', '|---|---|', ...rows].join('\n'),
     exit === undefined ? '' : `Exit status: ${exit}`,

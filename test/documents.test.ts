@@ -6,7 +6,16 @@ import { removedSettings } from '../src/settings/removed.ts'
 import { settings } from '../src/settings/table.ts'
 
 const root = fileURLToPath(new URL('../', import.meta.url))
-const folders = ['.', 'docs', 'docs/decisions', 'envoy', 'bench', 'monitoring', 'k8s']
+const folders = [
+  '.',
+  'docs',
+  'docs/decisions',
+  'envoy',
+  'bench',
+  'bench/history',
+  'monitoring',
+  'k8s',
+]
 const documents = folders
   .filter((folder) => existsSync(join(root, folder)))
   .flatMap((folder) => readdirSync(join(root, folder)).map((name) => join(folder, name)))

@@ -37,14 +37,14 @@ export const common = { ...connection, ...json }
 export const newKeyFlags = {
   subscription: {
     takes: '<name>',
-    means: 'which subscription pays; by default the one of yours with the highest priority',
+    means: 'which subscription pays; by default yours with the highest priority',
   },
   expires: {
     takes: '<duration>',
-    means: 'how long it is good, like 30d or 12h; by default as long as is allowed',
+    means: 'its lifetime, like 30d or 12h; by default the longest allowed',
     field: 'expiresIn',
   },
-  ephemeral: { means: 'for an hour at most, deleted after its end; needs no name' },
+  ephemeral: { means: 'expires within an hour, and is then deleted; needs no name' },
   ...fields,
   ...common,
 } as const
@@ -86,7 +86,7 @@ export const listKeysFlags = {
     takes: '<field>',
     means: 'created_at, expires_at, last_used_at or name, with :asc or :desc',
   },
-  limit: { takes: '<number>', means: 'at most so many' },
+  limit: { takes: '<number>', means: 'at most this many' },
   ...common,
 } as const
 
@@ -126,11 +126,11 @@ export const editKey = command({
 export const rotateKeyFlags = {
   overlap: {
     takes: '<duration>',
-    means: 'how long the present secret goes on working, like 24h; at most 7d',
+    means: 'how long the current secret stays valid, like 24h; at most 7d',
   },
   'end-old-after-first-use': {
     takes: '<duration>',
-    means: 'end it so long after the new one was first used, like 1h',
+    means: 'end the current secret so long after the new one is first used, like 1h',
     field: 'endOldAfterFirstUse',
   },
   ...common,
@@ -140,8 +140,8 @@ export const rotateKey = command({
   name: 'key rotate',
   summary: 'Give a key a new secret',
   about:
-    'Standard output is only the key. The present secret ends at once, or works for --overlap longer, and ends some ' +
-    'time after the new one was first used.',
+    'Standard output is only the key. The current secret ends at once, or after --overlap, and with ' +
+    '--end-old-after-first-use some time after the new one is first used.',
   operands: [{ name: 'id' }],
   flags: rotateKeyFlags,
 })
@@ -159,5 +159,5 @@ export const revokeKeys = command({
   about: 'By their ids; - is the key given on standard input, whoever owns it.',
   operands: [{ name: 'id', optional: true, many: true }],
   flags: revokeKeysFlags,
-  exit: '0 all were revoked, 1 one was not.',
+  exit: '0 all were revoked, 1 at least one was not.',
 })

@@ -12,7 +12,7 @@ export const check = command({
     'environment say where models may be and how requests are admitted.',
   operands: [{ name: 'folder', at: 'folder' }],
   flags: json,
-  exit: '0 there is at most advice, 1 there is a problem.',
+  exit: '0 there is no problem, 1 there is one. Advice is not a problem.',
 })
 
 export const doctorFlags = {
@@ -22,7 +22,7 @@ export const doctorFlags = {
 
 export const doctor = command({
   name: 'doctor',
-  summary: 'Say what is wrong now, the worst first, and where the runbook has the remedy',
+  summary: 'Report what is wrong now, the worst first, with the sections of the runbook',
   about:
     'Of the process of the service on this machine or in this pod. It uses the settings of the process: it asks ' +
     'INTERNAL_ADDRESS, which says where the metrics are if METRICS_ADDRESS is not set, ENVOY_ADMIN_ADDRESS and the ' +
@@ -148,7 +148,7 @@ export const simulate = command({
   summary: 'Replay past usage with other resources: who would have been refused',
   about:
     'Replays past usage with the resources in a folder of YAML files, as if all of them were in force: who would have ' +
-    'been refused, when, and which limits were never near. For administrators. Nothing changes.',
+    'been refused, when, and which limits were never near. For administrators. It changes nothing.',
   operands: [{ name: 'folder', at: 'folder' }],
   flags: simulateFlags,
   exit: '0 nothing would have been refused, 1 something would.',

@@ -20,7 +20,7 @@ export const serve = command({
   summary: 'Run only the service',
   about:
     'Runs Check and the REST API until SIGTERM, SIGINT or SIGHUP, and then ends within 15 seconds. ' +
-    'SIGUSR2 sets the log level to debug, and once more back again. It logs JSON, one line each.',
+    'SIGUSR2 sets the log level to debug, and back when it is sent again. It logs JSON, one line each.',
   details: async () => {
     const { settingsList } = await import('../../settings/show.ts')
     return `Settings come from the environment (default; meaning: value):\n\n${settingsList()}\n  OTEL_…\n      OpenTelemetry's variables: docs/tracing.md`
@@ -86,9 +86,9 @@ export const demo = command({
   summary: 'Make keys, traffic and two weeks of usage for the gateway of tollgate up',
   about:
     'Makes keys for the sample identities of tollgate up and sends requests with them to its sample models, some of ' +
-    'which are refused, and writes two weeks of usage of made-up users, demo-*, so that the console has something to show. ' +
-    'No limit is used up by that usage; CSV, FOCUS, tollgate usage verify and tollgate simulate leave it out. The keys are ' +
-    'good for 30 days at most; keys and usage of an earlier demo are replaced. That usage is written ' +
+    'which are refused, and writes two weeks of usage of sample users, demo-*, so that the console has something to show. ' +
+    'That usage counts towards no limit; CSV, FOCUS, tollgate usage verify and tollgate simulate leave it out. The keys ' +
+    'expire within 30 days; keys and usage of an earlier demo are replaced. That usage is written ' +
     'into the embedded database that tollgate up has made in DATA_DIR, and into no other; with another gateway of this ' +
     'machine (TOLLGATE_URL) there are keys and traffic alone.',
   flags: demoFlags,

@@ -11,7 +11,7 @@ export const login = command({
   about:
     'Reads an identity token or an API key from standard input, asks the gateway whose it is, and keeps both in ' +
     'tollgate/login.json below XDG_CONFIG_HOME (default ~/.config), readable for you alone. What is kept is sent to that ' +
-    'address only. TOLLGATE_URL, TOLLGATE_TOKEN and TOLLGATE_TOKEN_FILE go first.',
+    'address only. TOLLGATE_URL, TOLLGATE_TOKEN and TOLLGATE_TOKEN_FILE take precedence.',
   operands: [{ name: 'url', optional: true }],
   flags: loginFlags,
 })
@@ -19,8 +19,7 @@ export const login = command({
 export const logout = command({
   name: 'logout',
   summary: 'Forget the credential that login has kept',
-  about:
-    'Of <url>, or of all gateways. The credential itself goes on working: revoke a key to end it.',
+  about: 'Of <url>, or of all gateways. The credential stays valid: revoke a key to end it.',
   operands: [{ name: 'url', optional: true }],
   flags: json,
 })

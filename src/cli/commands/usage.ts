@@ -56,13 +56,13 @@ export const explainFlags = {
 
 export const explain = command({
   name: 'explain',
-  summary: 'Say whether a request would be let through, and why',
+  summary: 'Say whether a request would be allowed, and why',
   about:
     'Says how the gateway decides; nothing is counted. <model> is <namespace>/<name>, or a name as in a request’s body; ' +
     'it may be left out with --path or --request.',
   operands: [{ name: 'model', optional: true }],
   flags: explainFlags,
-  exit: '0 the request is let through, 1 it is refused.',
+  exit: '0 the request would be allowed, 1 it would be refused.',
 })
 
 export const usageFlags = {
@@ -93,7 +93,7 @@ export const usage = command({
   name: 'usage',
   summary: 'Show how many tokens were used',
   about:
-    'By you, with a key by that key, and for administrators by everybody. By default this month until now. Costs have no ' +
+    'Of yourself; with a key of that key; for administrators of everybody. By default this month until now. Costs have no ' +
     'currency: they are tokens times the rate per token of their subscription.',
   flags: usageFlags,
 })
@@ -118,7 +118,7 @@ export const forgetUsage = command({
   name: 'usage forget',
   summary: "Remove a user's name from the usage ledger",
   about:
-    'Replaces the name in the usage ledger of DATABASE_URL by a random one; the sums stay. This cannot be undone. Files ' +
+    'Replaces the name in the usage ledger of DATABASE_URL with a random one; the sums stay. This cannot be undone. Files ' +
     "of the journal and of logs, and the user's API keys, keep the name: revoke the keys first.",
   operands: [{ name: 'user' }],
   flags: forgetUsageFlags,
@@ -136,7 +136,7 @@ export const limits = command({
   name: 'limits',
   summary: 'Show what is left of your limits',
   about:
-    'With a key of those of its subscription. Nothing is counted. With --user or --key, for administrators: the limits ' +
+    'With a key, the limits of its subscription. The call is not counted. With --user or --key, for administrators: the limits ' +
     "of which something is used, of that user or of the key's own.",
   flags: limitsFlags,
 })
@@ -152,7 +152,7 @@ export const resetLimitsFlags = {
 
 export const resetLimits = command({
   name: 'limits reset',
-  summary: 'Reset what a user or a key has used, so that it may go on at once',
+  summary: 'Reset what a user or a key has used, so that requests are allowed again at once',
   about:
     'For administrators. Responses that ended before are not added again. What was charged does not change, and requests ' +
     'in progress end by themselves.',
