@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
-import { setTimeout as delay } from 'node:timers/promises'
 import { openLogFile } from './log-file.ts'
 import { endWithUs, howItEnds } from './postgres/end-with-us.ts'
 import { record } from './run-records.ts'
@@ -72,10 +71,8 @@ export function startChild({ name, command, args, env, output, records, ipc }: C
       child.kill('SIGTERM')
       // An open channel would keep an idle Node program running.
       if (child.connected) child.disconnect()
-      const waiting = new AbortController()
-      const ended = exited.then(() => waiting.abort())
-      await delay(graceMs, undefined, { signal: waiting.signal }).then(kill, () => {})
-      await ended
+      const late = setTimeout(kill, graceMs)
+      await exited.finally(() => clearTimeout(late))
     },
   }
 }

@@ -1,5 +1,6 @@
 import { closeSync } from 'node:fs'
 import { appendFile } from 'node:fs/promises'
+import { createMutex } from '../src/runtime/mutex.ts'
 import { logMode, openLogFile } from './log-file.ts'
 
 const warning = 40
@@ -11,13 +12,13 @@ const error = 50
  */
 export function createServiceLog(file: string, show: (line: string) => void) {
   let last = ''
-  let written = Promise.resolve()
+  const withLock = createMutex()
   closeSync(openLogFile(file))
   return {
     write(line: string): void {
       last = line
       // A full disk must not end the service; important lines are also on the terminal.
-      written = written.then(() => appendFile(file, `${line}\n`, { mode: logMode })).catch(() => {})
+      withLock(() => appendFile(file, `${line}\n`, { mode: logMode })).catch(() => {})
       const entry = readEntry(line)
       if (entry === undefined || Number(entry.level) >= warning) show(asSentence(line))
     },

@@ -7,6 +7,7 @@ import { spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { withTimeout } from '../../src/runtime/with-timeout.ts'
 import { openPool } from '../../src/store/postgres/postgres.ts'
 import { claim } from '../claim.ts'
 import { freePort } from '../own-addresses.ts'
@@ -113,7 +114,7 @@ async function run(
     for (const [signal, share] of stopping) {
       if (child.exitCode !== null || child.signalCode !== null) break
       child.kill(signal)
-      await Promise.race([exited, delay(share * graceMs, undefined, { ref: false })])
+      await withTimeout(share * graceMs, exited)
     }
   }
   const deadline = Date.now() + readyWithinMs

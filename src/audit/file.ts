@@ -2,8 +2,8 @@
 
 import { writeSync } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
-import { atMost } from '../runtime/at-most.ts'
-import { createTurn } from '../runtime/in-turn.ts'
+import { createMutex } from '../runtime/mutex.ts'
+import { withTimeout } from '../runtime/with-timeout.ts'
 
 export interface AuditSink {
   /** Whether the line was passed to the system within two seconds. Never rejects. */
@@ -33,7 +33,7 @@ export function openAuditFile(path: string): AuditSink {
   let file: FileHandle | undefined
   let isTorn = false
   /** Operations on the file run one after the other. */
-  const inTurn = createTurn()
+  const withLock = createMutex()
 
   async function reopen(): Promise<void> {
     if (file !== undefined && (await isSame(file, path))) return
@@ -69,9 +69,9 @@ export function openAuditFile(path: string): AuditSink {
     return true
   }
 
-  const polling = setInterval(() => void inTurn(() => reopen().catch(() => {})), pollMs)
+  const polling = setInterval(() => void withLock(() => reopen().catch(() => {})), pollMs)
   polling.unref()
-  void inTurn(() => reopen().catch(() => {}))
+  void withLock(() => reopen().catch(() => {}))
 
   return {
     write(line) {
@@ -89,16 +89,16 @@ export function openAuditFile(path: string): AuditSink {
           },
         }
         waiting.add(one)
-        void inTurn(flush)
+        void withLock(flush)
       })
     },
     async close(graceMs) {
       clearInterval(polling)
-      const ended = inTurn(async () => {
+      const ended = withLock(async () => {
         await file?.close().catch(() => {})
         file = undefined
       })
-      await atMost(graceMs, ended)
+      await withTimeout(graceMs, ended)
     },
   }
 }

@@ -6,8 +6,8 @@
 import { chmod, mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Snapshot } from '../models/rules/snapshot.ts'
-import { createTurn } from '../runtime/in-turn.ts'
 import { repeat } from '../runtime/loop.ts'
+import { createMutex } from '../runtime/mutex.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 import {
   locationOf,
@@ -52,7 +52,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
   const closing = new AbortController()
   let needed: ReadonlyMap<string, Needed> = new Map()
   let models: Snapshot['models'] | undefined
-  const inTurn = createTurn()
+  const withLock = createMutex()
   let isFollowing = false
 
   async function bring(each: Needed): Promise<void> {
@@ -85,7 +85,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
     /** Writes the secrets that these models need; only then may a cluster name them. */
     async write(snapshot: Snapshot): Promise<void> {
       if (snapshot.models === models) return
-      await inTurn(async () => {
+      await withLock(async () => {
         const found = new Map<string, Needed>()
         for (const [model, { resource }] of snapshot.models) {
           for (const secret of secretsOf(resource.metadata.namespace, resource.server)) {
@@ -107,7 +107,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
       if (needed.size === 0 || isFollowing) return
       isFollowing = true
       const { signal } = closing
-      const step = () => inTurn(follow)
+      const step = () => withLock(follow)
       void repeat({ step, restMs, restsFirst: true, onFault: deps.onFault, signal })
     },
     /** The current problems. Envoy refuses requests to models whose secret is missing. */

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { DrainState, GatewayDrain } from '../cluster/rules/gateway-drain.ts'
-
+import { withTimeout } from '../runtime/with-timeout.ts'
 import type { ProcessContext } from '../settings/context.ts'
 import { drainEnvoy, isServing } from './drain.ts'
 
@@ -76,7 +76,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
         state = { status: 'draining' }
         done = drain()
       }
-      await Promise.race([done, delay(answerWithinMs, undefined, { ref: false })])
+      await withTimeout(answerWithinMs, done)
       return state
     },
   }

@@ -4,7 +4,7 @@ import type { Resource } from '../kinds/resources.ts'
 import { compileInSteps } from '../models/rules/compile.ts'
 import type { Refused } from '../models/rules/refused.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
-import { createTurn } from '../runtime/in-turn.ts'
+import { createMutex } from '../runtime/mutex.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { ClusterFile } from './cluster-file.ts'
 import { holdModels } from './pending-models.ts'
@@ -38,7 +38,7 @@ export function createStage(
   let latest: Published | undefined
   let shown: Snapshot | undefined
   let refused: Published['refused'] = []
-  const inTurn = createTurn()
+  const withLock = createMutex()
 
   async function update(): Promise<void> {
     if (latest === undefined) return
@@ -58,7 +58,7 @@ export function createStage(
   }
 
   /** One after the other: the last call has the latest state. */
-  const show = (): Promise<void> => inTurn(update)
+  const show = (): Promise<void> => withLock(update)
 
   function published(snapshot: Snapshot | undefined): Snapshot {
     if (snapshot === undefined) throw new Error('no snapshot has been published')

@@ -7,7 +7,7 @@
 
 import type { OwnSum } from '../ratelimit/rules/sums.ts'
 import type { CounterReset, Resets } from '../ratelimit/rules/windows.ts'
-import { createTurn } from '../runtime/in-turn.ts'
+import { createMutex } from '../runtime/mutex.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { Position } from './follower.ts'
 import type { KeptFiles } from './kept-files.ts'
@@ -45,7 +45,7 @@ export function createCheckpoint(
   names: readonly string[],
   nonce: string,
 ) {
-  const inTurn = createTurn()
+  const withLock = createMutex()
   let number = 1
 
   const ownName = (): string => `${name}.${number}.${nonce}`
@@ -116,10 +116,10 @@ export function createCheckpoint(
       return await inSlices(stateIn(latest === undefined ? '' : await files.read(latest)))
     },
     /** Saves what `capture` returns when it is its turn, whole or not at all; resolves with its position. */
-    save: (capture: () => KeptState): Promise<Position> => inTurn(() => write(capture())),
+    save: (capture: () => KeptState): Promise<Position> => withLock(() => write(capture())),
     /** Adds to what was saved that the store has so much beyond the lines; resolves once it is on the disk. */
     noteBase: ({ id, since, end, ms }: OwnSum, base: number): Promise<void> =>
-      inTurn(() => files.append(ownName(), textOf([['sum', id, since, end, ms, 0, base]]))),
+      withLock(() => files.append(ownName(), textOf([['sum', id, since, end, ms, 0, base]]))),
     /** Removes what earlier writers have left. To be called once an own one was saved. */
     async removeEarlier(): Promise<void> {
       for (const file of await files.names()) {

@@ -1,6 +1,7 @@
 /** Runs many tasks, a few at a time. */
 
-import { atMost } from './at-most.ts'
+import { withAbort } from './with-abort.ts'
+import { withTimeout } from './with-timeout.ts'
 
 export interface ConcurrencyOptions {
   /** The number of concurrent tasks. */
@@ -28,17 +29,12 @@ export async function forEachConcurrently<Item>(
       if (signal.aborted) return
       const done = work(item)
       begun.push(done)
-      await atMost(maxBlockMs, done)
+      await withTimeout(maxBlockMs, done)
     }
   }
 
   const all = Promise.all(Array.from({ length: concurrency }, run)).then(() => Promise.all(begun))
-  await Promise.race([all, aborted(signal)])
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((settle) => {
-    if (signal.aborted) settle()
-    else signal.addEventListener('abort', () => settle(), { once: true })
+  await withAbort(all, signal).catch((error: unknown) => {
+    if (!signal.aborted) throw error
   })
 }

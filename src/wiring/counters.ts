@@ -17,8 +17,8 @@ import { createPostgresSums } from '../ratelimit/sums/postgres-sums.ts'
 import { createResetFeed, type ResetFeed } from '../ratelimit/sums/reset-feed.ts'
 import type { SumStore } from '../ratelimit/sums/sum-store.ts'
 import { errorMessage } from '../runtime/error-message.ts'
-import { orAborted } from '../runtime/or-aborted.ts'
 import { part } from '../runtime/stops.ts'
+import { withAbort } from '../runtime/with-abort.ts'
 import { untilAnswered } from '../store/postgres/until-answered.ts'
 import {
   callBounds,
@@ -229,7 +229,7 @@ async function connect({ config, log, signal, stops }: Context) {
     log.debug({ cause: String(error) }, 'Redis connection'),
   )
   stops.push(connection.close)
-  const isUp = await orAborted(connection.connected(connectWaitMs), signal)
+  const isUp = await withAbort(connection.connected(connectWaitMs), signal)
   const { problem, commands } = connection
   if (problem?.isFinal) throw new Error(`REDIS_URL: ${problem.message}`)
   if (!isUp) {

@@ -7,10 +7,10 @@
 import { existsSync } from 'node:fs'
 import { rm, stat } from 'node:fs/promises'
 import { ServiceError } from '../../formats/errors.ts'
-import { createTurn } from '../../runtime/in-turn.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
-import { orAborted } from '../../runtime/or-aborted.ts'
+import { createMutex } from '../../runtime/mutex.ts'
 import { createOutage } from '../../runtime/outage.ts'
+import { withAbort } from '../../runtime/with-abort.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import {
   type EndedKey,
@@ -73,7 +73,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
   const stopped = new AbortController()
   const { signal } = stopped
   const alarm = createAlarm(signal)
-  const inTurn = createTurn()
+  const withLock = createMutex()
   let running: Promise<void> | undefined
   let unwritten: readonly EndedKey[] = []
   /** The database may be older than what is known here. */
@@ -126,7 +126,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
 
   /** Writes the queue, once for all waiters; false: that failed. */
   function write(): Promise<boolean> {
-    return inTurn(async () => {
+    return withLock(async () => {
       const keys = unwritten
       const exists = existsSync(file)
       if (exists && keys.length === 0) return true
@@ -212,7 +212,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
      */
     async keep(keys: readonly EndedKey[]): Promise<boolean> {
       queue(keys)
-      return await orAborted(write(), AbortSignal.timeout(deadlineMs)).catch(() => false)
+      return await withAbort(write(), AbortSignal.timeout(deadlineMs)).catch(() => false)
     },
     /**
      * Call it when the database may be older than this process's knowledge, or the log have a gap:
@@ -234,7 +234,7 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
         })
         if (needed === 0) await rm(path, { force: true })
       }
-      if (lines >= Math.max(maxSpentLines, 2 * ended.size)) await inTurn(rewriteFile)
+      if (lines >= Math.max(maxSpentLines, 2 * ended.size)) await withLock(rewriteFile)
     },
     stats: (): KeeperStats => ({ entries: ended.size, replayed, failing: outage.isOpen }),
     /** Resolves when nothing is written any more. */

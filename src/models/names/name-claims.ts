@@ -3,7 +3,7 @@
  * have been missing for an hour. Nothing is claimed while the database is unavailable.
  */
 
-import { createTurn } from '../../runtime/in-turn.ts'
+import { createMutex } from '../../runtime/mutex.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import {
   afterSight,
@@ -53,7 +53,7 @@ export function createNameClaims(deps: NameClaimsDeps) {
   let declared: Snapshot['modelsByName'] | undefined
   let tendedAt = performance.now()
   let isRead = false
-  const inTurn = createTurn()
+  const withLock = createMutex()
 
   function noteDeclared(): void {
     const { modelsByName } = latest()
@@ -178,7 +178,7 @@ export function createNameClaims(deps: NameClaimsDeps) {
       }
     },
     /** Claims what is listed and belongs to nobody. Rejects if the database is unavailable. */
-    claim: () => inTurn(claimDue),
+    claim: () => withLock(claimDue),
     tend,
   }
 }

@@ -16,8 +16,8 @@ import { openKeptFiles } from '../../journal/kept-files.ts'
 import { inventName, openName } from '../../journal/name.ts'
 import { type FileMode, prepareFolder } from '../../journal/prepare-folder.ts'
 import { startUpkeep, type Upkeep } from '../../journal/upkeep.ts'
-import { atMost } from '../../runtime/at-most.ts'
 import { repeat } from '../../runtime/loop.ts'
+import { withTimeout } from '../../runtime/with-timeout.ts'
 import type { CounterReset, Resets, WindowedCounter } from '../rules/windows.ts'
 import { type GatewaySums, type GatewaySumsOptions, openGatewaySums } from './gateway-sums.ts'
 import {
@@ -259,7 +259,7 @@ export async function openSums(options: SumsOptions) {
       upkeep?.stop()
       const wasWriter = current.sums.isWriter
       const left = await current.running.stop(graceMs)
-      if (wasWriter && copies !== undefined) await atMost(endMs, copies.step()).catch(onFault)
+      if (wasWriter && copies !== undefined) await withTimeout(endMs, copies.step()).catch(onFault)
       return left
     },
   }

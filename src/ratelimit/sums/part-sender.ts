@@ -4,7 +4,7 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { atMost } from '../../runtime/at-most.ts'
+import { withTimeout } from '../../runtime/with-timeout.ts'
 import { calmEveryMs, type Part } from './part.ts'
 
 export interface PartSenderOptions {
@@ -111,7 +111,7 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
     async stop(graceMs: number): Promise<number> {
       if (state === 'running') state = 'stopping'
       clearTimeout(timer)
-      await atMost(graceMs, sendAll())
+      await withTimeout(graceMs, sendAll())
       state = 'stopped'
       return part.due
     },

@@ -4,8 +4,8 @@
  */
 
 import { ServiceError } from '../../formats/errors.ts'
-import { atMost } from '../../runtime/at-most.ts'
 import { repeat } from '../../runtime/loop.ts'
+import { withTimeout } from '../../runtime/with-timeout.ts'
 import type { CounterReset, WindowedCounter } from '../rules/windows.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import { startLineWatch } from './line-watch.ts'
@@ -231,7 +231,7 @@ export function runSums(options: RunningSumsOptions) {
       lineWatch.end()
       await sums.readAll()
       const left = await Promise.all([...senders.values()].map((each) => each.stop(graceMs)))
-      await atMost(endMs, Promise.all([shared.saveLong(), sums.save()])).catch(onFault)
+      await withTimeout(endMs, Promise.all([shared.saveLong(), sums.save()])).catch(onFault)
       sums.close()
       return left.reduce((sum, each) => sum + each, 0)
     },

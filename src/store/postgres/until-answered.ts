@@ -3,7 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { ServiceError } from '../../formats/errors.ts'
-import { orAborted } from '../../runtime/or-aborted.ts'
+import { withAbort } from '../../runtime/with-abort.ts'
 import { migrate } from './migrate.ts'
 import { type Pool, tryConnect } from './postgres.ts'
 
@@ -46,7 +46,7 @@ export async function untilAnswered<T>(
   const startedAt = performance.now()
   let loggedAt = Number.NEGATIVE_INFINITY
   for (;;) {
-    const result = await orAborted(ask(), signal).catch((error: unknown) => {
+    const result = await withAbort(ask(), signal).catch((error: unknown) => {
       if (error instanceof ServiceError) return error
       throw error
     })

@@ -1,17 +1,17 @@
 import { test } from 'tap'
-import { createTurn } from '../../src/runtime/in-turn.ts'
+import { createMutex } from '../../src/runtime/mutex.ts'
 
 test('work is done in the order of the calls, after a failure too', async (t) => {
-  const inTurn = createTurn()
+  const withLock = createMutex()
   const done: string[] = []
   const first = Promise.withResolvers<void>()
   const results = [
-    inTurn(async () => {
+    withLock(async () => {
       await first.promise
       done.push('first')
       throw new Error('broken')
     }),
-    inTurn(async () => done.push('second')),
+    withLock(async () => done.push('second')),
   ]
   t.strictSame(done, [])
   first.resolve()

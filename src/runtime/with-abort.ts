@@ -1,5 +1,5 @@
 /** The result of `work`; rejects at once when the signal aborts. */
-export async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+export async function withAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted()
   const { promise, reject } = Promise.withResolvers<never>()
   const abort = (): void => reject(signal.reason)

@@ -1,5 +1,5 @@
 /** Runs asynchronous work one piece after the other, in the order of the calls; a failure stops nothing. */
-export function createTurn(): <T>(work: () => Promise<T>) => Promise<T> {
+export function createMutex(): <T>(work: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve()
   return (work) => {
     const next = last.then(work, work)

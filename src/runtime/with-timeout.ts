@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 
 /** Resolves when the work has settled, or after `ms`; rejects if it does before. */
-export async function atMost(ms: number, work: Promise<unknown>): Promise<void> {
+export async function withTimeout(ms: number, work: Promise<unknown>): Promise<void> {
   const over = new AbortController()
   const late = delay(Math.max(0, ms), undefined, over).catch(() => {})
   await Promise.race([work, late]).finally(() => over.abort())
