@@ -5,7 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../formats/errors.ts'
 import type { CodeFlow } from '../identity/oidc/code-flow.ts'
-import { createTurns } from '../runtime/turns.ts'
+import { createFairLimiter } from '../runtime/fair-limiter.ts'
 import { sampleUsers, signInToSample } from './sample-sign-in.ts'
 
 export interface SignInDeps {
@@ -33,8 +33,9 @@ export interface SignInDeps {
  */
 const exchanges = {
   atOnce: 10,
+  oneEach: true,
   timeoutMs: 10_000,
-  onTooLong: () => new ServiceError('identity_unavailable', { message: tooMany }),
+  refusal: () => new ServiceError('identity_unavailable', { message: tooMany }),
 } as const
 const tooMany = 'Too many people are signing in; begin again.'
 
@@ -55,7 +56,7 @@ const schema = {
 export function signIn(app: FastifyInstance, deps: SignInDeps): void {
   const { codeFlows, gatewayUrl, ownIssuer, countAttempt, displayNames, keepsToken, sampleCode } =
     deps
-  const turns = createTurns(exchanges)
+  const inTurn = createFairLimiter(exchanges)
 
   /**
    * Each provider has its own, by which the page knows who has sent the browser back. Otherwise one
@@ -92,7 +93,7 @@ export function signIn(app: FastifyInstance, deps: SignInDeps): void {
       countAttempt(request, reply)
       reply.header('cache-control', 'no-store')
       const exchange = () => flow.exchange(code, verifier, redirectUriOf(issuer))
-      return { token: await turns.take(deps.networkOf(request), exchange) }
+      return { token: await inTurn(deps.networkOf(request), exchange) }
     },
   )
 }

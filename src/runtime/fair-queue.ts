@@ -1,14 +1,12 @@
 /** A queue that takes items in turn from every owner that has some waiting. */
 
-import { createFifo, type Fifo } from './fifo.ts'
-
 export type FairQueue<Item> = ReturnType<typeof createFairQueue<Item>>
 
 export interface FairQueueSizes {
-  /** The most items waiting, in total. */
-  readonly room: number
+  /** The most items waiting, in total; by default any number. */
+  readonly room?: number
   /** The most of one owner. */
-  readonly roomForOne: number
+  readonly roomForOne?: number
 }
 
 type Owner = string | typeof pushed
@@ -17,7 +15,7 @@ type Owner = string | typeof pushed
 const pushed = Symbol('pushed')
 
 /** An empty queue. Every operation takes constant time, however many owners there are. */
-export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
+export function createFairQueue<Item>({ room = Infinity, roomForOne = Infinity }: FairQueueSizes) {
   /** In the order of turns; contains only owners with waiting items. */
   const lines = new Map<Owner, Fifo<Item>>()
   const ranking = createRanking()
@@ -48,7 +46,15 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
     return item
   }
 
+  function defer(owner: Owner): void {
+    const line = lines.get(owner)
+    lines.delete(owner)
+    if (line !== undefined && line.size > 0) lines.set(owner, line)
+  }
+
   return {
+    /** Moves an owner behind all others. */
+    defer: (owner: string): void => defer(owner),
     /** The number of waiting items. */
     get size(): number {
       return size
@@ -71,17 +77,16 @@ export function createFairQueue<Item>({ room, roomForOne }: FairQueueSizes) {
     },
     /** Queues the item even if the queue is full, in a turn of its own. */
     push: (item: Item): void => join(pushed, item),
-    /** The next item, in turn. */
-    take(): Item | undefined {
-      const [next] = lines
-      if (next === undefined) return undefined
-      const [owner, line] = next
-      const item = line.take()
-      lines.delete(owner)
-      // The owner moves behind all others.
-      if (line.size > 0) lines.set(owner, line)
-      count(owner, line, -1)
-      return item
+    /** The next item, in turn, of an owner that is not passed over. */
+    take(isPassedOver: (owner: string) => boolean = () => false): Item | undefined {
+      for (const [owner, line] of lines) {
+        if (owner !== pushed && isPassedOver(owner)) continue
+        const item = line.take()
+        defer(owner)
+        count(owner, line, -1)
+        return item
+      }
+      return undefined
     },
   }
 }
@@ -104,6 +109,35 @@ function createRanking() {
     first(): readonly [string, number] {
       const [owner] = owners[top] ?? []
       return [owner ?? '', top]
+    },
+  }
+}
+
+type Fifo<Item> = ReturnType<typeof createFifo<Item>>
+
+/** First in, first out; push and take cost a constant time per item, however long it is. */
+function createFifo<Item>() {
+  let items: Item[] = []
+  let head = 0
+  return {
+    get size(): number {
+      return items.length - head
+    },
+    push(item: Item): void {
+      items.push(item)
+    },
+    /** Takes the last one; undefined if there is none. */
+    pop: (): Item | undefined => (head < items.length ? items.pop() : undefined),
+    /** Takes the first one; undefined if there is none. */
+    take(): Item | undefined {
+      if (head === items.length) return undefined
+      const taken = items[head]
+      head += 1
+      if (head > items.length / 2) {
+        items = items.slice(head)
+        head = 0
+      }
+      return taken
     },
   }
 }

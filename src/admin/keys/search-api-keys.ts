@@ -5,7 +5,7 @@ import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { type ApiKeyStatus, prefixOf } from '../../keys/rules/api-key.ts'
 import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
 import type { ApiKeySearch } from '../../keys/store.ts'
-import { createTurns } from '../../runtime/turns.ts'
+import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
@@ -142,10 +142,9 @@ an older form, which counts only where filters, sort and pagination are all abse
  */
 export function searchApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, searchesAtOnce, keyReach } = deps
-  const turns = createTurns({
-    atOnce: searchesAtOnce,
-    timeoutMs,
-    onTooLong: () => new ServiceError('search_timeout'),
+  const inTurn = createFairLimiter({
+    ...{ atOnce: searchesAtOnce, oneEach: true, timeoutMs },
+    refusal: () => new ServiceError('search_timeout'),
   })
   app.post<{ Body: BodyOf<typeof schema.body> }>(
     '/v1/api-keys/search',
@@ -166,7 +165,7 @@ export function searchApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
       const now = clock()
       const only = onlyKeyOf(caller, keyReach)
       const search = { ...form, limit: form.limit + 1, owner, only, now }
-      const records = await turns.take(shareOf(caller), () => keys.search(search)).catch(toTimeout)
+      const records = await inTurn(shareOf(caller), () => keys.search(search)).catch(toTimeout)
       await showOthers(request, Math.min(records.length, form.limit))
       return {
         object: 'list',

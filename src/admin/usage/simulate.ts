@@ -5,7 +5,7 @@ import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import type { Span } from '../../formats/span.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
-import { createTurns } from '../../runtime/turns.ts'
+import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import { judgesHours, type SimulatedRefusals, type Simulation } from '../../usage/rules/simulate.ts'
 import type { NamedGap } from '../../usage/store.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
@@ -153,9 +153,9 @@ const timeoutMs = 5_000
 
 /** Adds the route, in a scope of administrators. One simulation runs at a time. */
 export function simulateResources(app: FastifyInstance, { simulate, clock }: SimulateDeps): void {
-  const turns = createTurns({
-    ...{ atOnce: 1, timeoutMs },
-    onTooLong: () => new ServiceError('usage_timeout'),
+  const inTurn = createFairLimiter({
+    ...{ atOnce: 1, oneEach: true, timeoutMs },
+    refusal: () => new ServiceError('usage_timeout'),
   })
   app.post<{ Body: BodyOf<typeof body> }>(
     '/v1/simulate',
@@ -165,7 +165,7 @@ export function simulateResources(app: FastifyInstance, { simulate, clock }: Sim
       if (simulate === undefined) throw new ServiceError('not_found', { message: noLedger })
       const { resources } = request.body
       const span = readSpan(request.body, clock())
-      const result = await turns.take(shareOf(callerOf(request)), () => simulate(resources, span))
+      const result = await inTurn(shareOf(callerOf(request)), () => simulate(resources, span))
       if ('refused' in result) {
         const message = `resources: ${showFirstProblem(result.refused)}.`
         throw invalidRequest(message)

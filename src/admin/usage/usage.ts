@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { toCsv } from '../../formats/csv.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
-import { createTurns } from '../../runtime/turns.ts'
+import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
@@ -49,10 +49,9 @@ export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is off.'
 export function getUsage(app: FastifyInstance, deps: ExternalDeps): void {
   const { usage, isAdmin, clock, searchesAtOnce } = deps
   const bill = { currency: deps.billingCurrency, issuer: deps.instanceName }
-  const turns = createTurns({
-    atOnce: searchesAtOnce,
-    timeoutMs,
-    onTooLong: () => new ServiceError('usage_timeout'),
+  const inTurn = createFairLimiter({
+    ...{ atOnce: searchesAtOnce, oneEach: true, timeoutMs },
+    refusal: () => new ServiceError('usage_timeout'),
   })
   const config = { audit: 'usage.read' } as const
   app.get<{ Querystring: Parameters }>('/v1/usage', { schema, config }, async (request, reply) => {
@@ -75,7 +74,7 @@ export function getUsage(app: FastifyInstance, deps: ExternalDeps): void {
     const scope = seesAll ? undefined : scopeOf(caller)
     const { query, cursorAfter } = readUsageQuestion(written, scope, clock())
     if (seesAll) lookAtOthers(request, { ...(written.user && { user: written.user }) })
-    const [found, gaps] = await turns.take(shareOf(caller), async () => [
+    const [found, gaps] = await inTurn(shareOf(caller), async () => [
       await usage.read(query),
       await usage.gaps(query.from, query.to),
     ])

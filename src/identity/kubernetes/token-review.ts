@@ -9,8 +9,9 @@ import { networkOf } from '../../formats/network.ts'
 import type { Source } from '../../keys/store.ts'
 import type { JsonObject } from '../../kubernetes/client.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
-import { createFairQueue } from '../../runtime/fair-queue.ts'
+import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import { createOutage } from '../../runtime/outage.ts'
+import { createSingleFlight } from '../../runtime/single-flight.ts'
 import type { TokenCaller } from '../rules/caller.ts'
 import { hashOfToken } from '../verdicts.ts'
 import { createPauses } from './pauses.ts'
@@ -37,31 +38,23 @@ interface Verdict {
   readonly at: number
 }
 
-interface Waiting {
-  readonly token: string
-  readonly hash: string
-  readonly network: string
-  readonly settle: (verdict: Promise<TokenCaller | null>) => void
-  readonly reject: (reason: Error) => void
-}
-
 const believedMs = 60_000
 const refusedMs = 10_000
 /** Cached entries of each kind. */
 const entries = 10_000
 /** Concurrent calls; further ones wait in turn, network by network. */
-const atOnce = 16
-const room = { room: 4_000, roomForOne: 1_000 }
+const limits = { atOnce: 16, room: 4_000, roomForOne: 1_000 }
 
 export function createTokenReview(options: TokenReviewOptions) {
   const { review, audiences, graceMs, onUnavailable, onRefused = () => {} } = options
   const { monotonic = () => performance.now() } = options
   const believed = new LRUCache<string, Verdict>({ max: entries })
   const refused = new LRUCache<string, Verdict>({ max: entries })
-  const asked = new Map<string, Promise<TokenCaller | null>>()
-  const queue = createFairQueue<Waiting>(room)
+  const inTurn = createFairLimiter({
+    ...limits,
+    refusal: () => new ServiceError('identity_unavailable'),
+  })
   const pauses = createPauses(monotonic)
-  let calls = 0
   const outage = createOutage(onUnavailable)
 
   /** The cached result for a token: within its normal lifetime, or `late` as in an outage. */
@@ -73,7 +66,7 @@ export function createTokenReview(options: TokenReviewOptions) {
     return bad !== undefined && now - bad.at < refusedMs ? null : undefined
   }
 
-  async function call({ token, hash, network }: Waiting): Promise<TokenCaller | null> {
+  async function call(hash: string, token: string, network: string): Promise<TokenCaller | null> {
     const begunAt = monotonic()
     if (pauses.isPaused(network)) return doWithout(hash)
     try {
@@ -106,33 +99,11 @@ export function createTokenReview(options: TokenReviewOptions) {
     return known
   }
 
-  function work(): void {
-    while (calls < atOnce) {
-      const next = queue.take()
-      if (next === undefined) return
-      calls += 1
-      const answer = call(next).finally(() => {
-        calls -= 1
-        work()
-      })
-      next.settle(answer)
-    }
-  }
-
-  /** Concurrent checks of one token share a call. */
-  function ask(token: string, hash: string, source?: Source): Promise<TokenCaller | null> {
-    const under = asked.get(hash)
-    if (under !== undefined) return under
-    const { promise, resolve, reject } = Promise.withResolvers<TokenCaller | null>()
-    asked.set(hash, promise)
+  /** Checks of one token share a call. */
+  const ask = createSingleFlight((hash: string, token: string, source?: Source) => {
     const network = networkOf(source?.() ?? '')
-    const forget = (): void => void asked.delete(hash)
-    promise.then(forget, forget)
-    const dropped = queue.offer(network, { token, hash, network, settle: resolve, reject })
-    dropped?.reject(new ServiceError('identity_unavailable'))
-    work()
-    return promise
-  }
+    return inTurn(network, () => call(hash, token, network))
+  })
 
   return {
     /** Whether the API server failed at the last call. */
@@ -147,7 +118,7 @@ export function createTokenReview(options: TokenReviewOptions) {
     ): TokenCaller | null | Promise<TokenCaller | null> {
       const hash = hashOfToken(token)
       const known = recall(hash)
-      return known === undefined ? ask(token, hash, source) : known
+      return known === undefined ? ask(hash, token, source) : known
     },
   }
 }

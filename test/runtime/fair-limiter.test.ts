@@ -1,16 +1,21 @@
 import { test } from 'tap'
-import { createTurns } from '../../src/runtime/turns.ts'
+import { createFairLimiter } from '../../src/runtime/fair-limiter.ts'
 
 /** Turns, and work that begins at its turn and ends on request. */
 function createWorld(timeoutMs = 60_000) {
-  const turns = createTurns({ atOnce: 2, timeoutMs, onTooLong: () => new Error('too long') })
+  const inTurn = createFairLimiter({
+    atOnce: 2,
+    oneEach: true,
+    timeoutMs,
+    refusal: () => new Error('too long'),
+  })
   const begun: string[] = []
   const ends = new Map<string, () => void>()
   return {
     begun,
     /** Asks for a turn; the first letter of the name is the caller. */
     ask: (name: string) =>
-      turns.take(name.slice(0, 1), async () => {
+      inTurn(name.slice(0, 1), async () => {
         begun.push(name)
         await new Promise<void>((end) => ends.set(name, end))
         return name
@@ -19,7 +24,7 @@ function createWorld(timeoutMs = 60_000) {
       ends.get(name)?.()
       await new Promise((next) => setImmediate(next))
     },
-    turns,
+    inTurn,
   }
 }
 
@@ -56,13 +61,25 @@ test('a caller that waits too long gets an error and takes no turn', async (t) =
 })
 
 test('work that fails ends its turn', async (t) => {
-  const { turns } = createWorld()
+  const { inTurn } = createWorld()
   for (let i = 0; i < 3; i += 1) {
     await t.rejects(
-      turns.take('a', async () => {
+      inTurn('a', async () => {
         throw new Error('failed')
       }),
       { message: 'failed' },
     )
   }
+})
+
+test('a call that finds no room is refused at once, and others run at will', async (t) => {
+  const inTurn = createFairLimiter({ atOnce: 2, room: 1, refusal: () => new Error('full') })
+  const end = Promise.withResolvers<string>()
+  const asked = [1, 2, 3].map(() => inTurn('a', () => end.promise))
+  await t.rejects(
+    inTurn('a', () => end.promise),
+    { message: 'full' },
+  )
+  end.resolve('done')
+  t.strictSame(await Promise.all(asked), ['done', 'done', 'done'])
 })

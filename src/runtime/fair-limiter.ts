@@ -1,0 +1,61 @@
+/** Limits slow work: few tasks at a time, in turn from every owner that has some waiting. */
+
+import { createFairQueue, type FairQueueSizes } from './fair-queue.ts'
+
+export interface FairLimiterOptions extends FairQueueSizes {
+  /** The most tasks of all owners together. */
+  readonly atOnce: number
+  /** Whether an owner has one task at a time. */
+  readonly oneEach?: boolean
+  /** How long a call waits for its turn, in milliseconds; without it for ever. */
+  readonly timeoutMs?: number
+  /** The error of a call that finds no room, or whose turn does not come in time. */
+  readonly refusal: () => Error
+}
+
+interface Task {
+  readonly owner: string
+  readonly run: () => Promise<void>
+  readonly refuse: () => void
+}
+
+/** Runs the work when it is its owner's turn. A call that is refused rejects, and its work is not started. */
+export function createFairLimiter(options: FairLimiterOptions) {
+  const { atOnce, oneEach = false, timeoutMs, refusal } = options
+  const queue = createFairQueue<Task>(options)
+  const busy = new Set<string>()
+  let running = 0
+
+  function begin(): void {
+    while (running < atOnce) {
+      const next = queue.take((owner) => busy.has(owner))
+      if (next === undefined) return
+      running += 1
+      if (oneEach) busy.add(next.owner)
+      void next.run().finally(() => {
+        running -= 1
+        // Others that wait come before what it asked for meanwhile.
+        if (busy.delete(next.owner)) queue.defer(next.owner)
+        begin()
+      })
+    }
+  }
+
+  return function inTurn<T>(owner: string, work: () => Promise<T>): Promise<T> {
+    const { promise, resolve, reject } = Promise.withResolvers<T>()
+    let isRefused = false
+    function refuse(): void {
+      isRefused = true
+      reject(refusal())
+    }
+    const timer = timeoutMs === undefined ? undefined : setTimeout(refuse, timeoutMs)
+    async function run(): Promise<void> {
+      clearTimeout(timer)
+      // The turn ends when the work has ended, even with an error.
+      if (!isRefused) await work().then(resolve, reject)
+    }
+    queue.offer(owner, { owner, run, refuse })?.refuse()
+    begin()
+    return promise
+  }
+}
