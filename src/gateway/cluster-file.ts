@@ -8,6 +8,7 @@ import { mkdir } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ModelRef } from '../kinds/resources.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
+import { createSingleFlight } from '../runtime/single-flight.ts'
 import type { TakenClusters } from './admin-page.ts'
 import { joinClusters, renderCluster, writeClusters } from './clusters.ts'
 import { locationOf, secretsOf } from './secret-location.ts'
@@ -86,7 +87,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
   let served: Clusters = new Map()
   let isFirst = true
   let restMs = minRestMs
-  let following: Promise<void> | undefined
+  let following = Promise.resolve()
   let cleanup: NodeJS.Timeout | undefined
   let pollMs = minPollMs
   let nextPoll: NodeJS.Timeout | undefined
@@ -120,7 +121,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     written = { name, clusters }
   }
 
-  async function follow(): Promise<void> {
+  async function pollWaiting(): Promise<void> {
     while (waiting.size > 0) {
       await delay(restMs, undefined, { signal: closing.signal })
       restMs = Math.min(2 * restMs, maxRestMs)
@@ -129,6 +130,12 @@ export function createClusterFile(deps: ClusterFileDeps) {
     }
     isFirst = false
   }
+
+  const follow = createSingleFlight(() =>
+    pollWaiting().catch((error: unknown) => {
+      if (!closing.signal.aborted) deps.onFault(error)
+    }),
+  )
 
   /** Releases the models whose clusters Envoy has loaded, and those that have waited too long. */
   function release(taken: TakenClusters | undefined): void {
@@ -235,16 +242,10 @@ export function createClusterFile(deps: ClusterFileDeps) {
       for (const wait of waiting.values()) wait.since = Math.min(wait.since, performance.now())
       restMs = minRestMs
       pollMs = minPollMs
-      following ??= follow()
-        .catch((error: unknown) => {
-          if (!closing.signal.aborted) deps.onFault(error)
-        })
-        .finally(() => {
-          following = undefined
-        })
+      following = follow()
     },
     /** Resolves when no model waits. */
-    settled: async (): Promise<void> => following,
+    settled: (): Promise<void> => following,
     close(): void {
       closing.abort()
       clearTimeout(cleanup)

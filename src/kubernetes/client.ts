@@ -9,6 +9,7 @@ import type { IncomingMessage } from 'node:http'
 import { Agent } from 'node:https'
 import { isObject } from '../formats/fields.ts'
 import { readBody, sendRequest } from '../runtime/http-request.ts'
+import { createSingleFlight } from '../runtime/single-flight.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
@@ -79,10 +80,9 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
   const { monotonic = () => performance.now() } = options
   const isPlain = access.server.startsWith('http:')
   const base = access.server.replace(/\/+$/, '')
-  let shown: Promise<Shown> | undefined
   let last: Shown | undefined
 
-  async function readAccess(): Promise<Shown> {
+  const readAccess = createSingleFlight(async (): Promise<Shown> => {
     const [token, ca, cert, key] = await Promise.all([
       access.token ?? readText(access.tokenFile),
       access.ca ?? readText(access.caFile),
@@ -97,23 +97,15 @@ export function createClient(access: ClusterAccess, options: ClientOptions = {})
         : new Agent({ keepAlive: true, timeout: 30_000, ...compact({ ca, cert, key }) })
     last = { token: token?.trim(), agent, readAt: monotonic(), written }
     return last
-  }
-
-  /** Concurrent callers share one read; a failed one is not cached. */
-  async function current(): Promise<Shown> {
-    if (last !== undefined && monotonic() - last.readAt < rereadMs) return last
-    shown ??= readAccess().finally(() => {
-      shown = undefined
-    })
-    return await shown
-  }
+  })
 
   /** Sends a request; resolves with the head of the response. */
   async function begin(
     { method = 'GET', path, body, contentType = 'application/json' }: KubeRequest,
     signal: AbortSignal,
   ): Promise<IncomingMessage> {
-    const { token, agent } = await current()
+    const isFresh = last !== undefined && monotonic() - last.readAt < rereadMs
+    const { token, agent } = last !== undefined && isFresh ? last : await readAccess()
     const text = body === undefined ? undefined : JSON.stringify(body)
     return await sendRequest(`${base}${path}`, {
       method,

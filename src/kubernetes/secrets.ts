@@ -2,6 +2,7 @@
 
 import { isObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
+import { createSingleFlight } from '../runtime/single-flight.ts'
 import { type KubeClient, KubeError } from './client.ts'
 
 /** Its text, or why it is not available. The problem never contains the text. */
@@ -30,9 +31,8 @@ export function createReadSecretEntry(
   { keptMs = 10_000, monotonic = () => performance.now() }: SecretsOptions = {},
 ): ReadSecretEntry {
   const known = new Map<string, Known>()
-  const asked = new Map<string, Promise<Known>>()
 
-  async function ask(path: string): Promise<Known> {
+  const ask = createSingleFlight(async (path: string): Promise<Known> => {
     const askedAt = monotonic()
     const before = known.get(path)
     const data = await client
@@ -46,16 +46,12 @@ export function createReadSecretEntry(
     const fresh = { askedAt, data }
     known.set(path, fresh)
     return fresh
-  }
+  })
 
   return async function readSecretEntry(namespace, name, key) {
     const path = `/api/v1/namespaces/${namespace}/secrets/${name}`
     let found = known.get(path)
-    if (found === undefined || monotonic() - found.askedAt >= keptMs) {
-      const asking = asked.get(path) ?? ask(path).finally(() => asked.delete(path))
-      asked.set(path, asking)
-      found = await asking
-    }
+    if (found === undefined || monotonic() - found.askedAt >= keptMs) found = await ask(path)
     const shown = `the Secret ${namespace}/${name}`
     if (typeof found.data === 'string') return { problem: `${shown} cannot be read: ${found.data}` }
     const entry = Object.hasOwn(found.data, key) ? found.data[key] : undefined

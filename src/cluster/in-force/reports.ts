@@ -3,6 +3,7 @@
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
+import { createSingleFlight } from '../../runtime/single-flight.ts'
 import { startListener } from '../../store/postgres/listener.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { InForce, ProcessReport, Reports } from '../rules/enforcement.ts'
@@ -20,7 +21,6 @@ export function followReports(sql: Sql) {
   let known = new Map<string, Known>()
   let signature = ''
   let changed: ReadonlySet<string> | undefined
-  let reading: Promise<Reports> | undefined
   let failure: unknown
 
   async function read(): Promise<Reports> {
@@ -53,21 +53,16 @@ export function followReports(sql: Sql) {
 
   return {
     /** Reads and adds what is new. Never rejects; an outage of the database is a problem. */
-    read(): Promise<Reports> {
+    read: createSingleFlight(() =>
       // Two concurrent reads would each skip what the other one has read.
-      reading ??= read()
-        .catch((error: unknown) => {
-          changed = undefined
-          signature = ''
-          failure = error
-          // The same sentence for every cause, because it appears in thousands of conditions.
-          return { problem: 'Postgres does not answer' }
-        })
-        .finally(() => {
-          reading = undefined
-        })
-      return reading
-    },
+      read().catch((error: unknown): Reports => {
+        changed = undefined
+        signature = ''
+        failure = error
+        // The same sentence for every cause, because it appears in thousands of conditions.
+        return { problem: 'Postgres does not answer' }
+      }),
+    ),
     /** Models whose reports have changed with the last `read`; undefined: possibly all. */
     get changed(): ReadonlySet<string> | undefined {
       return changed

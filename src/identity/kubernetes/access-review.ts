@@ -6,6 +6,7 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { errorMessage } from '../../runtime/error-message.ts'
+import { createSingleFlight } from '../../runtime/single-flight.ts'
 import type { Person } from '../rules/caller.ts'
 import { createPauses } from './pauses.ts'
 import type { Review } from './review.ts'
@@ -39,11 +40,9 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
   const verdicts = new LRUCache<string, { readonly allowed: boolean; readonly at: number }>({
     max: entries,
   })
-  const asked = new Map<string, Promise<boolean>>()
   const pauses = createPauses(monotonic)
 
-  async function ask(person: Person, key: string): Promise<boolean> {
-    const { user, groups } = person
+  const ask = createSingleFlight(async (key: string, { user, groups }: Person) => {
     const at = monotonic()
     try {
       const status = await review(path, {
@@ -61,22 +60,14 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
       pauses.failed(key)
       onAnswered('failed', errorMessage(error))
       return false
-    } finally {
-      asked.delete(key)
     }
-  }
+  })
 
   return function mayAdminister(person) {
     const key = keyOf(person)
     const known = verdicts.get(key)
     if (known !== undefined && monotonic() - known.at < keptMs) return known.allowed
-    if (pauses.isPaused(key)) return false
-    let answer = asked.get(key)
-    if (answer === undefined) {
-      answer = ask(person, key)
-      asked.set(key, answer)
-    }
-    return answer
+    return pauses.isPaused(key) ? false : ask(key, person)
   }
 }
 

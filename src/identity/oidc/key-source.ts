@@ -16,6 +16,8 @@ import { ServiceError } from '../../formats/errors.ts'
 import { isObject } from '../../formats/fields.ts'
 import { isTrustworthy } from '../../formats/trustworthy.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
+import { repeat } from '../../runtime/loop.ts'
+import { createSingleFlight } from '../../runtime/single-flight.ts'
 import type { JsonObject, ReadDocument } from './documents.ts'
 
 /** The keys that fit a header, and the number of changes of the set when they were in it. */
@@ -58,8 +60,6 @@ export function createKeySource(options: KeySourceOptions) {
   let generation = 0
   let triedAt = Number.NEGATIVE_INFINITY
   let unavailableSince: number | undefined
-  let reading: Promise<void> | undefined
-  let timer: NodeJS.Timeout | undefined
 
   /** Where the keys are, by the discovery document, which is read each time because that may change. */
   function keysUrl(about: JsonObject): string {
@@ -76,7 +76,7 @@ export function createKeySource(options: KeySourceOptions) {
     return url
   }
 
-  async function read(): Promise<void> {
+  const read = createSingleFlight(async (): Promise<void> => {
     try {
       const about = await readDocument(discoveryUrl, end.signal)
       const found = await readDocument(keysUrl(about), end.signal)
@@ -93,25 +93,19 @@ export function createKeySource(options: KeySourceOptions) {
       if (end.signal.aborted) return
       if (unavailableSince === undefined) onUnavailable(errorMessage(error))
       unavailableSince ??= monotonic()
+    } finally {
+      triedAt = monotonic()
     }
-  }
+  })
 
-  /** Concurrent callers share a fetch. The time to the next one counts from its end. */
-  function attempt(): Promise<void> {
-    triedAt = monotonic()
-    reading ??= read().finally(() => {
-      reading = undefined
-      clearTimeout(timer)
-      if (end.signal.aborted) return
-      timer = setTimeout(attempt, unavailableSince === undefined ? everyMs : cooldownMs).unref()
-    })
-    return reading
-  }
-
-  /** Fetches, unless that was attempted a moment ago. */
+  /** Fetches, unless an attempt has ended a moment ago. */
   async function refresh(): Promise<void> {
-    if (reading === undefined && monotonic() - triedAt < cooldownMs) return
-    if (!end.signal.aborted) await (reading ?? attempt())
+    if (monotonic() - triedAt >= cooldownMs && !end.signal.aborted) await read()
+  }
+
+  function restMs(): number {
+    const fromMs = triedAt + (unavailableSince === undefined ? everyMs : cooldownMs)
+    return Math.max(0, fromMs - monotonic())
   }
 
   function isLost(): boolean {
@@ -137,7 +131,7 @@ export function createKeySource(options: KeySourceOptions) {
     return found
   }
 
-  void attempt()
+  void repeat({ step: refresh, restMs, onFault() {}, signal: end.signal })
   return {
     /** Whether the provider failed at the last fetch. */
     get isUnavailable(): boolean {
@@ -158,10 +152,7 @@ export function createKeySource(options: KeySourceOptions) {
      * `identity_unavailable` if only the provider could tell, and it is unavailable.
      */
     find,
-    close(): void {
-      clearTimeout(timer)
-      end.abort()
-    },
+    close: (): void => end.abort(),
   }
 }
 
