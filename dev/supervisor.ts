@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { errorMessage } from '../src/runtime/error-message.ts'
+import { restAfter } from '../src/runtime/loop.ts'
 import { StartError } from '../src/runtime/start-error.ts'
 import type { Child } from './child.ts'
 
@@ -15,7 +16,7 @@ export interface Part {
   lastWords?(): string
 }
 
-const maxBackoffMs = 10_000
+const backoff = { firstMs: 1_000, maxMs: 10_000 }
 const steadyMs = 60_000
 
 /** See createSupervisor. */
@@ -45,16 +46,16 @@ export function createSupervisor(log: (line: string) => void) {
   }
 
   async function watch(entry: (typeof running)[number]): Promise<void> {
-    let backoffMs = 1_000
+    let ends = 0
     for (;;) {
       const since = Date.now()
       const how = await entry.child.exited
       entry.isReady = false
       if (ending.signal.aborted) return
-      if (Date.now() - since > steadyMs) backoffMs = 1_000
-      log(`${capital(entry.part.name)} ended (${how}); starting it again in ${backoffMs / 1000} s`)
-      await delay(backoffMs, undefined, { signal: ending.signal }).catch(() => {})
-      backoffMs = Math.min(backoffMs * 2, maxBackoffMs)
+      ends = Date.now() - since > steadyMs ? 1 : ends + 1
+      const restMs = restAfter(ends, backoff)
+      log(`${capital(entry.part.name)} ended (${how}); starting it again in ${restMs / 1000} s`)
+      await delay(restMs, undefined, { signal: ending.signal }).catch(() => {})
       if (ending.signal.aborted) return
       try {
         entry.child = await entry.part.spawn()

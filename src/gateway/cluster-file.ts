@@ -8,6 +8,7 @@ import { mkdir } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ModelRef } from '../kinds/resources.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
+import { restAfter } from '../runtime/loop.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
 import type { TakenClusters } from './admin-page.ts'
 import { joinClusters, renderCluster, writeClusters } from './clusters.ts'
@@ -18,8 +19,8 @@ import { locationOf, secretsOf } from './secret-location.ts'
  * milliseconds.
  */
 const graceMs = 5_000
-/** Milliseconds between two polls, doubling from one to the next. */
-const [minRestMs, maxRestMs] = [5, 250]
+/** Rests between two polls. */
+const rests = { firstMs: 5, maxMs: 250 }
 /**
  * How long a model waits for an Envoy that responds and has not loaded its cluster; milliseconds.
  */
@@ -30,8 +31,8 @@ const startTimeoutMs = 5_000
 const noAdminTimeoutMs = 2_000
 /** How long a model waits for Envoy to resolve its server's name; milliseconds. */
 const resolvingMs = 3_000
-/** Milliseconds between two polls about models that no longer wait, also doubling. */
-const [minPollMs, maxPollMs] = [500, 4_000]
+/** Rests between two polls about models that no longer wait. */
+const unseenRests = { firstMs: 500, maxMs: 4_000 }
 /** The number of recent files that are recognized. */
 const versionsKept = 16
 
@@ -86,10 +87,11 @@ export function createClusterFile(deps: ClusterFileDeps) {
   let written: { readonly name: string; readonly clusters: Written } | undefined
   let served: Clusters = new Map()
   let isFirst = true
-  let restMs = minRestMs
+  /** Of both kinds since the last `write`. */
+  let polls = 0
+  let unseenPolls = 0
   let following = Promise.resolve()
   let cleanup: NodeJS.Timeout | undefined
-  let pollMs = minPollMs
   let nextPoll: NodeJS.Timeout | undefined
 
   function* versionOf(from: Snapshot['models']): Generator<void, Version> {
@@ -123,8 +125,8 @@ export function createClusterFile(deps: ClusterFileDeps) {
 
   async function pollWaiting(): Promise<void> {
     while (waiting.size > 0) {
-      await delay(restMs, undefined, { signal: closing.signal })
-      restMs = Math.min(2 * restMs, maxRestMs)
+      polls += 1
+      await delay(restAfter(polls, rests), undefined, { signal: closing.signal })
       const named = [...waiting.values()].filter(({ isNamed }) => isNamed)
       release(await deps.readTaken(named.map(({ cluster }) => cluster)).catch(() => undefined))
     }
@@ -191,12 +193,15 @@ export function createClusterFile(deps: ClusterFileDeps) {
 
   function pollLater(): void {
     if (nextPoll !== undefined || unseen.size === 0 || closing.signal.aborted) return
-    nextPoll = setTimeout(async () => {
-      pollMs = Math.min(2 * pollMs, maxPollMs)
-      see(await deps.readTaken([]).catch(() => undefined))
-      nextPoll = undefined
-      pollLater()
-    }, pollMs).unref()
+    unseenPolls += 1
+    nextPoll = setTimeout(
+      async () => {
+        see(await deps.readTaken([]).catch(() => undefined))
+        nextPoll = undefined
+        pollLater()
+      },
+      restAfter(unseenPolls, unseenRests),
+    ).unref()
   }
 
   return {
@@ -240,8 +245,8 @@ export function createClusterFile(deps: ClusterFileDeps) {
       versions.unshift(current)
       versions.length = Math.min(versions.length, versionsKept)
       for (const wait of waiting.values()) wait.since = Math.min(wait.since, performance.now())
-      restMs = minRestMs
-      pollMs = minPollMs
+      polls = 0
+      unseenPolls = 0
       following = follow()
     },
     /** Resolves when no model waits. */

@@ -6,6 +6,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { isObject } from '../formats/fields.ts'
 import { errorMessage } from '../runtime/error-message.ts'
+import { restAfter } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
 import { type KubeClient, KubeError } from './client.ts'
 import { isKubeObject, type KubeObject, keyOf, listObjects } from './list.ts'
@@ -68,6 +69,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
   const { minRestMs = 200, absentMs = 10_000, pageSize } = options
   const { isNeeded = async () => true } = options
   const { path: newest, olderPath } = options
+  const backoff = { firstMs: minRestMs, maxMs: maxRestMs, jitter: 0.25 }
   const selector = selectorsOf(options)
   const objects = new Map<string, KubeObject>()
   /** The path where it was last found. */
@@ -156,7 +158,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
   /** This process lacks the permission. */
   async function forbid(said: string): Promise<Next> {
     refusals += 1
-    const next = { restMs: restMsAfter(refusals), isLost: true }
+    const next = { restMs: restAfter(refusals, backoff), isLost: true }
     if (refusals < refusalsBelieved) return next
     const lacking = `list and watch are not granted (${said})`
     if (isSynced) note(lacking)
@@ -166,10 +168,6 @@ export function startReflector(options: ReflectorOptions): Reflector {
       replaceAll(new Map(), true)
     }
     return next
-  }
-
-  function restMsAfter(times: number): number {
-    return Math.min(minRestMs * 2 ** (times - 1), maxRestMs) * (0.75 + Math.random() / 2)
   }
 
   async function judge(error: unknown): Promise<Next> {
@@ -188,7 +186,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     }
     if (status === 403) return await forbid((error as KubeError).message)
     failures += 1
-    const restMs = restMsAfter(failures)
+    const restMs = restAfter(failures, backoff)
     // A watch that breaks off and continues at once has missed nothing.
     if (failures > 1) note(errorMessage(error))
     const asked = error instanceof KubeError ? 1_000 * Math.min(error.retryAfterSeconds, 60) : 0

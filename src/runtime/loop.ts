@@ -41,10 +41,30 @@ export function createAlarm(signal: AbortSignal) {
   }
 }
 
+/** Rests between attempts that fail, in milliseconds. */
+export interface Backoff {
+  /** After the first failure. */
+  readonly firstMs: number
+  /** The longest. */
+  readonly maxMs: number
+  /** How many times as long each is as the one before; twice by default. */
+  readonly growth?: number
+  /** The part of a rest by which it is longer or shorter at random; none by default. */
+  readonly jitter?: number
+}
+
+/** The milliseconds to rest after so many failures in a row, from 1. */
+export function restAfter(failures: number, backoff: Backoff): number {
+  const { firstMs, maxMs, growth = 2, jitter = 0 } = backoff
+  return (
+    Math.min(maxMs, firstMs * growth ** (failures - 1)) * (1 + jitter * (2 * Math.random() - 1))
+  )
+}
+
 export interface Repetition {
   readonly step: () => Promise<void>
-  /** Milliseconds between two steps. */
-  readonly restMs: number | (() => number)
+  /** Milliseconds between two steps; a function is called with how many of them have failed in a row. */
+  readonly restMs: number | ((failures: number) => number)
   /** Called with the error of a step; the next one follows after the rest. */
   readonly onFault: (error: unknown) => void
   readonly signal: AbortSignal
@@ -60,12 +80,15 @@ export interface Repetition {
 export async function repeat(repetition: Repetition): Promise<void> {
   const { step, restMs, onFault, signal, settleMs } = repetition
   const { alarm = createAlarm(signal) } = repetition
-  const rest = () => alarm.rest(typeof restMs === 'number' ? restMs : restMs(), settleMs)
+  let failures = 0
+  const rest = () => alarm.rest(typeof restMs === 'number' ? restMs : restMs(failures), settleMs)
   if (repetition.restsFirst) await rest()
   while (!signal.aborted) {
     try {
       await step()
+      failures = 0
     } catch (error) {
+      failures += 1
       if (!signal.aborted) onFault(error)
     }
     await rest()

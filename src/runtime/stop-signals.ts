@@ -1,8 +1,7 @@
-import { onParentGone } from './parent-watch.ts'
-
 // npm, the launcher and the terminal may each pass on the same Ctrl-C.
 const sameSignalMs = 500
 const killedStatus = 130
+const parentPollMs = 500
 
 /**
  * Resolves with the reason when this process is asked to stop: SIGINT, SIGTERM, SIGHUP, or the end
@@ -29,4 +28,18 @@ export function onStop(kill: () => void): Promise<string> {
       if (askedAt === undefined) ask('whoever started it is gone')
     })
   })
+}
+
+/**
+ * Calls back when the parent process is gone without a signal: npm passes none on when it is
+ * killed, and our own launcher cannot. Only if a parent waits for this process (an npm script, an
+ * IPC channel); a service in the background keeps running.
+ */
+function onParentGone(callback: () => void): void {
+  if (process.connected) process.once('disconnect', callback)
+  else if (process.env.npm_lifecycle_event === undefined) return
+  const parent = process.ppid
+  setInterval(() => {
+    if (process.ppid !== parent) callback()
+  }, parentPollMs).unref()
 }

@@ -5,7 +5,6 @@ import { auditAct } from '../audit/service-events.ts'
 import { noteStart } from '../cluster/in-force/table.ts'
 import { createListingSeal } from '../identity/listing-seal.ts'
 import { createCachedApiKeys, minGraceMs } from '../keys/cached-api-keys.ts'
-import { startCleanupSchedule } from '../keys/cleanup-schedule.ts'
 import { createIdempotency } from '../keys/idempotency.ts'
 import { startLastUsed } from '../keys/last-used.ts'
 import { createPostgresApiKeys } from '../keys/postgres-api-keys.ts'
@@ -15,6 +14,7 @@ import { createRevocationFollower } from '../keys/revocations/revocation-followe
 import { createRevocationKeeper } from '../keys/revocations/revocation-keeper.ts'
 import { purgeRevocations, secretsOf } from '../keys/revocations/revocation-log.ts'
 import type { ApiKeyTable } from '../keys/store.ts'
+import { repeat } from '../runtime/loop.ts'
 import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
@@ -30,6 +30,8 @@ export type Keys = Awaited<ReturnType<typeof openKeys>>
 
 /** Between two polls of revocations, milliseconds: the cache is trusted for one second. */
 const revalidateMs = 250
+/** From the end of a cleanup of keys to the next one (contract, 3.13). */
+const cleanupEveryMs = 900_000
 /** The keys used last that are cached before readiness. */
 const keysWarmed = 10_000
 
@@ -140,8 +142,9 @@ export async function openKeys(
   const idempotency = createIdempotency(pool)
   const secret = await untilAnswered(() => readSharedSecret(pool, 'listing'), context)
   let endingSoon: number | undefined
-  const cleanup = startCleanupSchedule({
-    async run() {
+  const cleaning = new AbortController()
+  const isCleaned = repeat({
+    async step() {
       const clean = () => keys.deleteExpiredEphemeral(clock())
       const event = { action: 'key.cleanup', actor: serviceActor } as const
       const deleted = await auditAct(audit, event, clean, (count) => count)
@@ -149,13 +152,16 @@ export async function openKeys(
       await keeper.clean()
       await idempotency.purge(clock())
       endingSoon = await keys.countEndingSoon(clock())
-      return deleted
+      if (deleted > 0) log.info({ code: 'keys_deleted', deleted }, 'expired ephemeral keys deleted')
     },
-    onDeleted: (deleted) =>
-      log.info({ code: 'keys_deleted', deleted }, 'expired ephemeral keys deleted'),
-    onFault,
+    ...{ restMs: cleanupEveryMs, onFault, signal: cleaning.signal },
   })
-  stops.push(part('the cleanup of keys', () => cleanup.stop()))
+  stops.push(
+    part('the cleanup of keys', () => {
+      cleaning.abort()
+      return isCleaned
+    }),
+  )
   return {
     ...{ keys, follower, propagation, keeper, idempotency, queries },
     noteUse: lastUsed.note,

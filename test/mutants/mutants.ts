@@ -552,7 +552,7 @@ export const allMutants: readonly Mutant[] = [
     'identity/oidc/key-source.ts',
     ['identity/oidc/key-source.test.ts'],
     [
-      ['if (reading === undefined && monotonic() - triedAt < cooldownMs) return', ''],
+      ['monotonic() - triedAt >= cooldownMs && !end.signal.aborted', '!end.signal.aborted'],
       ['if (about.issuer !== issuer)', 'if (false)'],
       ['unavailableSince === undefined ? everyMs : cooldownMs', 'everyMs'],
       ['(unavailableSince !== undefined || keys === undefined)', 'keys === undefined'],

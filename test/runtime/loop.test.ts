@@ -1,5 +1,5 @@
 import { type Test, test } from 'tap'
-import { createAlarm, repeat } from '../../src/runtime/loop.ts'
+import { createAlarm, repeat, restAfter } from '../../src/runtime/loop.ts'
 
 const long = 60_000
 
@@ -92,4 +92,42 @@ test('rings while an alarm settles count as one', async (t) => {
   t.equal(isOver, false)
   alarm.ring()
   await next
+})
+
+test('rests after failures grow to the longest, and spread', async (t) => {
+  const backoff = { firstMs: 100, maxMs: 1_000 }
+  t.strictSame(
+    [1, 2, 3, 4, 5, 2_000].map((failures) => restAfter(failures, backoff)),
+    [100, 200, 400, 800, 1_000, 1_000],
+  )
+  t.equal(restAfter(3, { ...backoff, growth: 1.5 }), 225)
+  const spread = Array.from({ length: 200 }, () => restAfter(9, { ...backoff, jitter: 0.25 }))
+  t.ok(Math.min(...spread) >= 750 && Math.max(...spread) <= 1_250)
+  t.ok(new Set(spread).size > 100)
+})
+
+test('a loop knows how many steps have failed in a row, and ends with its last one', async (t) => {
+  keepAwake(t)
+  const stop = new AbortController()
+  const rests: number[] = []
+  let steps = 0
+  let isDone = false
+  await repeat({
+    async step() {
+      steps += 1
+      if (steps === 1 || steps === 2) throw new Error('failed')
+      if (steps < 4) return
+      stop.abort()
+      await new Promise(setImmediate)
+      isDone = true
+    },
+    restMs(failures) {
+      rests.push(failures)
+      return 1
+    },
+    onFault() {},
+    signal: stop.signal,
+  })
+  t.strictSame(rests.slice(0, 3), [1, 2, 0])
+  t.ok(isDone)
 })

@@ -1,5 +1,5 @@
+import type { Freshness } from '../../src/keys/cached-api-keys.ts'
 import type { ApiKeyTable, FoundKey } from '../../src/keys/store.ts'
-import type { Freshness } from '../../src/runtime/freshness.ts'
 import { createRecord } from './key-store.ts'
 
 /** A table in memory, for tests of the order of events. It has only look-ups. */

@@ -12,6 +12,7 @@ import type { Caller } from '../../identity/rules/caller.ts'
 import { readServedModels, type ServedModel } from '../../models/rules/model-list.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { readBody } from '../../runtime/http-request.ts'
+import { restAfter } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { AskGateway } from './ask-gateway.ts'
 
@@ -56,8 +57,7 @@ type Answer = Exclude<ProbeOutcome, 'closed'>
 
 const maxAnswerBytes = 4 * 1_048_576
 const attempts = 4
-const firstDelayMs = 100
-const jitter = 0.1
+const backoff = { firstMs: 100, maxMs: 400, jitter: 0.1 }
 /** The most models whose responses are cached, over all entries. */
 const cachedModels = 100_000
 /** A server that has failed is skipped for this long, and queried again in the background. */
@@ -112,13 +112,10 @@ export function createProbeModel(options: ProbeOptions): ProbeModel {
     request: ProbeRequest,
     signal: AbortSignal,
   ): Promise<ProbeOutcome | undefined> {
-    let pauseMs = firstDelayMs
     for (let attempt = 1; ; attempt += 1) {
       const outcome = await ask(request, signal).catch(() => undefined)
       if (outcome !== undefined || attempt === attempts || signal.aborted) return outcome
-      const spreadMs = pauseMs * (1 + jitter * (2 * Math.random() - 1))
-      await delay(spreadMs, undefined, { signal }).catch(() => {})
-      pauseMs *= 2
+      await delay(restAfter(attempt, backoff), undefined, { signal }).catch(() => {})
     }
   }
 

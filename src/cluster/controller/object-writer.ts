@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type KubeClient, KubeError, type KubeRequest } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
-import { createAlarm } from '../../runtime/loop.ts'
+import { createAlarm, restAfter } from '../../runtime/loop.ts'
 
 /** An object that we write, or the status of one. */
 export interface Target {
@@ -25,7 +25,7 @@ export interface ObjectWriterOptions {
   readonly signal: AbortSignal
 }
 
-const maxRestMs = 60_000
+const backoff = { firstMs: 500, maxMs: 60_000 }
 /**
  * The most urgent targets of one change: one of thousands of models must not wait behind a change
  * of all.
@@ -79,8 +79,7 @@ export function startObjectWriter(options: ObjectWriterOptions) {
     // come back.
     const isGone = error instanceof KubeError && error.status === 404
     if (failed > 0 && !isGone) onProblem(path, errorMessage(error))
-    const restMs = Math.min(500 * 2 ** failed, maxRestMs)
-    setTimeout(requeue, restMs, target).unref()
+    setTimeout(requeue, restAfter(failed + 1, backoff), target).unref()
   }
 
   function requeue(target: Target): void {

@@ -9,6 +9,7 @@ import type { Refused } from '../../models/rules/refused.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
+import { databaseRetryMs } from '../../store/postgres/connection.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { EnvoyState, InForce } from '../rules/enforcement.ts'
 import { noPolicies, type Policies, policiesInSteps } from '../rules/policies.ts'
@@ -27,7 +28,6 @@ export interface InForceReportDeps {
 
 /** Milliseconds between two reports that this process is alive. */
 const confirmMs = 5_000
-const retryMs = 500
 /** Confirmations between two deletions of obsolete reports. */
 const purgeEvery = 360
 
@@ -40,7 +40,6 @@ export function createInForceReport(deps: InForceReportDeps) {
   let reported = new Map<string, string>()
   let last: Edition | undefined
   let reports = 0
-  let restMs = confirmMs
   const alarm = createAlarm(signal)
 
   function inForceOf(model: string): InForce | undefined {
@@ -90,11 +89,9 @@ export function createInForceReport(deps: InForceReportDeps) {
   }
 
   async function step(): Promise<void> {
-    restMs = retryMs
     await report()
     reports += 1
     if (reports % purgeEvery === 0) await purgeReports(sql)
-    restMs = confirmMs
   }
 
   function onFault(error: unknown): void {
@@ -113,7 +110,8 @@ export function createInForceReport(deps: InForceReportDeps) {
     async start(): Promise<void> {
       await report()
       void purgeReports(sql).catch(() => {})
-      void repeat({ step, restMs: () => restMs, restsFirst: true, onFault, signal, alarm })
+      const restMs = (failures: number) => (failures > 0 ? databaseRetryMs : confirmMs)
+      void repeat({ step, restMs, restsFirst: true, onFault, signal, alarm })
     },
     /** Call it when something new may be in force. */
     note: alarm.ring,

@@ -1,6 +1,6 @@
 /** Whether all processes that may be serving have applied a revocation, or another change of keys. */
 
-import { createAlarm } from '../../runtime/loop.ts'
+import { createAlarm, restAfter } from '../../runtime/loop.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import {
   type Acknowledgement,
@@ -63,8 +63,8 @@ interface Waiter {
   last: Propagation | undefined
 }
 
-/** Milliseconds between two polls: the first pause, the longest, and the growth. */
-const pauses = { first: 10, max: 50, growth: 1.5 }
+/** Rests between two polls. */
+const rests = { firstMs: 10, maxMs: 50, growth: 1.5 }
 
 /** One loop polls for all waiters; it stops when there are none. */
 export function createPropagationWatch(options: PropagationWatchOptions) {
@@ -73,7 +73,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
   const counted = { confirmed: 0, pending: 0 }
   let lastMs: number | undefined
   const alarm = createAlarm(new AbortController().signal)
-  let pauseMs = pauses.first
+  let polls = 0
   let isLooping = false
 
   async function loop(): Promise<void> {
@@ -84,8 +84,8 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
       const now = performance.now()
       for (const waiter of waiting) if (now >= waiter.giveUpAt) finish(waiter)
       if (waiting.size === 0) break
-      await alarm.rest(pauseMs)
-      pauseMs = Math.min(pauses.max, pauseMs * pauses.growth)
+      polls += 1
+      await alarm.rest(restAfter(polls, rests))
     }
     isLooping = false
   }
@@ -154,7 +154,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
     if (found === undefined) return unknown()
     return await new Promise((answer) => {
       waiting.add({ ...found, isNew, answer, giveUpAt, last: undefined })
-      pauseMs = pauses.first
+      polls = 0
       alarm.ring()
       if (isLooping) return
       isLooping = true

@@ -9,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { ServiceError } from '../../formats/errors.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createOutage } from '../../runtime/outage.ts'
+import { databaseRetryMs } from '../../store/postgres/connection.ts'
 import { type Listener, startListener } from '../../store/postgres/listener.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { EndedKey } from './ended-keys.ts'
@@ -77,8 +78,6 @@ export interface FollowerStats {
 const deadlineMs = 700
 /** How long the cache is trusted after the last successful poll was sent. */
 const leaseMs = 1_000
-/** Between two polls while the database is unavailable. */
-const outageEveryMs = 250
 /** Another row with this process's place belongs to an ended process once it is this old. */
 export const unseenMs = 5_000
 /** How long a start retries. */
@@ -201,7 +200,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
       while (state() !== 'confirmed') {
         if (signal.aborted || lease.now() > giveUpAt) throw new ServiceError('store_unavailable')
         await catchUp()
-        if (state() === 'unavailable') await delay(outageEveryMs)
+        if (state() === 'unavailable') await delay(databaseRetryMs)
       }
       const { url } = options
       listener = startListener({
@@ -209,7 +208,8 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
         channels: [revocationChannel],
         onNotification: () => void catchUp(),
       })
-      const restMs = () => (state() === 'unavailable' ? Math.min(everyMs, outageEveryMs) : everyMs)
+      const restMs = () =>
+        state() === 'unavailable' ? Math.min(everyMs, databaseRetryMs) : everyMs
       void repeat({ step: catchUp, restMs, onFault: options.onFault, signal })
     },
     stats: (): FollowerStats => ({ ageMs: ageMs(), others, silent }),

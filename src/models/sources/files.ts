@@ -4,10 +4,11 @@ import { isUtf8 } from 'node:buffer'
 import { readFile } from 'node:fs/promises'
 import { relative } from 'node:path'
 import type { Resource } from '../../kinds/resources.ts'
+import { askThread } from '../../runtime/ask-thread.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { Refused } from '../rules/refused.ts'
-import { readElsewhere } from './document-thread.ts'
 import {
+  type DocumentContent,
   type FileContent,
   type FileProblem,
   type FileText,
@@ -17,6 +18,11 @@ import {
 import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
 import { chunks, gone, listFiles, type Seen } from './listing.ts'
 import type { Gathered } from './source.ts'
+
+const worker = new URL('./document-worker.ts', import.meta.url)
+
+/** A document that is too long for one slice. */
+const readElsewhere = (text: string): Promise<readonly DocumentContent[]> => askThread(worker, text)
 
 interface KnownFile {
   /** Its last known state, and since when. */

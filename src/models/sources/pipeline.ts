@@ -123,14 +123,11 @@ export async function startController(deps: ControllerDeps) {
   }
 
   let waiting: Gathered | undefined
-  let restMs = 0
 
   async function follow(): Promise<void> {
-    restMs = retryMs
     waiting ??= await deps.source.next(signal)
     await put(waiting)
     waiting = undefined
-    restMs = 0
   }
 
   try {
@@ -139,7 +136,8 @@ export async function startController(deps: ControllerDeps) {
     closing.abort()
     throw error
   }
-  void repeat({ step: follow, restMs: () => restMs, onFault: deps.onFailure, signal })
+  const restMs = (failures: number) => (failures > 0 ? retryMs : 0)
+  void repeat({ step: follow, restMs, onFault: deps.onFailure, signal })
   return {
     /** The problems of the last load, as `file:line: severity: message`. */
     problems: () => problems,

@@ -26,6 +26,8 @@ export interface Connection extends pg.Client {
   abandon(): void
 }
 
+/** Between two attempts while the database does not answer, in milliseconds. */
+export const databaseRetryMs = 250
 const connectDeadlineMs = 2_000
 const cancelDeadlineMs = 1_000
 const keepAliveAfterMs = 10_000

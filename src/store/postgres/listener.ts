@@ -1,6 +1,6 @@
 /** A separate connection that receives notifications, and reconnects when it ends. */
 
-import { type Connection, connectionClass, sqlOver } from './connection.ts'
+import { type Connection, connectionClass, databaseRetryMs, sqlOver } from './connection.ts'
 
 export interface ListenerOptions {
   readonly url: string | (() => string)
@@ -17,7 +17,6 @@ export interface Notification {
 export type Listener = ReturnType<typeof startListener>
 
 const deadlineMs = 2_000
-const retryMs = 250
 
 /**
  * Listens until it is stopped. Notifications may be missed for a while, so nothing may depend on
@@ -40,7 +39,7 @@ export function startListener({ url, channels, onNotification }: ListenerOptions
     current = connection
     connection.on('notification', onNotification)
     connection.on('end', () => {
-      if (!isStopped) retry = setTimeout(open, retryMs)
+      if (!isStopped) retry = setTimeout(open, databaseRetryMs)
     })
     connection
       .connect()

@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { ServiceError } from '../../formats/errors.ts'
 import { withAbort } from '../../runtime/with-abort.ts'
+import { databaseRetryMs } from './connection.ts'
 import { migrate } from './migrate.ts'
 import { type Pool, tryConnect } from './postgres.ts'
 
@@ -15,8 +16,7 @@ export interface Waiting {
 
 /** How long a start waits for it, in milliseconds. */
 const waitMs = 30_000
-/** Between two attempts, and between two log lines about them. */
-const retryMs = 500
+/** Between two log lines about attempts. */
 const logEveryMs = 5_000
 
 /**
@@ -63,6 +63,6 @@ export async function untilAnswered<T>(
         'cannot start yet: waiting for the database',
       )
     }
-    await delay(retryMs, undefined, { signal })
+    await delay(databaseRetryMs, undefined, { signal })
   }
 }

@@ -2,6 +2,7 @@
 
 import { createHmac } from 'node:crypto'
 import { errorMessage } from '../../runtime/error-message.ts'
+import { restAfter } from '../../runtime/loop.ts'
 import type { DueNotice, NoticeStore } from './store.ts'
 
 export interface SendOptions {
@@ -17,7 +18,7 @@ const timeoutMs = 5_000
 /** While a process sends a notice, no other does; longer than the timeout. */
 const leaseMs = 10_000
 const atOnce = 10
-const maxPauseMs = 3_600_000
+const backoff = { firstMs: 1_000, maxMs: 3_600_000 }
 /** After this time it is given up. */
 const maxAgeMs = 24 * 3_600_000
 
@@ -30,8 +31,8 @@ export function createSend(options: SendOptions): () => Promise<void> {
     if (problem === undefined) return await store.finish(notice.id)
     const isLast = clock() - notice.createdAt > maxAgeMs
     onFailed(notice, problem, isLast)
-    const pauseMs = Math.min(maxPauseMs, 1_000 * 2 ** Math.min(20, notice.attempt - 1))
-    await (isLast ? store.finish(notice.id) : store.postpone(notice.id, pauseMs))
+    const { id, attempt } = notice
+    await (isLast ? store.finish(id) : store.postpone(id, restAfter(attempt, backoff)))
   }
 
   /** undefined: it has arrived. */
