@@ -4,6 +4,7 @@
  */
 
 import { LRUCache } from 'lru-cache'
+import { BoundedMap } from '../runtime/bounded-map.ts'
 import type { ApiKeyStatus } from './rules/api-key.ts'
 import type { KnownKey } from './store.ts'
 
@@ -17,7 +18,7 @@ interface Entry extends RememberedKey {
   readonly round: number
 }
 
-/** The size of the pool of shared strings and lists; beyond it a new pool begins. */
+/** The size of the pool of shared strings and lists. */
 const maxShared = 65_536
 
 const statuses: Record<ApiKeyStatus, ApiKeyStatus> = {
@@ -87,11 +88,10 @@ export function createKnownKeys(entries: number) {
  * while it is pooled.
  */
 function createPool<Value>(make: (text: string) => Value): (text: string) => Value {
-  const known = new Map<string, Value>()
+  const known = new BoundedMap<string, Value>(maxShared)
   return (text) => {
     let value = known.get(text)
     if (value === undefined) {
-      if (known.size >= maxShared) known.clear()
       value = make(text)
       known.set(text, value)
     }

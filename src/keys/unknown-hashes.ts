@@ -2,6 +2,8 @@
  * Hashes that the store has recently reported as unknown, to avoid looking them up again at once.
  */
 
+import { BoundedMap } from '../runtime/bounded-map.ts'
+
 export interface UnknownHashesOptions {
   /** The most hashes; the oldest are dropped. */
   readonly entries: number
@@ -13,43 +15,25 @@ export interface UnknownHashesOptions {
   readonly monotonic: () => number
 }
 
-/**
- * Two sets, of which the older is dropped as a whole. A single map in time order would have to step
- * over all deleted entries at every invented key.
- */
-export function createUnknownHashes(options: UnknownHashesOptions) {
-  const { entries, keptMs, monotonic } = options
-  let young = new Set<string>()
-  let old = new Set<string>()
-  let youngSince = monotonic()
-  let oldSince = youngSince
-
-  function turnOver(now: number): void {
-    old = young
-    oldSince = youngSince
-    young = new Set()
-    youngSince = now
-  }
+export function createUnknownHashes({ entries, keptMs, monotonic }: UnknownHashesOptions) {
+  const hashes = new BoundedMap<string, true>(entries)
+  let turnedAt = monotonic()
 
   function drop(): void {
-    const now = monotonic()
-    if (now - youngSince >= keptMs / 2) turnOver(now)
-    if (old.size > 0 && now - oldSince >= keptMs) old = new Set()
+    const turns = Math.floor((monotonic() - turnedAt) / (keptMs / 2))
+    turnedAt += (turns * keptMs) / 2
+    for (let turn = 0; turn < Math.min(turns, 2); turn += 1) hashes.turnOver()
   }
 
   return {
     has(hash: string): boolean {
       drop()
-      return young.has(hash) || old.has(hash)
+      return hashes.has(hash)
     },
     add(hash: string): void {
       drop()
-      if (young.size >= entries / 2) turnOver(monotonic())
-      young.add(hash)
+      hashes.set(hash, true)
     },
-    delete(hash: string): void {
-      young.delete(hash)
-      old.delete(hash)
-    },
+    delete: (hash: string): void => hashes.delete(hash),
   }
 }

@@ -2,6 +2,7 @@
 
 import type { Logger } from 'pino'
 import type { BackendState } from '../cluster/rules/conditions.ts'
+import { BoundedMap } from '../runtime/bounded-map.ts'
 import { createLineLimit } from '../runtime/line-limit.ts'
 import type { Outcome } from '../usage/rules/model-failure.ts'
 import type { Snapshot } from './rules/snapshot.ts'
@@ -20,16 +21,15 @@ export interface ModelHealthDeps {
 
 export function createModelHealth(deps: ModelHealthDeps) {
   const { snapshot, log, clock } = deps
-  const states = new Map<string, { readonly state: BackendState; readonly at: number }>()
+  const states = new BoundedMap<string, { readonly state: BackendState; readonly at: number }>(
+    maxModels,
+  )
   const lines = createLineLimit(quietMs)
 
   function remember(model: string, state: BackendState, at: number): void {
     // Lines of two files come in any order.
     if (at < (states.get(model)?.at ?? 0)) return
     states.set(model, { state, at })
-    if (states.size <= maxModels) return
-    const [oldest] = states.keys()
-    if (oldest !== undefined) states.delete(oldest)
   }
 
   return {

@@ -1,5 +1,7 @@
 /** Limits repeated log lines about one subject. */
 
+import { BoundedMap } from './bounded-map.ts'
+
 /** The most subjects; beyond it the oldest are forgotten. */
 const maxKeys = 100_000
 
@@ -8,7 +10,7 @@ export const linesShown = 100
 
 /** At most one line about each subject in this many milliseconds. */
 export function createLineLimit(everyMs: number) {
-  const lines = new Map<string, { readonly at: number; leftOut: number }>()
+  const lines = new BoundedMap<string, { readonly at: number; leftOut: number }>(maxKeys)
   return {
     /**
      * The number of lines about `key` that were left out since the last one; undefined: leave this
@@ -21,8 +23,6 @@ export function createLineLimit(everyMs: number) {
         return undefined
       }
       lines.set(key, { at: now, leftOut: 0 })
-      const [oldest] = lines.keys()
-      if (lines.size > maxKeys && oldest !== undefined) lines.delete(oldest)
       return last?.leftOut ?? 0
     },
   }

@@ -2,6 +2,7 @@
 
 import { createHmac } from 'node:crypto'
 import type { UserNaming } from '../decide/usage-labels.ts'
+import { BoundedMap } from '../runtime/bounded-map.ts'
 
 /** The most cached hashes; every request needs a label. */
 const maxHashes = 50_000
@@ -12,13 +13,12 @@ const hashLength = 12
  * `key` (the same in every process with this key), or empty for all users.
  */
 export function createUserNames(key: string): (user: string, naming: UserNaming) => string {
-  const hashes = new Map<string, string>()
+  const hashes = new BoundedMap<string, string>(maxHashes)
   return function nameOf(user, naming) {
     if (naming === 'on') return user
     if (naming === 'off') return ''
     let hash = hashes.get(user)
     if (hash === undefined) {
-      if (hashes.size >= maxHashes) hashes.clear()
       hash = createHmac('sha256', key).update(user).digest('hex').slice(0, hashLength)
       hashes.set(user, hash)
     }

@@ -1,12 +1,12 @@
 /** The streams of a connection: open ones, limits, and frames for streams that are not open. */
 
+import { BoundedMap } from '../../runtime/bounded-map.ts'
 import { Budget } from './budget.ts'
 import { ConnectionError, errorCode, readUint31 } from './frames.ts'
 import { HeaderBlocks } from './header-blocks.ts'
 import { HpackDecoder } from './hpack-decoder.ts'
 import type { ConnectionLimits } from './limits.ts'
 import { putReset, putWindowUpdate } from './put-frames.ts'
-import { RecentIds } from './recent-ids.ts'
 import { RequestHead } from './request-head.ts'
 import { Stream, type StreamHandler, type StreamLink } from './stream.ts'
 
@@ -31,7 +31,9 @@ export interface StreamsOptions {
 
 const nothing = Buffer.alloc(0)
 /** The most ended streams whose late reset is waited for. */
-const maxUnread = 1_024
+const maxUnread = 2_048
+/** The most streams of which it is remembered that we have reset them. */
+const maxReset = 8_192
 
 export class Streams {
   readonly #link: StreamsLink
@@ -43,9 +45,9 @@ export class Streams {
   readonly #blocks: HeaderBlocks
   readonly #resets: Budget
   /** Reset by us; frames that the client sent before it knew are no errors (5.1). */
-  readonly #reset = new RecentIds()
+  readonly #reset = new BoundedMap<number, true>(maxReset)
   /** What to do if the client resets a stream that has ended: it had not read the response. */
-  readonly #unread = new Map<number, () => void>()
+  readonly #unread = new BoundedMap<number, () => void>(maxUnread)
   /** The highest id that the client has opened, and the same at the last call of `remind`. */
   #last = 0
   #reminded = 0
@@ -148,14 +150,8 @@ export class Streams {
   /** A stream has ended; `resetByUs`: while the client was still sending. */
   forget(stream: Stream, resetByUs: boolean): void {
     this.#streams.delete(stream.id)
-    if (resetByUs) this.#reset.add(stream.id)
-    if (stream.undo !== undefined) this.#await(stream.id, stream.undo)
-  }
-
-  #await(id: number, undo: () => void): void {
-    this.#unread.set(id, undo)
-    const [oldest] = this.#unread.keys()
-    if (oldest !== undefined && this.#unread.size > maxUnread) this.#unread.delete(oldest)
+    if (resetByUs) this.#reset.set(stream.id, true)
+    if (stream.undo !== undefined) this.#unread.set(stream.id, stream.undo)
   }
 
   /**
@@ -264,7 +260,7 @@ export class Streams {
   /** Resets a stream that is not open. */
   #refuse(id: number, code: number, last: boolean): void {
     this.#chargeReset()
-    if (!last) this.#reset.add(id)
+    if (!last) this.#reset.set(id, true)
     putReset(this.#link.output, id, code)
   }
 

@@ -1,13 +1,14 @@
+import { BoundedMap } from '../../runtime/bounded-map.ts'
+
 /** A hold that ends with its lease leaves its entry here. */
 const maxEntries = 10_000
 
 /** Who has asked for a hold again; for most nobody has. */
 export function createAskers() {
   /** By id. */
-  const others = new Map<string, number>()
+  const others = new BoundedMap<string, number>(maxEntries)
   return {
     again(id: string): void {
-      if (others.size >= maxEntries) others.clear()
       others.set(id, (others.get(id) ?? 0) + 1)
     },
     /** Whether it was the last one. */
@@ -18,8 +19,6 @@ export function createAskers() {
       else others.delete(id)
       return false
     },
-    forget(id: string): void {
-      if (others.size > 0) others.delete(id)
-    },
+    forget: (id: string): void => others.delete(id),
   }
 }

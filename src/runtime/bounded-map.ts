@@ -1,0 +1,44 @@
+/**
+ * A map of at most `max` entries: those that were set or read last, half as many at least. It has two generations, of
+ * which the older is dropped as a whole. A single map in the order of entries would step over all that were
+ * deleted whenever the oldest is looked for.
+ */
+export class BoundedMap<Key, Value> {
+  readonly #half: number
+  #young = new Map<Key, Value>()
+  #old = new Map<Key, Value>()
+
+  constructor(max: number) {
+    this.#half = max / 2
+  }
+
+  /** Does not count as a read. */
+  has(key: Key): boolean {
+    return this.#young.has(key) || this.#old.has(key)
+  }
+
+  get(key: Key): Value | undefined {
+    const young = this.#young.get(key)
+    if (young !== undefined) return young
+    const old = this.#old.get(key)
+    if (old !== undefined) this.set(key, old)
+    return old
+  }
+
+  set(key: Key, value: Value): void {
+    if (this.#young.size >= this.#half) this.turnOver()
+    this.#old.delete(key)
+    this.#young.set(key, value)
+  }
+
+  delete(key: Key): void {
+    this.#young.delete(key)
+    this.#old.delete(key)
+  }
+
+  /** Drops what was neither set nor read since the last time. */
+  turnOver(): void {
+    this.#old = this.#young
+    this.#young = new Map()
+  }
+}
