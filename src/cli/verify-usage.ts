@@ -39,7 +39,7 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
   try {
     const state = await readLedgerState(sql, from, to)
     // Before the lines are compared: what is written meanwhile is no lag.
-    const unread = await countUnread({ path, dataDir }, state.journals)
+    const unread = countUnread({ path, dataDir }, state.journals)
     const problems: string[] = []
     const kept = await findKept({ path, dataDir, folder }, state, span, (problem) =>
       problems.push(problem),

@@ -25,7 +25,7 @@ import { readLane } from '../table/rules/lane.ts'
 import { isWhole, type LineHead, parseObject, readLineHead } from '../usage/rules/line-head.ts'
 import { sayLeft } from '../usage/rules/response-flags.ts'
 import { nothingReported } from '../usage/rules/usage.ts'
-import { earlierLines, readEarlier } from './earlier-line.ts'
+import { earlierLines, fromEarlier } from './earlier-line.ts'
 import type { ReadLine } from './line.ts'
 
 export type { ReadLine }
@@ -40,9 +40,9 @@ const ofScript = '{"v"'
 
 /** undefined for a torn line, and for one of a form that is not known. Never throws. */
 export function readLine(text: string): ReadLine | undefined {
-  const fields = parseObject(text) ?? parseRest(text)
-  if (fields?.v === undefined) return fields && readEarlier(fields)
-  if (fields.v !== 1) return undefined
+  const found = parseObject(text) ?? parseRest(text)
+  const fields = found !== undefined && found.v === undefined ? fromEarlier(found) : found
+  if (fields?.v !== 1) return undefined
   const head = readLineHead(fields.check)
   return head && toLine(fields, head)
 }

@@ -1081,7 +1081,7 @@ export const allMutants: readonly Mutant[] = [
     'journal/read-line.ts',
     ['journal/read-line.test.ts'],
     [
-      ['if (fields.v !== 1)', 'if (false)'],
+      ['if (fields?.v !== 1)', 'if (false)'],
       ['text.lastIndexOf(each)', 'text.indexOf(each)'],
       ['fields.metered === true', 'fields.metered !== false'],
       ['status === 0 && isSent && sayLeft', 'status === 0 && sayLeft'],
@@ -1106,7 +1106,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['header.before !== follows.hash', 'false'],
       ['last?.piece === piece && last.hash !== hash', 'false'],
-      ['const from = read.get(head) ?? 0', 'const from = 0'],
+      ['position, until: positionOf', 'position: new Map(), until: positionOf'],
     ],
   ),
   // While many lines come a process is not woken for each, and reads all of them.

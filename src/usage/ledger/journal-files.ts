@@ -9,7 +9,8 @@ import {
   type OpenFile,
   openFolder,
 } from '../../journal/folder.ts'
-import { beginningOf, headIn, storedHead } from '../../journal/head.ts'
+import type { Position } from '../../journal/follower.ts'
+import { storedHead } from '../../journal/head.ts'
 import type { LedgerPlace } from '../store.ts'
 import { findKeptFolder } from './journal-name.ts'
 
@@ -50,33 +51,13 @@ export async function* bytesOf(file: OpenFile, from: number, to: number): AsyncG
   }
 }
 
-/** How many bytes of each file these places have, by its head. */
-export function offsetsOf(places: readonly LedgerPlace[]): ReadonlyMap<string, number> {
+/** How far each file was read, as these places say it. */
+export function positionOf(places: readonly LedgerPlace[]): Position {
   return new Map(places.map(({ head, offset }) => [storedHead(head), offset]))
 }
 
-export interface FoundFile extends LineFile {
-  readonly head: string
-  /** undefined: it is gone. */
-  open(): OpenFile | undefined
-}
-
-/** The journal at this path, with the copy below DATA_DIR of what its folder lacks; only files with a whole line. */
-export function findLineFiles(path: string, dataDir: string | undefined): readonly FoundFile[] {
-  const found = new Map<string, FoundFile>()
+/** The folder of the journal at this path, and that with copies of what it may lack. */
+export function foldersOf(path: string, dataDir: string | undefined): readonly Folder[] {
   const kept = dataDir === undefined ? undefined : findKeptFolder(path, dataDir)
-  for (const each of [dirname(path), kept]) {
-    if (each === undefined) continue
-    const folder = openFolder(each)
-    for (const file of listLineFiles(folder, namesOf(path))) {
-      const open = () => folder.open(file.name)
-      const opened = open()
-      const head = opened === undefined ? '' : headIn(beginningOf(opened))
-      opened?.close()
-      // The same lines twice: a file and its copy, or one that is being renamed.
-      const longest = found.get(head)?.size ?? -1
-      if (head !== '' && file.size > longest) found.set(head, { ...file, head, open })
-    }
-  }
-  return [...found.values()]
+  return [dirname(path), ...(kept === undefined ? [] : [kept])].map((each) => openFolder(each))
 }

@@ -2,25 +2,22 @@
 
 import { basename, join } from 'node:path'
 import type { Span } from '../../formats/span.ts'
+import { createFollower, type Position } from '../../journal/follower.ts'
 import { storedHead } from '../../journal/head.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import type { LedgerState } from '../store.ts'
 import { type ListedArchive, listArchives, openArchive } from './archive-file.ts'
-import { bytesOf, findLineFiles, type Lane, lanes, offsetsOf } from './journal-files.ts'
+import { foldersOf, type Lane, lanes, namesOf, positionOf } from './journal-files.ts'
 import { findJournalName } from './journal-name.ts'
-import { linesOf } from './lines.ts'
 
 type Places = LedgerState['journals'][number]['places']
 
-/** Bytes by the heads of files. */
-type Bytes = Map<string, number>
-
-/** Lines of one file, or of an archive of one. To be read to their end before the next one. */
+/** Lines of one file, or of a part of one. To be read to their end before the next ones. */
 export interface KeptFile {
   readonly lane: Lane
   /** Whether more lines may be added to it. */
   readonly isCurrent: boolean
-  readonly lines: AsyncIterable<string>
+  readonly lines: AsyncIterable<string> | Iterable<string>
 }
 
 /** What is kept of one journal's lines that are in the ledger, in order. */
@@ -57,7 +54,7 @@ export async function findKept(
     const last = folder !== undefined && next === undefined ? head : undefined
     if (some.length === 0 && journal !== own && !last?.piece) continue
     async function* files() {
-      const read: Bytes = new Map()
+      const read: Position = new Map()
       yield* readArchives(some, { journal, next, last }, read, onProblem)
       if (path !== undefined && journal === own) yield* readFiles(path, dataDir, places, read)
     }
@@ -67,24 +64,34 @@ export async function findKept(
 }
 
 /** The journal's files, as far as they were added to the ledger; without what was read already. */
-async function* readFiles(
+function* readFiles(
   path: string,
   dataDir: string | undefined,
   places: Places,
-  read: Bytes,
-): AsyncGenerator<KeptFile> {
-  const added = offsetsOf(places)
-  for (const found of findLineFiles(path, dataDir)) {
-    const { head, lane, isCurrent } = found
-    const from = read.get(head) ?? 0
-    const to = added.get(head) ?? 0
-    // Renamed or removed meanwhile.
-    const file = to > from ? found.open() : undefined
-    if (file === undefined) continue
+  position: Position,
+): Generator<KeptFile> {
+  const names = namesOf(path)
+  const archived = new Set(position.keys())
+  let lines: string[] = []
+  let [head, name] = ['', '']
+  for (const folder of foldersOf(path, dataDir)) {
+    const follower = createFollower({
+      ...{ folder, names: Object.values(names), position, until: positionOf(places) },
+      take(line, ...from) {
+        lines.push(line)
+        ;[head, name] = from
+      },
+      now: Date.now,
+    })
     try {
-      yield { lane, isCurrent: isCurrent && from === 0, lines: linesOf(bytesOf(file, from, to)) }
+      for (const _ of follower.readAll()) {
+        const one = follower.files().find((each) => each.head === head)
+        const isCurrent = one?.isCurrent === true && !archived.has(head)
+        yield { lane: name === names.script ? 'script' : 'envoy', isCurrent, lines }
+        lines = []
+      }
     } finally {
-      file.close()
+      follower.close()
     }
   }
 }
@@ -120,7 +127,7 @@ interface Beyond {
 async function* readArchives(
   archives: readonly ListedArchive[],
   { journal, next, last }: Beyond,
-  read: Bytes,
+  read: Position,
   onProblem: (problem: string) => void,
 ): AsyncGenerator<KeptFile> {
   let before: { readonly piece: number; readonly name: string; readonly hash?: string } | undefined

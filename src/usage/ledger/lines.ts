@@ -2,7 +2,7 @@
 
 /** In bytes; longer ones are no lines of a journal. */
 export const maxLineBytes = 65_536
-export const lineEnd = 10
+const lineEnd = 10
 
 /** Lines without their ends; a last one that has no end is left out. */
 export async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
