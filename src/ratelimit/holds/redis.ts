@@ -1,6 +1,7 @@
 /** Holds that several processes share through Redis: one call for each request. */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { CounterStore } from '../counters.ts'
 import type { HoldStore } from '../holds.ts'
 import type { Counter } from '../rules/counter.ts'
@@ -53,10 +54,13 @@ export interface RedisHoldsOptions {
 export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   const { commands, windows, read, partOf, isWriter, lease = leaseMs } = options
   /** By the key of the sums; those of one call at most. */
-  let due = new Map<string, Undo>()
+  const due = new Map<string, Undo>()
   let waiting = 0
-  let timer: NodeJS.Timeout | undefined
-  let isStopped = false
+  /** While Redis does not answer, it is asked at times, and not for each. */
+  let isFailing = false
+  const ending = new AbortController()
+  const { signal } = ending
+  const alarm = createAlarm(signal)
   const alone = createMemoryHolds(windows)
 
   /** What has the counters of this one's subscription and user, and where their holds are. */
@@ -65,51 +69,41 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     return part && { part, keys: keysOf(part.tag, counter) }
   }
 
-  function giveBack(keys: readonly string[], member: string): void {
-    const [name] = keys
-    if (name === undefined) return
-    if (waiting >= maxWaiting) {
-      const [oldest] = due
-      if (oldest !== undefined) {
-        due.delete(oldest[0])
-        waiting -= oldest[1].members.length
+  function giveBack(undo: Undo): void {
+    waiting += undo.members.length
+    enqueue(undo)
+    const [oldest] = waiting > maxWaiting ? due : []
+    if (oldest !== undefined) {
+      due.delete(oldest[0])
+      waiting -= oldest[1].members.length
+    }
+    if (!isFailing) alarm.ring()
+  }
+
+  function enqueue({ keys, members }: Undo): void {
+    const [name = ''] = keys
+    const found = due.get(name)
+    if (found === undefined) due.set(name, { keys, members })
+    else found.members.push(...members)
+  }
+
+  async function sendDue(): Promise<void> {
+    const batch = [...due.values()]
+    due.clear()
+    const calls = batch.map(({ keys, members }) => commands.releaseSpent(keys, members))
+    isFailing = false
+    for (const [i, { status }] of (await Promise.allSettled(calls)).entries()) {
+      const undo = batch[i] as Undo
+      if (status === 'fulfilled') waiting -= undo.members.length
+      else {
+        // Said by the counters of the same Redis.
+        isFailing = true
+        enqueue(undo)
       }
     }
-    const found = due.get(name)
-    if (found === undefined) due.set(name, { keys, members: [member] })
-    else found.members.push(member)
-    waiting += 1
-    schedule(0)
   }
 
-  function schedule(delayMs: number): void {
-    if (isStopped) return
-    timer ??= setTimeout(() => void send(), delayMs)
-    timer.unref()
-  }
-
-  async function send(): Promise<void> {
-    const batch = [...due.values()]
-    due = new Map()
-    let isFailing = false
-    await Promise.all(
-      batch.map(async (undo) => {
-        try {
-          await commands.releaseSpent(undo.keys, undo.members)
-          waiting -= undo.members.length
-        } catch {
-          // Said by the counters of the same Redis.
-          isFailing = true
-          const [name] = undo.keys as readonly [string]
-          const later = due.get(name)
-          if (later === undefined) due.set(name, undo)
-          else later.members.push(...undo.members)
-        }
-      }),
-    )
-    timer = undefined
-    if (due.size > 0) schedule(isFailing ? retryMs : 0)
-  }
+  void repeat({ step: sendDue, restMs: retryMs, onFault() {}, signal, alarm })
 
   return {
     get waiting() {
@@ -143,7 +137,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
         return toAnswer(places, now, answer)
       } catch (error) {
         // The answer may be lost rather than the call.
-        if (member !== '') giveBack(keys, asked.asker ? `${member} ${asked.asker}` : member)
+        const undone = asked.asker ? `${member} ${asked.asker}` : member
+        if (member !== '') giveBack({ keys, members: [undone] })
         throw error
       }
     },
@@ -155,7 +150,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     },
     undo(counters, id, asker) {
       alone.undo(counters, id, asker)
-      giveBack(homeOf(counters[0])?.keys ?? [], `${memberOf(id)} ${asker}`)
+      const home = homeOf(counters[0])
+      if (home) giveBack({ keys: home.keys, members: [`${memberOf(id)} ${asker}`] })
     },
     renew(counters, id, output, now) {
       alone.renew(counters, id, output, now)
@@ -168,8 +164,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     async stop(graceMs) {
       const giveUpAt = performance.now() + graceMs
       while (waiting > 0 && performance.now() < giveUpAt) await delay(5)
-      isStopped = true
-      clearTimeout(timer)
+      ending.abort()
     },
   }
 }

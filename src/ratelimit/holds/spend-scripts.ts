@@ -74,7 +74,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * have ended and are in that. They hold on for everybody else, who may not know of their responses, until their sums are
  * written; one with something behind it ends. The arithmetic of tokens is that of ratelimit/rules/estimates/admit.ts.
  */
-export const spendScript = `
+const spend = `
 ${common}
 local can_cap = ARGV[12] == '1'
 local input, input_variance, output, output_variance, floor, beyond, least, worst, overshoot =
@@ -186,7 +186,7 @@ return answer
 `
 
 /** The same three keys; ARGV[1] the id, ARGV[2] its lease from now on (ms), ARGV[3] and ARGV[4] the output that is now expected, and its variance. */
-export const renewSpentScript = `
+const renewSpent = `
 ${common}
 local mean, variance, output, ceiling, cap, names = parts_of(ARGV[1])
 if not mean then return 0 end
@@ -203,7 +203,7 @@ return 1
  * The same three keys; ARGV[1…] the ids of holds that end; with a space and an asker behind it, only if
  * nobody else has asked for it. To be sent in one transaction with the sums that have their responses.
  */
-export const releaseSpentScript = `
+const releaseSpent = `
 ${common}
 for _, each in ipairs(ARGV) do
   local id, asker = string.match(each, '^(%S+) ?(%S*)$')
@@ -220,3 +220,5 @@ for _, each in ipairs(ARGV) do
 end
 return 0
 `
+
+export const spendScripts = { spend, renewSpent, releaseSpent }

@@ -3,20 +3,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 import { parseRedisUrl, type RedisTarget } from '../../formats/redis-url.ts'
-import {
-  releaseSpentScript,
-  renewSpentScript,
-  type SpendCommands,
-  spendScript,
-} from '../holds/spend-scripts.ts'
-import {
-  type Call,
-  oldSumsScript,
-  readScript,
-  type SumCommands,
-  type WriteAnswer,
-  writeScript,
-} from '../sums/scripts.ts'
+import { type SpendCommands, spendScripts } from '../holds/spend-scripts.ts'
+import { type Call, type SumCommands, sumScripts, type WriteAnswer } from '../sums/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
 
 export interface RedisConnection {
@@ -92,36 +80,41 @@ export function connectRedis(
     if (client instanceof Cluster) renewCredentials(client, urlNow())
   })
 
-  /** Sends a script with keys, then arguments. */
-  function script<Answer>(name: string, lua: string) {
-    client.defineCommand(name, { lua })
-    const commands = client as unknown as Record<
-      string,
-      (count: number, ...rest: readonly (string | number)[]) => Promise<Answer>
-    >
-    return (keys: readonly string[], args: readonly (string | number)[]): Promise<Answer> => {
-      sent += 1
-      return commands[name]!(keys.length, ...keys, ...args)
-    }
+  const scripts = { ...sumScripts, ...spendScripts }
+  type Script = keyof typeof scripts
+  /** What runs them takes how many keys there are, keys, arguments. */
+  type Runner = Record<Script, (count: number, ...rest: readonly (string | number)[]) => unknown>
+
+  function run(by: unknown, script: Script, [keys, args]: Call): unknown {
+    return (by as Runner)[script](keys.length, ...keys, ...args)
   }
 
-  const writeSums = script<WriteAnswer>('tollgateWriteSums', writeScript)
-  const releaseSpent = script<unknown>('tollgateReleaseSpent', releaseSpentScript)
+  const commands = Object.fromEntries(
+    Object.entries(scripts).map(([name, lua]) => {
+      client.defineCommand(name, { lua })
+      return [
+        name,
+        (...call: Call) => {
+          sent += 1
+          return run(client, name as Script, call)
+        },
+      ]
+    }),
+  ) as unknown as Omit<RedisConnection['commands'], 'writeAndRelease'>
 
   async function writeAndRelease(write: Call, releases: readonly Call[]): Promise<WriteAnswer> {
     sent += 1
-    const multi = client.multi() as unknown as Record<string, (...args: unknown[]) => unknown>
-    const calls: [name: string, ...Call][] = [['tollgateWriteSums', ...write]]
-    for (const each of releases) calls.push(['tollgateReleaseSpent', ...each])
-    for (const [name, keys, args] of calls) multi[name]!(keys.length, ...keys, ...args)
-    const answers = (await multi.exec!()) as [Error | null, unknown][] | null
+    const multi = client.multi()
+    run(multi, 'writeSums', write)
+    for (const each of releases) run(multi, 'releaseSpent', each)
+    const answers = await multi.exec()
     const error = answers?.find(([error]) => error !== null)?.[0]
     if (error === undefined) return answers?.[0]?.[1] as WriteAnswer
     if (!error?.message.startsWith('NOSCRIPT')) throw error
     // The server has forgotten a script, and gets it by a call of its own. Meanwhile a request may be seen twice,
     // and never not at all.
-    const answer = await writeSums(...write)
-    for (const each of releases) await releaseSpent(...each)
+    const answer = await commands.writeSums(...write)
+    for (const each of releases) await commands.releaseSpent(...each)
     return answer
   }
 
@@ -130,15 +123,7 @@ export function connectRedis(
     get sent() {
       return sent
     },
-    commands: {
-      writeSums,
-      readSums: script('tollgateReadSums', readScript),
-      oldSums: script('tollgateOldSums', oldSumsScript),
-      spend: script('tollgateSpend', spendScript),
-      renewSpent: script('tollgateRenewSpent', renewSpentScript),
-      releaseSpent,
-      writeAndRelease,
-    },
+    commands: { ...commands, writeAndRelease },
     get problem() {
       return problem
     },

@@ -27,7 +27,7 @@ export const markMs = 60_000
  * mark only if what it relies on is there. The mark is written first: a Redis that is out of memory, or a replica,
  * refuses that, and nothing has changed. A mark never goes back, which would look like a loss.
  */
-export const writeScript = `
+const writeSums = `
 local mark = ARGV[1] ~= '0' and redis.pcall('GET', KEYS[1])
 local number, nonce = string.match(type(mark) == 'string' and mark or '', '^(%d+) (.*)$')
 local own = nonce == ARGV[3]
@@ -52,7 +52,7 @@ return answer
 `
 
 /** KEYS windows. For each the names and sums of its fields, in one text: `3fk2x0qa 120 + 120`. */
-export const readScript = `
+const readSums = `
 local answer = {}
 for i, key in ipairs(KEYS) do
   local found, parts = redis.pcall('HGETALL', key), {}
@@ -71,7 +71,7 @@ return answer
  * the windows that are read. Returns what each counter has. It counts in one window only: the note says in which, and
  * lives as long.
  */
-export const oldSumsScript = `
+const oldSums = `
 local answer = {}
 for i = 1, #ARGV do
   local key, note = KEYS[2 * i - 1], KEYS[2 * i]
@@ -85,3 +85,5 @@ for i = 1, #ARGV do
 end
 return answer
 `
+
+export const sumScripts = { writeSums, readSums, oldSums }
