@@ -11,15 +11,15 @@ import {
 import { join } from 'node:path'
 import root from 'tap'
 import { gatewayTests, meter, models, subscriptions } from '../support/gateway.ts'
+import { inPod } from '../support/in-pod.ts'
 import { readScrape } from '../support/metrics.ts'
-import { podNamed } from '../support/pod-named.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const folder = temporaryFolder(root)
 const path = join(folder, 'audit.jsonl')
 const test = gatewayTests({
-  env: { AUDIT_LOG: path, AUDIT_REQUIRED: 'true', ...podNamed('one') },
+  env: { AUDIT_LOG: path, AUDIT_REQUIRED: 'true', ...inPod('one') },
   resources: (backendUrl) => [
     ...models(backendUrl),
     ...subscriptions({ plenty: 1_000_000 }),

@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import { createDatabase } from '../support/database.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { chatPath } from '../support/gateway.ts'
-import { podNamed } from '../support/pod-named.ts'
+import { inPod } from '../support/in-pod.ts'
 import { poll } from '../support/poll.ts'
 import { type RevokingReplicas, startRevoking } from '../support/revoking.ts'
 import { startLoad, tally } from '../support/steady-load.ts'
@@ -64,8 +64,8 @@ async function startBalancer(t: Test, pods: readonly RevokingReplicas[]) {
 t.test('a gateway whose service was killed loses its clients', { skip }, async (t) => {
   const database = await createDatabase(t)
   const pods = [
-    await startRevoking(t, { count: 1, database, env: podNamed('one') }),
-    await startRevoking(t, { count: 1, database, env: podNamed('two') }),
+    await startRevoking(t, { count: 1, database, env: inPod('one') }),
+    await startRevoking(t, { count: 1, database, env: inPod('two') }),
   ] as const
   const [first] = pods
   const service = first.all[0]

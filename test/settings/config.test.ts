@@ -8,7 +8,7 @@ import { misspeltSettings } from '../../src/settings/misspelt.ts'
 import { removedSettings } from '../../src/settings/removed.ts'
 import { sampleResourceFolder, sampleTokensFile } from '../../src/settings/sample.ts'
 import { settings } from '../../src/settings/table.ts'
-import { podNamed } from '../support/pod-named.ts'
+import { inPod } from '../support/in-pod.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 function problemsOf(env: Record<string, string>): readonly string[] {
@@ -125,9 +125,9 @@ test('a replica is named by host and address', async (t) => {
   t.equal(name({}), `${hostname()}/127.0.0.1:8082`)
   t.equal(name({ GRPC_ADDRESS: 'unix:/run/t.sock,:1' }), `${hostname()}/unix:/run/t.sock`)
   t.equal(name({ GRPC_ADDRESS: ':0' }), `${hostname()}/0.0.0.0:0#${process.pid}`)
-  t.equal(name(podNamed('blue')), 'blue')
+  t.equal(name(inPod('blue')), 'blue')
   const place = (env: Record<string, string>) => loadConfig(env).replicaPlace
-  t.equal(place(podNamed('blue')), place({}), 'two replicas may have the same name')
+  t.equal(place(inPod('blue')), place({}), 'two replicas may have the same name')
   t.not(place({ GRPC_ADDRESS: ':8083' }), place({}))
 })
 

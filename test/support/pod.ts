@@ -8,9 +8,9 @@ import { packageRoot } from '../../src/runtime/package-root.ts'
 import type { WrittenDocument } from './documents.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { freePorts } from './free-ports.ts'
+import { inPod } from './in-pod.ts'
 import { isListening } from './is-listening.ts'
 import { noRateLimits } from './no-rate-limits.ts'
-import { podNamed } from './pod-named.ts'
 import { createRestartable, type Restartable } from './restartable.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
@@ -84,8 +84,8 @@ export async function createPod(t: Test, settings: PodSettings): Promise<Pod> {
     name: 'the service',
     command: tollgate('serve'),
     env: {
+      ...inPod(settings.name),
       ...both,
-      ...podNamed(settings.name),
       DATABASE_URL: settings.database,
       RESOURCES: `file:${join(folder, 'resources')}`,
       TOKEN_AUTH_FILE: join(folder, 'tokens.csv'),

@@ -7,10 +7,10 @@ import { createDatabase } from './database.ts'
 import type { WrittenDocument } from './documents.ts'
 import { type RunningEnvoy, startEnvoy } from './envoy.ts'
 import { freePorts } from './free-ports.ts'
+import { inPod } from './in-pod.ts'
 import { type ModelServer, startModelServer } from './model-server.ts'
 import { noRateLimits } from './no-rate-limits.ts'
 import { ownPlaces } from './own-places.ts'
-import { podNamed } from './pod-named.ts'
 import { createRestartable, type Restartable } from './restartable.ts'
 import { temporaryFolder } from './temporary-folder.ts'
 
@@ -74,7 +74,7 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
     const own = ports.slice(4 * i, 4 * i + 4)
     const [api, internal, grpc, metrics] = own.map((port) => `127.0.0.1:${port}`)
     const replica = createReplica(t, {
-      ...podNamed(`replica-${i + 1}`),
+      ...inPod(`replica-${i + 1}`),
       API_ADDRESS: api as string,
       INTERNAL_ADDRESS: internal as string,
       GRPC_ADDRESS: grpc as string,

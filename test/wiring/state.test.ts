@@ -4,8 +4,8 @@ import { serve } from '../../src/main.ts'
 import { showAddress } from '../../src/settings/config.ts'
 import { createDatabase } from '../support/database.ts'
 import { addReplica } from '../support/followers.ts'
+import { inPod } from '../support/in-pod.ts'
 import { createPool } from '../support/key-store.ts'
-import { podNamed } from '../support/pod-named.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { skipValkey, startValkey } from '../support/valkey.ts'
 
@@ -26,7 +26,7 @@ test('an administrator sees processes, stores and journal', { skip: skipValkey }
     INTERNAL_ADDRESS: '127.0.0.1:0',
     GRPC_ADDRESS: '127.0.0.1:0',
     METRICS_ADDRESS: 'off',
-    ...podNamed('first'),
+    ...inPod('first'),
   })
   t.teardown(() => service.stop())
   const at = `http://${showAddress(service.addresses.api)}`
