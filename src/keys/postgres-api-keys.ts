@@ -2,6 +2,7 @@
 
 import { ServiceError } from '../formats/errors.ts'
 import type { Labels } from '../formats/labels.ts'
+import { advisoryLocks } from '../store/postgres/advisory-locks.ts'
 import { orRefused, type Pool, within, withLongDeadline } from '../store/postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../store/postgres/sql.ts'
 import { type Attempt, recordMade } from './idempotency.ts'
@@ -13,10 +14,6 @@ import type { ApiKeySearch, ApiKeyTable, FoundKey, KeyScope } from './store.ts'
 
 /** How long an expired ephemeral key is kept (contract, 3.13). */
 const ephemeralGraceMs = 1_800_000
-/** Any number that every process shares; `migrate` has another. */
-const cleanupLock = 7_005_101_902
-/** With the user's name as a second number: who counts the keys of a user and adds one. */
-const roomLock = 701_902
 /** The most rows that one statement revokes or deletes, so that it meets its deadline. */
 const batchRows = 2_000
 /** Less than a request's deadline, so that the caller learns the cause. */
@@ -231,7 +228,7 @@ export function createPostgresApiKeys(sql: Pool): ApiKeyTable {
             select id from api_keys
             where ephemeral and expires_at < least(${expiredBefore}::timestamptz,
                 now() - ${ephemeralGraceMs}::float8 * interval '1 millisecond')
-              and (select pg_try_advisory_xact_lock(${cleanupLock}))
+              and (select pg_try_advisory_xact_lock(${advisoryLocks.keyCleanup}))
             limit ${batchRows}
             for update skip locked
           ))`
@@ -275,7 +272,7 @@ function requireOne({ count }: { readonly count: number }): void {
 /** Within a transaction: until its end no other one of this kind counts the user's keys. */
 async function hasRoom(sql: Sql, user: string, most: number, now: number): Promise<boolean> {
   await sql`select set_config('lock_timeout', ${`${lockDeadlineMs}ms`}, true)`
-  await sql`select pg_advisory_xact_lock(${roomLock}, hashtext(${user}))`
+  await sql`select pg_advisory_xact_lock(${advisoryLocks.userKeys}, hashtext(${user}))`
   const [row] = await sql<{ count: number }[]>`
     select count(*)::int as count from (
       select from api_keys where username = ${user} and ${isActiveAt(sql, now)} limit ${most}

@@ -2,6 +2,7 @@ import { test } from 'tap'
 import { createPostgresApiKeys, searchQuery } from '../../src/keys/postgres-api-keys.ts'
 import type { ApiKeyRecord } from '../../src/keys/rules/api-key.ts'
 import type { ApiKeySort } from '../../src/keys/store.ts'
+import { advisoryLocks } from '../../src/store/postgres/advisory-locks.ts'
 import { createMigrated, createRecord, createSearch, knownOf, now } from '../support/key-store.ts'
 
 const foundOf = (record: ApiKeyRecord) => ({ ...knownOf(record), hash: record.hash })
@@ -291,8 +292,11 @@ test('of two processes one cleans up', async (t) => {
   const keys = createPostgresApiKeys(sql)
   await keys.insert(createRecord({ ephemeral: true, expiresAt: 0 }))
   await sql.begin(async (other) => {
-    await other`select pg_advisory_xact_lock(7005101902)`
+    await other`select pg_advisory_xact_lock(${advisoryLocks.keyCleanup})`
     t.equal(await keys.deleteExpiredEphemeral(now), 0, 'the other one is cleaning up')
   })
-  t.equal(await keys.deleteExpiredEphemeral(now), 1)
+  await sql.begin(async (other) => {
+    await other`select pg_advisory_xact_lock(${advisoryLocks.partitions})`
+    t.equal(await keys.deleteExpiredEphemeral(now), 1, 'the other one does something else')
+  })
 })

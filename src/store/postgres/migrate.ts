@@ -2,13 +2,11 @@
 
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
+import { advisoryLocks } from './advisory-locks.ts'
 import type { Pool } from './postgres.ts'
 import type { Sql } from './sql.ts'
 
 const defaultFolder = new URL('./migrations/', import.meta.url)
-
-/** Any number that every replica shares. */
-const lockNumber = 7_005_101_901
 
 /** A migration of this version. */
 interface Migration {
@@ -46,7 +44,7 @@ export async function migrate(sql: Pool, folder = defaultFolder): Promise<readon
   const migrations = await readMigrations(folder)
   return await sql.begin(async (transaction) => {
     await transaction`set local statement_timeout = 0`
-    await transaction`select pg_advisory_xact_lock(${lockNumber})`
+    await transaction`select pg_advisory_xact_lock(${advisoryLocks.migrations})`
     await transaction`set local client_min_messages = warning`
     await transaction`create table if not exists tollgate_migrations (
       name text primary key,

@@ -4,12 +4,11 @@
  * schema.
  */
 
+import { advisoryLocks } from '../../../store/postgres/advisory-locks.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 import type { Sql } from '../../../store/postgres/sql.ts'
 
 const table = 'tollgate_usage_hours'
-/** Any number that every process shares. */
-const lockNumber = 7_005_101_902
 /** Months of misplaced rows that one call moves to partitions of their own. */
 const maxMoved = 12
 
@@ -29,7 +28,7 @@ export async function tendPartitions(sql: Pool, now: number, retentionMs: number
     await transaction`set local statement_timeout = '60s'`
     await transaction`set local lock_timeout = '2s'`
     const [lock] = await transaction<{ taken: boolean; at: number }[]>`
-      select pg_try_advisory_xact_lock(${lockNumber}) as taken,
+      select pg_try_advisory_xact_lock(${advisoryLocks.partitions}) as taken,
         (extract(epoch from now()) * 1000)::float8 as at`
     if (!lock?.taken) return { made: [], dropped: [] }
     const existing = await namesOf(transaction)

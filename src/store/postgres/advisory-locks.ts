@@ -1,0 +1,13 @@
+/**
+ * The numbers of the advisory locks by which one of the processes that share a database does something at a time. Each
+ * lock ends with its transaction.
+ */
+export const advisoryLocks = {
+  migrations: 7_005_101_901,
+  partitions: 7_005_101_902,
+  /** Taken by a trigger of migration 0003. */
+  revocations: 7_005_101_903,
+  keyCleanup: 7_005_101_904,
+  /** With the hash of the user's name as a second number: who counts the keys of a user and adds one. */
+  userKeys: 701_902,
+} as const
