@@ -13,6 +13,7 @@ import type { Resource } from '../../kinds/resources.ts'
 import { type KubeClient, KubeError } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
 import { type Reflector, startReflector } from '../../kubernetes/reflector.ts'
+import { type Alarm, createAlarm } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { prune } from '../rules/reading/prune.ts'
 import type { Refused } from '../rules/refused.ts'
@@ -81,10 +82,10 @@ export function createClusterSource(options: ClusterSourceOptions) {
   const watched = watchedOf(options)
   let kept = noObjects()
   let changed = false
-  let wake = (): void => {}
+  let alarm: Alarm | undefined
 
   function start(signal: AbortSignal): void {
-    signal.addEventListener('abort', () => wake(), { once: true })
+    alarm = createAlarm(signal)
     for (const each of watched) {
       const { path, olderPath, fieldSelector, labelSelector, keep } = each
       each.reflector = startReflector({
@@ -97,7 +98,7 @@ export function createClusterSource(options: ClusterSourceOptions) {
         onChange(name) {
           if (name !== undefined && isUnchanged(each, name)) return
           changed = true
-          wake()
+          alarm?.ring()
         },
         onProblem(problem) {
           each.problem = problem
@@ -118,9 +119,7 @@ export function createClusterSource(options: ClusterSourceOptions) {
       if (watched[0]?.reflector === undefined) start(signal)
       while (!isReady()) {
         signal.throwIfAborted()
-        await new Promise<void>((settle) => {
-          wake = settle
-        })
+        await alarm?.rest(undefined)
       }
       await delay(settleMs, undefined, { signal, ref: false })
       changed = false

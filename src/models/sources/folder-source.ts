@@ -2,6 +2,7 @@
 
 import { type FSWatcher, watch } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
+import { type Alarm, createAlarm } from '../../runtime/loop.ts'
 import { createFolder } from './files.ts'
 import { resourceFile } from './listing.ts'
 import type { ResourceSource } from './source.ts'
@@ -18,16 +19,17 @@ const settleMs = 100
  */
 export function createFolderSource(path: string): ResourceSource {
   const folder = createFolder(path)
-  const listener = listen(path)
+  let alarm: Alarm | undefined
+  const listener = listen(path, () => alarm?.ring())
   let restMs = 0
 
   async function rest(signal: AbortSignal): Promise<void> {
+    alarm ??= createAlarm(signal)
     if (restMs === 0) return
-    const options = { signal, ref: false }
-    await delay(settleMs, undefined, options)
-    if (restMs > settleMs) {
-      await Promise.race([delay(restMs - settleMs, undefined, options), listener.changed()])
-    }
+    await delay(settleMs, undefined, { signal, ref: false })
+    listener.open()
+    if (restMs > settleMs) await alarm.rest(restMs - settleMs)
+    signal.throwIfAborted()
   }
 
   return {
@@ -37,7 +39,6 @@ export function createFolderSource(path: string): ResourceSource {
           listener.close()
           throw aborted
         })
-        listener.forget()
         const startedAt = performance.now()
         try {
           const found = await folder.poll(startedAt)
@@ -55,38 +56,24 @@ export function createFolderSource(path: string): ResourceSource {
 }
 
 /** Watches one folder, without its subfolders, for files that may contain resources. */
-function listen(path: string) {
+function listen(path: string, onChange: () => void) {
   let watcher: FSWatcher | undefined
-  let changed = false
-  let notify = (): void => {}
   const close = (): void => {
     watcher?.close()
     watcher = undefined
   }
-  const onChange = (_: string, name: string | null): void => {
-    if (name !== null && name !== '..data' && !resourceFile.test(name)) return
-    changed = true
-    notify()
+  const note = (_: string, name: string | null): void => {
+    if (name === null || name === '..data' || resourceFile.test(name)) onChange()
   }
   return {
     close,
-    /** Resolves once a change is reported that is not forgotten; never without notifications. */
-    async changed(): Promise<void> {
-      if (watcher === undefined) {
-        try {
-          watcher = watch(path, { persistent: false }, onChange).on('error', close)
-        } catch {
-          // The folder is gone, or there are no more watches: polling continues.
-        }
+    /** Does nothing if it is open. */
+    open(): void {
+      try {
+        watcher ??= watch(path, { persistent: false }, note).on('error', close)
+      } catch {
+        // The folder is gone, or there are no more watches: polling continues.
       }
-      if (!changed)
-        await new Promise<void>((settle) => {
-          notify = settle
-        })
-    },
-    /** Changes reported until now are being checked. */
-    forget() {
-      changed = false
     },
   }
 }
