@@ -1,11 +1,11 @@
 /** Opens listeners; an error names the setting. */
 
 import { once } from 'node:events'
+import { chmodSync, lstatSync, rmSync } from 'node:fs'
 import type { Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { type Address, showAddress } from '../formats/address.ts'
-import { openSocket, removeStaleSocket } from './unix-socket.ts'
 
 /** Returns the address with the actual port if it was 0, as do the other functions. */
 export async function listenHttp<At extends Address>(
@@ -50,11 +50,28 @@ async function named<Result>(
   try {
     if ('path' in at) await removeStaleSocket(at.path)
     const result = await listen()
-    if ('path' in at) openSocket(at.path, socketMode)
+    // Permission to write is permission to connect.
+    if ('path' in at) chmodSync(at.path, socketMode)
     return result
   } catch (error) {
     const taken = /EADDRINUSE/.test(String(error))
     const why = taken ? 'is already taken' : 'cannot be listened on'
     throw new Error(`${setting}: ${showAddress(at)} ${why}`, { cause: error })
+  }
+}
+
+/**
+ * Removes a socket on which no process listens, for example after a kill. Other files stay, as do
+ * sockets in use; listening there then fails.
+ */
+async function removeStaleSocket(path: string): Promise<void> {
+  if (!lstatSync(path, { throwIfNoEntry: false })?.isSocket()) return
+  const socket = connect(path)
+  try {
+    await once(socket, 'connect')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ECONNREFUSED') rmSync(path, { force: true })
+  } finally {
+    socket.destroy()
   }
 }
