@@ -134,6 +134,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   })
   await internal.ready()
   await probes.handOver(internal.server)
+  await parts.discovery.untilAsked()
   const grpcAddresses: Address[] = []
   for (const address of config.grpcAddresses) {
     grpcAddresses.push(await listenGrpc(grpc, address, config.socketMode))

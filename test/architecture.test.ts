@@ -31,7 +31,7 @@ const mayImport: Readonly<Record<string, string>> = {
   ratelimit: 'formats ratelimit/rules runtime store journal',
   keys: 'formats identity/rules keys/rules runtime store',
   gateway: 'formats kinds models/rules cluster/rules runtime journal settings',
-  models: 'formats kinds models/rules usage/rules cluster/rules runtime store kubernetes gateway',
+  models: 'formats kinds models/rules usage/rules cluster/rules runtime kubernetes gateway',
   usage: 'formats ratelimit/rules models/rules decide usage/rules runtime store journal ratelimit models',
   identity: 'formats kinds models/rules identity/rules keys/rules runtime kubernetes settings keys',
   audit: 'formats kinds models/rules identity/rules runtime',

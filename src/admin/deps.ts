@@ -80,7 +80,7 @@ export interface ExternalDeps extends SharedDeps {
   /** Public base URL of the gateway, without a trailing slash. */
   readonly gatewayUrl: string
   /** Called with the list of a model's server; waits until the names can be used. */
-  readonly onServed?: (model: Model, served: readonly ServedModel[]) => Promise<void>
+  readonly onServed?: (model: Model, served: readonly ServedModel[]) => void
   /** Timeout of a whole list of models; those that have not responded by then are left out. */
   readonly accessCheckTimeoutMs: number
 }

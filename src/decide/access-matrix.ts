@@ -67,12 +67,12 @@ export function* accessRows(
   return page
 }
 
-/** The keys of the models that a name may mean. */
+/** The keys of the models that a name may mean: who declares it, otherwise those whose server lists it. */
 function modelsNamed({ models, modelsByName, servedNames }: Snapshot, name: string) {
   const model = models.get(name)
   if (model !== undefined) return [model.key]
-  const { owned = [], others = [] } = servedNames.get(name) ?? {}
-  return [...(modelsByName.get(name) ?? []), ...owned, ...others].map(({ key }) => key)
+  const named = modelsByName.get(name) ?? servedNames.listing(name, models.size) ?? []
+  return named.map(({ key }) => key)
 }
 
 /** The resources that name each model, ordered by their own names. */

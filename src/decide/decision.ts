@@ -71,8 +71,14 @@ export type DenialDetail =
   | { readonly about: 'key_models'; readonly name: string }
   /** The address that the key may not be used from, if it is known. */
   | { readonly about: 'address'; readonly address: string | undefined }
-  /** The paths of all models that the name may mean. */
-  | { readonly about: 'ambiguous'; readonly paths: readonly string[] }
+  /** The paths of models that the name may mean, and whether there are more. */
+  | {
+      readonly about: 'ambiguous'
+      readonly paths: readonly string[]
+      readonly areMore: boolean
+      /** Whether it is by the lists of their servers that the name is theirs. */
+      readonly isListed: boolean
+    }
   /**
    * Which subscription would pay and does not, and another one of the caller's own that would; never for a key
    * with caps.

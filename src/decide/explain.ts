@@ -17,9 +17,9 @@ import { mayUse } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { StepName, Trace } from './decide.ts'
 import type { Decision } from './decision.ts'
-import { closedModels } from './named-models.ts'
+import { closedModels, listingModels } from './named-models.ts'
 import { ownedBy } from './owners.ts'
-import { findSubscription, type SelectionError, unusableReason } from './selection.ts'
+import { findSubscription, requestedBy, type SelectionError, unusableReason } from './selection.ts'
 
 export interface Explanation {
   readonly decision: Decision
@@ -29,6 +29,8 @@ export interface Explanation {
   readonly model: Model | undefined
   /** If that is why it is refused: the models of this name, none of which a policy opens to the caller. */
   readonly closed: readonly Model[]
+  /** If there is none: those outside of the caller's Subscription whose servers list the name. */
+  readonly outside: readonly Model[]
   /** The policies that name the model, or the closed ones, ordered by name. */
   readonly policies: readonly ConsideredPolicy[]
   /**
@@ -83,6 +85,7 @@ export function explain(
     steps,
     model,
     closed,
+    outside: refusesModel(decision) && closed.length === 0 ? listingModels(request, snapshot) : [],
     unlisted: model && unlistedName(request, model, snapshot),
     policies: caller ? policiesOf(model ? [model] : closed, caller, snapshot) : [],
     subscriptions:
@@ -132,7 +135,7 @@ function subscriptionsOf(
   model: Model,
   snapshot: Snapshot,
 ): readonly ConsideredSubscription[] {
-  const requested = caller.by === 'key' ? caller.subscription : requestedSubscription
+  const requested = requestedBy(caller, requestedSubscription)
   const named = requested === undefined ? undefined : findSubscription(snapshot, requested)
   const considered = new Map<string, ConsideredSubscription>()
   for (const subscription of ownedBy(snapshot.owners, caller)) {

@@ -4,8 +4,9 @@ import { publishedModels, readPublishedName } from '../models/rules/published-na
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import { mayUse } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
+import { listedModels } from './name-lookup.ts'
 
-type Naming = Pick<AccessRequest, 'target' | 'bodyModel'>
+type Naming = Pick<AccessRequest, 'caller' | 'target' | 'bodyModel' | 'requestedSubscription'>
 
 /** The key of the only model that the request names; undefined: it names none, or several. */
 export function namedModel(request: Naming, snapshot: Snapshot): string | undefined {
@@ -14,17 +15,31 @@ export function namedModel(request: Naming, snapshot: Snapshot): string | undefi
 }
 
 /** Those that no AccessPolicy opens to the caller. */
-export function closedModels(
-  { caller, ...request }: Naming & Pick<AccessRequest, 'caller'>,
-  snapshot: Snapshot,
-): readonly Model[] {
+export function closedModels(request: Naming, snapshot: Snapshot): readonly Model[] {
+  const { caller } = request
   if (caller === null) return []
   return namedModels(request, snapshot).filter((model) => !mayUse(caller, model))
 }
 
-/** By the path; otherwise those that declare the body's name, and those whose server lists it. */
-function namedModels({ target, bodyModel }: Naming, snapshot: Snapshot): readonly Model[] {
-  const { models, modelsByName, servedNames } = snapshot
+/** More are not looked for. */
+const outsideAtMost = 100
+
+/** Those whose servers list the body's name, whether or not it is looked up there: not for who is outside of it. */
+export function listingModels(
+  { target, bodyModel }: Pick<Naming, 'target' | 'bodyModel'>,
+  { modelsByName, servedNames }: Snapshot,
+): readonly Model[] {
+  if (target.modelKey !== undefined || bodyModel === undefined) return []
+  if (readPublishedName(bodyModel) !== undefined || modelsByName.has(bodyModel)) return []
+  return servedNames.listing(bodyModel, outsideAtMost) ?? []
+}
+
+/** By the path; otherwise those that declare the body's name, or whose server lists it, as name-lookup.ts has it. */
+function namedModels(
+  { caller, target, bodyModel, requestedSubscription }: Naming,
+  snapshot: Snapshot,
+): readonly Model[] {
+  const { models, modelsByName } = snapshot
   if (target.modelKey !== undefined) {
     const model = models.get(target.modelKey)
     return model === undefined ? [] : [model]
@@ -32,8 +47,7 @@ function namedModels({ target, bodyModel }: Naming, snapshot: Snapshot): readonl
   if (bodyModel === undefined) return []
   const published = readPublishedName(bodyModel)
   if (published !== undefined) return publishedModels(published, snapshot)
-  const declared = modelsByName.get(bodyModel) ?? []
-  const served = servedNames.get(bodyModel)
-  if (served === undefined) return declared
-  return [...new Set([...declared, ...served.owned, ...served.others])]
+  const declared = modelsByName.get(bodyModel)
+  if (declared !== undefined || caller === null) return declared ?? []
+  return [...listedModels(bodyModel, { caller, requestedSubscription }, snapshot)]
 }

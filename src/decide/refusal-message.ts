@@ -93,10 +93,21 @@ function describeDetail(detail: DenialDetail): string {
       return `The API key may not be used from ${from}, which is outside of its allowedAddresses.`
     }
     case 'ambiguous':
-      return `Several models have this name; use ${detail.paths.join(' or ')}.`
+      return describeAmbiguous(detail)
     case 'subscription':
       return describeUnpaid(detail)
   }
+}
+
+/** A caller can use a path; who writes the resources can say whose the name is. */
+function describeAmbiguous({
+  paths,
+  areMore,
+  isListed,
+}: Extract<DenialDetail, { about: 'ambiguous' }>): string {
+  const mend = `use ${paths.join(' or ')}${areMore ? ' or another path' : ''}`
+  if (!isListed) return `Several models have this name; ${mend}.`
+  return `Several models have this name, which their servers list; ${mend}. spec.modelIds of one ModelRef makes the name its own.`
 }
 
 /** Begins as the message of the code, on which clients may match. */

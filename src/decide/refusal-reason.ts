@@ -8,9 +8,14 @@ const shown = 3
 /**
  * Why a request was refused, for the log: more detailed than the code, and for some codes more than
  * the caller may know. `closed` are the models that the request names and no policy opens to the caller
- * (named-models.ts); they are read only for a model that is not allowed.
+ * and `outside` those outside of its Subscription whose servers list the name (named-models.ts); they are read only
+ * for a model that is not allowed.
  */
-export function refusalReason(denial: Denial, closed: () => readonly Model[]): string | undefined {
+export function refusalReason(
+  denial: Denial,
+  closed: () => readonly Model[],
+  outside: () => readonly Model[] = () => [],
+): string | undefined {
   const { code, detail, selection } = denial
   switch (detail?.about) {
     case 'credential':
@@ -28,7 +33,12 @@ export function refusalReason(denial: Denial, closed: () => readonly Model[]): s
   if (code === 'credential_invalid') return 'no credential'
   if (code !== 'model_not_allowed') return selection
   const models = closed()
-  if (models.length === 0) return 'no such model'
+  if (models.length === 0) {
+    const keys = outside().map(({ key }) => key)
+    return keys.length === 0
+      ? 'no such model'
+      : `no model in the caller's Subscription lists the name; outside of it do ${showFirst(keys, shown)}`
+  }
   const details = models.slice(0, shown).map(({ key, policies }) => {
     if (policies.length === 0) return `none names ${key}`
     return `${key} is named by ${showFirst(policies, shown)}`

@@ -4,7 +4,7 @@
  */
 
 import { ServiceError } from '../formats/errors.ts'
-import type { Person } from '../identity/rules/caller.ts'
+import type { Caller, Person } from '../identity/rules/caller.ts'
 import { subscriptionNamespace } from '../kinds/resources.ts'
 import type { CompiledSubscription, Snapshot } from '../models/rules/snapshot.ts'
 import { mayUse } from './access.ts'
@@ -45,7 +45,7 @@ export function select(
   const found = findSubscription(snapshot, requested)
   if (found === undefined) return { error: 'not_found' }
   if (!mayUse(person, found)) return { error: 'access_denied' }
-  if (!names(found, model)) return { error: 'model_not_in_subscription' }
+  if (!includes(found, model)) return { error: 'model_not_in_subscription' }
   return serves(found, model) ? found : { error: 'model_unhealthy', found }
 }
 
@@ -71,12 +71,15 @@ export function unusableReason(
   subscription: CompiledSubscription,
   model: string | undefined,
 ): 'model_not_in_subscription' | 'model_unhealthy' | undefined {
-  if (!names(subscription, model)) return 'model_not_in_subscription'
+  if (!includes(subscription, model)) return 'model_not_in_subscription'
   return isHealthy(subscription) && serves(subscription, model) ? undefined : 'model_unhealthy'
 }
 
 /** Whether the subscription names the model, whether or not the model exists. */
-function names({ limits, missing }: CompiledSubscription, model: string | undefined): boolean {
+export function includes(
+  { limits, missing }: CompiledSubscription,
+  model: string | undefined,
+): boolean {
   return model === undefined || limits.has(model) || missing.has(model)
 }
 
@@ -108,6 +111,11 @@ export function selectForKey(
     throw new ServiceError('subscription_not_ready')
   }
   return subscription
+}
+
+/** The subscription that a request names. A key always pays with its own; the header is ignored. */
+export function requestedBy(caller: Caller, inHeader: string | undefined): string | undefined {
+  return caller.by === 'key' ? caller.subscription : inHeader
 }
 
 /** The subscription with a name, bare or `namespace/name`. */

@@ -3,7 +3,7 @@
 import type { AccessRequest } from '../decide/access-request.ts'
 import { authorize } from '../decide/decide.ts'
 import type { Decision, Denial } from '../decide/decision.ts'
-import { closedModels, namedModel } from '../decide/named-models.ts'
+import { closedModels, listingModels, namedModel } from '../decide/named-models.ts'
 import { refusalReason } from '../decide/refusal-reason.ts'
 import { refuseAddress } from '../decide/steps/address.ts'
 import { refuseCaller } from '../decide/steps/credential.ts'
@@ -14,7 +14,7 @@ import { type Authenticate, isBare } from '../identity/authenticate.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
 import type { Caller } from '../identity/rules/caller.ts'
 import { capsOf } from '../keys/rules/compiled-caps.ts'
-import type { Model, Snapshot } from '../models/rules/snapshot.ts'
+import type { Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf, statusIn } from '../operations/dialect.ts'
 import { isListing, type PathRules } from '../operations/operations.ts'
 import { readTarget, type Target } from '../operations/target.ts'
@@ -120,7 +120,7 @@ export function createCheck(deps: CheckDeps): Check {
   ): Buffer {
     if (decided.allowed && decided.isUnread) return unread
     const decision = decided.allowed ? decided : explain(decided, request)
-    const named = modelOf(decision, request, target)
+    const named = modelOf(decision, caller, request, target)
     const dialect = dialectOf(target?.operation)
     onDecided(decision, named)
     if (!decision.allowed) {
@@ -128,7 +128,12 @@ export function createCheck(deps: CheckDeps): Check {
       const model = target?.modelKey ?? bodyModel
       const { code } = decision
       const status = statusIn(dialect, code)
-      const reason = refusalReason(decision, () => closedOf(caller, request, target))
+      const naming = target && namingOf(caller, request, target)
+      const reason = refusalReason(
+        decision,
+        () => (naming ? closedModels(naming, snapshot()) : []),
+        () => (naming ? listingModels(naming, snapshot()) : []),
+      )
       onRefused({
         ...{ code, denial: decision, now, status, reason, caller, model, bodyModel, method, path },
         ...{ subscription, source, requestId, traceparent },
@@ -190,21 +195,14 @@ export function createCheck(deps: CheckDeps): Check {
 
   function modelOf(
     decision: Decision,
-    { model }: CheckRequest,
+    caller: Caller | null,
+    request: CheckRequest,
     target: Target | undefined,
   ): string | undefined {
     if (decision.allowed) return decision.model.key
     // The internal error may be that there is no snapshot.
     if (decision.code === 'internal') return undefined
-    return target && namedModel({ target, bodyModel: model }, snapshot())
-  }
-
-  function closedOf(
-    caller: Caller | null,
-    { model }: CheckRequest,
-    target: Target | undefined,
-  ): readonly Model[] {
-    return target ? closedModels({ caller, target, bodyModel: model }, snapshot()) : []
+    return target && namedModel(namingOf(caller, request, target), snapshot())
   }
 
   function toRefusal(error: unknown): Decision {
@@ -215,6 +213,15 @@ export function createCheck(deps: CheckDeps): Check {
     if (code !== 'credential_invalid') return { allowed: false, code }
     return { allowed: false, code, detail: { about: 'credential', reason } }
   }
+}
+
+/** What a request names its model by. */
+function namingOf(
+  caller: Caller | null,
+  { model, subscription }: CheckRequest,
+  target: Target,
+): Parameters<typeof closedModels>[0] {
+  return { caller, target, bodyModel: model, requestedSubscription: lastValue(subscription) }
 }
 
 /** A response is told from others by the id of its request: without one it has no line. */

@@ -163,7 +163,7 @@ function sharedDeps({ config }: Context, parts: Parts) {
     onRefused: parts.refusals.request,
     snapshot: parts.discovery.snapshot,
     backendOf: parts.health.stateOf,
-    resourceProblems: parts.resourceProblems,
+    resourceProblems: parts.resources.problems,
     enforcement: parts.resources.enforcement,
   }
 }

@@ -2,7 +2,6 @@
 
 import type { ControllerDatabase } from '../cluster/controller/cluster-controller.ts'
 import { watchReports } from '../cluster/in-force/reports.ts'
-import { createServedNamesStore } from '../models/names/served-names.ts'
 import { openPool } from '../store/postgres/postgres.ts'
 
 /** Opens its connections; `url` is called for each, as its password may change. */
@@ -10,7 +9,6 @@ export function openControllerDatabase(url: () => string) {
   const sql = openPool({ url, connections: 1, applicationName: 'tollgate controller' })
   const database: ControllerDatabase = {
     watchReports: (listener, signal) => watchReports({ ...listener, sql, url, signal }),
-    servedNames: createServedNamesStore(sql),
   }
   return { database, end: (graceMs?: number) => sql.end(graceMs) }
 }

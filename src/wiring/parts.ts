@@ -34,7 +34,7 @@ export async function openParts(context: Context) {
   const keyParts = await openKeys(context, database, table)
   const resources = await openResources(context, database, keyParts, table)
   // The resources in force, with the names that model servers list.
-  const discovery = openServedNames(context, database, resources, table)
+  const discovery = openServedNames(context, resources, table)
   // Markers of keys: our own, and others that are accepted.
   const markers = { own: config.keyMarker, accepted: config.acceptedMarkers }
   const tokens = openTokens(context, resources, tracing)
@@ -78,6 +78,5 @@ export async function openParts(context: Context) {
     ...{ table, tracing, database, keyParts, resources, discovery, tokens, markers, authenticate },
     ...{ counterParts, estimators, telemetry, ledger, refusals, health },
     ...{ pastRefusals, othersRefusals },
-    resourceProblems: () => [...resources.problems(), ...discovery.problems()],
   }
 }

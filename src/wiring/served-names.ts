@@ -2,9 +2,7 @@
 
 import { askServer } from '../gateway/server-list.ts'
 import { createNameDiscovery, type NameDiscovery } from '../models/names/name-discovery.ts'
-import { createServedNamesStore } from '../models/names/served-names.ts'
 import type { Context } from './context.ts'
-import type { Database } from './database.ts'
 import type { Resources } from './resources.ts'
 import type { Table } from './table.ts'
 
@@ -14,7 +12,6 @@ const askMs = 2_000
 /** Asks the servers of models without ids of their own. */
 export function openServedNames(
   { config, log, onFault, stops }: Context,
-  { pool }: Database,
   { snapshot, latest, readSecret }: Pick<Resources, 'snapshot' | 'latest' | 'readSecret'>,
   table: Pick<Table, 'beginAnew'>,
 ): NameDiscovery {
@@ -22,7 +19,6 @@ export function openServedNames(
   const discovery = createNameDiscovery({
     ...{ snapshot, latest, log, onFault },
     onNames: table.beginAnew,
-    store: createServedNamesStore(pool),
     ask: (ref) =>
       askServer(ref, { readSecret, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),
   })

@@ -25,7 +25,7 @@ export function openState({ config }: Context, parts: Parts, isReady: () => bool
     uncountedCalls: parts.telemetry.uncountedCalls,
     table: parts.table.stats,
     snapshot: parts.discovery.snapshot,
-    resources: { ...resources, problems: parts.resourceProblems },
+    resources,
     // Both may contain the cluster.
     unavailable: () => [...tokens.degraded(), ...resources.degraded()],
   })

@@ -406,7 +406,7 @@ test('a name of several models that are not covered is answered with their paths
   t.strictSame(ask('/v1/chat/completions', elsewhere, { bodyModel: 'twin' }), {
     allowed: false,
     code: 'model_ambiguous',
-    detail: { about: 'ambiguous', paths },
+    detail: { about: 'ambiguous', paths, areMore: false, isListed: false },
   })
 })
 

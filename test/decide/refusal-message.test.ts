@@ -56,7 +56,12 @@ test('each detail has its message', async (t) => {
       'The model "gpt-5" does not exist or you have no access to it; GET /v1/models lists yours.',
     ],
     [
-      { about: 'ambiguous', paths: ['/a/m/v1/x', '/b/m/v1/x'] },
+      {
+        about: 'ambiguous',
+        paths: ['/a/m/v1/x', '/b/m/v1/x'],
+        areMore: false,
+        isListed: false,
+      },
       'Several models have this name; use /a/m/v1/x or /b/m/v1/x.',
     ],
   ] as const) {

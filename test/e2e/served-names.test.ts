@@ -1,6 +1,5 @@
 import { accessPolicy, modelRef, subscription } from '../support/documents.ts'
 import { gatewayTests } from '../support/gateway.ts'
-import { startModelServer } from '../support/model-server.ts'
 import { poll } from '../support/poll.ts'
 import { startScriptedModel } from '../support/scripted-model.ts'
 
@@ -41,18 +40,30 @@ test('every listed name is callable, and unlisted names of a server too', async 
   t.equal(JSON.parse(JSON.parse(text).sim_echo.body).model, 'sim-large')
 })
 
-test('a name of two servers is served by the earlier model', async (t, gateway) => {
+test('what a name meant is withdrawn with the list', async (t, gateway) => {
   const { key } = await gateway.mint()
-  const ask = (model: string) => gateway.chat(key, {}, { model }, shared)
-  const other = await startModelServer(t)
-  gateway.put('two.yaml', [modelRef('two', { backendUrl: other.url })])
-  await poll(async () => (await ask('two')).status === 200, 'the second model is in force')
-  t.equal((await ask('sim-small')).status, 200)
-  t.equal((await ask('sim-large')).status, 200, 'a configured name takes precedence')
-  other.server.close()
-  other.server.closeAllConnections()
-  await poll(async () => (await ask('two')).status === 503, 'its server is unavailable')
-  t.equal((await ask('sim-small')).status, 200)
+  const ask = async (model: string) => (await gateway.chat(key, {}, { model }, shared)).status
+  const listing = (...ids: string[]) =>
+    llamaCpp.answer({
+      pieces: [JSON.stringify({ data: ids.map((id) => ({ id })), usage: { total_tokens: 3 } })],
+    })
+  listing('two-a')
+  gateway.put('two.yaml', [modelRef('two', { backendUrl: `${llamaCpp.url}/two` })])
+  await poll(async () => (await ask('two-a')) === 200, 'its names are known')
+  // Decided by the table from then on.
+  for (let i = 0; i < 10; i += 1) t.equal(await ask('two-a'), 200)
+  listing('sim-small', 'two-b')
+  const { text } = await gateway.ask('/v1/models', key)
+  t.equal(await ask('two-a'), 403, 'the list no longer has it')
+  t.equal(await ask('two-b'), 200)
+  t.equal(await ask('sim-small'), 400, 'now two list it')
+  t.equal(await ask('sim-large'), 200, 'a configured name takes precedence')
+  const listed: { id: string; owned_by: string }[] = JSON.parse(text).data
+  const idsOf = (model: string) =>
+    listed.flatMap(({ id, owned_by }) => (owned_by === model ? [id] : []))
+  t.strictSame(idsOf('llm/two'), ['publishers/llm/models/two', 'two-b'])
+  t.strictSame(idsOf('llm/one'), ['publishers/llm/models/one', 'sim-large'])
+  for (const { id } of listed) t.equal(await ask(id), 200, id)
 })
 
 test("one answer only is taken of llama.cpp's server, unless its ModelRef says otherwise", async (t, gateway) => {

@@ -248,11 +248,23 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'decide/steps/model.ts',
+    'decide/name-lookup.ts',
     ['decide/decide.test.ts'],
     [
-      ['if (models.length < 2) return models[0]', 'return models[0]'],
-      ['if (covered !== undefined) return covered', ''],
+      ['  if (usable.length < 2) return usable[0]', '  return usable[0]'],
+      ['return covered ?? {', 'return {'],
+    ],
+  ),
+  ...mutants(
+    'decide/name-lookup.ts',
+    ['models/rules/served-names.test.ts'],
+    [
+      ['if (declared !== undefined) return pickDeclared', 'if (declared) pickDeclared'],
+      ['if (mayCall(asking.caller, model)) usable', 'usable'],
+      ['return usable.length < 2 ? usable[0] :', 'return usable[0] ??'],
+      ['if (own.some((each) => includes(each, model.key))) yield', 'yield'],
+      ['&& mayUse(caller, found) ?', '?'],
+      ['servedNames.listing(name, count)', 'servedNames.listing(name, Infinity)'],
     ],
   ),
   ...mutants(
@@ -263,15 +275,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'decide/steps/model.ts',
     ['models/rules/served-names.test.ts'],
-    [
-      ['return isHeld ? undefined :', 'return'],
-      ['own.length > 0 ? own : served.owned', 'served.owned'],
-      [
-        'declared.length > 0 ? declared.filter((each) => !isOwn(each)) : served.others',
-        'served.others',
-      ],
-      ['    own.length === 0 &&\n', ''],
-    ],
+    [["return 'key' in left ? left :", "return 'key' in left ? left : denyAmbiguous(left, '') ??"]],
   ),
   ...mutants(
     'extauthz/reserve.ts',
@@ -286,7 +290,7 @@ export const allMutants: readonly Mutant[] = [
     ['decide/selection.test.ts'],
     [
       ["if (!mayUse(person, found)) return { error: 'access_denied' }", ''],
-      ["if (!names(found, model)) return { error: 'model_not_in_subscription' }", ''],
+      ["if (!includes(found, model)) return { error: 'model_not_in_subscription' }", ''],
       ["if (only !== undefined) return { error: 'multiple_subscriptions' }", ''],
       ['if (requested.slice(0, slash) !== subscriptionNamespace) return undefined', ''],
       ['b.priority - a.priority', 'a.priority - b.priority'],
@@ -466,8 +470,9 @@ export const allMutants: readonly Mutant[] = [
     'models/rules/served-names.ts',
     ['models/rules/served-names.test.ts'],
     [
-      ['if (edition !== editionBefore) onChange()', ''],
-      ['if (isLlamaCpp !== llamaCpps.has(server)) onChange()', ''],
+      ['      onChange()\n      return true', '      return true'],
+      ['      remove(server)\n      onChange()', '      remove(server)'],
+      ['before?.isLlamaCpp === isLlamaCpp', 'before'],
     ],
   ),
   ...mutants(

@@ -16,6 +16,7 @@ import { ServiceError } from '../../src/formats/errors.ts'
 import type { Presented } from '../../src/identity/authenticate.ts'
 import type { Caller } from '../../src/identity/rules/caller.ts'
 import type { ApiKeyStore } from '../../src/keys/store.ts'
+import { createServedNames } from '../../src/models/rules/served-names.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import { createTestCounters } from './counters.ts'
@@ -65,9 +66,13 @@ function believe({ authorization, apiKey }: Presented): Caller | null {
 /** Builds both APIs; they are closed when `t` ends. */
 export async function createListApi(t: Test, options: ListApiOptions = {}): Promise<ListApi> {
   const log = pino({ level: 'silent' })
+  const names = createServedNames()
+  const named = new WeakMap<Snapshot, Snapshot>()
   const snapshot = (): Snapshot => {
     if (api.snapshot === undefined) throw new Error('nothing is in force')
-    return api.snapshot
+    const shown = named.get(api.snapshot) ?? names.onto(api.snapshot, ({ key }) => key)
+    named.set(api.snapshot, shown)
+    return shown
   }
   const clock = () => api.now
   const keys = {} as ApiKeyStore
@@ -104,6 +109,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
         askGateway: createAskGateway(gateway),
         seal: (address) => `sealed ${address}`,
       }),
+    onServed: (model, served) => void names.set(model.key, served),
     gatewayUrl: 'http://gateway.example',
     accessCheckTimeoutMs: options.accessCheckTimeoutMs ?? 5_000,
     instanceName: 'gate',

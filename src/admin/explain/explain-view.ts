@@ -54,7 +54,7 @@ export type AskedAs =
 type Json = Readonly<Record<string, unknown>>
 
 export function showExplanation(explanation: Explanation, view: View): Json {
-  const { decision, model, closed, policies, subscriptions, unlisted } = explanation
+  const { decision, model, closed, outside, policies, subscriptions, unlisted } = explanation
   const { caller, path, at, expiresAt, locate, askedAs, backendOf, broken = [] } = view
   const states = decision.states ?? []
   const steps = showSteps(explanation, view)
@@ -69,7 +69,11 @@ export function showExplanation(explanation: Explanation, view: View): Json {
       ...(locate &&
         reasonIn(
           withBroken(
-            refusalReason(decision, () => closed),
+            refusalReason(
+              decision,
+              () => closed,
+              () => outside,
+            ),
             broken,
           ),
         )),

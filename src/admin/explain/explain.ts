@@ -261,5 +261,13 @@ function lookAt(request: FastifyRequest, { user, ...other }: Caller): void {
 }
 
 function refuse(decision: Denial, steps: readonly StepName[]): Explanation {
-  return { decision, steps, model: undefined, closed: [], policies: [], subscriptions: [] }
+  return {
+    decision,
+    steps,
+    model: undefined,
+    closed: [],
+    outside: [],
+    policies: [],
+    subscriptions: [],
+  }
 }

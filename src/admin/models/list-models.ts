@@ -5,7 +5,13 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { mayUse } from '../../decide/access.ts'
-import { accessibleSubscriptions, findSubscription, isHealthy } from '../../decide/selection.ts'
+import { meansOne } from '../../decide/name-lookup.ts'
+import {
+  accessibleSubscriptions,
+  findSubscription,
+  isHealthy,
+  requestedBy,
+} from '../../decide/selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import { lastValue } from '../../formats/header-value.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
@@ -86,7 +92,9 @@ export function listModels(app: FastifyInstance, deps: ExternalDeps): void {
     const authorization = bearerOf(request)
     const { boundAddress: address } = request
     const search = { snapshot, caller, authorization, address, subscriptions }
-    return mergeModels(await findModels(deps, search))
+    const asking = { caller, requestedSubscription: requested }
+    const found = await findModels(deps, search)
+    return mergeModels(found, (name) => meansOne(name, asking, snapshot))
   }
   app.get('/v1/models', { schema }, async (request, reply) => {
     const models = await list(request, reply)
@@ -115,7 +123,7 @@ function subscriptionsOf(
   caller: Caller,
   requested: string | undefined,
 ): readonly CompiledSubscription[] {
-  const name = caller.by === 'key' ? caller.subscription : requested
+  const name = requestedBy(caller, requested)
   if (name === undefined) return accessibleSubscriptions(snapshot, caller)
   const subscription = findSubscription(snapshot, name)
   // Foreign and unknown ones get the same response, so that names cannot be guessed.
@@ -192,7 +200,7 @@ async function findModels(deps: ExternalDeps, search: Search): Promise<readonly 
       if (outcome === 'missing' && !isNamed) return
       const served = typeof outcome === 'string' ? undefined : outcome
       // A listed model must be callable by the next request.
-      if (served !== undefined) await deps.onServed?.(model, served)
+      if (served !== undefined) deps.onServed?.(model, served)
       for (const subscription of subscriptions)
         found.push({ model, subscription, endpoint, served })
     },

@@ -8,9 +8,7 @@ import type { FromSchema } from 'json-schema-to-ts'
 import { statusOf } from '../../cluster/rules/conditions.ts'
 import { viewOf } from '../../cluster/rules/enforcement.ts'
 import { policyStatuses } from '../../cluster/rules/generated-policies.ts'
-import { identityCondition } from '../../cluster/rules/name-conflicts.ts'
 import { boundsOf } from '../../cluster/rules/overshoot.ts'
-import type { Model } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps, SharedDeps } from '../deps.ts'
 import { placeOf } from '../explain/explain-view.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
@@ -30,9 +28,8 @@ async function readResources(deps: SharedDeps) {
   const enforcement = await deps.enforcement()
   const view = viewOf(enforcement)
   const snapshot = deps.snapshot()
-  const identityOf = (model: Model) => identityCondition(model, snapshot)
   return [
-    ...statusOf(snapshot, { backendOf: deps.backendOf, identityOf, ...view }),
+    ...statusOf(snapshot, { backendOf: deps.backendOf, ...view }),
     ...policyStatuses(enforcement.policies, view.policyConditions),
   ]
 }

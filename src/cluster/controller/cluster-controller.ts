@@ -10,10 +10,8 @@ import { accessOf } from '../../kubernetes/access.ts'
 import { createClient } from '../../kubernetes/client.ts'
 import { followLease } from '../../kubernetes/lease.ts'
 import { followOthersLease } from '../../kubernetes/lease-watch.ts'
-import { createNameDiscovery, type NameDiscovery } from '../../models/names/name-discovery.ts'
-import type { ServedNamesStore } from '../../models/names/served-names.ts'
 import type { Refused } from '../../models/rules/refused.ts'
-import type { Model, Snapshot } from '../../models/rules/snapshot.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { createClusterSource } from '../../models/sources/cluster-source.ts'
 import { originalGroup } from '../../models/sources/collections.ts'
 import { judgeNamedAddresses } from '../../models/sources/named-addresses.ts'
@@ -23,7 +21,6 @@ import { inSlices } from '../../runtime/slices.ts'
 import type { Config } from '../../settings/config.ts'
 import { type Reports, viewOf } from '../rules/enforcement.ts'
 import { policyKinds } from '../rules/generated-policies.ts'
-import { identityCondition } from '../rules/name-conflicts.ts'
 import { noPolicies, type Policies, policiesInSteps } from '../rules/policies.ts'
 import { startObjectWriter } from './object-writer.ts'
 import { followPolicyObjects } from './policy-objects.ts'
@@ -40,7 +37,6 @@ export type ClusterController = Awaited<ReturnType<typeof startClusterController
 export interface ControllerDatabase {
   /** Follows what the processes report to have in force, until the signal aborts. */
   watchReports(listener: ReportsListener, signal: AbortSignal): void
-  readonly servedNames: ServedNamesStore
 }
 
 /** Is called with the reports, and with the models whose reports have changed. */
@@ -152,10 +148,8 @@ export async function startClusterController(options: ClusterControllerOptions) 
   let policies: Policies = noPolicies
   let reports: Reports = { problem: 'DATABASE_URL is not set, by which processes report' }
   let published: Pick<StatusInputs, 'snapshot' | 'objects'> | undefined
-  /** The last verdict about each model from the reports, and about its names. */
+  /** The last verdict about each model from the reports. */
   const verdicts = new Map<string, string>()
-  const identities = new Map<string, string>()
-  let discovery: NameDiscovery | undefined
   const enqueueAll = (): void => {
     writer.enqueue(statusObjects.targetsOf())
     writer.enqueue(policyObjects.all())
@@ -168,9 +162,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     if (published === undefined) return
     const view = viewOf({ policies, reports })
     policyObjects.setDesired(policies, view.policyConditions)
-    const named = discovery?.snapshot() ?? published.snapshot
-    const identityOf = (model: Model) => identityCondition(model, named)
-    statusObjects.setDesired({ ...published, ...view, identityOf, gatewayUrl: config.gatewayUrl })
+    statusObjects.setDesired({ ...published, ...view, gatewayUrl: config.gatewayUrl })
     const changed = new Set<string>()
     for (const model of models) {
       const found = policyKinds.map((kind) => view.policyConditions(model, kind))
@@ -179,33 +171,8 @@ export async function startClusterController(options: ClusterControllerOptions) 
       verdicts.set(model, verdict)
       changed.add(model)
     }
-    enqueueAbout(changed, published.snapshot)
-  }
-
-  function enqueueAbout(models: ReadonlySet<string>, snapshot: Snapshot): void {
-    writer.enqueue(policyObjects.targetsOf(models), true)
-    writer.enqueue(statusObjects.targetsOf(objectsAbout(models, snapshot)), true)
-  }
-
-  /** Checks the objects of the models whose names are judged otherwise than before. */
-  async function showNames(): Promise<void> {
-    const named = discovery?.snapshot()
-    if (named === undefined) return
-    const changed = await inSlices(judgeNames(named))
-    show([])
-    enqueueAbout(changed, named)
-  }
-
-  function* judgeNames(named: Snapshot): Generator<void, ReadonlySet<string>> {
-    const changed = new Set<string>()
-    for (const [key, model] of named.models) {
-      const verdict = JSON.stringify(identityCondition(model, named))
-      if (identities.get(key) !== verdict) changed.add(key)
-      identities.set(key, verdict)
-      yield
-    }
-    for (const key of identities.keys()) if (!named.models.has(key)) identities.delete(key)
-    return changed
+    writer.enqueue(policyObjects.targetsOf(changed), true)
+    writer.enqueue(statusObjects.targetsOf(objectsAbout(changed, published.snapshot)), true)
   }
 
   async function publish(snapshot: Snapshot, _: unknown, refused: readonly Refused[]) {
@@ -248,20 +215,6 @@ export async function startClusterController(options: ClusterControllerOptions) 
     onFailure: (error) =>
       log.error({ code: 'resources_unreadable', err: error }, 'cannot read resources'),
   })
-  discovery =
-    database &&
-    createNameDiscovery({
-      snapshot: () => published?.snapshot as Snapshot,
-      store: database.servedNames,
-      ask: undefined,
-      log,
-      onFault: (error) =>
-        log.error(
-          { code: 'name_owners_unknown', err: error },
-          'cannot determine the owners of names',
-        ),
-      onChange: showNames,
-    })
 
   return {
     /** Whether this process is the leader, which writes. */
@@ -287,7 +240,6 @@ export async function startClusterController(options: ClusterControllerOptions) 
     async stop(): Promise<void> {
       clearInterval(again)
       controller.close()
-      discovery?.close()
       const released = lease.release()
       closing.abort()
       await released

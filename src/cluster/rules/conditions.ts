@@ -17,6 +17,7 @@ import { bypassConditions } from './bypass.ts'
 import type { Condition } from './condition.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
 import { governanceCondition } from './governance.ts'
+import { identityCondition } from './name-conflicts.ts'
 
 export interface ResourceStatus {
   readonly kind: string
@@ -39,8 +40,6 @@ export interface StatusView {
   readonly policyConditions?: PolicyConditions | undefined
   /** If set, models report whether Envoy has their cluster as written. */
   readonly programmedOf?: ((model: string) => Condition | undefined) | undefined
-  /** If set, models report whether all of their names are theirs. */
-  readonly identityOf?: ((model: Model) => Condition) | undefined
 }
 
 /** The status of every resource of the snapshot, ordered by kind, namespace and name. */
@@ -82,7 +81,7 @@ function maybe<Value>(
 }
 
 function createStatusOf(snapshot: Snapshot, view: StatusView) {
-  const { backendOf, policyConditions, programmedOf, identityOf } = view
+  const { backendOf, policyConditions, programmedOf } = view
   const peers = byPriority(snapshot)
   return {
     ofModel: (model: Model) =>
@@ -92,7 +91,7 @@ function createStatusOf(snapshot: Snapshot, view: StatusView) {
         ...(backendOf && model.cluster !== undefined
           ? [reachableCondition(backendOf(model.key))]
           : []),
-        ...(identityOf ? [identityOf(model)] : []),
+        identityCondition(model, snapshot),
         governanceCondition(model, snapshot),
         runtimeCondition(model),
       ]),

@@ -1,16 +1,12 @@
 /** Step `model`: which model the request asks for. */
 
-import type { Caller } from '../../identity/rules/caller.ts'
-import { publishedModels, readPublishedName } from '../../models/rules/published-names.ts'
-import type { Model, Opened, Snapshot } from '../../models/rules/snapshot.ts'
+import type { Model } from '../../models/rules/snapshot.ts'
 import { foundFields } from '../../operations/body-fields.ts'
 import { isNamedByPath } from '../../operations/operations.ts'
-import { mayCall, mayUse } from '../access.ts'
 import type { AccessRequest } from '../access-request.ts'
 import { type Denial, deny } from '../decision.ts'
-import { select } from '../selection.ts'
+import { type Ambiguous, ambiguousShown, findByName } from '../name-lookup.ts'
 import type { DecisionContext, Found } from './step.ts'
-import { subscriptionOf } from './subscription.ts'
 
 export function findModel(context: DecisionContext): Denial | Found {
   const model = lookUp(context)
@@ -31,78 +27,22 @@ function lookUp({ request, snapshot, caller }: DecisionContext): Model | Denial 
   if (problem !== undefined || bodyModel === undefined) {
     return deny('invalid_body', { about: 'body', problem })
   }
-  const find = (by: Caller) => findByName(bodyModel, request, snapshot, by)
-  const found = find(caller)
-  if (found !== undefined || caller.by !== 'key' || !caller.caps) return found ?? denyModel(request)
-  // A model that only the caps leave out is refused because of them.
+  const asking = { caller, requestedSubscription: request.requestedSubscription }
+  const found = findByName(bodyModel, asking, snapshot)
+  if (found !== undefined) return 'key' in found ? found : denyAmbiguous(found, operation)
+  if (caller.by !== 'key' || !caller.caps) return denyModel(request)
+  // What only the caps leave out is refused because of them, and several models are not told of.
   const { caps: _, ...uncapped } = caller
-  return find(uncapped) ?? denyModel(request)
+  const left = findByName(bodyModel, { ...asking, caller: uncapped }, snapshot)
+  if (left === undefined) return denyModel(request)
+  return 'key' in left ? left : denyModel(request, 'key_models')
 }
 
-/**
- * The model that a body names. A name that a ModelRef declares is not looked up among those that
- * servers list, unless another namespace owned it before: that one's callers keep it. An id of the
- * form `publishers/…` is never looked up among other names (published-names.ts).
- */
-function findByName(
-  name: string,
-  request: AccessRequest,
-  snapshot: Snapshot,
-  caller: Caller,
-): Model | Denial | undefined {
-  const usableOf = (models: readonly Model[]) => models.filter((each) => mayCall(caller, each))
-  const published = readPublishedName(name)
-  if (published !== undefined) {
-    return pickCovered(usableOf(publishedModels(published, snapshot)), request, snapshot, caller)
-  }
-
-  const declared = snapshot.modelsByName.get(name) ?? none
-  const served = snapshot.servedNames.get(name)
-  if (served === undefined) return pickCovered(usableOf(declared), request, snapshot, caller)
-
-  const isOwn = ({ resource }: Model) => resource.metadata.namespace === served.namespace
-  const own = declared.filter(isOwn)
-  const owned = usableOf(own.length > 0 ? own : served.owned)
-  const others = declared.length > 0 ? declared.filter((each) => !isOwn(each)) : served.others
-  const rest = usableOf(others)
-  if (rest.length === 0) return pickCovered(owned, request, snapshot, caller)
-  const isCovered = (model: Opened) => covers(request, snapshot, caller, model)
-  const isHeld =
-    own.length === 0 &&
-    !owned.some(isCovered) &&
-    served.held.some((each) => mayUse(caller, each) && isCovered(each))
-  return isHeld ? undefined : pickCovered([...owned, ...rest], request, snapshot, caller)
-}
-
-const none: readonly Model[] = []
-
-/** Whether the caller's subscription names the model, even if it cannot pay for it now. */
-function covers(
-  request: AccessRequest,
-  snapshot: Snapshot,
-  caller: Caller,
-  model: Opened,
-): boolean {
-  const selected = select(snapshot, caller, subscriptionOf(request, caller), model.key)
-  if (!('error' in selected)) return true
-  return selected.error === 'model_unhealthy' || selected.error === 'multiple_subscriptions'
-}
-
-/**
- * The only one of several usable models, otherwise the first that the caller's subscription covers:
- * the owner's come first, and earlier ones. undefined: there is none.
- */
-function pickCovered(
-  models: readonly Model[],
-  request: AccessRequest,
-  snapshot: Snapshot,
-  caller: Caller,
-): Model | Denial | undefined {
-  if (models.length < 2) return models[0]
-  const covered = models.find((model) => covers(request, snapshot, caller, model))
-  if (covered !== undefined) return covered
-  const paths = models.map(({ key }) => `/${key}${request.target.operation}`).sort()
-  return deny('model_ambiguous', { about: 'ambiguous', paths })
+function denyAmbiguous({ models, isListed }: Ambiguous, operation: string): Denial {
+  const paths = models.map(({ key }) => `/${key}${operation}`).sort()
+  const areMore = paths.length > ambiguousShown
+  const shown = paths.slice(0, ambiguousShown)
+  return deny('model_ambiguous', { about: 'ambiguous', paths: shown, areMore, isListed })
 }
 
 /** The same for an unknown model and for one that the caller may not use. */

@@ -1,23 +1,17 @@
 /** Step `subscription`: which Subscription pays. One that is being deleted does not (contract, 8.1). */
 
-import type { Caller } from '../../identity/rules/caller.ts'
 import { capsOf } from '../../keys/rules/compiled-caps.ts'
-import type { AccessRequest } from '../access-request.ts'
 import type { Denial } from '../decision.ts'
-import { bestPaying, isHealthy, type SelectionError, select } from '../selection.ts'
+import { bestPaying, isHealthy, requestedBy, type SelectionError, select } from '../selection.ts'
 import type { DecisionContext, Found } from './step.ts'
 
 export function selectSubscription(context: DecisionContext): Denial | Found {
   const { request, snapshot, caller, model } = context
-  const selected = select(snapshot, caller, subscriptionOf(request, caller), model.key)
+  const requested = requestedBy(caller, request.requestedSubscription)
+  const selected = select(snapshot, caller, requested, model.key)
   if ('error' in selected) return denySubscription(selected.error, context)
   if (!isHealthy(selected)) return denySubscription('model_unhealthy', context)
   return { subscription: selected }
-}
-
-/** A key always pays with its own subscription; the header is ignored. */
-export function subscriptionOf(request: AccessRequest, caller: Caller): string | undefined {
-  return caller.by === 'key' ? caller.subscription : request.requestedSubscription
 }
 
 /**
@@ -32,7 +26,7 @@ function denySubscription(
   if (error === 'multiple_subscriptions') {
     return { allowed: false, code, selection: error, detail: { about: 'several' } }
   }
-  const name = subscriptionOf(request, caller)
+  const name = requestedBy(caller, request.requestedSubscription)
   const hidden = error === 'not_found' && name !== undefined && caller.by === 'token'
   const selection = hidden ? 'access_denied' : error
   const refusal = { allowed: false, code, selection } as const

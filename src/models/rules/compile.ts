@@ -144,9 +144,8 @@ export const defaultTenant: Tenant = {
 export const noOwners: Owners = { users: new Map(), groups: new Map() }
 
 const noNames: ServedNames = {
-  isKnown: false,
-  get: () => undefined,
-  ownerOf: () => undefined,
+  listing: () => [],
+  lists: () => false,
   listOf: () => undefined,
   isLlamaCpp: () => false,
 }

@@ -6,6 +6,7 @@
 import { readEntries } from '../../formats/json-entries.ts'
 import type { BilledModel } from '../../kinds/resources.ts'
 import { displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
+import { publishedId } from './published-names.ts'
 import { takenOf } from './served-names.ts'
 import type { CompiledSubscription, Model } from './snapshot.ts'
 
@@ -101,14 +102,24 @@ export function* readServedModels(text: string): Generator<void, readonly Served
 /**
  * One entry for each id, url and owner, ordered by the three. If `spec.modelIds` says which of the
  * server's ids are this model, other ids are left out, because several ModelRefs may share a
- * server. A model with `spec.upstreamModel` has its own names, whatever the server lists.
+ * server. A model with `spec.upstreamModel` has its own names, whatever the server lists. The names by which a body
+ * of this caller finds no model, or several, become the one id `publishers/<namespace>/models/<name>`.
  */
-export function mergeModels(found: readonly FoundModel[]): readonly ListedModel[] {
+export function mergeModels(
+  found: readonly FoundModel[],
+  isUsable: (id: string) => boolean,
+): readonly ListedModel[] {
   const entries = new Map<string, ListedModel & { readonly subscriptions: ListedSubscription[] }>()
   const listed = new Set(found.map(({ subscription }) => subscription))
   const rates = new Map([...listed].map((each) => [each, ratesOf(each)]))
+  const looked = new Map<string, boolean>()
+  function mayBeUsed(id: string): boolean {
+    const may = looked.get(id) ?? isUsable(id)
+    looked.set(id, may)
+    return may
+  }
   for (const { model, subscription, endpoint, served } of found) {
-    for (const { id, created } of servedAs(model, served)) {
+    for (const { id, created } of servedAs(model, served, mayBeUsed)) {
       const key = JSON.stringify([id, endpoint, model.key])
       const entry = entries.get(key) ?? {
         id,
@@ -142,6 +153,7 @@ function ratesOf({ resource, modelKeys }: CompiledSubscription) {
 function servedAs(
   { resource }: Model,
   served: readonly ServedModel[] | undefined,
+  mayBeUsed: (id: string) => boolean,
 ): readonly ServedModel[] {
   const { metadata, modelIds, server } = resource
   const { upstreamModel } = server
@@ -151,7 +163,10 @@ function servedAs(
     return ids.map((id) => ({ id, created }))
   }
   if (modelIds.length > 0) return served.filter(({ id }) => modelIds.includes(id))
-  return takenOf(served)
+  const taken = takenOf(served)
+  const usable = taken.filter(({ id }) => mayBeUsed(id))
+  if (usable.length === taken.length) return usable
+  return [...usable, { id: publishedId(metadata), created: undefined }]
 }
 
 function isUsableId(id: unknown): id is string {

@@ -21,6 +21,10 @@ export function readPublishedName(id: string): PublishedName | undefined {
   return namespace === undefined || name === undefined ? undefined : { id, namespace, name }
 }
 
+export function publishedId({ namespace, name }: Omit<PublishedName, 'id'>): string {
+  return `publishers/${namespace}/models/${name}`
+}
+
 /**
  * The models that the id means: the ModelRef of that name; otherwise those of the namespace that
  * declare the id, or the name, in `spec.modelIds`. Empty if there is none.

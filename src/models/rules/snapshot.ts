@@ -81,31 +81,12 @@ export interface ResourceProblem {
   readonly message: string
 }
 
-/** A name that model servers list, and the namespace that it belongs to. */
-export interface ServedName {
-  readonly namespace: string
-  /** The namespace's models whose server lists it, earlier ones first. */
-  readonly owned: readonly Model[]
-  /**
-   * The namespace's models that have lost it, or are gone themselves: who may use one of these waits
-   * for it to return, and is not served by another namespace.
-   */
-  readonly held: readonly Opened[]
-  /** Models of other namespaces whose server lists it, earlier ones first. */
-  readonly others: readonly Model[]
-}
-
-/** A model, which may be gone, and who may use it. */
-export type Opened = Pick<Model, 'key' | 'users' | 'groups'>
-
 /** The names that model servers list. */
 export interface ServedNames {
-  /** Whether the owners have been read. */
-  readonly isKnown: boolean
-  /** undefined: nobody owns the name. */
-  get(name: string): ServedName | undefined
-  /** The namespace that owns the name. */
-  ownerOf(name: string): string | undefined
+  /** The models whose server lists the name; undefined: more than `atMost`, which are not looked for. */
+  listing(name: string, atMost: number): readonly Model[] | undefined
+  /** Whether the model's server lists the name, and the model takes it. */
+  lists(model: Model, name: string): boolean
   /** The names that the model's server lists; undefined if it has not answered yet. */
   listOf(model: Model): readonly string[] | undefined
   /** Whether all that a model's server lists says that this is llama.cpp's server. */

@@ -2,8 +2,8 @@ import { test } from 'tap'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import {
   accessPolicy,
+  snapshotOf as compiled,
   modelRef,
-  snapshotOf,
   subscription,
   type WrittenDocument,
 } from '../../support/documents.ts'
@@ -20,6 +20,17 @@ import { refused } from '../../support/refusals.ts'
 
 const team = { groups: ['team-a'] }
 const rate = [[100, '1m']] as const
+
+/** The gateway of these tests says who may call a model: without policies of their own one opens all. */
+function snapshotOf(...documents: readonly WrittenDocument[]): Snapshot {
+  const keys = documents
+    .filter(({ kind }) => kind === 'ModelRef')
+    .map(({ metadata }) => `${metadata.namespace}/${metadata.name}`)
+  if (keys.length === 0 || documents.some(({ kind }) => kind === 'AccessPolicy')) {
+    return compiled(...documents)
+  }
+  return compiled(...documents, accessPolicy('all', keys, { groups: ['team-a', 'team-b'] }))
+}
 
 /** A ModelRef with this backend. */
 function at(name: string, backendUrl: string, spec: object = {}): WrittenDocument {
@@ -507,8 +518,12 @@ test('a model with a backend is asked at our gateway, whatever endpoint is shown
   const answer = await ask(api, 'alice')
   t.match(answer.json().data, [
     { id: 'hosted', kind: 'ExternalModel', url: 'http://gateway.example/llm/hosted', created: 0 },
-    { id: 'through', owned_by: 'llm/shown', url: endpointOverride },
-    { id: 'through', owned_by: 'llm/small', url: 'http://gateway.example/llm/small' },
+    // Both servers list the same name, which a body may not use.
+    { id: 'publishers/llm/models/shown', owned_by: 'llm/shown', url: endpointOverride },
+    {
+      ...{ id: 'publishers/llm/models/small', owned_by: 'llm/small' },
+      url: 'http://gateway.example/llm/small',
+    },
   ])
   t.equal(answer.json().data.length, 3)
   t.same(gateway.asked.map(({ path }) => path).sort(), [

@@ -2,7 +2,7 @@ import { test } from 'tap'
 import {
   endpointOf,
   type FoundModel,
-  mergeModels,
+  mergeModels as mergeByNames,
   readServedModels as readInSteps,
 } from '../../../src/models/rules/model-list.ts'
 import {
@@ -17,6 +17,9 @@ const readServedModels = (text: string) => toEnd(readInSteps(text))
 
 const team = { groups: ['team-a'] }
 const rate = [[1, '1m']] as const
+
+const mergeModels = (found: readonly FoundModel[], isUsable = (_: string) => true) =>
+  mergeByNames(found, isUsable)
 
 function find(
   document: WrittenDocument,
@@ -128,6 +131,15 @@ test('modelIds filter the list of a shared server', async (t) => {
   t.same(
     mergeModels([shared]).map(({ id }) => id),
     ['b'],
+  )
+})
+
+test('names that a body may not use become one that it may', async (t) => {
+  const served = ['a', 'b', 'c'].map((id) => ({ id, created: 1 }))
+  const merged = mergeModels([find(modelRef('small'), 'http://a', served)], (id) => id === 'b')
+  t.same(
+    merged.map(({ id }) => id),
+    ['b', 'publishers/llm/models/small'],
   )
 })
 

@@ -30,9 +30,10 @@ const lists = {
   'east/taker': ['publishers/llm/models/granite', 'publishers/llm/models/free'],
 }
 for (const [server, list] of Object.entries(lists)) {
-  const namespace = server.slice(0, server.indexOf('/'))
-  names.set(server, list, [namespace])
-  names.own(new Map(list.map((name) => [name, { namespace, server }])))
+  names.set(
+    server,
+    list.map((id) => ({ id })),
+  )
 }
 const shown = names.onto(snapshot, serverOf)
 
@@ -74,7 +75,7 @@ test('the server is sent a name that it knows', async (t) => {
   t.same(ask('publishers/llm/models/renamed'), ['llm/renamed', undefined], 'spec.upstreamModel')
   t.same(ask('publishers/llm/models/lister'), ['llm/lister', 'org/Lister'])
   t.same(ask('publishers/llm/models/odd'), ['llm/odd', 'zebra'], 'a name that needs no escapes')
-  t.same(ask('granite'), ['llm/granite', undefined], 'other names stay')
+  t.same(ask('org/Ids'), ['llm/ids', undefined], 'other names stay')
   t.same(
     ask('publishers/llm/models/ids', '/llm/granite/v1/chat/completions'),
     ['llm/granite', undefined],

@@ -35,6 +35,7 @@ const all = [
   '0024-first-uses.sql',
   '0025-demo-usage.sql',
   '0026-window-sums.sql',
+  '0027-no-served-names.sql',
 ]
 
 test('each migration is applied once', async (t) => {

@@ -1,0 +1,106 @@
+/**
+ * Which model a name in a body means. A name that a ModelRef declares means one of those that declare it, and is
+ * looked up nowhere else. Any other name is looked up only among the models of the caller's own Subscription, by
+ * what their servers list: nobody outside of it can take the name, block it, or lead it elsewhere.
+ */
+
+import type { Caller } from '../identity/rules/caller.ts'
+import { publishedModels, readPublishedName } from '../models/rules/published-names.ts'
+import type { CompiledSubscription, Model, Snapshot } from '../models/rules/snapshot.ts'
+import { mayCall, mayUse } from './access.ts'
+import { ownedBy } from './owners.ts'
+import { findSubscription, includes, requestedBy, select } from './selection.ts'
+
+/** Who asks: only a token's own header counts. */
+export interface Asking {
+  readonly caller: Caller
+  readonly requestedSubscription: string | undefined
+}
+
+/** Models that a name may all mean. */
+export interface Ambiguous {
+  /** At most one more than are shown. */
+  readonly models: readonly Model[]
+  /** Whether their servers list the name; otherwise they declare it, and the Subscription covers none of them. */
+  readonly isListed: boolean
+}
+
+/** As many as are shown; thousands may share a server. */
+export const ambiguousShown = 10
+
+/** What the name means for this caller; undefined: no model that it may use. */
+export function findByName(
+  name: string,
+  asking: Asking,
+  snapshot: Snapshot,
+): Model | Ambiguous | undefined {
+  const published = readPublishedName(name)
+  const declared =
+    published === undefined ? snapshot.modelsByName.get(name) : publishedModels(published, snapshot)
+  if (declared !== undefined) return pickDeclared(declared, asking, snapshot)
+  const usable: Model[] = []
+  for (const model of listedModels(name, asking, snapshot)) {
+    if (mayCall(asking.caller, model)) usable.push(model)
+    if (usable.length > ambiguousShown) break
+  }
+  return usable.length < 2 ? usable[0] : { models: usable, isListed: true }
+}
+
+/** Whether a body of this caller may use the name. */
+export function meansOne(name: string, asking: Asking, snapshot: Snapshot): boolean {
+  const found = findByName(name, asking, snapshot)
+  return found !== undefined && 'key' in found
+}
+
+/** The only one that the caller may use, otherwise the earliest that the caller's Subscription covers. */
+function pickDeclared(
+  declared: readonly Model[],
+  { caller, requestedSubscription }: Asking,
+  snapshot: Snapshot,
+): Model | Ambiguous | undefined {
+  const usable = declared.filter((model) => mayCall(caller, model))
+  if (usable.length < 2) return usable[0]
+  const requested = requestedBy(caller, requestedSubscription)
+  // One that cannot pay now covers it, too.
+  const covered = usable.find(({ key }) => {
+    const selected = select(snapshot, caller, requested, key)
+    if (!('error' in selected)) return true
+    return selected.error === 'model_unhealthy' || selected.error === 'multiple_subscriptions'
+  })
+  return covered ?? { models: usable.slice(0, ambiguousShown + 1), isListed: false }
+}
+
+/**
+ * The models of the caller's own Subscriptions whose servers list the name, each once, whether or not a policy opens
+ * them. Reads no more models than these Subscriptions have, nor than those whose servers list the name.
+ */
+export function* listedModels(
+  name: string,
+  asking: Asking,
+  snapshot: Snapshot,
+): Generator<Model, void> {
+  const { models, servedNames } = snapshot
+  const own = ownSubscriptions(asking, snapshot)
+  const count = own.reduce((sum, { modelKeys }) => sum + modelKeys.length, 0)
+  const listing = servedNames.listing(name, count)
+  if (listing !== undefined) {
+    for (const model of listing) if (own.some((each) => includes(each, model.key))) yield model
+    return
+  }
+  const keys = new Set(own.flatMap(({ modelKeys }) => modelKeys))
+  for (const key of keys) {
+    const model = models.get(key)
+    if (model !== undefined && servedNames.lists(model, name)) yield model
+  }
+}
+
+/** The one of the key, or of a token's header; without a header all that are the caller's. */
+function ownSubscriptions(
+  { caller, requestedSubscription }: Asking,
+  snapshot: Snapshot,
+): readonly CompiledSubscription[] {
+  const requested = requestedBy(caller, requestedSubscription)
+  if (requested === undefined) return [...ownedBy(snapshot.owners, caller)]
+  const found = findSubscription(snapshot, requested)
+  return found !== undefined && mayUse(caller, found) ? [found] : []
+}
