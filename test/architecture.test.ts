@@ -160,3 +160,12 @@ test('edges need interfaces of stores, not backends', async (t) => {
       t.notOk(backends.test(name) || isBackend(name), `${file} imports ${name}`)
   }
 })
+
+test('a room that has rules says on one screen what it is', async (t) => {
+  const rooms = Object.keys(mayImport).filter((room) => room.endsWith('/rules'))
+  for (const room of [...rooms.map(dirname), 'decide', 'extauthz', 'admin', 'journal', 'gateway']) {
+    const text = read(`src/${room}/README.md`)
+    t.ok(text.split('\n').length <= 41, `${room}: at most 40 lines`)
+    for (const part of ['## Example', '## Promises']) t.match(text, part, room)
+  }
+})

@@ -15,9 +15,10 @@ const folders = [
   'bench/history',
   'monitoring',
   'k8s',
+  ...readdirSync(join(root, 'src')).map((room) => join('src', room)),
 ]
 const documents = folders
-  .filter((folder) => existsSync(join(root, folder)))
+  .filter((folder) => existsSync(join(root, folder)) && statSync(join(root, folder)).isDirectory())
   .flatMap((folder) => readdirSync(join(root, folder)).map((name) => join(folder, name)))
   .filter((path) => path.endsWith('.md'))
 const textOf = (path: string): string => readFileSync(join(root, path), 'utf8')
