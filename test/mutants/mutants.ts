@@ -835,6 +835,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'settings/config.ts',
+    ['settings/config.test.ts'],
+    [['limit: 2 * read.apiRateLimit.limit', 'limit: 1e9']],
+  ),
+  ...mutants(
     '../envoy/lua/gate.lua',
     ['envoy/hits.test.ts'],
     [

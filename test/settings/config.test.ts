@@ -193,6 +193,23 @@ test('a removed setting that is still set is reported with what replaces it', as
   }
 })
 
+test('one setting says what was said by two', async (t) => {
+  const read = (env: Record<string, string>) => loadConfig(env)
+  t.match(read({ API_RATE_LIMIT: '5/1m' }).apiAddressRateLimit, { limit: 10, windowMs: 60_000 })
+  t.equal(read({ API_RATE_LIMIT: 'off' }).apiAddressRateLimit, undefined)
+  const timeout = (bytes: number) => read({ BODY_LIMIT: `${bytes}` }).bodyTimeoutMs
+  t.strictSame([2 ** 16, 2 ** 25, 2 ** 25 + 1, 2 ** 30].map(timeout), [
+    60_000,
+    60_000,
+    120_000,
+    32 * 60_000,
+  ])
+  t.strictSame(read({}).lease, { namespace: undefined, name: 'tollgate-controller' })
+  t.strictSame(read({ LEASE_NAME: 'a/b.c' }).lease, { namespace: 'a', name: 'b.c' })
+  for (const LEASE_NAME of ['a/', '/b', 'a/b/c', 'A'])
+    t.match(problemsOf({ LEASE_NAME }), [/^LEASE_NAME: must be/], LEASE_NAME)
+})
+
 test('the mark on requests to models is the same for one public URL', async (t) => {
   const markOf = (env: Record<string, string>) => loadConfig(env).hopMark
   const url = 'https://models.example'
