@@ -1,6 +1,8 @@
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { makeDatabaseFolder } from './temporary-folder.ts'
 import { startTestPostgres } from './test-postgres.ts'
@@ -14,13 +16,70 @@ let ownServer: Promise<string> | undefined
  * its own.
  */
 export async function createDatabase(t: Test): Promise<string> {
-  const server = process.env.TEST_DATABASE_URL ?? (await startOwnServer(t))
+  return createFrom(t, await findServer(t), 'template1')
+}
+
+/** The same, with the present schema in it: a copy of a database that was migrated once for all files. */
+export async function createMigratedDatabase(t: Test): Promise<string> {
+  const server = await findServer(t)
+  migrated ??= ensureMigrated(server)
+  return createFrom(t, server, await migrated)
+}
+
+async function createFrom(t: Test, server: string, template: string): Promise<string> {
   const name = `test_${randomBytes(6).toString('hex')}`
   // The default strategy writes every page to the log and takes several times as long.
-  await execute(server, (sql) => sql`create database ${sql.identifier(name)} strategy file_copy`)
+  await execute(
+    server,
+    (sql) =>
+      sql`create database ${sql.identifier(name)} template ${sql.identifier(template)} strategy file_copy`,
+  )
   t.teardown(() =>
     execute(server, (sql) => sql`drop database ${sql.identifier(name)} with (force)`),
   )
+  return databaseOf(server, name)
+}
+
+let migrated: Promise<string> | undefined
+
+/** Any number that all test processes share. */
+const lockNumber = 7_005_101_902
+
+/** The name of the database that is copied. Of processes that begin together, one makes it. */
+async function ensureMigrated(server: string): Promise<string> {
+  const name = `migrated_${schemaMark()}`
+  await execute(server, async (sql) => {
+    await sql`select pg_advisory_lock(${lockNumber})`
+    const [{ exists } = { exists: false }] = await sql<{ exists: boolean }[]>`
+      select exists (select from pg_database where datname = ${name}) as exists`
+    if (exists) return
+    const draft = `${name}_draft`
+    await sql`drop database if exists ${sql.identifier(draft)} with (force)`
+    await sql`create database ${sql.identifier(draft)} strategy file_copy`
+    const inside = openPool({ url: databaseOf(server, draft), connections: 1 })
+    try {
+      await migrate(inside)
+    } finally {
+      await inside.end()
+    }
+    await sql`alter database ${sql.identifier(draft)} rename to ${sql.identifier(name)}`
+  })
+  return name
+}
+
+/** A server may have outlived the migrations that it knows. */
+function schemaMark(): string {
+  const folder = new URL('../../src/store/postgres/migrations/', import.meta.url)
+  const hash = createHash('sha256')
+  for (const file of readdirSync(folder).sort()) hash.update(readFileSync(new URL(file, folder)))
+  return hash.digest('hex').slice(0, 12)
+}
+
+async function findServer(t: Test): Promise<string> {
+  return process.env.TEST_DATABASE_URL ?? (await startOwnServer(t))
+}
+
+function databaseOf(server: string, name: string): string {
   const url = new URL(server)
   url.pathname = `/${name}`
   return url.href

@@ -6,9 +6,8 @@ import {
   type RevocationFollowerOptions,
 } from '../../src/keys/revocations/revocation-follower.ts'
 import { connectionClass } from '../../src/store/postgres/connection.ts'
-import { migrate } from '../../src/store/postgres/migrate.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
-import { createDatabase } from './database.ts'
+import { createMigratedDatabase } from './database.ts'
 import { createPool } from './key-store.ts'
 
 /** A follower, and what it was told to evict. */
@@ -21,11 +20,10 @@ export interface FollowerUnderTest extends RevocationFollower {
   readonly off: readonly (readonly string[])[]
 }
 
-/** An empty database with our schema: its URL, and a pool. */
+/** A new database with our schema: its URL, and a pool. */
 export async function createKeyDatabase(t: Test): Promise<{ url: string; sql: Pool }> {
-  const url = await createDatabase(t)
+  const url = await createMigratedDatabase(t)
   const sql = await createPool(t, url)
-  await migrate(sql)
   return { url, sql }
 }
 

@@ -5,7 +5,7 @@ import root, { type Test } from 'tap'
 import { filesOf } from '../../src/journal/files.ts'
 import { type ServiceAddresses, serve } from '../../src/main.ts'
 import { loadConfig, showAddress } from '../../src/settings/config.ts'
-import { createDatabase } from './database.ts'
+import { createMigratedDatabase } from './database.ts'
 import { accessPolicy, modelRef, subscription, type WrittenDocument } from './documents.ts'
 import { type EnvoySettings, type RunningEnvoy, startEnvoy } from './envoy.ts'
 import { envoyPath } from './envoy-binary.ts'
@@ -160,7 +160,7 @@ export function gatewayTests(
 /** Starts the product on free ports; all of it ends with `t`. */
 export async function startGateway(t: Test, settings: GatewaySettings = {}): Promise<Gateway> {
   const { resources = defaultResources, concurrency = 1 } = settings
-  const database = await createDatabase(t)
+  const database = await createMigratedDatabase(t)
   const model = await startModelServer(t)
   const folder = temporaryFolder(t)
   const [resourceFolder, envoyFolder] = [join(folder, 'resources'), join(folder, 'envoy')]

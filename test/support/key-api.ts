@@ -31,7 +31,7 @@ import { createUsageReader } from '../../src/usage/ledger/postgres/reader.ts'
 import { readPastSums } from '../../src/usage/ledger/postgres/state.ts'
 import { createSimulate } from '../../src/usage/ledger/simulation.ts'
 import { createTestCounters } from './counters.ts'
-import { createDatabase } from './database.ts'
+import { createMigratedDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
 import { noOtherProcess } from './no-other-process.ts'
 import { wholeState } from './service-state.ts'
@@ -143,9 +143,9 @@ const verifyToken: Verify = (token) => {
 
 /** Builds everything; it ends with `t`. */
 export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promise<KeyApi> {
-  const url = options.url ?? (await createDatabase(t))
+  const url = options.url ?? (await createMigratedDatabase(t))
   const sql = openPool({ url, connections: 10 })
-  await migrate(sql)
+  if (options.url !== undefined) await migrate(sql)
   const store = createPostgresApiKeys(sql)
   const keys = createCachedApiKeys(options.around?.(store) ?? store, {
     entries: 1_000,

@@ -2,9 +2,8 @@ import { randomUUID } from 'node:crypto'
 import type { Test } from 'tap'
 import type { ApiKeyRecord } from '../../src/keys/rules/api-key.ts'
 import type { ApiKeySearch, FoundKey, KnownKey } from '../../src/keys/store.ts'
-import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
-import { createDatabase } from './database.ts'
+import { createDatabase, createMigratedDatabase } from './database.ts'
 
 /** The current time in tests of stores, in milliseconds since the epoch. */
 export const now = Date.UTC(2026, 2, 1, 12)
@@ -18,9 +17,7 @@ export async function createPool(t: Test, url?: string, connections = 10): Promi
 
 /** A pool for a new database with our schema. */
 export async function createMigrated(t: Test): Promise<Pool> {
-  const sql = await createPool(t)
-  await migrate(sql)
-  return sql
+  return await createPool(t, await createMigratedDatabase(t))
 }
 
 /** A record of alice, active for another hour, with these fields changed. */

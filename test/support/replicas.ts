@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { filesOf } from '../../src/journal/files.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
-import { createDatabase } from './database.ts'
+import { createMigratedDatabase } from './database.ts'
 import type { WrittenDocument } from './documents.ts'
 import { type RunningEnvoy, startEnvoy } from './envoy.ts'
 import { freePorts } from './free-ports.ts'
@@ -59,7 +59,7 @@ export interface ReplicasSettings {
 /** Starts them on free ports; everything ends with `t`. */
 export async function startReplicas(t: Test, settings: ReplicasSettings): Promise<Replicas> {
   const { count, databaseFor = (url: string) => url } = settings
-  const database = settings.database ?? (await createDatabase(t))
+  const database = settings.database ?? (await createMigratedDatabase(t))
   const model = await startModelServer(t)
   const folder = temporaryFolder(t)
   for (const each of ['resources', 'envoy']) mkdirSync(join(folder, each))

@@ -1,7 +1,10 @@
 /** What `tap` is for test files that share a process: each file has a test of its own, in place of the root. */
-import { Test } from 'tap'
+import root, { Test } from 'tap'
 
 let current: Test
+
+// It lasts as long as the process; each file has its own limit.
+root.setTimeout(0)
 
 /** Makes the test for the next file, which `load` imports; what that imports from `tap` belongs to it. */
 export function beginFile(name: string, limitMs: number, load: () => Promise<unknown>): Test {

@@ -4,7 +4,7 @@ import { pino } from 'pino'
 import type { Test } from 'tap'
 import { startClusterController } from '../../../src/cluster/controller/cluster-controller.ts'
 import { loadConfig } from '../../../src/settings/config.ts'
-import { createDatabase } from '../database.ts'
+import { createMigratedDatabase } from '../database.ts'
 import { modelRef } from '../documents.ts'
 import { freePorts } from '../free-ports.ts'
 import { poll } from '../poll.ts'
@@ -77,7 +77,7 @@ export async function startEnforcing(
     KUBECONFIG: kubeconfig,
     MODEL_ADDRESSES_ALLOWED: 'loopback',
   }
-  const database = await createDatabase(t)
+  const database = await createMigratedDatabase(t)
   const proxy = await startTcpProxy(t, Number(new URL(database).port))
   const [adminPort = 0] = await freePorts(1)
   const replicas = await startReplicas(t, {

@@ -2,7 +2,7 @@ import http from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { showAddress } from '../../../src/settings/config.ts'
-import { createDatabase } from '../database.ts'
+import { createMigratedDatabase } from '../database.ts'
 import { subscription, type WrittenDocument } from '../documents.ts'
 import {
   type Gateway,
@@ -58,7 +58,7 @@ export interface TwinSettings extends Omit<GatewaySettings, 'resources'> {
 export async function startTwins(t: Test, settings: TwinSettings): Promise<Twins> {
   const model = await startRecordingModel(t)
   // One database, so that keys and what is derived from their ids are the same.
-  const database = await createDatabase(t)
+  const database = await createMigratedDatabase(t)
   const start = (decisions: string) =>
     startGateway(t, {
       ...settings,
