@@ -1,6 +1,5 @@
 import { test } from 'tap'
 import { createKeyApi } from '../support/key-api.ts'
-import { refused } from '../support/refusals.ts'
 
 const route = 'GET /v1/me'
 
@@ -24,10 +23,4 @@ test('a caller learns who they are (200)', async (t) => {
     administrator: false,
     subscription: 'premium',
   })
-})
-
-test('nobody is told nothing (401)', async (t) => {
-  const api = await createKeyApi(t)
-  refused(t, await api.ask(route), 401)
-  refused(t, await api.ask(route, { as: 'mallory' }), 401)
 })

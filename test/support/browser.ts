@@ -10,14 +10,15 @@ import {
   type Page,
 } from 'playwright-core'
 import type { Test } from 'tap'
+import { atProcessEnd } from './process-end.ts'
 
 const cache = join(import.meta.dirname, '../../node_modules/.cache/tollgate')
 
 let starting: Promise<Browser | undefined> | undefined
 
-/** One browser for all tests of a file, closed with `t`; undefined where none runs. */
+/** One browser for all tests of this process; undefined where none runs. */
 export function startBrowser(t: Test): Promise<Browser | undefined> {
-  starting ??= launch(t)
+  starting ??= start(t, atProcessEnd)
   return starting
 }
 
@@ -45,9 +46,18 @@ async function unpack(): Promise<string> {
   return join(folder, 'chromium')
 }
 
-/** A browser of its own, such as one with another environment or more flags; undefined where none runs. */
-export async function launch(
+/** A browser of its own, such as one with another environment or more flags, closed with `t`; undefined where none runs. */
+export function launch(
   t: Test,
+  env: Record<string, string> = {},
+  args: readonly string[] = [],
+): Promise<Browser | undefined> {
+  return start(t, (close) => t.teardown(close), env, args)
+}
+
+async function start(
+  t: Test,
+  atEnd: (close: () => Promise<void>) => void,
   env: Record<string, string> = {},
   args: readonly string[] = [],
 ): Promise<Browser | undefined> {
@@ -60,7 +70,7 @@ export async function launch(
       headless: true,
       env: { ...process.env, ...env },
     })
-    t.teardown(() => browser.close())
+    atEnd(() => browser.close())
     return browser
   } catch (error) {
     if (process.env.CI === 'true') throw error

@@ -279,12 +279,6 @@ test('an invalid field is named (400)', async (t) => {
   refused(t, await api.ask(route, infinite), 400, 'invalid_request')
 })
 
-test('refuses a request without a credential (401)', async (t) => {
-  const api = await createKeyApi(t)
-  refused(t, await api.ask(route), 401, 'credential_invalid')
-  refused(t, await api.ask(route, { payload: 'not even JSON' }), 401, 'credential_invalid')
-})
-
 test('refuses another user’s name (403)', async (t) => {
   const api = await createKeyApi(t)
   const body = { filters: { username: 'bob' } }

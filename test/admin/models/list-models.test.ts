@@ -211,14 +211,6 @@ test('the caller and the header determine which subscriptions are listed', async
   t.same(await idsOf(api, 'stranger'), [])
 })
 
-test('refuses a request without a credential (401)', async (t) => {
-  const api = await createListApi(t, { snapshot: snapshotOf() })
-  refused(t, await ask(api, undefined), 401, 'credential_invalid')
-  refused(t, await ask(api, 'nobody'), 401, 'credential_invalid')
-  const forged = { 'x-maas-username': 'alice', 'x-maas-group': '["team-a"]' }
-  refused(t, await ask(api, undefined, forged), 401, 'credential_invalid')
-})
-
 test('refuses a subscription that the caller may not use (403)', async (t) => {
   const api = await createListApi(t, {
     snapshot: snapshotOf(

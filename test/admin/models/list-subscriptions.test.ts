@@ -167,14 +167,6 @@ test('identity headers are ignored', async (t) => {
   for (const path of paths) refused(t, await ask(api, path, undefined, forged), 401)
 })
 
-test('refuses a request without a credential (401)', async (t) => {
-  const api = await createListApi(t, { snapshot })
-  for (const path of paths) {
-    refused(t, await ask(api, path), 401, 'credential_invalid', path)
-    refused(t, await ask(api, path, 'nobody'), 401, 'credential_invalid', path)
-  }
-})
-
 test('an invalid path is not found (404)', async (t) => {
   const api = await createListApi(t, { snapshot })
   for (const id of ['%zz', 'x'.repeat(600), 'a/b']) {
