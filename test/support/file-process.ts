@@ -19,7 +19,7 @@ const sharedProcess = new URL('./shared-process.ts', import.meta.url).pathname
 /** How long after its limit a file, which should end itself, is asked to, and then killed. */
 const graceMs = 5_000
 /** A process is replaced once it has this much memory, which its next file would have to read. */
-const mostBytes = 700 * 2 ** 20
+const mostBytes = 600 * 2 ** 20
 
 function start(file: string, stdio: ('pipe' | 'inherit' | 'ignore' | 'ipc')[], run: FileRun) {
   const child = spawn(process.execPath, ['--import', preload, file], {

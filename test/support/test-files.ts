@@ -38,8 +38,8 @@ const SLOW = [
  */
 const ALONE = new RegExp(
   `^test/(${[
-    ...['bench/', 'bin/', 'cli/', 'console/', 'dev/', 'mutants/', 'package/', 'support/'],
-    ...['e2e/', 'store/', 'wiring/', 'grpc/', 'cluster/', 'models/sources/', 'walk-through'],
+    ...['bench/', 'bin/', 'cli/', 'dev/', 'mutants/', 'package/', 'support/', 'walk-through'],
+    ...['console/speed', 'e2e/known-costs', 'e2e/table-faults', 'wiring/', 'store/'],
   ].join('|')})`,
 )
 const shares = (file: string): boolean => file.startsWith('test/') && !ALONE.test(file)
