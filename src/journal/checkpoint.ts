@@ -87,23 +87,19 @@ export function createCheckpoint(
     for (const [key, all] of resets) {
       for (const { at, used } of all) first.push(['reset', key, at, used])
     }
-    const draft = await files.draft(ownName())
-    try {
-      await draft.write(textOf(first))
-      await inSlices(parts())
-      await draft.commit()
-    } finally {
-      await draft.drop()
-    }
+    await files.replace(ownName(), async (put) => {
+      await put(textOf(first))
+      await inSlices(parts(put))
+    })
     return saved
 
-    function* parts(): Generator<Promise<void>, void> {
+    function* parts(put: (text: string) => Promise<void>): Generator<Promise<void>, void> {
       for (let from = 0; from < own.length; from += sumsOfPart) {
         const entries = own.slice(from, from + sumsOfPart).map((each, i): Entry => {
           const { id, since, end, ms } = each
           return ['sum', id, since, end, ms, sums[from + i] ?? 0, bases[from + i] ?? 0]
         })
-        yield draft.write(textOf(entries))
+        yield put(textOf(entries))
       }
     }
   }

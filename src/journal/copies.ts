@@ -7,8 +7,8 @@ import { constants } from 'node:fs'
 import * as fs from 'node:fs/promises'
 import { join } from 'node:path'
 import { unlessMissing } from '../runtime/unless-missing.ts'
-import { renamedAt } from './files.ts'
-import type { Folder, Listed } from './folder.ts'
+import { growingOf } from './files.ts'
+import { type Folder, type Listed, listLineFiles } from './folder.ts'
 import { beginningOf, headBytes, headIn } from './head.ts'
 
 export interface CopiesOptions {
@@ -33,7 +33,7 @@ interface Copied {
 const pieceBytes = 65_536
 /** Of all files in one step, so that the next one comes in time. */
 const stepBytes = 64 * 1_048_576
-/** What is compared at the end of a copy that an earlier process has made. */
+/** What is compared at the beginning and the end of a copy that an earlier process has made. */
 const comparedBytes = 4_096
 
 export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
@@ -41,10 +41,6 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   const piece = Buffer.allocUnsafe(pieceBytes)
   /** By the inodes of the files. */
   const copied = new Map<string, Copied>()
-
-  function isOurs({ name }: Pick<Listed, 'name'>): boolean {
-    return files.some((file) => name === file || renamedAt(name, file) !== undefined)
-  }
 
   /** Has the copy of a file go by its name, and finds out how far it has come. */
   async function match({ name, inode }: Listed): Promise<Copied> {
@@ -68,7 +64,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   async function listCopies(): Promise<readonly Listed[]> {
     const found: Listed[] = []
     for (const name of (await fs.readdir(keptPath).catch(unlessMissing)) ?? []) {
-      if (!isOurs({ name })) continue
+      if (growingOf(name, files) === undefined) continue
       const stat = await fs.stat(at(name), { bigint: true }).catch(unlessMissing)
       if (stat) found.push({ name, inode: String(stat.ino), size: Number(stat.size) })
     }
@@ -100,19 +96,12 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   /** How many bytes of the file the copy of this name has, which an earlier process has made; 0: it is another one's. */
   async function lengthOf(name: string): Promise<number> {
     const bytes = (await fs.stat(at(name)).catch(unlessMissing))?.size ?? 0
-    const last = Math.max(0, bytes - comparedBytes)
-    const [begin, end] = [
-      await readCopy(name, 0, comparedBytes),
-      await readCopy(name, last, comparedBytes),
-    ]
     const file = folder.open(name)
     if (file === undefined) return 0
     try {
       if (bytes > file.size()) return 0
-      for (const [copy, from] of [
-        [begin, 0],
-        [end, last],
-      ] as const) {
+      for (const from of [0, Math.max(0, bytes - comparedBytes)]) {
+        const copy = await readCopy(name, from, comparedBytes)
         const own = Buffer.alloc(copy.length)
         file.read(own, from)
         if (!own.equals(copy)) return 0
@@ -165,17 +154,16 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
     /** To be called each second by the writer, one call at a time. Rejects if the disk does not take it. */
     async step(): Promise<void> {
       await fs.mkdir(keptPath, { recursive: true, mode: 0o700 })
-      const listed = folder.list().filter(isOurs)
+      // Renamed ones first: the others take their names.
+      const listed = listLineFiles(folder, files)
       const there = new Set(listed.map(({ inode }) => inode))
       for (const inode of copied.keys()) if (!there.has(inode)) copied.delete(inode)
       // Truncated, or another file with the number of one that was removed.
       for (const { inode, size } of listed) {
         if (size < (copied.get(inode)?.bytes ?? 0)) copied.delete(inode)
       }
-      // Renamed ones first: the others take their names.
-      const inOrder = listed.toSorted((a, b) => b.name.length - a.name.length)
       let left = stepBytes
-      for (const each of inOrder) {
+      for (const each of listed) {
         const one = await match(each)
         if (each.size > one.bytes) left -= await append(each, one, left)
       }
@@ -187,7 +175,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
      * their place. To be called at a start, before files are read; others may do it at once.
      */
     async fill(): Promise<void> {
-      const there = folder.list().filter(isOurs)
+      const there = listLineFiles(folder, files)
       const heads = new Set(['', ...there.map(({ name }) => headOf(folder, name))])
       const all = await listCopies()
       for (const { name } of all) {

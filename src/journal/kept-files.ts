@@ -8,15 +8,6 @@ import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { unlessMissing } from '../runtime/unless-missing.ts'
 
-/** A file to be, in parts. */
-export interface Draft {
-  write(text: string): Promise<void>
-  /** Puts it in the place of the file: whole or not at all, also if the machine goes down. */
-  commit(): Promise<void>
-  /** Leaves nothing of it; does nothing after `commit`. */
-  drop(): Promise<void>
-}
-
 export type KeptFiles = ReturnType<typeof openKeptFiles>
 
 /** The folder is created when the first file is. */
@@ -37,27 +28,22 @@ export function openKeptFiles(path: string) {
         await file.close()
       }
     },
-    async draft(name: string): Promise<Draft> {
+    /** Puts what `write` gives in the place of the file: whole or not at all, also if the machine goes down. */
+    async replace(name: string, write: (put: (text: string) => Promise<void>) => Promise<void>) {
       await mkdir(path, { recursive: true, mode: 0o700 })
-      const unfinished = at(`${name}.${process.pid}.tmp`)
-      const file = await open(unfinished, 'w', 0o600)
-      let isOpen = true
-      return {
-        write: async (text) => void (await file.write(text)),
-        async commit() {
-          await file.sync()
-          isOpen = false
-          await file.close()
-          await rename(unfinished, at(name))
-          await syncFolder(path)
-        },
-        async drop() {
-          if (!isOpen) return
-          isOpen = false
-          await file.close()
-          await rm(unfinished, { force: true })
-        },
+      const draft = at(`${name}.${process.pid}.tmp`)
+      const file = await open(draft, 'w', 0o600)
+      try {
+        await write((text) => file.appendFile(text))
+        await file.sync()
+        await rename(draft, at(name))
+      } catch (error) {
+        await rm(draft, { force: true })
+        throw error
+      } finally {
+        await file.close()
       }
+      await syncFolder(path)
     },
     remove: (name: string) => rm(at(name), { force: true }),
   }

@@ -32,6 +32,32 @@ const length = 8
 const letters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const form = /^[0-9A-Za-z]{8}$/
 
+/**
+ * Writes a small file whole, and its folder if missing: in the place of the one that is there, or only if there is
+ * none. `textOf` is told the inode that the file has then.
+ */
+export function writeWhole(
+  path: string,
+  textOf: (inode: string) => string,
+  replaces = false,
+): void {
+  fs.mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  const draft = `${path}.${randomBytes(8).toString('hex')}.tmp`
+  const file = fs.openSync(draft, 'wx', 0o600)
+  try {
+    fs.writeSync(file, textOf(String(fs.fstatSync(file, { bigint: true }).ino)))
+    fs.fsyncSync(file)
+    if (replaces) fs.renameSync(draft, path)
+    // A link never replaces a file: of concurrent callers exactly one creates it, whole.
+    else fs.linkSync(draft, path)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  } finally {
+    fs.closeSync(file)
+    fs.rmSync(draft, { force: true })
+  }
+}
+
 /** A name that no other gateway has: two of 5,000 are the same once in 17 million times. */
 export function inventName(): string {
   return Array.from({ length }, () => letters[randomInt(letters.length)]).join('')
@@ -63,7 +89,7 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
   let beside = create(shared, found.name)
   if (beside.name === found.was) {
     // A process that was killed while it took another name.
-    write(shared, found.name, (draft) => fs.renameSync(draft, shared))
+    write(shared, found.name, true)
     beside = found
   }
   if (beside.name !== found.name) {
@@ -78,33 +104,18 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
   function create(path: string, own: string): NameFile {
     const there = read(path)
     if (there !== undefined) return there
-    write(path, own, (draft) => {
-      try {
-        // A link never replaces a file: of concurrent callers exactly one creates it, whole.
-        fs.linkSync(draft, path)
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-      }
-    })
+    write(path, own)
     const made = read(path)
     if (made === undefined) throw new Error(`${path} does not contain a name; remove it`)
     return made
   }
 
-  function write(path: string, own: string, put: (draft: string) => void, was?: string): void {
-    fs.mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-    const draft = `${path}.${randomBytes(8).toString('hex')}.tmp`
-    const file = fs.openSync(draft, 'wx', 0o600)
-    try {
-      const inode = String(fs.fstatSync(file, { bigint: true }).ino)
+  function write(path: string, own: string, replaces = false, was?: string): void {
+    const textOf = (inode: string): string => {
       const written: NameFile = { name: own, journal, inode, host, was }
-      fs.writeSync(file, `${JSON.stringify(written)}\n`)
-      fs.fsyncSync(file)
-      put(draft)
-    } finally {
-      fs.closeSync(file)
-      fs.rmSync(draft, { force: true })
+      return `${JSON.stringify(written)}\n`
     }
+    writeWhole(path, textOf, replaces)
   }
 
   return {
@@ -122,9 +133,7 @@ export function openName({ kept, shared, journal, host = hostId() }: NameOptions
     },
     /** From now on this is the name, given here. */
     take(next: string): void {
-      for (const path of new Set([kept, shared])) {
-        write(path, next, (draft) => fs.renameSync(draft, path), name)
-      }
+      for (const path of new Set([kept, shared])) write(path, next, true, name)
       name = next
     },
   }

@@ -82,13 +82,17 @@ export function startUpkeep(options: UpkeepOptions) {
     },
   })
 
-  function noteRenamed(): void {
+  function withHead<Result>(act: (head: ReturnType<typeof openHeadFile>) => Result): Result {
     const head = openHeadFile(files.head, mode)
     try {
-      head.noteRenamed()
+      return act(head)
     } finally {
       head.close()
     }
+  }
+
+  function noteRenamed(): void {
+    withHead((head) => head.noteRenamed())
   }
 
   /** Makes the folder again as it was, whoever has removed it or something of it. Returns whether it had to. */
@@ -103,14 +107,9 @@ export function startUpkeep(options: UpkeepOptions) {
 
   /** Looks for lines that the script could not write. */
   function lookAtScript(): void {
-    const head = openHeadFile(files.head, mode)
-    try {
-      const found = head.read().failed
-      if (failed !== undefined && found > failed) failedAt = monotonic()
-      failed = found
-    } finally {
-      head.close()
-    }
+    const found = withHead((head) => head.read().failed)
+    if (failed !== undefined && found > failed) failedAt = monotonic()
+    failed = found
     const isRecent = monotonic() - failedAt < scriptFailedMs
     health.note('script', isRecent ? 'the script could not write a line' : undefined)
   }

@@ -942,7 +942,7 @@ export const allMutants: readonly Mutant[] = [
     'journal/checkpoint.ts',
     ['journal/checkpoint.test.ts'],
     [
-      ['await draft.write(textOf(first))', ''],
+      ['await put(textOf(first))', ''],
       ['ms, sums[from + i] ?? 0', 'ms, each.sum'],
       ['base: Math.max(known.base, base)', 'base: known.base || base'],
       ['(numberOf(latest) ?? 0) + 1', 'numberOf(latest) ?? 0'],

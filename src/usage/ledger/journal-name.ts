@@ -1,9 +1,10 @@
 /** The name of a journal in the ledger: a small file beside it, which is also kept below DATA_DIR. */
 
 import { randomBytes } from 'node:crypto'
-import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { keptJournalOf } from '../../journal/files.ts'
+import { writeWhole } from '../../journal/name.ts'
 
 const form = /^[0-9a-f]{16}$/
 
@@ -45,17 +46,7 @@ function filesOf(path: string, dataDir: string | undefined) {
 function create(file: string, name: string): string {
   const known = readName(file)
   if (known !== undefined) return known
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
-  const draft = `${file}.${randomBytes(8).toString('hex')}`
-  writeFileSync(draft, name, { mode: 0o600 })
-  try {
-    // A link never replaces a file: of concurrent callers exactly one creates it, complete.
-    linkSync(draft, file)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-  } finally {
-    rmSync(draft, { force: true })
-  }
+  writeWhole(file, () => name)
   const made = readName(file)
   if (made === undefined)
     throw new Error(`${file} does not contain the name of a journal; remove it`)

@@ -152,23 +152,21 @@ export function keptOf(disk: Disk, life: Life, isSlow: () => boolean): KeptFiles
       disk.append(prefix + name, text)
       life.strike()
     },
-    async draft(name) {
+    async replace(name, write) {
       await wait()
       const unfinished = `${prefix}${name}.1.tmp`
       disk.create(unfinished)
-      return {
-        async write(text) {
+      try {
+        await write(async (text) => {
           await wait()
           disk.append(unfinished, text)
-        },
-        async commit() {
-          await wait()
-          disk.move(unfinished, prefix + name)
-          await wait()
-        },
-        async drop() {
-          if (!life.isDead) disk.files.delete(unfinished)
-        },
+        })
+        await wait()
+        disk.move(unfinished, prefix + name)
+        await wait()
+      } catch (error) {
+        if (!life.isDead) disk.files.delete(unfinished)
+        throw error
       }
     },
     async remove(name) {
