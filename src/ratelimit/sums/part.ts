@@ -194,13 +194,17 @@ export function createPart(options: PartOptions) {
     const long = longSums === undefined ? [] : tallies.filter(({ ms }) => ms >= longMs)
     const ids = long.map(({ id }) => id)
     const kept = ids.length === 0 ? [] : await (longSums as LongSums).load(ids).catch(() => [])
-    const [hashes, old] = await Promise.all([
+    const begun = tallies.filter(mayHaveOld)
+    const [hashes, old = []] = await Promise.all([
       store.read(tallies.map((tally) => keyOf(tag, tally))),
-      readOld(tallies.filter(mayHaveOld)),
+      begun.length === 0
+        ? []
+        : store.readOld?.(begun.map((tally) => ({ counter: keyIn(tally), id: tally.id }))),
     ])
+    const oldSums = new Map(begun.map((tally, i) => [tally, old[i] ?? 0]))
     for (const [i, tally] of tallies.entries()) {
       const fields = new Map(kept[long.indexOf(tally)])
-      const sum = old.get(tally) ?? 0
+      const sum = oldSums.get(tally) ?? 0
       if (sum > 0) fields.set(oldField, sum)
       take(tally, hashes[i] as Fields, fields)
     }
@@ -210,14 +214,6 @@ export function createPart(options: PartOptions) {
   function mayHaveOld({ isKnown, since, end, ms }: Tally): boolean {
     const isReset = since > end - ms
     return !isKnown && !isReset && since <= startedAt && startedAt < end
-  }
-
-  async function readOld(tallies: readonly Tally[]): Promise<ReadonlyMap<Tally, number>> {
-    if (tallies.length === 0 || store.readOld === undefined) return new Map()
-    const sums = await store.readOld(
-      tallies.map((tally) => ({ counter: keyIn(tally), id: tally.id })),
-    )
-    return new Map(tallies.map((tally, i) => [tally, sums[i] ?? 0]))
   }
 
   function take(tally: Tally, hash: Fields, kept: Fields): void {

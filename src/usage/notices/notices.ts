@@ -5,7 +5,8 @@ import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
 import { type Counter, counterOf, limitStates } from '../../ratelimit/rules/counter.ts'
 import type { Usage } from '../rules/usage.ts'
-import type { ExpiringKey, Notice, NoticeStore } from './store.ts'
+import type { NoticeStore } from './postgres-notices.ts'
+import type { ExpiringKey, Notice } from './store.ts'
 
 export interface NoticesDeps {
   readonly snapshot: () => Snapshot

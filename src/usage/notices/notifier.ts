@@ -5,8 +5,8 @@ import { errorMessage } from '../../runtime/error-message.ts'
 import { createLineLimit } from '../../runtime/line-limit.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { createNotices, type NoticesDeps } from './notices.ts'
+import type { NoticeStore } from './postgres-notices.ts'
 import { createSend } from './send.ts'
-import type { NoticeStore } from './store.ts'
 
 export interface NotifierOptions extends Omit<NoticesDeps, 'store'> {
   readonly store: NoticeStore

@@ -3,11 +3,15 @@
 import { digestOf } from '../../store/postgres/digest.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Query, Sql } from '../../store/postgres/sql.ts'
-import type { DueNotice, ExpiringKey, NoticeStore } from './store.ts'
+import type { DueNotice, ExpiringKey, Notice } from './store.ts'
 
-export function createNoticeStore(sql: Sql): NoticeStore {
+export type NoticeStore = ReturnType<typeof createNoticeStore>
+
+/** Every method throws `store_unavailable` if the database is unavailable. */
+export function createNoticeStore(sql: Sql) {
   return {
-    async add(notices) {
+    /** Records notices, except those of a window or an end that has one. */
+    async add(notices: readonly Notice[]): Promise<void> {
       if (notices.length === 0) return
       const rows = new Map(
         notices.map(({ subject, ...notice }) => {
@@ -30,8 +34,9 @@ export function createNoticeStore(sql: Sql): NoticeStore {
             ${JSON.stringify([...rows.values()])}::json) as row (subject uuid, "windowMs" float8)
           where row.subject = kept.subject))`)
     },
-    take: (max, leaseMs) =>
-      withLongDeadline(sql<DueNotice[]>`
+    /** Takes at most `max` that are due, for `leaseMs`; then they are due again. */
+    take: async (max: number, leaseMs: number): Promise<readonly DueNotice[]> =>
+      await withLongDeadline(sql<DueNotice[]>`
         update tollgate_notices set attempts = attempts + 1,
           due_at = now() + make_interval(secs => ${leaseMs / 1_000}::float8)
         where id in (
@@ -39,19 +44,24 @@ export function createNoticeStore(sql: Sql): NoticeStore {
           for update skip locked)
         returning id, body, attempts as attempt,
           (extract(epoch from created_at) * 1000)::float8 as "createdAt"`),
-    async finish(id) {
+    /** It was sent, or is given up. */
+    async finish(id: string): Promise<void> {
       await withLongDeadline(sql`update tollgate_notices set due_at = null where id = ${id}`)
     },
-    async postpone(id, ms) {
+    /** It is due again after this time in milliseconds. */
+    async postpone(id: string, ms: number): Promise<void> {
       await withLongDeadline(sql`
         update tollgate_notices set due_at = now() + make_interval(secs => ${ms / 1_000}::float8)
         where id = ${id}`)
     },
-    async tidy() {
+    /** Removes what is over. */
+    async tidy(): Promise<void> {
       await withLongDeadline(sql`
         delete from tollgate_notices where due_at is null and ends_at < now() - interval '1 day'`)
     },
-    expiring: async (max) => await withLongDeadline(expiringKeys(sql, max)),
+    /** Active keys, at most `max`, with a tenth of their life left, at most a week, and no notice. */
+    expiring: async (max: number): Promise<readonly ExpiringKey[]> =>
+      await withLongDeadline(expiringKeys(sql, max)),
   }
 }
 

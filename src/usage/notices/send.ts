@@ -3,7 +3,8 @@
 import { createHmac } from 'node:crypto'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { restAfter } from '../../runtime/loop.ts'
-import type { DueNotice, NoticeStore } from './store.ts'
+import type { NoticeStore } from './postgres-notices.ts'
+import type { DueNotice } from './store.ts'
 
 export interface SendOptions {
   readonly url: string

@@ -32,19 +32,3 @@ export interface ExpiringKey {
   /** Milliseconds since the epoch. */
   readonly expiresAt: number
 }
-
-/** Every method throws `store_unavailable` if the database is unavailable. */
-export interface NoticeStore {
-  /** Records notices, except those of a window or an end that has one. */
-  add(notices: readonly Notice[]): Promise<void>
-  /** Takes at most `most` that are due, for `leaseMs`; then they are due again. */
-  take(max: number, leaseMs: number): Promise<readonly DueNotice[]>
-  /** It was sent, or is given up. */
-  finish(id: string): Promise<void>
-  /** It is due again after this time in milliseconds. */
-  postpone(id: string, ms: number): Promise<void>
-  /** Removes what is over. */
-  tidy(): Promise<void>
-  /** Active keys, at most `most`, with a tenth of their life left, at most a week, and no notice. */
-  expiring(max: number): Promise<readonly ExpiringKey[]>
-}
