@@ -14,6 +14,7 @@ import {
   type PastRefusals,
   type ReportedRefusals,
 } from '../decide/past-refusal.ts'
+import { withTimeout } from '../runtime/with-timeout.ts'
 import type { Notification } from '../store/postgres/listener.ts'
 import { within } from '../store/postgres/postgres.ts'
 import type { Sql } from '../store/postgres/sql.ts'
@@ -167,16 +168,14 @@ function collect() {
       onWhole()
     },
     /** Resolves when all these processes have answered, or after a while. */
-    of: (ids: readonly string[]): Promise<void> =>
-      new Promise((resolve) => {
-        const timer = setTimeout(resolve, timeoutMs)
-        onWhole = () => {
-          if (!ids.every((id) => whole.has(id))) return
-          clearTimeout(timer)
-          resolve()
-        }
-        onWhole()
-      }),
+    of(ids: readonly string[]): Promise<void> {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      onWhole = () => {
+        if (ids.every((id) => whole.has(id))) resolve()
+      }
+      onWhole()
+      return withTimeout(timeoutMs, promise)
+    },
     whole: (): ReadonlyMap<string, string> => whole,
   }
 }

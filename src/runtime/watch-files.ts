@@ -1,6 +1,7 @@
 /** Polls files: unlike a watch of the system, this detects saves by rename and symlink swaps. */
 
 import { stat } from 'node:fs/promises'
+import { repeat } from './loop.ts'
 
 export type FilesWatch = ReturnType<typeof watchFiles>
 
@@ -13,21 +14,20 @@ export function watchFiles(
   everyMs: number,
   onState: (signature: string) => void,
 ) {
-  let isReading = false
-  let isClosed = false
-  const timer = setInterval(async () => {
-    if (isReading) return
-    isReading = true
-    const signature = await signatureOf(paths)
-    isReading = false
-    if (!isClosed) onState(signature)
-  }, everyMs).unref()
-  return {
-    close(): void {
-      isClosed = true
-      clearInterval(timer)
+  const closing = new AbortController()
+  const { signal } = closing
+  void repeat({
+    async step() {
+      const signature = await signatureOf(paths)
+      if (!signal.aborted) onState(signature)
     },
-  }
+    ...{ restMs: everyMs, restsFirst: true, signal },
+    // A fault of `onState` is not handled, like any other bug.
+    onFault(error) {
+      throw error
+    },
+  })
+  return { close: (): void => closing.abort() }
 }
 
 async function signatureOf(paths: readonly string[]): Promise<string> {

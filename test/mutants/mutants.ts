@@ -24,6 +24,40 @@ function mutants(
 
 export const allMutants: readonly Mutant[] = [
   ...mutants(
+    'runtime/single-flight.ts',
+    ['runtime/single-flight.test.ts'],
+    [
+      ['if (known !== undefined) return known', ''],
+      ['.finally(() => flights.delete(key))', ''],
+    ],
+  ),
+  ...mutants(
+    'runtime/bounded-map.ts',
+    ['runtime/bounded-map.test.ts'],
+    [
+      ['this.#young.size >= this.#half', 'false'],
+      ['if (old !== undefined) this.set(key, old)', ''],
+    ],
+  ),
+  ...mutants(
+    'runtime/fair-limiter.ts',
+    ['runtime/fair-limiter.test.ts'],
+    [
+      ['if (oneEach) busy.add(next.owner)', ''],
+      ['if (busy.delete(next.owner)) queue.defer(next.owner)', 'busy.delete(next.owner)'],
+      ['if (!isRefused) await work()', 'await work()'],
+    ],
+  ),
+  ...mutants('runtime/mutex.ts', ['runtime/mutex.test.ts'], [['last.then(work, work)', 'work()']]),
+  ...mutants(
+    'runtime/loop.ts',
+    ['runtime/loop.test.ts'],
+    [
+      ['Math.min(maxMs, ', '('],
+      ['      failures = 0\n', ''],
+    ],
+  ),
+  ...mutants(
     'models/rules/reading/parse-resource.ts',
     ['kinds/resources.test.ts'],
     [
