@@ -71,7 +71,7 @@ export function* accessRows(
 function modelsNamed({ models, modelsByName, servedNames }: Snapshot, name: string) {
   const model = models.get(name)
   if (model !== undefined) return [model.key]
-  const named = modelsByName.get(name) ?? servedNames.listing(name, models.size) ?? []
+  const named = modelsByName.get(name) ?? servedNames.listingAnywhere(name, models.size)
   return named.map(({ key }) => key)
 }
 

@@ -9,7 +9,7 @@ import { publishedModels, readPublishedName } from '../models/rules/published-na
 import type { CompiledSubscription, Model, Snapshot } from '../models/rules/snapshot.ts'
 import { mayCall, mayUse } from './access.ts'
 import { ownedBy } from './owners.ts'
-import { findSubscription, includes, requestedBy, select } from './selection.ts'
+import { findSubscription, requestedBy, select } from './selection.ts'
 
 /** Who asks: only a token's own header counts. */
 export interface Asking {
@@ -70,28 +70,12 @@ function pickDeclared(
   return covered ?? { models: usable.slice(0, ambiguousShown + 1), isListed: false }
 }
 
-/**
- * The models of the caller's own Subscriptions whose servers list the name, each once, whether or not a policy opens
- * them. Reads no more models than these Subscriptions have, nor than those whose servers list the name.
- */
-export function* listedModels(
-  name: string,
-  asking: Asking,
-  snapshot: Snapshot,
-): Generator<Model, void> {
-  const { models, servedNames } = snapshot
-  const own = ownSubscriptions(asking, snapshot)
-  const count = own.reduce((sum, { modelKeys }) => sum + modelKeys.length, 0)
-  const listing = servedNames.listing(name, count)
-  if (listing !== undefined) {
-    for (const model of listing) if (own.some((each) => includes(each, model.key))) yield model
-    return
-  }
-  const keys = new Set(own.flatMap(({ modelKeys }) => modelKeys))
-  for (const key of keys) {
-    const model = models.get(key)
-    if (model !== undefined && servedNames.lists(model, name)) yield model
-  }
+/** The models of the caller's own Subscriptions whose servers list the name, each once, whether or not a policy opens them. */
+export function listedModels(name: string, asking: Asking, snapshot: Snapshot): readonly Model[] {
+  const found = ownSubscriptions(asking, snapshot).map((each) =>
+    snapshot.servedNames.listing(name, each),
+  )
+  return found.length === 1 ? (found[0] ?? []) : [...new Set(found.flat())]
 }
 
 /** The one of the key, or of a token's header; without a header all that are the caller's. */

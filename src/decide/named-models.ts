@@ -22,7 +22,7 @@ export function closedModels(request: Naming, snapshot: Snapshot): readonly Mode
 }
 
 /** More are not looked for. */
-const outsideAtMost = 100
+const outsideAtMost = 10
 
 /** Those whose servers list the body's name, whether or not it is looked up there: not for who is outside of it. */
 export function listingModels(
@@ -31,7 +31,7 @@ export function listingModels(
 ): readonly Model[] {
   if (target.modelKey !== undefined || bodyModel === undefined) return []
   if (readPublishedName(bodyModel) !== undefined || modelsByName.has(bodyModel)) return []
-  return servedNames.listing(bodyModel, outsideAtMost) ?? []
+  return servedNames.listingAnywhere(bodyModel, outsideAtMost)
 }
 
 /** By the path; otherwise those that declare the body's name, or whose server lists it, as name-lookup.ts has it. */
@@ -49,5 +49,5 @@ function namedModels(
   if (published !== undefined) return publishedModels(published, snapshot)
   const declared = modelsByName.get(bodyModel)
   if (declared !== undefined || caller === null) return declared ?? []
-  return [...listedModels(bodyModel, { caller, requestedSubscription }, snapshot)]
+  return listedModels(bodyModel, { caller, requestedSubscription }, snapshot)
 }

@@ -76,10 +76,7 @@ export function unusableReason(
 }
 
 /** Whether the subscription names the model, whether or not the model exists. */
-export function includes(
-  { limits, missing }: CompiledSubscription,
-  model: string | undefined,
-): boolean {
+function includes({ limits, missing }: CompiledSubscription, model: string | undefined): boolean {
   return model === undefined || limits.has(model) || missing.has(model)
 }
 

@@ -296,9 +296,7 @@ export const allMutants: readonly Mutant[] = [
       ['if (declared !== undefined) return pickDeclared', 'if (declared) pickDeclared'],
       ['if (mayCall(asking.caller, model)) usable', 'usable'],
       ['return usable.length < 2 ? usable[0] :', 'return usable[0] ??'],
-      ['if (own.some((each) => includes(each, model.key))) yield', 'yield'],
       ['&& mayUse(caller, found) ?', '?'],
-      ['servedNames.listing(name, count)', 'servedNames.listing(name, Infinity)'],
     ],
   ),
   ...mutants(
@@ -504,9 +502,14 @@ export const allMutants: readonly Mutant[] = [
     'models/rules/served-names.ts',
     ['models/rules/served-names.test.ts'],
     [
-      ['      onChange()\n      return true', '      return true'],
-      ['      remove(server)\n      onChange()', '      remove(server)'],
+      ['    onChange()\n', ''],
       ['before?.isLlamaCpp === isLlamaCpp', 'before'],
+      ['known?.of === of && known.edition === of.edition', 'known?.of === of'],
+      [
+        '      listing.servers.delete(server)\n      listing.edition += 1\n',
+        '      listing.servers.delete(server)\n',
+      ],
+      ['.filter((each) => of.servers.has(serverOf(each)))', ''],
     ],
   ),
   ...mutants(

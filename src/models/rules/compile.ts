@@ -145,7 +145,7 @@ export const noOwners: Owners = { users: new Map(), groups: new Map() }
 
 const noNames: ServedNames = {
   listing: () => [],
-  lists: () => false,
+  listingAnywhere: () => [],
   listOf: () => undefined,
   isLlamaCpp: () => false,
 }

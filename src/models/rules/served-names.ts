@@ -4,7 +4,7 @@
  */
 
 import { addTo, areSame } from '../../formats/lists.ts'
-import type { Model, Snapshot } from './snapshot.ts'
+import type { CompiledSubscription, Model, Snapshot } from './snapshot.ts'
 
 /** What is accepted of one server, since its list is not trusted: names, and characters of all of them. */
 const maxNames = 1_000
@@ -49,18 +49,48 @@ interface Entry {
   readonly isLlamaCpp?: boolean
 }
 
+/** The servers that list a name. `edition` changes with them. */
+interface Listing {
+  readonly servers: Set<string>
+  edition: number
+}
+
+/** The models of one Subscription that have the name by this edition of its listing. */
+interface Found {
+  readonly of: Listing
+  readonly edition: number
+  readonly models: readonly Model[]
+}
+
+/** Answers that are remembered; beyond that all are found anew. */
+const maxFound = 10_000
+
 /** `onChange` is called whenever something that decisions depend on has changed, in the same turn. */
 export function createServedNames(onChange: () => void = () => {}) {
   const lists = new Map<string, List>()
-  const serversBy = new Map<string, Set<string>>()
+  const listings = new Map<string, Listing>()
 
-  function remove(server: string): void {
-    for (const name of lists.get(server)?.names ?? []) {
-      const servers = serversBy.get(name)
-      servers?.delete(server)
-      if (servers?.size === 0) serversBy.delete(name)
+  /** Only names that come or go are touched: what is found of others stays. */
+  function replace(server: string, list: List | undefined): void {
+    const before = new Set(lists.get(server)?.names)
+    const names = new Set(list?.names)
+    for (const name of before) {
+      const listing = names.has(name) ? undefined : listings.get(name)
+      if (listing === undefined) continue
+      listing.servers.delete(server)
+      listing.edition += 1
+      if (listing.servers.size === 0) listings.delete(name)
     }
-    lists.delete(server)
+    for (const name of names) {
+      if (before.has(name)) continue
+      const listing = listings.get(name) ?? { servers: new Set(), edition: 0 }
+      listing.servers.add(server)
+      listing.edition += 1
+      listings.set(name, listing)
+    }
+    if (list === undefined) lists.delete(server)
+    else lists.set(server, list)
+    onChange()
   }
 
   return {
@@ -70,21 +100,12 @@ export function createServedNames(onChange: () => void = () => {}) {
       const names = takenOf(served).map(({ id }) => id)
       const isLlamaCpp = served.length > 0 && served.every((each) => each.isLlamaCpp)
       if (before?.isLlamaCpp === isLlamaCpp && areSame(before.names, names)) return false
-      remove(server)
-      lists.set(server, { names, isLlamaCpp })
-      for (const name of names) {
-        const servers = serversBy.get(name)
-        if (servers === undefined) serversBy.set(name, new Set([server]))
-        else servers.add(server)
-      }
-      onChange()
+      replace(server, { names, isLlamaCpp })
       return true
     },
     /** Forgets a server that no model uses any more. */
     forget(server: string): void {
-      if (!lists.has(server)) return
-      remove(server)
-      onChange()
+      if (lists.has(server)) replace(server, undefined)
     },
     /** The snapshot with these names, now and after changes. `serverOf` identifies a server. */
     onto(snapshot: Snapshot, serverOf: (model: Model) => string): Snapshot {
@@ -92,23 +113,36 @@ export function createServedNames(onChange: () => void = () => {}) {
       for (const model of snapshot.models.values()) {
         if (takesServedNames(model)) addTo(models, serverOf(model), model)
       }
+      const found = new Map<string, Found>()
+
+      function find(of: Listing, { modelKeys }: CompiledSubscription): Found {
+        const all = [...new Set(modelKeys)].flatMap((key) => snapshot.models.get(key) ?? [])
+        const takers = all.filter((each) => of.servers.has(serverOf(each)))
+        return { of, edition: of.edition, models: takers.filter(takesServedNames) }
+      }
+
       return {
         ...snapshot,
         servedNames: {
-          listing(name, atMost) {
-            const servers = serversBy.get(name)
-            if (servers === undefined) return []
-            if (servers.size > atMost) return undefined
-            const found: Model[] = []
-            for (const server of servers) {
-              const there = models.get(server) ?? []
-              if (found.length + there.length > atMost) return undefined
-              for (const model of there) found.push(model)
-            }
-            return found
+          listing(name, subscription) {
+            const of = listings.get(name)
+            if (of === undefined) return []
+            const key = `${subscription.name}\n${name}`
+            const known = found.get(key)
+            if (known?.of === of && known.edition === of.edition) return known.models
+            if (found.size >= maxFound) found.clear()
+            const fresh = find(of, subscription)
+            found.set(key, fresh)
+            return fresh.models
           },
-          lists: (model, name) =>
-            takesServedNames(model) && serversBy.get(name)?.has(serverOf(model)) === true,
+          listingAnywhere(name, max) {
+            const first: Model[] = []
+            for (const server of listings.get(name)?.servers ?? []) {
+              first.push(...(models.get(server) ?? []).slice(0, max - first.length))
+              if (first.length >= max) break
+            }
+            return first
+          },
           listOf: (model) => lists.get(serverOf(model))?.names,
           isLlamaCpp: (model) => lists.get(serverOf(model))?.isLlamaCpp === true,
         },

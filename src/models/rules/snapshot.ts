@@ -83,10 +83,10 @@ export interface ResourceProblem {
 
 /** The names that model servers list. */
 export interface ServedNames {
-  /** The models whose server lists the name; undefined: more than `atMost`, which are not looked for. */
-  listing(name: string, atMost: number): readonly Model[] | undefined
-  /** Whether the model's server lists the name, and the model takes it. */
-  lists(model: Model, name: string): boolean
+  /** The models of the Subscription whose server lists the name. */
+  listing(name: string, subscription: CompiledSubscription): readonly Model[]
+  /** The same of all models, at most `max` of them: not for decisions. */
+  listingAnywhere(name: string, max: number): readonly Model[]
   /** The names that the model's server lists; undefined if it has not answered yet. */
   listOf(model: Model): readonly string[] | undefined
   /** Whether all that a model's server lists says that this is llama.cpp's server. */

@@ -41,7 +41,11 @@ function start(t: Test, { ask = unavailable, shown, ...rest }: Settings = {}): N
 }
 
 const modelsOf = (discovery: NameDiscovery, name: string) =>
-  (discovery.snapshot().servedNames.listing(name, 9) ?? []).map(({ key }) => key).join()
+  discovery
+    .snapshot()
+    .servedNames.listingAnywhere(name, 9)
+    .map(({ key }) => key)
+    .join()
 
 test('a list is known, and replaced, for models that are to come too', async (t) => {
   let list = listOf('b', 'a')
