@@ -17,10 +17,17 @@ export interface TestRun extends Pick<FileRun, 'env' | 'limitMs'> {
 }
 
 /**
- * Prefixes of files that wait for processes, some for a minute. They begin first, so that none is
- * left at the end.
+ * Prefixes of files that take a minute, and then of those that wait for processes. They begin first, so that none is left at the
+ * end.
  */
 const SLOW = [
+  'test/e2e/journal.',
+  'test/e2e/reservations.',
+  'test/console/everywhere.',
+  'test/dev/up.',
+  'test/cli/fresh-clone.',
+  'test/e2e/table-faults.',
+  'test/walk-through',
   'test/e2e/',
   'test/wiring/',
   'test/cluster/controller/',
@@ -29,7 +36,6 @@ const SLOW = [
   'test/models/sources/',
   'test/store/',
   'test/grpc/',
-  'test/walk-through',
 ]
 
 /**
@@ -39,7 +45,7 @@ const SLOW = [
 const ALONE = new RegExp(
   `^test/(${[
     ...['bench/', 'bin/', 'cli/', 'dev/', 'mutants/', 'package/', 'support/', 'walk-through'],
-    ...['console/speed', 'e2e/known-costs', 'e2e/table-faults', 'wiring/', 'store/'],
+    ...['console/speed', 'e2e/known-costs', 'e2e/table-faults'],
   ].join('|')})`,
 )
 const shares = (file: string): boolean => file.startsWith('test/') && !ALONE.test(file)
