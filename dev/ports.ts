@@ -43,7 +43,7 @@ export async function whyNot(host: string, port: number): Promise<string | undef
     const { code, message } = error as NodeJS.ErrnoException
     if (code === 'EADDRINUSE') return 'is already in use'
     if (code === 'EACCES') return 'needs more rights than this user has'
-    if (code === 'EADDRNOTAVAIL') return 'is no address of this machine'
+    if (code === 'EADDRNOTAVAIL') return 'is not an address of this machine'
     return `cannot be listened on (${message})`
   }
 }

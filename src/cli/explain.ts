@@ -1,4 +1,4 @@
-/** `tollgate explain`: whether a request would be let through, and why. */
+/** `tollgate explain`: whether a request would be allowed, and why. */
 
 import type { ExplainAnswer } from '../admin/explain/explain-view.ts'
 import { showFirst } from '../formats/lists.ts'
@@ -49,7 +49,7 @@ function show(answer: ExplainAnswer, asking: Asking): string {
   const then = refusal && `At ${printable(refusal.at)} it was ${showOutcome(refusal)}`
   const sections = [
     then,
-    `${then ? 'Now it' : 'It'} would be ${answer.allowed ? 'let through.' : showOutcome(answer)}`,
+    `${then ? 'Now it' : 'It'} would be ${answer.allowed ? 'allowed.' : showOutcome(answer)}`,
     showAsked(askedAs, asking),
     backend && printable(`The last request to the model's server failed: ${showFailure(backend)}.`),
     unlistedName && printable(showUnlisted(unlistedName)),

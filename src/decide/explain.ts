@@ -1,5 +1,5 @@
 /**
- * Why a request would be let through or refused: the decision of `decide` itself, with the steps
+ * Why a request would be allowed or refused: the decision of `decide` itself, with the steps
  * that it took, and every policy and subscription that had a part in it.
  */
 

@@ -91,7 +91,7 @@ export function* readEntries(
   let at = endOfSpace(text, 0)
   const isBare = text[at] === '['
   let level: Level = isBare ? 1 : 0
-  if (text[at] !== '{' && !isBare) throw new SyntaxError('it is no object and no list')
+  if (text[at] !== '{' && !isBare) throw new SyntaxError('it is neither an object nor a list')
   at += 1
   let restAt = stepLength
   for (;;) {

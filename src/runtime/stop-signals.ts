@@ -25,7 +25,7 @@ export function onStop(kill: () => void): Promise<string> {
       process.on(signal, () => ask(signal))
     }
     onParentGone(() => {
-      if (askedAt === undefined) ask('whoever started it is gone')
+      if (askedAt === undefined) ask('the process that started it has ended')
     })
   })
 }

@@ -20,7 +20,7 @@ export const settings = {
   grpcAddresses: setting('GRPC_ADDRESS', '127.0.0.1:8082', form.addresses,
     'Check and health'),
   socketMode: setting('UNIX_SOCKET_MODE', '660', form.fileMode,
-    'mode of the `unix:` sockets; whoever may write to a socket may connect'),
+    'mode of the `unix:` sockets; users who may write to a socket may connect'),
   /** undefined: every listener uses plaintext. */
   tlsCertFile: optional('TLS_CERT_FILE', 'none', form.path,
     'certificate (PEM, followed by its intermediates) of the API, internal, gRPC and metrics listeners; read again when it changes'),
@@ -67,7 +67,7 @@ export const settings = {
     'counters shared by several processes: Redis 6.2 or newer, or Valkey'),
   /** The result for an unknown counter while Redis is unavailable. */
   onCounterLoss: setting('ON_COUNTER_LOSS', 'allow', form.oneOf('allow', 'deny'),
-    'while Redis is unavailable, whether a counter that the process has not seen allows, or denies with 503; limits on requests and concurrency, and after ten seconds those that reserve, are kept by each process alone, or deny; and whether metered requests are denied while the journal is not written'),
+    'what happens to a request whose counter is unknown. `allow`: while Redis is unavailable it passes by what the process knows, and one that reserves after ten seconds of 503. `deny`: it gets 503, as do metered requests while the journal is not written'),
   meterPaths: setting('METER_PATHS', 'chat', form.meters,
     'the operations whose tokens are counted (`npm start` with its own sample: all)'),
   unmeteredPaths: setting('UNMETERED_PATHS', 'open', form.oneOf('open', 'closed'),

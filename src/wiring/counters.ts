@@ -128,7 +128,7 @@ export async function openCounters(
     onRenamed: (from, to) =>
       log.warn(
         { code: 'gateway_renamed', from, to },
-        'the volume of this gateway is a copy: it goes on under a new name',
+        'the volume of this gateway is a copy: it continues under a new name',
       ),
     onFault,
   }).catch((cause: unknown) => {

@@ -28,7 +28,7 @@ test('shows the steps, what pays and what is left', async (t) => {
   const open = await run('alice-token', 'llm/small')
   t.equal(open.status, 0)
   const asNew = 'You have no active key: a new key would be of the Subscription basic\\.'
-  t.match(open.out, new RegExp(`^It would be let through\\.\n\n${asNew}\n\nSTEP +RESULT +BY`))
+  t.match(open.out, new RegExp(`^It would be allowed\\.\n\n${asNew}\n\nSTEP +RESULT +BY`))
   t.match(open.out, /^limits +passed +Subscription models-as-a-service\/basic$/m)
   t.match(open.out, /^AccessPolicy models-as-a-service\/open +yes$/m)
   const end = shownEnd('1m', 'alice', api.now)
@@ -61,10 +61,7 @@ test('asks about a key, and as an administrator about anybody', async (t) => {
     /^Asked as zed, in no groups \(--group\), who has no active key of the Subscription silver\.$/m,
   )
   const own = await run('admin-token', 'small', '--user', 'alice', '--subscription', 'basic')
-  t.match(
-    own.out,
-    /^It would be let through\.\n\nAsked with the newest key, .* Subscription basic\.$/m,
-  )
+  t.match(own.out, /^It would be allowed\.\n\nAsked with the newest key, .* Subscription basic\.$/m)
   t.match(await run('alice-token', '--request', 'nothing'), {
     status: 1,
     err: /^No refusal with this/,

@@ -1,4 +1,4 @@
-/** `POST /v1/explain`: whether a request would be let through, and why. */
+/** `POST /v1/explain`: whether a request would be allowed, and why. */
 
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { AccessRequest } from '../../decide/access-request.ts'
@@ -56,7 +56,7 @@ type Known = Who & { readonly caller: Caller }
 
 const schema = {
   operationId: 'explain',
-  summary: 'Explain whether a request would be let through',
+  summary: 'Explain whether a request would be allowed',
   description:
     'Decides a request as the gateway would, and shows each step. Nothing is counted. A user may ask about own keys and sees own subscriptions; an administrator may ask about anybody, and sees all resources with file and line.',
   tags: ['Subscriptions'],

@@ -151,7 +151,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
     // missing in it.
     const isGap = !answer.isSame || before.source !== source
     if (isGap) {
-      options.onFault(new Error('the log of revocations may have a gap: keys are read anew'))
+      options.onFault(new Error('the revocation log may have a gap: cached keys are read again'))
     }
     // Another server may have reused transaction numbers that the snapshot counts as known.
     const isOther = before.server !== server

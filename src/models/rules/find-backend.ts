@@ -239,7 +239,7 @@ function toAddress(
   const url = `${scheme}://${shown}:${port}${prefix}`
   return isUrl(url) && isUrl(`http://${host.includes(':') ? `[${host}]` : host}`)
     ? { url, host }
-    : 'has an address that is no host'
+    : 'has an address that is not a host'
 }
 
 /** Absolute, so that the pod's resolver appends no search domain. */

@@ -194,7 +194,7 @@ test('listeners and addresses of a Gateway are selected', async (t) => {
       ...[pool({}), gateway(undefined, ['fd00::7'])],
     ],
     'none yet': [/the Gateway gateways\/models has no address yet/, pool(), gateway(undefined, [])],
-    'an address that is not a host': [/that is no host/, pool(), gateway(undefined, ['a b/c'])],
+    'an address that is not a host': [/that is not a host/, pool(), gateway(undefined, ['a b/c'])],
     'not there': [/the Gateway gateways\/models is not there/, pool()],
   })
 })
