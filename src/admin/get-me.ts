@@ -1,7 +1,7 @@
 /** `GET /v1/me`: whom the service takes the caller for. */
 
-import type { FastifyInstance } from 'fastify'
 import type { ExternalDeps } from './deps.ts'
+import type { Api } from './http/api.ts'
 import { callerOf } from './http/authenticate.ts'
 import { answers, boolean, optional, string } from './http/schema.ts'
 
@@ -28,7 +28,7 @@ const schema = {
 } as const
 
 /** Adds the route. */
-export function getMe(app: FastifyInstance, { isAdmin, usage }: ExternalDeps): void {
+export function getMe(app: Api, { isAdmin, usage }: ExternalDeps): void {
   app.get('/v1/me', { schema }, async (request) => {
     const caller = callerOf(request)
     return {

@@ -13,6 +13,7 @@ import type { ServerTls } from '../tls/listener-tls.ts'
 import type { ExternalDeps, OperatorDeps } from './deps.ts'
 import { explainRequests } from './explain/explain.ts'
 import { getMe } from './get-me.ts'
+import type { Api, SchemaTypes } from './http/api.ts'
 import { auditRoutes } from './http/audit.ts'
 import { type CallerDeps, requireCaller } from './http/authenticate.ts'
 import { bodyLimit, readBodies } from './http/body.ts'
@@ -108,8 +109,8 @@ const contractTimes: ListenerTimes = {
 }
 
 /** The external API: `/v1/…` and `/health`. */
-export function buildAdmin(deps: AdminDeps): FastifyInstance {
-  const app = createListener(deps)
+export function buildAdmin(deps: AdminDeps): Api {
+  const app = createListener(deps).withTypeProvider<SchemaTypes>()
   describeApi(app)
   app.register(async (scope) => health(scope))
   app.register(async (scope) => {
@@ -145,8 +146,8 @@ export function buildAdmin(deps: AdminDeps): FastifyInstance {
 }
 
 /** The internal listener, to which no route of the gateway leads. */
-export function buildInternal(deps: InternalDeps): FastifyInstance {
-  const app = createListener(deps)
+export function buildInternal(deps: InternalDeps): Api {
+  const app = createListener(deps).withTypeProvider<SchemaTypes>()
   app.addHook('onRequest', async ({ headers }, reply) => {
     const message = 'Pages in a browser may not call this listener.'
     const { address } = (app.server.address() ?? {}) as { address?: string }

@@ -1,6 +1,6 @@
 /** `POST /v1/explain`: whether a request would be allowed, and why. */
 
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import type { AccessRequest } from '../../decide/access-request.ts'
 import { type StepName, trace } from '../../decide/decide.ts'
 import type { Decision, Denial, Grant } from '../../decide/decision.ts'
@@ -17,11 +17,11 @@ import { isListing } from '../../operations/operations.ts'
 import { readTarget } from '../../operations/target.ts'
 import { type CounterState, counterOf, stateLater } from '../../ratelimit/rules/counter.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { isKeyId, keyNotFound } from '../keys/get-api-key.ts'
+import { foundKey, isKeyId } from '../keys/key-access.ts'
 import {
-  type ExplainBody,
   type Hypothetical,
   type Question,
   questionSchema,
@@ -70,7 +70,7 @@ const pastNotFound =
 const notAllAnswered = 'Not every process of the service has answered; ask again.'
 
 /** Adds the route. It calls the functions of Check itself; it counts nothing. */
-export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
+export function explainRequests(app: Api, deps: ExplainDeps): void {
   const { keys, isAdmin, snapshot, readCounters, limits, paths, clock, locate } = deps
   const { pastRefusals, othersRefusals, keyReach, backendOf, tokensOpenInference } = deps
   const { tableCondition: condition = () => 'off' } = deps
@@ -181,8 +181,7 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     }
     const found = keyId === (only ?? keyId) ? await findKey(keyId, at) : undefined
     if (found !== undefined) lookAt(request, found.caller)
-    if (found !== undefined && (whole || found.caller.user === user)) return found
-    throw new ServiceError('not_found', { message: keyNotFound })
+    return foundKey(whole || found?.caller.user === user ? found : undefined)
   }
 
   /** Whoever made a request, with the key as it is now. */
@@ -207,47 +206,43 @@ export function explainRequests(app: FastifyInstance, deps: ExplainDeps): void {
     throw new ServiceError('not_found', { message })
   }
 
-  app.post<{ Body: ExplainBody }>(
-    '/v1/explain',
-    { schema, config: { audit: 'key.explain' } },
-    async (request) => {
-      const caller = callerOf(request)
-      const now = clock()
-      const question = readQuestion(request.body, caller, snapshot(), now)
-      const whole = await isAdmin(caller)
-      const show = async (who: Who, asked: Hypothetical, at: number) => {
-        await showOthers(request)
-        const explained = await decide(who, asked, at)
-        const broken = whole ? await findBroken(explained, who.caller, asked) : []
-        const seen = { locate: whole ? locate : undefined, broken }
-        return {
-          ...showExplanation(explained, { ...who, ...seen, path: asked.path, at, backendOf }),
-          ...showTable(explained.decision, asked, {
-            condition: condition(),
-            snapshot: snapshot(),
-            paths,
-          }),
-        }
-      }
-
-      if (!('requestId' in question)) {
-        const who = await readWho(question, request, whole)
-        const { askedAs } = who
-        const bound = askedAs?.key === 'new' && { requestedSubscription: askedAs.subscription }
-        return show(who, { ...question, ...bound }, question.at)
-      }
-      const past = await findPast(question.requestId, whole ? undefined : caller.user, now)
-      const only = onlyKeyOf(caller, keyReach)
-      if (only !== undefined && !isOf(past, { user: caller.user, keyId: only })) {
-        throw new ServiceError('not_found', { message: pastNotFound })
-      }
-      if (past.caller) lookAt(request, past.caller)
+  app.post('/v1/explain', { schema, config: { audit: 'key.explain' } }, async (request) => {
+    const caller = callerOf(request)
+    const now = clock()
+    const question = readQuestion(request.body, caller, snapshot(), now)
+    const whole = await isAdmin(caller)
+    const show = async (who: Who, asked: Hypothetical, at: number) => {
+      await showOthers(request)
+      const explained = await decide(who, asked, at)
+      const broken = whole ? await findBroken(explained, who.caller, asked) : []
+      const seen = { locate: whole ? locate : undefined, broken }
       return {
-        ...(await show(await whoNow(past.caller, now), past, now)),
-        refusal: showPast(past, whole),
+        ...showExplanation(explained, { ...who, ...seen, path: asked.path, at, backendOf }),
+        ...showTable(explained.decision, asked, {
+          condition: condition(),
+          snapshot: snapshot(),
+          paths,
+        }),
       }
-    },
-  )
+    }
+
+    if (!('requestId' in question)) {
+      const who = await readWho(question, request, whole)
+      const { askedAs } = who
+      const bound = askedAs?.key === 'new' && { requestedSubscription: askedAs.subscription }
+      return show(who, { ...question, ...bound }, question.at)
+    }
+    const past = await findPast(question.requestId, whole ? undefined : caller.user, now)
+    const only = onlyKeyOf(caller, keyReach)
+    if (only !== undefined && !isOf(past, { user: caller.user, keyId: only })) {
+      throw new ServiceError('not_found', { message: pastNotFound })
+    }
+    if (past.caller) lookAt(request, past.caller)
+    return {
+      ...(await show(await whoNow(past.caller, now), past, now)),
+      refusal: showPast(past, whole),
+    }
+  })
 }
 
 const keyGone = 'The API key does not exist any more.'

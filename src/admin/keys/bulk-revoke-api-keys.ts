@@ -1,11 +1,12 @@
 /** `POST /v1/api-keys/bulk-revoke` (contract, 3.6). */
 
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import { ServiceError } from '../../formats/errors.ts'
 import type { Caller, KeyCaller } from '../../identity/rules/caller.ts'
 import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
 import type { KeyScope } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, recordAs } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
@@ -52,7 +53,7 @@ const schema = {
 type Body = BodyOf<typeof schema.body>
 
 /** Adds the route. Of concurrent calls, one counts each key. */
-export function bulkRevokeApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
+export function bulkRevokeApiKeys(app: Api, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, propagation, keyReach } = deps
   const config = {
     audit: 'key.bulk_revoke',
@@ -66,7 +67,7 @@ export function bulkRevokeApiKeys(app: FastifyInstance, deps: ExternalDeps): voi
     return revoked === undefined ? [] : [revoked]
   }
 
-  app.post<{ Body: Body }>('/v1/api-keys/bulk-revoke', { schema, config }, async (request) => {
+  app.post('/v1/api-keys/bulk-revoke', { schema, config }, async (request) => {
     const caller = callerOf(request)
     const { dryRun, ...named } = request.body ?? {}
     if (dryRun) recordAs(request, 'key.bulk_revoke_preview')

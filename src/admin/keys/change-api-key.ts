@@ -1,19 +1,19 @@
 /** `PATCH /v1/api-keys/{id}` (contract, 3.4). */
 
 import { isDeepStrictEqual } from 'node:util'
-import type { FastifyInstance } from 'fastify'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { type ApiKeyRecord, statusAt } from '../../keys/rules/api-key.ts'
 import { wideningOf } from '../../keys/rules/key-caps.ts'
 import type { KeyChanges } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { answers, optional } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, showRecord } from './api-key-record.ts'
-import { isKeyId, keyNotFound } from './get-api-key.ts'
+import { actOnKey, foundKey, isKeyId } from './key-access.ts'
 import { capFields, namesCaps, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
@@ -57,7 +57,7 @@ const unsure =
 const maxTurns = 3
 
 /** Adds the route. An ended key, another user's and an unknown one get the same response. */
-export function changeApiKey(app: FastifyInstance, deps: ExternalDeps): void {
+export function changeApiKey(app: Api, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, propagation, snapshot } = deps
   const config = { audit: 'key.change' } as const
 
@@ -65,8 +65,7 @@ export function changeApiKey(app: FastifyInstance, deps: ExternalDeps): void {
   async function find(id: string, caller: Caller, now: number): Promise<ApiKeyRecord> {
     const record = await keys.findById(id)
     const isOpen = record && (record.user === caller.user || (await isAdmin(caller)))
-    if (isOpen && statusAt(record, now) === 'active') return record
-    throw new ServiceError('not_found', { message: keyNotFound })
+    return foundKey(isOpen && statusAt(record, now) === 'active' ? record : undefined)
   }
 
   /** Changes the caps from those that were judged. */
@@ -90,33 +89,27 @@ export function changeApiKey(app: FastifyInstance, deps: ExternalDeps): void {
     throw new ServiceError('store_locked')
   }
 
-  app.patch<{ Params: { id: string }; Body: Body }>(
-    '/v1/api-keys/:id',
-    { schema, config },
-    async (request) => {
-      const caller = callerOf(request)
-      if (caller.by !== 'token') {
-        const message = 'An API key cannot change API keys; use an identity token.'
-        throw new ServiceError('identity_token_required', { message })
-      }
-      const changes = readChanges(request.body)
-      const { id } = request.params
-      if (!isKeyId(id)) throw new ServiceError('not_found', { message: keyNotFound })
-      await intend(request, { keyId: id })
-      const now = clock()
-      if (namesCaps(request.body)) {
-        const { changed, ...told } = await changeCaps(id, caller, request.body, now)
-        addToOutcome(request, { user: changed.user, subscription: changed.subscription })
-        return { ...showRecord(changed, now), ...told }
-      }
-      const changed =
-        (await keys.change(id, caller.user, changes, now)) ??
-        ((await isAdmin(caller)) ? await keys.change(id, undefined, changes, now) : undefined)
-      if (changed === undefined) throw new ServiceError('not_found', { message: keyNotFound })
+  app.patch('/v1/api-keys/:id', { schema, config }, async (request) => {
+    const caller = callerOf(request)
+    if (caller.by !== 'token') {
+      const message = 'An API key cannot change API keys; use an identity token.'
+      throw new ServiceError('identity_token_required', { message })
+    }
+    const changes = readChanges(request.body)
+    const { id } = request.params
+    foundKey(isKeyId(id) ? id : undefined)
+    await intend(request, { keyId: id })
+    const now = clock()
+    if (namesCaps(request.body)) {
+      const { changed, ...told } = await changeCaps(id, caller, request.body, now)
       addToOutcome(request, { user: changed.user, subscription: changed.subscription })
-      return showRecord(changed, now)
-    },
-  )
+      return { ...showRecord(changed, now), ...told }
+    }
+    const change = (owner: string | undefined) => keys.change(id, owner, changes, now)
+    const changed = foundKey(await actOnKey(caller, isAdmin, change))
+    addToOutcome(request, { user: changed.user, subscription: changed.subscription })
+    return showRecord(changed, now)
+  })
 }
 
 function readChanges({ name, description, labels }: Body): KeyChanges {

@@ -1,7 +1,7 @@
 /** `POST /internal/v1/api-keys/cleanup` (contract, 3.13). */
 
-import type { FastifyInstance } from 'fastify'
 import type { OperatorDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { ignoreBodies } from '../http/body.ts'
 import { refusals, unnamed } from '../http/schema.ts'
@@ -25,7 +25,7 @@ const schema = {
 /**
  * Adds the route. The body is ignored. Safe to run concurrently with the schedule and with itself.
  */
-export function cleanupApiKeys(app: FastifyInstance, { keys, clock }: OperatorDeps): void {
+export function cleanupApiKeys(app: Api, { keys, clock }: OperatorDeps): void {
   app.register(async (scope) => {
     ignoreBodies(scope)
     const config = { audit: 'key.cleanup' } as const

@@ -1,7 +1,6 @@
 /** `POST /v1/api-keys` (contract, 3.2). */
 
 import { randomBytes, randomUUID } from 'node:crypto'
-import type { FastifyInstance } from 'fastify'
 import { selectForKey } from '../../decide/selection.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
@@ -16,6 +15,7 @@ import {
 import { expiryOf, maximumDaysOf } from '../../keys/rules/lifetime.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
@@ -96,74 +96,70 @@ const noSubscription =
   'No subscription is open to you: ask an administrator to add you or one of your groups to one.'
 
 /** Adds the route. Only its response ever contains the plaintext. */
-export function createApiKey(app: FastifyInstance, deps: ExternalDeps): void {
+export function createApiKey(app: Api, deps: ExternalDeps): void {
   const { keys, snapshot, clock } = deps
   const config = { audit: 'key.create' } as const
-  app.post<{ Body: BodyOf<typeof schema.body> }>(
-    '/v1/api-keys',
-    { schema, config },
-    async (request, reply) => {
-      const caller = callerOf(request)
-      if (caller.by !== 'token') throw new ServiceError('identity_token_required')
-      const current = snapshot()
-      const now = clock()
-      const ephemeral = request.body.ephemeral ?? false
-      const description = request.body.description ?? ''
-      requirePlainText('description', description)
-      const labels = readLabels('labels', request.body.labels)
-      const name = nameOf(request.body, ephemeral)
-      const expiresAt = expiryOf({
-        expiresIn: request.body.expiresIn,
-        ephemeral,
-        maximumDays: maximumDaysOf(current.tenant, deps.maxExpirationDays),
-        now,
-      })
-      const requested = request.body.subscription?.trim() || undefined
-      const subscription = chooseSubscription(current, caller, requested)
-      const caps = readCaps(request.body, {}, subscription, current)
+  app.post('/v1/api-keys', { schema, config }, async (request, reply) => {
+    const caller = callerOf(request)
+    if (caller.by !== 'token') throw new ServiceError('identity_token_required')
+    const current = snapshot()
+    const now = clock()
+    const ephemeral = request.body.ephemeral ?? false
+    const description = request.body.description ?? ''
+    requirePlainText('description', description)
+    const labels = readLabels('labels', request.body.labels)
+    const name = nameOf(request.body, ephemeral)
+    const expiresAt = expiryOf({
+      expiresIn: request.body.expiresIn,
+      ephemeral,
+      maximumDays: maximumDaysOf(current.tenant, deps.maxExpirationDays),
+      now,
+    })
+    const requested = request.body.subscription?.trim() || undefined
+    const subscription = chooseSubscription(current, caller, requested)
+    const caps = readCaps(request.body, {}, subscription, current)
 
-      const { key, hash, prefix } = mintKey(
-        deps.keyMarker,
-        randomBytes(keyIdBytes),
-        randomBytes(keySecretBytes),
-      )
-      const secret = { hash, prefix: prefixOf(key) ?? null }
-      const shown = { key, keyPrefix: prefix }
-      reply.header('cache-control', 'no-store')
-      return await once(request, deps, async ({ attempt, made }) => {
-        if (made !== undefined) {
-          const { keyId } = made
-          await intend(request, { keyId, user: caller.user, subscription })
-          const renewal = { ...secret, ...noOverlap, attempt, unused: made.hash }
-          const renewed = await orUnsure(keys.rotate(keyId, caller.user, renewal, now), unsure)
-          if (renewed === undefined) return refuseDone(reply, await keys.findById(keyId), now)
-          const propagation = await deps.propagation([renewed.replaced])
-          reply.code(201)
-          return { ...shown, ...showCreated(renewed.record), propagation }
-        }
-        const record: ApiKeyRecord = {
-          id: randomUUID(),
-          ...secret,
-          user: caller.user,
-          groups: caller.groups,
-          name,
-          description,
-          labels,
-          caps,
-          subscription,
-          status: 'active',
-          ephemeral,
-          createdAt: now,
-          expiresAt,
-          lastUsedAt: null,
-        }
-        await intend(request, { keyId: record.id, user: record.user, subscription })
-        await keys.insert(record, attempt, deps.maxKeysPerUser || undefined)
+    const { key, hash, prefix } = mintKey(
+      deps.keyMarker,
+      randomBytes(keyIdBytes),
+      randomBytes(keySecretBytes),
+    )
+    const secret = { hash, prefix: prefixOf(key) ?? null }
+    const shown = { key, keyPrefix: prefix }
+    reply.header('cache-control', 'no-store')
+    return await once(request, deps, async ({ attempt, made }) => {
+      if (made !== undefined) {
+        const { keyId } = made
+        await intend(request, { keyId, user: caller.user, subscription })
+        const renewal = { ...secret, ...noOverlap, attempt, unused: made.hash }
+        const renewed = await orUnsure(keys.rotate(keyId, caller.user, renewal, now), unsure)
+        if (renewed === undefined) return refuseDone(reply, await keys.findById(keyId), now)
+        const propagation = await deps.propagation([renewed.replaced])
         reply.code(201)
-        return { ...shown, ...showCreated(record) }
-      })
-    },
-  )
+        return { ...shown, ...showCreated(renewed.record), propagation }
+      }
+      const record: ApiKeyRecord = {
+        id: randomUUID(),
+        ...secret,
+        user: caller.user,
+        groups: caller.groups,
+        name,
+        description,
+        labels,
+        caps,
+        subscription,
+        status: 'active',
+        ephemeral,
+        createdAt: now,
+        expiresAt,
+        lastUsedAt: null,
+      }
+      await intend(request, { keyId: record.id, user: record.user, subscription })
+      await keys.insert(record, attempt, deps.maxKeysPerUser || undefined)
+      reply.code(201)
+      return { ...shown, ...showCreated(record) }
+    })
+  })
 }
 
 const noOverlap = { overlapMs: 0, endAfterFirstUseMs: undefined }

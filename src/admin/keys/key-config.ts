@@ -1,8 +1,8 @@
 /** `GET /v1/api-keys/config`: what a new key may ask for. */
 
-import type { FastifyInstance } from 'fastify'
 import { ephemeralMaximum, maximumDaysOf } from '../../keys/rules/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { answers, string } from '../http/schema.ts'
 
 const schema = {
@@ -16,7 +16,7 @@ const schema = {
 } as const
 
 /** Adds the route. */
-export function keyConfig(app: FastifyInstance, deps: ExternalDeps): void {
+export function keyConfig(app: Api, deps: ExternalDeps): void {
   app.get('/v1/api-keys/config', { schema }, async () => ({
     max_expiration_days: maximumDaysOf(deps.snapshot().tenant, deps.maxExpirationDays),
     ephemeral_max_expiration: ephemeralMaximum,

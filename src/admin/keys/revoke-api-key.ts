@@ -1,16 +1,16 @@
 /** `DELETE /v1/api-keys/{id}` (contract, 3.4). */
 
-import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { ServiceError } from '../../formats/errors.ts'
+import type { FastifyRequest } from 'fastify'
 import type { KeyCaller } from '../../identity/rules/caller.ts'
 import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { ignoreBodies } from '../http/body.ts'
 import { answers } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, showRecord } from './api-key-record.ts'
-import { isKeyId, keyNotFound } from './get-api-key.ts'
+import { actOnKey, foundKey, isKeyId } from './key-access.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
 /** The answer of a revocation, with these refusals. */
@@ -36,33 +36,25 @@ const unsure =
  * Adds the route. A revoked key stays revoked: a second call, an expired key, an unknown id and
  * another user's key get the same response. The body is ignored.
  */
-export function revokeApiKey(app: FastifyInstance, deps: ExternalDeps): void {
+export function revokeApiKey(app: Api, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, propagation, keyReach } = deps
-  app.register(async (scope) => {
+  app.register(async (scope: Api) => {
     ignoreBodies(scope)
     const config = {
       audit: 'key.revoke',
       endsOwnKey: ({ params }: FastifyRequest, { keyId }: KeyCaller) =>
         (params as { id: string }).id === keyId,
     } as const
-    scope.delete<{ Params: { id: string } }>(
-      '/v1/api-keys/:id',
-      { schema, config },
-      async (request) => {
-        const caller = callerOf(request)
-        const now = clock()
-        const { id } = request.params
-        const isOpen = isKeyId(id) && id === (onlyKeyOf(caller, keyReach) ?? id)
-        const revoke = (owner: string | undefined) => orUnsure(keys.revoke(id, owner, now), unsure)
-        if (isOpen) await intend(request, { keyId: id })
-        let revoked = isOpen ? await revoke(caller.user) : undefined
-        if (revoked === undefined && isOpen && (await isAdmin(caller))) {
-          revoked = await revoke(undefined)
-        }
-        if (revoked === undefined) throw new ServiceError('not_found', { message: keyNotFound })
-        addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
-        return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }
-      },
-    )
+    scope.delete('/v1/api-keys/:id', { schema, config }, async (request) => {
+      const caller = callerOf(request)
+      const now = clock()
+      const { id } = request.params
+      const isOpen = isKeyId(id) && id === (onlyKeyOf(caller, keyReach) ?? id)
+      const revoke = (owner: string | undefined) => orUnsure(keys.revoke(id, owner, now), unsure)
+      if (isOpen) await intend(request, { keyId: id })
+      const revoked = foundKey(isOpen ? await actOnKey(caller, isAdmin, revoke) : undefined)
+      addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
+      return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }
+    })
   })
 }

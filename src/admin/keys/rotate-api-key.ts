@@ -1,19 +1,19 @@
 /** `POST /v1/api-keys/{id}/rotate` (contract, 3.4): a new secret for a key. */
 
 import { randomBytes } from 'node:crypto'
-import type { FastifyInstance } from 'fastify'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { keyIdBytes, keySecretBytes, mintKey, prefixOf } from '../../keys/rules/api-key.ts'
 import { overlapOf } from '../../keys/rules/lifetime.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
 import { object, refusals, string } from '../http/schema.ts'
 import { apiKeyRecord, keyIdParams, showRecord } from './api-key-record.ts'
-import { isKeyId, keyNotFound } from './get-api-key.ts'
 import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency.ts'
+import { actOnKey, foundKey, isKeyId } from './key-access.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
 const schema = {
@@ -61,54 +61,47 @@ const unsure =
   'The key store did not answer: the key may or may not have a new secret. Rotate it again, with the same Idempotency-Key if there is one.'
 
 /** Adds the route. An ended key, another user's and an unknown one get the same response. */
-export function rotateApiKey(app: FastifyInstance, deps: ExternalDeps): void {
+export function rotateApiKey(app: Api, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, propagation, keyMarker } = deps
   const config = { audit: 'key.rotate' } as const
-  app.post<{ Params: { id: string }; Body: BodyOf<typeof schema.body> }>(
-    '/v1/api-keys/:id/rotate',
-    { schema, config },
-    async (request, reply) => {
-      const caller = callerOf(request)
-      if (caller.by !== 'token') {
-        const message = 'An API key cannot rotate API keys; use an identity token.'
-        throw new ServiceError('identity_token_required', { message })
+  app.post('/v1/api-keys/:id/rotate', { schema, config }, async (request, reply) => {
+    const caller = callerOf(request)
+    if (caller.by !== 'token') {
+      const message = 'An API key cannot rotate API keys; use an identity token.'
+      throw new ServiceError('identity_token_required', { message })
+    }
+    const times = readTimes(request.body ?? {})
+    const { id } = request.params
+    foundKey(isKeyId(id) ? id : undefined)
+    const now = clock()
+    const { key, hash, prefix } = mintKey(
+      keyMarker,
+      randomBytes(keyIdBytes),
+      randomBytes(keySecretBytes),
+    )
+    reply.header('cache-control', 'no-store')
+    return await once(request, deps, async ({ attempt, made }) => {
+      await intend(request, { keyId: id })
+      const secret = { hash, prefix: prefixOf(key) ?? null, attempt, unused: made?.hash }
+      const rotate = (owner: string | undefined) =>
+        orUnsure(keys.rotate(id, owner, { ...secret, ...times }, now), unsure)
+      const mayRotate = async (owner: string) => owner === caller.user || (await isAdmin(caller))
+      const rotated = await actOnKey(caller, isAdmin, rotate)
+      if (rotated === undefined && made !== undefined) {
+        const record = await keys.findById(id)
+        if (record && (await mayRotate(record.user))) return refuseDone(reply, record, now)
       }
-      const times = readTimes(request.body ?? {})
-      const { id } = request.params
-      if (!isKeyId(id)) throw new ServiceError('not_found', { message: keyNotFound })
-      const now = clock()
-      const { key, hash, prefix } = mintKey(
-        keyMarker,
-        randomBytes(keyIdBytes),
-        randomBytes(keySecretBytes),
-      )
-      reply.header('cache-control', 'no-store')
-      return await once(request, deps, async ({ attempt, made }) => {
-        await intend(request, { keyId: id })
-        const secret = { hash, prefix: prefixOf(key) ?? null, attempt, unused: made?.hash }
-        const rotate = (owner: string | undefined) =>
-          orUnsure(keys.rotate(id, owner, { ...secret, ...times }, now), unsure)
-        const mayRotate = async (owner: string) => owner === caller.user || (await isAdmin(caller))
-        const rotated =
-          (await rotate(caller.user)) ??
-          ((await isAdmin(caller)) ? await rotate(undefined) : undefined)
-        if (rotated === undefined) {
-          const record = made && (await keys.findById(id))
-          if (record && (await mayRotate(record.user))) return refuseDone(reply, record, now)
-          throw new ServiceError('not_found', { message: keyNotFound })
-        }
-        const { record, replaced } = rotated
-        addToOutcome(request, { user: record.user, subscription: record.subscription })
-        return {
-          key,
-          ...showRecord(record, now),
-          // As in the answer to a creation.
-          keyPrefix: prefix,
-          propagation: await propagation([replaced]),
-        }
-      })
-    },
-  )
+      const { record, replaced } = foundKey(rotated)
+      addToOutcome(request, { user: record.user, subscription: record.subscription })
+      return {
+        key,
+        ...showRecord(record, now),
+        // As in the answer to a creation.
+        keyPrefix: prefix,
+        propagation: await propagation([replaced]),
+      }
+    })
+  })
 }
 
 function readTimes({ overlap, endOldAfterFirstUse }: NonNullable<BodyOf<typeof schema.body>>) {

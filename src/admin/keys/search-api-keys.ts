@@ -1,12 +1,12 @@
 /** `POST /v1/api-keys/search` (contract, 3.5). */
 
-import type { FastifyInstance } from 'fastify'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { type ApiKeyStatus, prefixOf } from '../../keys/rules/api-key.ts'
 import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
 import type { ApiKeySearch } from '../../keys/store.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
@@ -140,40 +140,36 @@ an older form, which counts only where filters, sort and pagination are all abse
  * Adds the route. Reads one record more than the page, to know whether there are more. A caller's
  * searches run one after the other, because they are the most expensive queries.
  */
-export function searchApiKeys(app: FastifyInstance, deps: ExternalDeps): void {
+export function searchApiKeys(app: Api, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, searchesAtOnce, keyReach } = deps
   const inTurn = createFairLimiter({
     ...{ atOnce: searchesAtOnce, oneEach: true, timeoutMs },
     refusal: () => new ServiceError('search_timeout'),
   })
-  app.post<{ Body: BodyOf<typeof schema.body> }>(
-    '/v1/api-keys/search',
-    { schema, config: { audit: 'key.search' } },
-    async (request) => {
-      const caller = callerOf(request)
-      const { username, ...form } = readForm(request.body ?? {})
-      requirePlainText('filters.username', username)
-      if (username !== undefined && username !== caller.user) {
-        lookAtOthers(request, { user: username })
-      }
-      const seesAll = username !== caller.user && (await isAdmin(caller))
-      if (username !== undefined && username !== caller.user && !seesAll) {
-        throw new ServiceError('admin_required')
-      }
-      const owner = username ?? (seesAll ? undefined : caller.user)
-      if (owner === undefined) lookAtOthers(request, {})
-      const now = clock()
-      const only = onlyKeyOf(caller, keyReach)
-      const search = { ...form, limit: form.limit + 1, owner, only, now }
-      const records = await inTurn(shareOf(caller), () => keys.search(search)).catch(toTimeout)
-      await showOthers(request, Math.min(records.length, form.limit))
-      return {
-        object: 'list',
-        data: records.slice(0, form.limit).map((record) => showRecord(record, now)),
-        has_more: records.length > form.limit,
-      }
-    },
-  )
+  app.post('/v1/api-keys/search', { schema, config: { audit: 'key.search' } }, async (request) => {
+    const caller = callerOf(request)
+    const { username, ...form } = readForm(request.body ?? {})
+    requirePlainText('filters.username', username)
+    if (username !== undefined && username !== caller.user) {
+      lookAtOthers(request, { user: username })
+    }
+    const seesAll = username !== caller.user && (await isAdmin(caller))
+    if (username !== undefined && username !== caller.user && !seesAll) {
+      throw new ServiceError('admin_required')
+    }
+    const owner = username ?? (seesAll ? undefined : caller.user)
+    if (owner === undefined) lookAtOthers(request, {})
+    const now = clock()
+    const only = onlyKeyOf(caller, keyReach)
+    const search = { ...form, limit: form.limit + 1, owner, only, now }
+    const records = await inTurn(shareOf(caller), () => keys.search(search)).catch(toTimeout)
+    await showOthers(request, Math.min(records.length, form.limit))
+    return {
+      object: 'list',
+      data: records.slice(0, form.limit).map((record) => showRecord(record, now)),
+      has_more: records.length > form.limit,
+    }
+  })
 }
 
 /** A slow search does not mean that the store is slow, so it has its own code. */

@@ -1,10 +1,9 @@
 /** `POST /internal/v1/api-keys/validate` (contract, 3.10): for gateways that use HTTP. */
 
-import type { FastifyInstance } from 'fastify'
 import { hashOfKey, statusAt } from '../../keys/rules/api-key.ts'
 import type { KeyAnswer } from '../../keys/store.ts'
 import type { OperatorDeps } from '../deps.ts'
-import type { BodyOf } from '../http/body.ts'
+import type { Api } from '../http/api.ts'
 import { refusals, string } from '../http/schema.ts'
 import { addressOf } from '../http/trusted-proxies.ts'
 
@@ -51,7 +50,7 @@ const schema = {
 /**
  * Adds the route. An expired row is not updated: its date already makes it `expired` everywhere.
  */
-export function validateApiKey(app: FastifyInstance, deps: OperatorDeps): void {
+export function validateApiKey(app: Api, deps: OperatorDeps): void {
   /** The cache does not hold names; a key that it answers for in an outage stays valid without. */
   async function nameOf({ id, ageMs }: KeyAnswer): Promise<{ readonly keyName?: string }> {
     if (ageMs !== undefined) return {}
@@ -59,30 +58,26 @@ export function validateApiKey(app: FastifyInstance, deps: OperatorDeps): void {
     return record === undefined ? {} : { keyName: record.name }
   }
 
-  app.post<{ Body: BodyOf<typeof schema.body> }>(
-    '/internal/v1/api-keys/validate',
-    { schema },
-    async (request) => {
-      const hash = hashOfKey(request.body.key, deps.markers)
-      if (hash === undefined) return refuse('invalid key format')
-      const found = await deps.keys.findByHash(hash, () => addressOf(request))
-      if (found === undefined) return refuse('key not found')
-      const now = deps.clock()
-      if (statusAt(found, now) !== 'active') return refuse('key revoked or expired')
-      const { id, user, groups, subscription } = found
-      if (subscription.trim() === '') return refuse('key has no subscription bound')
-      deps.noteUse?.(hash, now)
-      return {
-        valid: true,
-        userId: id,
-        keyId: id,
-        ...(await nameOf(found)),
-        username: user,
-        ...(groups.length > 0 && { groups }),
-        subscription,
-      }
-    },
-  )
+  app.post('/internal/v1/api-keys/validate', { schema }, async (request) => {
+    const hash = hashOfKey(request.body.key, deps.markers)
+    if (hash === undefined) return refuse('invalid key format')
+    const found = await deps.keys.findByHash(hash, () => addressOf(request))
+    if (found === undefined) return refuse('key not found')
+    const now = deps.clock()
+    if (statusAt(found, now) !== 'active') return refuse('key revoked or expired')
+    const { id, user, groups, subscription } = found
+    if (subscription.trim() === '') return refuse('key has no subscription bound')
+    deps.noteUse?.(hash, now)
+    return {
+      valid: true,
+      userId: id,
+      keyId: id,
+      ...(await nameOf(found)),
+      username: user,
+      ...(groups.length > 0 && { groups }),
+      subscription,
+    }
+  })
 }
 
 function refuse(reason: string): { readonly valid: false; readonly reason: string } {

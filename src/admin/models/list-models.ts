@@ -3,7 +3,7 @@
  * from the model servers' own lists, requested through our gateway.
  */
 
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { mayUse } from '../../decide/access.ts'
 import { meansOne } from '../../decide/name-lookup.ts'
 import {
@@ -21,6 +21,7 @@ import { endpointOf, type FoundModel, mergeModels } from '../../models/rules/mod
 import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/snapshot.ts'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { bearerOf, callerOf } from '../http/authenticate.ts'
 import { answersWith, object, refusals, string, unnamed } from '../http/schema.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
@@ -81,7 +82,7 @@ const oneSchema = {
 } as const
 
 /** Adds the routes. */
-export function listModels(app: FastifyInstance, deps: ExternalDeps): void {
+export function listModels(app: Api, deps: ExternalDeps): void {
   async function list(request: FastifyRequest, reply: FastifyReply) {
     const caller = callerOf(request)
     const snapshot = deps.snapshot()
@@ -106,13 +107,13 @@ export function listModels(app: FastifyInstance, deps: ExternalDeps): void {
     if (found === undefined) throw new ServiceError('not_found', { message: noSuchModel })
     return isAnthropic(request) ? sendAnthropicModel(reply, found) : showModel(found)
   }
-  app.get<{ Params: { id: string } }>('/v1/models/:id', { schema: oneSchema }, (request, reply) =>
+  app.get('/v1/models/:id', { schema: oneSchema }, (request, reply) =>
     one(request.params.id, request, reply),
   )
   // Ids contain slashes, which not every client escapes.
-  app.get<{ Params: { '*': string } }>(
+  app.get(
     '/v1/models/*',
-    { schema: { headers: schema.headers, response: oneSchema.response, hide: true } },
+    { schema: { ...oneSchema, params: unnamed({ '*': string('The id.') }), hide: true } },
     (request, reply) => one(request.params['*'], request, reply),
   )
 }

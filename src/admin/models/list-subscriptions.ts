@@ -1,9 +1,10 @@
 /** `GET /v1/subscriptions` and `GET /v1/model/{model-id}/subscriptions` (contract, 3.8). */
 
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import { accessibleSubscriptions } from '../../decide/selection.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { answersWith, string, unnamed } from '../http/schema.ts'
 import { showSubscription, subscriptionRecord } from './subscription-record.ts'
@@ -31,7 +32,7 @@ const modelSchema = {
 } as const
 
 /** Adds both routes. The responses are bare arrays. */
-export function listSubscriptions(app: FastifyInstance, { snapshot }: ExternalDeps): void {
+export function listSubscriptions(app: Api, { snapshot }: ExternalDeps): void {
   function list(request: FastifyRequest, matches: (each: CompiledSubscription) => boolean) {
     const [current, caller] = [snapshot(), callerOf(request)]
     return accessibleSubscriptions(current, caller)
@@ -41,14 +42,10 @@ export function listSubscriptions(app: FastifyInstance, { snapshot }: ExternalDe
   app.get('/v1/subscriptions', { schema }, async (request) => {
     return list(request, () => true)
   })
-  app.get<{ Params: { modelId: string } }>(
-    '/v1/model/:modelId/subscriptions',
-    { schema: modelSchema },
-    async (request) => {
-      const { modelId } = request.params
-      return list(request, (subscription) => includes(subscription, modelId))
-    },
-  )
+  app.get('/v1/model/:modelId/subscriptions', { schema: modelSchema }, async (request) => {
+    const { modelId } = request.params
+    return list(request, (subscription) => includes(subscription, modelId))
+  })
 }
 
 /** Whether it covers an existing model of this name. */

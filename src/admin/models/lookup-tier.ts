@@ -1,10 +1,10 @@
 /** `POST /v1/tiers/lookup` (contract, 3.9): for legacy clients. */
 
-import type { FastifyError, FastifyInstance } from 'fastify'
+import type { FastifyError } from 'fastify'
 import { ServiceError } from '../../formats/errors.ts'
 import { lookupTier } from '../../models/rules/original/tiers.ts'
 import type { ExternalDeps } from '../deps.ts'
-import type { BodyOf } from '../http/body.ts'
+import type { Api } from '../http/api.ts'
 import { sendError } from '../http/errors.ts'
 import { answers, object, string } from '../http/schema.ts'
 
@@ -31,8 +31,8 @@ const schema = {
 } as const
 
 /** Adds the route. Its codes are the original's, in our envelope. */
-export function lookUpTier(app: FastifyInstance, { snapshot, instanceName }: ExternalDeps): void {
-  app.post<{ Body: BodyOf<typeof schema.body> }>(
+export function lookUpTier(app: Api, { snapshot, instanceName }: ExternalDeps): void {
+  app.post(
     '/v1/tiers/lookup',
     {
       schema,

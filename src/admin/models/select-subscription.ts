@@ -1,12 +1,12 @@
 /** `POST /internal/v1/subscriptions/select` (contract, 3.11): for gateways that use HTTP. */
 
-import type { FastifyError, FastifyInstance } from 'fastify'
+import type { FastifyError } from 'fastify'
 import { type SelectionRefusal, select } from '../../decide/selection.ts'
 import { describe, ServiceError } from '../../formats/errors.ts'
 import { displayOf } from '../../models/rules/display.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { SharedDeps } from '../deps.ts'
-import type { BodyOf } from '../http/body.ts'
+import type { Api } from '../http/api.ts'
 import { boolean, integer, labelsSchema, string } from '../http/schema.ts'
 import { modelRefsSchema, showModelRefs } from './subscription-record.ts'
 
@@ -68,8 +68,8 @@ const schema = {
 } as const
 
 /** Adds the route. Always returns 200: gateways read `error`, not the status. */
-export function selectSubscription(app: FastifyInstance, { snapshot }: SharedDeps): void {
-  app.post<{ Body: BodyOf<typeof schema.body> }>(
+export function selectSubscription(app: Api, { snapshot }: SharedDeps): void {
+  app.post(
     '/internal/v1/subscriptions/select',
     {
       schema,

@@ -1,7 +1,7 @@
 /** `POST /internal/v1/drain`: called before Envoy is stopped, by its supervisor on this machine. */
 
-import type { FastifyInstance } from 'fastify'
 import type { OperatorDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { ignoreBodies } from '../http/body.ts'
 import { sendError } from '../http/errors.ts'
 import { refusals } from '../http/schema.ts'
@@ -28,7 +28,7 @@ const schema = {
  * Adds the route. Only callers on this machine (in a pod: its containers) may use it, and need no
  * certificate: others that reach the listener could take the gateway out of service.
  */
-export function drainGateway(app: FastifyInstance, { gatewayDrain }: OperatorDeps): void {
+export function drainGateway(app: Api, { gatewayDrain }: OperatorDeps): void {
   app.register(async (scope) => {
     ignoreBodies(scope)
     const options = { schema, config: { audit: 'gateway.drain' } } as const

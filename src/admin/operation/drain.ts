@@ -1,7 +1,7 @@
 /** The shutdown of an HTTP listener to which proxies keep connections. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import type { FastifyInstance } from 'fastify'
+import type { Api } from '../http/api.ts'
 
 /**
  * How long idle connections stay open, so that their next use announces the shutdown
@@ -16,7 +16,7 @@ const announceMs = 500
  * because a request might be on its way, and the proxy could not know whether it was executed.
  * Requests still in progress after `graceMs` are cut off.
  */
-export async function drain(app: FastifyInstance, graceMs: number): Promise<void> {
+export async function drain(app: Api, graceMs: number): Promise<void> {
   const { server } = app
   server.prependListener('request', (_request, response) => {
     response.setHeader('x-envoy-immediate-health-check-fail', 'true')

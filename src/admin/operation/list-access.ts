@@ -1,12 +1,12 @@
 /** `GET /v1/admin/access`: who may use which model, and through what. */
 
-import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { type AccessRow, accessRows } from '../../decide/access-matrix.ts'
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { type Locate, resourceFields, showResource } from '../explain/explain-view.ts'
+import type { Api } from '../http/api.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
 import { answers, boolean, integer, objects, optional } from '../http/schema.ts'
 import { modelRefsSchema } from '../models/subscription-record.ts'
@@ -80,11 +80,9 @@ const schema = {
 /** The answer. */
 export type AccessList = FromSchema<(typeof schema.response)[200]>
 
-type AccessQuery = FromSchema<(typeof schema)['querystring']>
-
 /** Adds the route. */
-export function listAccess(app: FastifyInstance, { snapshot, locate }: ExternalDeps): void {
-  app.get<{ Querystring: AccessQuery }>('/v1/admin/access', { schema }, async (request) => {
+export function listAccess(app: Api, { snapshot, locate }: ExternalDeps): void {
+  app.get('/v1/admin/access', { schema }, async (request) => {
     const { limit, offset } = readPage(request.query)
     // Written empty, a filter is none.
     const model = request.query.model || undefined

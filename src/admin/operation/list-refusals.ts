@@ -3,11 +3,11 @@
  * `GET /v1/admin/refusals` of everybody.
  */
 
-import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import type { PastRefusal, Whose } from '../../decide/past-refusal.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { pastRefusal, showPast } from '../explain/explain-view.ts'
+import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { pageQuery, readPage, type Written } from '../http/page.ts'
@@ -55,8 +55,8 @@ const schema = {
 export type OwnRefusalList = FromSchema<(typeof ownSchema.response)[200]>
 
 /** Adds the route. Nobody sees those of others here, an administrator neither. */
-export function listOwnRefusals(app: FastifyInstance, deps: ExternalDeps): void {
-  app.get<{ Querystring: Written }>('/v1/refusals', { schema: ownSchema }, async (request) => {
+export function listOwnRefusals(app: Api, deps: ExternalDeps): void {
+  app.get('/v1/refusals', { schema: ownSchema }, async (request) => {
     const caller = callerOf(request)
     const whose = { user: caller.user, ...(caller.by === 'key' && { keyId: caller.keyId }) }
     return (await readRecent(deps, request.query, whose)).list
@@ -64,9 +64,9 @@ export function listOwnRefusals(app: FastifyInstance, deps: ExternalDeps): void 
 }
 
 /** Adds the route, in a scope of administrators. */
-export function listRefusals(app: FastifyInstance, deps: ExternalDeps): void {
+export function listRefusals(app: Api, deps: ExternalDeps): void {
   const config = { audit: 'refusals.read' } as const
-  app.get<{ Querystring: Written }>('/v1/admin/refusals', { schema, config }, async (request) => {
+  app.get('/v1/admin/refusals', { schema, config }, async (request) => {
     const { list, silent } = await readRecent(deps, request.query)
     lookAtOthers(request, {})
     await showOthers(request, list.data.length)

@@ -3,7 +3,6 @@
  * operators, `GET /v1/admin/resources` for administrators.
  */
 
-import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { statusOf } from '../../cluster/rules/conditions.ts'
 import { viewOf } from '../../cluster/rules/enforcement.ts'
@@ -11,10 +10,11 @@ import { policyStatuses } from '../../cluster/rules/generated-policies.ts'
 import { boundsOf } from '../../cluster/rules/overshoot.ts'
 import type { ExternalDeps, SharedDeps } from '../deps.ts'
 import { placeOf } from '../explain/explain-view.ts'
+import type { Api } from '../http/api.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
 import { answers, integer, objects, optional } from '../http/schema.ts'
 
-export function listResources(app: FastifyInstance, deps: SharedDeps): void {
+export function listResources(app: Api, deps: SharedDeps): void {
   app.get('/internal/v1/resources', async () => ({
     object: 'list',
     data: await readResources(deps),
@@ -94,14 +94,9 @@ const schema = {
 /** The answer. */
 export type ResourceList = FromSchema<(typeof schema.response)[200]>
 
-type ResourcesQuery = FromSchema<(typeof schema)['querystring']>
-
 /** Adds the route for administrators. */
-export function listResourcesToAdmins(
-  app: FastifyInstance,
-  { locate, ...deps }: ExternalDeps,
-): void {
-  app.get<{ Querystring: ResourcesQuery }>('/v1/admin/resources', { schema }, async (request) => {
+export function listResourcesToAdmins(app: Api, { locate, ...deps }: ExternalDeps): void {
+  app.get('/v1/admin/resources', { schema }, async (request) => {
     const { kind, contains = '' } = request.query
     const page = readPage(request.query)
     const matching = (await readResources(deps)).filter(

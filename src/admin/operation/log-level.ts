@@ -1,9 +1,8 @@
 /** `GET` and `PUT /internal/v1/log-level`: the log level of a running process. */
 
-import type { FastifyInstance } from 'fastify'
 import type { OperatorDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { addToOutcome } from '../http/audit.ts'
-import type { BodyOf } from '../http/body.ts'
 import { refusals, unnamed } from '../http/schema.ts'
 
 const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
@@ -18,10 +17,10 @@ const schema = {
   response: { 200: { description: 'The level in force.', ...body }, ...refusals(400, 413, 500) },
 } as const
 
-export function logLevel(app: FastifyInstance, { log }: OperatorDeps): void {
+export function logLevel(app: Api, { log }: OperatorDeps): void {
   app.get('/internal/v1/log-level', () => ({ level: log.level }))
   const options = { schema, config: { audit: 'log.level' } } as const
-  app.put<{ Body: BodyOf<typeof body> }>('/internal/v1/log-level', options, async (request) => {
+  app.put('/internal/v1/log-level', options, async (request) => {
     const { level } = request.body
     addToOutcome(request, { level })
     request.log.info({ code: 'log_level_changed', level }, 'the level of the log changes')

@@ -1,8 +1,8 @@
 /** What needs no credential: `/health`, and `/livez`, `/readyz` and addresses of the internal listener (docs/settings.md). */
 
-import type { FastifyInstance } from 'fastify'
 import { showAddress } from '../../formats/address.ts'
 import type { OperatorDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { object } from '../http/schema.ts'
 
 const schema = {
@@ -19,11 +19,11 @@ const schema = {
 } as const
 
 /** `GET /health` (contract, 3.1): shows only that the process responds. */
-export function health(app: FastifyInstance): void {
+export function health(app: Api): void {
   app.get('/health', { schema }, () => ({ status: 'healthy' }))
 }
 
-export function probes(app: FastifyInstance, deps: OperatorDeps): void {
+export function probes(app: Api, deps: OperatorDeps): void {
   const { ready, degraded, metricsAddress } = deps
   const metrics = metricsAddress === undefined ? null : showAddress(metricsAddress)
   // Where else this process listens, for whoever knows only its internal listener.

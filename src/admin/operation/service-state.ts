@@ -1,7 +1,7 @@
 /** `GET /v1/admin/state`: this process, the others, and what they depend on. */
 
-import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
+import type { Api } from '../http/api.ts'
 import { answers, object, optional } from '../http/schema.ts'
 
 export interface ServiceStateDeps {
@@ -137,6 +137,6 @@ export type ServiceState = FromSchema<(typeof schema.response)[200]>
 export type ReplicaState = FromSchema<typeof replica>
 
 /** Adds the route. */
-export function readState(app: FastifyInstance, { serviceState }: ServiceStateDeps): void {
+export function readState(app: Api, { serviceState }: ServiceStateDeps): void {
   app.get('/v1/admin/state', { schema }, () => serviceState())
 }

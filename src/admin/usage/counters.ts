@@ -1,6 +1,6 @@
 /** `GET /v1/counters` and `POST /v1/counters/reset`: counters of a user or a key, for administrators. */
 
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
@@ -9,13 +9,21 @@ import { compileCaps } from '../../keys/rules/compiled-caps.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { maxResets } from '../../ratelimit/counters.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { type BodyOf, requirePlainText } from '../http/body.ts'
+import { requirePlainText } from '../http/body.ts'
 import { answers, object, optional, string, timestamp } from '../http/schema.ts'
-import { isKeyId, keyNotFound } from '../keys/get-api-key.ts'
-import { byKindAndWindow, filters, limitFields, name } from './limit-state.ts'
-import { type OwnLimit, readLimits } from './own-limits.ts'
+import { foundKey, isKeyId } from '../keys/key-access.ts'
+import {
+  filters,
+  limitFields,
+  limitsIn,
+  maxLimits,
+  name,
+  type OwnLimit,
+  readLimits,
+} from './limit-state.ts'
 
 const properties = {
   user: { ...name, description: 'Whose counters; left out with key_id.' },
@@ -83,11 +91,8 @@ export type CountersReset = FromSchema<(typeof resetSchema.response)[200]>
 
 type Selected = FromSchema<typeof selection>
 
-/** The most limits that one request looks at. */
-const maxLimits = 1_000
-
 /** Adds both routes. */
-export function counterRoutes(app: FastifyInstance, deps: ExternalDeps): void {
+export function counterRoutes(app: Api, deps: ExternalDeps): void {
   const { keys, snapshot, resetCounters, isAdmin, clock } = deps
 
   /** Refuses whoever may not; returns whose counters are meant. */
@@ -108,8 +113,7 @@ export function counterRoutes(app: FastifyInstance, deps: ExternalDeps): void {
       throw invalidRequest('Name either user or key_id.')
     if (selected.model !== undefined)
       throw invalidRequest('model: the counters of a key are of all models.')
-    const key = isKeyId(keyId) ? await keys.findById(keyId) : undefined
-    if (key === undefined) throw new ServiceError('not_found', { message: keyNotFound })
+    const key = foundKey(isKeyId(keyId) ? await keys.findById(keyId) : undefined)
     addToOutcome(request, { user: key.user })
     return { user: key.user, key }
   }
@@ -121,7 +125,7 @@ export function counterRoutes(app: FastifyInstance, deps: ExternalDeps): void {
     return (await readLimits(deps, user, all)).filter(({ isUsed }) => isUsed)
   }
 
-  app.get<{ Querystring: Selected }>(
+  app.get(
     '/v1/counters',
     { schema: listSchema, config: { audit: 'counter.read' } },
     async (request) => {
@@ -132,7 +136,7 @@ export function counterRoutes(app: FastifyInstance, deps: ExternalDeps): void {
       return { object: 'list', ...show(subject), data: used.map(({ shown }) => shown) }
     },
   )
-  app.post<{ Body: BodyOf<typeof selection> }>(
+  app.post(
     '/v1/counters/reset',
     { schema: resetSchema, config: { audit: 'counter.reset' } },
     async (request) => {
@@ -168,23 +172,13 @@ function show({ user, key }: Subject) {
   return { user, ...(key && { key_id: key.id }) }
 }
 
-/** In order, and at most one more than may be looked at. */
 function limitsOf(selected: Selected, { subscriptions }: Snapshot): readonly OwnLimit[] {
-  const found: OwnLimit[] = []
   const { subscription: only } = selected
-  const named = only === undefined ? [...subscriptions.keys()].sort() : [only]
-  for (const name of named) {
-    for (const [model, limits] of subscriptions.get(name)?.limits ?? []) {
-      if (selected.model !== undefined && model !== selected.model) continue
-      const inOrder = [...limits].sort(byKindAndWindow)
-      for (const limit of inOrder) {
-        if (selected.window !== undefined && limit.window !== selected.window) continue
-        found.push({ subscription: name, model, limit })
-      }
-      if (found.length > maxLimits) return found
-    }
-  }
-  return found
+  const names = only === undefined ? [...subscriptions.keys()].sort() : [only]
+  return limitsIn(
+    names.flatMap((name) => subscriptions.get(name) ?? []),
+    selected,
+  )
 }
 
 /** A key's own. */

@@ -1,7 +1,15 @@
-/** What is shown of a limit, wherever it is. */
+/** Limits of a user or a key: which are selected, what is shown of one, and what its counter says. */
 
 import { toEndTimestamp } from '../../formats/timestamp.ts'
-import type { CountedLimit, LimitState } from '../../ratelimit/rules/counter.ts'
+import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
+import type { ResettableCounters } from '../../ratelimit/counters.ts'
+import {
+  type CountedLimit,
+  type Counter,
+  counterOf,
+  type LimitState,
+  limitStates,
+} from '../../ratelimit/rules/counter.ts'
 import { nullableTimestamp, string } from '../http/schema.ts'
 
 export const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
@@ -25,7 +33,7 @@ export const windowSchema = {
 const kinds: readonly CountedLimit['kind'][] = ['tokens', 'requests', 'concurrency']
 
 /** Tokens first, each kind by the length of its windows. */
-export function byKindAndWindow(a: CountedLimit, b: CountedLimit): number {
+function byKindAndWindow(a: CountedLimit, b: CountedLimit): number {
   return kinds.indexOf(a.kind) - kinds.indexOf(b.kind) || a.windowMs - b.windowMs
 }
 
@@ -52,4 +60,53 @@ export function showState({ limit, used, remaining, resetsAt }: LimitState) {
     ...{ kind, scope, window: window || null, limit: limit.limit, used, remaining },
     resetsAt: kind === 'concurrency' ? null : toEndTimestamp(resetsAt),
   }
+}
+
+export interface OwnLimit {
+  readonly subscription: string
+  /** null: all together. */
+  readonly model: string | null
+  readonly limit: CountedLimit
+}
+
+/** The most limits that one request looks at: reading a counter costs a shared store a key each. */
+export const maxLimits = 1_000
+
+/** Those of subscriptions, in order of subscription, model, kind and window; more than `maxLimits` are not all there. */
+export function limitsIn(
+  subscriptions: Iterable<CompiledSubscription>,
+  only: { readonly model?: string; readonly window?: string },
+  isShown: (model: string) => boolean = () => true,
+): OwnLimit[] {
+  const found: OwnLimit[] = []
+  for (const { name: subscription, limits } of subscriptions) {
+    const models = only.model === undefined ? [...limits.keys()].sort() : [only.model]
+    for (const model of models.filter(isShown)) {
+      for (const limit of [...(limits.get(model) ?? [])].sort(byKindAndWindow)) {
+        if (limit.window === (only.window ?? limit.window))
+          found.push({ subscription, model, limit })
+      }
+      if (found.length > maxLimits) return found
+    }
+  }
+  return found
+}
+
+/** What is shown of these limits of a user, each with its counter and whether anything is counted there. */
+export async function readLimits(
+  {
+    readCounters,
+    clock,
+  }: { readonly readCounters: ResettableCounters['readFresh']; readonly clock: () => number },
+  user: string,
+  own: readonly OwnLimit[],
+) {
+  const now = clock()
+  const limits = own.map(({ limit }) => limit)
+  const counters = limits.map((limit) => counterOf(limit, user))
+  return limitStates(limits, await readCounters(counters, now), now).map((state, i) => {
+    const { subscription, model } = own[i] as OwnLimit
+    const shown = { subscription, model, ...showState(state) }
+    return { counter: counters[i] as Counter, isUsed: state.used > 0, shown }
+  })
 }

@@ -1,6 +1,5 @@
 /** `GET /v1/limits`: what is left of the caller's limits. */
 
-import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { mayCall } from '../../decide/access.ts'
 import { accessibleSubscriptions } from '../../decide/selection.ts'
@@ -8,13 +7,17 @@ import type { Caller } from '../../identity/rules/caller.ts'
 import { capsOf } from '../../keys/rules/compiled-caps.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { answers, boolean, objects } from '../http/schema.ts'
-import { byKindAndWindow, filters, limitFields } from './limit-state.ts'
-import { type OwnLimit, readLimits } from './own-limits.ts'
-
-/** The most limits in a response: reading a counter costs a shared store a key each. */
-const maxLimits = 1_000
+import {
+  filters,
+  limitFields,
+  limitsIn,
+  maxLimits,
+  type OwnLimit,
+  readLimits,
+} from './limit-state.ts'
 
 const parameters = { type: 'object', additionalProperties: false, properties: filters } as const
 
@@ -55,8 +58,8 @@ type Parameters = FromSchema<typeof parameters>
 export type LimitList = FromSchema<(typeof schema.response)[200]>
 
 /** Adds the route. */
-export function listLimitsOfCaller(app: FastifyInstance, deps: ExternalDeps): void {
-  app.get<{ Querystring: Parameters }>('/v1/limits', { schema }, async (request) => {
+export function listLimitsOfCaller(app: Api, deps: ExternalDeps): void {
+  app.get('/v1/limits', { schema }, async (request) => {
     const caller = callerOf(request)
     const own = limitsOf(caller, request.query, deps.snapshot())
     const limits = await readLimits(deps, caller.user, own.slice(0, maxLimits))
@@ -68,25 +71,18 @@ export function listLimitsOfCaller(app: FastifyInstance, deps: ExternalDeps): vo
   })
 }
 
-/** One more than are shown is enough. */
 function limitsOf(caller: Caller, only: Parameters, snapshot: Snapshot): readonly OwnLimit[] {
-  const own: OwnLimit[] = []
-  for (const { name, limits } of accessibleSubscriptions(snapshot, caller)) {
-    if (caller.by === 'key' && name !== caller.subscription) continue
-    if (only.subscription !== undefined && name !== only.subscription) continue
-    const models = [...limits.keys()].filter(
-      (key) => only.model === undefined || key === only.model,
-    )
-    for (const key of models.sort()) {
-      const model = snapshot.models.get(key)
-      if (model === undefined || !mayCall(caller, model)) continue
-      const inOrder = [...(limits.get(key) ?? [])].sort(byKindAndWindow)
-      own.push(...inOrder.map((limit) => ({ subscription: name, model: key, limit })))
-      if (own.length > maxLimits) return own
-    }
-    for (const limit of capsOf(caller)?.limits ?? []) {
-      own.push({ subscription: name, model: null, limit })
-    }
+  const open = accessibleSubscriptions(snapshot, caller).filter(
+    ({ name }) =>
+      (caller.by === 'token' || name === caller.subscription) &&
+      name === (only.subscription ?? name),
+  )
+  const ofKey = open.flatMap(({ name: subscription }) =>
+    (capsOf(caller)?.limits ?? []).map((limit) => ({ subscription, model: null, limit })),
+  )
+  const mayUse = (key: string) => {
+    const model = snapshot.models.get(key)
+    return model !== undefined && mayCall(caller, model)
   }
-  return own
+  return [...limitsIn(open, only, mayUse), ...ofKey]
 }

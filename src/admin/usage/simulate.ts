@@ -1,6 +1,5 @@
 /** `POST /v1/simulate`: what other resources would have refused of past usage, for administrators. */
 
-import type { FastifyInstance } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import type { Span } from '../../formats/span.ts'
@@ -8,9 +7,9 @@ import { toTimestamp } from '../../formats/timestamp.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import { judgesHours, type SimulatedRefusals, type Simulation } from '../../usage/rules/simulate.ts'
 import type { NamedGap } from '../../usage/store.ts'
+import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
-import type { BodyOf } from '../http/body.ts'
 import { answers, boolean, object, objects, optional, string, timestamp } from '../http/schema.ts'
 import { shareOf } from '../http/share.ts'
 import { count, kindSchema, windowSchema } from './limit-state.ts'
@@ -152,28 +151,24 @@ export type SimulationAnswer = FromSchema<(typeof schema.response)[200]>
 const timeoutMs = 5_000
 
 /** Adds the route, in a scope of administrators. One simulation runs at a time. */
-export function simulateResources(app: FastifyInstance, { simulate, clock }: SimulateDeps): void {
+export function simulateResources(app: Api, { simulate, clock }: SimulateDeps): void {
   const inTurn = createFairLimiter({
     ...{ atOnce: 1, oneEach: true, timeoutMs },
     refusal: () => new ServiceError('usage_timeout'),
   })
-  app.post<{ Body: BodyOf<typeof body> }>(
-    '/v1/simulate',
-    { schema, config: { audit: 'usage.read' } },
-    async (request) => {
-      lookAtOthers(request, {})
-      if (simulate === undefined) throw new ServiceError('not_found', { message: noLedger })
-      const { resources } = request.body
-      const span = readSpan(request.body, clock())
-      const result = await inTurn(shareOf(callerOf(request)), () => simulate(resources, span))
-      if ('refused' in result) {
-        const message = `resources: ${showFirstProblem(result.refused)}.`
-        throw invalidRequest(message)
-      }
-      await showOthers(request, result.simulation.refusals.length)
-      return show(result, span)
-    },
-  )
+  app.post('/v1/simulate', { schema, config: { audit: 'usage.read' } }, async (request) => {
+    lookAtOthers(request, {})
+    if (simulate === undefined) throw new ServiceError('not_found', { message: noLedger })
+    const { resources } = request.body
+    const span = readSpan(request.body, clock())
+    const result = await inTurn(shareOf(callerOf(request)), () => simulate(resources, span))
+    if ('refused' in result) {
+      const message = `resources: ${showFirstProblem(result.refused)}.`
+      throw invalidRequest(message)
+    }
+    await showOthers(request, result.simulation.refusals.length)
+    return show(result, span)
+  })
 }
 
 function showFirstProblem([first = '', ...more]: readonly string[]): string {

@@ -1,23 +1,17 @@
 /** `GET /v1/usage`: sums of the usage ledger. */
 
-import type { FastifyInstance } from 'fastify'
 import { toCsv } from '../../formats/csv.ts'
 import { ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { refusals } from '../http/schema.ts'
 import { shareOf } from '../http/share.ts'
 import { focusColumns, showFocusRow } from './focus.ts'
-import {
-  type Parameters,
-  pageSize,
-  parameters,
-  readUsageQuestion,
-  scopeOf,
-} from './usage-question.ts'
+import { pageSize, parameters, readUsageQuestion, scopeOf } from './usage-question.ts'
 import { csvColumns, showGap, showRow, usagePage } from './usage-view.ts'
 
 const schema = {
@@ -46,7 +40,7 @@ const timeoutMs = 5_000
 export const noLedger = 'There is no usage ledger: USAGE_JOURNAL is off.'
 
 /** Adds the route. A caller's queries run one after the other. */
-export function getUsage(app: FastifyInstance, deps: ExternalDeps): void {
+export function getUsage(app: Api, deps: ExternalDeps): void {
   const { usage, isAdmin, clock, searchesAtOnce } = deps
   const bill = { currency: deps.billingCurrency, issuer: deps.instanceName }
   const inTurn = createFairLimiter({
@@ -54,7 +48,7 @@ export function getUsage(app: FastifyInstance, deps: ExternalDeps): void {
     refusal: () => new ServiceError('usage_timeout'),
   })
   const config = { audit: 'usage.read' } as const
-  app.get<{ Querystring: Parameters }>('/v1/usage', { schema, config }, async (request, reply) => {
+  app.get('/v1/usage', { schema, config }, async (request, reply) => {
     const caller = callerOf(request)
     const { query: written } = request
     const isOwn = written.user === caller.user

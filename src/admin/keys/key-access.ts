@@ -1,0 +1,25 @@
+/** Which keys a caller may look at and change: another user's, and one that does not exist, get the same response. */
+
+import { ServiceError } from '../../formats/errors.ts'
+import type { Caller } from '../../identity/rules/caller.ts'
+import type { IsAdmin } from '../http/administrators.ts'
+
+/** Whether an id has the form of a key's; others are not worth a query. */
+export function isKeyId(id: string): boolean {
+  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)
+}
+
+/** The same; throws 404 if there is none. */
+export function foundKey<Found>(found: Found | undefined): Found {
+  if (found !== undefined) return found
+  throw new ServiceError('not_found', { message: 'There is no such API key.' })
+}
+
+/** Acts on a key as its owner, else for an administrator as anybody; undefined: it was not found. */
+export async function actOnKey<Done>(
+  caller: Caller,
+  isAdmin: IsAdmin,
+  act: (owner: string | undefined) => Promise<Done | undefined>,
+): Promise<Done | undefined> {
+  return (await act(caller.user)) ?? ((await isAdmin(caller)) ? await act(undefined) : undefined)
+}
