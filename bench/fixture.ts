@@ -6,10 +6,10 @@ import { compileCaps } from '../src/keys/rules/compiled-caps.ts'
 import type { KeyCaps } from '../src/keys/rules/key-caps.ts'
 import type { ApiKeyTable, FoundKey } from '../src/keys/store.ts'
 import type { Resource } from '../src/kinds/resources.ts'
-import { compile } from '../src/models/rules/compile.ts'
 import { parseResource } from '../src/models/rules/reading/parse-resource.ts'
 import type { Snapshot } from '../src/models/rules/snapshot.ts'
 import { createTelemetry, type Telemetry } from '../src/telemetry/telemetry.ts'
+import { compile } from '../test/support/compile.ts'
 
 const apiVersion = 'tollgate.dev/v1alpha1'
 

@@ -5,10 +5,11 @@ import { adviceOn } from '../cluster/rules/advice.ts'
 import { statusOf } from '../cluster/rules/conditions.ts'
 import { createPolicyConditions, policyStatuses } from '../cluster/rules/generated-policies.ts'
 import { boundsOf } from '../cluster/rules/overshoot.ts'
-import { policiesOf } from '../cluster/rules/policies.ts'
+import { policiesInSteps } from '../cluster/rules/policies.ts'
 import { judgeOf } from '../gateway/address-rules.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { loadSnapshot } from '../models/sources/pipeline.ts'
+import { inSlices } from '../runtime/slices.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Call } from './command.ts'
 import type { json } from './commands/shared.ts'
@@ -38,7 +39,7 @@ export async function check(
   }
   const advice = adviceOn(snapshot, refused)
   // Only serving processes know what is enforced.
-  const policies = policiesOf(snapshot, refused)
+  const policies = await inSlices(policiesInSteps(snapshot, refused))
   const policyConditions = createPolicyConditions(policies)
   const resources = statusOf(snapshot, { policyConditions }).map(
     ({ kind, namespace, name, phase, conditions: [ready] }) => {

@@ -8,6 +8,7 @@ import { accessOf } from '../kubernetes/access.ts'
 import { createClient, KubeError } from '../kubernetes/client.ts'
 import { listObjects } from '../kubernetes/list.ts'
 import { exportResources } from '../models/rules/export-resources.ts'
+import { originalGroup } from '../models/rules/original/original-kinds.ts'
 import { collections } from '../models/sources/collections.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Call } from './command.ts'
@@ -39,7 +40,7 @@ export async function exportCommand(
 async function readCluster(env: NodeJS.ProcessEnv): Promise<readonly unknown[]> {
   const client = createClient(accessOf(loadConfig(env)), { timeoutMs: 30_000 })
   const objects: unknown[] = []
-  for (const { apiGroup, kind, plural } of collections['maas.opendatahub.io']) {
+  for (const { apiGroup, kind, plural } of collections[originalGroup]) {
     const apiVersion = `${apiGroup}/v1alpha1`
     const listed = await listObjects(client, `/apis/${apiVersion}/${plural}`).catch(absent)
     // The items of a list have no kind.

@@ -1,7 +1,8 @@
 import { test } from 'tap'
 import { ownedBy } from '../../src/decide/owners.ts'
 import { accessibleSubscriptions, select } from '../../src/decide/selection.ts'
-import { compile, indexOwners, noOwners } from '../../src/models/rules/compile.ts'
+import { indexOwners, noOwners } from '../../src/models/rules/compile.ts'
+import { compile } from '../support/compile.ts'
 import { modelRef, resourceOf, snapshotOf, subscription } from '../support/documents.ts'
 
 const limits = { 'llm/small': [[1, '1m']] } as const

@@ -1,7 +1,7 @@
 import type { Resource } from '../../src/kinds/resources.ts'
-import { compile } from '../../src/models/rules/compile.ts'
 import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'
+import { compile } from './compile.ts'
 
 /** A resource as parsed from YAML. */
 export interface WrittenDocument {

@@ -1,6 +1,7 @@
 /** What an administrator has written that would have let a request through, and is not in force. */
 
 import type { Explanation } from '../../decide/explain.ts'
+import { namesOfKind } from '../../models/rules/original/original-kinds.ts'
 import type { Refused } from '../../models/rules/refused.ts'
 
 /** The names in a request that may be those of a broken resource. */
@@ -10,12 +11,6 @@ export interface Names {
   /** Bare name of the Subscription that has to pay; undefined: none is named. */
   readonly subscription: string | undefined
 }
-
-const originals = {
-  ModelRef: 'MaaSModelRef',
-  AccessPolicy: 'MaaSAuthPolicy',
-  Subscription: 'MaaSSubscription',
-} as const
 
 /**
  * The problems that keep a resource out of force that the refused step needed, with file and line as the
@@ -29,9 +24,9 @@ export function notInForce(
 ): readonly string[] {
   if (decision.allowed) return []
   const keys = new Set([...(model ? [model] : closed)].map(({ key }) => key))
-  function ofNames(kind: keyof typeof originals, names: readonly string[]): readonly string[] {
+  function ofNames(kind: 'ModelRef' | Refused['kind'], names: readonly string[]) {
     const marks = names.flatMap((name) =>
-      [kind, originals[kind]].map((written) => `: error: ${written} ${name}: `),
+      namesOfKind(kind).map((written) => `: error: ${written} ${name}: `),
     )
     return problems.filter((problem) => marks.some((mark) => problem.includes(mark)))
   }

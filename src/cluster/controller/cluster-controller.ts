@@ -10,10 +10,10 @@ import { accessOf } from '../../kubernetes/access.ts'
 import { createClient } from '../../kubernetes/client.ts'
 import { followLease } from '../../kubernetes/lease.ts'
 import { followOthersLease } from '../../kubernetes/lease-watch.ts'
+import { originalGroup, originalLeaseName } from '../../models/rules/original/original-kinds.ts'
 import type { Refused } from '../../models/rules/refused.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { createClusterSource } from '../../models/sources/cluster-source.ts'
-import { originalGroup } from '../../models/sources/collections.ts'
 import { judgeNamedAddresses } from '../../models/sources/named-addresses.ts'
 import { startController } from '../../models/sources/pipeline.ts'
 import { createResourceReport } from '../../models/sources/resource-report.ts'
@@ -59,8 +59,6 @@ export interface ClusterControllerOptions {
   readonly originalMs?: number
 }
 
-/** The Lease of the original's controller (its `--leader-elect`). */
-const originalLeaseName = 'maas-controller.models-as-a-service.opendatahub.io'
 /** The log message while it is alive, or may be. */
 const notWritten = `nothing of ${originalGroup} is written`
 /** The interval of checks of everything that is written. */

@@ -2,8 +2,8 @@
 
 import type { KubeRequest } from '../../kubernetes/client.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
+import { originalGroup } from '../../models/rules/original/original-kinds.ts'
 import { resourceKey, type Snapshot } from '../../models/rules/snapshot.ts'
-import { originalGroup } from '../../models/sources/collections.ts'
 import { type ClusterObject, keyOfObject } from '../../models/sources/object-cache.ts'
 import { createStatusOfKey, type StatusView } from '../rules/conditions.ts'
 import type { PolicyConditions } from '../rules/generated-policies.ts'

@@ -3,8 +3,8 @@
  * names, labels and annotations (contract, 8.1 and 8.2), their counts, and their conditions.
  */
 
+import { originalGroup } from '../../models/rules/original/original-kinds.ts'
 import type { Condition } from './condition.ts'
-
 import type { ModelPolicies, Policies } from './policies.ts'
 
 export const policyKinds = ['ModelAuthPolicy', 'TokenRateLimitPolicy'] as const
@@ -104,7 +104,7 @@ export function toPolicyObject(policies: ModelPolicies, kind: PolicyKind, owner:
       },
       // The second is the original's, which tools read.
       annotations: Object.fromEntries(
-        ['tollgate.dev', 'maas.opendatahub.io'].map((group) => [
+        ['tollgate.dev', originalGroup].map((group) => [
           `${group}/${annotation}`,
           content.names.join(','),
         ]),

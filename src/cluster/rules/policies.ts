@@ -63,16 +63,7 @@ export const noPolicies: Policies = {
   compared: { models: new Map(), policies: new Map(), subscriptions: new Map(), refused: [] },
 }
 
-/** The policies of a snapshot, in one go. */
-export function policiesOf(snapshot: Snapshot, refused: readonly Refused[] = []): Policies {
-  const steps = policiesInSteps(snapshot, refused)
-  for (;;) {
-    const step = steps.next()
-    if (step.done) return step.value
-  }
-}
-
-/** The same in steps of some microseconds each. Unchanged models are taken over. */
+/** The policies of a snapshot, in steps of some microseconds each. Unchanged models are taken over. */
 export function* policiesInSteps(
   { models, policies, subscriptions }: Snapshot,
   refused: readonly Refused[],

@@ -3,7 +3,6 @@
 import { addTo } from '../../formats/lists.ts'
 import {
   type AccessPolicy,
-  type AdmissionMode,
   type ExternalOidc,
   keyOf,
   type ModelRef,
@@ -32,22 +31,9 @@ import {
   type Snapshot,
 } from './snapshot.ts'
 
-/** Compiles resources with unique keys. Never throws: problems are values. */
-export function compile(
-  resources: readonly Resource[],
-  previous?: Snapshot,
-  mode?: AdmissionMode,
-): Snapshot {
-  const steps = compileInSteps(resources, previous, mode)
-  for (;;) {
-    const step = steps.next()
-    if (step.done) return step.value
-  }
-}
-
 /**
- * The same in steps of some microseconds each, so that the caller can do other work between them.
- * The compiled form of a resource in `previous` is taken over, as the same object, if the resource
+ * Compiles resources with unique keys, in steps of some microseconds each, so that the caller can do other work
+ * between them. Never throws: problems are values. The compiled form of a resource in `previous` is taken over, as the same object, if the resource
  * is the same object and nothing that it names has been added or removed. `admissionMode` is
  * that of `previous`, if there is one.
  */

@@ -6,6 +6,7 @@ import type { ModelRef, Resource } from '../../kinds/resources.ts'
 import { keyOf } from '../../kinds/resources.ts'
 import { defaultTenant } from './compile.ts'
 import { joinExternalModels } from './original/external-models.ts'
+import { originalGroup, originalModelsGroup } from './original/original-kinds.ts'
 import { parseResource } from './reading/parse-resource.ts'
 import { prune } from './reading/prune.ts'
 
@@ -96,10 +97,9 @@ function inOrder(read: readonly Read[]): readonly Read[] {
   return [...read].sort((a, b) => isLast(a) - isLast(b))
 }
 
-const originals: ReadonlySet<unknown> = new Set([
-  'maas.opendatahub.io/v1alpha1',
-  'inference.opendatahub.io/v1alpha1',
-])
+const originals: ReadonlySet<unknown> = new Set(
+  [originalGroup, originalModelsGroup].map((group) => `${group}/v1alpha1`),
+)
 
 function readOriginal(object: unknown, notes: Note[]): readonly Read[] {
   if (!isObject(object) || !originals.has(object.apiVersion)) return []

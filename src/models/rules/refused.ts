@@ -1,6 +1,7 @@
 /** Policies and subscriptions that are not in force, if they name their models. */
 
 import { isObject } from '../../formats/fields.ts'
+import { namesOfKind } from './original/original-kinds.ts'
 
 /** An AccessPolicy or a Subscription that cannot be parsed. */
 export interface Refused {
@@ -12,21 +13,16 @@ export interface Refused {
   readonly message: string
 }
 
-const kinds: Readonly<Record<string, Refused['kind']>> = {
-  AccessPolicy: 'AccessPolicy',
-  MaaSAuthPolicy: 'AccessPolicy',
-  Subscription: 'Subscription',
-  MaaSSubscription: 'Subscription',
-}
+const kinds = ['AccessPolicy', 'Subscription'] as const
 
 /** The most models that are read from one refused document. */
 const maxModels = 1_000
 
 /** undefined: the document is not about models, or names none legibly. */
 export function toRefused(document: unknown, message: string): Refused | undefined {
-  if (!isObject(document) || typeof document.kind !== 'string') return undefined
-  const kind = Object.hasOwn(kinds, document.kind) ? kinds[document.kind] : undefined
-  const { metadata, spec } = document
+  if (!isObject(document)) return undefined
+  const { kind: written, metadata, spec } = document
+  const kind = kinds.find((each) => namesOfKind(each).some((name) => name === written))
   if (kind === undefined || !isObject(metadata) || !isObject(spec)) return undefined
   const { name } = metadata
   if (typeof name !== 'string' || !Array.isArray(spec.modelRefs)) return undefined

@@ -15,16 +15,12 @@ import type { KubeObject } from '../../kubernetes/list.ts'
 import { type Reflector, startReflector } from '../../kubernetes/reflector.ts'
 import { type Alarm, createAlarm } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
+import { withoutStatus } from '../rules/original/original-kinds.ts'
+import { tierMapping } from '../rules/original/tiers.ts'
 import { prune } from '../rules/reading/prune.ts'
 import type { Refused } from '../rules/refused.ts'
 import { resourceKey } from '../rules/snapshot.ts'
-import {
-  collections,
-  type Group,
-  othersCollections,
-  tierMapping,
-  withoutStatus,
-} from './collections.ts'
+import { collections, type Group, othersCollections } from './collections.ts'
 import { type DocumentProblem, type FileProblem, readObject } from './documents.ts'
 import { type ClusterObject, type Kept, keepObject, noObjects, toOwner } from './object-cache.ts'
 import type { Gathered } from './source.ts'

@@ -1,12 +1,10 @@
 /** The collections of a cluster that are read. */
 
 import { subscriptionNamespace, tenantsNamespace } from '../../kinds/resources.ts'
+import { originalGroup, originalModelsGroup } from '../rules/original/original-kinds.ts'
 import { routerLabels } from '../rules/reading/parse-routing.ts'
 
 export type Group = keyof typeof collections
-
-/** The original's. */
-export const originalGroup = 'maas.opendatahub.io' satisfies Group
 
 interface Collection {
   readonly kind: string
@@ -20,8 +18,6 @@ interface Collection {
 }
 
 const ours = 'tollgate.dev'
-const originals = 'maas.opendatahub.io'
-const models = 'inference.opendatahub.io'
 
 const all = (apiGroup: string, kind: string, plural: string, readAs = kind): Collection => ({
   ...{ apiGroup, kind, plural, readAs },
@@ -43,17 +39,17 @@ export const collections = {
     one(ours, 'Subscription', 'subscriptions'),
     one(ours, 'Tenant', 'tenants'),
   ],
-  'maas.opendatahub.io': [
-    all(originals, 'MaaSModelRef', 'maasmodelrefs', 'ModelRef'),
-    one(originals, 'MaaSAuthPolicy', 'maasauthpolicies', 'AccessPolicy'),
-    one(originals, 'MaaSSubscription', 'maassubscriptions', 'Subscription'),
+  [originalGroup]: [
+    all(originalGroup, 'MaaSModelRef', 'maasmodelrefs', 'ModelRef'),
+    one(originalGroup, 'MaaSAuthPolicy', 'maasauthpolicies', 'AccessPolicy'),
+    one(originalGroup, 'MaaSSubscription', 'maassubscriptions', 'Subscription'),
     // Newer than its Tenant, from which the original's controller fills it.
-    one(originals, 'MaasTenantConfig', 'maastenantconfigs', 'Tenant'),
-    one(originals, 'Tenant', 'tenants'),
-    { ...one(originals, 'AITenant', 'aitenants'), namespace: tenantsNamespace },
-    all(originals, 'ExternalModel', 'externalmodels'),
-    all(models, 'ExternalModel', 'externalmodels'),
-    all(models, 'ExternalProvider', 'externalproviders'),
+    one(originalGroup, 'MaasTenantConfig', 'maastenantconfigs', 'Tenant'),
+    one(originalGroup, 'Tenant', 'tenants'),
+    { ...one(originalGroup, 'AITenant', 'aitenants'), namespace: tenantsNamespace },
+    all(originalGroup, 'ExternalModel', 'externalmodels'),
+    all(originalModelsGroup, 'ExternalModel', 'externalmodels'),
+    all(originalModelsGroup, 'ExternalProvider', 'externalproviders'),
   ],
 } as const satisfies Readonly<Record<string, readonly Collection[]>>
 
@@ -81,13 +77,3 @@ export const othersCollections = [
     plural: 'llminferenceservices',
   },
 ] as const
-
-/** Kinds whose objects have no status of ours. */
-export const withoutStatus: ReadonlySet<string> = new Set([
-  'AITenant',
-  'ExternalModel',
-  'ExternalProvider',
-  'MaasTenantConfig',
-])
-
-export const tierMapping = 'tier-to-group-mapping'

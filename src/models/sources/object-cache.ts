@@ -3,7 +3,8 @@
 import type { Owner } from '../../cluster/rules/generated-policies.ts'
 import type { KubeObject } from '../../kubernetes/list.ts'
 import type { Reflector } from '../../kubernetes/reflector.ts'
-import { type Group, originalGroup } from './collections.ts'
+import { originalGroup } from '../rules/original/original-kinds.ts'
+import type { Group } from './collections.ts'
 import type { FileProblem } from './documents.ts'
 
 /** An object with a status, as it was read. */

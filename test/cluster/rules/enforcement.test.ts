@@ -8,7 +8,8 @@ import {
   type Reports,
   viewOf,
 } from '../../../src/cluster/rules/enforcement.ts'
-import { type ModelPolicies, policiesOf } from '../../../src/cluster/rules/policies.ts'
+import type { ModelPolicies } from '../../../src/cluster/rules/policies.ts'
+import { policiesOf } from '../../support/compile.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const team = { groups: ['team'] }

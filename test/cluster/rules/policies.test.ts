@@ -1,7 +1,7 @@
 import { test } from 'tap'
-import { noPolicies, policiesInSteps, policiesOf } from '../../../src/cluster/rules/policies.ts'
-import { compile } from '../../../src/models/rules/compile.ts'
+import { noPolicies, policiesInSteps } from '../../../src/cluster/rules/policies.ts'
 import { toRefused } from '../../../src/models/rules/refused.ts'
+import { compile, policiesOf } from '../../support/compile.ts'
 import { accessPolicy, modelRef, resourceOf, subscription } from '../../support/documents.ts'
 
 const team = { users: ['ada'], groups: ['team', 'others'] }

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import type { AdmissionMode } from '../../../src/kinds/resources.ts'
-import { compile } from '../../../src/models/rules/compile.ts'
+import { compile } from '../../support/compile.ts'
 import { modelRef, resourceOf, subscription } from '../../support/documents.ts'
 
 const owner = { users: ['ada'] }

@@ -1,8 +1,8 @@
 import { test } from 'tap'
 import { showPath } from '../../../src/formats/fields.ts'
 import type { Resource } from '../../../src/kinds/resources.ts'
-import { compile } from '../../../src/models/rules/compile.ts'
 import { resourceKey } from '../../../src/models/rules/snapshot.ts'
+import { compile } from '../../support/compile.ts'
 import {
   accessPolicy,
   modelRef,

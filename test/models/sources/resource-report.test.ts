@@ -1,8 +1,8 @@
 import { pino } from 'pino'
 import { test } from 'tap'
-import { compile } from '../../../src/models/rules/compile.ts'
 import { createResourceReport } from '../../../src/models/sources/resource-report.ts'
 import { linesShown } from '../../../src/runtime/line-limit.ts'
+import { compile } from '../../support/compile.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { httpRoute, joinAll, toService } from '../../support/routes.ts'
 

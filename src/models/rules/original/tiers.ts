@@ -5,14 +5,14 @@
 
 import type { Tier } from '../../../kinds/resources.ts'
 
-const mappingName = 'tier-to-group-mapping'
+export const tierMapping = 'tier-to-group-mapping'
 
 /** Whether a document is the mapping, by kind and name. */
 export function isTierMapping(document: unknown): boolean {
   if (typeof document !== 'object' || document === null) return false
   const { apiVersion, kind, metadata } = document as Record<string, unknown>
   if (apiVersion !== 'v1' || kind !== 'ConfigMap') return false
-  return (metadata as { name?: unknown } | null | undefined)?.name === mappingName
+  return (metadata as { name?: unknown } | null | undefined)?.name === tierMapping
 }
 
 /**

@@ -19,6 +19,12 @@ import type {
   Subscription,
   Tier,
 } from '../../../kinds/resources.ts'
+import {
+  originalGroup,
+  originalKinds,
+  originalModelKinds,
+  originalModelsGroup,
+} from '../original/original-kinds.ts'
 import { isTierMapping } from '../original/tiers.ts'
 import { withPruned } from './last-applied.ts'
 import { toExternalModel, toModelServer } from './parse-model-server.ts'
@@ -43,19 +49,8 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
     Subscription: 'Subscription',
     Tenant: 'Tenant',
   },
-  'maas.opendatahub.io/v1alpha1': {
-    MaaSModelRef: 'ModelRef',
-    MaaSAuthPolicy: 'AccessPolicy',
-    MaaSSubscription: 'Subscription',
-    ExternalModel: 'ExternalModel',
-    MaasTenantConfig: 'Tenant',
-    Tenant: 'Tenant',
-    AITenant: 'AITenant',
-  },
-  'inference.opendatahub.io/v1alpha1': {
-    ExternalModel: 'ExternalModel.inference.opendatahub.io',
-    ExternalProvider: 'ExternalProvider',
-  },
+  [`${originalGroup}/v1alpha1`]: originalKinds,
+  [`${originalModelsGroup}/v1alpha1`]: originalModelKinds,
   v1: { ConfigMap: 'ConfigMap' },
   'gateway.networking.k8s.io/v1': gatewayKinds,
   'gateway.networking.k8s.io/v1beta1': gatewayKinds,
@@ -64,7 +59,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
 }
 
 /** The groups in which an unknown kind is a mistake. */
-const ours = /^(tollgate\.dev|maas\.opendatahub\.io)\//
+const ours = ['tollgate.dev/', `${originalGroup}/`]
 
 /** Reads one document, parsed from YAML or JSON. */
 export function parseResource(document: unknown): ParseResult {
@@ -78,7 +73,7 @@ export function parseResource(document: unknown): ParseResult {
   const kinds = Object.hasOwn(groups, apiVersion) ? groups[apiVersion] : undefined
   const kind = kinds && Object.hasOwn(kinds, written) ? kinds[written] : undefined
   if (kind === undefined) {
-    const group = ours.exec(apiVersion)?.[0]
+    const group = ours.find((each) => apiVersion.startsWith(each))
     if (group === undefined) return { ignored: `${id} is not one of our kinds` }
     if (kinds === undefined) {
       const known = Object.keys(groups).filter((each) => each.startsWith(group))

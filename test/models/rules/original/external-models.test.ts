@@ -1,9 +1,9 @@
 import { test } from 'tap'
 import { statusOf } from '../../../../src/cluster/rules/conditions.ts'
 import { showPath } from '../../../../src/formats/fields.ts'
-import { compile } from '../../../../src/models/rules/compile.ts'
 import { joinExternalModels } from '../../../../src/models/rules/original/external-models.ts'
 import { refuseAddresses } from '../../../../src/models/rules/refuse-addresses.ts'
+import { compile } from '../../../support/compile.ts'
 import { modelRef, resourceOf } from '../../../support/documents.ts'
 
 const external = (name: string, spec: object = {}, metadata: object = {}) =>

@@ -1,0 +1,21 @@
+/** What the service does in slices, in one go. */
+
+import { type Policies, policiesInSteps } from '../../src/cluster/rules/policies.ts'
+import { compileInSteps } from '../../src/models/rules/compile.ts'
+import type { Refused } from '../../src/models/rules/refused.ts'
+import type { Snapshot } from '../../src/models/rules/snapshot.ts'
+
+function runToEnd<Result>(steps: Generator<unknown, Result>): Result {
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
+
+export function compile(...given: Parameters<typeof compileInSteps>): Snapshot {
+  return runToEnd(compileInSteps(...given))
+}
+
+export function policiesOf(snapshot: Snapshot, refused: readonly Refused[] = []): Policies {
+  return runToEnd(policiesInSteps(snapshot, refused))
+}
