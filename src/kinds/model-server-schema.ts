@@ -163,7 +163,7 @@ export const server = partial({
           },
         ],
       }),
-      answer: duration('how long an answer may take, to its end', '24h', 'none'),
+      answer: duration('how long a response may take, to its end', '24h', 'none'),
     }),
     { description: 'time limits for the server' },
   ),
@@ -184,14 +184,14 @@ export const output = object(
     maxTokens: optional(
       integer(1, 1_000_000_000, {
         description:
-          'the most output tokens that the server gives one answer, whatever is asked for',
+          'the most output tokens that the server generates for one choice, whatever is asked for',
         otherwise: 'unknown',
       }),
     ),
     honoursMaxTokens: filled(
       boolean({
         description:
-          "whether answers end at the request's maximum; if not, requests that reserve get no ceiling, and their limits no bound",
+          "whether responses end at the request's maximum; if not, requests that reserve get no ceiling, and their limits no bound",
         otherwise: '`true`',
       }),
       true,
@@ -199,7 +199,7 @@ export const output = object(
     maxTokensField: optional(
       text({
         description:
-          "the field in which the server reads the maximum of a chat call. With `max_tokens`, for servers that pass over the other one as Ollama does, a request's `max_completion_tokens` is sent as `max_tokens` too",
+          "the field in which the server reads the maximum of a chat call. With `max_tokens`, for servers that ignore the other one as Ollama does, a request's `max_completion_tokens` is sent as `max_tokens` too",
         otherwise: '`max_completion_tokens`',
         enum: ['max_completion_tokens', 'max_tokens'],
       }),
@@ -215,7 +215,7 @@ export const output = object(
     usageOfAllAnswers: optional(
       boolean({
         description:
-          'whether the usage that the server reports is that of all answers to a request. With `false`, for servers that report that of one as llama.cpp does, requests for more than one (`n`, lists of prompts) are refused on chat and completions, where they are counted',
+          'whether the usage that the server reports is that of all choices of a request. With `false`, for servers that report that of one as llama.cpp does, requests for more than one (`n`, lists of prompts) are refused on chat and completions, where they are counted',
         otherwise: "`true`; `false` where the server's list of models says that it is llama.cpp's",
       }),
     ),
@@ -230,7 +230,7 @@ export const output = object(
   },
   {
     description:
-      "the answers of the model's server, for estimates ([reservation.md](reservation.md))",
+      "the responses of the model's server, for estimates ([reservation.md](reservation.md))",
   },
 )
 

@@ -75,7 +75,7 @@ test('reports an invalid resource with file and line', async (t) => {
 test('says what to install if Python is missing', async (t) => {
   const folder = temporaryFolder(t)
   // A copy of the sources with the same packages, but without Envoy.
-  for (const part of ['bin', 'src', 'envoy', 'examples', 'package.json']) {
+  for (const part of ['bin', 'src', 'dev', 'envoy', 'examples', 'package.json']) {
     cpSync(join(packageRoot, part), join(folder, 'clone', part), { recursive: true })
   }
   symlinkSync(join(packageRoot, 'node_modules'), join(folder, 'clone', 'node_modules'))
