@@ -27,7 +27,8 @@ the reason at once and every 5 seconds. If Redis is not available, it waits two 
 at once.
 
 **Exports to an OpenTelemetry collector** have the variables of its specification, \`OTEL_…\`: [tracing.md](tracing.md).
-\`KUBERNETES_SERVICE_HOST\` and \`KUBERNETES_SERVICE_PORT\`, which the cluster sets in each pod, say where its API server is.
+\`KUBERNETES_SERVICE_HOST\` and \`KUBERNETES_SERVICE_PORT\`, which the cluster sets in each pod, say where its API server is; outside of a pod
+\`KUBECONFIG\` names the file that does, as for \`kubectl\`.
 `
 
 /** The page as it is committed. */

@@ -136,7 +136,10 @@ function derive(all: Read, env: Environment, problems: string[]) {
     statusGroups: read.statusGroups ?? read.watchGroups.filter((group) => group === 'tollgate.dev'),
     /** The name of this process where a revocation waits for it. */
     replicaName: read.podName ?? ownName,
-    // No settings: what the cluster sets in each pod, and `npm start` for its service.
+    instanceName: read.instanceName ?? (env.GATEWAY_NAME || 'maas-default-gateway'),
+    // No settings: kubectl's variable, what the cluster sets in each pod, and `npm start` for its service.
+    /** The file that says how to reach the cluster's API server; undefined: the pod's service account does. */
+    kubeconfig: env.KUBECONFIG || undefined,
     /** The API server's address in a pod; undefined: this is none. */
     kubernetesHost: env.KUBERNETES_SERVICE_HOST || undefined,
     kubernetesPort: Number(env.KUBERNETES_SERVICE_PORT || 443),

@@ -3,7 +3,6 @@
  * ignoring it would change what the service does without a word.
  */
 export const removedSettings: Readonly<Record<string, string>> = {
-  ACCESS_CHECK_TIMEOUT_SECONDS: 'a list of models may take 15 seconds',
   ADMISSION_CHARGE: 'write spec.admission.charge into the Subscriptions',
   ADMISSION_OVERSHOOT_PERCENT: 'write spec.admission.overshootPercent into the Subscriptions',
   API_RATE_LIMIT_ADDRESS:
@@ -11,7 +10,6 @@ export const removedSettings: Readonly<Record<string, string>> = {
   BODY_TIMEOUT:
     'a request may take 60 seconds to arrive, and as long again for each 32 MiB of BODY_LIMIT beyond the first',
   COUNTER_FLUSH_MS: 'counters are flushed every 5 milliseconds',
-  GATEWAY_NAME: 'set INSTANCE_NAME',
   HOP_MARK: 'it follows from GATEWAY_URL, which each installation has for itself',
   KEY_CACHE_ENTRIES: 'each process caches 100,000 keys',
   KEY_CACHE_REVALIDATE: 'revocations are looked for four times a second',

@@ -166,8 +166,6 @@ export const settings = {
   /** Whether the cluster verifies identity tokens and decides who is an administrator. */
   kubernetesTokenReview: setting('KUBERNETES_TOKEN_REVIEW', 'false', form.flag,
     'whether the cluster\'s identity tokens are accepted and its roles define administrators'),
-  kubeconfig: optional('KUBECONFIG', 'the pod\'s service account', form.path,
-    'how to reach the cluster\'s API server'),
   lease: setting('LEASE_NAME', 'tollgate-controller', form.ownedName,
     'the Lease of `tollgate controller`, in the pod\'s namespace (`models-as-a-service` outside of pods) or in the one named; controllers of one cluster share it, since only one may write'),
   podNamespace: optional('POD_NAMESPACE', 'none', form.anyText,
@@ -202,8 +200,10 @@ export const settings = {
   acceptedMarkers: setting('API_KEY_MARKERS_ACCEPTED', 'tg,oai', form.markers,
     'other markers accepted'),
   /** Part of the names of service-account groups (contract, 3.9). */
-  instanceName: setting('INSTANCE_NAME', 'maas-default-gateway', form.anyText,
+  instanceName: optional('INSTANCE_NAME', '`GATEWAY_NAME`, as the original service has it, else `maas-default-gateway`', form.anyText,
     'name of this installation, used in the groups of the tiers\' service accounts'),
+  accessCheckTimeoutMs: setting('ACCESS_CHECK_TIMEOUT_SECONDS', '15', form.seconds(1, 25),
+    'deadline for a whole list of models'),
   /** 0: a minute. */
   keyCacheOutageGraceMs: setting('KEY_CACHE_OUTAGE_GRACE', '15m', form.duration('0', '24h'),
     'how long cached keys work without the database; at least a minute'),

@@ -26,9 +26,6 @@ import type { Context } from './context.ts'
 import type { Parts } from './parts.ts'
 import type { State } from './state.ts'
 
-/** For a whole list of models: a caller still waits for it, and it is within the listener's own timeout of 30 seconds. */
-const accessCheckTimeoutMs = 15_000
-
 /** What the APIs say and ask besides the parts. */
 export interface Condition {
   readonly state: State
@@ -86,7 +83,7 @@ export function createExternalApi(
     searchesAtOnce: Math.max(1, Math.floor(config.databaseConnections / 5)),
     probeModel: openProbes(context, keyParts.listingSeal),
     onServed: discovery.note,
-    accessCheckTimeoutMs,
+    accessCheckTimeoutMs: config.accessCheckTimeoutMs,
   })
   const { codeFlows } = tokens
   const { gatewayUrl, apiAddressRateLimit, sampleSignInCode: sampleCode } = config

@@ -150,6 +150,15 @@ test('settings that require each other are reported', async (t) => {
   t.strictSame(problemsOf({ ...reviews, KUBERNETES_SERVICE_HOST: '10.0.0.1' }), [])
 })
 
+test('settings of the original service keep their names', async (t) => {
+  const instanceOf = (env: Record<string, string>) => loadConfig(env).instanceName
+  t.equal(instanceOf({}), 'maas-default-gateway')
+  t.equal(instanceOf({ GATEWAY_NAME: 'gate' }), 'gate')
+  t.equal(instanceOf({ GATEWAY_NAME: 'gate', INSTANCE_NAME: 'own' }), 'own')
+  t.equal(loadConfig({ ACCESS_CHECK_TIMEOUT_SECONDS: '3' }).accessCheckTimeoutMs, 3_000)
+  t.match(problemsOf({ ACCESS_CHECK_TIMEOUT_SECONDS: '0' }), [/^ACCESS_CHECK_TIMEOUT_SECONDS: /])
+})
+
 test('with roles of a cluster, groups administer only if they are set', async (t) => {
   const groupsOf = (env: Record<string, string>) => [...loadConfig(env).adminGroups]
   const reviews = { KUBERNETES_TOKEN_REVIEW: 'true', KUBECONFIG: '/config' }
