@@ -95,7 +95,10 @@ export function listModels(app: Api, deps: ExternalDeps): void {
     const search = { snapshot, caller, authorization, address, subscriptions }
     const asking = { caller, requestedSubscription: requested }
     const found = await findModels(deps, search)
-    return mergeModels(found, (name) => meansOne(name, asking, snapshot))
+    return mergeModels(found, {
+      isUsable: (name) => meansOne(name, asking, snapshot),
+      sharedUrl: deps.gatewayUrl,
+    })
   }
   app.get('/v1/models', { schema }, async (request, reply) => {
     const models = await list(request, reply)

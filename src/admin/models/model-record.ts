@@ -5,7 +5,10 @@ import { boolean, integer, object, objects, optional, string } from '../http/sch
 import { billingRate } from './subscription-record.ts'
 
 export const modelRecord = object('Model', {
-  id: string("As the model's server calls it.", { examples: ['sim-small'] }),
+  id: string(
+    "As the model's server calls it, or publishers/<namespace>/models/<name> if a body may not use that name.",
+    { examples: ['sim-small'] },
+  ),
   object: { type: 'string', const: 'model' },
   created: integer('Unix seconds.', { examples: [1_704_067_200] }),
   owned_by: string('<namespace>/<name> of the ModelRef.', { examples: ['llm/sim-small'] }),

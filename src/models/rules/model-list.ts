@@ -99,15 +99,24 @@ export function* readServedModels(text: string): Generator<void, readonly Served
   return [...served.values()]
 }
 
+/** What bodies may use. */
+export interface BodyNames {
+  /** Whether one of this caller may use the name. */
+  readonly isUsable: (id: string) => boolean
+  /** Where the body names the model. */
+  readonly sharedUrl: string
+}
+
 /**
  * One entry for each id, url and owner, ordered by the three. If `spec.modelIds` says which of the
  * server's ids are this model, other ids are left out, because several ModelRefs may share a
  * server. A model with `spec.upstreamModel` has its own names, whatever the server lists. The names by which a body
- * of this caller finds no model, or several, become the one id `publishers/<namespace>/models/<name>`.
+ * of this caller finds no model, or several, become the one id `publishers/<namespace>/models/<name>`, whose URL is
+ * that of the shared paths: on the model's own path its server would get the id as it is.
  */
 export function mergeModels(
   found: readonly FoundModel[],
-  isUsable: (id: string) => boolean,
+  { isUsable, sharedUrl }: BodyNames,
 ): readonly ListedModel[] {
   const entries = new Map<string, ListedModel & { readonly subscriptions: ListedSubscription[] }>()
   const listed = new Set(found.map(({ subscription }) => subscription))
@@ -119,14 +128,15 @@ export function mergeModels(
     return may
   }
   for (const { model, subscription, endpoint, served } of found) {
-    for (const { id, created } of servedAs(model, served, mayBeUsed)) {
-      const key = JSON.stringify([id, endpoint, model.key])
+    for (const { id, created, isPublished } of servedAs(model, served, mayBeUsed)) {
+      const url = isPublished ? sharedUrl : endpoint
+      const key = JSON.stringify([id, url, model.key])
       const entry = entries.get(key) ?? {
         id,
         created: created ?? Math.floor((model.resource.metadata.createdAt ?? 0) / 1_000),
         ownedBy: model.key,
         kind: model.resource.backend.kind || 'llmisvc',
-        url: endpoint,
+        url,
         ready: model.phase === 'Ready',
         details: modelDisplayOf(model.resource.metadata),
         subscriptions: [],
@@ -154,7 +164,7 @@ function servedAs(
   { resource }: Model,
   served: readonly ServedModel[] | undefined,
   mayBeUsed: (id: string) => boolean,
-): readonly ServedModel[] {
+): readonly (ServedModel & { readonly isPublished?: true })[] {
   const { metadata, modelIds, server } = resource
   const { upstreamModel } = server
   if (served === undefined || upstreamModel !== undefined) {
@@ -166,7 +176,7 @@ function servedAs(
   const taken = takenOf(served)
   const usable = taken.filter(({ id }) => mayBeUsed(id))
   if (usable.length === taken.length) return usable
-  return [...usable, { id: publishedId(metadata), created: undefined }]
+  return [...usable, { id: publishedId(metadata), created: undefined, isPublished: true }]
 }
 
 function isUsableId(id: unknown): id is string {

@@ -511,11 +511,10 @@ test('a model with a backend is asked at our gateway, whatever endpoint is shown
   t.match(answer.json().data, [
     { id: 'hosted', kind: 'ExternalModel', url: 'http://gateway.example/llm/hosted', created: 0 },
     // Both servers list the same name, which a body may not use.
-    { id: 'publishers/llm/models/shown', owned_by: 'llm/shown', url: endpointOverride },
-    {
-      ...{ id: 'publishers/llm/models/small', owned_by: 'llm/small' },
-      url: 'http://gateway.example/llm/small',
-    },
+    ...['shown', 'small'].map((name) => ({
+      ...{ id: `publishers/llm/models/${name}`, owned_by: `llm/${name}` },
+      url: 'http://gateway.example',
+    })),
   ])
   t.equal(answer.json().data.length, 3)
   t.same(gateway.asked.map(({ path }) => path).sort(), [

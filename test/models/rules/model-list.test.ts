@@ -19,7 +19,7 @@ const team = { groups: ['team-a'] }
 const rate = [[1, '1m']] as const
 
 const mergeModels = (found: readonly FoundModel[], isUsable = (_: string) => true) =>
-  mergeByNames(found, isUsable)
+  mergeByNames(found, { isUsable, sharedUrl: 'http://shared' })
 
 function find(
   document: WrittenDocument,
@@ -138,8 +138,8 @@ test('names that a body may not use become one that it may', async (t) => {
   const served = ['a', 'b', 'c'].map((id) => ({ id, created: 1 }))
   const merged = mergeModels([find(modelRef('small'), 'http://a', served)], (id) => id === 'b')
   t.same(
-    merged.map(({ id }) => id),
-    ['b', 'publishers/llm/models/small'],
+    merged.map(({ id, url }) => `${id} at ${url}`),
+    ['b at http://a', 'publishers/llm/models/small at http://shared'],
   )
 })
 
