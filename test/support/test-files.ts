@@ -45,7 +45,7 @@ const SLOW = [
 const ALONE = new RegExp(
   `^test/(${[
     ...['bench/', 'bin/', 'cli/', 'dev/', 'mutants/', 'package/', 'support/', 'walk-through'],
-    ...['console/speed', 'e2e/known-costs', 'e2e/table-faults'],
+    ...['console/speed', 'e2e/known-costs', 'e2e/sequential-clients', 'e2e/table-faults'],
   ].join('|')})`,
 )
 const shares = (file: string): boolean => file.startsWith('test/') && !ALONE.test(file)
