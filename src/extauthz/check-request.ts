@@ -194,7 +194,7 @@ function readHeader(entry: WireReader, draft: Draft): void {
       else if (key === 'x-tollgate-model') draft.model = entry.string()
       else if (key === 'x-tollgate-refusal') draft.bodyProblem = entry.string()
       else if (key === 'x-tollgate-miss') draft.miss = entry.string(misses)
-      else if (key === 'content-length') draft.size = readLength(entry.string(), draft.size)
+      else if (key === 'content-length') draft.size = readLength(entry.digits(), draft.size)
       else if (key === 'x-tollgate-size') draft.size = readSize(entry.string(), draft.size)
     }
   }
@@ -233,9 +233,8 @@ function readPeer(bytes: Buffer): string | undefined {
 }
 
 /** The body's length, if the client declares it; `known`: what the script has read, which is more. */
-function readLength(length: string, known: RequestSize): RequestSize {
-  if (known !== unknownSize || !/^\d{1,15}$/.test(length)) return known
-  return { bytes: Number(length), maxOutput: undefined }
+function readLength(bytes: number | undefined, known: RequestSize): RequestSize {
+  return known === unknownSize && bytes !== undefined ? { bytes, maxOutput: undefined } : known
 }
 
 /** What the gateway's script has read from the body, `<bytes>;<most tokens>;<answers>;<fewest tokens>;<problem>`. */

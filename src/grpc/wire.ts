@@ -65,6 +65,19 @@ export class WireReader {
     return this.#buffer.toString('utf8', start, this.#at)
   }
 
+  /** The current field as a whole number of at most 15 ASCII digits; undefined for any other. */
+  digits(): number | undefined {
+    const start = this.#step()
+    if (start === this.#at || this.#at - start > 15) return undefined
+    let value = 0
+    for (let at = start; at < this.#at; at += 1) {
+      const digit = (this.#buffer[at] as number) - 0x30
+      if (digit < 0 || digit > 9) return undefined
+      value = value * 10 + digit
+    }
+    return value
+  }
+
   /** The one of these ASCII strings that the current field equals; undefined for any other. */
   oneOf(known: readonly string[]): string | undefined {
     const start = this.#step()
