@@ -27,7 +27,7 @@ const mayImport: Readonly<Record<string, string>> = {
   kubernetes: 'formats runtime',
   journal: 'formats ratelimit/rules usage/rules table/rules runtime',
   settings: 'formats operations keys/rules runtime journal',
-  table: 'operations ratelimit/rules keys/rules decide table/rules runtime journal',
+  table: 'operations ratelimit/rules decide table/rules runtime journal',
   ratelimit: 'formats ratelimit/rules runtime store journal',
   keys: 'formats identity/rules keys/rules runtime store',
   gateway: 'formats kinds models/rules cluster/rules runtime journal settings',

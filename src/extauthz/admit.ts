@@ -3,15 +3,13 @@
 import { takesOneAnswer } from '../decide/answers.ts'
 import type { Grant } from '../decide/decision.ts'
 import { isSampled } from '../formats/trace-context.ts'
-import { credentialOf } from '../identity/authenticate.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf } from '../operations/dialect.ts'
 import type { PathRules } from '../operations/operations.ts'
 import type { Target } from '../operations/target.ts'
-import type { PublishedEstimate } from '../table/open-table.ts'
-import { type MissRule, missRule } from '../table/rules/rules.ts'
-import type { DecisionTable } from '../table/table.ts'
+import { ruleOf } from '../table/rules/rules.ts'
+import type { DecisionTable, Offered, PublishedEstimate } from '../table/table.ts'
 import type { CheckRequest } from './check-request.ts'
 
 export type Table = Pick<DecisionTable, 'mark' | 'admit'>
@@ -26,6 +24,8 @@ export interface AdmitDeps {
 export interface Allowed {
   readonly grant: Grant
   readonly key: KeyCaller
+  /** The only one of the request; undefined only if nobody may be allowed by it. */
+  readonly credential: string | undefined
   readonly request: CheckRequest
   readonly target: Target
   readonly now: number
@@ -34,20 +34,13 @@ export interface Allowed {
   readonly mark: number
 }
 
-/** What became of it: where its response adds, and why it will be asked about again. */
-export interface Offered {
-  readonly lane: string | undefined
-  /** undefined: the table may decide it the next time. */
-  readonly rule: MissRule | undefined
-}
-
 /** To be called in the turn of the decision, with nothing awaited in between. Never throws. */
 export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
-  return ({ grant, key, request, target, now, traceparent, mark }: Allowed): Offered => {
+  return ({ grant, key, credential, request, target, ...asked }: Allowed): Offered => {
     const { operation, query, modelKey } = target
-    const credential = credentialOf(request)
+    const { now, traceparent, mark } = asked
     const rule =
-      missRule(grant, {
+      ruleOf(grant, {
         ...{ method: request.method, operation, query },
         isTraced: isSampled(traceparent),
         hasFields: request.bodyProblem !== undefined,
@@ -57,7 +50,7 @@ export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
     // Without them nobody could withdraw it.
     if (remembered === undefined || credential === undefined)
       return { lane: undefined, rule: 'key_news' }
-    const lane = table.admit({
+    return table.admit({
       ...{ grant, credential, now, mark, rule },
       ...{ keyHash: remembered.hash, endsAt: remembered.until },
       path: request.path,
@@ -65,7 +58,6 @@ export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
       dialect: dialectOf(operation),
       estimate: estimateOf(grant),
     })
-    return { lane, rule }
   }
 }
 

@@ -10,7 +10,7 @@ import { refuseCaller } from '../decide/steps/credential.ts'
 import { ServiceError } from '../formats/errors.ts'
 import { lastValue } from '../formats/header-value.ts'
 import { isSampled } from '../formats/trace-context.ts'
-import { type Authenticate, isBare } from '../identity/authenticate.ts'
+import { type Authenticate, credentialOf, isBare } from '../identity/authenticate.ts'
 import type { ListingSeal } from '../identity/listing-seal.ts'
 import type { Caller } from '../identity/rules/caller.ts'
 import { capsOf } from '../keys/rules/compiled-caps.ts'
@@ -55,6 +55,7 @@ export interface CheckDeps {
 /** A request during its decision. */
 interface Asked {
   readonly request: CheckRequest
+  readonly credential: string | undefined
   /** undefined: its path leads to no model. */
   readonly target: Target | undefined
   readonly now: number
@@ -81,9 +82,10 @@ export function createCheck(deps: CheckDeps): Check {
   return function check(bytes, traceparent, call) {
     const request = readCheckRequest(bytes, trustedHops)
     const [target, now, mark = 0] = [readTarget(request.path), clock(), table?.mark]
-    const asked = { request, target, now, traceparent, call, mark }
+    const credential = credentialOf(request)
+    const asked = { request, credential, target, now, traceparent, call, mark }
     try {
-      const caller = authenticate(request, asked.now, request.source)
+      const caller = authenticate(credential, now, request.source)
       const answered =
         caller instanceof Promise
           ? caller.then((late) => proceed(asked, late))
@@ -114,7 +116,7 @@ export function createCheck(deps: CheckDeps): Check {
   }
 
   function answer(
-    { request, target, now, traceparent, mark }: Asked,
+    { request, credential, target, now, traceparent, mark }: Asked,
     caller: Caller | null,
     decided: Decision,
   ): Buffer {
@@ -142,7 +144,7 @@ export function createCheck(deps: CheckDeps): Check {
     const key = caller?.by === 'key' ? caller : undefined
     const offered =
       decision.allowed && key && target
-        ? admit?.({ grant: decision, key, request, target, now, traceparent, mark })
+        ? admit?.({ grant: decision, key, credential, request, target, now, traceparent, mark })
         : undefined
     onMissed(missReason(request.miss, offered?.rule))
     const lined = decision.allowed ? linedAs(request, now, offered?.lane) : undefined

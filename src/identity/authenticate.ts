@@ -22,12 +22,12 @@ export interface Presented {
 }
 
 /**
- * The Caller of a request, null if it has no valid credential. Returns without a promise if it can.
+ * The Caller of a request by its only credential (`credentialOf`), null if that is not valid. Returns without a promise if it can.
  * Throws `credential_invalid` if it can give a reason, and a code with status 503 if it cannot
  * verify.
  */
 export type Authenticate = (
-  presented: Presented,
+  credential: string | undefined,
   now: number,
   source?: Source,
 ) => Caller | null | Promise<Caller | null>
@@ -42,8 +42,7 @@ const maxTwice = 2 * (maxCredentialLength + 'Bearer , '.length)
 
 /** Verifies API keys and identity tokens separately. */
 export function createAuthenticate(deps: { key: Verify; token: Verify }): Authenticate {
-  return function authenticate(presented, now, source) {
-    const credential = credentialOf(presented)
+  return function authenticate(credential, now, source) {
     if (credential === undefined) return null
     const verify = looksLikeKey(credential) ? deps.key : deps.token
     return verify(credential, now, source)

@@ -4,7 +4,6 @@
  */
 
 import type { Grant } from '../decide/decision.ts'
-import { capsOf } from '../keys/rules/compiled-caps.ts'
 import type { Dialect } from '../operations/dialect.ts'
 import { type Counter, counterOf } from '../ratelimit/rules/counter.ts'
 import type { Counted } from '../ratelimit/rules/sums.ts'
@@ -14,7 +13,8 @@ import type { TableFiles } from './files.ts'
 import { recordDigest } from './rules/digest.ts'
 import type { TableSizes } from './rules/format.ts'
 import { writeLanePlace } from './rules/lane.ts'
-import { recordText, templateText } from './rules/plan.ts'
+import type { Unpublished } from './rules/misses.ts'
+import { type Plan, planOf } from './rules/plan.ts'
 import type { MissRule } from './rules/rules.ts'
 import { createSlots } from './slots.ts'
 import { createTemplates } from './templates.ts'
@@ -44,6 +44,14 @@ export interface Admitted {
   readonly estimate?: PublishedEstimate | undefined
 }
 
+/** What became of it. */
+export interface Offered {
+  /** Where its response adds (`lane` of Check's metadata); undefined: nowhere. */
+  readonly lane: string | undefined
+  /** Why it will be asked about again; undefined: the table may decide it the next time. */
+  readonly rule: Unpublished | undefined
+}
+
 export interface PublishedEstimate {
   readonly inputPerByte: number
   /** 0: the operation has no output. */
@@ -58,8 +66,14 @@ export interface OpenTableOptions {
   readonly records: number
   readonly clocks: TableClocks
   readonly readWindow: (counter: Counter, at: number) => ReadWindow
+  /** Whether such a request (its digest) came before, so that it is worth a record. */
+  readonly isRepeated: (digest: Buffer) => boolean
   /** Called once for each record that is written, withdrawn, or not written for want of room. */
   readonly count: (what: 'published' | 'withdrawn' | 'unplaced', records: number) => void
+}
+
+interface Drawn extends Plan {
+  readonly digest: Buffer
 }
 
 /** Scripts decide by the table for so long after each beat. */
@@ -79,7 +93,7 @@ const sweptSlots = 2_048
 export type OpenTable = ReturnType<typeof createOpenTable>
 
 export function createOpenTable(options: OpenTableOptions) {
-  const { files, file, records, clocks, readWindow, count } = options
+  const { files, file, records, clocks, readWindow, isRepeated, count } = options
   const sizes: TableSizes = files.sizes
   const slots = createSlots(sizes.buckets, records)
   const blocks = createBlocks({
@@ -101,18 +115,31 @@ export function createOpenTable(options: OpenTableOptions) {
     toldUntil = leaseUntil
   }
 
+  /** What would be published, or why it is not. */
+  function draw({
+    grant,
+    credential,
+    path,
+    bodyModel = '',
+    dialect,
+  }: Admitted): Drawn | Unpublished {
+    const digest = recordDigest(credential, path, bodyModel)
+    if (!isRepeated(digest)) return 'first'
+    const plan = planOf(grant, dialect)
+    return plan === undefined ? 'too_long' : { ...plan, digest }
+  }
+
   /** Returns whether there is room. */
-  function publish(asked: Admitted, blocks: readonly number[]): boolean {
-    const { grant, dialect, credential, path, bodyModel = '', keyHash, endsAt = Infinity } = asked
-    const { estimate } = asked
+  function publish(
+    { grant, keyHash, endsAt = Infinity, estimate }: Admitted,
+    { digest, record: text, ...plan }: Drawn,
+    blocks: readonly number[],
+  ): boolean {
     if (grant.held?.estimate !== undefined && estimate === undefined) return false
-    const plan = templateText(grant, dialect)
-    const text = recordText(grant.caller, capsOf(grant.caller)?.counted)
-    const template = plan === undefined ? undefined : templates.numberOf(plan)
-    if (template === undefined || text === undefined) return false
+    const template = templates.numberOf(plan.template)
+    if (template === undefined) return false
     const now = clocks.boot()
     const until = now + recordMs * (1 - jitter * Math.random())
-    const digest = recordDigest(credential, path, bodyModel)
     const slot = slots.place(digest, keyHash, now, until)
     if (slot === undefined) return false
     const { inputPerByte, bytesPerToken } = estimate ?? { inputPerByte: 0, bytesPerToken: 0 }
@@ -160,17 +187,20 @@ export function createOpenTable(options: OpenTableOptions) {
     },
     /** Whether its files are where scripts look for them, and whole. */
     isInPlace: files.isInPlace,
-    /** Publishes it, if it may be, and returns where its response adds; undefined: nowhere. */
-    admit(asked: Admitted, mayPublish: boolean): string | undefined {
-      const isPublished = mayPublish && asked.rule === undefined && leaseUntil > 0
+    /** Publishes it, if it may be and is worth it. */
+    admit(asked: Admitted, mayPublish: boolean): Offered {
+      const mayBe = mayPublish && asked.rule === undefined && leaseUntil > 0
+      const found = mayBe ? draw(asked) : asked.rule
+      const drawn = typeof found === 'object' ? found : undefined
       const own = countersOf(asked.grant)
-      const found = own.map(isPublished ? blocks.place : blocks.numberOf)
-      const numbers = found.filter((number) => number !== undefined)
-      if (isPublished) {
-        const isPlaced = numbers.length === own.length && publish(asked, numbers)
+      const placed = own.map(drawn ? blocks.place : blocks.numberOf)
+      const numbers = placed.filter((number) => number !== undefined)
+      if (drawn !== undefined) {
+        const isPlaced = numbers.length === own.length && publish(asked, drawn, numbers)
         count(isPlaced ? 'published' : 'unplaced', 1)
       }
-      return numbers.length === 0 ? undefined : writeLanePlace(file, numbers)
+      const lane = numbers.length === 0 ? undefined : writeLanePlace(file, numbers)
+      return { lane, rule: typeof found === 'object' ? undefined : found }
     },
     beginGeneration,
     /** Before it returns no record of these keys is in force. */

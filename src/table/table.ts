@@ -17,20 +17,21 @@ import {
   createOpenTable,
   headKeptMs,
   leaseMs,
+  type Offered,
   type OpenTable,
   type PublishedEstimate,
 } from './open-table.ts'
 
-export type { Admitted, CountedLine, PublishedEstimate, ReadWindow, TableClocks }
+export type { Admitted, CountedLine, Offered, PublishedEstimate, ReadWindow, TableClocks }
 
 export interface DecisionTable {
   /** Changes with each withdrawal: what was decided before one is not published after it. Take it before authenticating. */
   readonly mark: number
   /**
-   * Called for every allow of a key in the turn of the decision: publishes it if it may, and returns where its
-   * response adds (`lane` of Check's metadata), undefined: nowhere. Never throws.
+   * Called for every allow of a key in the turn of the decision: publishes it if it may and is worth it. Never
+   * throws.
    */
-  admit(asked: Admitted): string | undefined
+  admit(asked: Admitted): Offered
   /** Before this returns no record of these keys (hashes as in the key cache) is in force. */
   withdraw(keyHashes: readonly string[]): void
   /** Before this returns no record is in force. */
@@ -77,8 +78,8 @@ export interface TableOptions {
   /** Beside the files of the journal (journal/files.ts). */
   readonly paths: TablePaths
   readonly mode: FileMode
-  /** Twice the workers of one Envoy. */
-  readonly lanes: number
+  /** Twice the workers of one Envoy; asked when files are made. */
+  readonly lanes: () => number
   /** The most records; 20,000 by default. */
   readonly records?: number
   /** Whether this process is the gateway's writer now. */
@@ -88,6 +89,8 @@ export interface TableOptions {
   /** Milliseconds until the key cache is not confirmed any more; 0 or less: it is not. */
   readonly keyLeaseLeftMs: () => number
   readonly readWindow: (counter: Counter, at: number) => ReadWindow
+  /** Whether a request of this digest came before (repeats.ts); by default all are published at once. */
+  readonly isRepeated?: (digest: Buffer) => boolean
   readonly clocks?: TableClocks
   /** What failed; the table is closed then, and opened again when that is possible. */
   readonly onFault: (error: unknown) => void
@@ -104,9 +107,10 @@ const nothing = {
 /** Never throws: what is not possible now is tried again at a later beat. */
 export function openDecisionTable(options: TableOptions): DecisionTable {
   const { paths, records = 20_000, lanes, mode, isWriter, readWindow, onFault } = options
+  const { isRepeated = () => true } = options
   const clocks = options.clocks ?? systemClocks()
   // Three of eight places of a bucket are taken then: one in 600 finds its bucket full.
-  const sizes = { buckets: Math.ceil(records / 3), blocks: records, templates: 1_024, lanes }
+  const sizes = { buckets: Math.ceil(records / 3), blocks: records, templates: 1_024 }
   const counts = { published: 0, withdrawn: 0, unplaced: 0 }
   let open: OpenTable | undefined
   let isMaking = false
@@ -167,14 +171,23 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     isMaking = true
     mayMakeAt = clocks.boot() + makeEveryMs
     const file = randomInt(1, 2 ** 48 - 1)
-    void inSlices(createFiles(paths, mode, { ...sizes, generation: 1, file, lease: 0, clock: 0 }))
+    void inSlices(
+      createFiles(paths, mode, {
+        ...sizes,
+        lanes: lanes(),
+        generation: 1,
+        file,
+        lease: 0,
+        clock: 0,
+      }),
+    )
       .then((files) => {
         if (open !== undefined) leave(open)
         if (isClosed || !isWriter()) return files.close()
         const count = (what: keyof typeof counts, of: number) => {
           counts[what] += of
         }
-        open = createOpenTable({ files, file, records, clocks, readWindow, count })
+        open = createOpenTable({ files, file, records, clocks, readWindow, isRepeated, count })
         return beat()
       })
       .catch((error: unknown) => {
@@ -207,7 +220,10 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     get mark(): number {
       return mark
     },
-    admit: (asked) => act((table) => table.admit(asked, suspended === 0 && asked.mark === mark)),
+    admit: (asked) =>
+      act((table) => table.admit(asked, suspended === 0 && asked.mark === mark)) ?? {
+        ...{ lane: undefined, rule: asked.rule },
+      },
     withdraw(keyHashes) {
       if (keyHashes.length === 0) return
       mark += 1

@@ -3,7 +3,6 @@
 import { rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
-import { LRUCache } from 'lru-cache'
 import { askAdmin } from '../gateway/admin-page.ts'
 import { infoPath, workersIn } from '../journal/envoy-log.ts'
 import { filesOf } from '../journal/files.ts'
@@ -11,6 +10,8 @@ import { fileModeOf } from '../journal/prepare-folder.ts'
 import type { RevocationFollower } from '../keys/revocations/revocation-follower.ts'
 import type { Counter } from '../ratelimit/rules/counter.ts'
 import type { OpenSums } from '../ratelimit/sums/open-sums.ts'
+import { BoundedMap } from '../runtime/bounded-map.ts'
+import { createRepeats } from '../table/repeats.ts'
 import { type DecisionTable, openDecisionTable, type TableStats } from '../table/table.ts'
 import type { Context } from './context.ts'
 
@@ -39,80 +40,76 @@ export interface TableParts {
 const beatMs = 200
 /** How often Envoy is asked for its workers, and after how many times without an answer those of this machine are taken. */
 const [askMs, asksAtMost] = [100, 100]
-/** As many keys as the table has records at most. */
-const keysRemembered = 20_000
+/** As many keys as the table has records at most, and requests that come before they have one. */
+const [keysRemembered, requestsRemembered] = [20_000, 40_000]
 /** What scripts can read (envoy/lua/lanes.lua). */
 const mostLanes = 256
-/** What is decided while there is no table is published in none. */
-const noMark = -1
 
 export function createTable(context: Context): Table {
   const { config, onFault } = context
-  let table: DecisionTable | undefined
+  let parts: TableParts | undefined
+  let lanes = 0
   let timer: NodeJS.Timeout | undefined
-  let isWriter = (): boolean => false
-  let suspended = 0
   let isStopped = false
-  const hashes = new LRUCache<string, string>({ max: keysRemembered })
+  const hashes = new BoundedMap<string, string>(keysRemembered)
   const isOn = config.decisionTable === 'on' && config.usageJournal !== undefined
+  const table = isOn ? openTable(config.usageJournal as string) : undefined
 
-  /** Lanes for twice the workers: while Envoy is replaced there are two. */
-  async function open(parts: TableParts): Promise<void> {
-    const workers = await findWorkers(context, () => isStopped)
-    if (isStopped) return
-    const lanes = Math.min(mostLanes, 2 * workers)
-    timer = setInterval(() => beat(parts, lanes), beatMs).unref()
-  }
-
-  function beat(parts: TableParts, lanes: number): void {
-    // What has been suspended without it could be published by it.
-    if (table === undefined && suspended === 0) table = openFor(parts, lanes)
-    table?.beat()
-  }
-
-  function openFor({ sums, follower, isServing }: TableParts, lanes: number) {
+  /** Nothing is made before it beats. */
+  function openTable(usageJournal: string): DecisionTable {
     const isShared = config.redisUrl !== undefined
     const mayDeny = config.onCounterLoss === 'deny'
     return openDecisionTable({
-      paths: filesOf(config.usageJournal as string),
+      paths: filesOf(usageJournal),
       mode: fileModeOf(config.socketMode),
-      lanes,
+      lanes: () => lanes,
       isWriter,
       mayServe() {
-        if (!isServing() || sums.isUnreadable) return false
+        if (parts === undefined || !parts.isServing()) return false
+        const { sums } = parts
+        if (sums.isUnreadable) return false
         return !mayDeny || !(sums.stats.failing || sums.isUnavailable)
       },
-      keyLeaseLeftMs: follower.leaseLeftMs,
+      keyLeaseLeftMs: () => parts?.follower.leaseLeftMs() ?? 0,
       readWindow(counter: Counter, at: number) {
+        const { sums } = parts as TableParts
         const { used, since, resetsAt, isKnown, ageMs } = sums.known(counter, at)
         const heardMs = isKnown ? ageMs : -1
         return { used, start: since, end: resetsAt, ageMs: isShared ? heardMs : 0, isShared }
       },
+      isRepeated: createRepeats(requestsRemembered, () => performance.now()),
       onFault,
     })
+  }
+
+  function isWriter(): boolean {
+    return parts?.sums.isWriter === true
+  }
+
+  /** Lanes for twice the workers: while Envoy is replaced there are two. */
+  async function begin(beaten: DecisionTable): Promise<void> {
+    const workers = await findWorkers(context, () => isStopped)
+    if (isStopped) return
+    lanes = Math.min(mostLanes, 2 * workers)
+    timer = setInterval(beaten.beat, beatMs).unref()
   }
 
   return {
     isOn,
     get mark() {
-      return table?.mark ?? noMark
+      return table?.mark ?? 0
     },
     admit(asked) {
+      const offered = table?.admit(asked) ?? { lane: undefined, rule: asked.rule }
       const { caller } = asked.grant
-      if (asked.rule === undefined && caller.by === 'key') hashes.set(caller.keyId, asked.keyHash)
-      return table?.admit(asked)
+      if (offered.rule === undefined && caller.by === 'key') hashes.set(caller.keyId, asked.keyHash)
+      return offered
     },
     hashOf: (keyId) => hashes.get(keyId),
     withdraw: (keyHashes) => table?.withdraw(keyHashes),
     withdrawAll: () => table?.withdrawAll(),
-    async suspend() {
-      suspended += 1
-      await table?.suspend()
-    },
-    resume() {
-      suspended -= 1
-      table?.resume()
-    },
+    suspend: async () => table?.suspend(),
+    resume: () => table?.resume(),
     beginAnew() {
       void table?.suspend()
       table?.resume()
@@ -120,16 +117,16 @@ export function createTable(context: Context): Table {
     dropCounter: (key) => table?.dropCounter(key),
     onCounted: (line, counted) => table?.onCounted(line, counted),
     stats: () => (isWriter() ? table?.stats() : undefined),
-    start({ sums, ...parts }) {
-      if (!isOn || sums === undefined) return removeFiles(config.usageJournal)
-      isWriter = () => sums.isWriter
-      void open({ ...parts, sums }).catch(onFault)
+    start({ sums, ...others }) {
+      if (table === undefined || sums === undefined) return removeFiles(config.usageJournal)
+      parts = { ...others, sums }
+      void begin(table).catch(onFault)
     },
     stop() {
       isStopped = true
+      parts = undefined
       clearInterval(timer)
       table?.close()
-      table = undefined
     },
   }
 }

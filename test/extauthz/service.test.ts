@@ -100,9 +100,10 @@ function createFakeTable() {
   const admitted: Admitted[] = []
   const table = {
     mark: 7,
-    admit(asked: Admitted): string | undefined {
+    admit(asked: Admitted) {
       admitted.push(asked)
-      return asked.rule === undefined ? '5 1' : undefined
+      const { rule } = asked
+      return { lane: rule === undefined ? '5 1' : undefined, rule }
     },
   }
   return { table, admitted }

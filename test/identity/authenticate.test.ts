@@ -1,21 +1,35 @@
 import { test } from 'tap'
-import { createAuthenticate, isBare, type Presented } from '../../src/identity/authenticate.ts'
+import {
+  type Authenticate,
+  createAuthenticate,
+  credentialOf,
+  isBare,
+  type Presented,
+} from '../../src/identity/authenticate.ts'
 
 /** Records which way a credential was verified. */
-const authenticate = createAuthenticate({
-  key: (credential) => ({
-    by: 'token',
-    proof: { by: 'file' },
-    user: `key ${credential}`,
-    groups: [],
+const authenticate = presented(
+  createAuthenticate({
+    key: (credential) => ({
+      by: 'token',
+      proof: { by: 'file' },
+      user: `key ${credential}`,
+      groups: [],
+    }),
+    token: (credential) => ({
+      by: 'token',
+      proof: { by: 'file' },
+      user: `token ${credential}`,
+      groups: [],
+    }),
   }),
-  token: (credential) => ({
-    by: 'token',
-    proof: { by: 'file' },
-    user: `token ${credential}`,
-    groups: [],
-  }),
-})
+)
+
+/** The same for the headers of a request. */
+function presented(authenticate: Authenticate) {
+  return (headers: Presented, ...more: [now: number, source?: () => string | undefined]) =>
+    authenticate(credentialOf(headers), ...more)
+}
 
 function bearing(authorization: string | undefined): Presented {
   return { authorization, apiKey: undefined }
@@ -74,13 +88,15 @@ test('a long header is refused quickly', async (t) => {
 
 test('the instant, the source and the refusal are passed on', async (t) => {
   const told: unknown[] = []
-  const deny = createAuthenticate({
-    key: (_, now, source) => {
-      told.push(now, source?.())
-      return null
-    },
-    token: async () => null,
-  })
+  const deny = presented(
+    createAuthenticate({
+      key: (_, now, source) => {
+        told.push(now, source?.())
+        return null
+      },
+      token: async () => null,
+    }),
+  )
   t.equal(
     deny(bearing('Bearer sk-a'), 7, () => '192.0.2.1'),
     null,

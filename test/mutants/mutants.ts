@@ -515,11 +515,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'wiring/table.ts',
     ['wiring/table.test.ts'],
-    [
-      ['table === undefined && suspended === 0', 'table === undefined'],
-      ['table?.mark ?? noMark', 'table?.mark ?? 0'],
-      ['if (!isServing() ||', 'if ('],
-    ],
+    [['if (parts === undefined || !parts.isServing())', 'if (parts === undefined)']],
   ),
   ...mutants(
     'extauthz/check-response.ts',
@@ -1240,6 +1236,14 @@ export const allMutants: readonly Mutant[] = [
       ['isOurs && !table.noteClocks()', 'isOurs'],
       ['else if (!table.isResting) withdrawByHead(table.rest)', ''],
       ['      table.end()', ''],
+    ],
+  ),
+  ...mutants(
+    'table/repeats.ts',
+    ['table/repeats.test.ts'],
+    [
+      ['isRepeated ? 2 * soonMs : soonMs', 'soonMs'],
+      ['at < (until.get(name) ?? Number.NEGATIVE_INFINITY)', 'until.has(name)'],
     ],
   ),
   ...mutants(

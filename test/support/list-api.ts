@@ -13,7 +13,6 @@ import { noPolicies } from '../../src/cluster/rules/policies.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import { createLimits } from '../../src/extauthz/reserve.ts'
 import { ServiceError } from '../../src/formats/errors.ts'
-import type { Presented } from '../../src/identity/authenticate.ts'
 import type { Caller } from '../../src/identity/rules/caller.ts'
 import type { ApiKeyStore } from '../../src/keys/store.ts'
 import { createServedNames } from '../../src/models/rules/served-names.ts'
@@ -51,8 +50,7 @@ const groups: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** `Bearer alice` is alice's token, `Bearer sk-alice/basic` is her key for a subscription. */
-function believe({ authorization, apiKey }: Presented): Caller | null {
-  const credential = authorization?.replace(/^Bearer /, '') ?? apiKey ?? ''
+function believe(credential = ''): Caller | null {
   if (credential === 'outage') throw new ServiceError('store_unavailable')
   const [, key, user = '', subscription = ''] = /^(sk-)?([a-z]+)(?:\/(.*))?$/.exec(credential) ?? []
   const of = groups[user]

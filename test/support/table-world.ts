@@ -84,7 +84,7 @@ export async function createTableWorld(
 
   const table = openDecisionTable({
     paths: filesOf(join(folder, 'usage.jsonl')),
-    ...{ mode: 0o600, lanes: 4, records: 300, readWindow },
+    ...{ mode: 0o600, lanes: () => 4, records: 300, readWindow },
     isWriter: () => state.isWriter,
     mayServe: () => state.mayServe,
     keyLeaseLeftMs: () => state.keyLeaseLeftMs,
@@ -127,11 +127,12 @@ export async function createTableWorld(
     /** A Check has allowed it; returns where its response adds. */
     admit(grant: Grant, change: Partial<Admitted> = {}): string | undefined {
       const keyId = grant.caller.by === 'key' ? grant.caller.keyId : ''
-      return table.admit({
+      const { lane } = table.admit({
         ...{ grant, keyHash: `hash-${keyId}`, credential: `sk-${keyId}`, path: chat },
         ...({ bodyModel: undefined, dialect: 'openai' } as const),
         ...{ now: now.real, mark: table.mark, ...change },
       })
+      return lane
     },
     decide: (id = 'one', path = chat, name = '') =>
       world.reader.decide([`sk-${id}`, path, name], now),

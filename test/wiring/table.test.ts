@@ -8,6 +8,7 @@ import type { Admitted } from '../../src/table/table.ts'
 import type { Context } from '../../src/wiring/context.ts'
 import { createTable, type TableParts } from '../../src/wiring/table.ts'
 import { poll } from '../support/poll.ts'
+import { grantOf } from '../support/table-world.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 /** A table whose Envoy says that it has two workers as soon as the test lets it. */
@@ -53,7 +54,7 @@ test('nothing is published that was decided before there is a table', async (t) 
   const { table, start, come, path, faults } = await createWorld(t)
   const mark = table.mark
   const grant = { caller: { by: 'key', keyId: 'k' } }
-  t.equal(table.admit({ grant, keyHash: 'h' } as Admitted), undefined)
+  t.equal(table.admit({ grant, keyHash: 'h' } as Admitted).lane, undefined)
   t.equal(table.hashOf('k'), 'h', 'for its last use')
   table.withdraw(['a'])
   table.withdrawAll()
@@ -61,12 +62,22 @@ test('nothing is published that was decided before there is a table', async (t) 
   t.equal(existsSync(path), false, 'lanes are as many as Envoy needs')
   const suspended = table.suspend()
   come()
-  await new Promise((settle) => setTimeout(settle, 1_200))
-  t.equal(table.stats(), undefined, 'what is changing is not known to it')
+  await poll(() => table.stats()?.isOpen === true, 'it is open')
+  const admit = (mark: number) => {
+    const asked = {
+      ...{ grant: grantOf('ada', []), keyHash: 'h', credential: 'sk-k', path: '/', now: 0, mark },
+      ...({ bodyModel: undefined, dialect: 'openai' } as const),
+    }
+    for (let i = 0; i < 3; i += 1) table.admit(asked)
+    return table.stats()?.published
+  }
+  t.equal(admit(table.mark), 0, 'what is changing is not published')
+  const during = table.mark
   await suspended
   table.resume()
-  await poll(() => table.stats()?.isOpen === true, 'it is open')
-  t.not(table.mark, mark)
+  t.equal(admit(mark), 0, 'decided before there was a table')
+  t.equal(admit(during), 0, 'decided before the change')
+  t.ok((admit(table.mark) ?? 0) > 0)
   t.strictSame(faults, [])
 })
 

@@ -36,7 +36,7 @@ export function showTable(
 export const tableField = {
   table: optional({
     description:
-      'Of a request that is allowed: whether Envoy may decide it by itself, once Check has allowed one like it.',
+      'Of a request that is allowed: whether Envoy may decide it by itself, once Check has allowed two like it within half a minute.',
     ...object('TableDecision', {
       decides: { type: 'boolean' },
       reason: optional(

@@ -63,7 +63,8 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
   const networks = addressRate && createRequestLimit(addressRate)
 
   async function prove(request: FastifyRequest): Promise<Caller> {
-    const caller = await authenticate(presentedBy(request), clock(), () => addressOf(request))
+    const credential = credentialOf(presentedBy(request))
+    const caller = await authenticate(credential, clock(), () => addressOf(request))
     if (caller === null) throw new ServiceError('credential_invalid')
     return caller
   }

@@ -13,11 +13,14 @@ export const scriptMisses = [
 
 const known: ReadonlySet<string> = new Set(scriptMisses)
 
+/** Why an allowed request was not published: by which rule, or it was the first of its kind of late. */
+export type Unpublished = MissRule | 'first'
+
 /**
  * One of a fixed list: the script's word (`none`: it says nothing, `other`: no known one), and for a request that is
- * never put into the table the rule by which it is not. `said`: as a client may have written it.
+ * not put into the table why it is not. `said`: as a client may have written it.
  */
-export function missReason(said: string | undefined, rule: MissRule | undefined): string {
+export function missReason(said: string | undefined, rule: Unpublished | undefined): string {
   if (said === undefined) return 'none'
   if (!known.has(said)) return 'other'
   return said === 'unknown' ? (rule ?? said) : said

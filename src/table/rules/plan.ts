@@ -6,6 +6,7 @@
 
 import type { Grant } from '../../decide/decision.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
+import { capsOf } from '../../keys/rules/compiled-caps.ts'
 import { chunkUsageOf, serverHeaders } from '../../models/rules/server-headers.ts'
 import { openedFields } from '../../operations/body-fields.ts'
 import type { Dialect } from '../../operations/dialect.ts'
@@ -16,6 +17,19 @@ import { maxRecordText, maxTemplateText } from './format.ts'
 /** Lines would end at some of these, and a header be another one. */
 const control = /\p{Cc}/u
 const bodyNamesLine = 3
+
+/** What the script is told of a request: in common with many, and of its caller. */
+export interface Plan {
+  readonly template: string
+  readonly record: string
+}
+
+/** undefined: something of it does not fit the form, and it is asked each time. */
+export function planOf(grant: Grant, dialect: Dialect): Plan | undefined {
+  const record = recordText(grant.caller, capsOf(grant.caller)?.counted)
+  const template = record === undefined ? undefined : templateText(grant, dialect)
+  return record === undefined || template === undefined ? undefined : { template, record }
+}
 
 /** undefined: it has a value that does not fit the form, and is asked each time. */
 export function templateText(grant: Grant, dialect: Dialect): string | undefined {

@@ -5,7 +5,7 @@ import { capsOf } from '../../keys/rules/compiled-caps.ts'
 import { dialectOf } from '../../operations/dialect.ts'
 import { meterable } from '../../operations/operations.ts'
 import { cellsOfBlock } from './format.ts'
-import { recordText, templateText } from './plan.ts'
+import { planOf } from './plan.ts'
 
 /** Why a request is asked each time. */
 export const missRules = [
@@ -45,6 +45,13 @@ export interface AskedFor {
 
 /** undefined: it may be decided by the table. */
 export function missRule(grant: Grant, asked: AskedFor): MissRule | undefined {
+  return (
+    ruleOf(grant, asked) ?? (planOf(grant, dialectOf(asked.operation)) ? undefined : 'too_long')
+  )
+}
+
+/** The same without `too_long`, which only the plan tells. */
+export function ruleOf(grant: Grant, asked: AskedFor): MissRule | undefined {
   const { caller, admission, limits, model, metered, sentName } = grant
   if (caller.by !== 'key') return 'identity_token'
   if (caller.keyAgeMs !== undefined || caller.endsSoonAt !== undefined) return 'key_news'
@@ -59,13 +66,7 @@ export function missRule(grant: Grant, asked: AskedFor): MissRule | undefined {
   if (sentName !== undefined || model.resource.server.upstreamModel !== undefined) return 'renamed'
   if (asked.isOneAnswer) return 'one_answer'
   if (asked.hasFields) return 'fields'
-  if (asked.isTraced) return 'traced'
-  return isWritable(grant, asked) ? undefined : 'too_long'
-}
-
-function isWritable(grant: Grant, { operation }: AskedFor): boolean {
-  if (recordText(grant.caller, capsOf(grant.caller)?.counted) === undefined) return false
-  return templateText(grant, dialectOf(operation)) !== undefined
+  return asked.isTraced ? 'traced' : undefined
 }
 
 const fixed: ReadonlySet<string> = new Set(Object.values(meterable))
