@@ -5,7 +5,7 @@
 
 import { ServiceError } from '../formats/errors.ts'
 import type { Caller, Person } from '../identity/rules/caller.ts'
-import { subscriptionNamespace } from '../kinds/resources.ts'
+import { subscriptionNamespace } from '../kinds/metadata.ts'
 import type { CompiledSubscription, Snapshot } from '../models/rules/snapshot.ts'
 import { mayUse } from './access.ts'
 import { ownedBy } from './owners.ts'

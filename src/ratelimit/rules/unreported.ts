@@ -4,7 +4,8 @@
  * estimate on, so that stream, journal and ledger charge the same.
  */
 
-import { bytesOfToken } from './estimates/estimator.ts'
+/** A token of English text or of JSON has about four bytes. */
+export const bytesOfToken = 4
 
 export interface Estimate {
   /** Tokens of the request. */

@@ -4,9 +4,13 @@ import { keyCountersOf } from '../../keys/rules/compiled-caps.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
 import type { LimitKind } from '../../ratelimit/rules/counter-key.ts'
-import { bytesOfToken } from '../../ratelimit/rules/estimates/estimator.ts'
 import type { Held } from '../../ratelimit/rules/hold.ts'
-import { type Estimate, estimateOutput, type Sent } from '../../ratelimit/rules/unreported.ts'
+import {
+  bytesOfToken,
+  type Estimate,
+  estimateOutput,
+  type Sent,
+} from '../../ratelimit/rules/unreported.ts'
 
 /** A finished response of a model, as the gateway reports it. */
 export interface Usage {

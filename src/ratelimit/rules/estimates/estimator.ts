@@ -4,6 +4,7 @@
  * byte of the body. Before the first response an answer is expected to have about 400 tokens.
  */
 
+import { bytesOfToken } from '../unreported.ts'
 import { DecayingSums } from './decaying-sums.ts'
 import { LogHistogram } from './log-histogram.ts'
 import { type Moments, middleOf, type Scale, Shape } from './shape.ts'
@@ -78,8 +79,6 @@ export interface Estimator {
 const tokens: Scale = { perOctave: 3, buckets: 52, offset: 0 }
 /** Sixteenth parts of an octave from 1/4 to 4 times the usual tokens per byte. */
 const ratios: Scale = { perOctave: 16, buckets: 64, offset: 32 }
-/** A token of English text or of JSON has about four bytes. */
-export const bytesOfToken = 4
 const defaultTokensPerByte = 1 / bytesOfToken
 /** Of an answer before any is known, in tokens and in octaves. */
 const firstMedian = 400
