@@ -49,7 +49,7 @@ const inUseMs = 60_000
 
 export type SharedSums = ReturnType<typeof createSharedSums>
 
-/** The tags' parts are sent by whoever paces them (pace.ts). */
+/** The tags' parts are sent by whoever paces them (part-sender.ts). */
 export function createSharedSums(options: SharedSumsOptions) {
   const { sums, gateway, store, isWriter, tagOf, longSums, now, monotonic } = options
   const parts = new Map<string, Part>()
