@@ -6,7 +6,7 @@ export interface ChatRequest {
   readonly key: string
   /** `<namespace>/<name>` of the ModelRef; the path names it. */
   readonly owner: string
-  /** As the model's server calls it. */
+  /** As `GET /v1/models` has it. */
   readonly model: string
   readonly prompt: string
   readonly maxTokens: number
@@ -39,7 +39,9 @@ export async function chat(
   signal: AbortSignal,
 ): Promise<ChatAnswer> {
   const from = performance.now()
-  const response = await fetch(`/${owner}/v1/chat/completions`, {
+  // On the model's own path its server would get a published id as it is.
+  const path = model.startsWith('publishers/') ? '' : `/${owner}`
+  const response = await fetch(`${path}/v1/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
     credentials: 'omit',
