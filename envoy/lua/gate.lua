@@ -48,9 +48,10 @@ local function leave_noted(handle, asked)
   leave(handle, asked.plan)
 end
 
--- Has Check asked, and told why.
-local function ask_check(handle, why)
+-- Has Check asked, and told why. `lane`: where the response adds what it has used, unless Check says.
+local function ask_check(handle, why, lane)
   handle:headers():replace("x-tollgate-miss", why)
+  if lane and lane ~= "" then handle:streamInfo():dynamicMetadata():set("tollgate.gate", "lane", lane) end
 end
 
 -- Takes back what an error has left half done.
@@ -65,7 +66,7 @@ end
 local function decide_by_path(handle, headers)
   local fine, plan, line, passed = pcall(look_up, headers, "", now_ms())
   if not fine then return recover(handle, plan) end
-  if not plan then return ask_check(handle, line) end
+  if not plan then return ask_check(handle, line, passed) end
   local path = match(headers:get(":path"), "^[^?]*")
   note(handle, line, passed)
   if not read_request(handle, path, plan) then return end
@@ -95,7 +96,7 @@ local function decide_by_body(handle, headers)
   local path = match(headers:get(":path"), "^[^?]*")
   if not require_credential(handle, path) then return end
   if not read_request(handle, path, asked) then return ask_check(handle, "shape") end
-  if not asked.plan then return ask_check(handle, asked.why) end
+  if not asked.plan then return ask_check(handle, asked.why, asked.passed) end
   local fine, problem = pcall(leave_noted, handle, asked)
   if not fine then recover(handle, problem) end
 end
@@ -156,5 +157,7 @@ function envoy_on_response(handle)
   if not check then return leave_if_unserved(handle) end
   local gate = metadata:get("tollgate.gate")
   if gate and gate.passed then as_from_check(handle, check, gate.passed) end
+  -- A process that is not the gateway's writer has no lane to name, and the next hit is not to wait until the writer has read the line.
+  if gate and gate.lane and not check.lane then check.lane = gate.lane end
   read_response(handle, check, metadata:get("tollgate.body"))
 end

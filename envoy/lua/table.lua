@@ -240,9 +240,17 @@ local function line_head(plan, record, id, started_at, bytes)
   return format('{"start":%.0f,"id":"%s","by":"table",%s,%s%s}', started_at, id, plan.subject, text, held)
 end
 
+-- Where the response to a request of this record adds what it has used; an empty text if it has no limits.
+local function lane_of(record)
+  local one = record.block ~= NO_BLOCK and format(" %d", record.block) or ""
+  local other = record.block2 ~= NO_BLOCK and format(" %d", record.block2) or ""
+  return (one ~= "" or other ~= "") and format("%.0f%s%s", head.file, one, other) or ""
+end
+
 -- Decides a request: `credential` and the whole `path`, and the model of its body if the path names none; its `id`, when it began,
 -- and the length of its body. Returns the plan for it, what its line says of it, and what its response has to know: flags,
--- limits and where it adds what it has used, between tabs. nil and why, if Check has to decide.
+-- limits and where it adds what it has used, between tabs. nil and why, if Check has to decide; and where its response adds what
+-- it has used, if that is known: the process that Check asks may not know.
 local function decide(credential, path, model, id, started_at, bytes)
   local boot, real = boot_ms(), now_ms()
   local why = why_not(boot, real)
@@ -264,17 +272,10 @@ local function decide(credential, path, model, id, started_at, bytes)
       end
       local plan = plan_of(record.template)
       if not plan then return nil, "stale" end
-      local count, lane, reason = 0, "", nil
-      if record.block ~= NO_BLOCK then
-        count, reason = read_limits(record.block, plan, 0, boot, real)
-        if not count then return nil, reason end
-        lane = format("%.0f %d", head.file, record.block)
-      end
-      if record.block2 ~= NO_BLOCK then
-        count, reason = read_limits(record.block2, plan, count, boot, real)
-        if not count then return nil, reason end
-        lane = lane == "" and format("%.0f %d", head.file, record.block2) or format("%s %d", lane, record.block2)
-      end
+      local count, reason, lane = 0, nil, lane_of(record)
+      if record.block ~= NO_BLOCK then count, reason = read_limits(record.block, plan, 0, boot, real) end
+      if count and record.block2 ~= NO_BLOCK then count, reason = read_limits(record.block2, plan, count, boot, real) end
+      if not count then return nil, reason, lane end
       if count ~= #plan.limits then return nil, "stale" end
       return plan, line_head(plan, record, id, started_at, bytes), plan.flags .. "\t" .. limits_text(plan, count, real) .. "\t" .. lane
     end

@@ -16,6 +16,7 @@ const CLONED = [
   '.npmrc',
   'bin',
   'console/dist',
+  'dev',
   'envoy',
   'examples',
   'package.json',

@@ -1,10 +1,15 @@
 import { createHash } from 'node:crypto'
+import { join } from 'node:path'
 import { test } from 'tap'
+import { filesOf } from '../../src/journal/files.ts'
 import type { LimitState } from '../../src/ratelimit/rules/counter.ts'
 import { putLimitHeaders } from '../../src/ratelimit/rules/limit-headers.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { startLoneScript } from '../support/lone-script.ts'
+import { poll } from '../support/poll.ts'
 import { createRandom } from '../support/random.ts'
+import { bootTime, writeTable } from '../support/table-files.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
 
@@ -81,4 +86,29 @@ _G.limits_text = limits_text`
     const [, ...told] = (await ask(`${dialect} ${now} ${cells.join(' ')}`)).split('\t')
     t.strictSame(told, expected, `seed ${random.seed}: ${cells.join(' ')}`)
   }
+})
+
+test('a miss of a known record says where its response adds', { skip }, async (t) => {
+  const journal = join(temporaryFolder(t), 'usage.jsonl')
+  const { table: tableFile, lanes } = filesOf(journal)
+  const code = `
+    local plan, why, lane = decide_by_table("sk-a", "/p", input, "00000000-0000-4000-8000-000000000000", 1795000000000, 10)
+    return plan and "hit" or why .. "|" .. (lane or "")`
+  const ask = await startLoneScript(t, ['line', 'sha256', 'lanes', 'table'], code, (text) =>
+    text
+      .replace('local TABLE = ""', `local TABLE = "${tableFile}"`)
+      .replace('local LANES = ""', `local LANES = "${lanes}"`),
+  )
+  const table = writeTable(journal)
+  table.head({ lease: bootTime() + 4_900 })
+  table.template(0, ['', '', '/p', '', '', '', '', 'p', 'h:1000:u,d:9000:k', ''].join('\n'))
+  table.record(['sk-a', '/p', 'm'], { blocks: [0, 1] })
+  table.block(0)
+  table.block(1)
+  await poll(async () => (await ask('m')) === 'hit', 'the script has found the table')
+  table.block(1, { freshUntil: bootTime() - 20 })
+  t.equal(await ask('m'), `fresh|${table.file} 0 1`, 'also if a process without lanes decides it')
+  t.equal(await ask('n'), 'unknown|')
+  table.record(['sk-a', '/p', 'm'], { blocks: [0, 1], until: bootTime() - 20 })
+  t.equal(await ask('m'), 'stale|', 'its blocks may be those of others')
 })

@@ -895,6 +895,16 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    '../envoy/lua/table.lua',
+    ['envoy/scripts.test.ts'],
+    [
+      [
+        'if not count then return nil, reason, lane end',
+        'if not count then return nil, reason end',
+      ],
+    ],
+  ),
+  ...mutants(
     '../envoy/lua/usage.lua',
     ['envoy/hits.test.ts'],
     [['tokens and tokens > 0 and add_by_table(place, tokens, ended_at)', 'nil']],
