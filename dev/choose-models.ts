@@ -2,8 +2,8 @@
 
 import { join } from 'node:path'
 import { type SocketAddress, showAddress } from '../src/formats/address.ts'
-import { judgeOf } from '../src/gateway/address-rules.ts'
-import type { JudgeAddress } from '../src/models/rules/refuse-addresses.ts'
+import { addressRulesOf } from '../src/gateway/address-rules.ts'
+import type { CheckAddress } from '../src/models/rules/refuse-addresses.ts'
 import { loadSnapshot } from '../src/models/sources/pipeline.ts'
 import { StartError } from '../src/runtime/start-error.ts'
 import { movedSampleFolder } from '../src/settings/sample.ts'
@@ -31,7 +31,7 @@ export async function chooseModels(
   const { env, config, sampleResources } = settings
   const { resourceFolder, modelServerAddress: usual } = config
   if (resourceFolder === undefined) return { resourceFolder, modelServerAddress: undefined }
-  const named = await readResources(resourceFolder, judgeOf(config), log)
+  const named = await readResources(resourceFolder, addressRulesOf(config), log)
   if (sampleResources) {
     const isMoved = usual.port === 0 || (await whyNot(usual.host, usual.port)) !== undefined
     const modelServerAddress = isMoved ? { ...usual, port: await freePort(usual.host) } : usual
@@ -59,10 +59,10 @@ export async function chooseModels(
  */
 async function readResources(
   folder: string,
-  judge: JudgeAddress,
+  check: CheckAddress,
   log: (line: string) => void,
 ): Promise<ReadonlySet<string>> {
-  const { snapshot, problems } = await loadSnapshot(folder, { judgeAddress: judge }).catch(
+  const { snapshot, problems } = await loadSnapshot(folder, { checkAddress: check }).catch(
     (cause) => {
       throw new StartError(`RESOURCES: ${folder} cannot be read.`, { cause })
     },

@@ -82,12 +82,12 @@ export async function freePort(host: string): Promise<number> {
 
 /** As in settings: those of one name with commas between them. */
 function write(listeners: readonly (readonly [string, Address])[]): Record<string, string> {
-  const written: Record<string, string> = {}
+  const raw: Record<string, string> = {}
   for (const [setting, address] of listeners) {
-    const before = written[setting] === undefined ? '' : `${written[setting]},`
-    written[setting] = before + showAddress(address)
+    const before = raw[setting] === undefined ? '' : `${raw[setting]},`
+    raw[setting] = before + showAddress(address)
   }
-  return written
+  return raw
 }
 
 async function hold({ host }: SocketAddress, held: Server[]): Promise<number> {
@@ -102,7 +102,7 @@ const record = (dataDir: string) => join(dataDir, 'run', 'addresses.json')
 
 /** Notes for other commands where the parts meet; the next start removes it with the other records. */
 export function recordAddresses(config: Config, modelServer: Address | undefined): void {
-  const written = {
+  const raw = {
     ...write([
       ...listenersOf(config),
       ...(modelServer ? [['MODEL_SERVER_ADDRESS', modelServer] as const] : []),
@@ -111,7 +111,7 @@ export function recordAddresses(config: Config, modelServer: Address | undefined
     USAGE_JOURNAL: config.usageJournal ?? 'off',
   }
   mkdirSync(join(config.dataDir, 'run'), { recursive: true })
-  writeFileSync(record(config.dataDir), `${JSON.stringify(written, null, 2)}\n`)
+  writeFileSync(record(config.dataDir), `${JSON.stringify(raw, null, 2)}\n`)
 }
 
 /** The environment with what a running `up` has noted in DATA_DIR, for each address that it gives none. */

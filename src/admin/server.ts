@@ -245,9 +245,9 @@ function createListener({
 }
 
 /** The request's own id if usable, otherwise a new one. */
-function requestIdOf(written: string | readonly string[] | undefined): string {
-  const isUsable = typeof written === 'string' && /^[0-9A-Za-z._:-]{1,128}$/.test(written)
-  return isUsable ? redact(written) : randomUUID()
+function requestIdOf(raw: string | readonly string[] | undefined): string {
+  const isUsable = typeof raw === 'string' && /^[0-9A-Za-z._:-]{1,128}$/.test(raw)
+  return isUsable ? redact(raw) : randomUUID()
 }
 
 /** Errors before there is a request: Node's parser names them by code. */

@@ -26,8 +26,8 @@ export function findApiServer(
   flags: Call<typeof connection>['flags'],
 ): ApiServer {
   const logins = readLogins(env)
-  const written = flags.url ?? (env.TOLLGATE_URL?.trim() || logins.current || defaultUrl)
-  const url = checkUrl(written, flags['insecure-http'])
+  const raw = flags.url ?? (env.TOLLGATE_URL?.trim() || logins.current || defaultUrl)
+  const url = checkUrl(raw, flags['insecure-http'])
   const { token, source } = findToken(env, logins.tokens.get(url))
   if (!token) {
     throw new Error(
@@ -67,10 +67,10 @@ function readToken(path: string): string {
  * The base URL as written, without a trailing slash and without the `/v1` that OpenAI's clients need. Throws a
  * readable error if it is invalid.
  */
-export function checkUrl(written: string, insecureHttp: boolean): string {
-  const url = URL.parse(written)
+export function checkUrl(raw: string, insecureHttp: boolean): string {
+  const url = URL.parse(raw)
   if (url === null || !['http:', 'https:'].includes(url.protocol) || url.search || url.hash) {
-    throw new Error(`"${written}" is no address; write it like https://gateway.example.`)
+    throw new Error(`"${raw}" is no address; write it like https://gateway.example.`)
   }
   if (url.username || url.password)
     throw new Error('The address must not contain a user or password.')

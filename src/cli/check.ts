@@ -6,7 +6,7 @@ import { statusOf } from '../cluster/rules/conditions.ts'
 import { createPolicyConditions, policyStatuses } from '../cluster/rules/generated-policies.ts'
 import { boundsOf } from '../cluster/rules/overshoot.ts'
 import { policiesInSteps } from '../cluster/rules/policies.ts'
-import { judgeOf } from '../gateway/address-rules.ts'
+import { addressRulesOf } from '../gateway/address-rules.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { loadSnapshot } from '../models/sources/pipeline.ts'
 import { inSlices } from '../runtime/slices.ts'
@@ -26,7 +26,7 @@ export async function check(
   { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
 ): Promise<number> {
   const config = loadConfig({ ...env, RESOURCES: `file:${folder}` })
-  const options = { judgeAddress: judgeOf(config), admissionMode: config.admissionMode }
+  const options = { checkAddress: addressRulesOf(config), admissionMode: config.admissionMode }
   const loaded = await loadSnapshot(folder, options).catch(() => undefined)
   if (loaded === undefined) {
     const found = await stat(folder).catch(() => undefined)

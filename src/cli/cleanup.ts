@@ -19,10 +19,10 @@ const maxBytes = 65_536
  * Runs the command; returns the exit status. Rejects with a readable error if nothing was deleted.
  */
 export async function cleanup(
-  { operands: [written], flags }: Call<typeof cleanupFlags>,
+  { operands: [raw], flags }: Call<typeof cleanupFlags>,
   io: Pick<CommandIo, 'out'>,
 ): Promise<number> {
-  const call = readTarget(written, flags)
+  const call = readTarget(raw, flags)
   const { status, body } = await postWithin(call)
   const answer = parse(body) as { deletedCount?: unknown; error?: { message?: unknown } } | null
   if (status === 200 && Number.isSafeInteger(answer?.deletedCount)) {
@@ -45,10 +45,10 @@ interface Target {
 }
 
 function readTarget(
-  written = 'http://127.0.0.1:8081',
+  raw = 'http://127.0.0.1:8081',
   { wait = '0', ca, cert, key }: Call<typeof cleanupFlags>['flags'],
 ): Target {
-  const url = URL.parse(written)
+  const url = URL.parse(raw)
   const isBare = url?.pathname === '/' && !url.search && !url.hash && !url.username
   if (url === null || !isBare || !/^https?:$/.test(url.protocol)) {
     throw new WrongCall('<url> is an address like http://127.0.0.1:8081.')

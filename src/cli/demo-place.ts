@@ -28,8 +28,8 @@ export async function withDemo<Result>(
   env: NodeJS.ProcessEnv,
   work: (place: DemoPlace) => Promise<Result>,
 ): Promise<Result> {
-  const written = env.TOLLGATE_URL?.trim()
-  const named = written ? checkUrl(written, true) : undefined
+  const raw = env.TOLLGATE_URL?.trim()
+  const named = raw ? checkUrl(raw, true) : undefined
   if (named !== undefined && !isLoopback(new URL(named).hostname)) {
     throw new Error(`${named} is not on this machine; a demo is for the gateway of tollgate up.`)
   }

@@ -90,8 +90,8 @@ async function writeHistory({ sql, reason }: DemoPlace, { err }: Io): Promise<nu
     return 0
   }
   const history = demoHistory(Date.now())
-  await writeDemoUsage(sql, history, (written) => {
-    if (written % 7 === 0) err(`${written} of ${history.size} days of usage are written.`)
+  await writeDemoUsage(sql, history, (raw) => {
+    if (raw % 7 === 0) err(`${raw} of ${history.size} days of usage are written.`)
   })
   return [...history.values()].reduce((sum, rows) => sum + rows.length, 0)
 }
@@ -128,8 +128,8 @@ async function sendAll(
   return statuses
 }
 
-function readRequests(written = '200'): number {
-  const requests = /^\d{1,5}$/.test(written) ? Number(written) : 0
+function readRequests(raw = '200'): number {
+  const requests = /^\d{1,5}$/.test(raw) ? Number(raw) : 0
   if (requests >= 1 && requests <= maxRequests) return requests
   throw new WrongCall('--requests is a number from 1 to 10,000.')
 }

@@ -23,9 +23,9 @@ export function readFields(given: Given): Readonly<Record<string, unknown>> {
 }
 
 /** `--label team=search`, any number of times. */
-export function readLabels(written: readonly string[] = []): Record<string, string> {
+export function readLabels(raw: readonly string[] = []): Record<string, string> {
   return Object.fromEntries(
-    written.map((label) => {
+    raw.map((label) => {
       const at = label.indexOf('=')
       if (at < 1) throw new WrongCall('Write a label as <name>=<value>.')
       return [label.slice(0, at), label.slice(at + 1)]
@@ -33,15 +33,15 @@ export function readLabels(written: readonly string[] = []): Record<string, stri
   )
 }
 
-function readModel(written: string): { readonly namespace: string; readonly name: string } {
-  const [namespace, name, ...rest] = written.split('/')
+function readModel(raw: string): { readonly namespace: string; readonly name: string } {
+  const [namespace, name, ...rest] = raw.split('/')
   if (namespace && name && rest.length === 0) return { namespace, name }
   throw new WrongCall('Write a model as <namespace>/<name>.')
 }
 
 /** `1000/1m`; the server knows which windows there are. */
-function readLimit(written: string): { readonly limit: number; readonly window: string } {
-  const [, limit, window] = /^(\d{1,10})\/(\w{1,16})$/.exec(written) ?? []
+function readLimit(raw: string): { readonly limit: number; readonly window: string } {
+  const [, limit, window] = /^(\d{1,10})\/(\w{1,16})$/.exec(raw) ?? []
   if (limit !== undefined && window !== undefined) return { limit: Number(limit), window }
   throw new WrongCall('Write a token limit as <tokens>/<window>, like 1000/1m.')
 }

@@ -27,8 +27,8 @@ export async function listKeys({ flags }: Call<typeof listKeysFlags>, io: KeyIo)
 }
 
 /** `name`, `name:desc`; by default names ascend and dates descend. */
-function readSort(written = 'created_at'): { by: string; order: string } {
-  const [by = '', order = by === 'name' ? 'asc' : 'desc', ...rest] = written.split(':')
+function readSort(raw = 'created_at'): { by: string; order: string } {
+  const [by = '', order = by === 'name' ? 'asc' : 'desc', ...rest] = raw.split(':')
   const known = ['created_at', 'expires_at', 'last_used_at', 'name']
   if (!known.includes(by) || !['asc', 'desc'].includes(order) || rest.length > 0) {
     throw new WrongCall(`--sort is one of ${known.join(', ')}, with :asc or :desc.`)
@@ -36,9 +36,9 @@ function readSort(written = 'created_at'): { by: string; order: string } {
   return { by, order }
 }
 
-function readLimit(written: string | undefined): number {
-  if (written === undefined) return Number.POSITIVE_INFINITY
-  if (/^[1-9]\d{0,8}$/.test(written)) return Number(written)
+function readLimit(raw: string | undefined): number {
+  if (raw === undefined) return Number.POSITIVE_INFINITY
+  if (/^[1-9]\d{0,8}$/.test(raw)) return Number(raw)
   throw new WrongCall('--limit is a whole number from 1.')
 }
 

@@ -14,11 +14,11 @@ type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'read'>
 
 /** Keeps the credential on standard input, if the gateway accepts it; returns the exit status. */
 export async function login(
-  { operands: [written], flags }: Call<typeof loginFlags>,
+  { operands: [raw], flags }: Call<typeof loginFlags>,
   io: Io,
 ): Promise<number> {
   const { env } = io
-  const url = checkUrl(written ?? (env.TOLLGATE_URL?.trim() || defaultUrl), flags['insecure-http'])
+  const url = checkUrl(raw ?? (env.TOLLGATE_URL?.trim() || defaultUrl), flags['insecure-http'])
   const token = checkToken((await io.read('Identity token or API key')).trim())
   const me = (await createApiClient({ url, token })('GET', '/v1/me')) as {
     readonly username: string
@@ -38,15 +38,15 @@ export async function login(
 
 /** Forgets it; returns the exit status: 1 if there was none for the address. */
 export async function logout(
-  { operands: [written], flags }: Call<typeof json>,
+  { operands: [raw], flags }: Call<typeof json>,
   io: Io,
 ): Promise<number> {
-  if (written === undefined) {
+  if (raw === undefined) {
     removeLogins(io.env)
     io.out(flags.json ? toJson({ forgotten: 'all' }) : 'No credential is kept any more.')
     return 0
   }
-  const url = checkUrl(written, true)
+  const url = checkUrl(raw, true)
   const { current, tokens } = readLogins(io.env)
   if (!tokens.has(url)) throw new Error(`No credential is kept for ${url}.`)
   const left = [...tokens].filter(([each]) => each !== url)

@@ -82,13 +82,13 @@ function knownWords(words: readonly string[], commands: Commands): readonly stri
 }
 
 function unknownCommand(argv: readonly string[], group: readonly string[], { all }: Commands) {
-  const [written = ''] = argv.slice(group.length)
+  const [raw = ''] = argv.slice(group.length)
   const inGroup = group.length > 0 ? namesIn(group, all).map(lastWord) : undefined
-  if (inGroup !== undefined && (written === '' || written.startsWith('-'))) {
+  if (inGroup !== undefined && (raw === '' || raw.startsWith('-'))) {
     return new WrongCommand(`${group.join(' ')} needs one of ${inGroup.join(', ')}.`, group)
   }
-  const near = nearestName(written, inGroup ?? new Set(all.map(firstWord)))
-  const [shown, meant] = [written, near ?? ''].map((word) => [...group, word].join(' '))
+  const near = nearestName(raw, inGroup ?? new Set(all.map(firstWord)))
+  const [shown, meant] = [raw, near ?? ''].map((word) => [...group, word].join(' '))
   return new WrongCommand(
     `There is no command ${quoted(shown as string)}${near ? `; did you mean ${meant}?` : '.'}`,
     group,
@@ -155,10 +155,10 @@ function typeOf(flag: Flag) {
   return { type: flag.takes === undefined ? ('boolean' as const) : ('string' as const) }
 }
 
-function unknownFlag(written: string, { name, flags }: Command): string {
-  const near = nearestName(written.replace(/^-+/, ''), [...Object.keys(flags), 'help'])
+function unknownFlag(raw: string, { name, flags }: Command): string {
+  const near = nearestName(raw.replace(/^-+/, ''), [...Object.keys(flags), 'help'])
   const suggestion = near === undefined ? '.' : `; did you mean --${near}?`
-  return `There is no flag ${quoted(written)} of ${name}${suggestion}`
+  return `There is no flag ${quoted(raw)} of ${name}${suggestion}`
 }
 
 function checkOperands(

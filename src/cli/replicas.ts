@@ -42,12 +42,12 @@ export async function forgetReplica(
 
 /** Explains the consequences, and asks. */
 async function isSure(
-  written: string,
+  raw: string,
   named: readonly Replica[],
   yes: boolean,
   io: Io,
 ): Promise<boolean> {
-  const name = printable(written)
+  const name = printable(raw)
   if (named.length === 0) {
     io.err(`Revocations wait for no process called ${name}.`)
     return false

@@ -51,15 +51,15 @@ function checkFlags({ by, from, to }: Call<typeof usageFlags>['flags']): void {
     const known = `--by may name ${groupNames.join(', ')} and label:<name>, not ${printable(word)}`
     throw new WrongCall(`${known}${hint || '.'}`)
   }
-  for (const [flag, written] of [['--from', from] as const, ['--to', to] as const]) {
-    if (written !== undefined) readTimeFlag(flag, written)
+  for (const [flag, raw] of [['--from', from] as const, ['--to', to] as const]) {
+    if (raw !== undefined) readTimeFlag(flag, raw)
   }
 }
 
 function parametersOf(flags: Call<typeof usageFlags>['flags']): readonly [string, string][] {
   const { from, to, by, user, key, model, subscription, organization, label } = flags
-  const written = { from, to, user, key, model, subscription, organization, label }
-  const all = { ...written, group_by: by, cost_center: flags['cost-center'] }
+  const raw = { from, to, user, key, model, subscription, organization, label }
+  const all = { ...raw, group_by: by, cost_center: flags['cost-center'] }
   return Object.entries(all).filter((each): each is [string, string] => each[1] !== undefined)
 }
 

@@ -99,12 +99,12 @@ function show(
 
 /** While the ledger lags nothing is said of the whole. */
 function soFar(compared: number, { lines }: Unread): string {
-  const written =
+  const raw =
     compared === 0
       ? 'nothing is written yet'
       : `what is written agrees (${counted(compared, 'sum')})`
   // Bytes without a line end are a line that the gateway has not ended yet.
-  return `Not finished: ${written}, and ${counted(Math.max(1, lines), 'line')} of the journal ${lines > 1 ? 'are' : 'is'} not in the ledger yet.`
+  return `Not finished: ${raw}, and ${counted(Math.max(1, lines), 'line')} of the journal ${lines > 1 ? 'are' : 'is'} not in the ledger yet.`
 }
 
 function counted(count: number, noun: string): string {
@@ -121,8 +121,8 @@ function readSpan(flags: Call<typeof verifyUsageFlags>['flags']): Span {
   throw new WrongCall('--from must be before --to.')
 }
 
-function readTime(flag: string, written: string | undefined, otherwise: number): number {
-  return written === undefined ? otherwise : readTimeFlag(flag, written)
+function readTime(flag: string, raw: string | undefined, otherwise: number): number {
+  return raw === undefined ? otherwise : readTimeFlag(flag, raw)
 }
 
 /** 9999-12-31, in milliseconds since the epoch. */

@@ -18,15 +18,15 @@ export interface UsageLabels {
 
 /** As the Tenant says. A user that it captures is named in this way. */
 export function toUsageLabels(
-  written: WrittenTelemetry | undefined,
+  raw: WrittenTelemetry | undefined,
   captured: Exclude<UserNaming, 'off'>,
 ): UsageLabels {
   return {
-    enabled: written?.enabled ?? true,
-    user: (written?.captureUser ?? true) ? captured : 'off',
-    model: written?.captureModelUsage ?? true,
-    organization: written?.captureOrganization ?? false,
-    group: written?.captureGroup ?? false,
+    enabled: raw?.enabled ?? true,
+    user: (raw?.captureUser ?? true) ? captured : 'off',
+    model: raw?.captureModelUsage ?? true,
+    organization: raw?.captureOrganization ?? false,
+    group: raw?.captureGroup ?? false,
   }
 }
 

@@ -238,10 +238,10 @@ function readLength(bytes: number | undefined, known: RequestSize): RequestSize 
 }
 
 /** What the gateway's script has read from the body, `<bytes>;<most tokens>;<answers>;<fewest tokens>;<problem>`. */
-function readSize(written: string, known: RequestSize): RequestSize {
+function readSize(raw: string, known: RequestSize): RequestSize {
   // The first counts.
   if (known.leastOutput !== undefined) return known
-  const found = /^(\d{1,15});(\d{0,15});(\d{1,7})(?:;(\d{1,15});(.*))?$/.exec(written)
+  const found = /^(\d{1,15});(\d{0,15});(\d{1,7})(?:;(\d{1,15});(.*))?$/.exec(raw)
   if (found === null) return known
   const [, bytes, max, choices, least = '1', problem = ''] = found
   const maxOutput = max === '' ? undefined : Number(max)

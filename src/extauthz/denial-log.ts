@@ -21,7 +21,7 @@ export interface DenialLogOptions {
 
 interface Second {
   readonly startedAt: number
-  written: number
+  raw: number
   omitted: number
 }
 
@@ -38,11 +38,11 @@ export function createDenialLog(options: DenialLogOptions) {
     let second = seconds.get(code)
     if (second === undefined || now - second.startedAt >= secondMs) {
       if (second !== undefined) logOmitted(code, second)
-      second = { startedAt: now, written: 0, omitted: 0 }
+      second = { startedAt: now, raw: 0, omitted: 0 }
       seconds.set(code, second)
     }
-    if (second.written < perSecond) {
-      second.written += 1
+    if (second.raw < perSecond) {
+      second.raw += 1
       return true
     }
     second.omitted += 1

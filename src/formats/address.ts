@@ -9,16 +9,16 @@ export interface SocketAddress {
 export type Address = SocketAddress | { readonly path: string }
 
 /** `host:port` or `[v6]:port`; an empty host means every interface. undefined: neither. */
-export function parseSocketAddress(written: string): SocketAddress | undefined {
-  const parts = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]/\s]*)):(\d{1,5})$/.exec(written)
+export function parseSocketAddress(raw: string): SocketAddress | undefined {
+  const parts = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]/\s]*)):(\d{1,5})$/.exec(raw)
   if (parts === null || Number(parts[3]) > 65_535) return undefined
   return { host: parts[1] ?? (parts[2] || '0.0.0.0'), port: Number(parts[3]) }
 }
 
 /** The same or `unix:/path`, also `unix:///path`. */
-export function parseAddress(written: string): Address | undefined {
-  const path = /^unix:(?:\/\/)?(\/.+)$/.exec(written)?.[1]
-  return path === undefined ? parseSocketAddress(written) : { path }
+export function parseAddress(raw: string): Address | undefined {
+  const path = /^unix:(?:\/\/)?(\/.+)$/.exec(raw)?.[1]
+  return path === undefined ? parseSocketAddress(raw) : { path }
 }
 
 /** The address at which this machine reaches a listener on every interface. */

@@ -13,12 +13,12 @@ export function toBoundJson(value: string, bytes: number): string {
 }
 
 /** The beginning that, as it is `written`, has at most this many bytes with the digest. */
-export function cutText(value: string, bytes: number, written: (char: string) => string): string {
+export function cutText(value: string, bytes: number, raw: (char: string) => string): string {
   const digest = `~${hash('sha256', value, 'hex').slice(0, digestLength)}`
   let left = bytes - digest.length
   let kept = ''
   for (const char of value) {
-    left -= Buffer.byteLength(written(char))
+    left -= Buffer.byteLength(raw(char))
     if (left < 0) break
     kept += char
   }

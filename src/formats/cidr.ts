@@ -19,8 +19,8 @@ const dot = 0x2e
  * `192.0.2.0/24`, `2001:db8::/32`, or a single address; undefined if the text is neither, the
  * address has bits beyond the network's, or it has a zone.
  */
-export function parseNetwork(written: string): Network | undefined {
-  const [, address = '', length] = /^([^/%]{1,45})(?:\/(0|[1-9]\d{0,2}))?$/.exec(written) ?? []
+export function parseNetwork(raw: string): Network | undefined {
+  const [, address = '', length] = /^([^/%]{1,45})(?:\/(0|[1-9]\d{0,2}))?$/.exec(raw) ?? []
   const network = toNetwork(address, length)
   if (network === undefined) return undefined
   const { words, bits } = network
@@ -30,8 +30,8 @@ export function parseNetwork(written: string): Network | undefined {
 }
 
 /** The networks among these texts; an address may have bits beyond its network's, which do not count. */
-export function networksAmong(written: readonly string[]): readonly Network[] {
-  return written.flatMap((each) => {
+export function networksAmong(raw: readonly string[]): readonly Network[] {
+  return raw.flatMap((each) => {
     const [address = '', length] = each.split('/')
     return toNetwork(address, length) ?? []
   })
@@ -74,13 +74,13 @@ function maskOf(bits: number, i: number): number {
 }
 
 /** An address; a zone is passed over. undefined: it is none. */
-export function parseIp(written: string): Words | undefined {
-  if (!written.includes(':')) {
-    const word = parseIpv4(written)
+export function parseIp(raw: string): Words | undefined {
+  if (!raw.includes(':')) {
+    const word = parseIpv4(raw)
     return word === undefined ? undefined : [0, 0, mappedPrefix, word]
   }
   // A zone, which only this machine knows.
-  const [address = ''] = written.split('%')
+  const [address = ''] = raw.split('%')
   const [head = '', tail, more] = address.split('::')
   if (more !== undefined) return undefined
   const first = groupsOf(head, tail === undefined)
@@ -94,10 +94,10 @@ export function parseIp(written: string): Words | undefined {
 }
 
 /** The groups of 16 bits; the last two may be written as an IPv4 address. */
-function groupsOf(written: string, isEnd: boolean): number[] | undefined {
-  if (written === '') return []
+function groupsOf(raw: string, isEnd: boolean): number[] | undefined {
+  if (raw === '') return []
   const groups: number[] = []
-  const parts = written.split(':')
+  const parts = raw.split(':')
   for (const [i, part] of parts.entries()) {
     const ending = isEnd && i === parts.length - 1 ? parseIpv4(part) : undefined
     if (ending !== undefined) groups.push(ending >>> 16, ending & 0xffff)
@@ -108,13 +108,13 @@ function groupsOf(written: string, isEnd: boolean): number[] | undefined {
 }
 
 /** Four numbers up to 255 without leading zeros; undefined for other text. */
-function parseIpv4(written: string): number | undefined {
+function parseIpv4(raw: string): number | undefined {
   let word = 0
   let byte = 0
   let digits = 0
   let dots = 0
-  for (let i = 0; i < written.length; i += 1) {
-    const code = written.charCodeAt(i)
+  for (let i = 0; i < raw.length; i += 1) {
+    const code = raw.charCodeAt(i)
     if (code === dot && digits > 0) {
       word = (word << 8) | byte
       byte = 0

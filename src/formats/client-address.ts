@@ -11,9 +11,9 @@ const mapped = 0xffff
  * The address alone: of `192.0.2.1:443`, `[2001:db8::1]` and `[2001:db8::1]:443` too, without port and
  * zone; an IPv6 address as RFC 5952 writes it, a mapped IPv4 address as that. undefined: no address.
  */
-export function readClientAddress(written: string): string | undefined {
-  if (written.length > maxLength) return undefined
-  const bare = withoutPort(written.trim())
+export function readClientAddress(raw: string): string | undefined {
+  if (raw.length > maxLength) return undefined
+  const bare = withoutPort(raw.trim())
   const words = bare === undefined ? undefined : parseIp(bare)
   if (words === undefined) return undefined
   const [a, b, c, d] = words
@@ -36,11 +36,11 @@ export function readForwarded(header: string, hops: number): string | undefined 
 }
 
 /** Two colons and no brackets: an IPv6 address, which has no port then. */
-function withoutPort(written: string): string | undefined {
+function withoutPort(raw: string): string | undefined {
   const [, bracketed, v4, port] =
-    /^(?:\[([^[\]]*:[^[\]]*)\]|([^:[\]]*))(?::(\d{1,5}))?$/.exec(written) ?? []
+    /^(?:\[([^[\]]*:[^[\]]*)\]|([^:[\]]*))(?::(\d{1,5}))?$/.exec(raw) ?? []
   if (port !== undefined && Number(port) > maxPort) return undefined
-  return bracketed ?? v4 ?? (written.includes('[') ? undefined : written)
+  return bracketed ?? v4 ?? (raw.includes('[') ? undefined : raw)
 }
 
 function toIpv4(word: number): string {

@@ -36,12 +36,12 @@ function showName(name: string): string {
  * Problems are appended; if one is not mild, the result is incomplete and must not be used.
  */
 export function readFields<Value>(
-  written: unknown,
+  raw: unknown,
   schema: Schema<Value>,
   problems: FieldProblem[],
   path: FieldPath = [],
 ): Value {
-  return read(written ?? schema.missing, schema, problems, path) as Value
+  return read(raw ?? schema.missing, schema, problems, path) as Value
 }
 
 function read(value: unknown, schema: Schema, problems: FieldProblem[], path: FieldPath): unknown {
@@ -92,7 +92,7 @@ function readMildly(
 }
 
 function readItems(
-  written: readonly unknown[],
+  raw: readonly unknown[],
   schema: Schema,
   problems: FieldProblem[],
   path: FieldPath,
@@ -100,11 +100,11 @@ function readItems(
   const { item = 'item', items: inside, unique } = schema
   const { minItems = 0, maxItems = Number.POSITIVE_INFINITY } = schema
   const problem = (message: string): void => void problems.push({ path, message })
-  const tooMany = written.length > maxItems
-  if (written.length < minItems) problem(`needs at least ${minItems} ${item}`)
+  const tooMany = raw.length > maxItems
+  if (raw.length < minItems) problem(`needs at least ${minItems} ${item}`)
   if (tooMany && !schema.cut) return problem(`must have at most ${maxItems} ${item}s`)
-  const items = firstOf(written, schema)
-  if (items.length < written.length) {
+  const items = firstOf(raw, schema)
+  if (items.length < raw.length) {
     const most = tooMany ? `${maxItems} ${item}s` : `${schema.maxBytes} bytes`
     const message = `must have at most ${most}; the first ${items.length} are in force`
     problems.push({ path, message, isMild: true })
@@ -150,9 +150,9 @@ function readMap(
   problems: FieldProblem[],
   path: FieldPath,
 ): unknown {
-  const written = Object.entries(map).filter(([, text]) => text !== null)
-  const entries = written.slice(0, maxProperties)
-  if (entries.length < written.length) {
+  const raw = Object.entries(map).filter(([, text]) => text !== null)
+  const entries = raw.slice(0, maxProperties)
+  if (entries.length < raw.length) {
     const message = `must have at most ${maxProperties} entries; the first ones are in force`
     problems.push({ path, message, isMild: true })
   }

@@ -15,8 +15,8 @@ export function hopMark(gatewayUrl: string): string {
 
 /** Whether a request with this value of the header comes from the gateway with this mark. */
 export function isOwnHop(
-  written: string | readonly string[] | undefined,
+  raw: string | readonly string[] | undefined,
   mark: string | undefined,
 ): boolean {
-  return mark !== undefined && written?.includes(mark) === true
+  return mark !== undefined && raw?.includes(mark) === true
 }

@@ -7,9 +7,9 @@ const maxLength = 64
  * The nearest of these names, if it is near enough to be meant: at most a third of its letters
  * differ. Upper and lower case count as the same.
  */
-export function nearestName(written: string, names: Iterable<string>): string | undefined {
-  if (written.length > maxLength) return undefined
-  const from = written.toLowerCase()
+export function nearestName(raw: string, names: Iterable<string>): string | undefined {
+  if (raw.length > maxLength) return undefined
+  const from = raw.toLowerCase()
   let nearest: string | undefined
   let least = Number.POSITIVE_INFINITY
   for (const name of names) {

@@ -9,8 +9,8 @@ const maxFraction = 24
  * A decimal number of at least 0, also `1.5e-07` or `.5`, without exponent: `0.00000015`. undefined:
  * it is none, or has more than 12 digits before the point or 24 behind it.
  */
-export function readPrice(written: string): string | undefined {
-  const [, whole = '', fraction = '', exponent = '0'] = form.exec(written) ?? []
+export function readPrice(raw: string): string | undefined {
+  const [, whole = '', fraction = '', exponent = '0'] = form.exec(raw) ?? []
   const digits = `${whole}${fraction}`
   if (digits === '' || digits.length > 100) return undefined
   const point = whole.length + Number(exponent)

@@ -58,14 +58,11 @@ function parseNode(node: string, defaultPort: number): RedisTarget['nodes'][numb
 }
 
 /** User and password of a URL, each percent-encoded (RFC 3986, 3.2.1). */
-function parseCredentials(written: string): [string, string] | undefined {
-  const colon = written.indexOf(':')
+function parseCredentials(raw: string): [string, string] | undefined {
+  const colon = raw.indexOf(':')
   try {
-    if (colon < 0) return [decodeURIComponent(written), '']
-    return [
-      decodeURIComponent(written.slice(0, colon)),
-      decodeURIComponent(written.slice(colon + 1)),
-    ]
+    if (colon < 0) return [decodeURIComponent(raw), '']
+    return [decodeURIComponent(raw.slice(0, colon)), decodeURIComponent(raw.slice(colon + 1))]
   } catch {
     return undefined
   }

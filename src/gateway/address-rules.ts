@@ -1,12 +1,12 @@
 /** Which addresses models may have in this installation. */
 
-import type { JudgeAddress } from '../models/rules/refuse-addresses.ts'
+import type { CheckAddress } from '../models/rules/refuse-addresses.ts'
 import type { Config } from '../settings/config.ts'
 import { settings } from '../settings/table.ts'
 import { createAddressRules } from './model-address.ts'
 
 /** By the listeners of the settings; a port that is chosen at the start is not known. */
-export function judgeOf(config: Config): JudgeAddress {
+export function addressRulesOf(config: Config): CheckAddress {
   const { hostname, port, protocol } = new URL(config.gatewayUrl)
   const all = [
     [settings.gatewayAddress, config.gatewayAddress],

@@ -6,7 +6,7 @@
 import { isIP } from 'node:net'
 import { isWithinAny, networksAmong } from '../formats/cidr.ts'
 import { embeddedIpv4 } from '../formats/embedded-ipv4.ts'
-import type { JudgeAddress } from '../models/rules/refuse-addresses.ts'
+import type { CheckAddress } from '../models/rules/refuse-addresses.ts'
 
 export interface AddressRules {
   /** Our own listeners, by setting. */
@@ -41,7 +41,7 @@ export function createAddressRules({
   listeners,
   allowed,
   opensLoopback,
-}: AddressRules): JudgeAddress {
+}: AddressRules): CheckAddress {
   const isLocalAddress = toList([...loopback, ...unspecified])
   const isAny = toList(unspecified)
   const isLinkLocal = toList(linkLocal)

@@ -26,9 +26,9 @@ export function createListingSeal(secret: Buffer) {
       return `${at};${address};${digestOf(address, authorization, at).toString('base64url')}`
     },
     /** The address; undefined: it was not sealed for this `authorization`, or not within a minute. */
-    open(written: string, authorization: string, now: number) {
+    open(raw: string, authorization: string, now: number) {
       const [, at = '', address = '', seal = ''] =
-        /^(\d{1,15});([0-9a-f.:]{2,45});([\w-]{43})$/.exec(written) ?? []
+        /^(\d{1,15});([0-9a-f.:]{2,45});([\w-]{43})$/.exec(raw) ?? []
       if (at === '' || Math.abs(now - Number(at)) > validMs) return undefined
       const expected = digestOf(address, authorization, at)
       return timingSafeEqual(Buffer.from(seal, 'base64url'), expected) ? address : undefined

@@ -117,7 +117,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   const lookups = createKeyLookups({
     read: (hashes) => table.findByHashes(hashes),
     take(hash, found) {
-      const key = found && judge(found)
+      const key = found && withStatus(found)
       // A revocation that was not logged, as far as it is one.
       if (key?.status !== 'active' && known.has(hash)) onForgotten([hash])
       if (key !== undefined) return known.set(hash, key, trustedUntil())
@@ -151,7 +151,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
   }
 
   /** The key as in the table, unless it has been revoked since. */
-  function judge(found: FoundKey): FoundKey {
+  function withStatus(found: FoundKey): FoundKey {
     const end = found.status === 'active' ? options.endOf?.(found.hash) : undefined
     if (end === undefined) return found
     if (end > 0) return { ...found, expiresAt: Math.min(end, found.expiresAt ?? end) }
@@ -309,7 +309,7 @@ export function createCachedApiKeys(table: ApiKeyTable, options: KeyCacheOptions
         // The most recently used one is set last, and so evicted last.
         for (const key of found.toReversed()) {
           if (load.evicted.has(key.hash) || known.get(key.hash) !== undefined) continue
-          known.set(key.hash, judge(key), trustedUntil())
+          known.set(key.hash, withStatus(key), trustedUntil())
           warmed += 1
         }
         return warmed

@@ -27,7 +27,7 @@ export function startLastUsed(options: LastUsedOptions) {
   const { write, onFault, everyMs = 2_000, batchSize = 2_000, most = 100_000 } = options
   const noted = new Map<string, number>()
   /** Recently written keys, in the order of writing. */
-  const written = new Map<string, number>()
+  const raw = new Map<string, number>()
   const stopped = new AbortController()
   let isThere = true
   const over = repeat({
@@ -69,13 +69,13 @@ export function startLastUsed(options: LastUsedOptions) {
   function remember(batch: ReadonlyMap<string, number>): void {
     let newest = Number.NEGATIVE_INFINITY
     for (const [hash, instant] of batch) {
-      written.delete(hash)
-      written.set(hash, instant)
+      raw.delete(hash)
+      raw.set(hash, instant)
       newest = Math.max(newest, instant)
     }
-    for (const [hash, instant] of written) {
+    for (const [hash, instant] of raw) {
       if (newest - instant < noteEveryMs) break
-      written.delete(hash)
+      raw.delete(hash)
     }
   }
 
@@ -84,7 +84,7 @@ export function startLastUsed(options: LastUsedOptions) {
      * Records a use of a secret, by its hash, at an instant (milliseconds since the epoch). Never waits.
      */
     note(hash: string, instant: number): void {
-      const before = written.get(hash)
+      const before = raw.get(hash)
       if (before !== undefined && instant - before < noteEveryMs) return
       // Beyond the limit, only keys that are already recorded are updated.
       const known = noted.get(hash)

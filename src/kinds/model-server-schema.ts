@@ -107,8 +107,8 @@ function duration(description: string, max: string, otherwise: string) {
       {
         cel: `duration(self) >= duration('1ms') && duration(self) <= duration('${max}')`,
         message,
-        holds: (written: string) => {
-          const milliseconds = millisecondsOf(written)
+        holds: (raw: string) => {
+          const milliseconds = millisecondsOf(raw)
           return milliseconds >= 1 && milliseconds <= millisecondsOf(max)
         },
       },
@@ -117,8 +117,8 @@ function duration(description: string, max: string, otherwise: string) {
 }
 
 /** Milliseconds of a duration; 0 if it is none. */
-export function millisecondsOf(written: string): number {
-  return Number(/^(\d{1,9})ms$/.exec(written)?.[1] ?? parseDuration(written) ?? 0)
+export function millisecondsOf(raw: string): number {
+  return Number(/^(\d{1,9})ms$/.exec(raw)?.[1] ?? parseDuration(raw) ?? 0)
 }
 
 const number = '[0-9]{1,9}(\\.[0-9]{1,6})?'
@@ -158,8 +158,8 @@ export const server = partial({
           {
             cel: `duration(self) in [${idles.map((idle) => `duration('${idle}')`).join(', ')}]`,
             message: `must be one of ${idles.join(', ')}`,
-            holds: (written: string) =>
-              idles.some((idle) => millisecondsOf(idle) === millisecondsOf(written)),
+            holds: (raw: string) =>
+              idles.some((idle) => millisecondsOf(idle) === millisecondsOf(raw)),
           },
         ],
       }),

@@ -185,9 +185,9 @@ const url: Partial<Schema> = {
 }
 
 /** Whether a text from another source than our documents is a valid URL of this form. */
-export function isUrl(written: string): boolean {
+export function isUrl(raw: string): boolean {
   const problems: FieldProblem[] = []
-  readFields(written, text(url), problems)
+  readFields(raw, text(url), problems)
   return problems.length === 0
 }
 

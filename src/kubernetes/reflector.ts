@@ -170,7 +170,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
     return next
   }
 
-  async function judge(error: unknown): Promise<Next> {
+  async function classify(error: unknown): Promise<Next> {
     const status = error instanceof KubeError ? error.status : 0
     // The version is too old: the changes since are lost, but the current state can be listed. If a
     // new list is too old at once, it is not repeated in a tight loop.
@@ -210,7 +210,7 @@ export function startReflector(options: ReflectorOptions): Reflector {
         if (performance.now() - begunAt < minRestMs) await delay(minRestMs, null, { signal })
       } catch (error) {
         if (signal.aborted) return
-        const { restMs, isLost } = await judge(error)
+        const { restMs, isLost } = await classify(error)
         if (isLost) listed = false
         await delay(restMs, undefined, { signal }).catch(() => {})
       }

@@ -18,8 +18,8 @@ export const meterable = {
 
 export type MeterName = keyof typeof meterable
 
-export function isMeterName(written: string): written is MeterName {
-  return Object.hasOwn(meterable, written)
+export function isMeterName(raw: string): raw is MeterName {
+  return Object.hasOwn(meterable, raw)
 }
 
 /**

@@ -94,8 +94,8 @@ function rereader(
 function derive(all: Read, env: Environment, problems: string[]) {
   const { meterPaths, unmeteredPaths, ...read } = all
   const scheme = read.gatewayTlsCertFile === undefined ? 'http' : 'https'
-  const { gatewayUrl: written = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
-  const gatewayUrl = written.replace(/\/+$/, '')
+  const { gatewayUrl: raw = `${scheme}://${showAddress(read.gatewayAddress)}` } = read
+  const gatewayUrl = raw.replace(/\/+$/, '')
   const markers = { own: read.keyMarker, accepted: read.acceptedMarkers }
   const ownName = nameReplica(read.grpcAddresses)
   return {

@@ -50,8 +50,8 @@ export function readOtel(env: Environment, problems: string[]): Otel | undefined
   for (const [name, value] of named) if (value) passed[name] = value
   const read = <T>(rest: string, reader: form.Reader<T>): T | undefined => {
     const name = `OTEL_${rest}`
-    const written = textOf(env, name, [])
-    if (written !== undefined) passed[name] = written
+    const raw = textOf(env, name, [])
+    if (raw !== undefined) passed[name] = raw
     return readSetting(env, optional(name, '', reader, ''), problems)
   }
   /** A value for both signals, and one for each. */

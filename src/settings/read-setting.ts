@@ -9,11 +9,11 @@ export type Environment = Readonly<Record<string, string | undefined>>
 /** The value; if it is invalid, the default, and a problem is recorded. */
 export function readSetting<T>(env: Environment, setting: Setting<T>, problems: string[]): T {
   const { name, fallback, reader } = setting
-  const written = textOf(env, name, problems)
-  const value = written === undefined ? invalid : reader.read(written)
+  const raw = textOf(env, name, problems)
+  const value = raw === undefined ? invalid : reader.read(raw)
   if (value !== invalid) return value
-  if (written !== undefined) {
-    const shown = reader.secret ? '' : `, is "${written}"`
+  if (raw !== undefined) {
+    const shown = reader.secret ? '' : `, is "${raw}"`
     problems.push(`${name}: must be ${reader.form.replaceAll('`', '')}${shown}`)
   }
   // The table's defaults are valid, and a setting without one may be undefined.

@@ -19,16 +19,16 @@ export const invalid: unique symbol = Symbol('invalid')
 export interface Reader<T> {
   /** Completes "must be …". */
   readonly form: string
-  readonly read: (written: string) => T | typeof invalid
+  readonly read: (raw: string) => T | typeof invalid
   /** Whether it may contain a password, and so is never shown. */
   readonly secret?: boolean
 }
 
-export const anyText: Reader<string> = { form: 'a string', read: (written) => written }
+export const anyText: Reader<string> = { form: 'a string', read: (raw) => raw }
 
 export const flag: Reader<boolean> = {
   form: '`true` or `false`',
-  read: (written) => (/^(true|false)$/.test(written) ? written === 'true' : invalid),
+  read: (raw) => (/^(true|false)$/.test(raw) ? raw === 'true' : invalid),
 }
 
 export const secretText: Reader<string> = { ...anyText, secret: true }
@@ -37,28 +37,28 @@ export const secretText: Reader<string> = { ...anyText, secret: true }
 export const webhookSecret: Reader<Buffer> = {
   form: '`whsec_` and 24 to 64 bytes in base64',
   secret: true,
-  read: (written) => {
-    const [, text = ''] = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(written) ?? []
+  read: (raw) => {
+    const [, text = ''] = /^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(raw) ?? []
     const key = Buffer.from(text, 'base64')
     return key.length >= 24 && key.length <= 64 ? key : invalid
   },
 }
 
 /** A path, made absolute. */
-export const path: Reader<string> = { form: 'a path', read: (written) => resolve(written) }
+export const path: Reader<string> = { form: 'a path', read: (raw) => resolve(raw) }
 
 /** The target of the audit trail: `stdout`, or a path, made absolute. */
 export const auditPlace: Reader<string> = {
   form: 'a path, or `stdout`',
-  read: (written) => (written === 'stdout' ? written : resolve(written)),
+  read: (raw) => (raw === 'stdout' ? raw : resolve(raw)),
 }
 
 /** The folder of `file:<folder>`, absolute; undefined: the cluster. */
 export const resources: Reader<string | undefined> = {
   form: '`file:<folder>` or `kubernetes`',
-  read(written) {
-    if (written === 'kubernetes') return undefined
-    return /^file:./.test(written) ? resolve(written.slice('file:'.length)) : invalid
+  read(raw) {
+    if (raw === 'kubernetes') return undefined
+    return /^file:./.test(raw) ? resolve(raw.slice('file:'.length)) : invalid
   },
 }
 
@@ -67,27 +67,27 @@ const groups = ['tollgate.dev', 'maas.opendatahub.io'] as const
 /** One or both of these. */
 export const resourceGroups: Reader<readonly (typeof groups)[number][]> = {
   form: `a comma-separated list of ${groups.map((group) => `\`${group}\``).join(' and ')}`,
-  read(written) {
-    const found = groups.filter((group) => itemsOf(written).includes(group))
-    return found.length > 0 && itemsOf(written).length === found.length ? found : invalid
+  read(raw) {
+    const found = groups.filter((group) => itemsOf(raw).includes(group))
+    return found.length > 0 && itemsOf(raw).length === found.length ? found : invalid
   },
 }
 
 export const socketAddress: Reader<SocketAddress> = {
   form: '`host:port`',
-  read: (written) => parseSocketAddress(written) ?? invalid,
+  read: (raw) => parseSocketAddress(raw) ?? invalid,
 }
 
 export const address: Reader<Address> = {
   form: '`host:port` or `unix:/path`',
-  read: (written) => parseAddress(written) ?? invalid,
+  read: (raw) => parseAddress(raw) ?? invalid,
 }
 
 /** One or more, separated by commas. */
 export const addresses: Reader<readonly Address[]> = {
   form: '`host:port` or `unix:/path`, or a comma-separated list of these',
-  read(written) {
-    const found = itemsOf(written).map(parseAddress)
+  read(raw) {
+    const found = itemsOf(raw).map(parseAddress)
     return found.length > 0 && found.every((address) => address !== undefined) ? found : invalid
   },
 }
@@ -95,19 +95,19 @@ export const addresses: Reader<readonly Address[]> = {
 /** The beginning of a key after `sk-`. */
 export const marker: Reader<string> = {
   form: '1 to 16 lower-case letters and digits',
-  read: (written) => (isMarker(written) ? written : invalid),
+  read: (raw) => (isMarker(raw) ? raw : invalid),
 }
 
 export const markers: Reader<ReadonlySet<string>> = {
   form: 'a comma-separated list of markers, each of 1 to 16 lower-case letters and digits',
-  read: (written) => (itemsOf(written).every(isMarker) ? new Set(itemsOf(written)) : invalid),
+  read: (raw) => (itemsOf(raw).every(isMarker) ? new Set(itemsOf(raw)) : invalid),
 }
 
 /** Operations that can be counted, as named in `METER_PATHS`. */
 export const meters: Reader<readonly MeterName[]> = {
   form: `a comma-separated list of ${Object.keys(meterable).join(', ')}`,
-  read(written) {
-    const found = itemsOf(written)
+  read(raw) {
+    const found = itemsOf(raw)
     return found.every(isMeterName) ? found : invalid
   },
 }
@@ -115,8 +115,8 @@ export const meters: Reader<readonly MeterName[]> = {
 /** A resource of the cluster, with its group. */
 export const resourceName: Reader<{ readonly resource: string; readonly group: string }> = {
   form: 'a resource like `accesspolicies.tollgate.dev`',
-  read(written) {
-    const [, resource = '', group = ''] = /^([a-z][a-z0-9-]*)\.([a-z0-9.-]+)$/.exec(written) ?? []
+  read(raw) {
+    const [, resource = '', group = ''] = /^([a-z][a-z0-9-]*)\.([a-z0-9.-]+)$/.exec(raw) ?? []
     return group === '' ? invalid : { resource, group }
   },
 }
@@ -126,32 +126,31 @@ const label = '[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?'
 /** An object of the cluster, with its namespace. */
 export const namespacedName: Reader<string> = {
   form: '`<namespace>/<name>` in lower case',
-  read: (written) =>
-    new RegExp(`^${label}/${label}(\\.${label})*$`).test(written) ? written : invalid,
+  read: (raw) => (new RegExp(`^${label}/${label}(\\.${label})*$`).test(raw) ? raw : invalid),
 }
 
 /** A name, of which the namespace may be left to what uses it. */
 export const ownedName: Reader<{ readonly namespace: string | undefined; readonly name: string }> =
   {
     form: '`<name>` or `<namespace>/<name>` in lower case',
-    read(written) {
-      const [name = '', namespace] = written.split('/').reverse()
+    read(raw) {
+      const [name = '', namespace] = raw.split('/').reverse()
       const whole = `${namespace ?? 'any'}/${name}`
-      const isGood = written === (namespace === undefined ? name : whole)
+      const isGood = raw === (namespace === undefined ? name : whole)
       return isGood && namespacedName.read(whole) !== invalid ? { namespace, name } : invalid
     },
   }
 
 export const domainName: Reader<string> = {
   form: 'a domain name in lower case',
-  read: (written) => (new RegExp(`^${label}(\\.${label})*$`).test(written) ? written : invalid),
+  read: (raw) => (new RegExp(`^${label}(\\.${label})*$`).test(raw) ? raw : invalid),
 }
 
 /** Addresses, networks in CIDR notation, and `loopback`. */
 export const networks: Reader<readonly string[]> = {
   form: 'a comma-separated list of addresses, networks like `10.0.0.0/8`, and `loopback`',
-  read(written) {
-    const found = itemsOf(written)
+  read(raw) {
+    const found = itemsOf(raw)
     return found.length > 0 && found.every(isNetwork) ? found : invalid
   },
 }
@@ -159,8 +158,8 @@ export const networks: Reader<readonly string[]> = {
 /** The same, and host names. */
 export const hosts: Reader<readonly string[]> = {
   form: 'a comma-separated list of host names, addresses, networks like `10.0.0.0/8`, and `loopback`',
-  read(written) {
-    const found = itemsOf(written)
+  read(raw) {
+    const found = itemsOf(raw)
     const isHost = (item: string): boolean =>
       isNetwork(item) || (/[a-z]/.test(item) && domainName.read(item) !== invalid)
     return found.length > 0 && found.every(isHost) ? found : invalid
@@ -169,32 +168,32 @@ export const hosts: Reader<readonly string[]> = {
 
 export const names: Reader<ReadonlySet<string>> = {
   form: 'a comma-separated list',
-  read: (written) => new Set(itemsOf(written)),
+  read: (raw) => new Set(itemsOf(raw)),
 }
 
 /** As FOCUS has it. */
 export const currency: Reader<string> = {
   form: 'three capital letters (ISO 4217)',
-  read: (written) => (/^[A-Z]{3}$/.test(written) ? written : invalid),
+  read: (raw) => (/^[A-Z]{3}$/.test(raw) ? raw : invalid),
 }
 
 /** Origins as browsers write them. */
 export const origins: Reader<readonly string[]> = {
   form: '`*`, or a comma-separated list of origins like `https://app.example` or `app://name`',
-  read(written) {
-    const found = itemsOf(written)
+  read(raw) {
+    const found = itemsOf(raw)
     return found.every((item) => item === '*' || isOrigin(item)) ? found : invalid
   },
 }
 
 /** As browsers send it: for schemes of their own, of desktop apps and extensions, only they know the form. */
-function isOrigin(written: string): boolean {
-  const url = URL.parse(written)
-  if (url === null || url.origin !== 'null') return url?.origin === written
+function isOrigin(raw: string): boolean {
+  const url = URL.parse(raw)
+  if (url === null || url.origin !== 'null') return url?.origin === raw
   return (
     url.protocol !== 'file:' &&
-    /^[a-z][a-z0-9+.-]*:\/\/[\w.~-]+(:\d{1,5})?$/.test(written) &&
-    written.startsWith(url.protocol)
+    /^[a-z][a-z0-9+.-]*:\/\/[\w.~-]+(:\d{1,5})?$/.test(raw) &&
+    raw.startsWith(url.protocol)
   )
 }
 
@@ -208,8 +207,8 @@ export const modelHeaderPrefixes = [
 
 export const modelHeaders: Reader<ReadonlySet<string>> = {
   form: `a comma-separated list of headers that begin with one of ${modelHeaderPrefixes.join(', ')}`,
-  read(written) {
-    const found = itemsOf(written.toLowerCase())
+  read(raw) {
+    const found = itemsOf(raw.toLowerCase())
     const isRemoved = (item: string) => modelHeaderPrefixes.some((each) => item.startsWith(each))
     const isName = (item: string) => /^[a-z0-9-]+$/.test(item)
     return found.every((item) => isRemoved(item) && isName(item)) ? new Set(found) : invalid
@@ -219,10 +218,8 @@ export const modelHeaders: Reader<ReadonlySet<string>> = {
 /** Display names by issuer. The last `=` separates them: an issuer may have one in its path. */
 export const issuerNames: Reader<ReadonlyMap<string, string>> = {
   form: 'a comma-separated list of `https://issuer=Name`',
-  read(written) {
-    const found = itemsOf(written).map((item) =>
-      /^(https?:\/\/\S+?)\s*=\s*([^=]{1,64})$/.exec(item),
-    )
+  read(raw) {
+    const found = itemsOf(raw).map((item) => /^(https?:\/\/\S+?)\s*=\s*([^=]{1,64})$/.exec(item))
     if (found.length === 0 || found.includes(null)) return invalid
     return new Map(found.map((match) => [match?.[1] ?? '', match?.[2]?.trim() ?? '']))
   },
@@ -232,16 +229,16 @@ export const issuerNames: Reader<ReadonlyMap<string, string>> = {
 export const pairs: Reader<string> = {
   form: 'a comma-separated list of `name=value`',
   secret: true,
-  read: (written) =>
-    itemsOf(written).every((item) => /^[^\s=,]+\s*=[^\r\n]*$/.test(item)) ? written : invalid,
+  read: (raw) =>
+    itemsOf(raw).every((item) => /^[^\s=,]+\s*=[^\r\n]*$/.test(item)) ? raw : invalid,
 }
 
 /** A fraction from 0 to 1. */
 export const share: Reader<number> = {
   form: 'a number from 0 to 1',
-  read(written) {
-    const value = Number(written)
-    return /^[0-9]*\.?[0-9]+$/.test(written) && value <= 1 ? value : invalid
+  read(raw) {
+    const value = Number(raw)
+    return /^[0-9]*\.?[0-9]+$/.test(raw) && value <= 1 ? value : invalid
   },
 }
 
@@ -250,16 +247,16 @@ export const redisUrl: Reader<string> = {
     '`redis://[user:password@]host:port[/db]`, `redis+sentinel://host:port,host:port/name` or ' +
     '`redis+cluster://host:port,host:port`, each also with `rediss`',
   secret: true,
-  read: (written) => (parseRedisUrl(written) === undefined ? invalid : written),
+  read: (raw) => (parseRedisUrl(raw) === undefined ? invalid : raw),
 }
 
 /** A whole number in this range, both ends included. */
 export function integer(min: number, max: number): Reader<number> {
   return {
     form: `a whole number from ${min} to ${max}`,
-    read(written) {
-      const value = Number(written)
-      return /^\d+$/.test(written) && value >= min && value <= max ? value : invalid
+    read(raw) {
+      const value = Number(raw)
+      return /^\d+$/.test(raw) && value >= min && value <= max ? value : invalid
     },
   }
 }
@@ -269,8 +266,8 @@ export function seconds(min: number, max: number): Reader<number> {
   const { form, read } = integer(min, max)
   return {
     form,
-    read(written) {
-      const count = read(written)
+    read(raw) {
+      const count = read(raw)
       return count === invalid ? invalid : 1_000 * count
     },
   }
@@ -282,8 +279,8 @@ export function duration(minText: string, maxText: string): Reader<number> {
   const range = min === 0 ? `at most ${maxText}` : `from ${minText} to ${maxText}`
   return {
     form: `a duration like 30s, 15m or 1h, ${range}`,
-    read(written) {
-      const milliseconds = readDuration(written)
+    read(raw) {
+      const milliseconds = readDuration(raw)
       return milliseconds !== undefined && milliseconds >= min && milliseconds <= max
         ? milliseconds
         : invalid
@@ -294,14 +291,14 @@ export function duration(minText: string, maxText: string): Reader<number> {
 /** File permissions, as for chmod. */
 export const fileMode: Reader<number> = {
   form: 'three octal digits',
-  read: (written) => (/^[0-7]{3}$/.test(written) ? Number.parseInt(written, 8) : invalid),
+  read: (raw) => (/^[0-7]{3}$/.test(raw) ? Number.parseInt(raw, 8) : invalid),
 }
 
 /** A number per time span, in milliseconds. */
 export const rate: Reader<{ readonly limit: number; readonly windowMs: number }> = {
   form: 'a number and a duration like `600/1m`, of at most 1h',
-  read(written) {
-    const [, count, span = ''] = /^([1-9]\d{0,8})\/(.+)$/.exec(written) ?? []
+  read(raw) {
+    const [, count, span = ''] = /^([1-9]\d{0,8})\/(.+)$/.exec(raw) ?? []
     const windowMs = count === undefined ? invalid : duration('1s', '1h').read(span)
     return windowMs === invalid ? invalid : { limit: Number(count), windowMs }
   },
@@ -312,20 +309,20 @@ export function url(...schemes: readonly string[]): Reader<string> {
   return {
     form: `a URL that begins with ${schemes.map((scheme) => `\`${scheme}//\``).join(' or ')}`,
     secret: true,
-    read: (written) => (schemes.includes(URL.parse(written)?.protocol ?? '') ? written : invalid),
+    read: (raw) => (schemes.includes(URL.parse(raw)?.protocol ?? '') ? raw : invalid),
   }
 }
 
 /** An OIDC issuer: exactly the text in its documents and tokens. */
 export const issuerUrl: Reader<string> = {
   form: 'an https URL without query and fragment, or an http one on this machine',
-  read: (written) => (isTrustworthy(written) && !/[?#]/.test(written) ? written : invalid),
+  read: (raw) => (isTrustworthy(raw) && !/[?#]/.test(raw) ? raw : invalid),
 }
 
 export function oneOf<const Choice extends string>(...choices: readonly Choice[]): Reader<Choice> {
   return {
     form: `one of ${choices.map((choice) => `\`${choice}\``).join(', ')}`,
-    read: (written) => choices.find((choice) => choice === written) ?? invalid,
+    read: (raw) => choices.find((choice) => choice === raw) ?? invalid,
   }
 }
 
@@ -334,12 +331,12 @@ export function orOff<T>(reader: Reader<T>): Reader<T | undefined> {
   return {
     ...reader,
     form: `${reader.form}, or \`off\``,
-    read: (written) => (written === 'off' ? undefined : reader.read(written)),
+    read: (raw) => (raw === 'off' ? undefined : reader.read(raw)),
   }
 }
 
-function itemsOf(written: string): readonly string[] {
-  return written
+function itemsOf(raw: string): readonly string[] {
+  return raw
     .split(',')
     .map((item) => item.trim())
     .filter((item) => item !== '')
@@ -353,12 +350,12 @@ function isNetwork(item: string): boolean {
   return isIP(address) !== 0 && isGood && others.length === 0
 }
 
-function isMarker(written: string): boolean {
-  return /^[a-z0-9]{1,16}$/.test(written)
+function isMarker(raw: string): boolean {
+  return /^[a-z0-9]{1,16}$/.test(raw)
 }
 
 /** Milliseconds; besides the durations of keys also `0` and `250ms`. */
-function readDuration(written: string): number | undefined {
-  const milliseconds = /^(\d{1,9})ms$/.exec(written)?.[1] ?? (written === '0' ? '0' : undefined)
-  return milliseconds === undefined ? parseDuration(written) : Number(milliseconds)
+function readDuration(raw: string): number | undefined {
+  const milliseconds = /^(\d{1,9})ms$/.exec(raw)?.[1] ?? (raw === '0' ? '0' : undefined)
+  return milliseconds === undefined ? parseDuration(raw) : Number(milliseconds)
 }

@@ -4,12 +4,12 @@ import { createResourceAudit } from '../audit/service-events.ts'
 import { createInForceReport } from '../cluster/in-force/reporter.ts'
 import { followReports } from '../cluster/in-force/reports.ts'
 import type { Enforcement } from '../cluster/rules/enforcement.ts'
-import { judgeOf } from '../gateway/address-rules.ts'
+import { addressRulesOf } from '../gateway/address-rules.ts'
 import { readTaken } from '../gateway/admin-page.ts'
 import { createClusterFile } from '../gateway/cluster-file.ts'
 import { createSecretFiles } from '../gateway/secret-files.ts'
 import { createStage, type Remembering } from '../gateway/stage.ts'
-import { judgeNamedAddresses } from '../models/sources/named-addresses.ts'
+import { checkNamedAddresses } from '../models/sources/named-addresses.ts'
 import { startController } from '../models/sources/pipeline.ts'
 import { createResourceReport } from '../models/sources/resource-report.ts'
 import { linesShown } from '../runtime/line-limit.ts'
@@ -79,11 +79,15 @@ export async function openResources(
   const closing = new AbortController()
   stops.push(() => closing.abort())
   const { signal } = closing
-  const judged = judgeNamedAddresses({ source: origin.source, rules: judgeOf(config), signal })
+  const checked = checkNamedAddresses({
+    source: origin.source,
+    rules: addressRulesOf(config),
+    signal,
+  })
   const controller = await startController({
-    source: judged.source,
+    source: checked.source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
-    judgeAddress: judged.judge,
+    checkAddress: checked.check,
     admissionMode: config.admissionMode,
     async publish(fresh, resources, refused) {
       await stage.publish({ fresh, resources, refused })

@@ -612,7 +612,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (seen.has(issuer.url))', 'if (false)'],
       ['others.length > 0 ? undefined : readFields(jwt, provider', 'readFields(jwt, provider'],
-      ['isTrustworthy(written) && !/[?#]/.test(written)', 'isTrustworthy(written)'],
+      ['isTrustworthy(raw) && !/[?#]/.test(raw)', 'isTrustworthy(written)'],
       ['prefix: text() }', 'prefix: optional(text()) }'],
     ],
   ),
@@ -620,7 +620,7 @@ export const allMutants: readonly Mutant[] = [
     'identity/oidc/providers.ts',
     ['identity/oidc/configured-providers.test.ts'],
     [
-      ['before?.written === written', 'before !== undefined'],
+      ['before?.raw === raw', 'before !== undefined'],
       ['if (next.has(one.issuer)) continue', ''],
     ],
   ),

@@ -122,9 +122,9 @@ function personOf(user: string, groups: readonly string[]): TokenCaller {
   return { by: 'token', proof: { by: 'file' }, user, groups }
 }
 
-function readInstant(written: string | undefined, now: number): number {
-  if (written === undefined) return now
-  const at = Date.parse(written)
+function readInstant(raw: string | undefined, now: number): number {
+  if (raw === undefined) return now
+  const at = Date.parse(raw)
   if (Number.isNaN(at)) throw invalidRequest('at must be a time in RFC 3339.')
   // Times are written in whole seconds, so that this one may be the present second.
   if (at < now - 1_000)

@@ -18,7 +18,7 @@ export interface TableWorld {
 }
 
 /** Nothing for a request that is refused: every refusal is Check's. */
-export function showTable(
+export function toTableJson(
   decision: Decision,
   { method, path }: { readonly method: string; readonly path: string },
   { condition, snapshot, paths }: TableWorld,

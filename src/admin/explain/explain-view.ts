@@ -18,7 +18,7 @@ import { dialectOf, statusIn } from '../../operations/dialect.ts'
 import { readTarget } from '../../operations/target.ts'
 import type { LimitState } from '../../ratelimit/rules/counter.ts'
 import { answers, integer, object, objects, optional, string, timestamp } from '../http/schema.ts'
-import { kindSchema, showState, windowSchema } from '../usage/limit-state.ts'
+import { kindSchema, toStateJson, windowSchema } from '../usage/limit-state.ts'
 import { tableField } from './explain-table.ts'
 
 /** Where a resource (`<kind>/<namespace>/<name>`) is written; line 0: in a cluster. */
@@ -53,11 +53,11 @@ export type AskedAs =
 
 type Json = Readonly<Record<string, unknown>>
 
-export function showExplanation(explanation: Explanation, view: View): Json {
+export function toExplanationJson(explanation: Explanation, view: View): Json {
   const { decision, model, closed, outside, policies, subscriptions, unlisted } = explanation
   const { caller, path, at, expiresAt, locate, askedAs, backendOf, broken = [] } = view
   const states = decision.states ?? []
-  const steps = showSteps(explanation, view)
+  const steps = toStepsJson(explanation, view)
   const isOpen = steps.some(({ step }) => step === 'operation')
   const changesAt = decision.allowed ? expiresAt : decision.retryAt
   return {
@@ -84,7 +84,7 @@ export function showExplanation(explanation: Explanation, view: View): Json {
     ...(model &&
       (locate || isOpen) && {
         model: model.key,
-        ...showFailure(model, backendOf, locate),
+        ...toFailureJson(model, backendOf, locate),
         ...(unlisted && {
           unlistedName: { ...unlisted, listed: unlisted.listed.slice(0, namesShown) },
         }),
@@ -92,15 +92,15 @@ export function showExplanation(explanation: Explanation, view: View): Json {
     steps,
     policies: policies
       .filter(({ opens }) => opens || locate)
-      .map(({ policy, opens }) => ({ ...showResource(policy.resource, locate), opens })),
-    subscriptions: subscriptions.map((each) => showSubscription(each, explanation, view)),
-    limits: showLimits(states),
+      .map(({ policy, opens }) => ({ ...toResourceJson(policy.resource, locate), opens })),
+    subscriptions: subscriptions.map((each) => toSubscriptionJson(each, explanation, view)),
+    limits: toLimitsJson(states),
     ...(changesAt && { changesAt: toEndTimestamp(changesAt) }),
   }
 }
 
 /** The steps with the resource that decided them; for users, `model` includes `access`. */
-function showSteps(explanation: Explanation, { locate }: View) {
+function toStepsJson(explanation: Explanation, { locate }: View) {
   const { decision, steps, model, policies, subscriptions } = explanation
   const opening = policies.find(({ opens }) => opens)?.policy.resource
   const paying = subscriptions.find(({ passedOver }) => !passedOver)?.subscription?.resource
@@ -123,12 +123,12 @@ function showSteps(explanation: Explanation, { locate }: View) {
       return {
         step,
         passed: !isRefused,
-        ...(resource && { resource: showResource(resource, locate) }),
+        ...(resource && { resource: toResourceJson(resource, locate) }),
       }
     })
 }
 
-function showSubscription(
+function toSubscriptionJson(
   { name, subscription, passedOver }: ConsideredSubscription,
   { decision, steps }: Explanation,
   { caller, locate }: View,
@@ -139,7 +139,7 @@ function showSubscription(
   const because = isHidden ? 'access_denied' : passedOver
   return {
     ...(subscription && (locate || passedOver !== 'access_denied')
-      ? showResource(subscription.resource, locate)
+      ? toResourceJson(subscription.resource, locate)
       : { kind: 'Subscription', name }),
     pays: because === undefined && steps.includes('backend'),
     ...(because !== undefined && { passedOver: because }),
@@ -148,7 +148,7 @@ function showSubscription(
 }
 
 /** A resource by name, and for administrators where it is written. */
-export function showResource(resource: Resource, locate: Locate | undefined): Json {
+export function toResourceJson(resource: Resource, locate: Locate | undefined): Json {
   const { kind, metadata } = resource
   const { namespace, name } = metadata
   return { kind, namespace, name, ...(locate && placeOf(locate, resourceKey(resource))) }
@@ -160,15 +160,15 @@ export function placeOf(locate: Locate, resource: string): Json {
   return line > 0 ? { file, line } : {}
 }
 
-function showLimits(states: readonly LimitState[]): readonly Json[] {
+function toLimitsJson(states: readonly LimitState[]): readonly Json[] {
   return states.map((state) => ({
-    ...showState(state),
+    ...toStateJson(state),
     ...(state.held !== undefined && { held: state.held }),
   }))
 }
 
 /** Only if the server's last request has failed. Its details may name addresses that users need not know. */
-function showFailure({ key }: Model, backendOf: View['backendOf'], locate: View['locate']): Json {
+function toFailureJson({ key }: Model, backendOf: View['backendOf'], locate: View['locate']): Json {
   const failure = backendOf?.(key)?.failure
   if (!failure) return {}
   const { reason, detail } = failure
@@ -197,7 +197,7 @@ function reasonIn(reason: string | undefined): Json {
 }
 
 /** What was answered then. `whole`: for an administrator. */
-export function showPast(past: PastRefusal, whole: boolean): Json {
+export function toPastJson(past: PastRefusal, whole: boolean): Json {
   const { requestId, at, status, code, message, reason, caller, method, path, bodyModel } = past
   return {
     requestId,
@@ -207,7 +207,7 @@ export function showPast(past: PastRefusal, whole: boolean): Json {
     ...whoIn(caller),
     ...{ method, path: redact(path) },
     ...(bodyModel !== undefined && { model: redact(bodyModel) }),
-    limits: showLimits(past.states),
+    limits: toLimitsJson(past.states),
   }
 }
 

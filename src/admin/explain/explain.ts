@@ -27,8 +27,8 @@ import {
   questionSchema,
   readQuestion,
 } from './explain-question.ts'
-import { showTable } from './explain-table.ts'
-import { type AskedAs, responseSchema, showExplanation, showPast } from './explain-view.ts'
+import { toTableJson } from './explain-table.ts'
+import { type AskedAs, responseSchema, toExplanationJson, toPastJson } from './explain-view.ts'
 import { notInForce } from './not-in-force.ts'
 import { newestKey, subscriptionOfNewKey } from './stand-in.ts'
 
@@ -217,8 +217,8 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
       const broken = whole ? await findBroken(explained, who.caller, asked) : []
       const seen = { locate: whole ? locate : undefined, broken }
       return {
-        ...showExplanation(explained, { ...who, ...seen, path: asked.path, at, backendOf }),
-        ...showTable(explained.decision, asked, {
+        ...toExplanationJson(explained, { ...who, ...seen, path: asked.path, at, backendOf }),
+        ...toTableJson(explained.decision, asked, {
           condition: condition(),
           snapshot: snapshot(),
           paths,
@@ -240,7 +240,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     if (past.caller) lookAt(request, past.caller)
     return {
       ...(await show(await whoNow(past.caller, now), past, now)),
-      refusal: showPast(past, whole),
+      refusal: toPastJson(past, whole),
     }
   })
 }

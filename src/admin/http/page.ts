@@ -34,17 +34,17 @@ export interface Page {
 }
 
 /** What a query may hold; repeated parameters are lists. */
-export type Written = { readonly [Name in keyof Page]?: unknown }
+export type Raw = { readonly [Name in keyof Page]?: unknown }
 
 /** Throws `invalid_request`, naming the parameter. */
-export function readPage(query: Written): Page {
+export function readPage(query: Raw): Page {
   return { limit: readNumber('limit', query.limit), offset: readNumber('offset', query.offset) }
 }
 
-function readNumber(name: keyof Page, written: unknown): number {
+function readNumber(name: keyof Page, raw: unknown): number {
   const { minimum, maximum, default: standard } = pageQuery[name]
-  if (written === undefined) return standard
-  const number = /^\d{1,10}$/.test(String(written)) ? Number(written) : Number.NaN
+  if (raw === undefined) return standard
+  const number = /^\d{1,10}$/.test(String(raw)) ? Number(raw) : Number.NaN
   if (number >= minimum && number <= maximum) return number
   const range = `${minimum} to ${maximum.toLocaleString('en')}`
   throw invalidRequest(`${name} must be a number, ${range}.`)

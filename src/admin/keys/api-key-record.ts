@@ -71,7 +71,7 @@ export type ApiKeyAnswer = FromSchema<typeof apiKeyRecord>
 /**
  * The record with its effective status; dates in both spellings, empty optional fields left out.
  */
-export function showRecord(record: ApiKeyRecord, now: number): Record<string, unknown> {
+export function toRecordJson(record: ApiKeyRecord, now: number): Record<string, unknown> {
   const createdAt = toTimestamp(record.createdAt)
   const expiresAt = record.expiresAt === null ? null : toTimestamp(record.expiresAt)
   const status = statusAt(record, now)
@@ -80,7 +80,7 @@ export function showRecord(record: ApiKeyRecord, now: number): Record<string, un
     ...(record.prefix !== null && { keyPrefix: record.prefix }),
     name: record.name,
     ...(record.description !== '' && { description: record.description }),
-    ...showLabels(record.labels),
+    ...toLabelsJson(record.labels),
     ...record.caps,
     username: record.user,
     subscription: record.subscription,
@@ -92,12 +92,12 @@ export function showRecord(record: ApiKeyRecord, now: number): Record<string, un
     status,
     ephemeral: record.ephemeral,
     ...(record.lastUsedAt !== null && { lastUsedAt: toTimestamp(record.lastUsedAt) }),
-    ...showPrevious(record, now),
+    ...toPreviousJson(record, now),
   }
 }
 
 /** The replaced secret, while it works. */
-export function showPrevious(record: ApiKeyRecord, now: number): Record<string, unknown> {
+export function toPreviousJson(record: ApiKeyRecord, now: number): Record<string, unknown> {
   const { previous } = record
   if (previous === undefined || previous.endsAt <= now || record.status !== 'active') return {}
   const { prefix, endsAt, lastUsedAt } = previous
@@ -111,6 +111,6 @@ export function showPrevious(record: ApiKeyRecord, now: number): Record<string, 
 }
 
 /** The field, left out if there are none. */
-export function showLabels(labels: Labels): { readonly labels?: Labels } {
+export function toLabelsJson(labels: Labels): { readonly labels?: Labels } {
   return Object.keys(labels).length > 0 ? { labels } : {}
 }

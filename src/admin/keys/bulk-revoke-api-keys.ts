@@ -114,9 +114,9 @@ function isOwn({ user, subscription }: KeyScope, caller: Caller): boolean {
 }
 
 /** Trimmed; blank is the same as left out. */
-function readName(field: string, written: string | null | undefined): string | undefined {
-  requirePlainText(field, written ?? undefined)
-  return written?.trim() || undefined
+function readName(field: string, raw: string | null | undefined): string | undefined {
+  requirePlainText(field, raw ?? undefined)
+  return raw?.trim() || undefined
 }
 
 function noteOf(only: string | undefined): string {

@@ -12,7 +12,7 @@ import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { answers, optional } from '../http/schema.ts'
-import { apiKeyRecord, keyIdParams, showRecord } from './api-key-record.ts'
+import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
 import { actOnKey, foundKey, isKeyId } from './key-access.ts'
 import { capFields, namesCaps, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
@@ -103,12 +103,12 @@ export function changeApiKey(app: Api, deps: ExternalDeps): void {
     if (namesCaps(request.body)) {
       const { changed, ...told } = await changeCaps(id, caller, request.body, now)
       addToOutcome(request, { user: changed.user, subscription: changed.subscription })
-      return { ...showRecord(changed, now), ...told }
+      return { ...toRecordJson(changed, now), ...told }
     }
     const change = (owner: string | undefined) => keys.change(id, owner, changes, now)
     const changed = foundKey(await actOnKey(caller, isAdmin, change))
     addToOutcome(request, { user: changed.user, subscription: changed.subscription })
-    return showRecord(changed, now)
+    return toRecordJson(changed, now)
   })
 }
 

@@ -21,7 +21,7 @@ import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
 import { labelsSchema, object, optional, refusals, string, timestamp } from '../http/schema.ts'
-import { showLabels } from './api-key-record.ts'
+import { toLabelsJson } from './api-key-record.ts'
 import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency.ts'
 import { capFields, capSchemas, readCaps } from './key-caps.ts'
 import { descriptionField, labelsField, nameField, readLabels, readName } from './key-fields.ts'
@@ -136,7 +136,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
         if (renewed === undefined) return refuseDone(reply, await keys.findById(keyId), now)
         const propagation = await deps.propagation([renewed.replaced])
         reply.code(201)
-        return { ...shown, ...showCreated(renewed.record), propagation }
+        return { ...shown, ...toCreatedJson(renewed.record), propagation }
       }
       const record: ApiKeyRecord = {
         id: randomUUID(),
@@ -157,7 +157,7 @@ export function createApiKey(app: Api, deps: ExternalDeps): void {
       await intend(request, { keyId: record.id, user: record.user, subscription })
       await keys.insert(record, attempt, deps.maxKeysPerUser || undefined)
       reply.code(201)
-      return { ...shown, ...showCreated(record) }
+      return { ...shown, ...toCreatedJson(record) }
     })
   })
 }
@@ -167,13 +167,21 @@ const noOverlap = { overlapMs: 0, endAfterFirstUseMs: undefined }
 const unsure =
   'The key store did not answer: the secret may or may not have been replaced. Repeat the request.'
 
-function showCreated({ id, name, subscription, ephemeral, labels, caps, ...record }: ApiKeyRecord) {
+function toCreatedJson({
+  id,
+  name,
+  subscription,
+  ephemeral,
+  labels,
+  caps,
+  ...record
+}: ApiKeyRecord) {
   const { createdAt, expiresAt } = record
   return {
     ...{ id, name, subscription, createdAt: toTimestamp(createdAt) },
     expiresAt: expiresAt === null ? null : toTimestamp(expiresAt),
     ephemeral,
-    ...showLabels(labels),
+    ...toLabelsJson(labels),
     ...caps,
   }
 }

@@ -6,7 +6,7 @@ import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { answers, optional } from '../http/schema.ts'
-import { apiKeyRecord, keyIdParams, showRecord } from './api-key-record.ts'
+import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
 import { foundKey, isKeyId } from './key-access.ts'
 import { keyUsage, readKeyUsage } from './key-usage.ts'
 
@@ -39,6 +39,6 @@ export function getApiKey(app: Api, { keys, isAdmin, clock, usage, keyReach }: E
     // A key sees only its own use.
     const isItself = caller.by === 'token' || caller.keyId === record.id
     const used = isItself ? await readKeyUsage(usage, record.id, now) : undefined
-    return { ...showRecord(record, now), ...(used && { usage: used }) }
+    return { ...toRecordJson(record, now), ...(used && { usage: used }) }
   })
 }

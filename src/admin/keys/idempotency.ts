@@ -8,7 +8,7 @@ import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { errorEnvelope, refusals, string } from '../http/schema.ts'
-import { apiKeyRecord, showRecord } from './api-key-record.ts'
+import { apiKeyRecord, toRecordJson } from './api-key-record.ts'
 
 /** How to do a request; both are undefined without an idempotency key. */
 export interface Once {
@@ -53,14 +53,14 @@ export async function once<T>(
   { idempotency, clock }: ExternalDeps,
   act: (how: Once) => Promise<T>,
 ): Promise<T> {
-  const written = request.headers[header]
-  if (written === undefined) return await act({})
-  if (typeof written !== 'string' || !/^[!-~]{1,255}$/.test(written)) {
+  const raw = request.headers[header]
+  if (raw === undefined) return await act({})
+  if (typeof raw !== 'string' || !/^[!-~]{1,255}$/.test(raw)) {
     const message = 'Idempotency-Key must be one text of 1 to 255 visible ASCII characters.'
     throw invalidRequest(message)
   }
   const { method, url } = request
-  const scope = digest([callerOf(request).user, method, url.replace(/\?.*$/s, ''), written])
+  const scope = digest([callerOf(request).user, method, url.replace(/\?.*$/s, ''), raw])
   const attempt = { scope, id: randomUUID() }
   const claim = await idempotency.claim(attempt, digest(request.body ?? null), clock())
   if (claim.state !== 'mine') {
@@ -81,7 +81,7 @@ export function refuseDone(
   now: number,
 ): object {
   reply.request.refusedWith = 'idempotency_done'
-  const shown = record && { record: showRecord(record, now) }
+  const shown = record && { record: toRecordJson(record, now) }
   reply.code(409)
   return { ...toEnvelope('idempotency_done'), ...shown }
 }

@@ -30,8 +30,8 @@ export const labelsField = {
 } as const
 
 /** The name without blanks around it; undefined if nothing is left. Throws `invalid_request`. */
-export function readName(written: string | null | undefined): string | undefined {
-  const name = written?.trim()
+export function readName(raw: string | null | undefined): string | undefined {
+  const name = raw?.trim()
   if (!name) return undefined
   requirePlainText('name', name)
   if ([...name].length > maxNameLength) {

@@ -9,7 +9,7 @@ import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { ignoreBodies } from '../http/body.ts'
 import { answers } from '../http/schema.ts'
-import { apiKeyRecord, keyIdParams, showRecord } from './api-key-record.ts'
+import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
 import { actOnKey, foundKey, isKeyId } from './key-access.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
 
@@ -54,7 +54,7 @@ export function revokeApiKey(app: Api, deps: ExternalDeps): void {
       if (isOpen) await intend(request, { keyId: id })
       const revoked = foundKey(isOpen ? await actOnKey(caller, isAdmin, revoke) : undefined)
       addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
-      return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }
+      return { ...toRecordJson(revoked, now), propagation: await propagation([revoked]) }
     })
   })
 }

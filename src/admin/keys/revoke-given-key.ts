@@ -9,7 +9,7 @@ import { isPresented } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { object, string } from '../http/schema.ts'
 import { addressOf } from '../http/trusted-proxies.ts'
-import { showRecord } from './api-key-record.ts'
+import { toRecordJson } from './api-key-record.ts'
 import { foundKey } from './key-access.ts'
 import { orUnsure } from './propagation.ts'
 import { revokedAnswers } from './revoke-api-key.ts'
@@ -48,6 +48,6 @@ export function revokeGivenKey(app: Api, deps: ExternalDeps): void {
       ),
     )
     addToOutcome(request, { user: revoked.user, subscription: revoked.subscription })
-    return { ...showRecord(revoked, now), propagation: await propagation([revoked]) }
+    return { ...toRecordJson(revoked, now), propagation: await propagation([revoked]) }
   })
 }

@@ -11,7 +11,7 @@ import { callerOf } from '../http/authenticate.ts'
 import type { BodyOf } from '../http/body.ts'
 import { typeInDocument } from '../http/named-schemas.ts'
 import { object, refusals, string } from '../http/schema.ts'
-import { apiKeyRecord, keyIdParams, showRecord } from './api-key-record.ts'
+import { apiKeyRecord, keyIdParams, toRecordJson } from './api-key-record.ts'
 import { idempotencyHeaders, idempotencyRefusals, once, refuseDone } from './idempotency.ts'
 import { actOnKey, foundKey, isKeyId } from './key-access.ts'
 import { orUnsure, propagationSchema } from './propagation.ts'
@@ -95,7 +95,7 @@ export function rotateApiKey(app: Api, deps: ExternalDeps): void {
       addToOutcome(request, { user: record.user, subscription: record.subscription })
       return {
         key,
-        ...showRecord(record, now),
+        ...toRecordJson(record, now),
         // As in the answer to a creation.
         keyPrefix: prefix,
         propagation: await propagation([replaced]),

@@ -12,7 +12,7 @@ import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { answers, boolean, string } from '../http/schema.ts'
 import { shareOf } from '../http/share.ts'
-import { apiKeyRecord, showRecord } from './api-key-record.ts'
+import { apiKeyRecord, toRecordJson } from './api-key-record.ts'
 import { labelsField, readLabels } from './key-fields.ts'
 
 const maxPage = 100
@@ -166,7 +166,7 @@ export function searchApiKeys(app: Api, deps: ExternalDeps): void {
     await showOthers(request, Math.min(records.length, form.limit))
     return {
       object: 'list',
-      data: records.slice(0, form.limit).map((record) => showRecord(record, now)),
+      data: records.slice(0, form.limit).map((record) => toRecordJson(record, now)),
       has_more: records.length > form.limit,
     }
   })
@@ -218,14 +218,14 @@ function readStatuses(words: readonly string[]): ReadonlySet<ApiKeyStatus> {
 }
 
 /** Blanks alone are a name that no subscription has. */
-function readSubscription(written: string | null | undefined): string | undefined {
-  requirePlainText('filters.subscription', written ?? undefined)
-  return written ? written.trim() : undefined
+function readSubscription(raw: string | null | undefined): string | undefined {
+  requirePlainText('filters.subscription', raw ?? undefined)
+  return raw ? raw.trim() : undefined
 }
 
-function readPrefix(written: string | null | undefined): string | undefined {
-  if (!written?.trim()) return undefined
-  const prefix = prefixOf(written.trim())
+function readPrefix(raw: string | null | undefined): string | undefined {
+  if (!raw?.trim()) return undefined
+  const prefix = prefixOf(raw.trim())
   if (prefix !== undefined) return prefix
   const message = 'filters.keyPrefix must be the beginning of a key, like sk-tg-4fTr0b.'
   throw invalidRequest(message)

@@ -25,7 +25,7 @@ import type { Api } from '../http/api.ts'
 import { bearerOf, callerOf } from '../http/authenticate.ts'
 import { answersWith, object, refusals, string, unnamed } from '../http/schema.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
-import { modelRecord, showModel } from './model-record.ts'
+import { modelRecord, toModelJson } from './model-record.ts'
 
 /** Models queried concurrently, and how long one may block those behind it. */
 const concurrency = 100
@@ -103,12 +103,12 @@ export function listModels(app: Api, deps: ExternalDeps): void {
   app.get('/v1/models', { schema }, async (request, reply) => {
     const models = await list(request, reply)
     if (isAnthropic(request)) return sendAnthropicList(reply, models)
-    return { object: 'list', data: models.map(showModel) }
+    return { object: 'list', data: models.map(toModelJson) }
   })
   async function one(id: string, request: FastifyRequest, reply: FastifyReply) {
     const found = (await list(request, reply)).find((model) => model.id === id)
     if (found === undefined) throw new ServiceError('not_found', { message: noSuchModel })
-    return isAnthropic(request) ? sendAnthropicModel(reply, found) : showModel(found)
+    return isAnthropic(request) ? sendAnthropicModel(reply, found) : toModelJson(found)
   }
   app.get('/v1/models/:id', { schema: oneSchema }, (request, reply) =>
     one(request.params.id, request, reply),

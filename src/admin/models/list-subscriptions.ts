@@ -7,7 +7,7 @@ import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { answersWith, string, unnamed } from '../http/schema.ts'
-import { showSubscription, subscriptionRecord } from './subscription-record.ts'
+import { subscriptionRecord, toSubscriptionJson } from './subscription-record.ts'
 
 const order = 'Ordered by name; empty when there is none.'
 const listed = { type: 'array', items: subscriptionRecord } as const
@@ -37,7 +37,7 @@ export function listSubscriptions(app: Api, { snapshot }: ExternalDeps): void {
     const [current, caller] = [snapshot(), callerOf(request)]
     return accessibleSubscriptions(current, caller)
       .filter(matches)
-      .map((each) => showSubscription(each, current, caller))
+      .map((each) => toSubscriptionJson(each, current, caller))
   }
   app.get('/v1/subscriptions', { schema }, async (request) => {
     return list(request, () => true)

@@ -52,7 +52,7 @@ export const modelRecord = object('Model', {
   },
 })
 
-export function showModel(listed: ListedModel): Record<string, unknown> {
+export function toModelJson(listed: ListedModel): Record<string, unknown> {
   const { modelCapabilities, ...texts } = listed.details
   const details = {
     ...withoutEmpty(texts),
@@ -77,8 +77,8 @@ export function showModel(listed: ListedModel): Record<string, unknown> {
 }
 
 /** People also write `128k`, which may mean two numbers. */
-function contextLengthOf(written: string): number | undefined {
-  return /^[1-9][0-9]{0,11}$/.test(written) ? Number(written) : undefined
+function contextLengthOf(raw: string): number | undefined {
+  return /^[1-9][0-9]{0,11}$/.test(raw) ? Number(raw) : undefined
 }
 
 function withoutEmpty(texts: object): Record<string, string> {

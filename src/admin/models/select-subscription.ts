@@ -8,7 +8,7 @@ import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { SharedDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { boolean, integer, labelsSchema, string } from '../http/schema.ts'
-import { modelRefsSchema, showModelRefs } from './subscription-record.ts'
+import { modelRefsSchema, toModelRefsJson } from './subscription-record.ts'
 
 const schema = {
   operationId: 'selectSubscription',
@@ -94,7 +94,7 @@ export function selectSubscription(app: Api, { snapshot }: SharedDeps): void {
       const name = requestedSubscription?.trim() || undefined
       const model = requestedModel?.trim() || undefined
       const selected = select(snapshot(), person, name, model)
-      if (!('error' in selected)) return showSelected(selected)
+      if (!('error' in selected)) return toSelectedJson(selected)
       const message = describeRefusal(selected, { user: username, name, model })
       return refuse(selected.error, message, selected.found?.phase)
     },
@@ -140,7 +140,7 @@ function refuse(error: string, message: string, phase = ''): Record<string, unkn
   return { error, message, phase, ready: false }
 }
 
-function showSelected(subscription: CompiledSubscription): Record<string, unknown> {
+function toSelectedJson(subscription: CompiledSubscription): Record<string, unknown> {
   const { name, phase, priority, resource } = subscription
   const { namespace, deletionTimestamp } = resource.metadata
   const { displayName, description } = displayOf(resource.metadata)
@@ -151,7 +151,7 @@ function showSelected(subscription: CompiledSubscription): Record<string, unknow
     ...(displayName !== '' && { displayName }),
     ...(description !== '' && { description }),
     ...(priority !== 0 && { priority }),
-    modelRefs: showModelRefs(resource.modelRefs),
+    modelRefs: toModelRefsJson(resource.modelRefs),
     ...(organizationId !== '' && { organizationId }),
     ...(costCenter !== '' && { costCenter }),
     ...(Object.keys(labels).length > 0 && { labels }),

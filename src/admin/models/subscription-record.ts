@@ -70,7 +70,7 @@ export const subscriptionRecord = object('Subscription', {
 })
 
 /** As the caller sees it. */
-export function showSubscription(
+export function toSubscriptionJson(
   subscription: CompiledSubscription,
   { models }: Pick<Snapshot, 'models'>,
   caller: Person,
@@ -83,7 +83,7 @@ export function showSubscription(
     subscription_description: description || displayName || name,
     ...(displayName !== '' && { display_name: displayName }),
     priority,
-    model_refs: showModelRefs(resource.modelRefs).map((shown, index) => ({
+    model_refs: toModelRefsJson(resource.modelRefs).map((shown, index) => ({
       ...shown,
       ...aboutModel(models.get(modelKeys[index] as string), caller),
     })),
@@ -105,20 +105,22 @@ function aboutModel(model: Model | undefined, caller: Person): Record<string, un
   }
 }
 
-export function showModelRefs(models: readonly BilledModel[]): readonly Record<string, unknown>[] {
+export function toModelRefsJson(
+  models: readonly BilledModel[],
+): readonly Record<string, unknown>[] {
   return models.map((model) => {
     const { name, namespace, requestRateLimits, concurrency, billingRate } = model
     return {
       name,
       namespace,
-      token_rate_limits: showRates(model.tokenRateLimits),
-      ...(requestRateLimits.length > 0 && { request_rate_limits: showRates(requestRateLimits) }),
+      token_rate_limits: toRatesJson(model.tokenRateLimits),
+      ...(requestRateLimits.length > 0 && { request_rate_limits: toRatesJson(requestRateLimits) }),
       ...(concurrency !== undefined && { concurrency }),
       ...(billingRate !== undefined && { billing_rate: { per_token: billingRate.perToken } }),
     }
   })
 }
 
-function showRates(limits: readonly Limit[]) {
+function toRatesJson(limits: readonly Limit[]) {
   return limits.map(({ limit, window }) => ({ limit, window }))
 }

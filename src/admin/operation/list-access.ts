@@ -5,7 +5,7 @@ import { type AccessRow, accessRows } from '../../decide/access-matrix.ts'
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
-import { type Locate, resourceFields, showResource } from '../explain/explain-view.ts'
+import { type Locate, resourceFields, toResourceJson } from '../explain/explain-view.ts'
 import type { Api } from '../http/api.ts'
 import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
 import { answers, boolean, integer, objects, optional } from '../http/schema.ts'
@@ -89,27 +89,29 @@ export function listAccess(app: Api, { snapshot, locate }: ExternalDeps): void {
     const subject = request.query.subject || undefined
     const rows = await inSlices(accessRows(snapshot(), { model, subject, offset, limit }))
     const { data, has_more } = pageOf(rows, { limit, offset: 0 })
-    return { object: 'list', data: data.map((row) => showRow(row, locate)), has_more }
+    return { object: 'list', data: data.map((row) => toRow(row, locate)), has_more }
   })
 }
 
-function showRow({ model, kind, name, policies, subscriptions }: AccessRow, locate: Locate) {
+function toRow({ model, kind, name, policies, subscriptions }: AccessRow, locate: Locate) {
   const isOpen = model.cluster !== undefined && policies.length > 0
   return {
     ...{ model: model.key, subject_kind: kind, subject: name },
     usable: isOpen && subscriptions.some(({ pays }) => pays),
-    policies: policies.slice(0, shownOfEach).map(({ resource }) => showResource(resource, locate)),
+    policies: policies
+      .slice(0, shownOfEach)
+      .map(({ resource }) => toResourceJson(resource, locate)),
     ...leftOut('more_policies', policies),
     subscriptions: subscriptions.slice(0, shownOfEach).map(({ subscription, pays }) => ({
-      ...showResource(subscription.resource, locate),
+      ...toResourceJson(subscription.resource, locate),
       pays,
-      ...showLimits(subscription.limits.get(model.key) ?? []),
+      ...toLimitsJson(subscription.limits.get(model.key) ?? []),
     })),
     ...leftOut('more_subscriptions', subscriptions),
   }
 }
 
-function showLimits(all: readonly CountedLimit[]) {
+function toLimitsJson(all: readonly CountedLimit[]) {
   const ratesOf = (wanted: CountedLimit['kind']) =>
     all.filter(({ kind }) => kind === wanted).map(({ limit, window }) => ({ limit, window }))
   const [requests, [concurrency]] = [ratesOf('requests'), ratesOf('concurrency')]

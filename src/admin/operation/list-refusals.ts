@@ -6,11 +6,11 @@
 import type { FromSchema } from 'json-schema-to-ts'
 import type { PastRefusal, Whose } from '../../decide/past-refusal.ts'
 import type { ExternalDeps } from '../deps.ts'
-import { pastRefusal, showPast } from '../explain/explain-view.ts'
+import { pastRefusal, toPastJson } from '../explain/explain-view.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
-import { pageQuery, readPage, type Written } from '../http/page.ts'
+import { pageQuery, type Raw, readPage } from '../http/page.ts'
 import { answers, boolean, optional } from '../http/schema.ts'
 
 const querystring = { type: 'object', properties: { limit: pageQuery.limit } } as const
@@ -80,13 +80,13 @@ export function listRefusals(app: Api, deps: ExternalDeps): void {
  */
 async function readRecent(
   { clock, pastRefusals, othersRefusals }: ExternalDeps,
-  written: Written,
+  raw: Raw,
   whose?: Whose,
 ) {
-  const { limit } = readPage({ limit: written.limit })
+  const { limit } = readPage({ limit: raw.limit })
   const { refusals: reported, silent } = await othersRefusals.recent(limit, whose)
   const all: PastRefusal[] = [...pastRefusals.recent(limit, clock(), whose), ...reported]
   const newest = all.sort((a, b) => b.at - a.at).slice(0, limit)
-  const data = newest.map((past) => showPast(past, whose === undefined))
+  const data = newest.map((past) => toPastJson(past, whose === undefined))
   return { list: { object: 'list', data, complete: silent?.length === 0 }, silent }
 }

@@ -33,7 +33,7 @@ export const focusColumns = [
 ] as const
 
 /** The charge of a total that is grouped by day, every dimension and rate. Without a rate it is 0. */
-export function showFocusRow(
+export function toFocusRow(
   total: UsageTotal,
   { currency, issuer }: FocusBill,
 ): CsvRow & Partial<Record<(typeof focusColumns)[number], string | number>> {
@@ -87,6 +87,6 @@ export function showFocusRow(
 }
 
 /** With a point: readers take a column of whole numbers for integers, where FOCUS has decimals. */
-function toDecimal(written: string): string {
-  return written.includes('.') ? written : `${written}.0`
+function toDecimal(raw: string): string {
+  return raw.includes('.') ? raw : `${raw}.0`
 }

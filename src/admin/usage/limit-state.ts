@@ -54,7 +54,7 @@ export const limitFields = {
 } as const
 
 /** What is shown of a limit. A counter of concurrency has no end. */
-export function showState({ limit, used, remaining, resetsAt }: LimitState) {
+export function toStateJson({ limit, used, remaining, resetsAt }: LimitState) {
   const { kind, scope, window } = limit
   return {
     ...{ kind, scope, window: window || null, limit: limit.limit, used, remaining },
@@ -106,7 +106,7 @@ export async function readLimits(
   const counters = limits.map((limit) => counterOf(limit, user))
   return limitStates(limits, await readCounters(counters, now), now).map((state, i) => {
     const { subscription, model } = own[i] as OwnLimit
-    const shown = { subscription, model, ...showState(state) }
+    const shown = { subscription, model, ...toStateJson(state) }
     return { counter: counters[i] as Counter, isUsed: state.used > 0, shown }
   })
 }

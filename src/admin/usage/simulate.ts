@@ -5,7 +5,11 @@ import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import type { Span } from '../../formats/span.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
-import { judgesHours, type SimulatedRefusals, type Simulation } from '../../usage/rules/simulate.ts'
+import {
+  isDecidedByHours,
+  type SimulatedRefusals,
+  type Simulation,
+} from '../../usage/rules/simulate.ts'
 import type { NamedGap } from '../../usage/store.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
@@ -15,7 +19,7 @@ import { shareOf } from '../http/share.ts'
 import { count, kindSchema, windowSchema } from './limit-state.ts'
 import { noLedger } from './usage.ts'
 import { readTime, spanOf, time } from './usage-question.ts'
-import { showGap, usageGap } from './usage-view.ts'
+import { toGapJson, usageGap } from './usage-view.ts'
 
 /** What came of it, or why the documents are not valid. Throws `usage_timeout` if it is too much. */
 export type Simulate = (text: string, span: Span) => Promise<Simulated | Refused>
@@ -176,9 +180,9 @@ function showFirstProblem([first = '', ...more]: readonly string[]): string {
   return more.length > 0 ? `${short}, and ${more.length} more` : short
 }
 
-function readSpan(written: { from?: string; to?: string }, now: number): Span {
-  const end = readTime('to', written.to) ?? now
-  const begin = readTime('from', written.from) ?? end - defaultMs
+function readSpan(raw: { from?: string; to?: string }, now: number): Span {
+  const end = readTime('to', raw.to) ?? now
+  const begin = readTime('from', raw.from) ?? end - defaultMs
   return spanOf(begin, end, hourMs, maxDays)
 }
 
@@ -192,31 +196,31 @@ function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, sp
     answers,
     refused: found.reduce((sum, { requests }) => sum + requests, 0),
     refused_then_approximate: refusedThen,
-    refusals: inOrder.slice(0, maxRows).map(showRefusals),
+    refusals: inOrder.slice(0, maxRows).map(toRefusalsJson),
     more_refusals: Math.max(0, found.length - maxRows),
     limits: used.slice(0, maxRows).map(({ subscription, model, limit, ...figure }) => ({
-      ...{ subscription, model, ...showLimit(limit), most: figure.most },
+      ...{ subscription, model, ...toLimitJson(limit), most: figure.most },
       ...(figure.most > 0 && { most_by: figure.mostBy, most_at: toTimestamp(figure.mostAt) }),
       near: figure.most >= nearShare * limit.limit,
     })),
     more_limits: Math.max(0, limits.length - maxRows),
     not_judged: [...notJudged(simulation, summed, span)].slice(0, maxRows),
-    gaps: gaps.map(showGap),
+    gaps: gaps.map(toGapJson),
     problems: problems.slice(0, shownProblems),
   }
 }
 
-function showRefusals({ by, firstAt, lastAt, isEstimate, ...sums }: SimulatedRefusals) {
+function toRefusalsJson({ by, firstAt, lastAt, isEstimate, ...sums }: SimulatedRefusals) {
   const { user, subscription, model, requests, tokens } = sums
   return {
     ...{ user, subscription, model },
-    ...(typeof by === 'string' ? { reason: by } : { reason: 'limit', ...showLimit(by) }),
+    ...(typeof by === 'string' ? { reason: by } : { reason: 'limit', ...toLimitJson(by) }),
     ...{ requests, tokens, first_at: toTimestamp(firstAt), last_at: toTimestamp(lastAt) },
     estimated: isEstimate,
   }
 }
 
-function showLimit({ kind, window, limit }: Simulation['limits'][0]['limit']) {
+function toLimitJson({ kind, window, limit }: Simulation['limits'][0]['limit']) {
   return { kind, window: window || null, limit }
 }
 
@@ -233,6 +237,6 @@ function* notJudged({ limits }: Simulation, summed: readonly Span[], span: Span)
       return { kind, window: window || null, ...times, because }
     }
     if (windowMs > span.to - span.from) yield shown(span, 'longer_than_the_time')
-    else if (!judgesHours(limit)) for (const each of summed) yield shown(each, 'sums_of_hours')
+    else if (!isDecidedByHours(limit)) for (const each of summed) yield shown(each, 'sums_of_hours')
   }
 }

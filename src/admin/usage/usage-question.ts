@@ -70,12 +70,12 @@ const maxDays = 366
  * The query of this caller, who sees only what is in `scope`; throws `invalid_request`, naming the
  * parameter. `now` in milliseconds since the epoch.
  */
-export function readUsageQuestion(written: Parameters, scope: Scope, now: number) {
-  const { cursor, from, to } = written
-  const groups = written.format === 'focus' ? readFocus(written) : readGroups(written)
+export function readUsageQuestion(raw: Parameters, scope: Scope, now: number) {
+  const { cursor, from, to } = raw
+  const groups = raw.format === 'focus' ? readFocus(raw) : readGroups(raw)
   const { unit, by, label } = groups
-  const filters = readFilters(written)
-  const labels = readLabel(written.label)
+  const filters = readFilters(raw)
+  const labels = readLabel(raw.label)
   const only = { ...filters, ...scope }
   // Somebody else's key, as if it had used nothing.
   const isForeign = Object.entries(filters).some(([field, value]) => only[field as 'key'] !== value)
@@ -88,7 +88,7 @@ export function readUsageQuestion(written: Parameters, scope: Scope, now: number
   const page = cursor === undefined ? undefined : readCursor(cursor, digest, length, unit)
   const begin = page?.from ?? readTime('from', from) ?? startOfMonth(now)
   const end = page?.to ?? readTime('to', to) ?? now
-  const { format } = written
+  const { format } = raw
   const wholeMs = format === 'focus' ? dayMs : hourMs
   const span = spanOf(begin, end, wholeMs, maxDays)
   return {
@@ -112,9 +112,9 @@ export function scopeOf(caller: Caller): Scope {
   return { user: userInLines(caller.user), ...(caller.by === 'key' && { key: caller.keyId }) }
 }
 
-function readFilters(written: Parameters): UsageQuery['only'] {
+function readFilters(raw: Parameters): UsageQuery['only'] {
   const given = usageDimensions.flatMap((dimension) => {
-    const value = written[dimension]
+    const value = raw[dimension]
     if (value === undefined) return []
     requirePlainText(dimension, value)
     return [[dimension, dimension === 'user' ? userInLines(value) : value] as const]
@@ -125,23 +125,23 @@ function readFilters(written: Parameters): UsageQuery['only'] {
 type Groups = Pick<UsageQuery, 'unit' | 'by' | 'label'>
 
 /** A label as `<name>=<value>`: names have no `=`. */
-function readLabel(written: string | undefined): Labels | undefined {
-  if (written === undefined) return undefined
-  const [name = ''] = written.split('=', 1)
-  const labels = { [name]: written.slice(name.length + 1) }
+function readLabel(raw: string | undefined): Labels | undefined {
+  if (raw === undefined) return undefined
+  const [name = ''] = raw.split('=', 1)
+  const labels = { [name]: raw.slice(name.length + 1) }
   const problem = problemOfLabels(labels)
   if (problem === undefined) return labels
   throw invalidRequest(`label must be like team=search; it ${problem}`)
 }
 
 /** A row of FOCUS is a price times a quantity: it has one subscription, model and rate. */
-function readFocus({ group_by: written }: Parameters): Groups {
-  if (written !== undefined) throw invalidRequest('group_by has no meaning with format=focus.')
+function readFocus({ group_by: raw }: Parameters): Groups {
+  if (raw !== undefined) throw invalidRequest('group_by has no meaning with format=focus.')
   return { unit: 'day', by: [...usageDimensions, 'rate'] }
 }
 
-function readGroups({ group_by: written = 'day' }: Parameters): Groups {
-  const words = written.split(',')
+function readGroups({ group_by: raw = 'day' }: Parameters): Groups {
+  const words = raw.split(',')
   for (const word of words) {
     if (isOf(usageUnits, word) || isOf(usageDimensions, word) || isLabel(word)) continue
     const known = [...usageUnits, ...usageDimensions, 'label:<name>']
@@ -173,9 +173,9 @@ const day = /^\d{4}-\d\d-\d\d$/
 const instant = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/
 
 /** Milliseconds since the epoch; throws `invalid_request`, naming the field. */
-export function readTime(field: 'from' | 'to', written: string | undefined): number | undefined {
-  if (written === undefined) return undefined
-  const at = day.test(written) || instant.test(written) ? Date.parse(written) : Number.NaN
+export function readTime(field: 'from' | 'to', raw: string | undefined): number | undefined {
+  if (raw === undefined) return undefined
+  const at = day.test(raw) || instant.test(raw) ? Date.parse(raw) : Number.NaN
   if (isTime(at)) return at
   throw invalidRequest(
     `${field} must be a day like 2026-03-01, or a time like 2026-03-01T12:00:00Z.`,
@@ -199,12 +199,12 @@ function startOfMonth(now: number): number {
 }
 
 function readCursor(
-  written: string,
+  raw: string,
   digest: string,
   length: number,
   unit: UsageUnit | undefined,
 ): Pick<UsageQuery, 'from' | 'to'> & { readonly after: readonly (string | number)[] } {
-  const [own, from, to, ...after] = parse(written)
+  const [own, from, to, ...after] = parse(raw)
   const isOurs =
     own === digest &&
     [from, to, ...(unit === undefined ? [] : after.slice(0, 1))].every(isTime) &&
@@ -215,9 +215,9 @@ function readCursor(
   return { from: Number(from), to: Number(to), after: after as (string | number)[] }
 }
 
-function parse(written: string): readonly unknown[] {
+function parse(raw: string): readonly unknown[] {
   try {
-    const value: unknown = JSON.parse(Buffer.from(written, 'base64url').toString())
+    const value: unknown = JSON.parse(Buffer.from(raw, 'base64url').toString())
     return Array.isArray(value) ? value : []
   } catch {
     return []

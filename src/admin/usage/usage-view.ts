@@ -68,7 +68,7 @@ export const usagePage = object('UsagePage', {
   next_cursor: optional(string('The cursor of that page.')),
 })
 
-export function showRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
+export function toRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
   const { start, group, answers, refusals, cost } = total
   return {
     ...(start !== undefined && { start: toTimestamp(start) }),
@@ -85,7 +85,7 @@ export function showRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
   }
 }
 
-export function showGap({ journal, from, to }: NamedGap) {
+export function toGapJson({ journal, from, to }: NamedGap) {
   return { journal, from: toTimestamp(from), to: to === null ? null : toTimestamp(to) }
 }
 

@@ -10,9 +10,9 @@ import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { refusals } from '../http/schema.ts'
 import { shareOf } from '../http/share.ts'
-import { focusColumns, showFocusRow } from './focus.ts'
+import { focusColumns, toFocusRow } from './focus.ts'
 import { pageSize, parameters, readUsageQuestion, scopeOf } from './usage-question.ts'
-import { csvColumns, showGap, showRow, usagePage } from './usage-view.ts'
+import { csvColumns, toGapJson, toRow, usagePage } from './usage-view.ts'
 
 const schema = {
   operationId: 'getUsage',
@@ -50,13 +50,13 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
   const config = { audit: 'usage.read' } as const
   app.get('/v1/usage', { schema, config }, async (request, reply) => {
     const caller = callerOf(request)
-    const { query: written } = request
-    const isOwn = written.user === caller.user
-    if (!isOwn && written.user !== undefined) lookAtOthers(request, { user: written.user })
-    const isFocus = written.format === 'focus'
+    const { query: raw } = request
+    const isOwn = raw.user === caller.user
+    if (!isOwn && raw.user !== undefined) lookAtOthers(request, { user: raw.user })
+    const isFocus = raw.format === 'focus'
     const isAdministrator = (isFocus || !isOwn) && (await isAdmin(caller))
     const seesAll = !isOwn && isAdministrator
-    if (!isOwn && !seesAll && written.user !== undefined) {
+    if (!isOwn && !seesAll && raw.user !== undefined) {
       throw new ServiceError('admin_required', {
         message: "Only an administrator may see another user's usage.",
       })
@@ -66,8 +66,8 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
     }
     if (usage === undefined) throw new ServiceError('not_found', { message: noLedger })
     const scope = seesAll ? undefined : scopeOf(caller)
-    const { query, cursorAfter } = readUsageQuestion(written, scope, clock())
-    if (seesAll) lookAtOthers(request, { ...(written.user && { user: written.user }) })
+    const { query, cursorAfter } = readUsageQuestion(raw, scope, clock())
+    if (seesAll) lookAtOthers(request, { ...(raw.user && { user: raw.user }) })
     const [found, gaps] = await inTurn(shareOf(caller), async () => [
       await usage.read(query),
       await usage.gaps(query.from, query.to),
@@ -77,17 +77,17 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
     const last = found.length > pageSize ? page.at(-1) : undefined
     const next =
       last && cursorAfter([...(last.start === undefined ? [] : [last.start]), ...last.group])
-    if (written.format === 'csv' || isFocus) {
-      const parameters = new URLSearchParams({ ...written, cursor: next ?? '' })
+    if (raw.format === 'csv' || isFocus) {
+      const parameters = new URLSearchParams({ ...raw, cursor: next ?? '' })
       if (next !== undefined) reply.header('link', `<?${parameters}>; rel="next"`)
       const text = isFocus
         ? toCsv(
             focusColumns,
-            page.map((total) => showFocusRow(total, bill)),
+            page.map((total) => toFocusRow(total, bill)),
           )
         : toCsv(
             csvColumns(query),
-            page.map((total) => showRow(total, query)),
+            page.map((total) => toRow(total, query)),
           )
       return reply.type('text/csv; charset=utf-8').send(text)
     }
@@ -95,8 +95,8 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
       object: 'list',
       from: toTimestamp(query.from),
       to: toTimestamp(query.to),
-      data: page.map((total) => showRow(total, query)),
-      gaps: gaps.map(showGap),
+      data: page.map((total) => toRow(total, query)),
+      gaps: gaps.map(toGapJson),
       ...(page.some(({ cost }) => cost !== null) && { currency: bill.currency }),
       has_more: next !== undefined,
       ...(next !== undefined && { next_cursor: next }),

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
-import { judgeOf } from '../../gateway/address-rules.ts'
+import { addressRulesOf } from '../../gateway/address-rules.ts'
 import { subscriptionNamespace } from '../../kinds/resources.ts'
 import { accessOf } from '../../kubernetes/access.ts'
 import { createClient } from '../../kubernetes/client.ts'
@@ -14,7 +14,7 @@ import { originalGroup, originalLeaseName } from '../../models/rules/original/or
 import type { Refused } from '../../models/rules/refused.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { createClusterSource } from '../../models/sources/cluster-source.ts'
-import { judgeNamedAddresses } from '../../models/sources/named-addresses.ts'
+import { checkNamedAddresses } from '../../models/sources/named-addresses.ts'
 import { startController } from '../../models/sources/pipeline.ts'
 import { createResourceReport } from '../../models/sources/resource-report.ts'
 import { inSlices } from '../../runtime/slices.ts'
@@ -203,11 +203,11 @@ export async function startClusterController(options: ClusterControllerOptions) 
     }
     database.watchReports(listener, signal)
   }
-  const addresses = judgeNamedAddresses({ source, rules: judgeOf(config), signal })
+  const addresses = checkNamedAddresses({ source, rules: addressRulesOf(config), signal })
   const controller = await startController({
     source: addresses.source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
-    judgeAddress: addresses.judge,
+    checkAddress: addresses.check,
     publish,
     report: createResourceReport(log),
     onFailure: (error) =>

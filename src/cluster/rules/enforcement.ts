@@ -70,7 +70,7 @@ export function isSilent({ unreportedMs }: ProcessReport): boolean {
 export function enforcedOf(policies: ModelPolicies, kind: PolicyKind, reports: Reports): Condition {
   const { model, server, isServed } = policies
   const digest = contentOf(policies, kind)?.digest
-  return judge('Enforced', reports, isServed, (process) => {
+  return conditionOf('Enforced', reports, isServed, (process) => {
     const found = process.inForce.get(model)
     const own = kind === 'ModelAuthPolicy' ? found?.access : found?.limits
     if (found?.server !== server || own !== digest) return notInForce
@@ -81,7 +81,7 @@ export function enforcedOf(policies: ModelPolicies, kind: PolicyKind, reports: R
 /** The condition of a ModelRef: whether Envoy has its cluster as written. */
 export function programmedOf(policies: ModelPolicies, reports: Reports): Condition {
   const { model, server, isServed } = policies
-  return judge('Programmed', reports, isServed, (process) => {
+  return conditionOf('Programmed', reports, isServed, (process) => {
     const found = process.inForce.get(model)
     if (found?.server !== server) return notInForce
     return ofEnvoy(found.envoy)
@@ -97,7 +97,7 @@ function ofEnvoy(envoy: EnvoyState): string | undefined {
 }
 
 /** `lack`: what a process lacks, as words that precede its name. */
-function judge(
+function conditionOf(
   type: 'Enforced' | 'Programmed',
   reports: Reports,
   isServed: boolean,

@@ -50,7 +50,7 @@ const url = text({
   rules: [
     {
       message: 'must be an https URL without query and fragment',
-      holds: (written: string) => isTrustworthy(written) && !/[?#]/.test(written),
+      holds: (raw: string) => isTrustworthy(raw) && !/[?#]/.test(raw),
     },
   ],
 })
@@ -89,14 +89,14 @@ export function parseAuthenticationConfiguration(
 ): AuthenticationConfiguration {
   const lines = new LineCounter()
   const document = parseDocument(text, { lineCounter: lines, logLevel: 'error' })
-  const written = toPlain(document)
-  if (typeof written === 'string') return { providers: [], broken: [written], leftOut: [] }
+  const raw = toPlain(document)
+  if (typeof raw === 'string') return { providers: [], broken: [raw], leftOut: [] }
   const [problems, strange]: [FieldProblem[], FieldProblem[]] = [[], []]
   const show = ({ path, message }: FieldProblem): string =>
     `line ${lineIn(document, path, lines)}: ${showPath(path)} ${message}`.replace('  ', ' ')
 
-  const root = readFields(written.value, head, problems)
-  for (const path of unknownFields(written.value, head, [])) {
+  const root = readFields(raw.value, head, problems)
+  for (const path of unknownFields(raw.value, head, [])) {
     strange.push({ path, message: 'is not taken' })
   }
 

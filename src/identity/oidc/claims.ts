@@ -45,8 +45,8 @@ export function readClaims(claims: JsonObject, rules: ClaimRules): Person | stri
 }
 
 /** As in kube-apiserver one text is one group; null is none, and so are blanks. undefined: no groups. */
-function readGroups(written: unknown): readonly string[] | undefined {
-  const list: readonly unknown[] = Array.isArray(written) ? written : [written ?? '']
+function readGroups(raw: unknown): readonly string[] | undefined {
+  const list: readonly unknown[] = Array.isArray(raw) ? raw : [raw ?? '']
   const named = list.filter((group) => typeof group !== 'string' || group.trim() !== '')
   return named.every(isName) ? named : undefined
 }

@@ -32,12 +32,12 @@ export function openOidc(
     openProvider(configured, context, refusals),
   )
   const own = ownProvider(context)
-  let written: readonly Configured[] = []
+  let raw: readonly Configured[] = []
   let followed: ExternalOidc | undefined
 
   function update(): void {
     const theirs = followed && tenantProvider(followed, context)
-    const others = [...own, ...written]
+    const others = [...own, ...raw]
     if (theirs !== undefined && others.some(({ issuer }) => issuer === theirs.issuer)) {
       const { issuer } = theirs
       log.error(
@@ -45,17 +45,17 @@ export function openOidc(
         'cannot use the OIDC provider of the Tenant: the settings name the same issuer',
       )
     }
-    const judged = others.map((one) => judgePrefixes(one, others))
+    const checked = others.map((one) => checkPrefixes(one, others))
     // Whoever may edit the Tenant chooses its issuer, so that it takes no prefix from the others.
-    if (theirs !== undefined) judged.push(judgePrefixes(theirs, others))
-    for (const { issuer, shared } of judged) {
+    if (theirs !== undefined) checked.push(checkPrefixes(theirs, others))
+    for (const { issuer, shared } of checked) {
       if (!shared?.users && !shared?.groups) continue
       log.warn(
         { code: 'oidc_prefix_shared', issuer, shared },
         'another OIDC provider can issue names with the prefix of this one',
       )
     }
-    providers.put(judged)
+    providers.put(checked)
   }
 
   /** The resource may have changed since the last call. */
@@ -70,7 +70,7 @@ export function openOidc(
 
   update()
   const file = followProviders(context, (found) => {
-    written = found
+    raw = found
     update()
   })
   stops.push(() => {
@@ -119,7 +119,7 @@ function openProvider(
 }
 
 /** A provider with the prefixes that it shares with another one of `all`. */
-function judgePrefixes(one: Configured, all: readonly Configured[]): Configured {
+function checkPrefixes(one: Configured, all: readonly Configured[]): Configured {
   const others = all.filter(({ issuer }) => issuer !== one.issuer)
   const isShared = (prefixOf: (configured: Configured) => string): boolean =>
     others.some((other) => overlap(prefixOf(one), prefixOf(other)))

@@ -56,7 +56,7 @@ export function createKeySource(options: KeySourceOptions) {
   const end = new AbortController()
   let keys: ReturnType<typeof createLocalJWKSet> | undefined
   let discovered: JsonObject | undefined
-  let written = ''
+  let raw = ''
   let generation = 0
   let triedAt = Number.NEGATIVE_INFINITY
   let unavailableSince: number | undefined
@@ -82,9 +82,9 @@ export function createKeySource(options: KeySourceOptions) {
       const found = await readDocument(keysUrl(about), end.signal)
       discovered = about
       const text = JSON.stringify(found)
-      if (text !== written) {
+      if (text !== raw) {
         keys = createLocalJWKSet(toKeySet(found))
-        written = text
+        raw = text
         generation += 1
       }
       if (unavailableSince !== undefined) onUnavailable(undefined)

@@ -20,10 +20,10 @@ interface CappedKey {
 export function compileCaps({ id, user, subscription, caps }: CappedKey): CompiledCaps | undefined {
   if (isUncapped(caps)) return undefined
   const { models, tokenRateLimits = [], allowedAddresses } = caps
-  const written = tokenRateLimits.map(({ limit, window }) => {
+  const raw = tokenRateLimits.map(({ limit, window }) => {
     return { limit, window, windowMs: parseWindow(window) as number }
   })
-  const limits = toCountedLimits(subscription, scopeOf(id), written, {
+  const limits = toCountedLimits(subscription, scopeOf(id), raw, {
     scope: 'key',
     key: { id, user },
   })
@@ -47,8 +47,8 @@ export function keyCountersOf(
     /^(\S{1,64}) ([1-9]\d{0,11}(?:,[1-9]\d{0,11}){0,7})$/.exec(counted ?? '') ?? []
   if (id === '') return []
   const of = { subscription, model: scopeOf(id), user: userInLines(user) }
-  return windows.split(',').map((written) => {
-    const ms = Number(written)
+  return windows.split(',').map((raw) => {
+    const ms = Number(raw)
     const key = counterKey({ ...of, counted: countedAs('tokens', ms) })
     return { key, owner: id, window: { ms } }
   })

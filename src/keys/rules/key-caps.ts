@@ -68,8 +68,8 @@ export function problemOfCaps(caps: KeyCaps): string | undefined {
     if (windows.has(windowMs)) return `${at}.window is there twice; name each length once.`
     windows.add(windowMs)
   }
-  for (const [i, written] of (caps.allowedAddresses ?? []).entries()) {
-    if (parseNetwork(written) !== undefined) continue
+  for (const [i, raw] of (caps.allowedAddresses ?? []).entries()) {
+    if (parseNetwork(raw) !== undefined) continue
     return `allowedAddresses[${i}] must be an address or a network like 192.0.2.0/24 or 2001:db8::/32, with no bits after its length.`
   }
   return undefined
@@ -104,8 +104,8 @@ export function modelKeyOf({ namespace, name }: ModelName): string {
 }
 
 /** The networks that can be read. */
-export function networksOf(written: readonly string[]): readonly Network[] {
-  return written.flatMap((each) => parseNetwork(each) ?? [])
+export function networksOf(raw: readonly string[]): readonly Network[] {
+  return raw.flatMap((each) => parseNetwork(each) ?? [])
 }
 
 function hasForm(stored: object): stored is KeyCaps {

@@ -53,9 +53,9 @@ const maxOverlapMs = parseDuration(maxOverlap) as number
  * A time of a rotation, written as `expiresIn` is, in milliseconds; 0 and more, `7d` at most.
  * undefined: it is left out.
  */
-export function overlapOf(field: string, written: unknown): number | undefined {
-  if (written === undefined || written === null) return undefined
-  const ms = readLifetime(written, field)
+export function overlapOf(field: string, raw: unknown): number | undefined {
+  if (raw === undefined || raw === null) return undefined
+  const ms = readLifetime(raw, field)
   if (!(ms >= 0)) throw invalid(`${field} must not be negative.`)
   if (ms > maxOverlapMs) throw invalid(`${field} must be at most ${maxOverlap}.`)
   return ms

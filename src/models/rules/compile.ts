@@ -43,15 +43,15 @@ export function* compileInSteps(
   admissionMode = previous.admissionMode,
 ): Generator<void, Snapshot> {
   const modelRefs = new Map<string, ModelRef>()
-  const written = { policies: [] as AccessPolicy[], subscriptions: [] as Subscription[] }
+  const raw = { policies: [] as AccessPolicy[], subscriptions: [] as Subscription[] }
   const mappings: TierMapping[] = []
   let tenant: Tenant | undefined
   let externalOidc: ExternalOidc | undefined
   for (const resource of resources) {
-    if (resource.kind === 'Subscription') written.subscriptions.push(resource)
+    if (resource.kind === 'Subscription') raw.subscriptions.push(resource)
     else if (resource.metadata.deleting) continue
     else if (resource.kind === 'ModelRef') modelRefs.set(keyOf(resource), resource)
-    else if (resource.kind === 'AccessPolicy') written.policies.push(resource)
+    else if (resource.kind === 'AccessPolicy') raw.policies.push(resource)
     else if (resource.kind === 'ConfigMap') mappings.push(resource)
     // The other kinds have been merged into ModelRefs by now (external-models.ts, join-routes.ts).
     else if (resource.kind === 'Tenant') tenant ??= resource
@@ -60,13 +60,13 @@ export function* compileInSteps(
   }
   const moved = difference(previous.models, modelRefs)
 
-  const policies = yield* compileEach(written.policies, previous.policies, moved, (resource) => ({
+  const policies = yield* compileEach(raw.policies, previous.policies, moved, (resource) => ({
     resource,
     ...referring(resource, modelRefs),
   }))
   const models = yield* compileModels(modelRefs, policies, previous)
   const subscriptions = yield* compileEach(
-    written.subscriptions,
+    raw.subscriptions,
     previous.subscriptions,
     moved,
     (resource) => ({
@@ -165,13 +165,13 @@ function difference(
  * has changed. `moved`: the models that were added or removed.
  */
 function* compileEach<
-  Written extends AccessPolicy | Subscription,
-  Compiled extends References & { readonly resource: Written },
+  Raw extends AccessPolicy | Subscription,
+  Compiled extends References & { readonly resource: Raw },
 >(
-  resources: readonly Written[],
+  resources: readonly Raw[],
   previous: ReadonlyMap<string, Compiled>,
   moved: ReadonlySet<string>,
-  compileOne: (resource: Written) => Compiled,
+  compileOne: (resource: Raw) => Compiled,
 ): Generator<void, ReadonlyMap<string, Compiled>> {
   const all = new Map<string, Compiled>()
   let same = true

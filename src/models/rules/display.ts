@@ -32,9 +32,9 @@ export function modelDisplayOf(metadata: Metadata): ModelDisplay {
 }
 
 /** A JSON array of strings; anything else counts as none. */
-function readCapabilities(written = '[]'): readonly string[] {
+function readCapabilities(raw = '[]'): readonly string[] {
   try {
-    const list: unknown = JSON.parse(written)
+    const list: unknown = JSON.parse(raw)
     return Array.isArray(list) && list.every((each) => typeof each === 'string') ? list : []
   } catch {
     return []

@@ -27,9 +27,9 @@ export function writePayer(
     cost_center: costCenter,
     rate: billingRate && readPrice(billingRate.perToken),
   }
-  const written = new URLSearchParams()
-  for (const [name, value] of Object.entries(fields)) if (value) written.set(name, cutName(value))
-  return written.toString() || undefined
+  const raw = new URLSearchParams()
+  for (const [name, value] of Object.entries(fields)) if (value) raw.set(name, cutName(value))
+  return raw.toString() || undefined
 }
 
 /** Reads what `writePayer` has written; any other text as if nothing were said. */

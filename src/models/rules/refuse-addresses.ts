@@ -3,7 +3,7 @@
 import type { ModelRef, Resource } from '../../kinds/resources.ts'
 
 /** What is wrong with the address of a backend; undefined: nothing. */
-export type JudgeAddress = (backendUrl: string) => string | undefined
+export type CheckAddress = (backendUrl: string) => string | undefined
 
 const refused = new WeakMap<ModelRef, ModelRef>()
 
@@ -13,13 +13,13 @@ const refused = new WeakMap<ModelRef, ModelRef>()
  */
 export function* refuseAddresses(
   resources: readonly Resource[],
-  judge: JudgeAddress,
+  check: CheckAddress,
 ): Generator<void, readonly Resource[]> {
-  const judged = [...resources]
+  const checked = [...resources]
   let isSame = true
   for (const [index, resource] of resources.entries()) {
     if (resource.kind !== 'ModelRef' || resource.backendUrl === undefined) continue
-    const addressProblem = judge(resource.backendUrl)
+    const addressProblem = check(resource.backendUrl)
     yield
     if (addressProblem === undefined) continue
     const before = refused.get(resource)
@@ -28,8 +28,8 @@ export function* refuseAddresses(
         ? before
         : { ...resource, backendUrl: undefined, addressProblem }
     refused.set(resource, made)
-    judged[index] = made
+    checked[index] = made
     isSame = false
   }
-  return isSame ? resources : judged
+  return isSame ? resources : checked
 }

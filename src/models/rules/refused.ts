@@ -21,8 +21,8 @@ const maxModels = 1_000
 /** undefined: the document is not about models, or names none legibly. */
 export function toRefused(document: unknown, message: string): Refused | undefined {
   if (!isObject(document)) return undefined
-  const { kind: written, metadata, spec } = document
-  const kind = kinds.find((each) => namesOfKind(each).some((name) => name === written))
+  const { kind: raw, metadata, spec } = document
+  const kind = kinds.find((each) => namesOfKind(each).some((name) => name === raw))
   if (kind === undefined || !isObject(metadata) || !isObject(spec)) return undefined
   const { name } = metadata
   if (typeof name !== 'string' || !Array.isArray(spec.modelRefs)) return undefined

@@ -83,7 +83,7 @@ export function createFolder(folder: string) {
         const all = await Promise.all(some.map(([path, file]) => readBytes(path, file)))
         for (const [index, [path, file]] of some.entries()) {
           const before = file.inForce
-          await judge(file, relative(folder, path), all[index], now)
+          await classify(file, relative(folder, path), all[index], now)
           changed ||= file.inForce !== before
         }
       }
@@ -115,7 +115,7 @@ function isUnsettled({ seen, read, suspectSince }: KnownFile): boolean {
 }
 
 /** Reads a file's content unless it is known, and puts the valid part in force. */
-async function judge(
+async function classify(
   file: KnownFile,
   name: string,
   bytes: Buffer | undefined,
@@ -177,27 +177,27 @@ function inOrder(files: ReadonlyMap<string, KnownFile>): readonly FileContent[] 
 
 /** Of two resources with one key the first (by file, then line) counts. */
 export function* gather(contents: Iterable<FileContent>): Generator<void, Gathered> {
-  const written = new Map<string, WrittenResource>()
+  const raw = new Map<string, WrittenResource>()
   const problems: FileProblem[] = []
   const refused: Refused[] = []
   for (const inForce of contents) {
     for (const problem of inForce.problems) problems.push(problem)
     for (const each of inForce.refused) refused.push(each)
     for (const fresh of inForce.resources) {
-      const earlier = written.get(fresh.key)
-      if (earlier === undefined) written.set(fresh.key, fresh)
+      const earlier = raw.get(fresh.key)
+      if (earlier === undefined) raw.set(fresh.key, fresh)
       else problems.push(repeated(fresh, earlier))
     }
     yield
   }
   const resources: Resource[] = []
-  for (const { resource } of written.values()) resources.push(resource)
+  for (const { resource } of raw.values()) resources.push(resource)
   return {
     resources,
     problems,
     refused,
     locate(key, path, message) {
-      const source = written.get(key)
+      const source = raw.get(key)
       return {
         file: source?.file ?? '',
         line: source?.lineOf(path) ?? 1,

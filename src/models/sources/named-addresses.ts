@@ -9,7 +9,7 @@ import { readFile } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
-import type { JudgeAddress } from '../rules/refuse-addresses.ts'
+import type { CheckAddress } from '../rules/refuse-addresses.ts'
 import type { Gathered, ResourceSource } from './source.ts'
 
 /** The addresses of a name; none if it is not resolved. */
@@ -18,7 +18,7 @@ export type Resolve = (name: string) => Promise<readonly string[]>
 export interface NamedAddressesOptions {
   readonly source: ResourceSource
   /** Judges URLs by their text. */
-  readonly rules: JudgeAddress
+  readonly rules: CheckAddress
   readonly resolve?: Resolve
   readonly signal: AbortSignal
   /** Milliseconds between two queries for all names. */
@@ -40,9 +40,9 @@ const maxBlockMs = 500
  * The source, which yields the same resources again when the judgement of one of them has changed,
  * and the judge.
  */
-export function judgeNamedAddresses(options: NamedAddressesOptions): {
+export function checkNamedAddresses(options: NamedAddressesOptions): {
   readonly source: ResourceSource
-  readonly judge: JudgeAddress
+  readonly check: CheckAddress
 } {
   const { rules, resolve = createResolve(), signal, restMs = 30_000 } = options
   const names = new Map<string, Named>()
@@ -85,8 +85,8 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
 
   async function checkAll(): Promise<void> {
     // A load that is under way has not judged all of its resources yet.
-    for (const [name, { generation: judged }] of names) {
-      if (judged < generation - 1) names.delete(name)
+    for (const [name, { generation: checked }] of names) {
+      if (checked < generation - 1) names.delete(name)
     }
     await checkEach(names.keys())
   }
@@ -121,7 +121,7 @@ export function judgeNamedAddresses(options: NamedAddressesOptions): {
         return last as Gathered
       },
     },
-    judge(backendUrl) {
+    check(backendUrl) {
       const problem = rules(backendUrl)
       const name = URL.parse(backendUrl)?.hostname ?? ''
       if (problem !== undefined || name.startsWith('[') || isIP(name) !== 0) return problem

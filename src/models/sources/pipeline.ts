@@ -8,7 +8,7 @@ import { compileInSteps } from '../rules/compile.ts'
 import type { RoutingOptions } from '../rules/find-backend.ts'
 import { joinRoutes } from '../rules/join-routes.ts'
 import { joinExternalModels } from '../rules/original/external-models.ts'
-import { type JudgeAddress, refuseAddresses } from '../rules/refuse-addresses.ts'
+import { type CheckAddress, refuseAddresses } from '../rules/refuse-addresses.ts'
 import type { ResourceProblem, Snapshot } from '../rules/snapshot.ts'
 import { type FileProblem, readInSteps } from './documents.ts'
 import { createFolder, gather, showProblem } from './files.ts'
@@ -19,7 +19,7 @@ export interface ControllerDeps {
   /** How backends are found for models that give none. */
   readonly routing?: RoutingOptions
   /** Which addresses models may have; all by default. */
-  readonly judgeAddress?: JudgeAddress
+  readonly checkAddress?: CheckAddress
   /** How Subscriptions admit that do not say it. */
   readonly admissionMode?: AdmissionMode
   /**
@@ -54,7 +54,7 @@ interface Loaded {
 /** A folder as a Snapshot, with all its problems, sorted by place. */
 export async function loadSnapshot(
   folder: string,
-  options: Pick<LoadOptions, 'judgeAddress' | 'admissionMode'> = {},
+  options: Pick<LoadOptions, 'checkAddress' | 'admissionMode'> = {},
 ): Promise<Loaded> {
   const gathered = await createFolder(folder).poll(0)
   if (gathered === undefined) throw new Error('the first poll answers')
@@ -69,19 +69,19 @@ export async function loadDocuments(text: string): Promise<Loaded> {
 
 interface LoadOptions {
   readonly routing?: RoutingOptions | undefined
-  readonly judgeAddress?: JudgeAddress | undefined
+  readonly checkAddress?: CheckAddress | undefined
   readonly admissionMode?: AdmissionMode | undefined
 }
 
 async function load(
   gathered: Gathered,
   previous: Snapshot | undefined,
-  { routing, judgeAddress = () => undefined, admissionMode }: LoadOptions,
+  { routing, checkAddress = () => undefined, admissionMode }: LoadOptions,
 ): Promise<Loaded> {
   const unserved: ResourceProblem[] = []
   const external = joinExternalModels(gathered.resources, (problem) => unserved.push(problem))
   const joined = await inSlices(joinRoutes(external, routing))
-  const resources = await inSlices(refuseAddresses(joined, judgeAddress))
+  const resources = await inSlices(refuseAddresses(joined, checkAddress))
   const snapshot = await inSlices(compileInSteps(resources, previous, admissionMode))
   const problems = await inSlices(problemsOf(gathered, [...unserved, ...snapshot.problems]))
   return { snapshot, resources, refused: gathered.refused, problems }

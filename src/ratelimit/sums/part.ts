@@ -134,7 +134,7 @@ export function createPart(options: PartOptions) {
   }
 
   /** Whether the store still has what it had acknowledged before this call, by the mark that it had. */
-  function judge(mark: Mark, had: Written): void {
+  function compare(mark: Mark, had: Written): void {
     const isRival = had.nonce !== nonce
     const isLoss = mark.acknowledged > 0 && (isRival || had.number < mark.acknowledged)
     acknowledged = isLoss ? 0 : mark.number
@@ -181,7 +181,7 @@ export function createPart(options: PartOptions) {
       due.delete(tally)
     }
     repairs.forget(rest)
-    if (mark !== undefined) judge(mark, answer)
+    if (mark !== undefined) compare(mark, answer)
     for (const [i, [tally]] of batch.entries()) {
       const [field, total] = answer.sums[i] as readonly [number, number]
       receive(tally, field, total)

@@ -75,7 +75,7 @@ export interface Simulation {
 const dayMs = 86_400_000
 
 /** Whether sums of hours say anything about a limit. */
-export function judgesHours({ kind, windowMs }: CountedLimit): boolean {
+export function isDecidedByHours({ kind, windowMs }: CountedLimit): boolean {
   return kind !== 'concurrency' && windowMs >= dayMs
 }
 
@@ -215,7 +215,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     let refused = 0
     let by: CountedLimit | undefined
     for (const { limit, remaining } of states) {
-      const beyond = judgesHours(limit) ? 1 - remaining / Math.max(1, amountOf(limit)) : 0
+      const beyond = isDecidedByHours(limit) ? 1 - remaining / Math.max(1, amountOf(limit)) : 0
       if (beyond <= refused) continue
       refused = beyond
       by = limit
@@ -223,7 +223,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     if (by !== undefined) refuse(past, by, refused)
     for (const [i, limit] of account.limits.entries()) {
       const amount = Math.round(amountOf(limit) * (1 - refused))
-      if (judgesHours(limit)) add(account, windows, i, amount, startedAt)
+      if (isDecidedByHours(limit)) add(account, windows, i, amount, startedAt)
     }
   }
 

@@ -4,7 +4,7 @@ import { type Test, test } from 'tap'
 import { createAddressRules } from '../../../src/gateway/model-address.ts'
 import type { Resource } from '../../../src/kinds/resources.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
-import { createResolve, judgeNamedAddresses } from '../../../src/models/sources/named-addresses.ts'
+import { checkNamedAddresses, createResolve } from '../../../src/models/sources/named-addresses.ts'
 import { startController } from '../../../src/models/sources/pipeline.ts'
 import type { Gathered } from '../../../src/models/sources/source.ts'
 import { startDnsServer } from '../../support/dns-server.ts'
@@ -47,7 +47,7 @@ async function start(
     })
   }
   put(first)
-  const judged = judgeNamedAddresses({
+  const checked = checkNamedAddresses({
     source: {
       async next() {
         const gathered = await waiting.promise
@@ -63,8 +63,8 @@ async function start(
   let snapshot: Snapshot | undefined
   let published = 0
   const controller = await startController({
-    source: judged.source,
-    judgeAddress: judged.judge,
+    source: checked.source,
+    checkAddress: checked.check,
     async publish(fresh) {
       snapshot = fresh
       published += 1

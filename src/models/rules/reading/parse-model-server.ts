@@ -33,10 +33,10 @@ export function toModelServer(spec: Spec<'ModelRef'>): ModelServer {
   }
 }
 
-function toCredential(written: NonNullable<Spec<'ModelRef'>['credential']>): Credential {
-  const { file, secretRef } = written
-  const header = (written.header ?? 'authorization').toLowerCase()
-  const prefix = written.prefix ?? (header === 'authorization' ? 'Bearer ' : '')
+function toCredential(raw: NonNullable<Spec<'ModelRef'>['credential']>): Credential {
+  const { file, secretRef } = raw
+  const header = (raw.header ?? 'authorization').toLowerCase()
+  const prefix = raw.prefix ?? (header === 'authorization' ? 'Bearer ' : '')
   return { header, prefix, file, secretRef }
 }
 

@@ -64,14 +64,14 @@ const ours = ['tollgate.dev/', `${originalGroup}/`]
 /** Reads one document, parsed from YAML or JSON. */
 export function parseResource(document: unknown): ParseResult {
   const problems: FieldProblem[] = []
-  const { apiVersion, kind: written } = readFields(document, envelope, problems) ?? {}
+  const { apiVersion, kind: raw } = readFields(document, envelope, problems) ?? {}
   if (problems.length > 0) return { problems }
-  if (apiVersion === 'v1' && written === 'ConfigMap' && !isTierMapping(document)) {
+  if (apiVersion === 'v1' && raw === 'ConfigMap' && !isTierMapping(document)) {
     return { ignored: undefined }
   }
-  const id = `${apiVersion} ${written}`
+  const id = `${apiVersion} ${raw}`
   const kinds = Object.hasOwn(groups, apiVersion) ? groups[apiVersion] : undefined
-  const kind = kinds && Object.hasOwn(kinds, written) ? kinds[written] : undefined
+  const kind = kinds && Object.hasOwn(kinds, raw) ? kinds[raw] : undefined
   if (kind === undefined) {
     const group = ours.find((each) => apiVersion.startsWith(each))
     if (group === undefined) return { ignored: `${id} is not one of our kinds` }
@@ -103,13 +103,13 @@ type Reader = (document: unknown) => ParseResult
  * `spec.modelRefs` takes the entry out of force, which its resource says; one in another closed
  * object takes the document out of force, so that a misspelt limit is never no limit.
  */
-function reader<Written>(
-  schema: Schema<Written>,
-  toResource: (written: Written, unknown: readonly UnknownField[]) => Resource,
+function reader<Raw>(
+  schema: Schema<Raw>,
+  toResource: (raw: Raw, unknown: readonly UnknownField[]) => Resource,
 ): Reader {
   return (document) => {
     const problems: FieldProblem[] = []
-    const written = readFields(document, schema, problems)
+    const raw = readFields(document, schema, problems)
     const unknown = findUnknown(withPruned(document, schema), schema)
     const inEntries: FieldProblem[] = []
     for (const { closed, ...problem } of unknown) {
@@ -119,19 +119,16 @@ function reader<Written>(
     }
     // Without a resource nobody else names them: one may be the misspelt name of a field that is missing.
     if (problems.some(({ isMild }) => !isMild)) return { problems: [...problems, ...inEntries] }
-    return { resource: toResource(written, unknown), problems }
+    return { resource: toResource(raw, unknown), problems }
   }
 }
 
 /** The same for a kind of which we read a part only: its own definition knows the other fields. */
-function partReader<Written>(
-  schema: Schema<Written>,
-  toResource: (written: Written) => Resource,
-): Reader {
+function partReader<Raw>(schema: Schema<Raw>, toResource: (raw: Raw) => Resource): Reader {
   return (document) => {
     const problems: FieldProblem[] = []
-    const written = readFields(document, schema, problems)
-    return problems.length > 0 ? { problems } : { resource: toResource(written), problems }
+    const raw = readFields(document, schema, problems)
+    return problems.length > 0 ? { problems } : { resource: toResource(raw), problems }
   }
 }
 
@@ -203,8 +200,8 @@ const readers: Record<Resource['kind'], Reader> = {
 
 type Document<Kind extends keyof typeof documents> = ValueOf<(typeof documents)[Kind]>
 
-function toMetadata(written: Document<'ModelRef'>['metadata']): Metadata {
-  const { name, namespace, annotations, creationTimestamp, deletionTimestamp } = written
+function toMetadata(raw: Document<'ModelRef'>['metadata']): Metadata {
+  const { name, namespace, annotations, creationTimestamp, deletionTimestamp } = raw
   const created = Date.parse(creationTimestamp ?? '')
   return {
     name,
@@ -220,8 +217,8 @@ function toSubjects({ users, groups }: Spec<'Subscription'>['owner']): Subjects 
   return { users, groups: groups.map(({ name }) => name) }
 }
 
-function toBilledModel(written: Spec<'Subscription'>['modelRefs'][number]): BilledModel {
-  const { namespace, name, tokenRateLimits, requestRateLimits, concurrency, billingRate } = written
+function toBilledModel(raw: Spec<'Subscription'>['modelRefs'][number]): BilledModel {
+  const { namespace, name, tokenRateLimits, requestRateLimits, concurrency, billingRate } = raw
   const toLimit = ({ limit, window }: { readonly limit: number; readonly window: string }) => {
     return { limit, window, windowMs: parseWindow(window) ?? 0 }
   }
@@ -235,13 +232,13 @@ function toBilledModel(written: Spec<'Subscription'>['modelRefs'][number]): Bill
   }
 }
 
-function toExternalOidc(written: NonNullable<Spec<'Tenant'>['externalOIDC']>): ExternalOidc {
-  const { issuerUrl, clientId, ttl } = written
+function toExternalOidc(raw: NonNullable<Spec<'Tenant'>['externalOIDC']>): ExternalOidc {
+  const { issuerUrl, clientId, ttl } = raw
   return { issuerUrl, clientId, ttlSeconds: ttl }
 }
 
-function toTier(written: Document<'ConfigMap'>['data']['tiers'][number]): Tier {
-  const { name, displayName = name, description, level, groups } = written
+function toTier(raw: Document<'ConfigMap'>['data']['tiers'][number]): Tier {
+  const { name, displayName = name, description, level, groups } = raw
   return { name, displayName, description, level, groups: new Set(groups) }
 }
 
@@ -250,7 +247,7 @@ function toTier(written: Document<'ConfigMap'>['data']['tiers'][number]): Tier {
  * not in force.
  */
 function toBilledModels(
-  written: Spec<'Subscription'>['modelRefs'],
+  raw: Spec<'Subscription'>['modelRefs'],
   unknown: readonly UnknownField[],
 ): Pick<Subscription, 'modelRefs' | 'outOfForce'> {
   const wrong = new Map<number, UnknownField[]>()
@@ -261,7 +258,7 @@ function toBilledModels(
   const seen = new Set<string>()
   const modelRefs: BilledModel[] = []
   const outOfForce: NonNullable<Subscription['outOfForce']>[number][] = []
-  for (const [index, entry] of written.entries()) {
+  for (const [index, entry] of raw.entries()) {
     const { namespace, name } = entry
     const key = `${namespace}/${name}`
     const problems = wrong.get(index)

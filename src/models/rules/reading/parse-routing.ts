@@ -12,8 +12,8 @@ import type {
 } from '../../../kinds/routing.ts'
 import { gatewayGroup, type routingDocuments } from '../../../kinds/routing-schemas.ts'
 
-type Written<Kind extends keyof typeof routingDocuments> = ValueOf<(typeof routingDocuments)[Kind]>
-type WrittenRoute = Written<'HTTPRoute'>
+type Raw<Kind extends keyof typeof routingDocuments> = ValueOf<(typeof routingDocuments)[Kind]>
+type WrittenRoute = Raw<'HTTPRoute'>
 type WrittenRule = WrittenRoute['spec']['rules'][number]
 type Verdict = WrittenRoute['status']['parents'][number]
 
@@ -30,11 +30,7 @@ export function isModelRoute(document: unknown): boolean {
   return Object.entries(routerLabels).every(([label, value]) => labels[label] === value)
 }
 
-function toMetadata({
-  name,
-  namespace,
-  deletionTimestamp,
-}: Written<'Gateway'>['metadata']): Metadata {
+function toMetadata({ name, namespace, deletionTimestamp }: Raw<'Gateway'>['metadata']): Metadata {
   const deleting = deletionTimestamp !== undefined
   return { name, namespace, annotations: {}, createdAt: undefined, deleting }
 }
@@ -131,7 +127,7 @@ function trim(path: string): string {
   return path.endsWith('/') ? path.slice(0, -1) : path
 }
 
-export function toGateway({ metadata, spec, status }: Written<'Gateway'>): Gateway {
+export function toGateway({ metadata, spec, status }: Raw<'Gateway'>): Gateway {
   return {
     kind: 'Gateway',
     metadata: toMetadata(metadata),
@@ -147,7 +143,7 @@ export function toGateway({ metadata, spec, status }: Written<'Gateway'>): Gatew
 export function toInferenceService({
   metadata,
   status,
-}: Written<'LLMInferenceService'>): InferenceService {
+}: Raw<'LLMInferenceService'>): InferenceService {
   const { addresses, url } = status
   return { kind: 'LLMInferenceService', metadata: toMetadata(metadata), addresses, url }
 }
