@@ -14,7 +14,7 @@ const quiet: Observed = {
   },
   ...{ before: new Map(), now: new Map() },
 }
-const textOf = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
+const textOf = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
 
 /** The sections whose condition holds. */
 const found = (seen: Partial<Observed>) =>

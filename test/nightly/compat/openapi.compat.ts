@@ -1,16 +1,17 @@
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { packageRoot } from '../../../src/runtime/package-root.ts'
 import { gatewayTests } from '../../support/gateway.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { here, pythonWith, runForJson } from './libraries.ts'
+import { pythonWith, runForJson } from './libraries.ts'
 
 const test = gatewayTests()
 
 test('a generated Python client has few models and works', async (t, gateway) => {
   const env = await pythonWith('openapi')
   const folder = join(temporaryFolder(t), 'tollgate_client')
-  const document = join(here, '..', '..', 'docs', 'openapi.json')
+  const document = join(packageRoot, 'docs', 'openapi.json')
   const generate = ['generate', '--meta', 'none', '--path', document, '--output-path', folder]
   const start = 'from openapi_python_client.cli import app; app()'
   const { status, stdout } = spawnSync('python3', ['-c', start, ...generate], { env })
