@@ -35,15 +35,21 @@ export async function makeTryLines({ gateway, signal }: TryLinesOptions): Promis
   }
   const requests = [
     {
-      ...{ key: await mint('alice', 'team-a-premium'), model: 'sim-small', status: 200 },
+      key: await mint('alice', 'team-a-premium'),
+      model: 'sim-small',
+      status: 200,
       shows: 'an answer of the model',
     },
     {
-      ...{ key: await mint('bob', 'team-b-only'), model: 'sim-large', status: 403 },
+      key: await mint('bob', 'team-b-only'),
+      model: 'sim-large',
+      status: 403,
       shows: 'a model that this key may not use',
     },
     {
-      ...{ key: await mint('alice', 'team-a-tiny'), model: 'sim-small', status: 429 },
+      key: await mint('alice', 'team-a-tiny'),
+      model: 'sim-small',
+      status: 429,
       shows: 'a limit that is used up',
     },
   ]

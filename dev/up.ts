@@ -76,7 +76,12 @@ async function start(read: UpSettings, supervisor: Supervisor, isVerbose: boolea
   const sample = settings.sampleResources && settings.sampleTokens
   const code = sample ? randomBytes(16).toString('base64url') : undefined
   const parts = createParts({
-    ...{ env: settings.env, settings, resourceFolder, modelServerAddress, envoy, log },
+    env: settings.env,
+    settings,
+    resourceFolder,
+    modelServerAddress,
+    envoy,
+    log,
     ...(code !== undefined && { serviceEnv: { SAMPLE_SIGN_IN_CODE: code } }),
   })
   for (const part of parts) {

@@ -18,7 +18,10 @@ export async function askOwn(
 ): Promise<{ readonly status: number; readonly body: string }> {
   const hasTls = 'port' in address && isSecure
   const response = await sendRequest(hasTls ? 'https://localhost' : 'http://localhost', {
-    ...{ ...targetOf(address), path, method, signal: AbortSignal.timeout(answerWithinMs) },
+    ...targetOf(address),
+    path,
+    method,
+    signal: AbortSignal.timeout(answerWithinMs),
     // The certificate is for a public name; nothing secret is sent to this address.
     ...(hasTls && { rejectUnauthorized: false }),
   })

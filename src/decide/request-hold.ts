@@ -52,8 +52,19 @@ export function holdOf(
   const { expected, estimate } = estimateRequest(grant, request, estimator)
   const canCap = (model.resource.output?.honoursMaxTokens ?? true) && hasReadSize(request)
   return {
-    ...{ bytes, maxOutput, choices, problem, id, admittedAt: now, counters, taken },
-    ...{ expected, estimate, overshoot, charge, canCap },
+    bytes,
+    maxOutput,
+    choices,
+    problem,
+    id,
+    admittedAt: now,
+    counters,
+    taken,
+    expected,
+    estimate,
+    overshoot,
+    charge,
+    canCap,
   }
 }
 

@@ -41,7 +41,9 @@ export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
     const { now, traceparent, mark } = asked
     const rule =
       ruleOf(grant, {
-        ...{ method: request.method, operation, query },
+        method: request.method,
+        operation,
+        query,
         isTraced: isSampled(traceparent),
         hasFields: request.bodyProblem !== undefined,
         isOneAnswer: takesOneAnswer(grant.model, operation, paths, snapshot()),
@@ -51,8 +53,13 @@ export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
     if (remembered === undefined || credential === undefined)
       return { lane: undefined, rule: 'key_news' }
     return table.admit({
-      ...{ grant, credential, now, mark, rule },
-      ...{ keyHash: remembered.hash, endsAt: remembered.until },
+      grant,
+      credential,
+      now,
+      mark,
+      rule,
+      keyHash: remembered.hash,
+      endsAt: remembered.until,
       path: request.path,
       bodyModel: modelKey === undefined ? request.model : undefined,
       dialect: dialectOf(operation),

@@ -56,8 +56,14 @@ export class AllowTemplate {
     this.limitCount = sharedLimits(grant)
     this.#limits = grant.states.slice(0, this.limitCount).map(({ limit }) => limit)
     this.#grant = {
-      ...{ cluster, subscription, bodyNames, sentName, owningGroup, payer },
-      ...{ metered, meteredIfReported },
+      cluster,
+      subscription,
+      bodyNames,
+      sentName,
+      owningGroup,
+      payer,
+      metered,
+      meteredIfReported,
     }
     this.#dialect = dialect
     this.before = bytesOf((writer) => {
@@ -82,7 +88,9 @@ export class AllowTemplate {
       writeHeader(writer, 'ratelimit-policy', this.policyText, responseHeaders)
     })
     this.subject = writeSubject({
-      ...{ subscription, model: model.key, group: owningGroup },
+      subscription,
+      model: model.key,
+      group: owningGroup,
       payer: metered || meteredIfReported ? payer : undefined,
     })
     this.metadata = bytesOf((writer) => {

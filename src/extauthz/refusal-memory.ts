@@ -102,9 +102,19 @@ function toKeep(refused: RefusedCheck): PastRefusal | undefined {
   }
   const message = messageOf(denial, now) ?? describe(code).message
   return {
-    ...{ requestId, at: now, code, status, reason, caller },
-    ...{ method, path, bodyModel, requestedSubscription, address: refused.source() },
-    ...{ states: denial.states ?? [], retryAt: denial.retryAt },
+    requestId,
+    at: now,
+    code,
+    status,
+    reason,
+    caller,
+    method,
+    path,
+    bodyModel,
+    requestedSubscription,
+    address: refused.source(),
+    states: denial.states ?? [],
+    retryAt: denial.retryAt,
     // A part of a longer text would keep all of it in memory.
     message: Buffer.from(message.slice(0, maxMessageLength)).toString(),
   }

@@ -137,8 +137,20 @@ export function createCheck(deps: CheckDeps): Check {
         () => (naming ? listingModels(naming, snapshot()) : []),
       )
       onRefused({
-        ...{ code, denial: decision, now, status, reason, caller, model, bodyModel, method, path },
-        ...{ subscription, source, requestId, traceparent },
+        code,
+        denial: decision,
+        now,
+        status,
+        reason,
+        caller,
+        model,
+        bodyModel,
+        method,
+        path,
+        subscription,
+        source,
+        requestId,
+        traceparent,
       })
     }
     const key = caller?.by === 'key' ? caller : undefined

@@ -51,6 +51,9 @@ export function mergeKeys(value: unknown): unknown {
 /** Also `__proto__` is only a field. */
 function set(fields: Record<string, unknown>, name: string, value: unknown): void {
   Object.defineProperty(fields, name, {
-    ...{ value, enumerable: true, configurable: true, writable: true },
+    value,
+    enumerable: true,
+    configurable: true,
+    writable: true,
   })
 }

@@ -28,7 +28,11 @@ export async function askAdmin(
   }
   try {
     const answer = await sendRequest('http://localhost', {
-      ...{ ...targetOf(admin), path, method, signal, onConnect },
+      ...targetOf(admin),
+      path,
+      method,
+      signal,
+      onConnect,
     })
     const body = await text(answer)
     if (answer.statusCode !== 200) {

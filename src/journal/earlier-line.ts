@@ -17,7 +17,11 @@ export function fromEarlier(fields: Fields): Fields | undefined {
   const [key, payer, cap] = [fields.key || '-', fields.payer, fields.cap].map(unlessUnknown)
   const who = { id, user, subscription, model, key, group, payer, cap }
   return {
-    ...{ ...others, v: 1, type: 'DownstreamEnd', metered: true, sent: isWhole(sent) ? sent : null },
+    ...others,
+    v: 1,
+    type: 'DownstreamEnd',
+    metered: true,
+    sent: isWhole(sent) ? sent : null,
     // Envoy writes null for what is not known.
     ms: ms === null ? 0 : ms,
     check: { ...who, start: Number(start), by: 'check', estimate },

@@ -154,9 +154,18 @@ export function createFollower(options: FollowerOptions) {
       return
     }
     const one: Followed = {
-      ...{ file, name, growing, head: '', size: file.size() },
-      ...{ isSkipping: false, empty: 0, isFull: false, isRead: false, isCopy: false },
-      ...{ absentSince: undefined, isClosed: false },
+      file,
+      name,
+      growing,
+      head: '',
+      size: file.size(),
+      isSkipping: false,
+      empty: 0,
+      isFull: false,
+      isRead: false,
+      isCopy: false,
+      absentSince: undefined,
+      isClosed: false,
     }
     refreshHead(one)
     followed.push(one)

@@ -72,8 +72,12 @@ export function startUpkeep(options: UpkeepOptions) {
     },
   })
   const rotation = createRotation({
-    ...{ folder, files: names, framed: [basename(files.script)], now },
-    ...{ maxBytes: options.maxBytes, daily: options.daily },
+    folder,
+    files: names,
+    framed: [basename(files.script)],
+    now,
+    maxBytes: options.maxBytes,
+    daily: options.daily,
     reopen: envoy.reopen,
     onRenamed() {
       noteRenamed()

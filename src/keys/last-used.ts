@@ -34,7 +34,10 @@ export function startLastUsed(options: LastUsedOptions) {
     async step() {
       isThere = await writeBatch()
     },
-    ...{ restMs: everyMs, restsFirst: true, onFault, signal: stopped.signal },
+    restMs: everyMs,
+    restsFirst: true,
+    onFault,
+    signal: stopped.signal,
   })
 
   function takeBatch(): ReadonlyMap<string, number> {

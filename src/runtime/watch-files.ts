@@ -21,7 +21,9 @@ export function watchFiles(
       const signature = await signatureOf(paths)
       if (!signal.aborted) onState(signature)
     },
-    ...{ restMs: everyMs, restsFirst: true, signal },
+    restMs: everyMs,
+    restsFirst: true,
+    signal,
     // A fault of `onState` is not handled, like any other bug.
     onFault(error) {
       throw error

@@ -38,8 +38,12 @@ const protocol = form.oneOf('http/protobuf', 'grpc')
 const endpoint = form.url('http:', 'https:')
 const milliseconds = form.integer(1, 3_600_000)
 const samplers = {
-  ...{ always_on: 1, parentbased_always_on: 1, always_off: 0, parentbased_always_off: 0 },
-  ...{ traceidratio: undefined, parentbased_traceidratio: undefined },
+  always_on: 1,
+  parentbased_always_on: 1,
+  always_off: 0,
+  parentbased_always_off: 0,
+  traceidratio: undefined,
+  parentbased_traceidratio: undefined,
 } as const
 const samplerNames = Object.keys(samplers) as (keyof typeof samplers)[]
 
@@ -88,7 +92,9 @@ export function readOtel(env: Environment, problems: string[]): Otel | undefined
   const { both: collector = `http://localhost:${isGrpc ? 4317 : 4318}` } = endpoints
   const inAttributes = /(?:^|,)\s*service\.name\s*=([^,]*)/.exec(attributes ?? '')?.[1]
   return {
-    ...{ traces, metrics, metricIntervalMs: metricIntervalMs ?? 60_000 },
+    traces,
+    metrics,
+    metricIntervalMs: metricIntervalMs ?? 60_000,
     // An endpoint alone may be meant for the service.
     gateway:
       traces === undefined || exporters.traces === undefined

@@ -97,8 +97,12 @@ export function createOpenTable(options: OpenTableOptions) {
   const sizes: TableSizes = files.sizes
   const slots = createSlots(sizes.buckets, records)
   const blocks = createBlocks({
-    ...{ file, most: sizes.blocks, clocks, readWindow },
-    ...{ write: files.writeBlock, clear: files.clearBlock },
+    file,
+    most: sizes.blocks,
+    clocks,
+    readWindow,
+    write: files.writeBlock,
+    clear: files.clearBlock,
   })
   const templates = createTemplates(sizes.templates, files.writeTemplate)
   let generation = 1
@@ -144,7 +148,15 @@ export function createOpenTable(options: OpenTableOptions) {
     if (slot === undefined) return false
     const { inputPerByte, bytesPerToken } = estimate ?? { inputPerByte: 0, bytesPerToken: 0 }
     files.writeRecord(slot, {
-      ...{ digest, generation, template, blocks, until, endsAt, inputPerByte, bytesPerToken, text },
+      digest,
+      generation,
+      template,
+      blocks,
+      until,
+      endsAt,
+      inputPerByte,
+      bytesPerToken,
+      text,
     })
     return true
   }

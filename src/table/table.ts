@@ -101,7 +101,8 @@ const [makeEveryMs, afterFaultMs, afterFullMs] = [1_000, 10_000, 60_000]
 
 const nothing = {
   used: { records: 0, blocks: 0, templates: 0 },
-  ...{ leaseAgeMs: undefined, bytes: 0 },
+  leaseAgeMs: undefined,
+  bytes: 0,
 }
 
 /** Never throws: what is not possible now is tried again at a later beat. */
@@ -222,7 +223,8 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     },
     admit: (asked) =>
       act((table) => table.admit(asked, suspended === 0 && asked.mark === mark)) ?? {
-        ...{ lane: undefined, rule: asked.rule },
+        lane: undefined,
+        rule: asked.rule,
       },
     withdraw(keyHashes) {
       if (keyHashes.length === 0) return
@@ -257,7 +259,9 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
         records: { used: used.records, of: records },
         blocks: { used: used.blocks, of: sizes.blocks },
         templates: { used: used.templates, of: sizes.templates },
-        ...{ bytes, leaseAgeMs, ...counts },
+        bytes,
+        leaseAgeMs,
+        ...counts,
       }
     },
   }

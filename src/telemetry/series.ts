@@ -38,7 +38,11 @@ export function createSeries<Figures>(maxSize: number, begin: () => Figures) {
     const byModel = getOrPut(bySubscription, subscription)
     const figures = begin()
     getOrPut(byModel, model).set(who, {
-      ...{ user, subscription, model, group, figures },
+      user,
+      subscription,
+      model,
+      group,
+      figures,
       usedIn: generation,
     })
     size += 1

@@ -60,7 +60,13 @@ export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
       const { input, output } = tokensByType(reported)
       const { bytes, maxOutput, choices, cap, isBroken, tookMs } = held
       estimators.of(ownerOf(subscription, user), model).learn({
-        ...{ bytes, maxOutput, choices, input, output, tookMs, textBytes },
+        bytes,
+        maxOutput,
+        choices,
+        input,
+        output,
+        tookMs,
+        textBytes,
         isCut: isBroken || (cap !== undefined && output >= cap),
       })
     },

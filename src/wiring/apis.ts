@@ -47,7 +47,10 @@ export function createExternalApi(
   const app = buildAdmin({
     ...context,
     ...config,
-    ...{ markers, authenticate, pastRefusals, othersRefusals },
+    markers,
+    authenticate,
+    pastRefusals,
+    othersRefusals,
     ...sharedDeps(context, parts),
     openSpan: tracing.open,
     keys: withWaits(tracing, 'database', keyParts.keys),
@@ -61,7 +64,8 @@ export function createExternalApi(
     limits: createLimits({
       counters: { read: counterParts.counters.readFresh },
       holding: {
-        ...{ holds: counterParts.holds, estimators: parts.estimators },
+        holds: counterParts.holds,
+        estimators: parts.estimators,
         onLoss: config.onCounterLoss,
         isDry: true,
       },
@@ -94,7 +98,11 @@ export function createExternalApi(
     admit(reply, exchanges?.take(from(request), clock()))
   app.register(async (scope) =>
     serveConsole(scope, {
-      ...{ codeFlows, gatewayUrl, countAttempt, sampleCode, networkOf: from },
+      codeFlows,
+      gatewayUrl,
+      countAttempt,
+      sampleCode,
+      networkOf: from,
       ownIssuer: config.oidcIssuerUrl,
       displayNames: config.oidcDisplayNames,
       keepsToken: config.consoleKeepsToken,
@@ -144,9 +152,13 @@ export function createInternalApi(
   return buildInternal({
     ...context,
     ...sharedDeps(context, parts),
-    ...{ markers, gatewayDrain, keys: keyParts.keys, noteUse: keyParts.noteUse },
+    markers,
+    gatewayDrain,
+    keys: keyParts.keys,
+    noteUse: keyParts.noteUse,
     metricsAddress,
-    ...{ ready: state.isReady, degraded: state.degraded },
+    ready: state.isReady,
+    degraded: state.degraded,
     tls: asking,
     asksCallers: asking !== undefined && tls?.asksCallers === true,
   })

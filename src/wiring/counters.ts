@@ -86,8 +86,11 @@ export async function openCounters(
   // A line that ended before a reset must not count after it.
   const early = await untilAnswered(resets.read, context)
   const opened = await openSums({
-    ...{ path, dataDir: config.dataDir, mode: fileModeOf(config.socketMode) },
-    ...{ now: clock, monotonic: () => performance.now() },
+    path,
+    dataDir: config.dataDir,
+    mode: fileModeOf(config.socketMode),
+    now: clock,
+    monotonic: () => performance.now(),
     ...tagsOf(redis?.connection.cluster === true),
     store: redis?.store,
     ...(redis && { longSums: createPostgresSums(pool) }),
@@ -159,7 +162,10 @@ export async function openCounters(
     }),
   )
   return {
-    ...{ sums: opened, holds, resets, isWriter },
+    sums: opened,
+    holds,
+    resets,
+    isWriter,
     canRead: {
       now: () => !opened.isUnreadable,
       whenChanged(listener) {
@@ -185,7 +191,10 @@ function uncounted(subscriptions: number): Counters {
   return {
     counters: { read: refuse, readFresh: refuseLate, reset: refuseLate },
     holds: { hold: refuse, release() {}, undo() {}, renew() {} },
-    ...{ sums: undefined, resets: undefined, isWriter: () => false, histograms: () => [] },
+    sums: undefined,
+    resets: undefined,
+    isWriter: () => false,
+    histograms: () => [],
     canRead: { now: () => true, whenChanged() {} },
   }
 }
@@ -241,7 +250,9 @@ async function connect({ config, log, signal, stops }: Context) {
   }
   const { store, histograms } = measured(createRedisSums(commands))
   return {
-    ...{ connection, store, histograms },
+    connection,
+    store,
+    histograms,
     createHolds: (options: Omit<Parameters<typeof createRedisHolds>[0], 'commands'>) =>
       createRedisHolds({ ...options, commands }),
   }

@@ -78,7 +78,9 @@ export async function openKeys(
     onFault,
   })
   const keeper = createRevocationKeeper({
-    ...{ pool, clock, onFault },
+    pool,
+    clock,
+    onFault,
     folder: config.revocationLogDir,
     name: config.replicaName,
     evict: (hashes) => keys.evict(hashes),
@@ -154,7 +156,9 @@ export async function openKeys(
       endingSoon = await keys.countEndingSoon(clock())
       if (deleted > 0) log.info({ code: 'keys_deleted', deleted }, 'expired ephemeral keys deleted')
     },
-    ...{ restMs: cleanupEveryMs, onFault, signal: cleaning.signal },
+    restMs: cleanupEveryMs,
+    onFault,
+    signal: cleaning.signal,
   })
   stops.push(
     part('the cleanup of keys', () => {
@@ -163,7 +167,12 @@ export async function openKeys(
     }),
   )
   return {
-    ...{ keys, follower, propagation, keeper, idempotency, queries },
+    keys,
+    follower,
+    propagation,
+    keeper,
+    idempotency,
+    queries,
     noteUse: lastUsed.note,
     listingSeal: createListingSeal(secret),
     /** Keys whose end is near, as last counted; undefined: not yet. */

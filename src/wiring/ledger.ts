@@ -16,7 +16,12 @@ export function openLedger({ config, log, clock, stops }: Context, { pool }: Dat
   const { usageJournal: path, usageArchiveDir: archiveFolder, dataDir, unusableUsage } = config
   if (path === undefined) return undefined
   const ledger = createLedger({
-    ...{ path, dataDir, archiveFolder, unusableUsage, clock, log },
+    path,
+    dataDir,
+    archiveFolder,
+    unusableUsage,
+    clock,
+    log,
     ledger: createUsageLedger(pool),
     heads: createArchiveHeads(pool),
     tend: (now) => tendPartitions(pool, now, config.usageRetentionMs),

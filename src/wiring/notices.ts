@@ -23,7 +23,12 @@ export function startNotices(
   if (url === undefined || secret === undefined) return undefined
   const store = createNoticeStore(pool)
   const notifier = startNotifier({
-    ...{ url, secret, store, log, clock, snapshot },
+    url,
+    secret,
+    store,
+    log,
+    clock,
+    snapshot,
     readCounters: (...read) => counters().counters.readFresh(...read),
   })
   stops.push(part('notices', notifier.stop))

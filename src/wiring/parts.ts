@@ -51,11 +51,17 @@ export async function openParts(context: Context) {
   const telemetry = openTelemetry(context, {
     ...keyParts,
     ...resources,
-    ...{ ledger, counters, table, identity: tokens.figures },
+    ledger,
+    counters,
+    table,
+    identity: tokens.figures,
   })
   const health = createModelHealth({ snapshot: discovery.snapshot, log, clock })
   const settle = openSettle(context, {
-    ...{ snapshot: resources.snapshot, estimators, health, telemetry },
+    snapshot: resources.snapshot,
+    estimators,
+    health,
+    telemetry,
     holds: {
       release: (...ended) => counterParts.holds.release(...ended),
       renew: (...running) => counterParts.holds.renew(...running),
@@ -75,8 +81,22 @@ export async function openParts(context: Context) {
   const own = { id: keyParts.follower.id, own: pastRefusals }
   const othersRefusals = startNotifications(context, database, own, counterParts)
   return {
-    ...{ table, tracing, database, keyParts, resources, discovery, tokens, markers, authenticate },
-    ...{ counterParts, estimators, telemetry, ledger, refusals, health },
-    ...{ pastRefusals, othersRefusals },
+    table,
+    tracing,
+    database,
+    keyParts,
+    resources,
+    discovery,
+    tokens,
+    markers,
+    authenticate,
+    counterParts,
+    estimators,
+    telemetry,
+    ledger,
+    refusals,
+    health,
+    pastRefusals,
+    othersRefusals,
   }
 }

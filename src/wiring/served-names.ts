@@ -17,7 +17,10 @@ export function openServedNames(
 ): NameDiscovery {
   const { backendCaFile: caFile, hopMark } = config
   const discovery = createNameDiscovery({
-    ...{ snapshot, latest, log, onFault },
+    snapshot,
+    latest,
+    log,
+    onFault,
     onNames: table.beginAnew,
     ask: (ref) =>
       askServer(ref, { readSecret, caFile, hopMark, signal: AbortSignal.timeout(askMs) }),

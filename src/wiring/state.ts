@@ -17,8 +17,12 @@ export function openState({ config }: Context, parts: Parts, isReady: () => bool
   const { pool } = parts.database
   return createProcessState({
     ...parts.keyParts,
-    ...{ replica: config.replicaName, version: readVersion(), graceMs: outageGraceMs(config) },
-    ...{ redis: config.redisUrl === undefined ? undefined : sums, journal: sums, isReady },
+    replica: config.replicaName,
+    version: readVersion(),
+    graceMs: outageGraceMs(config),
+    redis: config.redisUrl === undefined ? undefined : sums,
+    journal: sums,
+    isReady,
     ping: () => ping(pool),
     listReplicas: () => listReplicas(pool),
     firstBytes: parts.telemetry.firstBytes,

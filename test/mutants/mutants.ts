@@ -481,7 +481,7 @@ export const allMutants: readonly Mutant[] = [
     'extauthz/admit.ts',
     ['extauthz/service.test.ts'],
     [
-      ['credential, now, mark, rule', 'credential, now, mark: table.mark, rule'],
+      ['      mark,\n', '      mark: table.mark,\n'],
       ['endsAt: remembered.until', 'endsAt: undefined'],
     ],
   ),
@@ -1159,7 +1159,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['header.before !== follows.hash', 'false'],
       ['last?.piece === piece && last.hash !== hash', 'false'],
-      ['position, until: positionOf', 'position: new Map(), until: positionOf'],
+      ['      position,\n', '      position: new Map(),\n'],
     ],
   ),
   // While many lines come a process is not woken for each, and reads all of them.

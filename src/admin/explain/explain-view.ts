@@ -202,10 +202,13 @@ export function toPastJson(past: PastRefusal, whole: boolean): Json {
   return {
     requestId,
     at: toTimestamp(at),
-    ...{ status, code: toEnvelope(code).error.code, message: redact(message) },
+    status,
+    code: toEnvelope(code).error.code,
+    message: redact(message),
     ...(whole && reasonIn(reason)),
     ...whoIn(caller),
-    ...{ method, path: redact(path) },
+    method,
+    path: redact(path),
     ...(bodyModel !== undefined && { model: redact(bodyModel) }),
     limits: toLimitsJson(past.states),
   }
@@ -250,7 +253,9 @@ const outcome = {
 /** What `showPast` shows. */
 export const pastRefusal = object('PastRefusal', {
   requestId: { type: 'string' },
-  ...{ status, code, message },
+  status,
+  code,
+  message,
   ...outcome,
   method: optional({ type: 'string' }),
   path: optional({ type: 'string' }),
@@ -262,7 +267,9 @@ export const responseSchema = answers(
   'Explanation',
   {
     allowed: { type: 'boolean' },
-    ...{ status: optional(status), code: optional(code), message: optional(message) },
+    status: optional(status),
+    code: optional(code),
+    message: optional(message),
     ...outcome,
     askedAs: optional({
       description:

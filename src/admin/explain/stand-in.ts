@@ -21,7 +21,12 @@ export async function newestKey(
   const newest = { sortBy: 'created_at', descending: true, limit: 1, offset: 0 } as const
   const statuses = new Set(['active'] as const)
   const [found] = await keys.search({
-    ...{ ...any, ...newest, owner: user, statuses, includeEphemeral: false, now },
+    ...any,
+    ...newest,
+    owner: user,
+    statuses,
+    includeEphemeral: false,
+    now,
   })
   return found
 }

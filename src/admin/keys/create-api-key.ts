@@ -178,7 +178,10 @@ function toCreatedJson({
 }: ApiKeyRecord) {
   const { createdAt, expiresAt } = record
   return {
-    ...{ id, name, subscription, createdAt: toTimestamp(createdAt) },
+    id,
+    name,
+    subscription,
+    createdAt: toTimestamp(createdAt),
     expiresAt: expiresAt === null ? null : toTimestamp(expiresAt),
     ephemeral,
     ...toLabelsJson(labels),

@@ -143,7 +143,9 @@ an older form, which counts only where filters, sort and pagination are all abse
 export function searchApiKeys(app: Api, deps: ExternalDeps): void {
   const { keys, isAdmin, clock, searchesAtOnce, keyReach } = deps
   const inTurn = createFairLimiter({
-    ...{ atOnce: searchesAtOnce, oneEach: true, timeoutMs },
+    atOnce: searchesAtOnce,
+    oneEach: true,
+    timeoutMs,
     refusal: () => new ServiceError('search_timeout'),
   })
   app.post('/v1/api-keys/search', { schema, config: { audit: 'key.search' } }, async (request) => {

@@ -67,7 +67,8 @@ const schema = {
               limit: integer('Tokens.'),
               window: { type: 'string', examples: ['1m'] },
             }),
-            ...{ request_rate_limits, concurrency },
+            request_rate_limits,
+            concurrency,
           }),
         },
         more_subscriptions: optional(more),
@@ -96,7 +97,9 @@ export function listAccess(app: Api, { snapshot, locate }: ExternalDeps): void {
 function toRow({ model, kind, name, policies, subscriptions }: AccessRow, locate: Locate) {
   const isOpen = model.cluster !== undefined && policies.length > 0
   return {
-    ...{ model: model.key, subject_kind: kind, subject: name },
+    model: model.key,
+    subject_kind: kind,
+    subject: name,
     usable: isOpen && subscriptions.some(({ pays }) => pays),
     policies: policies
       .slice(0, shownOfEach)

@@ -92,8 +92,11 @@ export function createProcessState(parts: ProcessParts) {
     if (found === undefined) return {}
     return {
       replicas: found.map(({ id, name, place, unseenMs, servesMs, unread }) => ({
-        ...{ name, place, answers: id === follower.id },
-        ...{ unseen_seconds: unseenMs / 1_000, serves_seconds: servesMs / 1_000 },
+        name,
+        place,
+        answers: id === follower.id,
+        unseen_seconds: unseenMs / 1_000,
+        serves_seconds: servesMs / 1_000,
         ...(unread !== null && { unread_revocations: unread }),
       })),
     }
@@ -110,17 +113,23 @@ export function createProcessState(parts: ProcessParts) {
       const firstBytes = parts.firstBytes()
       const table = parts.table()
       return {
-        ...{ replica: parts.replica, version: parts.version },
-        ...{ ready: isReady(), degraded: unavailable },
+        replica: parts.replica,
+        version: parts.version,
+        ready: isReady(),
+        degraded: unavailable,
         resources: {
-          ...{ models: models.size, policies: policies.size, subscriptions: subscriptions.size },
+          models: models.size,
+          policies: policies.size,
+          subscriptions: subscriptions.size,
           problems: resources.problems().length,
           waiting_models: resources.modelsWaiting(),
           age_seconds: resources.published().ageS,
         },
         ...listed,
         revocations: {
-          ...{ confirmed, pending, log_failing: keeper.stats().failing },
+          confirmed,
+          pending,
+          log_failing: keeper.stats().failing,
           ...(lastMs !== undefined && { last_confirmation_seconds: lastMs / 1_000 }),
         },
         database: {
@@ -145,17 +154,23 @@ export function createProcessState(parts: ProcessParts) {
         }),
         ...(table && {
           decision_table: {
-            ...{ open: table.isOpen, records: table.records.used, room: table.records.of },
-            ...{ size_bytes: table.bytes, unplaced: table.unplaced },
-            ...{ published: table.published, withdrawn: table.withdrawn },
+            open: table.isOpen,
+            records: table.records.used,
+            room: table.records.of,
+            size_bytes: table.bytes,
+            unplaced: table.unplaced,
+            published: table.published,
+            withdrawn: table.withdrawn,
             ...(table.leaseAgeMs !== undefined && { lease_age_seconds: table.leaseAgeMs / 1_000 }),
           },
         }),
         ...(journal && {
           journal: {
-            ...{ failing: journal.stats.failing, problems: [...journal.problems] },
+            failing: journal.stats.failing,
+            problems: [...journal.problems],
             lines: journal.stats.lines,
-            ...{ skipped: journal.stats.skipped, unread_bytes: journal.stats.unreadBytes },
+            skipped: journal.stats.skipped,
+            unread_bytes: journal.stats.unreadBytes,
           },
         }),
       }

@@ -57,7 +57,12 @@ export const limitFields = {
 export function toStateJson({ limit, used, remaining, resetsAt }: LimitState) {
   const { kind, scope, window } = limit
   return {
-    ...{ kind, scope, window: window || null, limit: limit.limit, used, remaining },
+    kind,
+    scope,
+    window: window || null,
+    limit: limit.limit,
+    used,
+    remaining,
     resetsAt: kind === 'concurrency' ? null : toEndTimestamp(resetsAt),
   }
 }

@@ -101,7 +101,9 @@ const schema = {
       refusals: {
         description: 'The most requests first.',
         ...objects('SimulatedRefusals', {
-          ...{ user: text, subscription: text, model: text },
+          user: text,
+          subscription: text,
+          model: text,
           kind: optional(kindSchema),
           window: optional(windowSchema),
           limit: optional(count),
@@ -120,8 +122,11 @@ const schema = {
       limits: {
         description: 'Those of which the largest share was used first.',
         ...objects('SimulatedLimit', {
-          ...{ subscription: text, model: text },
-          ...{ kind: kindSchema, window: windowSchema, limit: count },
+          subscription: text,
+          model: text,
+          kind: kindSchema,
+          window: windowSchema,
+          limit: count,
           most: { ...count, description: 'The most that one user used in a window.' },
           most_by: optional({ ...text, description: 'Who that was.' }),
           most_at: optional(timestamp),
@@ -157,7 +162,9 @@ const timeoutMs = 5_000
 /** Adds the route, in a scope of administrators. One simulation runs at a time. */
 export function simulateResources(app: Api, { simulate, clock }: SimulateDeps): void {
   const inTurn = createFairLimiter({
-    ...{ atOnce: 1, oneEach: true, timeoutMs },
+    atOnce: 1,
+    oneEach: true,
+    timeoutMs,
     refusal: () => new ServiceError('usage_timeout'),
   })
   app.post('/v1/simulate', { schema, config: { audit: 'usage.read' } }, async (request) => {
@@ -199,7 +206,10 @@ function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, sp
     refusals: inOrder.slice(0, maxRows).map(toRefusalsJson),
     more_refusals: Math.max(0, found.length - maxRows),
     limits: used.slice(0, maxRows).map(({ subscription, model, limit, ...figure }) => ({
-      ...{ subscription, model, ...toLimitJson(limit), most: figure.most },
+      subscription,
+      model,
+      ...toLimitJson(limit),
+      most: figure.most,
       ...(figure.most > 0 && { most_by: figure.mostBy, most_at: toTimestamp(figure.mostAt) }),
       near: figure.most >= nearShare * limit.limit,
     })),
@@ -213,9 +223,14 @@ function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, sp
 function toRefusalsJson({ by, firstAt, lastAt, isEstimate, ...sums }: SimulatedRefusals) {
   const { user, subscription, model, requests, tokens } = sums
   return {
-    ...{ user, subscription, model },
+    user,
+    subscription,
+    model,
     ...(typeof by === 'string' ? { reason: by } : { reason: 'limit', ...toLimitJson(by) }),
-    ...{ requests, tokens, first_at: toTimestamp(firstAt), last_at: toTimestamp(lastAt) },
+    requests,
+    tokens,
+    first_at: toTimestamp(firstAt),
+    last_at: toTimestamp(lastAt),
     estimated: isEstimate,
   }
 }

@@ -93,10 +93,16 @@ export function readUsageQuestion(raw: Parameters, scope: Scope, now: number) {
   const span = spanOf(begin, end, wholeMs, maxDays)
   return {
     query: {
-      ...{ ...span, unit, by, only, label, labels },
+      ...span,
+      unit,
+      by,
+      only,
+      label,
+      labels,
       // What leaves as a file is taken for real.
       onlyReal: format === 'csv' || format === 'focus',
-      ...{ after: page?.after, limit: isForeign ? 0 : pageSize + 1 },
+      after: page?.after,
+      limit: isForeign ? 0 : pageSize + 1,
     },
     /** The cursor of the page after this group. */
     cursorAfter: (group: readonly (string | number)[]) =>

@@ -44,7 +44,9 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
   const { usage, isAdmin, clock, searchesAtOnce } = deps
   const bill = { currency: deps.billingCurrency, issuer: deps.instanceName }
   const inTurn = createFairLimiter({
-    ...{ atOnce: searchesAtOnce, oneEach: true, timeoutMs },
+    atOnce: searchesAtOnce,
+    oneEach: true,
+    timeoutMs,
     refusal: () => new ServiceError('usage_timeout'),
   })
   const config = { audit: 'usage.read' } as const

@@ -111,7 +111,13 @@ function openProvider(
   const [clientId] = audiences
   const { discovered } = keys
   return createProvider({
-    ...{ issuer, audiences, ttlMs, keys, claims, shared, onRefused },
+    issuer,
+    audiences,
+    ttlMs,
+    keys,
+    claims,
+    shared,
+    onRefused,
     ...(clientId !== undefined && {
       codeFlow: createCodeFlow({ issuer, clientId, discovered, readDocument, onRefused }),
     }),

@@ -40,7 +40,8 @@ export function createReadDocument(options: DocumentOptions = {}): ReadDocument 
         ...(form && { 'content-type': 'application/x-www-form-urlencoded' }),
       },
       ...(form && { body: form.toString() }),
-      ...{ signal: deadline, agent: false },
+      signal: deadline,
+      agent: false,
       ...(ca && { ca }),
     } as const
     const answer = await sendRequest(url, request)

@@ -86,7 +86,9 @@ function readLine(line: string): EndedKey | undefined {
   try {
     const { id, at, hash, ends, expires } = JSON.parse(line)
     const key = {
-      ...{ id: String(id), hash, at: Date.parse(at) },
+      id: String(id),
+      hash,
+      at: Date.parse(at),
       endsAt: ends === undefined ? null : Date.parse(ends),
       expiresAt: expires === null ? null : Date.parse(expires),
     }

@@ -86,7 +86,12 @@ export function createClusterSource(options: ClusterSourceOptions) {
       const { path, olderPath, fieldSelector, labelSelector, keep } = each
       each.reflector = startReflector({
         client: options.client,
-        ...{ path, olderPath, fieldSelector, labelSelector, keep, signal },
+        path,
+        olderPath,
+        fieldSelector,
+        labelSelector,
+        keep,
+        signal,
         isNeeded: () => isNeeded(options.client, each),
         // These may be as long as the pods that they describe.
         ...(keep && { pageSize: 100 }),
@@ -218,8 +223,10 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
       if (not !== undefined) refused.push(not)
       const shown = `${each.shown} ${name}`
       const wrong: FileProblem[] = own.map(({ severity, message }) => ({
-        ...{ file: shown, line: 0 },
-        ...{ severity, message },
+        file: shown,
+        line: 0,
+        severity,
+        message,
       }))
       if (key !== undefined && resource !== undefined) {
         const earlier = found.get(key)

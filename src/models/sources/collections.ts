@@ -20,11 +20,17 @@ interface Collection {
 const ours = 'tollgate.dev'
 
 const all = (apiGroup: string, kind: string, plural: string, readAs = kind): Collection => ({
-  ...{ apiGroup, kind, plural, readAs },
+  apiGroup,
+  kind,
+  plural,
+  readAs,
   namespace: undefined,
 })
 const one = (apiGroup: string, kind: string, plural: string, readAs = kind): Collection => ({
-  ...{ apiGroup, kind, plural, readAs },
+  apiGroup,
+  kind,
+  plural,
+  readAs,
   namespace: subscriptionNamespace,
 })
 

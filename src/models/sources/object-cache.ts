@@ -61,7 +61,10 @@ export function keepObject(
   const { group, readAs } = kept
   const resource = `${readAs}/${name}`
   objects.set(keyOfObject(group, resource), {
-    ...{ group, resource, apiVersion, kind },
+    group,
+    resource,
+    apiVersion,
+    kind,
     path: `/apis/${apiVersion}/namespaces/${metadata.namespace}/${plural}/${metadata.name}`,
     generation: metadata.generation ?? 0,
     isDeleting: metadata.deletionTimestamp !== undefined,

@@ -78,9 +78,15 @@ function formatOf(zone: string): Intl.DateTimeFormat {
   if (format === undefined) {
     const number = 'numeric'
     format = new Intl.DateTimeFormat('en-US', {
-      ...{ timeZone: zone, hourCycle: 'h23', calendar: 'gregory' },
-      ...{ year: number, month: number, day: number },
-      ...{ hour: number, minute: number, second: number },
+      timeZone: zone,
+      hourCycle: 'h23',
+      calendar: 'gregory',
+      year: number,
+      month: number,
+      day: number,
+      hour: number,
+      minute: number,
+      second: number,
     })
     formats.set(zone, format)
   }

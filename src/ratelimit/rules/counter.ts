@@ -123,8 +123,10 @@ export function toCountedLimits(
     const keyPrefix = counterKeyPrefix({ subscription, model, counted })
     const windows = { ms: windowMs }
     const counter = key && {
-      ...{ key: keyPrefix + userInLines(key.user), owner: key.id },
-      ...{ window: windows, limit: limit.limit },
+      key: keyPrefix + userInLines(key.user),
+      owner: key.id,
+      window: windows,
+      limit: limit.limit,
     }
     return {
       ...limit,

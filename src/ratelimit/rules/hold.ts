@@ -53,10 +53,25 @@ export interface HoldAnswer {
 
 /** Of a request that needs no tokens, and only asks. */
 export const noTokens: Hold = {
-  ...{ id: undefined, admittedAt: 0, counters: [], overshoot: 0, canCap: false, charge: 'end' },
-  ...{ bytes: undefined, maxOutput: undefined, choices: undefined, estimate: undefined },
+  id: undefined,
+  admittedAt: 0,
+  counters: [],
+  overshoot: 0,
+  canCap: false,
+  charge: 'end',
+  bytes: undefined,
+  maxOutput: undefined,
+  choices: undefined,
+  estimate: undefined,
   expected: {
-    ...{ input: 0, inputVariance: 0, output: 0, outputVariance: 0 },
-    ...{ floor: 0, beyondRoom: 0, isSeveral: false, least: 0, worst: 0 },
+    input: 0,
+    inputVariance: 0,
+    output: 0,
+    outputVariance: 0,
+    floor: 0,
+    beyondRoom: 0,
+    isSeveral: false,
+    least: 0,
+    worst: 0,
   },
 }

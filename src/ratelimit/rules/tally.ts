@@ -34,10 +34,20 @@ export interface Tally extends CounterWindow {
 export function createTally(window: CounterWindow, tick: number): Tally {
   const { id, since, end, ms } = window
   return {
-    ...{ id, since, end, ms },
-    ...{ sum: 0, base: 0, field: 0, others: 0 },
-    ...{ fields: '', fieldsSum: 0, isKnown: false },
-    ...{ usedAt: tick, readAt: tick, heardAt: toTick(tick - longAgoMs) },
+    id,
+    since,
+    end,
+    ms,
+    sum: 0,
+    base: 0,
+    field: 0,
+    others: 0,
+    fields: '',
+    fieldsSum: 0,
+    isKnown: false,
+    usedAt: tick,
+    readAt: tick,
+    heardAt: toTick(tick - longAgoMs),
   }
 }
 

@@ -73,7 +73,12 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   const writers = createWriters(folder, `${stem}.writers`, now)
   const checkpoint = createCheckpoint(kept, `${stem}.sums`, files, writers.nonce)
   const telling = createTelling({
-    ...{ folder, names: files, file: `${stem}.told`, now, readText, onFault },
+    folder,
+    names: files,
+    file: `${stem}.told`,
+    now,
+    readText,
+    onFault,
     tell: (line) => tell(line),
   })
   const resets = new Map<string, readonly CounterReset[]>()
@@ -89,7 +94,8 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   const adopting = new Set<Tally>()
   const shared = createSharedSums({
     ...options,
-    ...{ sums, nonce: writers.nonce },
+    sums,
+    nonce: writers.nonce,
     isWriter: () => isWriter,
     onBeyond: adopt,
     onRival(rival) {
@@ -151,7 +157,10 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       for (const counted of countedOf(line)) rebuilt.count(counted, now())
     }
     const next = createFollower({
-      ...{ folder, names: files, position: from, now },
+      folder,
+      names: files,
+      position: from,
+      now,
       take: (text) => into(text),
     })
     try {

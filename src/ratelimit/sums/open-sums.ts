@@ -112,7 +112,11 @@ export async function openSums(options: SumsOptions) {
       try {
         const sums = await openGatewaySums({
           ...options,
-          ...{ gateway: name.name, folder: ownFolder, kept: keptFiles, files: names, resets },
+          gateway: name.name,
+          folder: ownFolder,
+          kept: keptFiles,
+          files: names,
+          resets,
           stem: basename(files.head, '.head'),
           begunAt: store === undefined ? undefined : earlierPosition(),
           isDone: (file, newer) => isLeft(file) && (newer >= mostFiles || isRead(file)),
@@ -143,7 +147,9 @@ export async function openSums(options: SumsOptions) {
   function run(sums: GatewaySums, writesFrom: number): RunningSums {
     return runSums({
       ...options,
-      ...{ sums, writesFrom, isFailing },
+      sums,
+      writesFrom,
+      isFailing,
       onRead(error) {
         health.note('unreadable', error)
         if (error === undefined) upkeep?.guard.poll()
@@ -192,8 +198,17 @@ export async function openSums(options: SumsOptions) {
   }
 
   upkeep = startUpkeep({
-    ...{ files, names, folder, mode, copies, health, now, monotonic },
-    ...{ maxBytes: options.maxBytes, daily: options.daily ?? false, askEnvoy: options.askEnvoy },
+    files,
+    names,
+    folder,
+    mode,
+    copies,
+    health,
+    now,
+    monotonic,
+    maxBytes: options.maxBytes,
+    daily: options.daily ?? false,
+    askEnvoy: options.askEnvoy,
     isWriter: () => current.sums.isWriter,
     onRenamed: () => current.sums.readEnds(true),
     save: () => current.sums.save(),

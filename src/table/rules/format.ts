@@ -52,7 +52,8 @@ export function placesOf({ buckets, blocks, templates, lanes }: TableSizes): Tab
     recordAt: (slot) => partsAt + slot * recordBytes,
     blockAt: (block) => blocksAt + block * blockBytes,
     templateAt: (template) => templatesAt + template * templateBytes,
-    ...{ bucketsAt: partsAt, bucketsBytes },
+    bucketsAt: partsAt,
+    bucketsBytes,
     tableBytes: templatesAt + templates * templateBytes,
     lanesBytes: partsAt + blocks * lanes * laneBytes,
   }

@@ -45,8 +45,13 @@ export function createArchive(options: ArchiveOptions) {
       const written = await find(last.piece + 1)
       if (written === undefined) {
         const header = {
-          ...{ journal, piece: last.piece + 1, day: dayOf(listed, file, from) },
-          ...{ head, from, bytes: listed.size - from, before: last.hash },
+          journal,
+          piece: last.piece + 1,
+          day: dayOf(listed, file, from),
+          head,
+          from,
+          bytes: listed.size - from,
+          before: last.hash,
         }
         await writeArchive(own, listed.lane, header, bytesOf(file, from, listed.size))
       } else await heads.move(journal, await follow(last, written))

@@ -82,7 +82,10 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
       position.set(head, offset)
     }
     follower = createFollower({
-      ...{ folder, names: [names.script, names.envoy], position, now: clock },
+      folder,
+      names: [names.script, names.envoy],
+      position,
+      now: clock,
       take: (line, head, name) => take(line, placeOf(head), name),
       onLost: (head) => noteLost(placeOf(head)),
     })
@@ -198,7 +201,10 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
       return [inode, isRead && !isCurrent ? size : (position.get(head) ?? 0)] as const
     })
     const step = {
-      ...{ journal, revision: revision ?? 0, gaps, closes },
+      journal,
+      revision: revision ?? 0,
+      gaps,
+      closes,
       places: [...places].map(([head, { endedAt, done }]) => {
         return { head, offset: position.get(head) ?? 0, endedAt, done }
       }),

@@ -76,7 +76,10 @@ function* readFiles(
   let [head, name] = ['', '']
   for (const folder of foldersOf(path, dataDir)) {
     const follower = createFollower({
-      ...{ folder, names: Object.values(names), position, until: positionOf(places) },
+      folder,
+      names: Object.values(names),
+      position,
+      until: positionOf(places),
       take(line, ...from) {
         lines.push(line)
         ;[head, name] = from

@@ -59,7 +59,11 @@ export function createLedger(options: LedgerOptions) {
     const journal = nameJournal(path, options.dataDir)
     const files = { folder: openFolder(dirname(path)), names: namesOf(path) }
     const feed = createLedgerFeed({
-      ...{ ...files, journal, ledger, clock, unusableUsage },
+      ...files,
+      journal,
+      ledger,
+      clock,
+      unusableUsage,
       monotonic: () => performance.now(),
       onGap({ from, to }) {
         gaps += 1

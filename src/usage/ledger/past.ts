@@ -78,7 +78,9 @@ async function readLines(
         if (count > maxAnswers) throw new TooManyAnswers()
         const spender = spenders(usage.user, usage.subscription, usage.model)
         addTo(found, endedAt - (endedAt % hourMs), {
-          ...{ spender, startedAt, endedAt },
+          spender,
+          startedAt,
+          endedAt,
           tokens: tokens ?? 0,
         })
       }

@@ -33,8 +33,19 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
     )
     if (same !== undefined) return same
     const row = {
-      ...{ hour, user, subscription, model, keyId, payer, answers: 0 },
-      ...{ input: 0, output: 0, cached: 0, reasoning: 0, total: 0, estimated: 0 },
+      hour,
+      user,
+      subscription,
+      model,
+      keyId,
+      payer,
+      answers: 0,
+      input: 0,
+      output: 0,
+      cached: 0,
+      reasoning: 0,
+      total: 0,
+      estimated: 0,
     }
     rows.push(row)
     addTo(byName, name, row)

@@ -31,7 +31,10 @@ export function countUnread(
   const unended = new Map<string, number>()
   for (const folder of foldersOf(path, dataDir)) {
     const follower = createFollower({
-      ...{ folder, names: Object.values(namesOf(path)), position, now: Date.now },
+      folder,
+      names: Object.values(namesOf(path)),
+      position,
+      now: Date.now,
       take(line) {
         if (!isAdded(line)) return
         lines += 1

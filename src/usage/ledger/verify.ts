@@ -126,7 +126,8 @@ function compare(
   const group = { hour, user, keyId, model }
   return figures
     .map((figure) => ({
-      ...{ group, figure },
+      group,
+      figure,
       ledger: ledger?.[figure] ?? 0,
       journals: journals?.[figure] ?? 0,
     }))

@@ -41,13 +41,22 @@ export function createNotices({ snapshot, readCounters, store, clock }: NoticesD
           return percents
             .filter((percent) => used * 100 >= limit.limit * percent)
             .map((percent) => ({
-              ...{ subject: counter.key, percent, endsAt, windowMs },
+              subject: counter.key,
+              percent,
+              endsAt,
+              windowMs,
               body: JSON.stringify({
                 type: 'limit.reached',
                 timestamp: toTimestamp(clock()),
                 data: {
-                  ...{ user, subscription, model, window: limit.window, limit: limit.limit },
-                  ...{ used, percent, resetsAt: toEndTimestamp(endsAt) },
+                  user,
+                  subscription,
+                  model,
+                  window: limit.window,
+                  limit: limit.limit,
+                  used,
+                  percent,
+                  resetsAt: toEndTimestamp(endsAt),
                 },
               }),
             }))
@@ -94,7 +103,10 @@ export function createNotices({ snapshot, readCounters, store, clock }: NoticesD
 
   function noticeOfKey({ id, name, user, subscription, expiresAt }: ExpiringKey): Notice {
     return {
-      ...{ subject: `key ${id}`, percent: 0, endsAt: expiresAt, windowMs: 0 },
+      subject: `key ${id}`,
+      percent: 0,
+      endsAt: expiresAt,
+      windowMs: 0,
       body: JSON.stringify({
         type: 'key.expiring',
         timestamp: toTimestamp(clock()),

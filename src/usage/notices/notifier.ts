@@ -26,7 +26,10 @@ export function startNotifier(options: NotifierOptions) {
   const notices = createNotices(options)
   const lines = createLineLimit(quietMs)
   const send = createSend({
-    ...{ url, secret, store, clock },
+    url,
+    secret,
+    store,
+    clock,
     onFailed({ id }, problem, isLast) {
       if (isLast)
         log.error(

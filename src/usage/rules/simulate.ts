@@ -122,7 +122,12 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     const own = (unpaid === undefined && subscription?.limits.get(spender.model)) || []
     const figures = own.map((limit) => limits.get(limit) as SimulatedLimit)
     const account = {
-      ...{ spender, owner: userInLines(spender.user), unpaid, limits: own, windows: [], figures },
+      spender,
+      owner: userInLines(spender.user),
+      unpaid,
+      limits: own,
+      windows: [],
+      figures,
       chargesAdmission: subscription?.admission?.charge === 'admission',
     }
     accounts.set(spender, account)
@@ -134,8 +139,15 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     const own = refusals.get(spender) ?? new Map<SimulatedRefusals['by'], SimulatedRefusals>()
     refusals.set(spender, own)
     const known = own.get(by) ?? {
-      ...{ user: spender.user, subscription: spender.subscription, model: spender.model },
-      ...{ by, requests: 0, tokens: 0, firstAt: startedAt, lastAt: startedAt, isEstimate: false },
+      user: spender.user,
+      subscription: spender.subscription,
+      model: spender.model,
+      by,
+      requests: 0,
+      tokens: 0,
+      firstAt: startedAt,
+      lastAt: startedAt,
+      isEstimate: false,
     }
     own.set(by, known)
     known.requests += Math.ceil(answers * share)

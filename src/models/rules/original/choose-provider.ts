@@ -71,7 +71,9 @@ function choose(
     const missing = `the ExternalModel ${metadata.name} has no provider that can be served: ${reasons.slice(0, 5).join('; ')}`
     const external: ExternalModel = {
       kind: 'ExternalModel',
-      ...{ metadata, modelName, missing },
+      metadata,
+      modelName,
+      missing,
       backendUrl: undefined,
       server: defaultServer,
     }

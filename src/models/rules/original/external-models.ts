@@ -94,7 +94,8 @@ function serverOf(
   const names = new Set(modelIds)
   if (modelName !== undefined && modelName !== metadata.name) names.add(modelName)
   return {
-    ...{ backendUrl, server },
+    backendUrl,
+    server,
     modelIds: [...names],
     ...(missing !== undefined && { routing: { route: undefined, missing, bypasses: undefined } }),
   }
