@@ -169,3 +169,27 @@ test('a room that has rules says on one screen what it is', async (t) => {
     for (const part of ['## Example', '## Promises']) t.match(text, part, room)
   }
 })
+
+/** Lines that are neither blank nor comment, of a file or of all below a folder. */
+function linesOf(path: string): number {
+  const all = files.filter((file) => file === path || file.startsWith(path + sep))
+  return all
+    .flatMap((file) => read(file).split('\n'))
+    .filter((line) => !/^\s*($|\/\/|\/\*|\*)/.test(line)).length
+}
+
+test('no room has more lines than its budget', async (t) => {
+  const seen = new Set<string>()
+  for (const [, links = '', budget = ''] of read('docs/architecture.md').matchAll(
+    /^\| (\[.*\]\(\.\.\/(?:src|dev).*?\)) \| .* \| ([\d,]+) \|$/gm,
+  )) {
+    const paths = [...links.matchAll(/\(\.\.\/([^)]+)\)/g)].map(([, path = '']) => normalize(path))
+    for (const path of paths) seen.add(path)
+    const lines = paths.reduce((sum, path) => sum + linesOf(path), 0)
+    t.ok(lines <= Number(budget.replace(',', '')), `${paths.join(', ')}: ${lines} of ${budget}`)
+  }
+  for (const file of files) {
+    const room = file.split(sep).slice(0, 2).join(sep)
+    t.ok(seen.has(room) || file.startsWith('dev'), `${room} has a budget`)
+  }
+})

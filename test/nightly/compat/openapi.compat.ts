@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { packageRoot } from '../../../src/runtime/package-root.ts'
 import { gatewayTests } from '../../support/gateway.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { pythonWith, runForJson } from './libraries.ts'
+import { here, pythonWith, runForJson } from './libraries.ts'
 
 const test = gatewayTests()
 
