@@ -28,6 +28,8 @@ process.on('message', ({ file, limitMs }: FileOrder) => {
   const test = beginFile(file, limitMs, () => import(pathToFileURL(file).href))
   test.on('data', (chunk) => tell({ tap: String(chunk) }))
   test.on('end', () => {
+    // Its limit would be told while others run.
+    test.setTimeout(0)
     for (const name in process.env) if (!(name in environment)) delete process.env[name]
     Object.assign(process.env, environment)
     tell({ endedWithBytes: process.memoryUsage.rss() })
