@@ -70,7 +70,7 @@ export async function serve(
   for (const { name, meant } of misspeltSettings(env)) {
     log.warn(
       { code: 'setting_unknown', variable: name, meant },
-      'cannot use a variable that resembles a setting and is none',
+      'ignoring an environment variable: it resembles a setting, and is none',
     )
   }
   const onFault = (error: unknown): void =>

@@ -155,7 +155,7 @@ export async function openCounters(
       if (left > 0)
         log.error(
           { code: 'counts_lost', counters: left },
-          'cannot reach Redis at shutdown: the last counts are lost',
+          'cannot reach Redis at shutdown: the last counts are sent at the next start',
         )
       if ('stop' in holds) await holds.stop(Math.max(0, giveUpAt - performance.now()))
       redis?.connection.close()

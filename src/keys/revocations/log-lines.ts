@@ -53,7 +53,7 @@ export function logKeeper(log: Logger) {
         ? log.info({ code: 'revocation_log_restored' }, 'the revocation log is written again')
         : log.error(
             { code: 'revocation_log_failing', cause: String(error) },
-            'cannot write to REVOCATION_LOG_DIR: revocations hold, and are pending',
+            'cannot write to REVOCATION_LOG_DIR: revocations take effect but stay pending',
           ),
   }
 }
