@@ -104,7 +104,9 @@ async function runAgain(run: TestRun): Promise<void> {
     if (length === 0 || length > maxRunAgain) return
     const again = report.retractFailures()
     print(`\nrunning again, one at a time: ${again.join(', ')}`)
-    const isComplete = await runTestFiles(again, { ...run, jobs: 1, alone: true })
+    // What a process of several files has left open is no file's.
+    const named = again.filter((file) => existsSync(file))
+    const isComplete = await runTestFiles(named, { ...run, jobs: 1, alone: true })
     if (!isComplete) return
     flaky.push(...again.filter((file) => !report.failedFiles.includes(file)))
   }

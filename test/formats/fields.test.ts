@@ -77,7 +77,7 @@ test('a missing field is read as its default', async (t) => {
 
 test('a field may be read only with some others', async (t) => {
   const value = text({ enum: ['a'], unless: ({ type }) => type === 'b' })
-  const schema = object({ type: text(), value })
+  const schema = object({ type: text(), value: optional(value) })
   t.strictSame(read({ type: 'b', value: 'c' }, schema)[1], [])
   t.strictSame(read({ type: 'a', value: 'c' }, schema)[1], ['it.value must be one of a'])
 })
@@ -92,7 +92,7 @@ test('rules apply to valid texts and to whole objects', async (t) => {
   t.strictSame(read('a', even), [undefined, ['it is odd']])
   t.strictSame(read('b', even), [undefined, ['it must be of a']])
   const either = object(
-    { a: text(), b: text() },
+    { a: optional(text()), b: optional(text()) },
     {
       rules: [{ message: 'needs a', holds: (it: object) => 'a' in it }],
     },

@@ -18,6 +18,8 @@ const preload = new URL('./preload.js', import.meta.url).href
 const sharedProcess = new URL('./shared-process.ts', import.meta.url).pathname
 /** How long after its limit a file, which should end itself, is asked to, and then killed. */
 const graceMs = 5_000
+/** How long a process of many files may take to end: it also writes what it has compiled. */
+const endMs = 30_000
 /** A process is replaced once it has this much memory, which its next file would have to read. */
 const mostBytes = 600 * 2 ** 20
 
@@ -105,10 +107,13 @@ export function startSharedProcess(run: FileRun): SharedProcess {
     async end() {
       isUsable = false
       if (child.connected) child.disconnect()
-      const late = sleep(graceMs, 'the process of several files did not end by itself', {
+      const late = sleep(endMs, 'the process of several files did not end by itself', {
         ref: false,
       })
-      const reason = await Promise.race([ended, late])
+      const early = ended.then(
+        (why) => why && `the process of several files did not end by itself: ${why}`,
+      )
+      const reason = await Promise.race([early, late])
       if (child.exitCode === null && child.signalCode === null) {
         signalGroup(child, 'SIGKILL')
         await once(child, 'exit')

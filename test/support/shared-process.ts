@@ -41,7 +41,8 @@ process.on('message', ({ file, limitMs }: FileOrder) => {
 process.on('disconnect', () => {
   setTimeout(() => {
     console.error(`still open: ${process.getActiveResourcesInfo().join(', ')}`)
-  }, 3_000).unref()
+    process.exit(1)
+  }, 5_000).unref()
 })
 
 function tell(news: FileNews): void {
