@@ -69,7 +69,7 @@ export function holdOf(
 }
 
 /** What the request is expected to use, and what it is charged if its model reports less. */
-export function estimateRequest(
+function estimateRequest(
   { model }: Grant,
   { size = unknownSize, target }: AccessRequest,
   estimator: Estimator,

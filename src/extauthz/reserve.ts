@@ -95,8 +95,8 @@ export function createLimits({ counters, holding, charging }: LimitsDeps): Limit
       const limits = grant.limits.filter((limit) => !isTaken(limit))
       const states = statesOf(limits, grant, now)
       return states instanceof Promise
-        ? states.then((late) => enforceUnread(grant, late, now))
-        : enforceUnread(grant, states, now)
+        ? states.then((late) => enforceUnread(grant, limits, late, now))
+        : enforceUnread(grant, limits, states, now)
     }
     if (isReserving || (reserve !== undefined && grant.takes)) {
       return reserve(grant, request, now, call)

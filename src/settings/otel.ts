@@ -4,7 +4,7 @@
  * cannot follow stops the start; the SDK would ignore it.
  */
 
-import { type Environment, readSetting, textOf } from './read-setting.ts'
+import { type Environment, parseSetting, textOf } from './read-setting.ts'
 import * as form from './readers.ts'
 import { optional } from './setting.ts'
 
@@ -54,9 +54,9 @@ export function readOtel(env: Environment, problems: string[]): Otel | undefined
   for (const [name, value] of named) if (value) passed[name] = value
   const read = <T>(rest: string, reader: form.Reader<T>): T | undefined => {
     const name = `OTEL_${rest}`
-    const raw = textOf(env, name, [])
+    const raw = textOf(env, name, problems)
     if (raw !== undefined) passed[name] = raw
-    return readSetting(env, optional(name, '', reader, ''), problems)
+    return parseSetting(raw, optional(name, '', reader, ''), problems)
   }
   /** A value for both signals, and one for each. */
   const readEach = <T>(name: string, reader: form.Reader<T>) => ({

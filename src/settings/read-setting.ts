@@ -8,8 +8,15 @@ export type Environment = Readonly<Record<string, string | undefined>>
 
 /** The value; if it is invalid, the default, and a problem is recorded. */
 export function readSetting<T>(env: Environment, setting: Setting<T>, problems: string[]): T {
-  const { name, fallback, reader } = setting
-  const raw = textOf(env, name, problems)
+  return parseSetting(textOf(env, setting.name, problems), setting, problems)
+}
+
+/** The same, of its text. */
+export function parseSetting<T>(
+  raw: string | undefined,
+  { name, fallback, reader }: Setting<T>,
+  problems: string[],
+): T {
   const value = raw === undefined ? invalid : reader.read(raw)
   if (value !== invalid) return value
   if (raw !== undefined) {

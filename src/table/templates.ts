@@ -1,7 +1,5 @@
 /** The numbers of a table's templates. A text keeps its number as long as the file is there. */
 
-export type Templates = ReturnType<typeof createTemplates>
-
 export function createTemplates(most: number, write: (template: number, text: string) => void) {
   const numbers = new Map<string, number>()
   return {

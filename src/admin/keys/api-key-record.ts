@@ -97,7 +97,7 @@ export function toRecordJson(record: ApiKeyRecord, now: number): Record<string, 
 }
 
 /** The replaced secret, while it works. */
-export function toPreviousJson(record: ApiKeyRecord, now: number): Record<string, unknown> {
+function toPreviousJson(record: ApiKeyRecord, now: number): Record<string, unknown> {
   const { previous } = record
   if (previous === undefined || previous.endsAt <= now || record.status !== 'active') return {}
   const { prefix, endsAt, lastUsedAt } = previous

@@ -32,14 +32,14 @@ export function enforceLimits(
 
 /**
  * The decision before the body has been read: what is used up refuses, all else is decided when it has been.
- * `counters` are those of the limits on tokens.
+ * `limits` are those on tokens, and `counters` theirs.
  */
 export function enforceUnread(
   grant: Grant,
+  limits: Grant['limits'],
   counters: readonly CounterState[],
   now: number,
 ): Decision {
-  const limits = grant.limits.filter((limit) => !isTaken(limit))
   const decision = enforceLimits({ ...grant, limits }, counters, now)
   return decision.allowed ? { ...decision, isUnread: true } : { ...decision, grant }
 }
