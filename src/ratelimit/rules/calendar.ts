@@ -1,9 +1,11 @@
 /** Days, weeks and months of a calendar in a zone (IANA), as spans of time. */
 
+import { offsetAt } from '../../formats/time-zone.ts'
+
 /** A day, or a week or month from its first day on. */
 export interface Calendar {
   readonly every: 'day' | 'week' | 'month'
-  /** IANA's name, one that `Intl` knows. */
+  /** One for which `isKnownZone`. */
   readonly zone: string
   /** Of a week 0 (Sunday) to 6, of a month 1 to 28; 1 by default. */
   readonly startsOn?: number
@@ -56,39 +58,4 @@ function instantOf(zone: string, local: number): number {
   const offsets = [offsetAt(zone, local - dayMs), offsetAt(zone, local + dayMs)]
   const instants = offsets.map((offset) => local - offset)
   return Math.min(...instants.filter((at) => at + offsetAt(zone, at) >= local))
-}
-
-const formats = new Map<string, Intl.DateTimeFormat>()
-
-/** By how much the zone's clocks are ahead of UTC, in milliseconds. */
-function offsetAt(zone: string, at: number): number {
-  const parts = new Map(
-    formatOf(zone)
-      .formatToParts(at)
-      .map(({ type, value }) => [type, +value]),
-  )
-  const part = (type: Intl.DateTimeFormatPartTypes): number => parts.get(type) ?? 0
-  const date = [part('year'), part('month') - 1, part('day')] as const
-  const shown = Date.UTC(...date, part('hour'), part('minute'), part('second'))
-  return shown - Math.floor(at / 1_000) * 1_000
-}
-
-function formatOf(zone: string): Intl.DateTimeFormat {
-  let format = formats.get(zone)
-  if (format === undefined) {
-    const number = 'numeric'
-    format = new Intl.DateTimeFormat('en-US', {
-      timeZone: zone,
-      hourCycle: 'h23',
-      calendar: 'gregory',
-      year: number,
-      month: number,
-      day: number,
-      hour: number,
-      minute: number,
-      second: number,
-    })
-    formats.set(zone, format)
-  }
-  return format
 }

@@ -5,6 +5,8 @@
  */
 
 import { crc32 } from '../../formats/base62.ts'
+import { maxWindowMs } from '../../formats/duration.ts'
+import { isKnownZone } from '../../formats/time-zone.ts'
 import { type Calendar, calendarSpanAt, type NamedSpan } from './calendar.ts'
 
 export type Window = { readonly ms: number } | Calendar
@@ -53,6 +55,38 @@ export function spanAt(window: Window, owner: string, at: number): Span & Partia
   const phase = crc32(owner) % ms
   const start = phase + Math.floor((at - phase) / ms) * ms
   return { start, end: start + ms }
+}
+
+/** `60000`, `day@Europe/Zurich`, `week1@Europe/Zurich` (from Monday), `month15@Europe/Zurich`. */
+export function windowText(window: Window): string {
+  if ('ms' in window) return `${window.ms}`
+  const { every, zone, startsOn = 1 } = window
+  return `${every}${every === 'day' ? '' : startsOn}@${zone}`
+}
+
+const maxRead = 4_096
+const read = new Map<string, Window>()
+const form = /^(?:(0|[1-9]\d{0,10})|(?:day|week([0-6])|month([1-9]|1\d|2[0-8]))@(.+))$/
+
+/**
+ * The window of a text as `windowText` writes it: the same object for the same text, mostly, which a calendar's spans
+ * are remembered by. undefined for any other text, and for a zone that is not known here.
+ */
+export function readWindowText(text: string): Window | undefined {
+  let window = read.get(text)
+  if (window !== undefined) return window
+  const [, ms, week, month, zone] = form.exec(text) ?? []
+  if (ms !== undefined) window = +ms <= maxWindowMs ? { ms: +ms } : undefined
+  else if (zone !== undefined && isKnownZone(zone)) {
+    if (week !== undefined) window = { every: 'week', zone, startsOn: +week }
+    else
+      window =
+        month === undefined ? { every: 'day', zone } : { every: 'month', zone, startsOn: +month }
+  }
+  if (window === undefined) return undefined
+  if (read.size >= maxRead) read.clear()
+  read.set(text, window)
+  return window
 }
 
 /** Whether it counts what is open, whatever the time is: requests in progress. */

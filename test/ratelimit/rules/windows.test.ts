@@ -1,6 +1,12 @@
 import { test } from 'tap'
 import type { Calendar } from '../../../src/ratelimit/rules/calendar.ts'
-import { spanAt, type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
+import {
+  readWindowText,
+  spanAt,
+  type WindowedCounter,
+  windowAt,
+  windowText,
+} from '../../../src/ratelimit/rules/windows.ts'
 import { createRandom } from '../../support/random.ts'
 
 const zones = ['UTC', 'Europe/Berlin', 'America/New_York', 'Asia/Kathmandu', 'Australia/Lord_Howe']
@@ -89,4 +95,49 @@ test('a reset begins a window for what ends after it', async (t) => {
   t.match(windowAt(counter, start + 3_000, resets), { since: start + 2_000, end, ms: hour })
   t.match(windowAt(counter, end, resets), { since: end, end: end + hour })
   t.equal(windowAt(counter, end + 6, resets).id, `a@${end + 5}`)
+})
+
+test('a window is what its text says', async (t) => {
+  const zone = 'Europe/Zurich'
+  const texts = {
+    0: { ms: 0 },
+    60000: { ms: 60_000 },
+    'day@Europe/Zurich': { every: 'day', zone },
+    'week0@Europe/Zurich': { every: 'week', zone, startsOn: 0 },
+    'week6@UTC': { every: 'week', zone: 'UTC', startsOn: 6 },
+    'month1@Etc/GMT-14': { every: 'month', zone: 'Etc/GMT-14', startsOn: 1 },
+    'month28@Europe/Zurich': { every: 'month', zone, startsOn: 28 },
+  } as const
+  for (const [text, window] of Object.entries(texts)) {
+    t.strictSame(readWindowText(text), window)
+    t.equal(windowText(window), text)
+    t.equal(readWindowText(text), readWindowText(text), 'the same object')
+  }
+  t.equal(windowText({ every: 'month', zone }), 'month1@Europe/Zurich')
+})
+
+test('no other text is a window', async (t) => {
+  const lengths = ['', '-1', '1.5', '01', '1e3', ' 1', '31622400001', '9'.repeat(1e6)]
+  const starts = [
+    'day',
+    'day1@UTC',
+    'week@UTC',
+    'week7@UTC',
+    'week01@UTC',
+    'month0@UTC',
+    'month29@UTC',
+    'year@UTC',
+  ]
+  const zones = [
+    'day@',
+    'day@Mars/Olympus',
+    'day@+05:00',
+    'day@utc',
+    'day@UTC ',
+    'day@UTC\n',
+    'Day@UTC',
+  ]
+  for (const text of [...lengths, ...starts, ...zones, '__proto__']) {
+    t.equal(readWindowText(text), undefined, text.slice(0, 20))
+  }
 })
