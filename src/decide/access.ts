@@ -1,7 +1,7 @@
 /** Whether a caller may use a model: the union of all policies that name it (contract, 8.1). */
 
 import type { Caller, Person } from '../identity/rules/caller.ts'
-import { isModelAllowed } from '../keys/rules/compiled-caps.ts'
+import { isModelAllowed } from '../keys/rules/caps-of-caller.ts'
 import type { Model } from '../models/rules/snapshot.ts'
 
 export function mayUse(caller: Person, model: Pick<Model, 'users' | 'groups'>): boolean {

@@ -3,7 +3,7 @@
  * sees (contract, 8.1). The last step, `limits`, needs counters: who enforces them takes the grant on from here.
  */
 
-import { capsOf } from '../keys/rules/compiled-caps.ts'
+import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import { nameAtServer, readPublishedName } from '../models/rules/published-names.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import {

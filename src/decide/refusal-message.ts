@@ -3,7 +3,7 @@
 import { describe } from '../formats/errors.ts'
 import { toQuoted } from '../formats/quoted.ts'
 import { toEndTimestamp } from '../formats/timestamp.ts'
-import { capsOf } from '../keys/rules/compiled-caps.ts'
+import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import type { LimitState } from '../ratelimit/rules/counter.ts'
 import type { LimitKind } from '../ratelimit/rules/counter-key.ts'
 import { bindingOf, toResetDuration } from '../ratelimit/rules/limit-headers.ts'

@@ -8,7 +8,7 @@ import { toTimestamp } from '../formats/timestamp.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
-import { capsOf } from '../keys/rules/compiled-caps.ts'
+import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import { type Dialect, statusIn, toRefusalBody } from '../operations/dialect.ts'
 import type { Held } from '../ratelimit/rules/hold.ts'
 import {

@@ -115,7 +115,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'keys/rules/compiled-caps.ts',
+    'keys/rules/caps-of-caller.ts',
     ['admin/keys/key-reach.test.ts'],
     [
       ["caller.caps !== undefined || reach === 'self'", "reach === 'self'"],
@@ -405,11 +405,17 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'keys/rules/compiled-caps.ts',
+    'keys/rules/caps-of-caller.ts',
     ['keys/rules/compiled-caps.test.ts'],
     [
       ['(address !== undefined && isWithinAny', '(address === undefined || isWithinAny'],
       ['?.models?.has(modelKey) !== false', '?.models?.has(modelKey) !== true'],
+    ],
+  ),
+  ...mutants(
+    'keys/rules/compiled-caps.ts',
+    ['keys/rules/compiled-caps.test.ts'],
+    [
       ['toCountedLimits(subscription, scopeOf(id)', 'toCountedLimits(subscription, id'],
       ['owner: id,', 'owner: user,'],
     ],

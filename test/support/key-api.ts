@@ -19,7 +19,7 @@ import { createIdempotency, type Idempotency } from '../../src/keys/idempotency.
 import { createPostgresApiKeys } from '../../src/keys/postgres-api-keys.ts'
 import { createPropagationWatch } from '../../src/keys/revocations/propagation.ts'
 import { hashOfKey } from '../../src/keys/rules/api-key.ts'
-import type { KeyReach } from '../../src/keys/rules/compiled-caps.ts'
+import type { KeyReach } from '../../src/keys/rules/caps-of-caller.ts'
 import type { ApiKeyStore, ApiKeyTable } from '../../src/keys/store.ts'
 import type { Refused } from '../../src/models/rules/refused.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'

@@ -5,7 +5,8 @@ import type { Decision } from '../../decide/decision.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { PathRules } from '../../operations/operations.ts'
 import { readTarget } from '../../operations/target.ts'
-import { missRule, missRules } from '../../table/rules/rules.ts'
+import { missRule } from '../../table/rules/plan.ts'
+import { missRules } from '../../table/rules/rules.ts'
 import { object, optional, string } from '../http/schema.ts'
 
 /** `off`: by the settings. `closed`: not in force now. */

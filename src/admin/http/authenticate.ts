@@ -12,7 +12,7 @@ import {
   type Presented,
 } from '../../identity/authenticate.ts'
 import type { Caller, KeyCaller } from '../../identity/rules/caller.ts'
-import { capsOf } from '../../keys/rules/compiled-caps.ts'
+import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import { admit, createRequestLimit, type Rate } from './request-limit.ts'
 import { revocationShareOf, shareOf } from './share.ts'
 import { addressOf, gatewayAddressOf, trustPeers } from './trusted-proxies.ts'

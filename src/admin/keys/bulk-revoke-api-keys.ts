@@ -3,7 +3,7 @@
 import type { FastifyRequest } from 'fastify'
 import { ServiceError } from '../../formats/errors.ts'
 import type { Caller, KeyCaller } from '../../identity/rules/caller.ts'
-import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
+import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { KeyScope } from '../../keys/store.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'

@@ -1,6 +1,6 @@
 /** `GET /v1/api-keys/{id}` (contract, 3.4). */
 
-import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
+import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'

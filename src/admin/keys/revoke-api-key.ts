@@ -2,7 +2,7 @@
 
 import type { FastifyRequest } from 'fastify'
 import type { KeyCaller } from '../../identity/rules/caller.ts'
-import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
+import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'

@@ -2,7 +2,7 @@
 
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { type ApiKeyStatus, prefixOf } from '../../keys/rules/api-key.ts'
-import { onlyKeyOf } from '../../keys/rules/compiled-caps.ts'
+import { onlyKeyOf } from '../../keys/rules/caps-of-caller.ts'
 import type { ApiKeySearch } from '../../keys/store.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import type { ExternalDeps } from '../deps.ts'

@@ -1,7 +1,7 @@
 /** Step `address`: whether the key may be used from where its client is. */
 
 import type { Caller } from '../../identity/rules/caller.ts'
-import { isAddressAllowed } from '../../keys/rules/compiled-caps.ts'
+import { isAddressAllowed } from '../../keys/rules/caps-of-caller.ts'
 import type { AccessRequest } from '../access-request.ts'
 import { type Denial, deny } from '../decision.ts'
 import type { DecisionContext } from './step.ts'

@@ -1,6 +1,6 @@
 /** Step `cap`: whether the model is among those of the key. */
 
-import { isModelAllowed } from '../../keys/rules/compiled-caps.ts'
+import { isModelAllowed } from '../../keys/rules/caps-of-caller.ts'
 import type { Denial } from '../decision.ts'
 import { denyModel } from './model.ts'
 import type { DecisionContext } from './step.ts'

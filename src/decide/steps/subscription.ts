@@ -1,6 +1,6 @@
 /** Step `subscription`: which Subscription pays. One that is being deleted does not (contract, 8.1). */
 
-import { capsOf } from '../../keys/rules/compiled-caps.ts'
+import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import type { Denial } from '../decision.ts'
 import { bestPaying, isHealthy, requestedBy, type SelectionError, select } from '../selection.ts'
 import type { DecisionContext, Found } from './step.ts'

@@ -6,13 +6,14 @@
 
 import type { Grant } from '../../decide/decision.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
-import { capsOf } from '../../keys/rules/compiled-caps.ts'
+import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import { chunkUsageOf, serverHeaders } from '../../models/rules/server-headers.ts'
 import { openedFields } from '../../operations/body-fields.ts'
-import type { Dialect } from '../../operations/dialect.ts'
+import { type Dialect, dialectOf } from '../../operations/dialect.ts'
 import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
 import { writeCaller, writeSubject } from '../../usage/rules/line-head.ts'
 import { maxRecordText, maxTemplateText } from './format.ts'
+import { type AskedFor, type MissRule, ruleOf } from './rules.ts'
 
 /** Lines would end at some of these, and a header be another one. */
 const control = /\p{Cc}/u
@@ -22,6 +23,13 @@ const bodyNamesLine = 3
 export interface Plan {
   readonly template: string
   readonly record: string
+}
+
+/** undefined: it may be decided by the table. */
+export function missRule(grant: Grant, asked: AskedFor): MissRule | undefined {
+  return (
+    ruleOf(grant, asked) ?? (planOf(grant, dialectOf(asked.operation)) ? undefined : 'too_long')
+  )
 }
 
 /** undefined: something of it does not fit the form, and it is asked each time. */

@@ -1,11 +1,9 @@
 /** Which allowed requests the gateway may decide by itself the next time; all others are asked again, each time. */
 
 import type { Grant } from '../../decide/decision.ts'
-import { capsOf } from '../../keys/rules/compiled-caps.ts'
-import { dialectOf } from '../../operations/dialect.ts'
+import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import { meterable } from '../../operations/operations.ts'
 import { cellsOfBlock } from './format.ts'
-import { planOf } from './plan.ts'
 
 /** Why a request is asked each time. */
 export const missRules = [
@@ -43,14 +41,7 @@ export interface AskedFor {
   readonly isOneAnswer: boolean
 }
 
-/** undefined: it may be decided by the table. */
-export function missRule(grant: Grant, asked: AskedFor): MissRule | undefined {
-  return (
-    ruleOf(grant, asked) ?? (planOf(grant, dialectOf(asked.operation)) ? undefined : 'too_long')
-  )
-}
-
-/** The same without `too_long`, which only the plan tells. */
+/** undefined: it may be decided by the table, unless it is `too_long`, which only its plan tells (plan.ts). */
 export function ruleOf(grant: Grant, asked: AskedFor): MissRule | undefined {
   const { caller, admission, limits, model, metered, sentName } = grant
   if (caller.by !== 'key') return 'identity_token'
