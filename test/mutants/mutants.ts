@@ -388,7 +388,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['return input || output ? undefined : total', 'return total'],
       ['input === undefined || output === undefined', 'input === undefined'],
-      ['tokens: input + output + estimated', 'tokens: estimated'],
+      ['bounded(input + output + estimated)', 'bounded(estimated)'],
       ['status >= 200 && status <= 299', 'status >= 200 && status <= 399'],
       ['(value as number) >= 0', '(value as number) > 0'],
       ['one + (other ?? 0)', 'one'],
@@ -933,6 +933,23 @@ export const allMutants: readonly Mutant[] = [
     '../envoy/lua/usage.lua',
     ['e2e/messages.test.ts'],
     [['sums[place] = sums[place] + figure\n', 'sums[place] = figure\n']],
+  ),
+  ...mutants(
+    'usage/rules/amounts.ts',
+    ['usage/rules/amounts.test.ts'],
+    [
+      ['tokens - known.output', 'tokens'],
+      ["written('cached') ?? input", "written('cached') ?? token"],
+      ["written('output') ?? token", "written('output') ?? input"],
+      ['+ 999n', ''],
+      ['allInput - cacheWrite)', 'allInput)'],
+    ],
+  ),
+  ...mutants('formats/money.ts', ['formats/money.test.ts'], [['unitsOfNano - 1n', '0n']]),
+  ...mutants(
+    'usage/rules/usage.ts',
+    ['usage/rules/amounts.test.ts'],
+    [[' && usage.hasCostLimit !== true', '']],
   ),
   ...mutants(
     'usage/rules/usage.ts',

@@ -30,6 +30,16 @@ export interface Usage {
   readonly payer?: string
   /** With which counters of its key the response was admitted (`CompiledCaps.counted`), if any. */
   readonly cap?: string
+  /** The prices in force at admission, `token=0.000002&input=…&output=…&cached=…&write=…&request=…`: only those written. */
+  readonly prices?: string
+  /** The weights in force at admission, in thousandths: `cached=100&write=1250&output=4000`. */
+  readonly weights?: string
+  /** The named limits that it is charged to, each `<resource> <name> <kind> <per> <window>`. */
+  readonly limits?: readonly string[]
+  /** The caller's group among those that share a limit; empty: the pool of users. */
+  readonly pool?: string
+  /** Whether one of these limits is an enforced one of cost: then nothing is free. */
+  readonly hasCostLimit?: boolean
   /** Length of the response's body. */
   readonly bytes: number
   /** Whether its client left before the response began, once the request had been sent to the model. */
@@ -137,7 +147,8 @@ export interface Charge {
 
 /**
  * The only rule of what a response is charged, for counters and ledger. A server's failure is charged nothing; a client
- * that does not wait for the answer has still had its input read.
+ * that does not wait for the answer has still had its input read. Under an enforced limit of cost what is not reported is
+ * estimated, whatever `unusableUsage` says.
  */
 export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
   const reported = countedTokens(usage)
@@ -147,11 +158,17 @@ export function chargeOf(usage: Usage, unusableUsage: UnusableUsage): Charge {
     return { tokens: estimate.input, unusable: false, estimated: estimate.input }
   }
   if (estimate !== undefined && (unusable || isCutShort(usage))) return chargeWith(estimate, usage)
-  if (!unusable || unusableUsage === 'allow') return { tokens: reported, unusable, estimated: 0 }
+  const isFree = unusableUsage === 'allow' && usage.hasCostLimit !== true
+  if (!unusable || isFree) return { tokens: reported, unusable, estimated: 0 }
   // Only the part that is missing, if one is.
   const { input = 0, output = 0 } = partsOf(usage.reported)
   const estimated = estimateTokens(usage)
-  return { tokens: input + output + estimated, unusable, estimated }
+  return { tokens: bounded(input + output + estimated), unusable, estimated }
+}
+
+/** A model may report any figure, and doubles are exact only so far. */
+function bounded(tokens: number): number {
+  return Math.min(Number.MAX_SAFE_INTEGER, tokens)
 }
 
 /** Whether a message's beginning was reported and its end was not. */
@@ -166,9 +183,10 @@ function chargeWith(estimate: Estimate, usage: Usage): Charge {
   const rest = estimateOutput(estimate, sentOf(usage))
   // What only the start of a stream has reported is not all of it.
   const output = isCutShort(usage) ? Math.max(known.output ?? 0, rest) : (known.output ?? rest)
-  const tokens = (known.input || estimate.input) + output
+  const tokens = bounded((known.input || estimate.input) + output)
   const unusable = countedTokens(usage) === undefined
-  return { tokens, unusable, estimated: tokens - (known.input ?? 0) - (known.output ?? 0) }
+  const reported = (known.input ?? 0) + (known.output ?? 0)
+  return { tokens, unusable, estimated: Math.max(0, tokens - reported) }
 }
 
 /** What was sent of a response, as its usage tells it. */
@@ -201,12 +219,22 @@ function outputOf(reported: Reported): number | undefined {
 /** The figures of a response besides its total, in either dialect; 0 if missing. */
 export function tokensByType(reported: Reported) {
   const figure = (name: string): number | undefined => whole(reported.get(name))
+  const { input = 0, isMessage } = partsOf(reported)
+  const output = figure('completion_tokens') ?? outputOf(reported) ?? 0
+  // Some servers report what the prompt has of a cache by Anthropic's names, too: the total tells.
+  const isWithin =
+    !isMessage && input + output > (usableTotal(reported) || Number.POSITIVE_INFINITY)
   return {
-    input: (usableTotal(reported) && figure('prompt_tokens')) ?? partsOf(reported).input ?? 0,
+    input: isWithin ? (figure('prompt_tokens') ?? 0) : input,
     /** Input tokens that came from a cache. */
     cached:
       figure('details_cached_tokens') ?? greater(figure(atEnd.read), figure(atStart.read)) ?? 0,
-    output: figure('completion_tokens') ?? outputOf(reported) ?? 0,
+    /** Input tokens that were written to a cache, for however long. */
+    cacheWrite:
+      figure('details_cache_write_tokens') ??
+      greater(figure(atEnd.written), figure(atStart.written)) ??
+      0,
+    output,
     /** Output tokens used for reasoning. */
     reasoning: figure('details_reasoning_tokens') ?? 0,
   }

@@ -173,7 +173,7 @@ test('tokens by type are read in each dialect', async (t) => {
       details_cached_tokens: 8,
       details_reasoning_tokens: 4,
     }),
-    { input: 20, cached: 8, output: 10, reasoning: 4 },
+    { input: 20, cached: 8, cacheWrite: 0, output: 10, reasoning: 4 },
   )
   t.strictSame(
     typed({
@@ -183,11 +183,12 @@ test('tokens by type are read in each dialect', async (t) => {
       start_output_tokens: 1,
       output_tokens: 9,
     }),
-    { input: 13, cached: 7, output: 9, reasoning: 0 },
+    { input: 13, cached: 7, cacheWrite: 1, output: 9, reasoning: 0 },
   )
   t.strictSame(typed({ prompt_tokens: '20', completion_tokens: -1, details_cached_tokens: 0.5 }), {
     input: 0,
     cached: 0,
+    cacheWrite: 0,
     output: 0,
     reasoning: 0,
   })

@@ -1,0 +1,45 @@
+/** Amounts of money, in whole nano-units (10⁻⁹ of BILLING_CURRENCY) or in units of a price (10⁻²⁴), as decimal strings. */
+
+import { type Exact, normalize } from './exact.ts'
+import { maxFraction } from './price.ts'
+
+const nanoDecimals = 9
+/** In nano-units; more has no room in a counter. */
+const most = 9_000_000_000n * 10n ** 9n
+
+/** Without exponent and without zeros at the end: `12.5`, `0`. */
+export function toMoney(nano: Exact): string {
+  return showDecimal(BigInt(nano), nanoDecimals)
+}
+
+/** In nano-units; undefined: it is no decimal number of 0 to 9,000,000,000 with at most 9 digits behind the point. */
+export function parseMoney(text: string): Exact | undefined {
+  const [, whole, fraction = ''] = /^(\d{1,10})(?:\.(\d{1,9}))?$/.exec(text) ?? []
+  if (whole === undefined) return undefined
+  const nano = BigInt(whole + fraction.padEnd(nanoDecimals, '0'))
+  return nano > most ? undefined : normalize(nano)
+}
+
+/** A price (price.ts) in units of 10⁻²⁴, which multiply without rounding. */
+export function priceUnits(price: string): bigint {
+  const [whole = '0', fraction = ''] = price.split('.')
+  return BigInt(whole + fraction.padEnd(maxFraction, '0'))
+}
+
+/** The opposite of `priceUnits`. */
+export function showUnits(units: bigint): string {
+  return showDecimal(units, maxFraction)
+}
+
+const unitsOfNano = 10n ** BigInt(maxFraction - nanoDecimals)
+
+/** In nano-units, rounded up. */
+export function nanoOf(units: bigint): bigint {
+  return (units + unitsOfNano - 1n) / unitsOfNano
+}
+
+function showDecimal(value: bigint, decimals: number): string {
+  const digits = String(value < 0n ? -value : value).padStart(decimals + 1, '0')
+  const fraction = digits.slice(-decimals).replace(/0+$/, '')
+  return `${value < 0n ? '-' : ''}${digits.slice(0, -decimals)}${fraction && `.${fraction}`}`
+}

@@ -1,0 +1,146 @@
+/** What a charged response amounts to: its tokens by kind, weighted, and what they cost. */
+
+import { type Exact, mostExact, normalize } from '../../formats/exact.ts'
+import { nanoOf, priceUnits } from '../../formats/money.ts'
+import type { LimitKind } from '../../kinds/limits.ts'
+import { type Charge, isSuccess, tokensByType, type Usage } from './usage.ts'
+
+/** The tokens of a charge by kind; together they are all of it. */
+export interface Parts {
+  /** Neither read from a cache nor written to one. */
+  readonly input: number
+  readonly cached: number
+  readonly cacheWrite: number
+  /** Reasoning too, and whatever of a total its parts leave out. */
+  readonly output: number
+  /** Whether nothing tells input from output. */
+  readonly isWhole: boolean
+}
+
+/**
+ * The parts of what is charged. Of a total that is less than its parts the output counts first, then what was written to a
+ * cache: a server that contradicts itself makes nothing cheaper.
+ */
+export function partsOfUse(usage: Usage, { tokens = 0, estimated }: Charge): Parts {
+  const known = tokensByType(usage.reported)
+  const estimate = estimated > 0 ? usage.estimate : undefined
+  const read = known.input || estimate?.input || 0
+  const hasNoOutput = usage.hasLeft === true && estimate !== undefined
+  const allInput = hasNoOutput ? tokens : Math.min(read, Math.max(0, tokens - known.output))
+  const cacheWrite = Math.min(known.cacheWrite, allInput)
+  const cached = Math.min(known.cached, allInput - cacheWrite)
+  return {
+    input: allInput - cacheWrite - cached,
+    cached,
+    cacheWrite,
+    output: tokens - allInput,
+    isWhole: !hasNoOutput && read === 0 && known.output === 0,
+  }
+}
+
+/** Whether the response counts as one: a failure that is charged nothing does not. */
+export function isCharged(usage: Pick<Usage, 'status'>, { tokens }: Charge): boolean {
+  return tokens !== undefined || isSuccess(usage)
+}
+
+/** What one of each kind costs, in units of 10⁻²⁴ (formats/money.ts). */
+export interface Rates {
+  readonly input: bigint
+  readonly cached: bigint
+  readonly cacheWrite: bigint
+  readonly output: bigint
+  readonly request: bigint
+}
+
+/** Texts are few, and the same for many lines. */
+const knownRates = new Map<string, Rates>()
+const knownWeights = new Map<string, Weighting>()
+const mostKnown = 1_000
+
+/** The rates of `Usage.prices`. A kind without a price costs its parent's; one without any is free. */
+export function ratesOf(prices: string): Rates {
+  return remembered(knownRates, prices, (written) => {
+    const token = written('token')
+    const input = written('input') ?? token
+    const units = (price: string | undefined): bigint => (price ? priceUnits(price) : 0n)
+    return {
+      input: units(input),
+      cached: units(written('cached') ?? input),
+      cacheWrite: units(written('write') ?? input),
+      output: units(written('output') ?? token),
+      request: units(written('request')),
+    }
+  })
+}
+
+/** In nano-units: the whole is rounded up once. */
+export function costOf(parts: Parts, prices: string, requests = 1): Exact {
+  const rates = ratesOf(prices)
+  const units =
+    BigInt(parts.input) * rates.input +
+    BigInt(parts.cached) * rates.cached +
+    BigInt(parts.cacheWrite) * rates.cacheWrite +
+    BigInt(parts.output) * rates.output +
+    BigInt(requests) * rates.request
+  const nano = nanoOf(units)
+  return normalize(nano < mostExact ? nano : mostExact)
+}
+
+interface Weighting {
+  readonly cached: bigint
+  readonly cacheWrite: bigint
+  readonly output: bigint
+}
+
+/** Rounded up once. Tokens weigh 1 where nothing tells their kinds. */
+export function weightedTokens(parts: Parts, weights: string | undefined): number {
+  const { input, cached, cacheWrite, output, isWhole } = parts
+  if (weights === undefined || isWhole) return input + cached + cacheWrite + output
+  const weight = remembered(knownWeights, weights, (written) => {
+    const thousandths = (name: string): bigint => BigInt(Math.round(Number(written(name) ?? 1_000)))
+    return {
+      cached: thousandths('cached'),
+      cacheWrite: thousandths('write'),
+      output: thousandths('output'),
+    }
+  })
+  const thousandths =
+    BigInt(input) * 1_000n +
+    BigInt(cached) * weight.cached +
+    BigInt(cacheWrite) * weight.cacheWrite +
+    BigInt(output) * weight.output
+  return Math.min(Number.MAX_SAFE_INTEGER, Number((thousandths + 999n) / 1_000n))
+}
+
+/** What the response adds to a limit of this kind; requests in progress are no sum. */
+export function amountOf(kind: LimitKind, usage: Usage, charge: Charge): Exact {
+  if (kind === 'requests') return 1
+  if (kind === 'concurrency' || !isCharged(usage, charge)) return 0
+  const parts = partsOfUse(usage, charge)
+  if (kind === 'tokens') return weightedTokens(parts, usage.weights)
+  if (kind === 'output') return parts.output
+  if (kind === 'input') return parts.input + parts.cached + parts.cacheWrite
+  return usage.prices === undefined ? 0 : costOf(parts, usage.prices)
+}
+
+/** Reads a text `name=value&…` once; what is no plain decimal number counts as not written. */
+function remembered<Value>(
+  known: Map<string, Value>,
+  text: string,
+  make: (written: (name: string) => string | undefined) => Value,
+): Value {
+  const found = known.get(text)
+  if (found !== undefined) return found
+  const fields = new Map(text.split('&').flatMap(field))
+  const value = make((name) => fields.get(name))
+  if (known.size >= mostKnown) known.clear()
+  known.set(text, value)
+  return value
+}
+
+const form = /^(\w+)=(\d{1,12}(?:\.\d{1,24})?)$/
+
+function field(text: string): readonly (readonly [string, string])[] {
+  const [, name, value] = form.exec(text) ?? []
+  return name === undefined || value === undefined ? [] : [[name, value]]
+}

@@ -1,0 +1,50 @@
+import { test } from 'tap'
+import { mostExact } from '../../src/formats/exact.ts'
+import { nanoOf, parseMoney, priceUnits, showUnits, toMoney } from '../../src/formats/money.ts'
+
+test('money is shown without exponent and without zeros at its end', async (t) => {
+  for (const [nano, shown] of [
+    [0, '0'],
+    [1, '0.000000001'],
+    [1_500_000_000, '1.5'],
+    [10n ** 18n, '1000000000'],
+    [9_000_000_000n * 10n ** 9n, '9000000000'],
+    [mostExact, '9223372036.854775807'],
+    [-10_000_000, '-0.01'],
+  ] as const) {
+    t.equal(toMoney(nano), shown)
+  }
+})
+
+test('money is read as it is shown, exactly', async (t) => {
+  for (const [text, nano] of [
+    ['0', 0],
+    ['500', 500_000_000_000],
+    ['0.000000001', 1],
+    ['007.50', 7_500_000_000],
+    ['9000000.123456789', 9_000_000_123_456_789],
+    ['9007199.254740993', 9_007_199_254_740_993n],
+    ['9000000000', 9_000_000_000n * 10n ** 9n],
+    ['9000000000.000000000', 9_000_000_000n * 10n ** 9n],
+  ] as const) {
+    t.equal(parseMoney(text), nano, text)
+    t.equal(parseMoney(toMoney(nano)), nano)
+  }
+  for (const text of [
+    ...['', '.', '.5', '5.', '-1', '+1', '1e3', '1,5', ' 1', '0.0000000001', '١'],
+    ...['9000000000.000000001', '9000000001', '10000000000', '00000000001', 'NaN'],
+  ]) {
+    t.equal(parseMoney(text), undefined, text)
+  }
+})
+
+test('a price multiplies without rounding and is rounded up once', async (t) => {
+  const least = '0.000000000000000000000001'
+  t.equal(priceUnits(least), 1n)
+  t.equal(showUnits(priceUnits(least) * 3n), '0.000000000000000000000003')
+  t.equal(showUnits(priceUnits('12.5') * 2n), '25')
+  t.equal(nanoOf(0n), 0n)
+  t.equal(nanoOf(1n), 1n)
+  t.equal(nanoOf(priceUnits('0.000000001')), 1n)
+  t.equal(nanoOf(priceUnits('0.000000001') + 1n), 2n)
+})
