@@ -42,7 +42,8 @@ function* rowsOf(schema: Schema, path: string): Generator<string> {
 function formOf(schema: Schema): string {
   const { type, minimum, maximum, maxLength, minItems = 0, maxItems, form } = schema
   if (schema.enum !== undefined) return schema.enum.map((each) => `\`${each}\``).join(' or ')
-  if (type === 'integer') return `${minimum} to ${maximum}`
+  if (schema.orText !== undefined) return `${minimum} to ${maximum}, or ${formOf(schema.orText)}`
+  if (type === 'integer' || type === 'number') return `${minimum} to ${maximum}`
   if (schema.additionalProperties !== undefined) return 'map of strings'
   if (type === 'array') {
     const many = maxItems === undefined ? `${minItems} or more` : `${minItems} to ${maxItems}`

@@ -144,7 +144,8 @@ export function toCrd(kind: Kind): object {
 function toOpenApi(schema: Schema, ofKind: Kind['rules'] = []): object {
   const { form, item, otherwise, missing, others, closed, mild, cut, maxBytes, ...ofServer } =
     schema
-  const { refuses = [], rules = [], ...plain } = ofServer
+  const { refuses = [], rules = [], unique, orText, ...plain } = ofServer
+  if (orText !== undefined) return toIntOrString(schema, orText)
   const { properties, additionalProperties, items } = schema
   const validations = [
     ...[...ofKind, ...rules].flatMap(({ cel, message }) =>
@@ -157,6 +158,8 @@ function toOpenApi(schema: Schema, ofKind: Kind['rules'] = []): object {
   ]
   return {
     ...plain,
+    // So its items are merged by this field when two managers apply them.
+    ...(unique && { 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': [unique] }),
     ...(properties && {
       properties: Object.fromEntries(
         Object.entries(properties).map(([name, inside]) => [name, toOpenApi(inside)]),
@@ -165,6 +168,18 @@ function toOpenApi(schema: Schema, ofKind: Kind['rules'] = []): object {
     ...(additionalProperties && { additionalProperties: toOpenApi(additionalProperties) }),
     ...(items && { items: toOpenApi(items) }),
     ...(validations.length > 0 && { 'x-kubernetes-validations': validations }),
+  }
+}
+
+/** The keywords for integers do not concern texts, and the other way around. */
+function toIntOrString(schema: Schema, orText: Schema): object {
+  const { description, minimum, maximum } = schema
+  const { maxLength, pattern } = orText
+  return {
+    description,
+    anyOf: [{ type: 'integer' }, { type: 'string' }],
+    'x-kubernetes-int-or-string': true,
+    ...{ minimum, maximum, maxLength, pattern },
   }
 }
 

@@ -51,10 +51,12 @@ function read(value: unknown, schema: Schema, problems: FieldProblem[], path: Fi
   if (schema.type === 'boolean') {
     return typeof value === 'boolean' ? value : problem('must be true or false')
   }
-  if (schema.type === 'integer') {
-    const { minimum = Number.NaN, maximum = Number.NaN } = schema
-    const isValid = Number.isInteger(value) && Number(value) >= minimum && Number(value) <= maximum
-    return isValid ? value : problem(`must be a whole number from ${minimum} to ${maximum}`)
+  if (schema.orText !== undefined && typeof value === 'string') {
+    return read(value, schema.orText, problems, path)
+  }
+  if (schema.type === 'integer' || schema.type === 'number') {
+    const wrong = breaksNumber(value, schema) ?? broken(value, schema)
+    return wrong === undefined ? value : problem(wrong)
   }
   if (schema.type === 'string') {
     if (typeof value !== 'string') return problem(`must be a string, is ${describe(value)}`)
@@ -165,6 +167,13 @@ function readMap(
 
 function broken(value: unknown, { rules = [] }: Schema): string | undefined {
   return rules.find(({ holds }) => !holds(value as never))?.message
+}
+
+function breaksNumber(value: unknown, { type, minimum, maximum }: Schema): string | undefined {
+  const isOne = type === 'integer' ? Number.isInteger(value) : typeof value === 'number'
+  const number = isOne ? Number(value) : Number.NaN
+  if (number >= (minimum ?? Number.NaN) && number <= (maximum ?? Number.NaN)) return undefined
+  return `must be a ${type === 'integer' ? 'whole ' : ''}number from ${minimum} to ${maximum}`
 }
 
 /** How a text violates its schema. The length is checked before the pattern, which takes longer. */

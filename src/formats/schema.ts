@@ -6,7 +6,9 @@
 
 /** `Value` is the type of a valid value as it is read. */
 export interface Schema<Value = unknown> {
-  readonly type: 'object' | 'array' | 'string' | 'integer' | 'boolean'
+  readonly type: 'object' | 'array' | 'string' | 'integer' | 'number' | 'boolean'
+  /** Of an integer: what a text is that may be written instead. */
+  readonly orText?: Schema
   /** A line of Markdown. */
   readonly description?: string
   /** The default, as a line of Markdown. */
@@ -162,6 +164,20 @@ export function integer(
 ): Schema<number> {
   const format = minimum < -2_147_483_648 || maximum > 2_147_483_647 ? 'int64' : 'int32'
   return schema('integer', { format, minimum, maximum, ...more })
+}
+
+/** A number that need not be whole. */
+export function number(
+  minimum: number,
+  maximum: number,
+  more: Partial<Schema> = {},
+): Schema<number> {
+  return schema('number', { minimum, maximum, ...more })
+}
+
+/** Either of the two, as far as both are valid. */
+export function integerOrText(of: Schema<number>, orText: Schema<string>): Schema<number | string> {
+  return { ...of, orText } as Schema<number | string>
 }
 
 export function boolean(more: Partial<Schema> = {}): Schema<boolean> {

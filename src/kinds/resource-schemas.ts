@@ -4,9 +4,7 @@
  * docs/resources.md.
  */
 
-import { parseWindow } from '../formats/duration.ts'
 import { type FieldProblem, readFields } from '../formats/fields.ts'
-import { readPrice } from '../formats/price.ts'
 import {
   boolean,
   dnsLabel,
@@ -24,6 +22,14 @@ import {
   text,
 } from '../formats/schema.ts'
 import { openableFields } from './body-fields.ts'
+import {
+  billingRate,
+  calendarOf,
+  limitedModels,
+  limitOn,
+  namedLimits,
+  weights,
+} from './limit-schemas.ts'
 import { subscriptionNamespace, tenantsNamespace } from './metadata.ts'
 import {
   credential,
@@ -140,31 +146,6 @@ function attribution(description: string) {
 /** The most models that one resource may name; more would hardly fit into etcd. */
 const maxModels = 5_000
 
-const windowForm = '1 to 9999 and s, m or h, like 1m, and at most 8784h'
-
-const window = text({
-  description: 'length of the window, which begins at a time of its own for each user',
-  maxLength: 16,
-  pattern: '^[1-9][0-9]{0,3}[smh]$',
-  form: windowForm,
-  rules: [
-    {
-      cel: "duration(self) <= duration('8784h')",
-      message: `must be ${windowForm}`,
-      holds: (window: string) => parseWindow(window) !== undefined,
-    },
-  ],
-})
-
-/** How much of something in a window. */
-const limitOn = (unit: string) =>
-  object({
-    limit: integer(1, 1_000_000_000, {
-      description: `${unit} per user and window, for this model under this Subscription`,
-    }),
-    window,
-  })
-
 const urlForm = 'a URL like http://host:port/path'
 
 const url: Partial<Schema> = {
@@ -248,6 +229,11 @@ const modelRefFields = {
         '`shared` opens what is stored in the account at the server, to everybody who may call the model: responses, files, batches ([model-servers.md](model-servers.md#what-a-server-stores))',
       otherwise: '`closed`',
     }),
+  ),
+  limits: namedLimits(
+    ['user', 'subscription', 'model'],
+    'limits on the use of the model, under whichever Subscription',
+    {},
   ),
 } as const
 
@@ -347,27 +333,8 @@ const billedModel = object(
         otherwise: 'any number',
       }),
     ),
-    billingRate: optional(
-      object(
-        {
-          perToken: text({
-            description:
-              'a decimal number, also with an exponent; shown in lists, and recorded with the usage of each response',
-            maxLength: 64,
-            rules: [
-              {
-                message: 'must be a number of at least 0 like 0.000002 or 2e-6',
-                holds: (price: string) => readPrice(price) !== undefined,
-              },
-            ],
-          }),
-        },
-        {
-          description: 'price of a token; without a valid one the use of the model has no cost',
-          mild: true,
-        },
-      ),
-    ),
+    billingRate: optional(billingRate),
+    weights: optional(weights),
   },
   { closed: true, others: ['tokenRateLimitRef'] },
 )
@@ -384,6 +351,17 @@ const subscriptionFields = {
     maxItems: maxModels,
     cut: true,
   }),
+  limits: namedLimits(
+    ['user', 'group', 'subscription'],
+    'limits on the use of several models, or of several users together, beside those of its models',
+    { models: limitedModels(object(reference), 'all of the Subscription') },
+  ),
+  calendar: optional(
+    calendarOf(
+      'the calendar of windows of its limits that are a day, a week or a month',
+      "the Tenant's",
+    ),
+  ),
   tokenMetadata: attribution('whom use is attributed to'),
   admission: optional(admission),
   notify: optional(notify),
@@ -420,56 +398,65 @@ const externalOidc = object(
   { description: 'a further OIDC provider whose identity tokens are accepted' },
 )
 
-const tenantFields = partial({
-  apiKeys: object(
-    {
-      maxExpirationDays: optional(
-        integer(1, 36_500, {
-          description: 'longest lifetime of a key',
-          otherwise: '`API_KEY_MAX_EXPIRATION_DAYS`',
-        }),
-      ),
-    },
-    { description: 'rules for keys', others: ['deletionRetentionDays'] },
+const tenantFields = {
+  limits: namedLimits(
+    ['user', 'organization', 'installation'],
+    'limits on all use, whatever pays for it',
+    { models: limitedModels(object(reference), 'all') },
   ),
-  externalOIDC: externalOidc,
-  telemetry: object(
-    {
-      enabled: optional(
-        boolean({
-          description: 'whether the metrics of usage by user and subscription are exported',
-          otherwise: '`true`',
-        }),
-      ),
-      metrics: filled(
-        object(
-          partial({
-            captureOrganization: boolean({
-              description: 'adds the labels `organization_id` and `cost_center`',
-              otherwise: '`false`',
-            }),
-            captureUser: boolean({
-              description:
-                'whether there is a label `user`, by name or, with `METRICS_USER_KEY`, as a hash',
-              otherwise: '`true`',
-            }),
-            captureGroup: boolean({
-              description: "adds the label `group`: the caller's group that owns the subscription",
-              otherwise: '`false`',
-            }),
-            captureModelUsage: boolean({
-              description: 'whether tokens have a label `model`',
-              otherwise: '`true`',
-            }),
+  calendar: optional(calendarOf('the calendar of limits whose window is a day, a week or a month')),
+  ...partial({
+    apiKeys: object(
+      {
+        maxExpirationDays: optional(
+          integer(1, 36_500, {
+            description: 'longest lifetime of a key',
+            otherwise: '`API_KEY_MAX_EXPIRATION_DAYS`',
           }),
-          { description: 'labels of these metrics' },
         ),
-        {},
-      ),
-    },
-    { description: 'metrics of usage by user and subscription', others: ['logs'] },
-  ),
-})
+      },
+      { description: 'rules for keys', others: ['deletionRetentionDays'] },
+    ),
+    externalOIDC: externalOidc,
+    telemetry: object(
+      {
+        enabled: optional(
+          boolean({
+            description: 'whether the metrics of usage by user and subscription are exported',
+            otherwise: '`true`',
+          }),
+        ),
+        metrics: filled(
+          object(
+            partial({
+              captureOrganization: boolean({
+                description: 'adds the labels `organization_id` and `cost_center`',
+                otherwise: '`false`',
+              }),
+              captureUser: boolean({
+                description:
+                  'whether there is a label `user`, by name or, with `METRICS_USER_KEY`, as a hash',
+                otherwise: '`true`',
+              }),
+              captureGroup: boolean({
+                description:
+                  "adds the label `group`: the caller's group that owns the subscription",
+                otherwise: '`false`',
+              }),
+              captureModelUsage: boolean({
+                description: 'whether tokens have a label `model`',
+                otherwise: '`true`',
+              }),
+            }),
+            { description: 'labels of these metrics' },
+          ),
+          {},
+        ),
+      },
+      { description: 'metrics of usage by user and subscription', others: ['logs'] },
+    ),
+  }),
+}
 
 export const tenantSpec = object(tenantFields, {
   others: ['gatewayRef', 'guardrails', 'maasApi', 'payloadProcessing'],

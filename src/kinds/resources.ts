@@ -6,6 +6,7 @@
 
 import type { FieldProblem } from '../formats/fields.ts'
 import type { ValueOf } from '../formats/schema.ts'
+import type { NamedLimit, Prices, Weights, WrittenCalendar } from './limits.ts'
 import type { Metadata } from './metadata.ts'
 import type { documents } from './resource-schemas.ts'
 import type { Gateway, HttpRoute, InferenceService, Routing } from './routing.ts'
@@ -42,7 +43,10 @@ export interface BilledModel extends ModelReference {
   readonly requestRateLimits: readonly Limit[]
   /** The most requests of a user in progress. */
   readonly concurrency: number | undefined
-  readonly billingRate: { readonly perToken: string } | undefined
+  /** Without exponents; either all tokens of input and output have a price, or it is undefined. */
+  readonly billingRate: Prices | undefined
+  /** undefined: each token counts as one. */
+  readonly weights: Weights | undefined
 }
 
 export type Attribution = Spec<'Subscription'>['tokenMetadata']
@@ -91,7 +95,12 @@ export interface ModelServer {
 }
 
 /** The fields of a ModelRef's `spec` that are mapped: to `backend` and `server`. */
-type Mapped = 'modelRef' | 'timeouts' | 'paths' | (keyof ModelServer & keyof Spec<'ModelRef'>)
+type Mapped =
+  | 'modelRef'
+  | 'timeouts'
+  | 'paths'
+  | 'limits'
+  | (keyof ModelServer & keyof Spec<'ModelRef'>)
 
 /** The other fields are those of `spec`. `backendUrl` may be as found by join-routes.ts. */
 export interface ModelRef extends Omit<Spec<'ModelRef'>, Mapped> {
@@ -105,6 +114,7 @@ export interface ModelRef extends Omit<Spec<'ModelRef'>, Mapped> {
   /** Why its address is refused; `backendUrl` is then undefined. */
   readonly addressProblem?: string
   readonly server: ModelServer
+  readonly limits: readonly NamedLimit[]
 }
 
 /** The original's description of a hosted model: the server of the ModelRef that refers to it. */
@@ -158,7 +168,10 @@ export interface Subscription {
   readonly owner: Subjects
   /** Those in force. */
   readonly modelRefs: readonly BilledModel[]
-  /** Models of which the entry has unknown fields: it pays for none of them. */
+  /** Limits by name, all enforceable: a faulty one takes the models that it is about out of force. */
+  readonly limits: readonly NamedLimit[]
+  readonly calendar: WrittenCalendar | undefined
+  /** Models of which the entry, or a limit, has unknown fields: it pays for none of them. */
   readonly outOfForce?: readonly (ModelReference & { readonly problems: readonly FieldProblem[] })[]
   readonly attribution: Attribution
   readonly priority: number
@@ -171,6 +184,10 @@ export interface Subscription {
 export interface Tenant {
   readonly kind: 'Tenant'
   readonly metadata: Metadata
+  readonly limits: readonly NamedLimit[]
+  readonly calendar: WrittenCalendar | undefined
+  /** Why its limits or its calendar cannot be read: nobody may use any model meanwhile. */
+  readonly unreadable?: readonly FieldProblem[]
   /** `spec.apiKeys.maxExpirationDays`; takes precedence over the setting. */
   readonly maxExpirationDays: number | undefined
   readonly externalOidc: ExternalOidc | undefined

@@ -138,6 +138,7 @@ test('all fields of a model are read', async (t) => {
     modelFields: ['fallbacks'],
     state: 'shared',
     server: defaultServer,
+    limits: [],
   })
 })
 
@@ -600,8 +601,13 @@ test('a bad price is a problem, and takes nothing out of force', async (t) => {
     t.match(resourceOf(changed), { modelRefs: [{ name: 'small', billingRate: undefined }] })
     t.match(problemsOf(changed), [/^spec\.modelRefs\[0\]\.billingRate/])
   }
-  for (const perToken of ['1.5e-07', '2E-6', '.5', '0']) {
-    const changed = change(paid, at, { perToken })
+  for (const [written, perToken] of [
+    ['1.5e-07', '0.00000015'],
+    ['2E-6', '0.000002'],
+    ['.5', '0.5'],
+    ['0', '0'],
+  ] as const) {
+    const changed = change(paid, at, { perToken: written })
     t.match(resourceOf(changed), { modelRefs: [{ billingRate: { perToken } }] })
     t.strictSame(problemsOf(changed), [], perToken)
   }

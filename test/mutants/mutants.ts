@@ -59,9 +59,12 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'models/rules/reading/parse-resource.ts',
-    ['kinds/resources.test.ts'],
+    ['kinds/resources.test.ts', 'kinds/limits.test.ts'],
     [
-      ['if (problems === undefined) modelRefs', 'if (true) modelRefs'],
+      ['return models === undefined ||', 'return models !== undefined &&'],
+      ['check: ({ spec }) => strangersIn(spec)', 'check: () => []'],
+      ['{ salvage: salvageTenant }', '{}'],
+      ['if (problems.length === 0) modelRefs', 'if (true) modelRefs'],
       ['problems.push({ ...problem, isMild: false })', 'problems.push(problem)'],
     ],
   ),

@@ -2,7 +2,7 @@
 
 import type { ListedModel } from '../../models/rules/model-list.ts'
 import { boolean, integer, object, objects, optional, string } from '../http/schema.ts'
-import { billingRate } from './subscription-record.ts'
+import { billingRate, toBillingRateJson } from './subscription-record.ts'
 
 export const modelRecord = object('Model', {
   id: string(
@@ -71,7 +71,7 @@ export function toModelJson(listed: ListedModel): Record<string, unknown> {
     ...(Object.keys(details).length > 0 && { modelDetails: details }),
     subscriptions: listed.subscriptions.map(({ billingRate, ...texts }) => ({
       ...withoutEmpty(texts),
-      ...(billingRate !== undefined && { billing_rate: { per_token: billingRate.perToken } }),
+      ...(billingRate !== undefined && { billing_rate: toBillingRateJson(billingRate) }),
     })),
   }
 }

@@ -2,6 +2,7 @@
 
 import { mayUse } from '../../decide/access.ts'
 import type { Person } from '../../identity/rules/caller.ts'
+import type { Prices } from '../../kinds/limits.ts'
 import type { BilledModel, Limit } from '../../kinds/resources.ts'
 import { displayOf } from '../../models/rules/display.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/snapshot.ts'
@@ -15,9 +16,27 @@ import {
   string,
 } from '../http/schema.ts'
 
+const price = (description: string) => optional(string(description, { examples: ['0.00002'] }))
+
 export const billingRate = object('BillingRate', {
-  per_token: { type: 'string', examples: ['0.00002'] },
+  per_token: price('Of a token without a price of its own.'),
+  per_input_token: price('Left out: as per_token; the same holds for output.'),
+  per_output_token: price('Reasoning included.'),
+  per_cached_token: price('Of input read from a cache; left out: as other input.'),
+  per_cache_write_token: price('Of input written to a cache; left out: as other input.'),
+  per_request: price('Of a response, besides its tokens; left out: nothing.'),
 })
+
+export function toBillingRateJson(prices: Prices): Record<string, string | undefined> {
+  return {
+    per_token: prices.perToken,
+    per_input_token: prices.perInputToken,
+    per_output_token: prices.perOutputToken,
+    per_cached_token: prices.perCachedToken,
+    per_cache_write_token: prices.perCacheWriteToken,
+    per_request: prices.perRequest,
+  }
+}
 
 /** The models that a subscription pays for, with their limits. */
 export const modelRefsSchema = objects('SubscriptionModel', {
@@ -116,7 +135,7 @@ export function toModelRefsJson(
       token_rate_limits: toRatesJson(model.tokenRateLimits),
       ...(requestRateLimits.length > 0 && { request_rate_limits: toRatesJson(requestRateLimits) }),
       ...(concurrency !== undefined && { concurrency }),
-      ...(billingRate !== undefined && { billing_rate: { per_token: billingRate.perToken } }),
+      ...(billingRate !== undefined && { billing_rate: toBillingRateJson(billingRate) }),
     }
   })
 }

@@ -125,6 +125,8 @@ export const defaultTenant: Tenant = {
   maxExpirationDays: undefined,
   externalOidc: undefined,
   telemetry: undefined,
+  limits: [],
+  calendar: undefined,
 }
 
 export const noOwners: Owners = { users: new Map(), groups: new Map() }

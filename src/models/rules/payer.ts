@@ -25,7 +25,7 @@ export function writePayer(
   const fields = {
     organization: organizationId,
     cost_center: costCenter,
-    rate: billingRate && readPrice(billingRate.perToken),
+    rate: billingRate?.perToken && readPrice(billingRate.perToken),
   }
   const raw = new URLSearchParams()
   for (const [name, value] of Object.entries(fields)) if (value) raw.set(name, cutName(value))

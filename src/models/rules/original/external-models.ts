@@ -80,6 +80,7 @@ function toModelRef(external: ExternalModel): ModelRef {
     metadata,
     backend: { kind: 'ExternalModel', name: metadata.name },
     modelFields: [],
+    limits: [],
     ...serverOf({ metadata, modelIds: [] }, external),
   }
   alone.set(external, made)

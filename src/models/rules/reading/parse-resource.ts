@@ -8,15 +8,18 @@ import { type FieldPath, type FieldProblem, isObject, readFields } from '../../.
 import { addTo } from '../../../formats/lists.ts'
 import type { Schema, ValueOf } from '../../../formats/schema.ts'
 import { findUnknown, type UnknownField } from '../../../formats/unknown-fields.ts'
+import { toCalendar, toNamedLimit, toPrices, toWeights } from '../../../kinds/limit-schemas.ts'
 import { type Metadata, subscriptionNamespace } from '../../../kinds/metadata.ts'
 import { documents, envelope } from '../../../kinds/resource-schemas.ts'
 import type {
   BilledModel,
   ExternalOidc,
+  ModelReference,
   Resource,
   Spec,
   Subjects,
   Subscription,
+  Tenant,
   Tier,
 } from '../../../kinds/resources.ts'
 import {
@@ -99,13 +102,15 @@ function isOtherTenant(document: unknown): boolean {
 type Reader = (document: unknown) => ParseResult
 
 /**
- * What reads a document of a kind. An unknown field is left out. One in an entry of
- * `spec.modelRefs` takes the entry out of force, which its resource says; one in another closed
- * object takes the document out of force, so that a misspelt limit is never no limit.
+ * What reads a document of a kind. An unknown field is left out. One in an entry of the lists that
+ * `entries` names takes the entry out of force, which its resource says; one in another closed
+ * object takes the document out of force, so that a misspelt limit is never no limit. `check` finds what no schema
+ * can say; `salvage` is what is in force of a document that is not.
  */
 function reader<Raw>(
   schema: Schema<Raw>,
   toResource: (raw: Raw, unknown: readonly UnknownField[]) => Resource,
+  { entries = [], check, salvage }: More<Raw> = {},
 ): Reader {
   return (document) => {
     const problems: FieldProblem[] = []
@@ -114,13 +119,24 @@ function reader<Raw>(
     const inEntries: FieldProblem[] = []
     for (const { closed, ...problem } of unknown) {
       if (closed === undefined) problems.push(problem)
-      else if (entryOf(closed) === undefined) problems.push({ ...problem, isMild: false })
-      else inEntries.push(problem)
+      else if (entries.some((list) => entryOf(closed, list) !== undefined)) inEntries.push(problem)
+      else problems.push({ ...problem, isMild: false })
+    }
+    if (problems.every(({ isMild }) => isMild)) problems.push(...(check?.(raw) ?? []))
+    if (problems.every(({ isMild }) => isMild)) {
+      return { resource: toResource(raw, unknown), problems }
     }
     // Without a resource nobody else names them: one may be the misspelt name of a field that is missing.
-    if (problems.some(({ isMild }) => !isMild)) return { problems: [...problems, ...inEntries] }
-    return { resource: toResource(raw, unknown), problems }
+    const all = [...problems, ...inEntries]
+    const resource = salvage?.(raw, all)
+    return resource === undefined ? { problems: all } : { resource, problems: all }
   }
+}
+
+interface More<Raw> {
+  readonly entries?: readonly string[]
+  readonly check?: (raw: Raw) => readonly FieldProblem[]
+  readonly salvage?: (raw: Raw, problems: readonly FieldProblem[]) => Resource | undefined
 }
 
 /** The same for a kind of which we read a part only: its own definition knows the other fields. */
@@ -132,16 +148,18 @@ function partReader<Raw>(schema: Schema<Raw>, toResource: (raw: Raw) => Resource
   }
 }
 
-/** Which entry of `spec.modelRefs` a closed object is; undefined: it is none. */
-function entryOf([, list, index]: FieldPath): number | undefined {
-  return list === 'modelRefs' ? Number(index) : undefined
+/** Which entry of the list `spec.<list>` a closed object is; undefined: it is none. */
+function entryOf([, field, index]: FieldPath, list: string): number | undefined {
+  return field === list ? Number(index) : undefined
 }
 
 const readers: Record<Resource['kind'], Reader> = {
   ModelRef: reader(documents.ModelRef, ({ metadata, spec }) => {
     const { modelRef, credential, upstreamModel, caFile, timeouts, retries, paths, ...ours } = spec
     const server = toModelServer(spec)
-    return { kind: 'ModelRef', metadata: toMetadata(metadata), ...ours, backend: modelRef, server }
+    const limits = spec.limits.map(toNamedLimit)
+    const mapped = { metadata: toMetadata(metadata), backend: modelRef, server, limits }
+    return { kind: 'ModelRef', ...ours, ...mapped }
   }),
   ExternalModel: reader(documents.ExternalModel, ({ metadata, spec }) =>
     toExternalModel(toMetadata(metadata), spec),
@@ -166,23 +184,35 @@ const readers: Record<Resource['kind'], Reader> = {
     subjects: toSubjects(spec.subjects),
     metering: spec.meteringMetadata,
   })),
-  Subscription: reader(documents.Subscription, ({ metadata, spec }, unknown) => ({
-    kind: 'Subscription',
-    metadata: toMetadata(metadata),
-    owner: toSubjects(spec.owner),
-    ...toBilledModels(spec.modelRefs, unknown),
-    attribution: spec.tokenMetadata,
-    priority: spec.priority,
-    ...(spec.admission && { admission: spec.admission }),
-    ...(spec.notify && { notifyAt: spec.notify.at }),
-  })),
-  Tenant: reader(documents.Tenant, ({ metadata, spec }) => ({
-    kind: 'Tenant',
-    metadata: toMetadata(metadata),
-    maxExpirationDays: spec.apiKeys?.maxExpirationDays,
-    externalOidc: spec.externalOIDC && toExternalOidc(spec.externalOIDC),
-    telemetry: spec.telemetry && { enabled: spec.telemetry.enabled, ...spec.telemetry.metrics },
-  })),
+  Subscription: reader(
+    documents.Subscription,
+    ({ metadata, spec }, unknown) => ({
+      kind: 'Subscription',
+      metadata: toMetadata(metadata),
+      owner: toSubjects(spec.owner),
+      ...toBilledModels(spec, unknown),
+      limits: spec.limits.map(toNamedLimit),
+      calendar: spec.calendar && toCalendar(spec.calendar),
+      attribution: spec.tokenMetadata,
+      priority: spec.priority,
+      ...(spec.admission && { admission: spec.admission }),
+      ...(spec.notify && { notifyAt: spec.notify.at }),
+    }),
+    { entries: ['modelRefs', 'limits'], check: ({ spec }) => strangersIn(spec) },
+  ),
+  Tenant: reader(
+    documents.Tenant,
+    ({ metadata, spec }) => ({
+      kind: 'Tenant',
+      metadata: toMetadata(metadata),
+      maxExpirationDays: spec.apiKeys?.maxExpirationDays,
+      externalOidc: spec.externalOIDC && toExternalOidc(spec.externalOIDC),
+      telemetry: spec.telemetry && { enabled: spec.telemetry.enabled, ...spec.telemetry.metrics },
+      limits: spec.limits.map(toNamedLimit),
+      calendar: spec.calendar && toCalendar(spec.calendar),
+    }),
+    { salvage: salvageTenant },
+  ),
   AITenant: reader(documents.AITenant, ({ metadata, spec }) => ({
     kind: 'AITenant',
     metadata: toMetadata(metadata),
@@ -218,7 +248,7 @@ function toSubjects({ users, groups }: Spec<'Subscription'>['owner']): Subjects 
 }
 
 function toBilledModel(raw: Spec<'Subscription'>['modelRefs'][number]): BilledModel {
-  const { namespace, name, tokenRateLimits, requestRateLimits, concurrency, billingRate } = raw
+  const { namespace, name, tokenRateLimits, requestRateLimits, concurrency } = raw
   const toLimit = ({ limit, window }: { readonly limit: number; readonly window: string }) => {
     return { limit, window, windowMs: parseWindow(window) ?? 0 }
   }
@@ -228,7 +258,36 @@ function toBilledModel(raw: Spec<'Subscription'>['modelRefs'][number]): BilledMo
     tokenRateLimits: tokenRateLimits.map(toLimit),
     requestRateLimits: requestRateLimits?.map(toLimit) ?? [],
     concurrency,
-    billingRate,
+    billingRate: raw.billingRate && toPrices(raw.billingRate),
+    weights: raw.weights && toWeights(raw.weights),
+  }
+}
+
+/**
+ * The limits of a Tenant in which something else is wrong: without them everybody would have more. If they are
+ * wrong themselves, the Tenant says so, and nobody may use any model.
+ */
+function salvageTenant(
+  { metadata, spec }: Document<'Tenant'>,
+  problems: readonly FieldProblem[],
+): Tenant | undefined {
+  const wrong = problems.filter(({ isMild }) => !isMild)
+  if (wrong.some(({ path: [root, field] }) => root !== 'spec' || field === undefined))
+    return undefined
+  const unreadable = wrong.filter(
+    ({ path: [, field] }) => field === 'limits' || field === 'calendar',
+  )
+  const isWell = unreadable.length === 0
+  if (isWell && spec.limits.length === 0 && spec.calendar === undefined) return undefined
+  return {
+    kind: 'Tenant',
+    metadata: toMetadata(metadata),
+    maxExpirationDays: undefined,
+    externalOidc: undefined,
+    telemetry: undefined,
+    limits: isWell ? spec.limits.map(toNamedLimit) : [],
+    calendar: isWell ? spec.calendar && toCalendar(spec.calendar) : undefined,
+    ...(!isWell && { unreadable }),
   }
 }
 
@@ -242,29 +301,61 @@ function toTier(raw: Document<'ConfigMap'>['data']['tiers'][number]): Tier {
   return { name, displayName, description, level, groups: new Set(groups) }
 }
 
+function byEntry(
+  unknown: readonly UnknownField[],
+  list: string,
+): ReadonlyMap<number, FieldProblem[]> {
+  const found = new Map<number, FieldProblem[]>()
+  for (const field of unknown) {
+    const index = field.closed && entryOf(field.closed, list)
+    if (index !== undefined) addTo(found, index, field)
+  }
+  return found
+}
+
+/** A limit of no model that is paid for would be no limit of the one that was meant. */
+function strangersIn({ modelRefs, limits }: Spec<'Subscription'>): readonly FieldProblem[] {
+  const known = new Set(modelRefs.map(keyOfModel))
+  return limits.flatMap(({ models = [] }, index) =>
+    models.flatMap((model, at) => {
+      if (known.has(keyOfModel(model))) return []
+      const message = `names ${keyOfModel(model)}, which is not among spec.modelRefs`
+      return { path: ['spec', 'limits', index, 'models', at], message }
+    }),
+  )
+}
+
+function keyOfModel({ namespace, name }: ModelReference): string {
+  return `${namespace}/${name}`
+}
+
 /**
  * If a Subscription names a model twice, the first entry counts (contract, 7.1), also if that one is
  * not in force.
  */
 function toBilledModels(
-  raw: Spec<'Subscription'>['modelRefs'],
+  { modelRefs: raw, limits }: Spec<'Subscription'>,
   unknown: readonly UnknownField[],
 ): Pick<Subscription, 'modelRefs' | 'outOfForce'> {
-  const wrong = new Map<number, UnknownField[]>()
-  for (const field of unknown) {
-    const index = field.closed && entryOf(field.closed)
-    if (index !== undefined) addTo(wrong, index, field)
-  }
+  const inLimits = byEntry(unknown, 'limits')
+  const inModels = byEntry(unknown, 'modelRefs')
+  const problemsOf = (index: number, key: string): readonly FieldProblem[] => [
+    ...(inModels.get(index) ?? []),
+    ...[...inLimits].flatMap(([at, problems]) => {
+      const models = limits[at]?.models
+      return models === undefined || models.some((each) => keyOfModel(each) === key) ? problems : []
+    }),
+  ]
   const seen = new Set<string>()
   const modelRefs: BilledModel[] = []
   const outOfForce: NonNullable<Subscription['outOfForce']>[number][] = []
   for (const [index, entry] of raw.entries()) {
-    const { namespace, name } = entry
-    const key = `${namespace}/${name}`
-    const problems = wrong.get(index)
+    const key = keyOfModel(entry)
     if (seen.has(key)) continue
     seen.add(key)
-    if (problems === undefined) modelRefs.push(toBilledModel(entry))
+    const problems = problemsOf(index, key)
+    const { namespace, name } = entry
+    if (problems.length === 0) modelRefs.push(toBilledModel(entry))
     else outOfForce.push({ namespace, name, problems })
   }
   return { modelRefs, ...(outOfForce.length > 0 && { outOfForce }) }

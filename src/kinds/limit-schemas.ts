@@ -1,0 +1,365 @@
+/** Schemas of limits, of the calendar of their windows, and of what tokens cost and weigh. */
+
+import { parseWindow } from '../formats/duration.ts'
+import { parseMoney } from '../formats/money.ts'
+import { readPrice } from '../formats/price.ts'
+import {
+  boolean,
+  dnsLabel,
+  filled,
+  integer,
+  integerOrText,
+  list,
+  number,
+  object,
+  oneOf,
+  optional,
+  partial,
+  type Schema,
+  text,
+} from '../formats/schema.ts'
+import { isKnownZone } from '../formats/time-zone.ts'
+import type {
+  CalendarWindow,
+  LimitKind,
+  NamedLimit,
+  Per,
+  Prices,
+  Weights,
+  WrittenCalendar,
+} from './limits.ts'
+
+type Object = Readonly<Record<string, unknown>>
+
+const lengthForm = '1 to 9999 and s, m or h, like 1m, and at most 8784h'
+const lengthPattern = '[1-9][0-9]{0,3}[smh]'
+
+const length = text({
+  description: 'length of the window, which begins at a time of its own for each user',
+  maxLength: 16,
+  pattern: `^${lengthPattern}$`,
+  form: lengthForm,
+  rules: [
+    {
+      cel: "duration(self) <= duration('8784h')",
+      message: `must be ${lengthForm}`,
+      holds: (window: string) => parseWindow(window) !== undefined,
+    },
+  ],
+})
+
+/** How much of something in a window, of one user and model. */
+export const limitOn = (unit: string) =>
+  object({
+    limit: integer(1, 1_000_000_000, {
+      description: `${unit} per user and window, for this model under this Subscription`,
+    }),
+    window: length,
+  })
+
+const calendarWindows: readonly CalendarWindow[] = ['day', 'week', 'month']
+const windowForm = `day, week or month, or ${lengthForm}`
+
+const window = text({
+  description:
+    'length of the window, which begins at a time of its own for each counter; or `day`, `week` or `month` of the calendar',
+  otherwise: 'none; required unless `of` is `concurrency`',
+  maxLength: 16,
+  pattern: `^(${lengthPattern}|${calendarWindows.join('|')})$`,
+  form: windowForm,
+  rules: [
+    {
+      cel: `self in [${calendarWindows.map((each) => `'${each}'`).join(', ')}] || duration(self) <= duration('8784h')`,
+      message: `must be ${windowForm}`,
+      holds: (window: string) => isCalendar(window) || parseWindow(window) !== undefined,
+    },
+  ],
+})
+
+function isCalendar(window: string): boolean {
+  return calendarWindows.some((each) => each === window)
+}
+
+const limitKinds: readonly LimitKind[] = [
+  'tokens',
+  'input',
+  'output',
+  'requests',
+  'concurrency',
+  'cost',
+]
+
+/** 0.000000001 to 9000000000; each digit behind a point that may be the first one that is no 0. */
+const moneyPattern = `^([1-9][0-9]{0,8}(\\.[0-9]{1,9})?|[1-8][0-9]{9}(\\.[0-9]{1,9})?|9000000000(\\.0{1,9})?|0\\.(${Array.from(
+  { length: 9 },
+  (_, zeros) => `0{${zeros}}[1-9][0-9]{0,${8 - zeros}}`,
+).join('|')}))$`
+
+const amount = integerOrText(
+  integer(1, 1_000_000_000_000_000, {
+    description:
+      'tokens, requests, or requests in progress; of `cost` a decimal number in quotes, in `BILLING_CURRENCY`',
+  }),
+  text({
+    maxLength: 32,
+    pattern: moneyPattern,
+    form: 'a decimal number above 0 and at most 9000000000, with at most 9 digits behind the point',
+  }),
+)
+
+const maxLimits = 20
+
+/**
+ * The field `limits` of a resource whose limits count for one of `per`, the first by default; `more`: what else an
+ * entry has.
+ */
+export function namedLimits<const Whose extends Per, More extends Readonly<Record<string, Schema>>>(
+  per: readonly Whose[],
+  description: string,
+  more: More,
+) {
+  const limit = object(
+    {
+      name: text({
+        description: 'its name, by which its counters and refusals call it',
+        minLength: 1,
+        maxLength: 63,
+        pattern: dnsLabel,
+        form: 'a DNS label in lower case',
+      }),
+      per: filled(
+        oneOf(per, { description: 'whose use one counter adds up', otherwise: `\`${per[0]}\`` }),
+        per[0],
+      ),
+      of: filled(
+        oneOf(limitKinds, { description: 'what is counted', otherwise: '`tokens`' }),
+        'tokens',
+      ),
+      limit: amount,
+      window: optional(window),
+      ...more,
+      enforce: filled(
+        boolean({
+          description: 'whether it refuses; else it is counted, shown and notified only',
+          otherwise: '`true`',
+        }),
+        true,
+      ),
+    },
+    { closed: true, rules: limitRules },
+  )
+  return list(limit, {
+    description: `${description} ([models-and-quotas.md](models-and-quotas.md#limits-by-name))`,
+    item: 'limit',
+    maxItems: maxLimits,
+    unique: 'name',
+  })
+}
+
+/** The models of some of a resource's limits. */
+export function limitedModels<Reference>(reference: Schema<Reference>, otherwise: string) {
+  const models: Schema<readonly Reference[]> = list(reference, {
+    description: 'the models whose use it counts, together',
+    otherwise,
+    item: 'model',
+    minItems: 1,
+    maxItems: 1_000,
+  })
+  return optional(filled(models, undefined))
+}
+
+const limitRules = [
+  {
+    cel: "!(has(self.of) && self.of == 'cost') || type(self.limit) == string",
+    message: 'is of cost: its limit must be a decimal number in quotes, like "500" or "0.25"',
+    holds: ({ of, limit }: Object) => of !== 'cost' || typeof limit !== 'number',
+  },
+  {
+    cel: "(has(self.of) && self.of == 'cost') || type(self.limit) == int",
+    message: 'must have a limit that is a whole number, without quotes, unless it is of cost',
+    holds: ({ of, limit }: Object) => of === 'cost' || typeof limit !== 'string',
+  },
+  {
+    cel: "(has(self.of) && self.of == 'concurrency') || has(self.window)",
+    message: 'needs a window, like 1h, day or month',
+    holds: ({ of, window }: Object) => of === 'concurrency' || isWritten(window),
+  },
+  {
+    cel: "!(has(self.of) && self.of == 'concurrency') || !has(self.window)",
+    message: 'is of concurrency, which has no window: it counts what is in progress',
+    holds: ({ of, window }: Object) => of !== 'concurrency' || !isWritten(window),
+  },
+]
+
+function isWritten(value: unknown): boolean {
+  return value !== undefined && value !== null
+}
+
+/** An entry of `limits` as it is read. */
+export interface WrittenNamedLimit {
+  readonly name: string
+  readonly per: Per
+  readonly of: LimitKind
+  readonly limit: number | string
+  readonly window?: string | undefined
+  readonly models?: NamedLimit['models']
+  readonly enforce: boolean
+}
+
+/** A valid entry, with its amount in whole units. */
+export function toNamedLimit(raw: WrittenNamedLimit): NamedLimit {
+  const { name, per, of, limit, window = '', models, enforce } = raw
+  const amount = typeof limit === 'string' ? (parseMoney(limit) ?? 0) : limit
+  const windowMs = parseWindow(window) ?? 0
+  return { name, per, of, limit: amount, window, windowMs, models, enforce }
+}
+
+/** As `Date` counts them. */
+const weekdays = [
+  'sunday',
+  'monday',
+  'tuesday',
+  'wednesday',
+  'thursday',
+  'friday',
+  'saturday',
+] as const
+
+/** `otherwise`: what holds for a field that is not written. */
+export function calendarOf(description: string, otherwise?: string) {
+  return object(
+    partial({
+      timeZone: text({
+        description: 'IANA name of the zone whose days, weeks and months they are',
+        otherwise: otherwise ?? '`UTC`',
+        minLength: 1,
+        maxLength: 64,
+        pattern: '^[A-Z][-+A-Za-z0-9_/]*$',
+        form: 'the IANA name of a time zone, like Europe/Zurich',
+        rules: [
+          {
+            message:
+              'is not a time zone that is known here; it must be an IANA name like Europe/Zurich',
+            holds: isKnownZone,
+          },
+        ],
+      }),
+      weekStartsOn: oneOf(weekdays, {
+        description: 'the first day of a week',
+        otherwise: otherwise ?? '`monday`',
+      }),
+      monthStartsOn: integer(1, 28, {
+        description: 'the day on which a month begins',
+        otherwise: otherwise ?? '1',
+      }),
+    }),
+    { description },
+  )
+}
+
+/** `calendar`, as it is read. */
+export function toCalendar({
+  timeZone,
+  weekStartsOn,
+  monthStartsOn,
+}: {
+  readonly timeZone?: string | undefined
+  readonly weekStartsOn?: (typeof weekdays)[number] | undefined
+  readonly monthStartsOn?: number | undefined
+}): WrittenCalendar {
+  return {
+    timeZone,
+    weekStartsOn: weekStartsOn && weekdays.indexOf(weekStartsOn),
+    monthStartsOn,
+  }
+}
+
+const price = (description: string, otherwise?: string) =>
+  text({
+    description,
+    ...(otherwise && { otherwise }),
+    maxLength: 64,
+    rules: [
+      {
+        message: 'must be a number of at least 0 like 0.000002 or 2e-6',
+        holds: (price: string) => readPrice(price) !== undefined,
+      },
+    ],
+  })
+
+export const billingRate = object(
+  partial({
+    perToken: price(
+      'price of a token without a price of its own; like the others a decimal number in quotes, also with an exponent, in `BILLING_CURRENCY`; `"0"` is a price',
+      'none; required unless `perInputToken` and `perOutputToken` are there',
+    ),
+    perInputToken: price('of a token of input', '`perToken`'),
+    perOutputToken: price('of a token of output, reasoning included', '`perToken`'),
+    perCachedToken: price('of a token of input that was read from a cache', '`perInputToken`'),
+    perCacheWriteToken: price(
+      'of a token of input that was written to a cache, for whatever time: writes that are kept for an hour are included',
+      '`perInputToken`',
+    ),
+    perRequest: price('of a response, besides its tokens', '`"0"`'),
+  }),
+  {
+    description:
+      'what use costs, recorded with the usage of each response; without a valid one the use of the model has no cost',
+    mild: true,
+    rules: [
+      {
+        cel: 'has(self.perToken) || (has(self.perInputToken) && has(self.perOutputToken))',
+        message:
+          'leaves tokens without a price: it needs perToken, or perInputToken and perOutputToken',
+        holds: ({ perToken, perInputToken, perOutputToken }: Object) =>
+          isWritten(perToken) || (isWritten(perInputToken) && isWritten(perOutputToken)),
+      },
+    ],
+  },
+)
+
+/** A valid rate, without exponents. */
+export function toPrices(raw: Prices): Prices {
+  const read = Object.entries(raw).map(([name, price]) => [name, readPrice(price ?? '')])
+  return Object.fromEntries(read)
+}
+
+const weight = (of: string) =>
+  number(0, 100, {
+    description: `how many tokens ${of} counts as`,
+    otherwise: '1',
+    rules: [
+      {
+        // The number nearest to a decimal number of three digits behind the point.
+        cel: 'double(int(self * 1000.0 + 0.5)) / 1000.0 == self',
+        message: 'must have at most 3 digits behind the point',
+        holds: (weight: number) => thousandths(weight) / 1_000 === weight,
+      },
+    ],
+  })
+
+function thousandths(weight: number): number {
+  return Math.round(weight * 1_000)
+}
+
+export const weights = object(
+  partial({
+    cached: weight('a token of input that was read from a cache'),
+    cacheWrite: weight('a token of input that was written to a cache'),
+    output: weight('a token of output'),
+  }),
+  {
+    description:
+      'how much tokens count in limits of `tokens`, `tokenRateLimits` among them; the sum of a response is rounded up. Usage without a split weighs 1',
+  },
+)
+
+/** Valid weights, in thousandths. */
+export function toWeights(raw: { readonly [Kind in keyof Weights]?: number | undefined }): Weights {
+  const { cached = 1, cacheWrite = 1, output = 1 } = raw
+  return {
+    cached: thousandths(cached),
+    cacheWrite: thousandths(cacheWrite),
+    output: thousandths(output),
+  }
+}
