@@ -151,7 +151,7 @@ function createReserve(
     const oversized = refuseOversized(hold)
     if (oversized !== undefined) return oversized
     const { counters: tokens, taken = [] } = hold
-    let asker = nameAsker()
+    let asker: string | undefined
     let attempts = 0
 
     function nameAsker(): string | undefined {
@@ -168,8 +168,11 @@ function createReserve(
     }
 
     function ask(from: Ask, asked: Hold, then: (answer: HoldAnswer) => Decision) {
-      const known = { ...asked, asker }
-      const once = () => from(known, now)
+      // What an answer that is lost, or refuses, holds in part is given back under the name that asked for it.
+      const once = () => {
+        asker = nameAsker()
+        return from({ ...asked, asker }, now)
+      }
       const answer = once()
       if (!(answer instanceof Promise) && !mayBeOver(answer, asked.id)) return then(answer)
       return askAgain(answer, asked.id, once).then(then, decideAlone)
@@ -191,8 +194,6 @@ function createReserve(
       const pauseMs = now - awaySince < blipMs ? blipPausesMs[attempts++] : undefined
       if (isReserving && asker !== undefined && pauseMs !== undefined) {
         await pause(pauseMs)
-        // What a lost answer holds is given back under the name that asked for it.
-        asker = nameAsker()
         return ask(holds.hold, hold, conclude)
       }
       const isBrief = isReserving && now - awaySince < briefMs

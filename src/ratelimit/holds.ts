@@ -15,7 +15,8 @@ import type { Hold, HoldAnswer } from './rules/hold.ts'
  */
 export interface HoldStore {
   /**
-   * Decides, and holds all or nothing. Returns without a promise if nothing must be fetched; rejects
+   * Decides, and holds all or nothing; a refused asker that asks again does so under another name, because what it was
+   * granted in part may still be on its way back. Returns without a promise if nothing must be fetched; rejects
    * if the store does not respond. `now`, in milliseconds since the epoch, tells the windows; leases of a shared
    * store are by its own clock.
    */

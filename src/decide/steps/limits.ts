@@ -107,6 +107,10 @@ export function enforceHold(
     const nextMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / full.used))
     return { ...refuse('concurrency', now + nextMs), isBusy: true }
   }
+  // Its last ones are of requests that another limit may refuse.
+  if (reached.some(({ limit }) => limit.kind === 'requests')) {
+    return { ...refuse('requests', now + minWaitMs), isBusy: true }
+  }
   const tokens = states.filter(({ limit }) => limit.kind === 'tokens')
   const held = Math.max(...states.map((state) => state.held ?? 0))
   // Nothing will end: what is left is less than it needs at least, of the windows that are used most.

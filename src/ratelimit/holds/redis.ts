@@ -1,24 +1,27 @@
-/** Holds that several processes share through Redis: one call for each request. */
+/** Holds that several processes share through Redis: one call for each home of a request's counters, which is mostly one. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { CounterStore } from '../counters.ts'
 import type { HoldStore } from '../holds.ts'
-import type { Counter } from '../rules/counter.ts'
-import { readCounterKey, subjectOf } from '../rules/counter-key.ts'
+import type { Counter, CounterState } from '../rules/counter.ts'
 import { leaseMs } from '../rules/estimates/hold.ts'
 import type { Hold, HoldAnswer } from '../rules/hold.ts'
-import { keyOf, type Part } from '../sums/part.ts'
+import { keyOf } from '../sums/part.ts'
 import type { SharedSums } from '../sums/shared-sums.ts'
+import { askedOf, type Home, homesOf } from './homes.ts'
 import { createMemoryHolds } from './memory.ts'
 import { memberOf } from './request-ids.ts'
+import { argsOf, readAnswer } from './spend-call.ts'
 import type { SpendAnswer, SpendCommands } from './spend-scripts.ts'
-import { boundWindow, type KnownWindows, type Place, placesOf, windowedOf } from './windows.ts'
+import { type KnownWindows, type Place, placesOf, windowedOf } from './windows.ts'
 
 /** Between two attempts to give back what Redis has not acknowledged. */
 const retryMs = 500
 /** The most of these that wait for Redis; beyond it the oldest are left to their leases. */
 const maxWaiting = 20_000
+/** In this time the homes that are asked next have answered, and what one of them refuses is given back. */
+const settlingMs = 2_000
 
 export interface RedisHolds extends HoldStore {
   /** What is given back, and Redis has not acknowledged. */
@@ -27,9 +30,11 @@ export interface RedisHolds extends HoldStore {
   stop(graceMs: number): Promise<void>
 }
 
-interface Home {
-  readonly part: Part
-  readonly keys: readonly string[]
+/** What a home has answered. */
+interface Answered {
+  readonly home: Home
+  readonly places: readonly Place[]
+  readonly answer: SpendAnswer
 }
 
 interface Undo {
@@ -62,12 +67,6 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   const { signal } = ending
   const alarm = createAlarm(signal)
   const alone = createMemoryHolds(windows)
-
-  /** What has the counters of this one's subscription and user, and where their holds are. */
-  function homeOf(counter: Counter | undefined): Home | undefined {
-    const part = counter && partOf(counter)
-    return part && { part, keys: keysOf(part.tag, counter) }
-  }
 
   function giveBack(undo: Undo): void {
     waiting += undo.members.length
@@ -103,6 +102,82 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     }
   }
 
+  async function spend(home: Home, asked: Hold, now: number, unsettledMs = 0): Promise<Answered> {
+    const { keys, part } = home
+    const windowed = windowedOf(asked)
+    // In one turn: another request may have lines read in the next, and a window must have the responses of what has ended.
+    const look = () => ({ known: windows(windowed, now), ended: part.lastEnded(keys) })
+    let seen = look()
+    if (seen.known.some(({ isKnown }) => !isKnown)) {
+      await read(windowed, now)
+      seen = look()
+    }
+    const places = placesOf(asked, seen.known)
+    const all = [...keys]
+    // A place in a limit on concurrency has no sums: any key of the same slot stands for them.
+    for (const { window } of places) all.push(window ? keyOf(part.tag, window) : (all[0] as string))
+    const args = argsOf(asked, places, { lease, gateway: part.gateway, unsettledMs })
+    try {
+      return { home, places, answer: await commands.spend(all, [...args, ...seen.ended]) }
+    } catch (error) {
+      // The answer may be lost rather than the call.
+      takeBack(home, asked)
+      throw error
+    }
+  }
+
+  function takeBack({ keys }: Home, { id, asker }: Pick<Hold, 'id' | 'asker'>): void {
+    if (id === undefined) return
+    const member = memberOf(id)
+    giveBack({ keys, members: [asker ? `${member} ${asker}` : member] })
+  }
+
+  /**
+   * Asks one home after the other. Once one has refused, what others have granted is taken back, and the rest only tell
+   * what they have; so is everything if one does not answer.
+   */
+  async function spendInEach(
+    homes: readonly Home[],
+    asked: Hold,
+    now: number,
+  ): Promise<HoldAnswer> {
+    const answers: Answered[] = []
+    const granted: Answered[] = []
+    let next = asked
+    let outcome: HoldAnswer['outcome'] = 'held'
+    let [cap, open] = [Number.POSITIVE_INFINITY, 0]
+    function takeAllBack(): void {
+      for (const { home, answer } of granted.splice(0)) {
+        // What was held before is taken back only in the name of who asked again.
+        if (answer[0] === 'held' || asked.asker) takeBack(home, asked)
+      }
+    }
+    try {
+      for (const home of homes) {
+        const unsettledMs = home === homes.at(-1) ? 0 : settlingMs
+        const answered = await spend(home, askedOf(home, next, cap), now, unsettledMs)
+        const answer = readAnswer(answered.places, now, answered.answer)
+        answers.push(answered)
+        if (answer.outcome === 'held') {
+          if (next.id !== undefined) granted.push(answered)
+          cap = Math.min(cap, answer.cap)
+        } else {
+          takeAllBack()
+          next = { ...asked, id: undefined }
+          open = Math.max(open, answer.open ?? 0)
+          if (outcome !== 'spent') outcome = answer.outcome
+        }
+      }
+    } catch (error) {
+      takeAllBack()
+      throw error
+    }
+    const states = statesOf(answers, now, outcome !== 'held')
+    const all = [...asked.counters, ...(asked.taken ?? [])]
+    const windows = all.map((each) => states.get(each) as CounterState)
+    return outcome === 'busy' ? { outcome, cap, windows, open } : { outcome, cap, windows }
+  }
+
   void repeat({ step: sendDue, restMs: retryMs, onFault() {}, signal, alarm })
 
   return {
@@ -110,56 +185,31 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       return waiting
     },
     async hold(asked, now) {
-      const { counters, taken = [] } = asked
-      const home = homeOf(counters[0] ?? taken[0])
+      const homes = homesOf([...asked.counters, ...(asked.taken ?? [])], partOf)
+      const [home] = homes
       // Without limits there is nothing to share.
       if (home === undefined) return alone.hold(asked, now)
-      const { keys, part } = home
-      const windowed = windowedOf(asked)
-      // In one turn: another request may have lines read in the next, and a window must have the responses of what has ended.
-      const look = () => ({ known: windows(windowed, now), ended: part.lastEnded(keys) })
-      let seen = look()
-      if (seen.known.some(({ isKnown }) => !isKnown)) {
-        await read(windowed, now)
-        seen = look()
-      }
-      const places = placesOf(asked, seen.known)
-      const member = asked.id === undefined ? '' : memberOf(asked.id)
-      const all = [...keys]
-      // A place in a limit on concurrency has no sums: any key of the same slot stands for them.
-      for (const { window } of places)
-        all.push(window ? keyOf(part.tag, window) : (all[0] as string))
-      try {
-        const answer = await commands.spend(all, [
-          ...argsOf(asked, places, member, lease, part.gateway),
-          ...seen.ended,
-        ])
-        return toAnswer(places, now, answer)
-      } catch (error) {
-        // The answer may be lost rather than the call.
-        const undone = asked.asker ? `${member} ${asked.asker}` : member
-        if (member !== '') giveBack({ keys, members: [undone] })
-        throw error
-      }
+      if (homes.length > 1) return spendInEach(homes, asked, now)
+      const { places, answer } = await spend(home, asked, now)
+      return readAnswer(places, now, answer)
     },
     holdAlone: alone.hold,
     release(counters, id) {
       alone.release(counters, id)
-      const home = homeOf(counters[0])
-      home?.part.end(home.keys, memberOf(id))
+      for (const { part, keys } of homesOf(counters, partOf)) part.end(keys, memberOf(id))
     },
     undo(counters, id, asker) {
       alone.undo(counters, id, asker)
-      const home = homeOf(counters[0])
-      if (home) giveBack({ keys: home.keys, members: [`${memberOf(id)} ${asker}`] })
+      for (const home of homesOf(counters, partOf)) takeBack(home, { id, asker })
     },
     renew(counters, id, output, now) {
       alone.renew(counters, id, output, now)
-      const home = homeOf(counters[0])
-      if (home === undefined || !isWriter()) return
-      const { mean, variance } = output
-      // The next one comes soon.
-      void commands.renewSpent(home.keys, [memberOf(id), lease, mean, variance]).catch(() => {})
+      if (!isWriter()) return
+      const args = [memberOf(id), lease, output.mean, output.variance]
+      for (const { keys } of homesOf(counters, partOf)) {
+        // The next one comes soon.
+        void commands.renewSpent(keys, args).catch(() => {})
+      }
     },
     async stop(graceMs) {
       const giveUpAt = performance.now() + graceMs
@@ -169,56 +219,16 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
   }
 }
 
-/** The keys of the sums of open holds, of the holds and of their leases. */
-function keysOf(tag: string, counter: Counter): readonly string[] {
-  const name = subjectOf(readCounterKey(counter.key))
-  return ['held', 'holds', 'leases'].map((kind) => `tollgate:{${tag}}:${kind}:${name}`)
-}
-
-/** The name of a place in the sums of its subject: of a counter, or of one of its windows. */
-function nameOf(place: Place, charge: Hold['charge']): string {
-  const { key } = place.counter
-  const { model, counted } = readCounterKey(key)
-  const { id = key } = boundWindow(place, charge) ?? {}
-  return `${model}|${counted}${id.slice(key.length)}`
-}
-
-function argsOf(
-  asked: Hold,
-  places: readonly Place[],
-  member: string,
-  lease: number,
-  gateway: string,
-): readonly (string | number)[] {
-  const { expected, overshoot, canCap, charge, asker = '' } = asked
-  const { input, inputVariance, output, outputVariance } = expected
-  const { floor, beyondRoom, isSeveral, least, worst } = expected
-  const args = [
-    ...[member, lease, input, inputVariance, output, outputVariance, floor],
-    ...[isSeveral ? -beyondRoom : beyondRoom, least, Number.isFinite(worst) ? worst : -1],
-    ...[overshoot, canCap ? '1' : '0', asker, gateway],
-  ]
-  for (const place of places) {
-    const { kind, counter, window } = place
-    const { used, own } = window ?? { used: 0, own: 0 }
-    args.push(kind, counter.limit, nameOf(place, charge), used - own, own)
-  }
-  return args
-}
-
-function toAnswer(
-  places: readonly Place[],
+/** The states of what some homes have answered. */
+function statesOf(
+  answers: readonly Answered[],
   now: number,
-  [outcome, cap, open, ...figures]: SpendAnswer,
-): HoldAnswer {
-  return {
-    outcome: outcome === 'repeated' ? 'held' : (outcome as HoldAnswer['outcome']),
-    ...(outcome === 'busy' && { open }),
-    cap: cap < 0 ? Number.POSITIVE_INFINITY : cap,
-    windows: places.map(({ window }, i) => {
-      const [used = 0, held = 0] = figures.slice(2 * i, 2 * i + 2)
-      const state = { used, resetsAt: window?.resetsAt ?? now }
-      return held > 0 ? { ...state, held } : state
-    }),
+  isGivenBack: boolean,
+): Map<Counter, CounterState> {
+  const states = new Map<Counter, CounterState>()
+  for (const { places, answer } of answers) {
+    const { windows } = readAnswer(places, now, answer, isGivenBack)
+    for (const [i, { counter }] of places.entries()) states.set(counter, windows[i] as CounterState)
   }
+  return states
 }

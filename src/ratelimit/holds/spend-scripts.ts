@@ -1,11 +1,12 @@
 /**
- * What requests take before they are allowed, in Lua: one call for all limits of a request, over the same
- * hashes as the sums of gateways. A hold is what is open, a sum is what has ended; so limits on tokens, on requests and on
+ * What requests take before they are allowed, in Lua: one call for all limits of a request that have one home, over the
+ * same hashes as the sums of gateways. A hold is what is open, a sum is what has ended; so limits on tokens, on requests and on
  * concurrency are one rule: used + held + asked <= limit.
  *
- * The sums of the open holds of a subscription's user are one hash, with a field for each counter: count, mean,
- * variance, output and ceiling. A field's name ends in its window, so that a hold weighs on the window that admitted it;
- * one that binds every window has none. A second hash has each open hold by id, a sorted set the ends of their leases.
+ * The sums of the open holds of a home, such as a subscription's user, are one hash, with a field for each counter: count,
+ * mean, variance, output and ceiling. A field's name ends in its window, so that a hold weighs on the window that admitted
+ * it; one that binds every window has none. The field `!` says until when a hold may be given back because another home
+ * refuses it. A second hash has each open hold by id, a sorted set the ends of their leases.
  */
 
 import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
@@ -19,7 +20,10 @@ export interface SpendCommands {
   releaseSpent(keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>
 }
 
-/** `repeated`: held before. `open`: requests of the counter that has most. Then for each counter what is used and held. */
+/**
+ * `repeated`: held before. `open`: requests of the counter that has most. Then for each counter what is used and held; and
+ * of a home beside others, what of that the request itself holds.
+ */
 export type SpendAnswer = readonly [
   outcome: string,
   cap: number,
@@ -68,11 +72,12 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  * KEYS[1] the sums of open holds, KEYS[2] the holds, KEYS[3] their leases, KEYS[4…] windows; that of concurrency is
  * none. ARGV[1] the id, empty to hold nothing; ARGV[2] the lease (ms); ARGV[3] to ARGV[10] expected input, its variance,
  * output, its variance, floor, beyond its room (below 0: of several answers), least, worst (-1: unknown); ARGV[11] the
- * overshoot; ARGV[12] '1' if it can have a ceiling; ARGV[13] who asks, or nothing; ARGV[14] the gateway; then for each
- * window what is counted (tokens, requests, concurrency), its limit, its name in the sums, and what is known to be used by
- * others and by the gateway itself, which this server may have lost, or not have yet; then ids of holds whose requests
- * have ended and are in that. They hold on for everybody else, who may not know of their responses, until their sums are
- * written; one with something behind it ends. The arithmetic of tokens is that of ratelimit/rules/estimates/admit.ts.
+ * overshoot; ARGV[12] '1' if it can have a ceiling; ARGV[13] who asks, or nothing; ARGV[14] the gateway; ARGV[15] how
+ * long another home may refuse what this one grants (ms; 0: there is none); then for each window what is counted (tokens,
+ * requests, concurrency), its limit, its name in the sums, and what is known to be used by others and by the gateway itself,
+ * which this server may have lost, or not have yet; then ids of holds whose requests have ended and are in that. They hold
+ * on for everybody else, who may not know of their responses, until their sums are written; one with something behind it
+ * ends. The arithmetic of tokens is that of ratelimit/rules/estimates/admit.ts.
  */
 const spend = `
 ${common}
@@ -85,8 +90,11 @@ local several = beyond < 0
 beyond = math.abs(beyond)
 local outcome, open, most, room, unused, places = 'held', 0, 0, math.huge, math.huge, {}
 local function refuse(with) if outcome ~= 'spent' then outcome = with end end
+local unsettled = tonumber(ARGV[15])
+-- Whether what holds here may be given back the next moment, because another home refuses it.
+local function is_unsettled() return now < tonumber(redis.call('HGET', KEYS[1], '!') or '0') end
 local ended = {}
-for i = 5 * #KEYS, #ARGV do
+for i = 5 * #KEYS + 1, #ARGV do
   local id, for_all = string.match(ARGV[i], '^(%S+) ?(.*)$')
   -- An id that comes again is that of another request.
   if for_all ~= '' or id == ARGV[1] then drop(id) end
@@ -104,7 +112,7 @@ local function without_ended(name, sums)
     output = sums.output - less.output, ceiling = sums.ceiling - less.ceiling }
 end
 for i = 4, #KEYS do
-  local at = 5 * i - 5
+  local at = 5 * i - 4
   local kind, limit, name = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
   local all = sums_of(name)
   local each = { kind = kind, limit = limit, name = name, all = all, sums = without_ended(name, all), used = 0 }
@@ -126,7 +134,8 @@ for i = 4, #KEYS do
     room, unused = math.min(room, whole - each.used - each.sums.ceiling), math.min(unused, whole)
   elseif each.taken >= limit then
     -- An open request stays counted when it ends; a place is free then.
-    refuse(kind == 'requests' and 'spent' or 'busy')
+    local stays = kind == 'requests' and (each.used >= limit or not is_unsettled())
+    refuse(stays and 'spent' or 'busy')
   end
   if kind ~= 'requests' then most = math.max(most, each.sums.count) end
   places[#places + 1] = each
@@ -173,6 +182,7 @@ elseif outcome == 'held' then
     end
     redis.call('HSET', KEYS[2], ARGV[1], table.concat(parts, ' ') .. asking)
     redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
+    if unsettled > 0 then redis.call('HSET', KEYS[1], '!', text(now + unsettled)) end
     keep()
   end
 end
@@ -181,6 +191,9 @@ for _, each in ipairs(places) do
   local taken = each.kind ~= 'tokens'
   answer[#answer + 1] = taken and each.taken + more or each.used
   answer[#answer + 1] = taken and 0 or each.sums.mean + more * mean
+end
+if unsettled > 0 then
+  for _, each in ipairs(places) do answer[#answer + 1] = more * (each.kind == 'tokens' and mean or 1) end
 end
 return answer
 `

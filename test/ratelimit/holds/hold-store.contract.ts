@@ -71,6 +71,13 @@ function taking(limits: readonly (readonly [limit: number, windowMs: number])[],
   })
 }
 
+/** A counter that others share: of a group's users, or of all of a model. */
+function shared(counted: string, limit: number, whom: string, resource = 'basic') {
+  const ms = Number(/\d+$/.exec(counted)?.[0] ?? 0)
+  const key = `${resource}\n#all\n${counted}\n${whom}`
+  return { key, owner: whom, window: { ms }, limit }
+}
+
 /** Takes without holding tokens. */
 const take = (id: string | undefined, taken: readonly Required<Counter>[]): Hold => ({
   ...noTokens,
@@ -177,6 +184,72 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       t.strictSame(heldOf(await hold(ask('b', large, ofKey))), [200, 200])
     },
   )
+
+  claim('what others share holds together with a user’s own, or not at all', async (t, world) => {
+    const { hold, holds, settled, now } = world
+    const [one, two, group] = [nextUser(), nextUser(), nextUser()]
+    const pool = shared(`${hour}`, 500, group)
+    const model = shared(`${hour}`, 10_000, '', `ModelRef/llm/${group}`)
+    const of = (user: string) => [pool, counter(10_000, hour, user), model] as const
+    const held = async (user: string) => heldOf(await hold(ask(undefined, ...of(user))))
+    const [all, others] = [of(one), of(two)]
+    t.strictSame(heldOf(await hold({ ...ask('a', ...all), asker: 'x' })), [200, 200, 200])
+    const refused = await hold({ ...ask('b', ...others), asker: 'y' })
+    t.same([refused.outcome, heldOf(refused)], ['busy', [200, 0, refused.windows[2]?.held ?? 0]])
+    await settled()
+    t.strictSame(await held(two), [200, 0, 200])
+    world.other.renew(all, 'a', { mean: 350.5, variance: 10 }, now())
+    t.strictSame(await held(one), [451, 451, 451])
+    world.holds.undo(all, 'a', 'x')
+    await settled()
+    t.strictSame(await held(one), [0, 0, 0])
+    t.strictSame(heldOf(await hold(ask('b', ...others))), [200, 200, 200])
+    for (const store of [holds, world.other]) store.release(others, 'b')
+    await settled()
+    t.strictSame(await held(two), [0, 0, 0])
+    await world.use(model, 10_000)
+    const spent = await hold(ask('c', ...all))
+    t.same([spent.outcome, usedOf(spent), heldOf(spent)], ['spent', [0, 0, 10_000], [0, 0, 0]])
+    await world.use(others[1], 10_000)
+    await world.use(pool, 500)
+    t.same(usedOf(await hold(ask('c', ...others))), [500, 10_000, 10_000])
+    await settled()
+    t.strictSame(await held(one), [0, 0, 0])
+  })
+
+  claim('any order of requests of users who share limits keeps their numbers', async (t, world) => {
+    const group = nextUser()
+    const users = Array.from({ length: 3 }, nextUser)
+    const pool = [shared(`requests-${hour}`, 60, group), shared('concurrency', 4, group)]
+    const model = shared('concurrency', 5, '', `ModelRef/llm/${group}`)
+    const of = (user: string) => [...pool, ...taking([[2, 0]], user), model]
+    const open = new Map<string, string>()
+    let requests = 0
+    const openOf = (user: string) => [...open.values()].filter((each) => each === user).length
+    for (let i = 0; i < 150; i += 1) {
+      const store = random.below(2) === 0 ? world.holds : world.other
+      const user = users[random.below(3)] as string
+      const answer = await store.hold({ ...take(`${i}`, of(user)), asker: 'x' }, world.now())
+      const isFull = open.size >= 4 || openOf(user) >= 2
+      const seed = `${random.seed}`
+      t.equal(answer.outcome === 'held', !isFull && requests < 60, seed)
+      if (answer.outcome === 'held') {
+        open.set(`${i}`, user)
+        requests += 1
+        t.same(usedOf(answer), [requests, open.size, openOf(user), open.size], seed)
+      } else if (answer.outcome === 'spent') t.equal(requests, 60, seed)
+      await world.settled()
+      const [ended] = open
+      if (ended !== undefined && random.below(2) === 0) {
+        await end(world, of(ended[1]), ended[0])
+        open.delete(ended[0])
+      }
+    }
+    for (const [id, user] of open) await end(world, of(user), id)
+    for (const user of users) {
+      t.same(usedOf(await world.hold(take(undefined, of(user)))), [requests, 0, 0, 0])
+    }
+  })
 
   claim('a window that ended influences no later one', async (t, world) => {
     const own = counter(10_000, world.shortMs)

@@ -207,6 +207,58 @@ root.test('four gateways share requests and places exactly', skip, async (t) => 
   t.equal(await take('concurrency', 5, 0), 5)
 })
 
+/** One of a limit on requests (a day nearly) or on concurrency that others share. */
+function shared(counted: string, limit: number, whom: string, resource = 'basic') {
+  const window = { ms: counted === 'concurrency' ? 0 : longMs }
+  return { key: `${resource}\n#all\n${counted}\n${whom}`, owner: whom, window, limit }
+}
+
+root.test('what one home grants and another refuses is never spent', skip, async (t) => {
+  const gateways = await Promise.all([1, 2, 3, 4].map(() => gatewayOf(t, valkey.url)))
+  const pool = shared(`requests-${longMs}`, 5, 'pool')
+  const model = shared('concurrency', 2, '', 'ModelRef/llm/never-spent')
+  const each = (id: string): Hold => {
+    return { ...asked(id, 1, 'never'), counters: [], taken: [pool, model], asker: 'x' }
+  }
+  const outcomes = await Promise.all(
+    Array.from({ length: 200 }, async (_, i) => {
+      const holds = gateways[i % 4]?.holds
+      return (await holds?.hold(each(`never ${i}`), Date.now()))?.outcome
+    }),
+  )
+  t.equal(outcomes.filter((outcome) => outcome === 'held').length, 2)
+  t.equal(outcomes.filter((outcome) => outcome === 'busy').length, 198)
+  await Promise.all(gateways.map(({ flushed }) => flushed()))
+  const { windows } =
+    (await gateways[0]?.holds.hold({ ...each(''), id: undefined }, Date.now())) ?? {}
+  t.match(windows, [{ used: 2 }, { used: 2 }], 'and given back')
+})
+
+root.test(
+  'what homes have granted is given back if the next one does not answer',
+  skip,
+  async (t) => {
+    const paused = await startValkey(t)
+    let looks = 0
+    const onLook = () => {
+      looks += 1
+      if (looks === 2) paused.freeze()
+    }
+    const { holds, flushed } = await gatewayOf(t, paused.url, { timeoutMs: 200, onLook })
+    const taken = [shared('concurrency', 9, 'pool'), shared('concurrency', 9, '', 'Tenant')]
+    const each = { ...asked('lost', 1, 'lost'), counters: [], taken, asker: 'x' }
+    await t.rejects(async () => holds.hold(each, Date.now()))
+    t.equal(holds.waiting, 2)
+    paused.thaw()
+    await flushed()
+    t.match((await holds.hold({ ...each, id: undefined }, Date.now())).windows, [
+      { used: 0 },
+      { used: 0 },
+    ])
+    t.equal(await paused.client.hlen('tollgate:{all}:holds:Tenant\n'), 0)
+  },
+)
+
 root.test(
   'a store that has lost its data admits nothing that was told to be used',
   skip,
@@ -277,17 +329,31 @@ root.test('in a Cluster holds end with the sums of their node', skip, async (t) 
   const url = `redis+cluster://127.0.0.1:${nodes[0]?.port}`
   const [one, other] = [await gatewayOf(t, url), await gatewayOf(t, url)]
   const users = Array.from({ length: 40 }, (_, i) => `user ${i}`)
-  for (const user of users) {
-    const each = asked(user, 10_000, user)
-    t.equal((await one.holds.hold(each, Date.now())).outcome, 'held')
-    one.add(each.counters, 120)
-    one.holds.release(each.counters, user)
+  const total = shared('concurrency', 1_000, '', 'Tenant')
+  const each = (user: string, id: string | undefined) => {
+    const pool = shared('concurrency', 1_000, `group ${user.at(-1)}`)
+    return { ...asked(id, 10_000, user), taken: [pool, total], asker: 'x' }
   }
+  for (const user of users) {
+    const { counters, taken, ...rest } = each(user, user)
+    const { outcome } = await one.holds.hold({ ...rest, counters, taken }, Date.now())
+    t.equal(outcome, 'held')
+    one.add(counters, 120)
+    one.holds.release([...counters, ...taken], user)
+  }
+  const { windows } = await other.holds.hold(each('full', undefined), Date.now())
+  t.ok((windows[2]?.used ?? 99) <= 40)
   await one.flushed()
   for (const user of users) {
-    const [window] = (await other.holds.hold(asked(undefined, 10_000, user), Date.now())).windows
-    t.match([window?.used, window?.held], [120, undefined])
+    const { windows } = await other.holds.hold(each(user, undefined), Date.now())
+    const [own, pool, all] = windows
+    t.match([own?.used, own?.held, pool?.used, all?.used], [120, undefined, 0, 0])
   }
+  const left = shared('concurrency', 0, '', 'Tenant')
+  const refused = { ...each('last', 'last'), taken: [shared('concurrency', 1, 'group'), left] }
+  t.equal((await one.holds.hold(refused, Date.now())).outcome, 'busy')
+  await one.flushed()
+  t.equal((await other.holds.hold({ ...refused, id: 'next' }, Date.now())).windows[1]?.used, 0)
   const perNode = await Promise.all(nodes.map(({ client }) => client.dbsize()))
   t.ok(
     perNode.every((keys) => keys > 0),

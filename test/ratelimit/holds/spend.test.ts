@@ -55,7 +55,7 @@ async function connect(t: Test, valkey: RunningValkey) {
       const worst = Number.isFinite(expected.worst) ? expected.worst : -1
       const args = [
         ...[id, lease, input, inputVariance, output, outputVariance, floor, beyond, least],
-        ...[worst, overshoot, canCap ? '1' : '0', asker, 'g1'],
+        ...[worst, overshoot, canCap ? '1' : '0', asker, 'g1', 0],
         ...kinds.flatMap((kind) => [kind, limits[kind], `m|${kind}@1`, others, own]),
         ...ended,
       ]

@@ -1,0 +1,58 @@
+/**
+ * Where the counters of a request are held. Those of one subject (ratelimit/rules/counter-key.ts) have one home, which
+ * decides in one call; a request that limits of several subjects bind asks each of their homes.
+ */
+
+import type { Counter } from '../rules/counter.ts'
+import { readCounterKey, subjectOf } from '../rules/counter-key.ts'
+import type { Hold } from '../rules/hold.ts'
+import type { Part } from '../sums/part.ts'
+import type { SharedSums } from '../sums/shared-sums.ts'
+
+export interface Home {
+  readonly subject: string
+  readonly part: Part
+  /** Of the sums of open holds, of the holds, and of their leases. */
+  readonly keys: readonly string[]
+  /** Those of the request. */
+  readonly counters: Counter[]
+}
+
+/**
+ * The homes of these counters, in the same order for all requests: of two that need the same ones, one is admitted. A
+ * user's own comes first, then those that more share.
+ */
+export function homesOf(
+  counters: readonly Counter[],
+  partOf: SharedSums['partOf'],
+): readonly Home[] {
+  const homes = new Map<string, Home>()
+  for (const counter of counters) {
+    const subject = subjectOf(readCounterKey(counter.key))
+    const found = homes.get(subject)
+    const part = found?.part ?? partOf(counter)
+    if (found !== undefined) found.counters.push(counter)
+    else if (part !== undefined) {
+      homes.set(subject, { subject, part, keys: keysOf(part.tag, subject), counters: [counter] })
+    }
+  }
+  const all = [...homes.values()]
+  // Names of Subscriptions are in small letters, those of wider resources begin with a capital.
+  return all.length > 1 ? all.sort((a, b) => (a.subject < b.subject ? 1 : -1)) : all
+}
+
+function keysOf(tag: string, subject: string): readonly string[] {
+  return ['held', 'holds', 'leases'].map((kind) => `tollgate:{${tag}}:${kind}:${subject}`)
+}
+
+/** What a request asks of one of its homes, once others have given it at most this much output. */
+export function askedOf(home: Home, asked: Hold, cap: number): Hold {
+  const { counters, taken = [], expected } = asked
+  const isHere = (counter: Counter): boolean => home.counters.includes(counter)
+  return {
+    ...asked,
+    counters: counters.filter(isHere),
+    taken: taken.filter(isHere),
+    expected: { ...expected, worst: Math.min(expected.worst, cap) },
+  }
+}
