@@ -200,6 +200,10 @@ test('a Tenant in which something else is faulty has its limits still', async (t
   t.match(tenant, { limits: [{ name: 'all' }], calendar: { monthStartsOn: 5 } })
   t.match(tenant, { unreadable: undefined, maxExpirationDays: undefined })
   t.notOk('resource' in parseResource(ofTenant({ apiKeys })), 'without limits it is as before')
+  const annotated = { name: 'default-tenant', annotations: { a: 5 } }
+  t.match(inForce<Tenant>({ ...ofTenant({ limits: [limit] }), metadata: annotated }), {
+    limits: [{ name: 'all' }],
+  })
   const elsewhere = { ...ofTenant({ limits: [limit] }), metadata: { name: 'other' } }
   t.notOk('resource' in parseResource(elsewhere), 'it is another one')
 })

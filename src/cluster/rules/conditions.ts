@@ -3,14 +3,14 @@
 import { showPath } from '../../formats/fields.ts'
 import { insertName, showFirst } from '../../formats/lists.ts'
 import type { ModelRef } from '../../kinds/resources.ts'
-import type {
-  CompiledPolicy,
-  CompiledSubscription,
-  Model,
-  Phase,
-  References,
+import {
+  type CompiledPolicy,
+  type CompiledSubscription,
+  type Model,
+  type Phase,
+  type References,
   resourceKey,
-  Snapshot,
+  type Snapshot,
 } from '../../models/rules/snapshot.ts'
 import type { ModelFailure } from '../../usage/rules/model-failure.ts'
 import { bypassConditions } from './bypass.ts'
@@ -107,7 +107,13 @@ function createStatusOf(snapshot: Snapshot, view: StatusView) {
 }
 
 function tenantStatus(resource: NonNullable<Snapshot['tenant']>): ResourceStatus {
-  return toStatus({ resource, phase: 'Active', problems: [] })
+  const { unreadable = [] } = resource
+  const problems = unreadable.map(({ path, message }) => ({
+    resource: resourceKey(resource),
+    path,
+    message: `${message}, so nobody may use any model`,
+  }))
+  return toStatus({ resource, phase: problems.length > 0 ? 'Failed' : 'Active', problems })
 }
 
 type Compiled = Pick<References, 'phase' | 'problems'> & {

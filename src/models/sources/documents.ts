@@ -3,6 +3,7 @@
 import { type FieldPath, showPath } from '../../formats/fields.ts'
 import type { Resource } from '../../kinds/resources.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
+import { defaultTenant } from '../rules/compile.ts'
 import { isTierMapping } from '../rules/original/tiers.ts'
 import { listedObjects } from '../rules/reading/listed-objects.ts'
 import { parseResource } from '../rules/reading/parse-resource.ts'
@@ -84,12 +85,12 @@ export function* readInSteps(
   for (const { text: part, linesBefore } of splitDocuments(text)) {
     const wrong = isUtf8 ? -1 : part.indexOf('\ufffd')
     if (wrong >= 0) {
-      documents.push({ content: notUtf8(part.slice(0, wrong)), linesBefore })
+      documents.push({ content: notUtf8(part, wrong), linesBefore })
       continue
     }
     let contents = parts.get(part) ?? before?.parts.get(part)
     if (contents === undefined && elsewhere !== undefined && part.length > longText) {
-      contents = (yield elsewhere(part).catch(unread)) as typeof contents
+      contents = (yield elsewhere(part).catch((error) => unread(part, error))) as typeof contents
     }
     contents ??= readPart(part)
     parts.set(part, contents)
@@ -99,13 +100,13 @@ export function* readInSteps(
   return toFileContent(file, documents, parts)
 }
 
-function notUtf8(textBefore: string): DocumentContent {
+function notUtf8(text: string, at: number): DocumentContent {
   const message = 'is not UTF-8: save the file in that encoding'
-  return broken(textBefore.split('\n').length, message)
+  return broken(text, text.slice(0, at).split('\n').length, message)
 }
 
-function unread(error: unknown): readonly DocumentContent[] {
-  return [broken(1, `cannot be read: ${errorMessage(error)}`)]
+function unread(text: string, error: unknown): readonly DocumentContent[] {
+  return [broken(text, 1, `cannot be read: ${errorMessage(error)}`)]
 }
 
 /** The content of a file with these documents. */
@@ -133,15 +134,28 @@ export function toFileContent(
 export function readPart(text: string): readonly DocumentContent[] {
   return parseYaml(text).flatMap((document) => {
     const { value, problem } = document
-    if (problem !== undefined) return broken(problem.line, `not valid YAML: ${problem.message}`)
+    if (problem !== undefined) {
+      return broken(text, problem.line, `not valid YAML: ${problem.message}`)
+    }
     return listedObjects(value).map(({ object, path }) => read(document, object, path))
   })
 }
 
-function broken(line: number, message: string): DocumentContent {
+/** Where the Tenant's limits may be in it, the Tenant is one whose limits cannot be read. */
+function broken(text: string, line: number, message: string): DocumentContent {
   const problems = [{ line, severity: 'error', message }] as const
-  return { found: undefined, problems, lines: { line, inside: undefined } }
+  const resource = { ...defaultTenant, unreadable: [unreadableLimits] }
+  const found = limitedTenant.every((part) => part.test(text))
+    ? { key: resourceKey(resource), resource }
+    : undefined
+  return { found, problems, lines: { line, inside: undefined } }
 }
+
+const unreadableLimits = { path: ['spec', 'limits'], message: 'cannot be read' }
+const limitedTenant = [
+  /(^|[\s{,"'])kind["']?\s*:\s*["']?(Tenant|MaasTenantConfig)\b/,
+  /(^|[\s{,"'])limits["']?\s*:/,
+]
 
 /** One object of a document, at a path in it. */
 function read(document: YamlDocument, object: unknown, path: FieldPath): DocumentContent {

@@ -45,7 +45,7 @@ export function completenessOf({ before, fresh, rewritten, shorter }: Change): C
  */
 export function keepLastGood(file: string, before: FileContent, fresh: FileContent): FileContent {
   const broken = newlyBrokenIn(before, fresh)
-  const last = fresh.documents.at(-1)?.content.found?.key
+  const last = keyOfValid(fresh.documents.at(-1)?.content)
   const kept = lostIn(before, fresh)
   const intact = before.documents.filter(({ content: { found } }) => found && found.key === last)
   const taken = fresh.documents.filter(
@@ -57,15 +57,25 @@ export function keepLastGood(file: string, before: FileContent, fresh: FileConte
 
 /** The valid documents of `before` that are not valid in `fresh`. */
 function lostIn(before: FileContent, fresh: FileContent): readonly PlacedDocument[] {
-  const keys = new Set(fresh.resources.map(({ key }) => key))
-  return before.documents.filter(({ content: { found } }) => found && !keys.has(found.key))
+  const keys = new Set(fresh.documents.map(({ content }) => keyOfValid(content)))
+  return before.documents.filter(({ content }) => {
+    const key = keyOfValid(content)
+    return key !== undefined && !keys.has(key)
+  })
+}
+
+/** undefined: it is not in force, or only a part of it that keeps something closed. */
+function keyOfValid(content: DocumentContent | undefined): string | undefined {
+  return content === undefined || isBroken(content) ? undefined : content.found?.key
+}
+
+function isBroken({ problems }: DocumentContent): boolean {
+  return problems.some(({ severity }) => severity === 'error')
 }
 
 /** What is broken in `fresh` and was not there before; equal texts are the same object. */
 function newlyBrokenIn(before: FileContent, fresh: FileContent): ReadonlySet<DocumentContent> {
   const known = new Set(before.documents.map(({ content }) => content))
-  const broken = fresh.documents
-    .map(({ content }) => content)
-    .filter(({ problems }) => problems.some(({ severity }) => severity === 'error'))
+  const broken = fresh.documents.map(({ content }) => content).filter(isBroken)
   return new Set(broken.filter((content) => !known.has(content)))
 }

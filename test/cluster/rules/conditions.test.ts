@@ -132,3 +132,22 @@ test('a model says whether it is governed and has a backend, as in the original'
     ['opened', { ...lacking, message: noPayer }, healthy],
   ])
 })
+
+test('a Tenant whose limits cannot be read has failed', async (t) => {
+  const [status] = statusOf(
+    snapshotOf({
+      ...{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant' },
+      ...{ metadata: { name: 'default-tenant' }, spec: { calendar: { monthStartsOn: 29 } } },
+    }),
+  )
+  t.match(status, {
+    phase: 'Failed',
+    conditions: [
+      {
+        status: 'False',
+        reason: 'ReconcileFailed',
+        message: /^spec\.calendar\.monthStartsOn must be .* 1 to 28, so nobody may use any model$/,
+      },
+    ],
+  })
+})

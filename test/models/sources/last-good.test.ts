@@ -129,6 +129,42 @@ test('content that was never valid is reported at once', async (t) => {
   t.equal(file.names(), 'small', 'resources missing from the file are still removed')
 })
 
+test('a broken Tenant that may have limits is never no Tenant', async (t) => {
+  const limits = [{ name: 'all', per: 'installation', limit: 5, window: 'day' }]
+  const tenant = (spec: object) => ({
+    ...{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant' },
+    metadata: { name: 'default-tenant', namespace: 'models-as-a-service' },
+    spec,
+  })
+  const good = text(small, tenant({ limits }))
+  const file = await begin(t, good)
+  const states = () =>
+    file.latest().resources.map((each) => {
+      if (each.kind !== 'Tenant') return each.kind
+      return each.unreadable === undefined ? each.limits.length : 'unreadable'
+    })
+  t.strictSame(states(), ['ModelRef', 1])
+  for (const torn of [good.slice(0, -3), `${good}  : [`, text(small, tenant({ limits: {} }))]) {
+    file.inPlace(torn)
+    await file.wait(200)
+    t.strictSame(states().toSorted(), [1, 'ModelRef'], 'it may be being written')
+    await file.wait(tornMs + 100)
+    t.strictSame(states(), ['ModelRef', 'unreadable'], torn)
+    file.inPlace(good)
+    await file.wait(tornMs)
+    t.strictSame(states(), ['ModelRef', 1])
+  }
+  file.byRename(text(small))
+  await file.wait(200)
+  t.strictSame(states(), ['ModelRef'], 'one that is taken away is none')
+  file.byRename(`${text(small)}---\n{"kind": "Tenant", "spec": {"limits": [}}`)
+  await file.wait(200)
+  t.strictSame(states(), ['ModelRef', 'unreadable'], 'nothing before it is needed')
+  file.byRename(`${text(small)}---\nkind: Tenant\nspec: [`)
+  await file.wait(200)
+  t.strictSame(states(), ['ModelRef'])
+})
+
 test('slowly written files remove no access', async (t) => {
   const folder = temporaryFolder(t)
   const path = join(folder, 'all.yaml')

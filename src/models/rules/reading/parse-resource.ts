@@ -271,17 +271,16 @@ function salvageTenant(
   { metadata, spec }: Document<'Tenant'>,
   problems: readonly FieldProblem[],
 ): Tenant | undefined {
-  const wrong = problems.filter(({ isMild }) => !isMild)
-  if (wrong.some(({ path: [root, field] }) => root !== 'spec' || field === undefined))
-    return undefined
-  const unreadable = wrong.filter(
-    ({ path: [, field] }) => field === 'limits' || field === 'calendar',
+  // What is faulty reads as undefined: this is another Tenant, or has nothing at all.
+  if (!metadata?.name || !metadata.namespace || !spec) return undefined
+  const unreadable = problems.filter(
+    ({ path: [, field], isMild }) => !isMild && (field === 'limits' || field === 'calendar'),
   )
   const isWell = unreadable.length === 0
   if (isWell && spec.limits.length === 0 && spec.calendar === undefined) return undefined
   return {
     kind: 'Tenant',
-    metadata: toMetadata(metadata),
+    metadata: { ...toMetadata(metadata), annotations: {} },
     maxExpirationDays: undefined,
     externalOidc: undefined,
     telemetry: undefined,
