@@ -47,6 +47,8 @@ local TOTAL = {
   input_tokens = "prompt_tokens",
   output_tokens = "completion_tokens",
   cached_tokens = "cached_tokens",
+  cache_write_tokens = "cache_write_tokens",
+  cache_creation_tokens = "cache_write_tokens",
   reasoning_tokens = "reasoning_tokens",
   -- Of an answer in Anthropic's form.
   cache_creation_input_tokens = "cache_creation_input_tokens",

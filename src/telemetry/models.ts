@@ -33,9 +33,10 @@ export function createModelMetrics() {
     countEstimated: (model: string, tokens: number): void => estimated.add(model, tokens),
     /** A response with this usage was counted. */
     countTokens(model: string, reported: Reported): void {
-      const { input, cached, output, reasoning } = tokensByType(reported)
+      const { input, cached, cacheWrite, output, reasoning } = tokensByType(reported)
       if (input > 0) tokens.add(model, input, 'input')
       if (cached > 0) tokens.add(model, cached, 'cached')
+      if (cacheWrite > 0) tokens.add(model, cacheWrite, 'cache_write')
       if (output > 0) tokens.add(model, output, 'output')
       if (reasoning > 0) tokens.add(model, reasoning, 'reasoning')
     },
@@ -70,7 +71,7 @@ export function createModelMetrics() {
       ),
       counterData(
         'tollgate_model_tokens',
-        'Tokens of counted answers by type; cached ones are input, those of reasoning are output.',
+        'Tokens of counted answers by type; cached and cache_write are input, reasoning is output.',
         tokens.points(),
       ),
       counterData(

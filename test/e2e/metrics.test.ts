@@ -110,10 +110,10 @@ test('counts tokens by type in each form of response', async (t, gateway) => {
     prompt_tokens: 20,
     completion_tokens: 10,
     total_tokens: 30,
-    prompt_tokens_details: { cached_tokens: 8, total_tokens: 999 },
+    prompt_tokens_details: { cached_tokens: 8, cache_write_tokens: 5, total_tokens: 999 },
     completion_tokens_details: { reasoning_tokens: 4 },
   }
-  const types = ['input', 'cached', 'output', 'reasoning']
+  const types = ['input', 'cached', 'cache_write', 'output', 'reasoning']
   const read = async () => {
     const shown = readScrape(await scrape(gateway))
     const of = { model: 'llm/other' }
@@ -121,9 +121,11 @@ test('counts tokens by type in each form of response', async (t, gateway) => {
   }
   const path = '/llm/other/v1/chat/completions'
   await gateway.chat(key, { usage }, {}, path)
-  await poll(async () => `${await read()}` === '20,8,10,4', 'a complete response')
-  await gateway.chat(key, { usage }, { stream: true }, path)
-  await poll(async () => `${await read()}` === '40,16,20,8', 'a stream')
+  await poll(async () => `${await read()}` === '20,8,5,10,4', 'a complete response')
+  const details = { cached_tokens: 8, cache_creation_tokens: 5 }
+  const streamed = { ...usage, prompt_tokens_details: details }
+  await gateway.chat(key, { usage: streamed }, { stream: true }, path)
+  await poll(async () => `${await read()}` === '40,16,10,20,8', 'a stream')
   const shown = readScrape(await scrape(gateway))
   const hits = shown
     .samples('authorized_hits_total')

@@ -72,7 +72,7 @@ export interface EndedResponse {
 /**
  * The token figures of a response: the fields of Envoy's metadata `tollgate.usage`, unchecked.
  * OpenAI's responses have `total_tokens`, and by type `prompt_tokens`, `completion_tokens` (under
- * either name), `details_cached_tokens`, `details_reasoning_tokens`. Anthropic's have
+ * either name), `details_cached_tokens`, `details_cache_write_tokens`, `details_reasoning_tokens`. Anthropic's have
  * `input_tokens`, `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`, and
  * at the start of a stream the same with the prefix `start_`. `streamed`: the gateway has seen a
  * stream; `text_bytes`: so much text was generated in it.
@@ -228,10 +228,14 @@ export function tokensByType(reported: Reported) {
     input: isWithin ? (figure('prompt_tokens') ?? 0) : input,
     /** Input tokens that came from a cache. */
     cached:
-      figure('details_cached_tokens') ?? greater(figure(atEnd.read), figure(atStart.read)) ?? 0,
+      figure('details_cached_tokens') ??
+      figure('cached_tokens') ??
+      greater(figure(atEnd.read), figure(atStart.read)) ??
+      0,
     /** Input tokens that were written to a cache, for however long. */
     cacheWrite:
       figure('details_cache_write_tokens') ??
+      figure('cache_write_tokens') ??
       greater(figure(atEnd.written), figure(atStart.written)) ??
       0,
     output,
