@@ -128,6 +128,7 @@ function usageOf(profile: Profile, hour: number): readonly DemoUsage[] {
   const refused = busy > 0.5 ? (profile.refused ?? 0) : 0
   if (answers === 0) return []
   const input = Math.round(answers * tokens[0] * chance(`input ${hour}`))
+  const fromCache = Math.round(input * cached)
   const output = Math.round(answers * tokens[1] * chance(`output ${hour}`))
   return [
     {
@@ -142,7 +143,10 @@ function usageOf(profile: Profile, hour: number): readonly DemoUsage[] {
       output,
       total: input + output,
       estimated: 0,
-      cached: Math.round(input * cached),
+      ...{ prices: '', cost: null, cacheWrite: 0, weight: 0 },
+      pricedInput: input - fromCache,
+      pricedCached: fromCache,
+      cached: fromCache,
       reasoning: Math.round(output * reasoning),
       refusals: Math.round(answers * refused * chance(`refused ${hour}`)),
     },

@@ -101,7 +101,10 @@ async function readAll(ask: ApiClient, parameters: readonly [string, string][]) 
 }
 
 const figures = ['answers', 'input_tokens', 'output_tokens', 'total_tokens'] as const
-const others = ['cached_tokens', 'reasoning_tokens', 'estimated_tokens', 'refusals_approximate']
+const others = [
+  ...['cached_tokens', 'reasoning_tokens', 'estimated_tokens', 'refusals_approximate'],
+  ...['cache_write_tokens', 'counted_tokens'],
+]
 
 /** The groups come first, and the cost last, if there is one. */
 function columnsOf(rows: readonly CsvRow[]): readonly string[] {
@@ -124,7 +127,7 @@ function columnsOf(rows: readonly CsvRow[]): readonly string[] {
 function show(rows: readonly CsvRow[]): string {
   const most = Math.max(...rows.map(({ total_tokens: total }) => Number(total)))
   const columns = columnsOf(rows).filter(
-    (column) => !others.includes(column) || rows.some((row) => Number(row[column]) > 0),
+    (column) => !others.includes(column) || rows.some((row) => hasToSay(row, column)),
   )
   return renderTable(
     [
@@ -141,6 +144,11 @@ function show(rows: readonly CsvRow[]): string {
       renderBar(Number(row.total_tokens) / Math.max(1, most)),
     ]),
   )
+}
+
+function hasToSay(row: CsvRow, column: string): boolean {
+  const value = Number(row[column])
+  return column === 'counted_tokens' ? value !== Number(row.total_tokens) : value > 0
 }
 
 function showCell(column: string, value: string | number | undefined): string {

@@ -1,5 +1,7 @@
 /** `tollgate usage verify`: compares the usage ledger with the journal that it was fed from. */
 
+import type { Exact } from '../formats/exact.ts'
+import { toMoney } from '../formats/money.ts'
 import type { Span } from '../formats/span.ts'
 import { toTimestamp } from '../formats/timestamp.ts'
 import { loadConfig } from '../settings/config.ts'
@@ -8,7 +10,7 @@ import { findJournalName } from '../usage/ledger/journal-name.ts'
 import { findKept } from '../usage/ledger/kept.ts'
 import { readLedgerState } from '../usage/ledger/postgres/state.ts'
 import { countUnread, type Unread } from '../usage/ledger/unread.ts'
-import { type Verification, verifyUsage } from '../usage/ledger/verify.ts'
+import { type Difference, type Verification, verifyUsage } from '../usage/ledger/verify.ts'
 import type { LedgerState } from '../usage/store.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { verifyUsageFlags } from './commands/usage.ts'
@@ -48,7 +50,13 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
     const status = result.differences.length + problems.length > 0 ? 1 : 0
     if (flags.json) {
       const { bytes: unreadBytes, lines: unreadLines } = unread
-      io.out(toJson({ problems, gaps: state.gaps, unreadBytes, unreadLines, ...result }))
+      const differences = result.differences.map((one) =>
+        one.figure === 'cost'
+          ? { ...one, ledger: toMoney(one.ledger), journals: toMoney(one.journals) }
+          : one,
+      )
+      const { gaps } = state
+      io.out(toJson({ problems, gaps, unreadBytes, unreadLines, ...result, differences }))
     } else {
       for (const problem of problems) io.out(problem)
       if (unread.bytes > 0) io.err(lagging(unread))
@@ -89,12 +97,16 @@ function show(
         ['HOUR', 'USER', 'KEY', 'MODEL', 'FIGURE', 'LEDGER', 'JOURNAL'],
         differences.map(({ group, figure, ledger, journals }) => [
           ...[toTimestamp(group.hour), printable(group.user), group.keyId || '-', group.model],
-          ...[figure, ledger.toLocaleString('en'), journals.toLocaleString('en')],
+          ...[figure, showSum(figure, ledger), showSum(figure, journals)],
         ]),
       ),
     )
   else
     out(unread.bytes > 0 ? soFar(compared, unread) : `${compared.toLocaleString('en')} sums agree.`)
+}
+
+function showSum(figure: Difference['figure'], sum: Exact): string {
+  return figure === 'cost' ? toMoney(sum) : sum.toLocaleString('en')
 }
 
 /** While the ledger lags nothing is said of the whole. */

@@ -1,5 +1,6 @@
 /** The usage ledger: sums of usage by hour, fed by the usage journal exactly once. */
 
+import type { Exact } from '../formats/exact.ts'
 import type { Labels } from '../formats/labels.ts'
 import type { Span } from '../formats/span.ts'
 
@@ -30,12 +31,23 @@ export const usageFigures = {
   total: 'total_tokens',
   /** Part of the total that is an estimate. */
   estimated: 'estimated_tokens',
+  /** Parts of the total (rules/amounts.ts), of which the rest is output: neither cached nor written, cached, written. */
+  pricedInput: 'priced_input_tokens',
+  pricedCached: 'priced_cached_tokens',
+  cacheWrite: 'cache_write_tokens',
+  /** What weights add to the total in limits; less than 0: what they take from it. */
+  weight: 'weight_tokens',
 } as const
 
 /** Sums of responses; tokens are whole numbers up to 2^53 - 1. */
 export type UsageSums = Record<keyof typeof usageFigures, number>
 
-export interface UsageRow extends UsageGroup, UsageSums {}
+export interface UsageRow extends UsageGroup, UsageSums {
+  /** `Usage.prices`, which belongs to the group; empty: there are none, or only the payer's rate. */
+  readonly prices: string
+  /** What was charged, in nano-units; null without prices. */
+  readonly cost: Exact | null
+}
 
 /** A row that `tollgate demo` has made up. */
 export interface DemoUsage extends UsageRow {
@@ -97,8 +109,8 @@ export const usageDimensions = [
 
 export type UsageDimension = (typeof usageDimensions)[number]
 
-/** Also a label of the key, and the rate per token, a decimal number; empty: none. */
-export type UsageColumn = UsageDimension | 'label' | 'rate'
+/** Also a label of the key, the rate per token, a decimal number, and the prices; empty: none. */
+export type UsageColumn = UsageDimension | 'label' | 'rate' | 'prices'
 
 /** Days and months are those of UTC. */
 export const usageUnits = ['hour', 'day', 'month'] as const
@@ -131,7 +143,7 @@ export interface UsageTotal extends UsageSums {
   readonly group: readonly string[]
   /** Approximate. */
   readonly refusals: number
-  /** Tokens times their rates, a decimal number; null: none had a rate. */
+  /** What was charged, or tokens times their rates, a decimal number; null: there was no price. */
   readonly cost: string | null
 }
 
@@ -151,6 +163,8 @@ export interface UsageReader {
 
 /** The sums of one hour by whom and what they are compared with journals. */
 export interface VerifiedSums extends UsageSums {
+  /** What was charged, in nano-units. */
+  readonly cost: Exact
   readonly hour: number
   readonly user: string
   readonly keyId: string

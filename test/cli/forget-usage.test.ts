@@ -5,6 +5,7 @@ import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
 import { runAt } from '../support/command.ts'
 import { createDatabase } from '../support/database.ts'
 import { createPool } from '../support/key-store.ts'
+import { unpriced } from '../support/unpriced.ts'
 
 async function start(t: Test) {
   const url = await createDatabase(t)
@@ -16,6 +17,7 @@ async function start(t: Test) {
     const rows = users.map((user) => ({
       ...{ user, hour: 0, subscription: 'basic', model: 'llm/small', keyId: '', payer: '' },
       ...{ answers: 1, input: 0, output: 0, cached: 0, reasoning: 0, total: 5, estimated: 0 },
+      ...unpriced,
     }))
     const step = { journal: 'journal', revision, places: [], gaps: [], closes: false }
     await ledger.feed({ ...step, rows })

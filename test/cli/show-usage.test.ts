@@ -5,6 +5,7 @@ import { runAt } from '../support/command.ts'
 import { createTestCounters } from '../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { createKeyApi } from '../support/key-api.ts'
+import { unpriced } from '../support/unpriced.ts'
 import { shownEnd } from '../support/window-ends.ts'
 
 const today = Date.UTC(2026, 2, 1)
@@ -28,6 +29,7 @@ async function start(t: Test) {
     const whole = rows.map((row) => ({
       ...group,
       ...sums,
+      ...unpriced,
       keyId: '',
       payer: '',
       total: 17,
@@ -58,7 +60,7 @@ test('shows usage with bars, as JSON and as CSV', async (t) => {
   t.equal(
     csv.out,
     'model,answers,input_tokens,output_tokens,total_tokens,cached_tokens,reasoning_tokens,' +
-      "estimated_tokens,refusals_approximate\r\n'=1+1,1,7,10,850,0,0,0,0",
+      "estimated_tokens,refusals_approximate,cache_write_tokens,counted_tokens\r\n'=1+1,1,7,10,850,0,0,0,0,0,850",
   )
   const none = await run('usage', 'alice-token', '--to', '2026-02-02', '--from', '2026-02-01')
   t.match(none, { status: 0, out: '', err: 'Nothing was used.' })

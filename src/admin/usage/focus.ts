@@ -1,10 +1,12 @@
 /**
- * Usage as FOCUS, the FinOps Open Cost and Usage Specification, version 1.2: a charge for each day and
- * group. The columns are those that 1.2 and 1.0 require, and ours, which begin with `x_`.
+ * Usage as FOCUS, the FinOps Open Cost and Usage Specification, version 1.2: charges for each day and group. The columns
+ * are those that 1.2 and 1.0 require, and ours, which begin with `x_`.
  */
 
 import type { CsvRow } from '../../formats/csv.ts'
+import { priceUnits, showUnits } from '../../formats/money.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
+import { type Rates, ratesOf } from '../../usage/rules/amounts.ts'
 import { type UsageTotal, usageDimensions } from '../../usage/store.ts'
 
 /** Who charges, and in what. */
@@ -28,56 +30,125 @@ export const focusColumns = [
   ...['ListUnitPrice', 'PricingCategory', 'PricingQuantity', 'PricingUnit', 'ProviderName'],
   ...['PublisherName', 'RegionId', 'RegionName', 'ResourceId', 'ResourceName', 'ResourceType'],
   ...['ServiceCategory', 'ServiceName', 'ServiceSubcategory', 'SkuId', 'SkuMeter', 'SkuPriceId'],
-  ...['SubAccountId', 'SubAccountName', 'Tags', 'x_Answers', 'x_CachedTokens', 'x_EstimatedTokens'],
-  ...['x_InputTokens', 'x_OutputTokens', 'x_ReasoningTokens'],
+  ...['SubAccountId', 'SubAccountName', 'Tags', 'x_Answers', 'x_CacheWriteTokens'],
+  ...['x_CachedTokens', 'x_EstimatedTokens', 'x_InputTokens', 'x_Model', 'x_OutputTokens'],
+  'x_ReasoningTokens',
 ] as const
 
-/** The charge of a total that is grouped by day, every dimension and rate. Without a rate it is 0. */
-export function toFocusRow(
-  total: UsageTotal,
-  { currency, issuer }: FocusBill,
-): CsvRow & Partial<Record<(typeof focusColumns)[number], string | number>> {
-  const { start = 0, group } = total
+type FocusRow = CsvRow & Partial<Record<(typeof focusColumns)[number], string | number>>
+
+/**
+ * The charges of a total that is grouped by day, every dimension, rate and prices. With prices they are one for its
+ * requests and one for each kind of token, exact products, and one for what rounding each response up has added; else
+ * one for all tokens. The figures of the whole are in the first. None if all requests were refused.
+ */
+export function toFocusRows(total: UsageTotal, bill: FocusBill): readonly FocusRow[] {
+  const { group, cost } = total
+  const [rate = '', prices = ''] = group.slice(usageDimensions.length)
+  const row = { ...whoseRow(total, bill), ...figuresOf(total) }
+  if (total.answers === 0) return []
+  if (prices === '') {
+    const usage = usageOf(total, undefined, total.total, rate || '0')
+    return [{ ...row, ...usage, ...costs(toDecimal(cost ?? '0')) }]
+  }
+  const rates = ratesOf(prices)
+  const charges = (Object.keys(meters) as Meter[]).flatMap((meter) => {
+    const quantity = quantityOf(total, meter)
+    if (quantity === 0 && meter !== 'request') return []
+    return [usageOf(total, meter, quantity, showUnits(rates[meter]))]
+  })
+  const exact = charges.reduce((sum, { BilledCost }) => sum + priceUnits(BilledCost), 0n)
+  const rounding = priceUnits(cost ?? '0') - exact
+  const all = rounding === 0n ? charges : [...charges, adjustmentOf(total, rounding)]
+  const whose = whoseRow(total, bill)
+  return all.map((charge, i) => ({ ...(i === 0 ? row : whose), ...charge }))
+}
+
+/** What has a price of its own, by its name in `SkuMeter`. */
+const meters = {
+  request: 'Requests',
+  input: 'Input tokens',
+  cached: 'Cached tokens',
+  cacheWrite: 'Cache write tokens',
+  output: 'Output tokens',
+} as const
+
+type Meter = keyof typeof meters & keyof Rates
+
+function quantityOf(total: UsageTotal, meter: Meter): number {
+  const { answers, pricedInput: input, pricedCached: cached, cacheWrite } = total
+  if (meter === 'request') return answers
+  if (meter === 'output') return total.total - input - cached - cacheWrite
+  return { input, cached, cacheWrite }[meter]
+}
+
+/** `meter`: undefined is all tokens, whatever their kind. */
+function usageOf({ group }: UsageTotal, meter: Meter | undefined, quantity: number, price: string) {
+  const [subscription = '', model = ''] = group
+  const what = meter === undefined ? 'Tokens' : meters[meter]
+  const unit = meter === 'request' ? 'Requests' : 'Tokens'
+  const sku = meter === undefined ? model : `${model}/${meter}`
+  const cost = toDecimal(showUnits(priceUnits(price) * BigInt(quantity)))
+  return {
+    ...costs(cost),
+    ChargeCategory: 'Usage',
+    ChargeDescription: `${what} of ${model}`,
+    ConsumedQuantity: toDecimal(`${quantity}`),
+    ConsumedUnit: unit,
+    ContractedUnitPrice: toDecimal(price),
+    ListUnitPrice: toDecimal(price),
+    PricingCategory: 'Standard',
+    PricingQuantity: toDecimal(`${quantity}`),
+    PricingUnit: unit,
+    SkuId: sku,
+    SkuMeter: what,
+    SkuPriceId: `${subscription}/${sku}`,
+  }
+}
+
+/** It has neither a quantity nor a price, and so no SKU. */
+function adjustmentOf({ group: [, model = ''] }: UsageTotal, units: bigint) {
+  return {
+    ...costs(toDecimal(showUnits(units))),
+    ChargeCategory: 'Adjustment',
+    ChargeDescription: `Rounding of each response of ${model}`,
+  }
+}
+
+function costs(cost: string) {
+  return { BilledCost: cost, ContractedCost: cost, EffectiveCost: cost, ListCost: cost }
+}
+
+/** What all charges of a group have in common. */
+function whoseRow({ start = 0, group }: UsageTotal, { currency, issuer }: FocusBill): FocusRow {
   const [subscription = '', model = '', user = '', key = '', organization = '', center = ''] = group
-  const price = toDecimal(group[usageDimensions.length] || '0')
-  const cost = toDecimal(total.cost ?? '0')
-  const quantity = toDecimal(`${total.total}`)
   const month = new Date(start)
   const tags = { user, subscription, ...(center !== '' && { cost_center: center }) }
   return {
-    BilledCost: cost,
     BillingAccountId: organization || issuer,
     BillingCurrency: currency,
     BillingPeriodEnd: toTimestamp(Date.UTC(month.getUTCFullYear(), month.getUTCMonth() + 1)),
     BillingPeriodStart: toTimestamp(Date.UTC(month.getUTCFullYear(), month.getUTCMonth())),
-    ChargeCategory: 'Usage',
-    ChargeDescription: `Tokens of ${model}`,
     ChargeFrequency: 'Usage-Based',
     ChargePeriodEnd: toTimestamp(start + dayMs),
     ChargePeriodStart: toTimestamp(start),
-    ConsumedQuantity: quantity,
-    ConsumedUnit: 'Tokens',
-    ContractedCost: cost,
-    ContractedUnitPrice: price,
-    EffectiveCost: cost,
     InvoiceIssuerName: issuer,
-    ListCost: cost,
-    ListUnitPrice: price,
-    PricingCategory: 'Standard',
-    PricingQuantity: quantity,
-    PricingUnit: 'Tokens',
     ProviderName: issuer,
     PublisherName: issuer,
     ...(key !== '' && { ResourceId: key, ResourceType: 'API Key' }),
     ServiceCategory: 'AI and Machine Learning',
     ServiceName: 'Model inference',
     ServiceSubcategory: 'Generative AI',
-    SkuId: model,
-    SkuMeter: 'Tokens',
-    SkuPriceId: `${subscription}/${model}`,
     SubAccountId: center,
     Tags: JSON.stringify(tags),
+    x_Model: model,
+  }
+}
+
+function figuresOf(total: UsageTotal): FocusRow {
+  return {
     x_Answers: total.answers,
+    x_CacheWriteTokens: total.cacheWrite,
     x_CachedTokens: total.cached,
     x_EstimatedTokens: total.estimated,
     x_InputTokens: total.input,

@@ -140,10 +140,10 @@ function readLabel(raw: string | undefined): Labels | undefined {
   throw invalidRequest(`label must be like team=search; it ${problem}`)
 }
 
-/** A row of FOCUS is a price times a quantity: it has one subscription, model and rate. */
+/** A row of FOCUS is a price times a quantity: it has one subscription, model and list of prices. */
 function readFocus({ group_by: raw }: Parameters): Groups {
   if (raw !== undefined) throw invalidRequest('group_by has no meaning with format=focus.')
-  return { unit: 'day', by: [...usageDimensions, 'rate'] }
+  return { unit: 'day', by: [...usageDimensions, 'rate', 'prices'] }
 }
 
 function readGroups({ group_by: raw = 'day' }: Parameters): Groups {

@@ -16,6 +16,7 @@ const names: Readonly<Record<UsageColumn, string>> = {
   cost_center: 'cost_center',
   label: 'label',
   rate: 'rate',
+  prices: 'prices',
 }
 
 const usageRow = object('Usage', {
@@ -39,9 +40,17 @@ const usageRow = object('Usage', {
   reasoning_tokens: { ...count, description: 'Part of the output.' },
   total_tokens: { ...count, description: 'What was counted.' },
   estimated_tokens: { ...count, description: 'Part of the total that is an estimate.' },
+  cache_write_tokens: {
+    ...count,
+    description: 'Part of the input: written to a cache, for however long.',
+  },
+  counted_tokens: {
+    ...count,
+    description: 'The total as limits of tokens count it, by the weights that were in force.',
+  },
   cost: optional(
     string(
-      'Tokens times the rate per token that was in force, a decimal number. Left out where there was none.',
+      'What was charged, by the prices that were in force, a decimal number. Left out where there were none.',
       { examples: ['0.000034'] },
     ),
   ),
@@ -78,8 +87,10 @@ export function toRow(total: UsageTotal, { by }: UsageQuery): CsvRow {
     input_tokens: total.input,
     output_tokens: total.output,
     cached_tokens: total.cached,
+    cache_write_tokens: total.cacheWrite,
     reasoning_tokens: total.reasoning,
     total_tokens: total.total,
+    counted_tokens: Math.min(Number.MAX_SAFE_INTEGER, total.total + total.weight),
     estimated_tokens: total.estimated,
     ...(cost !== null && { cost }),
   }

@@ -10,7 +10,7 @@ import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { refusals } from '../http/schema.ts'
 import { shareOf } from '../http/share.ts'
-import { focusColumns, toFocusRow } from './focus.ts'
+import { focusColumns, toFocusRows } from './focus.ts'
 import { pageSize, parameters, readUsageQuestion, scopeOf } from './usage-question.ts'
 import { csvColumns, toGapJson, toRow, usagePage } from './usage-view.ts'
 
@@ -85,7 +85,7 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
       const text = isFocus
         ? toCsv(
             focusColumns,
-            page.map((total) => toFocusRow(total, bill)),
+            page.flatMap((total) => toFocusRows(total, bill)),
           )
         : toCsv(
             csvColumns(query),

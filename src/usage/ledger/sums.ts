@@ -1,24 +1,22 @@
 /** Sums of usage between two steps of the ledger. */
 
+import { plus } from '../../formats/exact.ts'
 import { addTo } from '../../formats/lists.ts'
-import {
-  chargeOf,
-  isSuccess,
-  tokensByType,
-  type UnusableUsage,
-  type Usage,
-} from '../rules/usage.ts'
+import { costOf, isCharged, partsOfUse, weightedTokens } from '../rules/amounts.ts'
+import { chargeOf, tokensByType, type UnusableUsage, type Usage } from '../rules/usage.ts'
 import type { UsageRow } from '../store.ts'
 
 const hourMs = 3_600_000
 
-export function createUsageSums(unusableUsage: UnusableUsage) {
-  let rows: UsageRow[] = []
-  /** The same by key, or by user without a key: comparing a few names takes less than joining all. */
-  let byName = new Map<string, UsageRow[]>()
+type Writable<Value> = { -readonly [Name in keyof Value]: Value[Name] }
 
-  function rowOf(usage: Usage, endedAt: number): UsageRow {
-    const { user, subscription, model, keyId = '', payer = '' } = usage
+export function createUsageSums(unusableUsage: UnusableUsage) {
+  let rows: Writable<UsageRow>[] = []
+  /** The same by key, or by user without a key: comparing a few names takes less than joining all. */
+  let byName = new Map<string, Writable<UsageRow>[]>()
+
+  function rowOf(usage: Usage, endedAt: number): Writable<UsageRow> {
+    const { user, subscription, model, keyId = '', payer = '', prices = '' } = usage
     const hour = endedAt - (endedAt % hourMs)
     const name = keyId || user
     const known = byName.get(name)
@@ -29,7 +27,8 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
         row.user === user &&
         row.model === model &&
         row.subscription === subscription &&
-        row.payer === payer,
+        row.payer === payer &&
+        row.prices === prices,
     )
     if (same !== undefined) return same
     const row = {
@@ -39,6 +38,8 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
       model,
       keyId,
       payer,
+      prices,
+      cost: prices === '' ? null : 0,
       answers: 0,
       input: 0,
       output: 0,
@@ -46,6 +47,10 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
       reasoning: 0,
       total: 0,
       estimated: 0,
+      pricedInput: 0,
+      pricedCached: 0,
+      cacheWrite: 0,
+      weight: 0,
     }
     rows.push(row)
     addTo(byName, name, row)
@@ -59,13 +64,20 @@ export function createUsageSums(unusableUsage: UnusableUsage) {
     },
     /** Adds a response, unless it is no success and is charged nothing. Its end in milliseconds since the epoch. */
     add(usage: Usage, endedAt: number): void {
-      const { tokens, unusable, estimated } = chargeOf(usage, unusableUsage)
-      if (!isSuccess(usage) && tokens === undefined) return
+      const charge = chargeOf(usage, unusableUsage)
+      if (!isCharged(usage, charge)) return
+      const { tokens, unusable, estimated } = charge
       const row = rowOf(usage, endedAt)
+      const parts = partsOfUse(usage, charge)
       row.answers += 1
+      if (row.cost !== null) row.cost = plus(row.cost, costOf(parts, row.prices))
       if (tokens === undefined) return
       row.total = sum(row.total, tokens)
       row.estimated = sum(row.estimated, estimated)
+      row.pricedInput = sum(row.pricedInput, parts.input)
+      row.pricedCached = sum(row.pricedCached, parts.cached)
+      row.cacheWrite = sum(row.cacheWrite, parts.cacheWrite)
+      row.weight = sum(row.weight, weightedTokens(parts, usage.weights) - tokens)
       if (unusable) return
       const { input, output, cached, reasoning } = tokensByType(usage.reported)
       row.input = sum(row.input, input)

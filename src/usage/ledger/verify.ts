@@ -1,5 +1,6 @@
 /** Recomputes the sums of a ledger from lines of journals, and compares. */
 
+import { type Exact, plus } from '../../formats/exact.ts'
 import { addTo } from '../../formats/lists.ts'
 import { cutName } from '../../formats/names.ts'
 import type { Span } from '../../formats/span.ts'
@@ -12,9 +13,10 @@ import { createUsageSums } from './sums.ts'
 
 export interface Difference {
   readonly group: Pick<VerifiedSums, 'hour' | 'user' | 'keyId' | 'model'>
-  readonly figure: keyof UsageSums
-  readonly ledger: number
-  readonly journals: number
+  readonly figure: keyof UsageSums | 'cost'
+  /** Of a cost in nano-units, like `journals`. */
+  readonly ledger: Exact
+  readonly journals: Exact
 }
 
 export interface Verification {
@@ -45,6 +47,7 @@ const latenessMs = 60_000
 const maxRows = 10_000
 
 const figures = Object.keys(usageFigures) as (keyof UsageSums)[]
+const compared = [...figures, 'cost'] as const
 
 export async function verifyUsage(options: VerifyOptions): Promise<Verification> {
   const { state, kept, from, to } = options
@@ -54,7 +57,7 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
     for (const row of sums.take()) {
       const { hour } = row
       const [user, keyId, model] = [cutName(row.user), cutName(row.keyId), cutName(row.model)]
-      add(found, { ...row, hour, user, keyId, model })
+      add(found, { ...row, hour, user, keyId, model, cost: row.cost ?? 0 })
     }
   }
   /** Adds its lines of this time; when its first line was written, whatever that says. */
@@ -115,7 +118,8 @@ function add(all: Map<string, VerifiedSums>, row: VerifiedSums): void {
       Math.min(Number.MAX_SAFE_INTEGER, (sum?.[figure] ?? 0) + row[figure]),
     ]),
   ) as unknown as UsageSums
-  all.set(nameOf(row), { hour, user, keyId, model, ...next })
+  const cost = plus(sum?.cost ?? 0, row.cost)
+  all.set(nameOf(row), { hour, user, keyId, model, cost, ...next })
 }
 
 function compare(
@@ -124,7 +128,7 @@ function compare(
   journals: VerifiedSums | undefined,
 ): readonly Difference[] {
   const group = { hour, user, keyId, model }
-  return figures
+  return compared
     .map((figure) => ({
       group,
       figure,
@@ -137,14 +141,14 @@ function compare(
 /** A user whose name was replaced in the ledger still has the old one in the journals. */
 function withoutForgotten(differences: readonly Difference[]): readonly Difference[] {
   const left = new Set(differences)
-  const sameAs = ({ group, figure }: Difference, value: number): string =>
-    JSON.stringify([group.hour, group.keyId, group.model, figure, value])
+  const sameAs = ({ group, figure }: Difference, value: Exact): string =>
+    JSON.stringify([group.hour, group.keyId, group.model, figure, `${value}`])
   const lacking = new Map<string, Difference[]>()
   for (const one of differences.filter(({ ledger }) => ledger === 0)) {
     addTo(lacking, sameAs(one, one.journals), one)
   }
   for (const one of differences) {
-    if (one.journals > 0 || !one.group.user.startsWith('forgotten-')) continue
+    if (one.journals !== 0 || !one.group.user.startsWith('forgotten-')) continue
     const earlier = lacking.get(sameAs(one, one.ledger))?.pop()
     if (earlier !== undefined && left.delete(earlier)) left.delete(one)
   }

@@ -3,6 +3,7 @@ import { test } from 'tap'
 import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { createKeyApi } from '../../support/key-api.ts'
 import { failing, refused } from '../../support/refusals.ts'
+import { unpriced } from '../../support/unpriced.ts'
 
 test('the owner and an administrator may read a key (200)', async (t) => {
   const api = await createKeyApi(t, { ledger: false })
@@ -63,7 +64,7 @@ test('a key has its use of today and of this month', async (t) => {
   ].map(([keyId, day, total], i) => ({
     ...{ ...group, keyId: String(keyId), subscription: `s${i}`, total: Number(total) },
     hour: Date.UTC(2026, 2, Number(day)),
-    ...{ answers: 1, input: 2, output: 3, cached: 0, reasoning: 0, estimated: 0 },
+    ...{ answers: 1, input: 2, output: 3, cached: 0, reasoning: 0, estimated: 0, ...unpriced },
   }))
   const step = { journal: 'journal', revision, places: [], gaps: [], closes: false }
   await ledger.feed({ ...step, rows })

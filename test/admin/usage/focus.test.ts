@@ -4,11 +4,15 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { type Test, test } from 'tap'
 import { findOnPath } from '../../../dev/python-wheel.ts'
+import { priceUnits, showUnits } from '../../../src/formats/money.ts'
 import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
+import { createUsageSums } from '../../../src/usage/ledger/sums.ts'
+import type { Usage } from '../../../src/usage/rules/usage.ts'
 import type { UsageRow } from '../../../src/usage/store.ts'
 import { createKeyApi } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { unpriced } from '../../support/unpriced.ts'
 
 const route = 'GET /v1/usage?format=focus'
 const hour = 3_600_000
@@ -51,7 +55,7 @@ async function start(t: Test, rows: readonly Partial<UsageRow>[]) {
   const whole = rows.map((row) => ({
     ...group,
     ...sums,
-    ...{ keyId: '', payer: '', total: 17 },
+    ...{ ...unpriced, keyId: '', payer: '', total: 17 },
     ...row,
   }))
   const step = { journal: 'journal', revision, places: [], gaps: [], closes: false }
@@ -113,6 +117,69 @@ test('a charge for each day, group and rate, to the last digit', async (t) => {
   })
 })
 
+/** Each response is rounded up: 30 nano-units for the first, 4 for the second, 50,001 for the third. */
+function pricedRows(): readonly UsageRow[] {
+  const prices = 'token=0.0000000015&cached=0.0000000002&output=0.0000000035&request=0'
+  const usage = {
+    ...{ user: 'alice', subscription: 'premium', model: 'llm/small', status: 200, bytes: 0 },
+    ...{ keyId: 'k1', payer: 'organization=acme&cost_center=42&rate=0.0000000015', prices },
+  }
+  const reporting = (fields: object, more: Partial<Usage> = {}): Usage => {
+    return { ...usage, reported: new Map(Object.entries(fields)), ...more }
+  }
+  const sums = createUsageSums('allow')
+  const details = { details_cached_tokens: 4, details_cache_write_tokens: 2 }
+  sums.add(reporting({ prompt_tokens: 10, completion_tokens: 5, ...details }), today)
+  sums.add(reporting({ total_tokens: 1 }), today)
+  const dear = { prices: 'token=0.0000000001&request=0.00005' }
+  sums.add(reporting({ prompt_tokens: 1, completion_tokens: 0 }, dear), today)
+  return sums.take()
+}
+
+test('kinds of tokens are charges of their own, and all add up to what was charged', async (t) => {
+  const api = await start(t, [...pricedRows(), { payer, total: 10 }])
+  const { body } = await api.ask(route, { as: 'admin' })
+  const rows = parse(body)
+  t.strictSame(
+    rows.map(({ ChargeCategory, SkuMeter, PricingQuantity, ListUnitPrice, BilledCost }) =>
+      [ChargeCategory, SkuMeter, PricingQuantity, ListUnitPrice, BilledCost].join(' '),
+    ),
+    [
+      'Usage Tokens 10.0 0.0000017 0.000017',
+      'Usage Requests 1.0 0.00005 0.00005',
+      'Usage Input tokens 1.0 0.0000000001 0.0000000001',
+      'Adjustment    0.0000000009',
+      'Usage Requests 2.0 0.0 0.0',
+      'Usage Input tokens 4.0 0.0000000015 0.000000006',
+      'Usage Cached tokens 4.0 0.0000000002 0.0000000008',
+      'Usage Cache write tokens 2.0 0.0000000015 0.000000003',
+      'Usage Output tokens 6.0 0.0000000035 0.000000021',
+      'Adjustment    0.0000000012',
+    ],
+  )
+  const billed = rows.reduce((sum, { BilledCost = '' }) => sum + priceUnits(BilledCost), 0n)
+  t.equal(showUnits(billed), '0.000067033', 'and 17,000 by the rule of earlier rows')
+  const page = (await api.ask('GET /v1/usage', { as: 'admin' })).json()
+  t.match(page.data, [{ cost: '0.000067033', cache_write_tokens: 2 }])
+  const [, first = {}, , adjustment = {}] = rows
+  for (const column of ['ConsumedQuantity', 'ConsumedUnit', 'PricingUnit', 'PricingCategory']) {
+    t.equal(adjustment[column], '', column)
+  }
+  t.match(adjustment, { SkuId: '', SkuPriceId: '', ResourceId: 'k1', x_Answers: '' })
+  t.match(first, { SkuId: 'llm/small/request', x_Answers: '1', x_Model: 'llm/small' })
+  t.equal(
+    rows.reduce((sum, { x_Answers }) => sum + Number(x_Answers), 0),
+    4,
+  )
+})
+
+test('requests that were refused are no charge', async (t) => {
+  const api = await start(t, [])
+  const group = { hour: today, user: 'alice', subscription: 'premium', model: 'llm/small' }
+  await createUsageLedger(api.sql).addRefusals([{ ...group, keyId: '', payer, refusals: 3 }])
+  t.strictSame(parse((await api.ask(route, { as: 'admin' })).body), [])
+})
+
 test('pages continue, and a name is no formula', async (t) => {
   const rows = Array.from({ length: 1_200 }, (_, i) => ({ keyId: `k${i}`, payer }))
   const api = await start(t, [...rows, { payer: 'organization=@acme', user: 'x' }])
@@ -162,6 +229,7 @@ test('the validator knows FOCUS 1.0, and has no other complaint', { skip }, asyn
     { payer: 'organization=acme&cost_center=research&rate=0.0000017', keyId: 'k1' },
     { user: 'bob', keyId: '0f8fad5b' },
     { payer: 'rate=1', total: 0 },
+    ...pricedRows(),
   ])
   const answer = await api.ask(route, { as: 'admin' })
   const run = promisify(execFile)

@@ -12,6 +12,7 @@ import { createKeyApi } from '../../support/key-api.ts'
 import { scriptLine } from '../../support/line-of.ts'
 import { refused } from '../../support/refusals.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { unpriced } from '../../support/unpriced.ts'
 import { endOf } from '../../support/window-ends.ts'
 
 const route = 'POST /v1/simulate'
@@ -130,7 +131,7 @@ test('sums of hours judge days, and say what they do not judge', async (t) => {
   const journal = nameJournal(path)
   const { revision, places } = await ledger.open(journal)
   const group = { user: 'ann', subscription: 'plenty', model: 'llm/sim', keyId: '', payer: '' }
-  const sums = { input: 0, output: 0, cached: 0, reasoning: 0, estimated: 0 }
+  const sums = { input: 0, output: 0, cached: 0, reasoning: 0, estimated: 0, ...unpriced }
   const rows = [2, 3, 6].map((each) => ({
     ...{ ...group, ...sums, hour: today + each * hour, answers: 10, total: 1_000 },
   }))

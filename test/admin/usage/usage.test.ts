@@ -4,6 +4,7 @@ import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import type { UsageGap, UsageRow } from '../../../src/usage/store.ts'
 import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
+import { unpriced } from '../../support/unpriced.ts'
 
 const route = 'GET /v1/usage'
 const hour = 3_600_000
@@ -24,7 +25,14 @@ async function fill(
   const { revision, places } = await ledger.open('journal')
   const sums = { answers: 1, input: 0, output: 0, cached: 0, reasoning: 0, total: 1, estimated: 0 }
   const group = { hour: today, user: 'alice', subscription: 'premium', model: 'llm/small' }
-  const whole = rows.map((row) => ({ ...group, keyId: '', payer: '', ...sums, ...row }))
+  const whole = rows.map((row) => ({
+    ...group,
+    ...unpriced,
+    keyId: '',
+    payer: '',
+    ...sums,
+    ...row,
+  }))
   await ledger.feed({ journal: 'journal', revision, places, rows: whole, gaps, closes: false })
 }
 
@@ -67,16 +75,19 @@ test('usage is summed by what was asked for (200)', async (t) => {
       {
         ...{ start: '2026-03-01T00:00:00Z', model: 'llm/other', key_id: '', answers: 1 },
         ...{ refusals_approximate: 0, ...none, total_tokens: 1, estimated_tokens: 0 },
+        ...{ cache_write_tokens: 0, counted_tokens: 1 },
       },
       {
         ...{ start: '2026-03-01T00:00:00Z', model: 'llm/small', key_id: 'k1', answers: 2 },
         ...{ refusals_approximate: 3, input_tokens: 14, output_tokens: 20, cached_tokens: 6 },
         ...{ reasoning_tokens: 8, total_tokens: 34, estimated_tokens: 2, cost: '0.000068' },
+        ...{ cache_write_tokens: 0, counted_tokens: 34 },
       },
       {
         ...{ start: '2026-03-01T00:00:00Z', model: 'llm/small', key_id: 'k2', answers: 1 },
         ...{ refusals_approximate: 0, input_tokens: 7, output_tokens: 10, cached_tokens: 3 },
         ...{ reasoning_tokens: 4, total_tokens: 17, estimated_tokens: 1, cost: '0.0000425' },
+        ...{ cache_write_tokens: 0, counted_tokens: 17 },
       },
     ],
     gaps: [{ journal: 'journal', from: '2026-03-01T00:01:00Z', to: '2026-03-01T01:00:00Z' }],

@@ -36,6 +36,7 @@ const all = [
   '0025-demo-usage.sql',
   '0026-window-sums.sql',
   '0027-no-served-names.sql',
+  '0028-priced-usage.sql',
 ]
 
 test('each migration is applied once', async (t) => {

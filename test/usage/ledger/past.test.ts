@@ -4,6 +4,7 @@ import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { readPastSums } from '../../../src/usage/ledger/postgres/state.ts'
 import { createMigrated } from '../../support/key-store.ts'
 import { earlierLine, envoyLine, scriptLine } from '../../support/line-of.ts'
+import { unpriced } from '../../support/unpriced.ts'
 
 const hour = 3_600_000
 const start = Date.UTC(2026, 2, 1)
@@ -63,7 +64,7 @@ test('too much to be held is refused', async (t) => {
   const sql = await createMigrated(t)
   const ledger = createUsageLedger(sql)
   const { revision, places } = await ledger.open('one')
-  const sums = { input: 0, output: 0, cached: 0, reasoning: 0, estimated: 0 }
+  const sums = { input: 0, output: 0, cached: 0, reasoning: 0, estimated: 0, ...unpriced }
   const rows = [rowOf(0, 1), rowOf(1, 1), rowOf(25, 1)].map(({ refusals: _, ...row }) => ({
     ...{ ...sums, ...row, keyId: '', payer: '' },
   }))

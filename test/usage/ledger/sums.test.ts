@@ -1,4 +1,6 @@
 import { test } from 'tap'
+import { digestOf } from '../../../src/store/postgres/digest.ts'
+import { toRows } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { createUsageSums } from '../../../src/usage/ledger/sums.ts'
 import type { Usage } from '../../../src/usage/rules/usage.ts'
 
@@ -14,4 +16,31 @@ test('what is charged is summed, whether or not there was a response', async (t)
   sums.add({ ...usage, status: 0 }, 0)
   sums.add({ ...usage, status: 503 }, 0)
   t.match(sums.take(), [{ answers: 2, total: 57, estimated: 50, input: 0, output: 0 }])
+})
+
+test('what is charged is summed by its prices, each response rounded up', async (t) => {
+  const sums = createUsageSums('allow')
+  const reported = new Map(
+    Object.entries({ prompt_tokens: 10, completion_tokens: 3, details_cached_tokens: 4 }),
+  )
+  const dear = { ...usage, reported, prices: 'token=0.0000000003', weights: 'cached=500' }
+  sums.add(dear, 0)
+  sums.add(dear, 1)
+  sums.add({ ...dear, prices: 'token=0&request=9000000' }, 2)
+  sums.add({ ...dear, prices: 'token=0&request=9000000' }, 3)
+  sums.add({ ...usage, prices: 'token=1', status: 503 }, 4)
+  sums.add({ ...usage, reported }, 5)
+  t.match(sums.take(), [
+    { cost: 8, total: 26, weight: -4, pricedInput: 12, pricedCached: 8, cacheWrite: 0 },
+    { cost: 18_000_000n * 10n ** 9n, answers: 2 },
+    { cost: null, prices: '', answers: 1 },
+  ])
+})
+
+test('without prices a row is that of the version before', async (t) => {
+  const sums = createUsageSums('allow')
+  const payer = 'organization=acme&cost_center=42&rate=0.5'
+  sums.add({ ...usage, payer, reported: new Map([['total_tokens', 7]]) }, 0)
+  const names = ['ada', 'team-a', 'llm/small', '', 'acme', '42', '0.5']
+  t.match(toRows(sums.take()), [{ id: digestOf(JSON.stringify(names)), prices: '' }])
 })

@@ -1,5 +1,6 @@
 /** The usage ledger in Postgres: its sums, and up to where each journal has been added to them. */
 
+import { plus } from '../../../formats/exact.ts'
 import { cutName } from '../../../formats/names.ts'
 import { readPrice } from '../../../formats/price.ts'
 import { readPayer } from '../../../models/rules/payer.ts'
@@ -10,6 +11,7 @@ import {
   type LedgerPosition,
   type UsageGroup,
   type UsageLedger,
+  type UsageRow,
   usageFigures,
 } from '../../store.ts'
 
@@ -40,7 +42,7 @@ export function createUsageLedger(sql: Sql): UsageLedger {
             as gap ("from" float8, "to" float8)
           on conflict do nothing
         ), added as (
-          ${addRows(sql, rows, Object.values(usageFigures), sql`exists (select from moved)`)}
+          ${addRows(sql, rows, [...Object.values(usageFigures), 'cost_nano'], sql`exists (select from moved)`)}
         )
         select 1 from moved`)
       return moved.length === 1
@@ -62,7 +64,10 @@ function addRows(
   condition: Fragment,
 ): Fragment {
   const columns = sql.unsafe(`hour, id, ${groupColumns}, ${figures.join(', ')}`)
-  const sums = figures.map((each) => `${each} = least(${maxSum}, kept.${each} + excluded.${each})`)
+  const sums = figures.map((each) => {
+    const sum = `kept.${each} + excluded.${each}`
+    return `${each} = ${each === 'cost_nano' ? sum : `least(${maxSum}, ${sum})`}`
+  })
   return sql`
     insert into tollgate_usage_hours as kept (${columns})
     select ${columns}
@@ -73,18 +78,22 @@ function addRows(
     on conflict (hour, id) do update set ${sql.unsafe(sums.join(', '))}`
 }
 
-const groupColumns = 'username, subscription, model, key_id, organization, cost_center, rate'
+const groupColumns =
+  'username, subscription, model, key_id, organization, cost_center, rate, prices'
 const figureColumns: Readonly<Record<string, string>> = { ...usageFigures, refusals: 'refusals' }
 
 /**
  * Rows of the table: names in bounded form, the payer in its parts. Names that become the same are
  * one row, because a statement cannot add to a row twice.
  */
-export function toRows(rows: readonly UsageGroup[]): Record<string, unknown>[] {
+export function toRows(
+  rows: readonly (UsageGroup & Partial<Pick<UsageRow, 'prices' | 'cost'>>)[],
+): Record<string, unknown>[] {
   const merged = new Map<string, Record<string, unknown>>()
   // Thousands of rows have few payers.
   const payers = new Map<string, ReturnType<typeof toPayerColumns>>()
-  for (const { hour, user, subscription, model, keyId, payer, ...sums } of rows) {
+  for (const row of rows) {
+    const { hour, user, subscription, model, keyId, payer, prices = '', cost, ...sums } = row
     const columns = payers.get(payer) ?? toPayerColumns(payer)
     payers.set(payer, columns)
     const group = {
@@ -94,13 +103,18 @@ export function toRows(rows: readonly UsageGroup[]): Record<string, unknown>[] {
       key_id: cutName(keyId),
       ...columns,
     }
-    const id = digestOf(JSON.stringify(Object.values(group)))
-    const row = merged.get(`${hour} ${id}`) ?? { hour: new Date(hour), id, ...group }
-    for (const [name, sum] of Object.entries(sums)) {
-      const column = figureColumns[name] as string
-      row[column] = Math.min(maxSum, Number(row[column] ?? 0) + Number(sum))
+    // The version before, which knows no prices, adds to the same rows where there are none.
+    const names = Object.values(group)
+    const id = digestOf(JSON.stringify(prices === '' ? names : [...names, prices]))
+    const sum = merged.get(`${hour} ${id}`) ?? { hour: new Date(hour), id, ...group, prices }
+    if (cost !== undefined && cost !== null) {
+      sum.cost_nano = `${plus(BigInt(`${sum.cost_nano ?? 0}`), cost)}`
     }
-    merged.set(`${hour} ${id}`, row)
+    for (const [name, figure] of Object.entries(sums)) {
+      const column = figureColumns[name] as string
+      sum[column] = Math.min(maxSum, Number(sum[column] ?? 0) + Number(figure))
+    }
+    merged.set(`${hour} ${id}`, sum)
   }
   return [...merged.values()]
 }

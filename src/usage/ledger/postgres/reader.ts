@@ -23,6 +23,7 @@ const columns: Readonly<Record<UsageColumn, string>> = {
   cost_center: 'cost_center',
   label: "coalesce(label, '')",
   rate: "coalesce(trim_scale(rate)::text, '')",
+  prices: 'prices',
 }
 
 /** A journal that nobody has read for this long was lost with its volume, as far as is known. */
@@ -59,7 +60,7 @@ export function usageQuery(sql: Sql, query: UsageQuery): Query<Row[]> {
     select (extract(epoch from ${sql.unsafe(unit === undefined ? 'null::timestamptz' : start)}) * 1000)::float8 as start,
       array[${sql.unsafe(names.join(', '))}]::text[] as "group",
       ${sumsOf(sql, { ...usageFigures, refusals: 'refusals' })},
-      trim_scale(sum(total_tokens * rate))::text as cost
+      trim_scale(sum(coalesce(cost_nano * 0.000000001, total_tokens * rate)))::text as cost
     from tollgate_usage_hours ${labelled}
     where hour >= ${new Date(since)} and hour < ${new Date(to)} ${conditions}
     group by ${groups}
@@ -94,7 +95,7 @@ export function createUsageReader(sql: Sql): UsageReader {
 /** The sums of these figures, by their names. */
 export function sumsOf(sql: Sql, figures: Readonly<Record<string, string>>): Fragment {
   const sums = Object.entries(figures).map(
-    ([name, column]) => `least(sum(${column}), ${Number.MAX_SAFE_INTEGER})::float8 as ${name}`,
+    ([name, column]) => `least(sum(${column}), ${Number.MAX_SAFE_INTEGER})::float8 as "${name}"`,
   )
   return sql.unsafe(sums.join(', '))
 }

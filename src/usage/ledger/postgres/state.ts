@@ -1,6 +1,7 @@
 /** Reads what a ledger says at one moment, to compare it with journals. */
 
 import { ServiceError } from '../../../formats/errors.ts'
+import { normalize } from '../../../formats/exact.ts'
 import { orRefused, type Pool } from '../../../store/postgres/postgres.ts'
 import type { Sql } from '../../../store/postgres/sql.ts'
 import { type LedgerState, type PastSums, usageFigures, type VerifiedSums } from '../../store.ts'
@@ -10,13 +11,18 @@ import { createUsageReader, sumsOf, toTimeout } from './reader.ts'
 export async function readLedgerState(sql: Pool, from: number, to: number): Promise<LedgerState> {
   return await sql.begin(async (snapshot) => {
     await snapshot`set local statement_timeout = 0`
-    const rows = await snapshot<VerifiedSums[]>`
+    const rows = await snapshot<(Omit<VerifiedSums, 'cost'> & { readonly cost: string })[]>`
       select (extract(epoch from hour) * 1000)::float8 as hour, username as user, key_id as "keyId",
-        model, ${sumsOf(snapshot, usageFigures)}
+        model, ${sumsOf(snapshot, usageFigures)}, coalesce(sum(cost_nano), 0)::text as cost
       from tollgate_usage_hours
       where hour >= ${new Date(from)} and hour < ${new Date(to)} and not demo
       group by hour, username, key_id, model`
-    return { rows, ...(await readJournals(snapshot)), gaps: await gapsOf(snapshot, from, to) }
+    const exact = rows.map((row) => ({ ...row, cost: normalize(BigInt(row.cost)) }))
+    return {
+      rows: exact,
+      ...(await readJournals(snapshot)),
+      gaps: await gapsOf(snapshot, from, to),
+    }
   }, 'isolation level repeatable read read only')
 }
 

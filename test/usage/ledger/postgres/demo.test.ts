@@ -4,13 +4,14 @@ import { createUsageLedger } from '../../../../src/usage/ledger/postgres/ledger.
 import { createUsageReader } from '../../../../src/usage/ledger/postgres/reader.ts'
 import { readLedgerState, readPastSums } from '../../../../src/usage/ledger/postgres/state.ts'
 import { createMigrated } from '../../../support/key-store.ts'
+import { unpriced } from '../../../support/unpriced.ts'
 
 const dayMs = 86_400_000
 const today = Date.UTC(2026, 2, 3)
 const row = (hour: number) => ({
   ...{ hour, user: 'demo-one', subscription: 'premium', model: 'llm/sim', keyId: '' },
   ...{ payer: 'rate=0.000002', answers: 2, input: 3, output: 4, cached: 1, reasoning: 1 },
-  ...{ total: 7, estimated: 0, refusals: 5 },
+  ...{ total: 7, estimated: 0, refusals: 5, ...unpriced },
 })
 const days = (first: number) =>
   new Map([first, first + dayMs].map((day) => [day, [row(day), row(day + 3_600_000)]]))

@@ -3,13 +3,14 @@ import { createUsageLedger } from '../../../../src/usage/ledger/postgres/ledger.
 import { tendPartitions } from '../../../../src/usage/ledger/postgres/partitions.ts'
 import type { UsageRow } from '../../../../src/usage/store.ts'
 import { createMigrated } from '../../../support/key-store.ts'
+import { unpriced } from '../../../support/unpriced.ts'
 
 const day = 86_400_000
 const now = Date.UTC(2026, 11, 15)
 
 function rowAt(hour: number): UsageRow {
   const group = { hour, user: 'ann', subscription: 'basic', model: 'llm/sim', keyId: '', payer: '' }
-  const tokens = { input: 0, output: 0, cached: 0, reasoning: 0, estimated: 0 }
+  const tokens = { input: 0, output: 0, cached: 0, reasoning: 0, estimated: 0, ...unpriced }
   return { ...group, ...tokens, answers: 1, total: 1 }
 }
 
