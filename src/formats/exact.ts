@@ -7,12 +7,14 @@ export type Exact = number | bigint
 /** The most that Postgres and Redis have room for. */
 export const mostExact = 2n ** 63n - 1n
 
+/** At most `mostExact`. */
 export function plus(one: Exact, other: Exact): Exact {
   if (typeof one === 'number' && typeof other === 'number') {
     const sum = one + other
     if (Number.isSafeInteger(sum)) return sum
   }
-  return normalize(BigInt(one) + BigInt(other))
+  const sum = BigInt(one) + BigInt(other)
+  return sum < mostExact ? normalize(sum) : mostExact
 }
 
 export function minus(one: Exact, other: Exact): Exact {

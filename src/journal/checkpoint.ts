@@ -5,6 +5,7 @@
  * hung can't put an older state over the next one's.
  */
 
+import { type Exact, greatest, parseExact } from '../formats/exact.ts'
 import type { OwnSum } from '../ratelimit/rules/sums.ts'
 import type { CounterReset, Resets } from '../ratelimit/rules/windows.ts'
 import { createMutex } from '../runtime/mutex.ts'
@@ -20,6 +21,9 @@ export interface KeptState {
   readonly resets: Resets
 }
 
+/** JSON has no whole numbers beyond 2⁵³, so these are text. */
+type WrittenSum = number | string
+
 type Entry =
   | readonly [
       'position',
@@ -27,8 +31,16 @@ type Entry =
       offsets: readonly (readonly [head: string, bytes: number])[],
     ]
   | readonly ['gateway', name: string]
-  | readonly ['reset', key: string, at: number, used: number]
-  | readonly ['sum', id: string, since: number, end: number, ms: number, sum: number, base: number]
+  | readonly ['reset', key: string, at: number, used: WrittenSum]
+  | readonly [
+      'sum',
+      id: string,
+      since: number,
+      end: number,
+      ms: number,
+      sum: WrittenSum,
+      base: WrittenSum,
+    ]
 
 /** Sums that are written, and lines that are read, at once. */
 const sumsOfPart = 512
@@ -75,17 +87,12 @@ export function createCheckpoint(
   async function write({ gateway, position, own, resets }: KeptState): Promise<Position> {
     // As it is now: what follows takes time.
     const saved = new Map(position)
-    const sums = new Float64Array(own.length)
-    const bases = new Float64Array(own.length)
-    for (let i = 0; i < own.length; i += 1) {
-      const { sum, base } = own[i] as OwnSum
-      sums[i] = sum
-      bases[i] = base
-    }
+    const sums = own.map(({ sum }) => sum)
+    const bases = own.map(({ base }) => base)
     const first: Entry[] = names.map((file) => ['position', file, [...saved]])
     if (gateway !== undefined) first.push(['gateway', gateway])
     for (const [key, all] of resets) {
-      for (const { at, used } of all) first.push(['reset', key, at, used])
+      for (const { at, used } of all) first.push(['reset', key, at, toWritten(used)])
     }
     await files.replace(ownName(), async (put) => {
       await put(textOf(first))
@@ -97,7 +104,8 @@ export function createCheckpoint(
       for (let from = 0; from < own.length; from += sumsOfPart) {
         const entries = own.slice(from, from + sumsOfPart).map((each, i): Entry => {
           const { id, since, end, ms } = each
-          return ['sum', id, since, end, ms, sums[from + i] ?? 0, bases[from + i] ?? 0]
+          const [sum, base] = [sums[from + i] as Exact, bases[from + i] as Exact]
+          return ['sum', id, since, end, ms, toWritten(sum), toWritten(base)]
         })
         yield put(textOf(entries))
       }
@@ -114,8 +122,10 @@ export function createCheckpoint(
     /** Saves what `capture` returns when it is its turn, whole or not at all; resolves with its position. */
     save: (capture: () => KeptState): Promise<Position> => withLock(() => write(capture())),
     /** Adds to what was saved that the store has so much beyond the lines; resolves once it is on the disk. */
-    noteBase: ({ id, since, end, ms }: OwnSum, base: number): Promise<void> =>
-      withLock(() => files.append(ownName(), textOf([['sum', id, since, end, ms, 0, base]]))),
+    noteBase: ({ id, since, end, ms }: OwnSum, base: Exact): Promise<void> =>
+      withLock(() =>
+        files.append(ownName(), textOf([['sum', id, since, end, ms, 0, toWritten(base)]])),
+      ),
     /** Removes what earlier writers have left. To be called once an own one was saved. */
     async removeEarlier(): Promise<void> {
       for (const file of await files.names()) {
@@ -142,15 +152,26 @@ function* stateIn(text: string): Generator<undefined, KeptState> {
     else if (entry?.[0] === 'gateway') gateway = entry[1]
     else if (entry?.[0] === 'reset') {
       const [, key, at, used] = entry
-      resets.set(key, [...(resets.get(key) ?? []), { at, used }])
+      resets.set(key, [...(resets.get(key) ?? []), { at, used: readWritten(used) }])
     } else if (entry?.[0] === 'sum') {
       const [, id, since, end, ms, sum, base] = entry
-      const known = own.get(id) ?? { sum: 0, base: 0 }
-      const most = { sum: Math.max(known.sum, sum), base: Math.max(known.base, base) }
-      own.set(id, { id, since, end, ms, ...most })
+      const known = own.get(id)
+      own.set(id, {
+        ...{ id, since, end, ms },
+        sum: greatest(known?.sum ?? 0, readWritten(sum)),
+        base: greatest(known?.base ?? 0, readWritten(base)),
+      })
     }
   }
   return { ...(gateway !== undefined && { gateway }), position, own: [...own.values()], resets }
+}
+
+function toWritten(sum: Exact): WrittenSum {
+  return typeof sum === 'number' ? sum : String(sum)
+}
+
+function readWritten(sum: WrittenSum): Exact {
+  return typeof sum === 'number' ? sum : (parseExact(sum) ?? 0)
 }
 
 function parse(line: string): Entry | undefined {

@@ -1,6 +1,7 @@
 /** The counters of a process: what is used in the windows of an instant. Lines count; reading never does. */
 
 import { ServiceError } from '../formats/errors.ts'
+import type { Exact } from '../formats/exact.ts'
 import type { HoldStore } from './holds.ts'
 import type { Counter, CounterState } from './rules/counter.ts'
 import { kindOf, readCounterKey, subjectOf } from './rules/counter-key.ts'
@@ -34,7 +35,7 @@ export interface ResettableCounters extends CounterStore {
    * Rejects if the store is unavailable, where it may have been done, and without a database, where nothing
    * would remember it.
    */
-  reset(counters: readonly Counter[], at: number, used?: number): Promise<void>
+  reset(counters: readonly Counter[], at: number, used?: Exact): Promise<void>
 }
 
 /** The most counters of one reset. */

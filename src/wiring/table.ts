@@ -75,7 +75,13 @@ export function createTable(context: Context): Table {
         const { sums } = parts as TableParts
         const { used, since, resetsAt, isKnown, ageMs } = sums.known(counter, at)
         const heardMs = isKnown ? ageMs : -1
-        return { used, start: since, end: resetsAt, ageMs: isShared ? heardMs : 0, isShared }
+        return {
+          used: Number(used),
+          start: since,
+          end: resetsAt,
+          ageMs: isShared ? heardMs : 0,
+          isShared,
+        }
       },
       isRepeated: createRepeats(requestsRemembered, () => performance.now()),
       onFault,

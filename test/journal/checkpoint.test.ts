@@ -1,6 +1,7 @@
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
+import { type Exact, mostExact } from '../../src/formats/exact.ts'
 import { createCheckpoint, type KeptState } from '../../src/journal/checkpoint.ts'
 import { openKeptFiles } from '../../src/journal/kept-files.ts'
 import type { OwnSum } from '../../src/ratelimit/rules/sums.ts'
@@ -12,16 +13,16 @@ const windows = { since: 1_000, end: 61_000, ms: 60_000 }
 const one: OwnSum = { id: 'a\nb\nc@1000', ...windows, sum: 40, base: 2 }
 
 /** With so many windows, each of this sum, and this much read. */
-function stateOf(count: number, sum: number): KeptState {
+function stateOf(count: number, sum: Exact): KeptState {
   return {
-    position: new Map([['f00d', sum]]),
+    position: new Map([['f00d', Number(sum)]]),
     own: Array.from({ length: count }, (_, i) => ({ ...one, id: `${i}@1000`, sum })),
     resets: new Map([
       [
         'a\nb\nc',
         [
           { at: 7, used: 0 },
-          { at: 9, used: 5 },
+          { at: 9, used: 2n ** 53n + 1n },
         ],
       ],
     ]),
@@ -35,14 +36,16 @@ test('a checkpoint is loaded as it was saved', async (t) => {
   const files = openKeptFiles(path)
   const checkpoint = createCheckpoint(files, 'usage.sums', names, 'first')
   t.strictSame(await checkpoint.load([]), { position: new Map(), own: [], resets: new Map() })
-  const state = { ...stateOf(2_000, 5), own: [...stateOf(2_000, 5).own, one] }
+  const large = { ...one, id: 'large@1000', sum: 2n ** 53n + 1n, base: mostExact }
+  const state = { ...stateOf(2_000, 5), own: [...stateOf(2_000, 5).own, large, one] }
   t.strictSame(await checkpoint.save(() => state), state.position)
   const heir = createCheckpoint(files, 'usage.sums', names, 'second')
   t.strictSame(await heir.load(['first']), state)
+  await checkpoint.noteBase(one, 2n ** 53n + 3n)
   await checkpoint.noteBase(one, 12)
   writeFileSync(join(path, readdirSync(path)[0] as string), '["sum","torn', { flag: 'a' })
   const { own } = await heir.load([])
-  t.strictSame(own.at(-1), { ...one, base: 12 }, 'the higher one of two')
+  t.strictSame(own.at(-1), { ...one, base: 2n ** 53n + 3n }, 'the highest of three')
 })
 
 test('nothing is added to a checkpoint that is not there', async (t) => {

@@ -380,7 +380,7 @@ export const allMutants: readonly Mutant[] = [
       ['if (at < state.resetsAt)', 'if (at <= state.resetsAt)'],
       ['isWindowless(counter)', 'false'],
       ['owner: key.id', 'owner: key.user'],
-      ['limit.limit - used - held)', 'limit.limit - used)'],
+      ['remaining > held ? minus(remaining, held) : 0', 'remaining'],
       ['remaining === 0 &&', 'remaining <= 1 &&'],
       ['resetsAt > until)', 'resetsAt < until)'],
     ],
@@ -812,7 +812,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (repeated !== undefined) {', 'if (repeated === null) {'],
       ['if (askers.leave(id)) end(', 'end('],
-      ["kind === 'tokens' ? used : used + pool.sums.count", 'used'],
+      ["kind === 'tokens' ? used : plus(used, pool.sums.count)", 'used'],
       ["if (kind === 'requests') return 'spent'", "if (kind === 'requests') return 'busy'"],
       ["if (outcome === 'held') outcome = 'busy'", ''],
       ['expire(now)\n    const places', 'const places'],
@@ -1017,8 +1017,9 @@ export const allMutants: readonly Mutant[] = [
     ['journal/checkpoint.test.ts'],
     [
       ['await put(textOf(first))', ''],
-      ['ms, sums[from + i] ?? 0', 'ms, each.sum'],
-      ['base: Math.max(known.base, base)', 'base: known.base || base'],
+      ['[sums[from + i] as Exact,', '[each.sum,'],
+      ['? sum : String(sum)', '? sum : Number(sum)'],
+      ['greatest(known?.base ?? 0, readWritten(base))', 'known?.base || readWritten(base)'],
       ['(numberOf(latest) ?? 0) + 1', 'numberOf(latest) ?? 0'],
       ['(numberOf(file) ?? number) < number', 'numberOf(file) !== number'],
     ],
@@ -1062,7 +1063,7 @@ export const allMutants: readonly Mutant[] = [
       ['>= lookAfterMs && beat()) writers.show()', '< 0) writers.show()'],
       ['      if (isWriter) telling.keep(position)\n', ''],
       ['    if (isWriter) call(() => options.onTold', '    call(() => options.onTold'],
-      ['tally.sum += Math.max(0, own - ownOf(tally))', 'tally.sum += 0 * own'],
+      ['tally.sum = plus(tally.sum, greatest(0, minus(own, ownOf(tally))))', ''],
     ],
   ),
   ...mutants(
@@ -1106,7 +1107,12 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/sums/scripts.ts',
     ['ratelimit/sums/redis-sums.test.ts'],
     [
-      ['tonumber(sum) > own then', 'true then'],
+      ['tonumber(sum) > own', 'true'],
+      // Of sums that doubles do not have.
+      ['#own < 16 and #total < 16 and #sum < 16', 'true'],
+      ['sum_low <= own_low', 'false'],
+      ['high, low = high + carry,', 'high, low = high,'],
+      ['high, low = 9223372036, 854775807 end', 'end'],
       ["(ARGV[2] == '0' or own and tonumber(number) >= tonumber(ARGV[2]))", 'true'],
       ['and not is_late and', 'and'],
       ['total + sum - own', 'total + sum'],
@@ -1134,8 +1140,23 @@ export const allMutants: readonly Mutant[] = [
     ['ratelimit/rules/tally.test.ts'],
     [
       ['if (field > tally.field) tally.field = field', 'tally.field = field'],
-      ['if (total - field > tally.others) ', ''],
-      ['tally.others + Math.max(ownOf(tally), tally.field)', 'tally.others + ownOf(tally)'],
+      ['if (others > tally.others) ', ''],
+      ['greatest(ownOf(tally), tally.field)', 'ownOf(tally)'],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/rules/fields.ts',
+    ['ratelimit/rules/tally.test.ts'],
+    [['Number.isSafeInteger(sum) ? sum : (parseExact(text) ?? 0)', 'sum']],
+  ),
+  ...mutants(
+    'formats/exact.ts',
+    ['formats/exact.test.ts'],
+    [
+      ['if (Number.isSafeInteger(sum)) return sum', 'return sum'],
+      ['sum < mostExact ? normalize(sum) : mostExact', 'normalize(sum)'],
+      ['return Number.isSafeInteger(number) ? number : value', 'return value'],
+      ['value > mostExact ? undefined', 'false ? undefined'],
     ],
   ),
   // No name forges a line, and none is longer than its bound.

@@ -1,5 +1,6 @@
 import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Exact } from '../../src/formats/exact.ts'
 import { openFolder } from '../../src/journal/folder.ts'
 import { openKeptFiles } from '../../src/journal/kept-files.ts'
 import { createCounters, type ResettableCounters } from '../../src/ratelimit/counters.ts'
@@ -49,7 +50,9 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
   const onFault = (error: unknown): void => console.error(error)
   const sums = await openGatewaySums({
     ...clocks,
-    ...textLines((text) => [JSON.parse(text) as Counted]),
+    ...textLines((text) => [
+      JSON.parse(text, (_, value) => (isLarge(value) ? BigInt(value.slice(0, -1)) : value)),
+    ]),
     ...tagsOf(connection?.cluster === true),
     ...{ gateway, files: [file], longSums: undefined, onFault },
     folder: openFolder(join(folder.path, 'lines')),
@@ -71,14 +74,18 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
     })
   const holds = redisHolds ?? createMemoryHolds(windows)
   const resets = {
-    async write(keys: readonly string[], at: number, used = 0) {
+    async write(keys: readonly string[], at: number, used: Exact = 0) {
       for (const each of all) for (const key of keys) each.running.reset(key, { at, used })
     },
   }
   return {
     ...{ connection, running, holds },
     counters: createCounters({ running, holds, resets }),
-    log: (counted) => appendFileSync(path, `\n${JSON.stringify(counted)}\n`),
+    log: (counted) =>
+      appendFileSync(
+        path,
+        `\n${JSON.stringify(counted, (_, value) => (typeof value === 'bigint' ? `${value}n` : value))}\n`,
+      ),
     async close() {
       await running.stop(0)
       await redisHolds?.stop(0)
@@ -86,4 +93,9 @@ export async function startCountingGateway(options: CountingOptions): Promise<Co
       folder.remove()
     },
   }
+}
+
+/** A whole number that JSON does not have. */
+function isLarge(value: unknown): value is string {
+  return typeof value === 'string' && /^\d+n$/.test(value)
 }

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Exact } from '../../src/formats/exact.ts'
 import { createRedisHolds, type RedisHolds } from '../../src/ratelimit/holds/redis.ts'
 import { connectRedis, type RedisConnection } from '../../src/ratelimit/redis/connection.ts'
 import { tagsOf } from '../../src/ratelimit/redis/keys.ts'
@@ -19,9 +20,9 @@ export interface SharingGateway {
   readonly isUnavailable: boolean
   /** How many losses of data in Redis were noticed; each hash tag by itself. */
   readonly losses: number
-  add(counters: readonly Counter[], amount: number, at?: number): void
+  add(counters: readonly Counter[], amount: Exact, at?: number): void
   /** What is used, as far as it is known, once the store was asked. */
-  used(...counters: Counter[]): Promise<readonly number[]>
+  used(...counters: Counter[]): Promise<readonly Exact[]>
   /** Waits until Redis has everything that was added, and no hold of what was released. */
   flushed(): Promise<void>
   close(): Promise<void>

@@ -79,7 +79,7 @@ export async function createTableWorld(
     const { sum, since, end } = sums.at(counter, at)
     const isShared = others.used !== undefined
     const ageMs = isShared ? others.ageMs : 0
-    return { used: sum + (others.used ?? 0), start: since, end, ageMs, isShared }
+    return { used: Number(sum) + (others.used ?? 0), start: since, end, ageMs, isShared }
   }
 
   const table = openDecisionTable({

@@ -3,6 +3,7 @@
  * needs more than the request and the resources; whoever enforces limits reads or asks (extauthz/reserve.ts).
  */
 
+import { minus } from '../../formats/exact.ts'
 import {
   type CounterState,
   isTaken,
@@ -104,7 +105,7 @@ export function enforceHold(
   }
   const full = reached.find(({ limit }) => limit.kind === 'concurrency')
   if (full !== undefined) {
-    const nextMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / full.used))
+    const nextMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / Number(full.used)))
     return { ...refuse('concurrency', now + nextMs), isBusy: true }
   }
   // Its last ones are of requests that another limit may refuse.
@@ -115,7 +116,7 @@ export function enforceHold(
   const held = Math.max(...states.map((state) => state.held ?? 0))
   // Nothing will end: what is left is less than it needs at least, of the windows that are used most.
   if (held === 0) {
-    const left = ({ limit, used }: LimitState) => limit.limit - used
+    const left = ({ limit, used }: LimitState) => minus(limit.limit, used)
     const fullest = tokens.reduce((a, b) => (left(b) < left(a) ? b : a))
     return { ...refuse('tokens', fullest.resetsAt), needed: expected.least }
   }

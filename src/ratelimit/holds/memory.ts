@@ -1,5 +1,6 @@
 /** Holds in this process, beside what it knows to be used. They end with the process. */
 
+import { type Exact, plus } from '../../formats/exact.ts'
 import type { HoldStore } from '../holds.ts'
 import { admit } from '../rules/estimates/admit.ts'
 import {
@@ -89,9 +90,11 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
       askers.again(asked.id as string)
       return toAnswer(places, now, 'held', repeated.cap)
     }
-    const rooms = places
-      .slice(0, asked.counters.length)
-      .map((place) => ({ limit: place.counter.limit, used: usedOf(place), held: place.pool.sums }))
+    const rooms = places.slice(0, asked.counters.length).map((place) => ({
+      limit: place.counter.limit,
+      used: Number(usedOf(place)),
+      held: place.pool.sums,
+    }))
     const admission = admit(rooms, asked.expected, asked.overshoot, asked.canCap)
     const outcome = withTaken(admission.outcome, places)
     if (admission.outcome !== 'held' || outcome !== 'held') return toAnswer(places, now, outcome, 0)
@@ -133,9 +136,9 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
 }
 
 /** What is used: of what requests take, also by those that are open. */
-function usedOf({ kind, window, pool }: PooledPlace): number {
+function usedOf({ kind, window, pool }: PooledPlace): Exact {
   const used = window?.used ?? 0
-  return kind === 'tokens' ? used : used + pool.sums.count
+  return kind === 'tokens' ? used : plus(used, pool.sums.count)
 }
 
 /** The outcome for tokens, and for what requests take beside them. */

@@ -1,5 +1,6 @@
 /** A call of the script that decides in one home, and what its answer says. Pure. */
 
+import { minus } from '../../formats/exact.ts'
 import { readCounterKey } from '../rules/counter-key.ts'
 import type { Hold, HoldAnswer } from '../rules/hold.ts'
 import { memberOf } from './request-ids.ts'
@@ -40,7 +41,7 @@ export function argsOf(
   for (const place of places) {
     const { kind, counter, window } = place
     const { used, own } = window ?? { used: 0, own: 0 }
-    args.push(kind, counter.limit, nameOf(place, charge), used - own, own)
+    args.push(kind, counter.limit, nameOf(place, charge), String(minus(used, own)), String(own))
   }
   return args
 }

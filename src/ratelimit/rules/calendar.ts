@@ -20,25 +20,31 @@ export interface NamedSpan {
 
 const dayMs = 86_400_000
 
-/** The last span of each calendar: consecutive questions are mostly about the same one. */
-const lastSpans = new WeakMap<Calendar, NamedSpan>()
+/** The last spans of each calendar, of which most questions are: at a boundary those before and after it. */
+const lastSpans = new WeakMap<Calendar, readonly NamedSpan[]>()
+const maxSpans = 3
 
 /**
  * The day, week or month at this instant. It begins with the first instant that is on its first
  * local date, so days adjoin where a clock is put forward or back at midnight.
  */
 export function calendarSpanAt(calendar: Calendar, at: number): NamedSpan {
-  const last = lastSpans.get(calendar)
-  if (last !== undefined && last.start <= at && at < last.end) return last
-  const { zone } = calendar
-  const [from, to] = datesAround(calendar, new Date(at + offsetAt(zone, at)))
-  const span = {
-    start: instantOf(zone, from),
-    end: instantOf(zone, to),
-    date: new Date(from).toISOString().slice(0, 10),
-  }
-  lastSpans.set(calendar, span)
+  const last = lastSpans.get(calendar) ?? []
+  for (const span of last) if (span.start <= at && at < span.end) return span
+  const span = findSpan(calendar, at)
+  lastSpans.set(calendar, [span, ...last.slice(0, maxSpans - 1)])
   return span
+}
+
+function findSpan(calendar: Calendar, at: number): NamedSpan {
+  const { zone } = calendar
+  for (let local = at + offsetAt(zone, at); ; ) {
+    const [from, to] = datesAround(calendar, new Date(local))
+    const [start, end] = [instantOf(zone, from), instantOf(zone, to)]
+    if (at < end) return { start, end, date: new Date(from).toISOString().slice(0, 10) }
+    // A clock was put back after midnight, and shows the date before once more.
+    local = to
+  }
 }
 
 /** The midnights between which it lies, as if the zone were UTC. */

@@ -5,6 +5,7 @@
  * window it is depends on the time alone (ratelimit/rules/windows.ts). Reading never counts, and counting never refuses.
  */
 
+import { type Exact, minus } from '../../formats/exact.ts'
 import type { BilledModel, Limit } from '../../kinds/resources.ts'
 import { countedAs, counterKey, counterKeyPrefix, type LimitKind } from './counter-key.ts'
 import { userInLines } from './line-user.ts'
@@ -44,7 +45,7 @@ export interface Counter extends WindowedCounter {
 
 /** The window at an instant: what was used in it and when it ends, in milliseconds since the epoch. */
 export interface CounterState {
-  readonly used: number
+  readonly used: Exact
   readonly resetsAt: number
   /** Tokens that open requests are expected to use, if they hold any. */
   readonly held?: number
@@ -54,8 +55,8 @@ export interface CounterState {
 export interface LimitState {
   readonly limit: CountedLimit
   /** Of requests also those that are in progress. */
-  readonly used: number
-  readonly remaining: number
+  readonly used: Exact
+  readonly remaining: Exact
   /** Tokens that open requests are expected to use, if they hold any; not in `remaining`. */
   readonly held?: number
   /** Milliseconds since the epoch; of concurrency, when it was read. */
@@ -70,13 +71,10 @@ export function limitStates(
 ): readonly LimitState[] {
   return limits.map((limit, i) => {
     const { used, resetsAt, held } = counters[i] as CounterState
-    if (limit.kind === 'concurrency') {
-      return { limit, used, remaining: Math.max(0, limit.limit - used), resetsAt: now }
-    }
-    if (held !== undefined) {
-      return { limit, used, remaining: Math.max(0, limit.limit - used - held), held, resetsAt }
-    }
-    return { limit, used, remaining: used < limit.limit ? limit.limit - used : 0, resetsAt }
+    const remaining = used < limit.limit ? minus(limit.limit, used) : 0
+    if (limit.kind === 'concurrency') return { limit, used, remaining, resetsAt: now }
+    if (held === undefined) return { limit, used, remaining, resetsAt }
+    return { limit, used, remaining: remaining > held ? minus(remaining, held) : 0, held, resetsAt }
   })
 }
 

@@ -3,7 +3,9 @@
  * windows have few names, and a Map of three takes as much as all the rest that is known of a window.
  */
 
-export type Fields = ReadonlyMap<string, number>
+import { type Exact, parseExact, plus } from '../../formats/exact.ts'
+
+export type Fields = ReadonlyMap<string, Exact>
 
 /** Names have no spaces; sums are whole. */
 export function writeFields(fields: Fields): string {
@@ -12,26 +14,34 @@ export function writeFields(fields: Fields): string {
   return text
 }
 
-export function readFields(text: string): Map<string, number> {
-  const fields = new Map<string, number>()
+export function readFields(text: string): Map<string, Exact> {
+  const fields = new Map<string, Exact>()
   if (text === '') return fields
   const parts = text.split(' ')
-  for (let i = 0; i + 1 < parts.length; i += 2) fields.set(parts[i] as string, Number(parts[i + 1]))
+  for (let i = 0; i + 1 < parts.length; i += 2) {
+    fields.set(parts[i] as string, readSum(parts[i + 1] as string))
+  }
   return fields
 }
 
+/** Of what is no sum nothing counts. */
+function readSum(text: string): Exact {
+  const sum = Number(text)
+  return Number.isSafeInteger(sum) ? sum : (parseExact(text) ?? 0)
+}
+
 /** Of each name its highest sum. */
-export function highestOf(...all: readonly Fields[]): Map<string, number> {
-  const most = new Map<string, number>()
+export function highestOf(...all: readonly Fields[]): Map<string, Exact> {
+  const most = new Map<string, Exact>()
   for (const fields of all) {
     for (const [name, sum] of fields) if (sum > (most.get(name) ?? 0)) most.set(name, sum)
   }
   return most
 }
 
-export function sumOf(fields: Fields): number {
-  let sum = 0
-  for (const each of fields.values()) sum += each
+export function sumOf(fields: Fields): Exact {
+  let sum: Exact = 0
+  for (const each of fields.values()) sum = plus(sum, each)
   return sum
 }
 

@@ -122,8 +122,13 @@ export function toResetDuration(waitMs: number): string {
   return `${Math.floor(minutes / 60)}h${minutes % 60}m${seconds % 60}s`
 }
 
+/** The share of a limit that is left. */
+function shareLeft({ remaining, limit }: LimitState): number {
+  return Number(remaining) / Number(limit.limit)
+}
+
 function bindsMore(a: LimitState, b: LimitState): boolean {
-  const share = a.remaining / a.limit.limit - b.remaining / b.limit.limit
+  const share = shareLeft(a) - shareLeft(b)
   if (share !== 0) return share < 0
   const isOther = a.limit.scope !== b.limit.scope && a.remaining !== b.remaining
   return isOther ? a.remaining < b.remaining : a.resetsAt > b.resetsAt

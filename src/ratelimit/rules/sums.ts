@@ -3,6 +3,7 @@
  * whoever takes the same lines, in whatever order and whenever, has the same sums.
  */
 
+import { type Exact, plus } from '../../formats/exact.ts'
 import { createTally, noteFields, ownOf, type Tally, ticksBetween, toTick } from './tally.ts'
 import {
   type CounterWindow,
@@ -15,23 +16,33 @@ import {
 /** What a line counts: tokens or requests, in each of these, at this instant. */
 export interface Counted {
   readonly at: number
-  readonly amount: number
+  readonly amount: Exact
   readonly counters: readonly WindowedCounter[]
 }
 
 /** A window with what was counted in it. */
 export interface OwnSum extends CounterWindow {
-  readonly sum: number
-  readonly base: number
+  readonly sum: Exact
+  readonly base: Exact
 }
 
 export type Sums = ReturnType<typeof createSums>
 
-/** How long a window takes late lines after its end, and how far gateways' clocks may be ahead: 20 s. */
-const graceMs = 20_000
+/** Windows of this length and longer are long: a day, even one on which clocks are put forward. */
+export const longMs = 72_000_000
+
+/**
+ * How long a window takes late lines after its end, and how far gateways' clocks may be ahead: 20 s. A long one is kept
+ * for hours, because by another edition of the zones' rules it may end later.
+ */
+export function graceOf({ ms }: Pick<CounterWindow, 'ms'>): number {
+  return ms < longMs ? 20_000 : 7_200_000
+}
 
 /** Whether nothing is counted in it any more; also of one that a clock began which was far ahead. */
-export function isOver({ since, end, ms }: CounterWindow, now: number): boolean {
+export function isOver(window: CounterWindow, now: number): boolean {
+  const { since, end, ms } = window
+  const graceMs = graceOf(window)
   return end + graceMs <= now || since > now + ms + graceMs
 }
 
@@ -67,6 +78,8 @@ export function createSums(resets: Resets, monotonic: () => number) {
     const window = windowAt(counter, instant, times)
     const isNew = !all.has(window.id)
     const tally = of(window)
+    // What was kept is of another edition of the zones' rules.
+    if (tally.end !== window.end) Object.assign(tally, window)
     // Nobody waits at a boundary: what others count in it from its start on is told by refreshing.
     if (isNew && last?.isKnown && last.end === window.since && instant - window.since < youngMs) {
       tally.isKnown = true
@@ -86,7 +99,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
       for (const counter of counters) {
         const tally = at(counter, instant)
         if (isOver(tally, now)) continue
-        tally.sum += amount
+        tally.sum = plus(tally.sum, amount)
         changed.push(tally)
       }
       return changed

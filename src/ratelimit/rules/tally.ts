@@ -3,6 +3,7 @@
  * this gateway and of all. Each figure only grows, so that it may be told late, twice and in any order.
  */
 
+import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
 import { type Fields, highestOf, readFields, sumOf, writeFields } from './fields.ts'
 import type { CounterWindow } from './windows.ts'
 
@@ -11,17 +12,17 @@ const longAgoMs = 86_400_000
 
 export interface Tally extends CounterWindow {
   /** Of this gateway's lines. */
-  sum: number
+  sum: Exact
   /** What the store has beyond them: of lines that the disk has lost. */
-  base: number
+  base: Exact
   /** What the store has of this gateway, at least. */
-  field: number
+  field: Exact
   /** What others have counted, at least. */
-  others: number
+  others: Exact
   /** By name, as of the last full read; see fields.ts. */
   fields: string
   /** Their sum. */
-  fieldsSum: number
+  fieldsSum: Exact
   /** Whether the store was read, or this window is too young for others to have counted in it. */
   isKnown: boolean
   /** When it was last used, read in full, and told of by the store: `toTick` of a monotonic clock. */
@@ -52,23 +53,24 @@ export function createTally(window: CounterWindow, tick: number): Tally {
 }
 
 /** What this gateway has counted. */
-export function ownOf({ sum, base }: Tally): number {
-  return sum + base
+export function ownOf({ sum, base }: Tally): Exact {
+  return plus(sum, base)
 }
 
 /** What is used, as far as is known; never more than was counted. */
-export function usedOf(tally: Tally): number {
-  return tally.others + Math.max(ownOf(tally), tally.field)
+export function usedOf(tally: Tally): Exact {
+  return plus(tally.others, greatest(ownOf(tally), tally.field))
 }
 
 /**
  * The store has `field` of this gateway and `total` of all. Returns whether it lacks something of what
  * others had counted when they were last read.
  */
-export function noteTotal(tally: Tally, field: number, total: number): boolean {
+export function noteTotal(tally: Tally, field: Exact, total: Exact): boolean {
   if (field > tally.field) tally.field = field
-  if (total - field > tally.others) tally.others = total - field
-  return total - field < tally.fieldsSum
+  const others = minus(total, field)
+  if (others > tally.others) tally.others = others
+  return others < tally.fieldsSum
 }
 
 /** The store, and a second place if there is one, have these fields of others. Returns what the store lacks of them. */
@@ -78,7 +80,7 @@ export function noteFields(tally: Tally, found: Fields, kept?: Fields): Fields {
   tally.fields = writeFields(most)
   tally.fieldsSum = sumOf(most)
   if (tally.fieldsSum > tally.others) tally.others = tally.fieldsSum
-  const lacking = new Map<string, number>()
+  const lacking = new Map<string, Exact>()
   for (const [name, sum] of most) if (sum > (found.get(name) ?? 0)) lacking.set(name, sum)
   return lacking
 }
@@ -89,6 +91,12 @@ export function noteFields(tally: Tally, found: Fields, kept?: Fields): Fields {
  */
 export function toTick(monotonicMs: number): number {
   return monotonicMs | 0
+}
+
+/** Whether it is less than this long ago; never after 24 days. */
+export function isWithin(ms: number, earlier: number, later: number): boolean {
+  const between = ticksBetween(earlier, later)
+  return between >= 0 && between < ms
 }
 
 export function ticksBetween(earlier: number, later: number): number {

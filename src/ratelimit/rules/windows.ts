@@ -6,6 +6,7 @@
 
 import { crc32 } from '../../formats/base62.ts'
 import { maxWindowMs } from '../../formats/duration.ts'
+import type { Exact } from '../../formats/exact.ts'
 import { isKnownZone } from '../../formats/time-zone.ts'
 import { type Calendar, calendarSpanAt, type NamedSpan } from './calendar.ts'
 
@@ -39,7 +40,7 @@ export interface CounterWindow {
 export interface CounterReset {
   readonly at: number
   /** What it began with. */
-  readonly used: number
+  readonly used: Exact
 }
 
 /** By the keys of counters, in any order. */

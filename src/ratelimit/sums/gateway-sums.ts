@@ -4,6 +4,7 @@
  * store answers or not.
  */
 
+import { type Exact, greatest, minus, plus } from '../../formats/exact.ts'
 import { createCheckpoint, type KeptState } from '../../journal/checkpoint.ts'
 import type { Folder, Listed } from '../../journal/folder.ts'
 import { createFollower, type Follower, type Position } from '../../journal/follower.ts'
@@ -183,7 +184,8 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   function keepRead(next: Position, replace: () => void): void {
     const before = sums.own(now()).map((tally) => [tally, ownOf(tally)] as const)
     replace()
-    for (const [tally, own] of before) tally.sum += Math.max(0, own - ownOf(tally))
+    for (const [tally, own] of before)
+      tally.sum = plus(tally.sum, greatest(0, minus(own, ownOf(tally))))
     for (const [head, bytes] of position) if (bytes > (next.get(head) ?? 0)) next.set(head, bytes)
   }
 
@@ -212,7 +214,7 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
       void readToEnds().then(() => shared.enter(tally), onFault)
       return
     }
-    const base = tally.base + tally.field - ownOf(tally)
+    const base = minus(plus(tally.base, tally.field), ownOf(tally))
     if (base <= tally.base || !beat()) return
     adopting.add(tally)
     void keepBase(tally, base)
@@ -221,9 +223,9 @@ export async function openGatewaySums(options: GatewaySumsOptions) {
   }
 
   /** Written down before anything is sent that includes it, so that a killed process finds it again. */
-  async function keepBase(tally: Tally, base: number): Promise<void> {
+  async function keepBase(tally: Tally, base: Exact): Promise<void> {
     await checkpoint.noteBase(tally, base)
-    tally.base = Math.max(tally.base, base)
+    tally.base = greatest(tally.base, base)
     shared.enter(tally)
   }
 

@@ -1,5 +1,6 @@
 /** Resets of counters in Postgres, where every gateway hears of them. */
 
+import { type Exact, parseExact } from '../../formats/exact.ts'
 import { digestOf } from '../../store/postgres/digest.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
@@ -26,16 +27,17 @@ export function createKeptResets(sql: Sql) {
   return {
     /** The last reset of each counter, of those that were written not much earlier than `after`. */
     async read(after = 0): Promise<readonly KeptReset[]> {
-      return await withLongDeadline(sql<KeptReset[]>`
+      const rows = await withLongDeadline(sql<(Omit<KeptReset, 'used'> & { used: string })[]>`
         select counter as key, (extract(epoch from reset_at) * 1000)::float8 as at,
-          coalesce(used, 0)::float8 as used,
+          coalesce(used, 0)::text as used,
           (extract(epoch from written_at) * 1000)::float8 as "writtenAt"
         from tollgate_counter_resets
         where reset_at > now() - ${keptFor}::interval
           and written_at > ${new Date(Math.max(0, after - overlapMs))}::timestamptz`)
+      return rows.map((row) => ({ ...row, used: parseExact(row.used) ?? 0 }))
     },
     /** At this time (ms) these counters begin anew, with so much used. */
-    async write(keys: readonly string[], at: number, used = 0): Promise<void> {
+    async write(keys: readonly string[], at: number, used: Exact = 0): Promise<void> {
       const ids = keys.map(digestOf)
       await withLongDeadline(sql`
         with old as (

@@ -3,10 +3,11 @@
  * it answers. One process of a gateway writes; the others send nothing of their own and learn the totals.
  */
 
+import { type Exact, greatest, plus } from '../../formats/exact.ts'
 import { leaseMs } from '../rules/estimates/hold.ts'
 import type { Fields } from '../rules/fields.ts'
-import { isOver } from '../rules/sums.ts'
-import { noteFields, noteTotal, ownOf, type Tally, ticksBetween, toTick } from '../rules/tally.ts'
+import { graceOf, isOver, longMs } from '../rules/sums.ts'
+import { isWithin, noteFields, noteTotal, ownOf, type Tally, toTick } from '../rules/tally.ts'
 import { keyIn } from '../rules/windows.ts'
 import { createEndedHolds } from './ended-holds.ts'
 import { createRepairs } from './repairs.ts'
@@ -46,8 +47,8 @@ export interface PartOptions {
   readonly onRival: (nonce: string) => void
 }
 
-/** How long the store keeps a window after its end: longer than a mark, but for the shortest. */
-const [leastKeptMs, mostKeptMs] = [20_000, 120_000]
+/** How long the store keeps a window after its end, if it is not over then: longer than a mark, but for the shortest. */
+const mostKeptMs = 120_000
 /** Windows that were used this recently are restored first. */
 const recentMs = 10_000
 /** The others go in what is left of calls, at most in 20 of a second. */
@@ -56,9 +57,6 @@ export const calmEveryMs = 50
 const handoverMs = 10_000
 /** Behind the id of a hold that is to end for everybody. */
 const endsForAll = '*'
-/** Sums of windows of this length and longer are kept in a second place. */
-export const longMs = 86_400_000
-
 export type Part = ReturnType<typeof createPart>
 
 export function createPart(options: PartOptions) {
@@ -82,8 +80,8 @@ export function createPart(options: PartOptions) {
 
   const isOpen = (tally: Tally): boolean => !isOver(tally, now())
 
-  function entryOf(tally: Tally, field: string, sum: number): SumEntry {
-    const keptMs = Math.min(mostKeptMs, Math.max(leastKeptMs, tally.ms))
+  function entryOf(tally: Tally, field: string, sum: Exact): SumEntry {
+    const keptMs = Math.max(graceOf(tally), Math.min(mostKeptMs, tally.ms))
     return { key: keyOf(tag, tally), field, sum, ttlMs: tally.end + keptMs - now() }
   }
 
@@ -104,8 +102,8 @@ export function createPart(options: PartOptions) {
   }
 
   /** The next ones to send, with their sums as they are now. */
-  function nextBatch(): (readonly [tally: Tally, sum: number])[] {
-    const batch: (readonly [Tally, number])[] = []
+  function nextBatch(): (readonly [tally: Tally, sum: Exact])[] {
+    const batch: (readonly [Tally, Exact])[] = []
     take(due)
     if (calm.size > 0 && monotonic() - calmAt >= calmEveryMs) {
       calmAt = monotonic()
@@ -127,7 +125,7 @@ export function createPart(options: PartOptions) {
     const tick = toTick(monotonic())
     for (const tally of options.windows()) {
       if (!isOpen(tally)) continue
-      if (ticksBetween(tally.usedAt, tick) < recentMs) enter(tally)
+      if (isWithin(recentMs, tally.usedAt, tick)) enter(tally)
       else if (!due.has(tally)) calm.add(tally)
       if (tally.fieldsSum > 0) lacking.add(tally)
     }
@@ -148,7 +146,7 @@ export function createPart(options: PartOptions) {
   }
 
   /** What the store has of this gateway and of all. */
-  function receive(tally: Tally, field: number, total: number): void {
+  function receive(tally: Tally, field: Exact, total: Exact): void {
     if (!isOpen(tally)) return
     tally.heardAt = toTick(monotonic())
     if (noteTotal(tally, field, total)) lacking.add(tally)
@@ -183,7 +181,7 @@ export function createPart(options: PartOptions) {
     repairs.forget(rest)
     if (mark !== undefined) compare(mark, answer)
     for (const [i, [tally]] of batch.entries()) {
-      const [field, total] = answer.sums[i] as readonly [number, number]
+      const [field, total] = answer.sums[i] as readonly [Exact, Exact]
       receive(tally, field, total)
     }
   }
@@ -220,7 +218,7 @@ export function createPart(options: PartOptions) {
     const found = new Map(hash)
     const others = new Map(kept)
     const own = found.get(gateway) ?? 0
-    const field = Math.max(own, others.get(gateway) ?? 0)
+    const field = greatest(own, others.get(gateway) ?? 0)
     for (const name of [gateway, totalField]) {
       found.delete(name)
       others.delete(name)
@@ -230,7 +228,7 @@ export function createPart(options: PartOptions) {
     lacking.delete(tally)
     const missing = noteFields(tally, found, others)
     if (isWriter() && missing.size > 0) repairs.set(tally, missing)
-    receive(tally, field, field + tally.fieldsSum)
+    receive(tally, field, plus(field, tally.fieldsSum))
     if (isWriter() && own < ownOf(tally)) enter(tally)
   }
 

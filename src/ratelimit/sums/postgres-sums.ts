@@ -1,5 +1,6 @@
 /** Sums of long windows in Postgres. */
 
+import { parseExact } from '../../formats/exact.ts'
 import { digestOf } from '../../store/postgres/digest.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
@@ -10,12 +11,14 @@ export function createPostgresSums(sql: Sql): LongSums {
   return {
     async load(ids) {
       const digests = ids.map(uuidOf)
-      const rows = await withLongDeadline(sql<{ id: string; gateway: string; used: number }[]>`
-        select id::text, gateway, used::float8 from tollgate_window_sums
+      const rows = await withLongDeadline(sql<{ id: string; gateway: string; used: string }[]>`
+        select id::text, gateway, used::text from tollgate_window_sums
         where id = any(${digests}::uuid[])`)
       const byId = Map.groupBy(rows, ({ id }) => id)
       return digests.map((digest) => {
-        return new Map((byId.get(digest) ?? []).map(({ gateway, used }) => [gateway, used]))
+        return new Map(
+          (byId.get(digest) ?? []).map(({ gateway, used }) => [gateway, parseExact(used) ?? 0]),
+        )
       })
     },
     async save(gateway, sums) {
@@ -32,7 +35,9 @@ export function createPostgresSums(sql: Sql): LongSums {
           as sum (id, ends_at, used)
         -- The same order in all processes, so that none waits for another that waits for it.
         order by id
-        on conflict (id, gateway) do update set used = greatest(kept.used, excluded.used)`)
+        on conflict (id, gateway) do update set used = greatest(kept.used, excluded.used),
+          -- Another edition of the zones' rules may end it later.
+          ends_at = greatest(kept.ends_at, excluded.ends_at)`)
     },
   }
 }

@@ -1,5 +1,6 @@
 /** A SumStore in Redis. */
 
+import { type Exact, parseExact } from '../../formats/exact.ts'
 import { oldKeyOf, oldNoteOf } from '../redis/keys.ts'
 import { readFields } from '../rules/fields.ts'
 import { markMs, type SumCommands } from './scripts.ts'
@@ -13,7 +14,7 @@ export function createRedisSums(commands: SumCommands): SumStore {
       const args = [...own, markMs]
       for (const { key, field, sum, ttlMs } of entries) {
         keys.push(key)
-        args.push(field, sum, Math.ceil(ttlMs))
+        args.push(field, typeof sum === 'number' ? sum : String(sum), Math.ceil(ttlMs))
       }
       const releases = ended.map((each) => [each.keys, each.ids] as const)
       const answered = await (releases.length === 0
@@ -21,7 +22,10 @@ export function createRedisSums(commands: SumCommands): SumStore {
         : commands.writeAndRelease([keys, args], releases))
       const [number, nonce, ...figures] = answered
       if (figures.length !== 2 * entries.length) throw new Error(unexpected)
-      const sums = entries.map((_, i) => [figures[2 * i], figures[2 * i + 1]] as [number, number])
+      const sums = entries.map((_, i): [Exact, Exact] => [
+        exactOf(figures[2 * i]),
+        exactOf(figures[2 * i + 1]),
+      ])
       return { number, nonce, sums }
     },
     async read(keys) {
@@ -39,6 +43,13 @@ export function createRedisSums(commands: SumCommands): SumStore {
       return found
     },
   }
+}
+
+/** Beyond 15 digits it is text. */
+function exactOf(figure: number | string | undefined): Exact {
+  const exact = typeof figure === 'string' ? parseExact(figure) : figure
+  if (exact === undefined) throw new Error(unexpected)
+  return exact
 }
 
 const unexpected = 'the response of Redis has an unexpected form'

@@ -1,9 +1,10 @@
 /** What a store lacks of others' sums, as they were read: others may have ended, and can't write them again. */
 
+import type { Exact } from '../../formats/exact.ts'
 import type { Fields } from '../rules/fields.ts'
 import type { Tally } from '../rules/tally.ts'
 
-export type Repair = readonly [tally: Tally, name: string, sum: number]
+export type Repair = readonly [tally: Tally, name: string, sum: Exact]
 
 /** Of one hash tag. */
 export function createRepairs() {

@@ -4,6 +4,7 @@
  */
 
 import { ServiceError } from '../../formats/errors.ts'
+import type { Exact } from '../../formats/exact.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
 import type { CounterReset, WindowedCounter } from '../rules/windows.ts'
@@ -14,7 +15,7 @@ import type { KnownWindow } from './shared-sums.ts'
 
 /** A counter, and the limit it is read for: a store that learns of others' use asks more often near it. */
 export interface AskedCounter extends WindowedCounter {
-  readonly limit?: number
+  readonly limit?: Exact
 }
 
 export interface RunningSumsOptions {
@@ -121,7 +122,7 @@ export function runSums(options: RunningSumsOptions) {
 
   /** Milliseconds for which what is known of this window is fresh enough. */
   function maxAgeOf({ limit }: AskedCounter, { used, fields }: KnownWindow): number {
-    const isNear = limit === undefined || used >= limit / 2
+    const isNear = limit === undefined || Number(used) >= Number(limit) / 2
     const ms = isNear ? flushMs : Math.max(flushMs, farMs)
     return fields > fewFields ? (ms * fields) / fewFields : ms
   }

@@ -11,8 +11,8 @@ export interface SumCommands {
 
 export type Call = readonly [keys: readonly string[], args: readonly (string | number)[]]
 
-/** The mark that was there, then for each window the field and the total. */
-export type WriteAnswer = readonly [number: number, nonce: string, ...sums: number[]]
+/** The mark that was there, then for each window the field and the total: numbers, or text beyond 15 digits. */
+export type WriteAnswer = readonly [number: number, nonce: string, ...sums: (number | string)[]]
 
 /**
  * How long a mark is kept: less than windows of a minute and more are, so that a step of the server's clock ends
@@ -25,9 +25,33 @@ export const markMs = 60_000
  * number that it relies on; ARGV[3] the writer; ARGV[4] how long the mark is kept (ms); then for each window the
  * field, its sum, and the rest of the window's life (ms). A call that comes late must not hide a loss: it sets the
  * mark only if what it relies on is there. The mark is written first: a Redis that is out of memory, or a replica,
- * refuses that, and nothing has changed. A mark never goes back, which would look like a loss.
+ * refuses that, and nothing has changed. A mark never goes back, which would look like a loss. Numbers of Lua are
+ * doubles, which are exact for two sums of 15 digits; longer ones are added as billions and the rest, up to 2⁶³-1.
  */
 const writeSums = `
+local function limbs(text)
+  local high, low = tonumber(string.sub(text, 1, -10)) or 0, tonumber(string.sub(text, -9))
+  if #text > 19 or not string.match(text, '^%d+$') or high == 9223372036 and low > 854775807 or high > 9223372036 then
+    return 0, 0
+  end
+  return high, low
+end
+local function text_of(high, low)
+  return high > 0 and string.format('%d%09d', high, low) or string.format('%d', low)
+end
+local function grow_large(own, total, sum)
+  local own_high, own_low = limbs(own)
+  local high, low = limbs(total)
+  local sum_high, sum_low = limbs(sum)
+  if sum_high < own_high or sum_high == own_high and sum_low <= own_low then
+    return text_of(own_high, own_low), text_of(high, low), false
+  end
+  high, low = high + sum_high - own_high, low + sum_low - own_low
+  local carry = math.floor(low / 1000000000)
+  high, low = high + carry, low - carry * 1000000000
+  if high == 9223372036 and low > 854775807 or high > 9223372036 then high, low = 9223372036, 854775807 end
+  return sum, text_of(high, low), true
+end
 local mark = ARGV[1] ~= '0' and redis.pcall('GET', KEYS[1])
 local number, nonce = string.match(type(mark) == 'string' and mark or '', '^(%d+) (.*)$')
 local own = nonce == ARGV[3]
@@ -40,10 +64,17 @@ for i = 2, #KEYS do
   local field, sum = ARGV[3 * i - 1], ARGV[3 * i]
   -- What somebody else has put under this name counts for nothing.
   local had = redis.pcall('HMGET', KEYS[i], field, '+')
-  local own, total = tonumber(had[1] or '0') or 0, tonumber(had[2] or '0') or 0
-  if not had.err and tonumber(sum) > own then
-    own, total = tonumber(sum), total + sum - own
-    redis.call('HSET', KEYS[i], field, sum, '+', string.format('%d', total))
+  if had.err then sum = '0' end
+  local own, total, grows = had[1] or '0', had[2] or '0', false
+  if #own < 16 and #total < 16 and #sum < 16 then
+    own, total = tonumber(own) or 0, tonumber(total) or 0
+    grows = tonumber(sum) > own
+    if grows then own, total = tonumber(sum), total + sum - own end
+  else
+    own, total, grows = grow_large(own, total, sum)
+  end
+  if grows then
+    redis.call('HSET', KEYS[i], field, sum, '+', type(total) == 'number' and string.format('%d', total) or total)
     if not had[2] then redis.call('PEXPIRE', KEYS[i], ARGV[3 * i + 1]) end
   end
   answer[2 * i - 1], answer[2 * i] = own, total

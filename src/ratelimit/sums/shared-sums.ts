@@ -4,11 +4,12 @@
  * start, or to a store that has lost data, the same sums are sent again.
  */
 
+import { type Exact, greatest } from '../../formats/exact.ts'
 import { countOf } from '../rules/fields.ts'
-import { type Counted, isOver, type Sums } from '../rules/sums.ts'
-import { ownOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
+import { type Counted, isOver, longMs, type Sums } from '../rules/sums.ts'
+import { isWithin, ownOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
 import { keyIn, type WindowedCounter } from '../rules/windows.ts'
-import { createPart, longMs, type Part, type PartOptions } from './part.ts'
+import { createPart, type Part, type PartOptions } from './part.ts'
 import { maxEntries, type SumStore } from './sum-store.ts'
 
 export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows' | 'store'> {
@@ -25,9 +26,9 @@ export interface SharedSumsOptions extends Omit<PartOptions, 'tag' | 'windows' |
 export interface KnownWindow {
   /** The counter's key, `@` and what the window is called. */
   readonly id: string
-  readonly used: number
+  readonly used: Exact
   /** How much of that is this gateway's own. */
-  readonly own: number
+  readonly own: Exact
   /** Milliseconds since the epoch. */
   readonly resetsAt: number
   /** Whether the store was asked about it. */
@@ -88,8 +89,8 @@ export function createSharedSums(options: SharedSumsOptions) {
     const tick = toTick(monotonic())
     const found: Tally[] = []
     for (const tally of sums.all.values()) {
-      const isDue = ticksBetween(tally.readAt, tick) >= wholeEveryMs && tally.isKnown
-      const isInUse = ticksBetween(tally.usedAt, tick) < inUseMs && !isOver(tally, now())
+      const isDue = !isWithin(wholeEveryMs, tally.readAt, tick) && tally.isKnown
+      const isInUse = isWithin(inUseMs, tally.usedAt, tick) && !isOver(tally, now())
       if (isDue && isInUse && found.push(tally) === maxEntries) break
     }
     return found
@@ -113,7 +114,7 @@ export function createSharedSums(options: SharedSumsOptions) {
       return {
         id: tally.id,
         used: usedOf(tally),
-        own: Math.max(ownOf(tally), tally.field),
+        own: greatest(ownOf(tally), tally.field),
         since: tally.since,
         resetsAt: tally.end,
         isKnown: tally.isKnown || store === undefined,

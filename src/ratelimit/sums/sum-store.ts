@@ -3,6 +3,7 @@
  * sum only grows, so writing may be repeated, delayed and overtaken.
  */
 
+import type { Exact } from '../../formats/exact.ts'
 import type { Fields } from '../rules/fields.ts'
 
 /** One sum, to be written if it is higher than what is there. */
@@ -10,7 +11,7 @@ export interface SumEntry {
   readonly key: string
   /** Of whom: a gateway's name. */
   readonly field: string
-  readonly sum: number
+  readonly sum: Exact
   /** The rest of the window's life. */
   readonly ttlMs: number
 }
@@ -30,7 +31,7 @@ export interface Written {
   readonly number: number
   readonly nonce: string
   /** For each entry the field and the total, as they are now. */
-  readonly sums: readonly (readonly [field: number, total: number])[]
+  readonly sums: readonly (readonly [field: Exact, total: Exact])[]
 }
 
 export interface SumStore {
@@ -82,5 +83,5 @@ export interface LongSums {
 export interface LongSum {
   readonly id: string
   readonly end: number
-  readonly used: number
+  readonly used: Exact
 }

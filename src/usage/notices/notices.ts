@@ -1,5 +1,6 @@
 /** Notices of limits: who has used how much of which, found beside the requests. */
 
+import type { Exact } from '../../formats/exact.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
@@ -36,10 +37,10 @@ export function createNotices({ snapshot, readCounters, store, clock }: NoticesD
       return {
         limit,
         counter,
-        toNotices(used: number, endsAt: number): readonly Notice[] {
+        toNotices(used: Exact, endsAt: number): readonly Notice[] {
           const { windowMs } = limit
           return percents
-            .filter((percent) => used * 100 >= limit.limit * percent)
+            .filter((percent) => Number(used) * 100 >= limit.limit * percent)
             .map((percent) => ({
               subject: counter.key,
               percent,

@@ -227,7 +227,9 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     let refused = 0
     let by: CountedLimit | undefined
     for (const { limit, remaining } of states) {
-      const beyond = isDecidedByHours(limit) ? 1 - remaining / Math.max(1, amountOf(limit)) : 0
+      const beyond = isDecidedByHours(limit)
+        ? 1 - Number(remaining) / Math.max(1, amountOf(limit))
+        : 0
       if (beyond <= refused) continue
       refused = beyond
       by = limit

@@ -1,8 +1,10 @@
 import { test } from 'tap'
+import type { Exact } from '../../../src/formats/exact.ts'
 import { countOf, readFields, writeFields } from '../../../src/ratelimit/rules/fields.ts'
 import { createSums, isOver } from '../../../src/ratelimit/rules/sums.ts'
 import {
   createTally,
+  isWithin,
   noteFields,
   noteTotal,
   ownOf,
@@ -61,10 +63,44 @@ test('fields are read as they were written', async (t) => {
   }
 })
 
+test('sums beyond doubles are exact', async (t) => {
+  const tally = createTally(window, 0)
+  Object.assign(tally, { sum: 2 ** 53 - 1, base: 1 })
+  t.equal(ownOf(tally), 2n ** 53n)
+  t.equal(noteTotal(tally, 2n ** 53n + 1n, 2n ** 60n + 1n), false)
+  t.equal(tally.others, 2n ** 60n - 2n ** 53n)
+  t.equal(usedOf(tally), 2n ** 60n + 1n)
+  const fields = new Map<string, Exact>([
+    ['b', 2n ** 60n + 3n],
+    ['c', 5],
+  ])
+  t.strictSame(readFields(writeFields(fields)), fields)
+  noteFields(tally, fields)
+  t.match(tally, { fieldsSum: 2n ** 60n + 8n, others: 2n ** 60n + 8n })
+  t.strictSame(
+    readFields(`d ${'9'.repeat(19)} e 1.5`),
+    new Map([
+      ['d', 0],
+      ['e', 0],
+    ]),
+  )
+  const sums = createSums(new Map(), () => 0)
+  for (const amount of [2 ** 53 - 1, 2, 2n ** 62n])
+    sums.count({ at: 0, amount, counters: [counter] }, 0)
+  t.equal(ownOf(sums.at(counter, 0)), 2n ** 62n + 2n ** 53n + 1n)
+})
+
 test('ticks that came round are compared rightly', async (t) => {
   const late = 2 ** 31 - 5
   t.equal(ticksBetween(toTick(late), toTick(late + 20.7)), 20)
   t.equal(ticksBetween(toTick(2 ** 32 - 1), toTick(2 ** 32 + 9)), 10)
+  const month = 30 * 86_400_000
+  t.equal(isWithin(60_000, toTick(month), toTick(month + 59_999)), true)
+  t.equal(
+    isWithin(60_000, toTick(0), toTick(month)),
+    false,
+    'so long ago that it seems to be to come',
+  )
 })
 
 test('a line counts at its own time, while its window takes it', async (t) => {

@@ -1,6 +1,7 @@
 import { appendFileSync, cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
+import type { Exact } from '../../../src/formats/exact.ts'
 import { keyOf } from '../../../src/ratelimit/sums/part.ts'
 import type { SumStore } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
@@ -20,13 +21,13 @@ function makeWorld(t: Test) {
     dataDir: join(folder.path, name, 'data'),
   })
   /** The fields of the hour, with its total. */
-  function fields(): ReadonlyMap<string, number> {
+  function fields(): ReadonlyMap<string, Exact> {
     const [key = ''] = [...server.hashes.keys()].filter((each) =>
       each.startsWith(keyOf('all', { id: hour.key })),
     )
     return server.fields(key)
   }
-  const total = (): number => fields().get('+') ?? 0
+  const total = (): Exact => fields().get('+') ?? 0
   const store = (): SumStore => new Link(() => server, createDice(1), life)
   async function open(name: string, link = store()) {
     const opened = await openProcess(placesOf(name), { store: link, keptFiles: 4 })

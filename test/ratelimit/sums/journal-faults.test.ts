@@ -66,7 +66,7 @@ root.test('a machine that restarts has what was copied, and nothing twice', asyn
     const isEmptied = life !== 1
     if (isEmptied) rmSync(files.folder, { recursive: true })
     const opened = await openProcess({ ...places }, { keptFiles: 4 })
-    const used = (await opened.used()) ?? 0
+    const used = Number((await opened.used()) ?? 0)
     const all = written.reduce((sum, [, tokens]) => sum + tokens, 0)
     const old = written.filter(([at]) => at < killedAt - 1_300)
     settled = total + old.reduce((sum, [, tokens]) => sum + tokens, 0)

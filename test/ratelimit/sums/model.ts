@@ -1,6 +1,7 @@
 /** Models for schedules of faults: a disk, an Envoy, a Redis with all that can happen to it, a network. */
 
 import { setImmediate as turn } from 'node:timers/promises'
+import { type Exact, minus, plus } from '../../../src/formats/exact.ts'
 import type { Folder } from '../../../src/journal/folder.ts'
 import type { KeptFiles } from '../../../src/journal/kept-files.ts'
 import { markMs } from '../../../src/ratelimit/sums/scripts.ts'
@@ -221,7 +222,7 @@ export class LineWriter {
 }
 
 interface Hash {
-  readonly fields: Map<string, number>
+  readonly fields: Map<string, Exact>
   readonly expiresAt: number
 }
 
@@ -251,7 +252,7 @@ export class Server {
     return copy
   }
 
-  fields(key: string): ReadonlyMap<string, number> {
+  fields(key: string): ReadonlyMap<string, Exact> {
     const found = this.hashes.get(key)
     if (found !== undefined && found.expiresAt <= this.now()) this.hashes.delete(key)
     return this.hashes.get(key)?.fields ?? new Map()
@@ -274,15 +275,16 @@ export class Server {
     return { number: had.number, nonce: had.nonce, sums }
   }
 
-  #raise({ key, field, sum, ttlMs }: SumEntry): readonly [number, number] {
+  #raise({ key, field, sum, ttlMs }: SumEntry): readonly [Exact, Exact] {
     const fields = this.fields(key)
     const own = fields.get(field) ?? 0
     const total = fields.get('+') ?? 0
     if (sum <= own) return [own, total]
     const { expiresAt } = this.hashes.get(key) ?? { expiresAt: this.now() + ttlMs }
-    const raised = new Map([...fields, [field, sum], ['+', total + sum - own]])
+    const grown = plus(total, minus(sum, own))
+    const raised = new Map([...fields, [field, sum], ['+', grown]])
     this.hashes.set(key, { fields: raised, expiresAt })
-    return [sum, total + sum - own]
+    return [sum, grown]
   }
 }
 
@@ -332,7 +334,7 @@ export class Link implements SumStore {
     return this.#call(key, (server) => server.write(mark, entries))
   }
 
-  async read(keys: readonly string[]): Promise<readonly ReadonlyMap<string, number>[]> {
+  async read(keys: readonly string[]): Promise<readonly ReadonlyMap<string, Exact>[]> {
     const [key = ''] = keys
     return this.#call(key, (server) => keys.map((each) => new Map(server.fields(each))))
   }

@@ -1,4 +1,5 @@
 import { test } from 'tap'
+import type { Exact } from '../../../src/formats/exact.ts'
 import { createSums } from '../../../src/ratelimit/rules/sums.ts'
 import { usedOf } from '../../../src/ratelimit/rules/tally.ts'
 import type { CounterReset, WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
@@ -79,7 +80,7 @@ function createWorld() {
       used: (counter = ann) => usedOf(sums.at(counter, world.now)),
     }
   }
-  const total = (counter = ann): number => {
+  const total = (counter = ann): Exact => {
     const window = createSums(new Map(), () => 0).at(counter, world.now)
     return world.server.fields(keyOf('all', window)).get('+') ?? 0
   }

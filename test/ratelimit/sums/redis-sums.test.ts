@@ -1,4 +1,5 @@
 import root, { type Test } from 'tap'
+import { type Exact, mostExact, plus } from '../../../src/formats/exact.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { oldKeyOf, oldNoteOf } from '../../../src/ratelimit/redis/keys.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
@@ -27,6 +28,13 @@ root.test('sums in a real Redis', skip, async (t) => {
     const { seed } = createRandom()
     t.comment(`SEED=${seed}`)
     const { below, pick, chance } = createDice(seed)
+    /** Of some windows few sums are small; 15 digits and more, billions, and more than there is room for. */
+    const largeOf = (key: string): readonly Exact[] => {
+      if (key.includes(':w:a@')) return [0]
+      const small = [0, 999_999_999_999_000, 10 ** 15, 2 ** 53 - 3_000, 2n ** 53n]
+      if (key.includes(':w:b@')) return small
+      return [...small, 10n ** 18n, 10n ** 18n - 2_000n, 2n ** 62n, 3n * 10n ** 18n - 2_000n]
+    }
     const model = new Server(() => 0)
     const keys = ['a', 'b', 'c', 'd'].map((name) => `tollgate:{all}:w:${name}@1`)
     for (let call = 1; call <= 400; call += 1) {
@@ -36,7 +44,10 @@ root.test('sums in a real Redis', skip, async (t) => {
       const its = chance(0.8) ? { ...mark, number, nonce, acknowledged } : undefined
       const entries = keys
         .filter(() => chance(0.5))
-        .map((key) => ({ key, field: pick(['g', 'h', 'i']), sum: below(call * 10), ttlMs: 60_000 }))
+        .map((key) => {
+          const sum = plus(pick(largeOf(key)), below(call * 10))
+          return { key, field: pick(['g', 'h', 'i']), sum, ttlMs: 60_000 }
+        })
       if (its === undefined && entries.length === 0) continue
       const answer = await store.write(its, entries)
       const expected = model.write(its, entries)
@@ -62,6 +73,30 @@ root.test('sums in a real Redis', skip, async (t) => {
       ]),
       new Map(),
     ])
+  })
+
+  await t.test('larger sums are exact, and end at the most there is room for', async (t) => {
+    const sums = [2n ** 53n + 1n, 10n ** 18n - 1n, 3n * 10n ** 18n, 4n * 10n ** 18n]
+    let total: Exact = 0
+    for (const [i, sum] of sums.entries()) {
+      total = plus(total, sum)
+      const answer = await store.write(undefined, [{ ...entry, field: `f${i}`, sum }])
+      t.strictSame(answer.sums, [[sum, total]])
+      t.strictSame((await store.write(undefined, [{ ...entry, sum: 0 }])).sums, [[0, total]])
+    }
+    t.equal(total, 8_009_007_199_254_740_992n)
+    t.strictSame((await store.read([entry.key]))[0]?.get('+'), total)
+    await store.write(undefined, [{ ...entry, sum: mostExact }])
+    t.strictSame((await store.write(undefined, [{ ...entry, sum: 40 }])).sums, [
+      [mostExact, mostExact],
+    ])
+    await valkey.client.hset(entry.key, 'g', '9'.repeat(19), '+', '9'.repeat(400))
+    t.strictSame(
+      (await store.read([entry.key]))[0]?.get('g'),
+      0,
+      'what is no sum counts for nothing',
+    )
+    t.strictSame((await store.write(undefined, [{ ...entry, sum: 7 }])).sums, [[7, 7]])
   })
 
   await t.test('a window lives as long as it was told at first, a mark a minute', async (t) => {

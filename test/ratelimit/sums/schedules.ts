@@ -3,9 +3,11 @@
  * process knows of it, must be the sum of the lines that the gateways' files have for it.
  */
 
+import { type Exact, minus, plus } from '../../../src/formats/exact.ts'
+import { longMs } from '../../../src/ratelimit/rules/sums.ts'
 import { spanAt, type WindowedCounter, windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import type { GatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
-import { keyOf, longMs } from '../../../src/ratelimit/sums/part.ts'
+import { keyOf } from '../../../src/ratelimit/sums/part.ts'
 import { createGateways } from './schedule/gateways.ts'
 import { createPods } from './schedule/pods.ts'
 import { createProcesses } from './schedule/processes.ts'
@@ -37,7 +39,7 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
   const { addPlace, flushEnvoy } = gateways
   const pods = createPods(world, stores, gateways, processes)
   const takeStep = createSteps(world, stores, gateways, processes, pods)
-  const lastKnown = new WeakMap<GatewaySums, Map<string, number>>()
+  const lastKnown = new WeakMap<GatewaySums, Map<string, Exact>>()
   let above = 0
 
   const count = 1 + dice.below(4)
@@ -59,14 +61,14 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
     const running = processOf(place, slot)
     if (running === undefined) return
     const at = world.now + place.offset
-    const known = lastKnown.get(running.sums) ?? new Map<string, number>()
+    const known = lastKnown.get(running.sums) ?? new Map<string, Exact>()
     lastKnown.set(running.sums, known)
     for (const [which, counter] of counters.entries()) {
       const { used } = running.sums.shared.read(counter, at)
       const { start: since, end: until } = spanAt(counter.window, counter.owner, at)
       const isIn = ({ time }: Response): boolean => time >= since && time < until
       const all = responses.filter((each) => each.which.includes(which) && isIn(each))
-      const most = all.reduce((sum, { tokens }) => sum + tokens, 0)
+      const most = all.reduce<Exact>((sum, { tokens }) => plus(sum, tokens), 0)
       const name = `${which} ${since}`
       const least = kind === 'exact' ? (known.get(name) ?? 0) : 0
       if (used > most || used < least) above += 1
@@ -114,33 +116,33 @@ export async function runSchedule(seed: number, kind: Kind): Promise<Outcome> {
   const outcome: Outcome = {
     ...{ seed, compared: 0, high: 0, low: 0, highBy: 0, lowBy: 0, disagree: 0, above, faults },
   }
-  const shouldKnow = new Map<WindowedCounter, number>()
+  const shouldKnow = new Map<WindowedCounter, Exact>()
   for (const [which, counter] of counters.entries()) {
     const window = windowAt(counter, world.now, resetsIn(world).get(counter.key))
-    if (window.end <= world.now + 10_000 || (kind === 'durable' && window.ms < longMs - 3_600_000))
-      continue
+    if (window.end <= world.now + 10_000 || (kind === 'durable' && window.ms < longMs)) continue
     const begun = resets.find((each) => each.counter === which && each.at === window.since)
-    let [expected, mayLack] = [begun?.used ?? 0, 0]
+    let expected: Exact = begun?.used ?? 0
+    let mayLack: Exact = 0
     for (const [number, response] of responses.entries()) {
       if (!written.has(number) || !response.which.includes(which)) continue
       if (windowAt(counter, response.time, resetsIn(world).get(counter.key)).id !== window.id)
         continue
-      expected += response.tokens
-      if (forgiven.has(number)) mayLack += response.tokens
+      expected = plus(expected, response.tokens)
+      if (forgiven.has(number)) mayLack = plus(mayLack, response.tokens)
     }
     const key = keyOf(tagOf(counter.key), window)
     const fields = stores.fields(key)
     const stored = fields.get('+') ?? 0
-    const sum = [...fields.values()].reduce((all, each) => all + each, 0)
-    if (sum !== 2 * stored) outcome.disagree += 1
+    const sum = [...fields.values()].reduce<bigint>((all, each) => all + BigInt(each), 0n)
+    if (sum !== 2n * BigInt(stored)) outcome.disagree += 1
     outcome.compared += 1
     if (stored > expected) {
       outcome.high += 1
-      outcome.highBy += stored - expected
+      outcome.highBy = plus(outcome.highBy, minus(stored, expected))
     }
-    if (stored < expected - mayLack) {
+    if (stored < minus(expected, mayLack)) {
       outcome.low += 1
-      outcome.lowBy += expected - stored
+      outcome.lowBy = plus(outcome.lowBy, minus(expected, stored))
     }
     if (mayLack === 0) shouldKnow.set(counter, stored)
   }

@@ -1,5 +1,6 @@
 /** Gateways of a schedule: their disks, and what their Envoys write there. */
 
+import { plus } from '../../../../src/formats/exact.ts'
 import { Disk, LineWriter } from '../model.ts'
 import {
   counters,
@@ -34,7 +35,8 @@ export function createGateways(
   function log(place: Place): void {
     const which = counters.map((_, n) => n).filter(() => dice.chance(0.4))
     const time = world.now + place.offset - dice.below(50)
-    const number = responses.push({ time, tokens: 1 + dice.below(1_000), which }) - 1
+    const number =
+      responses.push({ time, tokens: plus(world.large, 1 + dice.below(1_000)), which }) - 1
     const line = JSON.stringify({ i: number, pad: 'x'.repeat(dice.below(40)) })
     if (dice.chance(0.6)) {
       place.script.log(line)

@@ -1,5 +1,6 @@
 /** The servers of a schedule with all that can happen to them, and what outlives all disks. */
 
+import { type Exact, greatest } from '../../../../src/formats/exact.ts'
 import type { LongSums } from '../../../../src/ratelimit/sums/sum-store.ts'
 import { type Life, Link, Server } from '../model.ts'
 import type { World } from './world.ts'
@@ -39,7 +40,7 @@ export function createStores(world: World) {
   }
 
   // What outlives all disks.
-  const rows = new Map<string, Map<string, number>>()
+  const rows = new Map<string, Map<string, Exact>>()
   let isDatabaseDown = false
   const longSums: LongSums = {
     async load(ids) {
@@ -49,8 +50,8 @@ export function createStores(world: World) {
     async save(gateway, sums) {
       if (isDatabaseDown) throw new Error('down')
       for (const { id, used } of sums) {
-        const row = rows.get(id) ?? new Map<string, number>()
-        rows.set(id, row.set(gateway, Math.max(row.get(gateway) ?? 0, used)))
+        const row = rows.get(id) ?? new Map<string, Exact>()
+        rows.set(id, row.set(gateway, greatest(row.get(gateway) ?? 0, used)))
       }
     },
   }
@@ -121,7 +122,7 @@ export function createStores(world: World) {
     fault: faultOfStore,
     deliverLate,
     /** What a server has of a window. */
-    fields: (key: string): ReadonlyMap<string, number> =>
+    fields: (key: string): ReadonlyMap<string, Exact> =>
       (shards[shardOf(key)] as Shard)[0].fields(key),
     /** The dust settles: one side of each split is left. */
     heal(): void {

@@ -1,6 +1,7 @@
 /** What random schedules of faults are about: counters, kinds of schedules, and what is known while one runs. */
 
 import { crc32 } from '../../../../src/formats/base62.ts'
+import type { Exact } from '../../../../src/formats/exact.ts'
 import type {
   CounterReset,
   Resets,
@@ -61,8 +62,8 @@ export interface Outcome {
   /** Of them too high and too low, and by how many tokens. */
   high: number
   low: number
-  highBy: number
-  lowBy: number
+  highBy: Exact
+  lowBy: Exact
   /** Totals that are not the sums of their fields, or not what a process knows. */
   disagree: number
   /** How often a process knew of more than was used, or of less than before. */
@@ -72,7 +73,7 @@ export interface Outcome {
 
 export interface Response {
   readonly time: number
-  readonly tokens: number
+  readonly tokens: Exact
   readonly which: readonly number[]
 }
 
@@ -121,6 +122,8 @@ export interface World {
   /** Steps that nobody waits for. */
   readonly background: Set<Promise<unknown>>
   readonly responses: Response[]
+  /** What each response has beyond a few tokens: of money sums are large. */
+  readonly large: Exact
   /** Numbers of the responses whose lines are in a file. */
   readonly written: Set<number>
   /** Lines that may have been counted before it was known of a reset that they follow. */
@@ -138,8 +141,9 @@ export function createWorld(seed: number, kind: Kind): World {
   const now = start + dice.below(40 * 86_400) * 1_000
   const tags = dice.chance(0.4) ? ['0', '1', '2', '3'] : ['all']
   const faults = new Map<string, number>()
+  const large = dice.pick<Exact>([0, 2 ** 53 - 3_000, 2n ** 54n])
   return {
-    ...{ seed, kind, dice, now, tags, faults, danger: 0, isDiskSlow: false },
+    ...{ seed, kind, dice, now, tags, faults, large, danger: 0, isDiskSlow: false },
     tagOf: (key) => (tags.length === 1 ? 'all' : String(crc32(key) % 4)),
     note: (fault) => void faults.set(fault, (faults.get(fault) ?? 0) + 1),
     ...{ background: new Set(), responses: [], written: new Set(), forgiven: new Set() },
