@@ -1,6 +1,8 @@
+import { once } from 'node:events'
 import http2 from 'node:http2'
 import { readStat } from '../support/envoy.ts'
 import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
+import { poll } from '../support/poll.ts'
 
 const test = gatewayTests()
 
@@ -8,42 +10,69 @@ const test = gatewayTests()
 const counted = ({ envoy }: Gateway, name: string): Promise<number> =>
   readStat(envoy, `cluster.tollgate.${name}`)
 
-/** Sends this many requests and cancels each before it can be answered. */
-async function hangUp(gateway: Gateway, times: number): Promise<void> {
-  const session = http2.connect(gateway.url)
-  session.on('error', () => {})
-  const closed = Array.from({ length: times }, () => {
-    const stream = session.request({
-      ':method': 'POST',
-      ':path': chatPath,
-      'content-type': 'application/json',
-      authorization: 'Bearer tg_nobody',
-    })
-    stream.on('error', () => {})
-    stream.end('{"model":"sim"}')
-    setImmediate(() => stream.close(http2.constants.NGHTTP2_CANCEL))
-    return new Promise((resolve) => stream.on('close', resolve))
+/**
+ * Sends so many requests on each of these many connections and cancels them all while Envoy is stopped: it then finds all
+ * of that in its sockets at once, as after a moment without a processor.
+ */
+async function hangUp({ url, envoy }: Gateway, connections: number, each: number): Promise<void> {
+  const total = () => readStat(envoy, 'http.gateway.downstream_rq_rx_reset')
+  const before = await total()
+  const sessions = Array.from({ length: connections }, () => http2.connect(url))
+  await Promise.all(sessions.map((session) => once(session, 'remoteSettings')))
+  const written = () =>
+    poll(() => sessions.every(({ state }) => state.outboundQueueSize === 0), 'all is written')
+  process.kill(envoy.pid, 'SIGSTOP')
+  try {
+    const streams = sessions.flatMap((session) =>
+      Array.from({ length: each }, () => {
+        const stream = session.request({
+          ':method': 'POST',
+          ':path': chatPath,
+          'content-type': 'application/json',
+          authorization: 'Bearer tg_nobody',
+        })
+        stream.on('error', () => {})
+        return stream.end('{"model":"sim"}')
+      }),
+    )
+    await written()
+    const closed = streams.map((stream) => once(stream, 'close'))
+    for (const stream of streams) stream.close(http2.constants.NGHTTP2_CANCEL)
+    await Promise.all(closed)
+    await written()
+  } finally {
+    process.kill(envoy.pid, 'SIGCONT')
+  }
+  const sent = connections * each
+  await poll(async () => (await total()) - before >= sent, 'Envoy has read them', 30_000)
+  for (const session of sessions) session.destroy()
+}
+
+/** The statuses of requests that are sent one after the other meanwhile. */
+async function statusesDuring(gateway: Gateway, work: () => Promise<void>): Promise<number[]> {
+  const { key } = await gateway.mint()
+  const statuses = new Set([(await gateway.chat(key)).status])
+  let isOver = false
+  const over = work().finally(() => {
+    isOver = true
   })
-  await Promise.all(closed)
-  session.destroy()
+  while (!isOver) statuses.add((await gateway.chat(key)).status)
+  await over
+  return [...statuses]
 }
 
 test('cancelled requests do not affect others', async (t, gateway) => {
-  const { key } = await gateway.mint()
-  await gateway.chat(key)
-  let asking = true
-  const statuses: number[] = []
-  const asked = (async () => {
-    while (asking) statuses.push((await gateway.chat(key)).status)
-  })()
-  const target = 5_000
-  for (let round = 0; round < 100; round += 1) {
-    await hangUp(gateway, 300)
-    if ((await counted(gateway, 'upstream_rq_tx_reset')) >= target) break
-  }
-  asking = false
-  await asked
-  t.ok((await counted(gateway, 'upstream_rq_tx_reset')) >= target, 'enough Checks were reset')
-  t.equal(await counted(gateway, 'upstream_cx_destroy_remote'), 0, 'their connections stay open')
-  t.strictSame([...new Set(statuses)], [200])
+  const statuses = await statusesDuring(gateway, () => hangUp(gateway, 320, 16))
+  t.ok((await counted(gateway, 'upstream_rq_tx_reset')) >= 5_000, 'enough Checks were reset')
+  t.equal(await counted(gateway, 'upstream_cx_destroy_remote'), 0, 'their connection stays open')
+  t.equal(await counted(gateway, 'http2.outbound_control_flood'), 0, 'on Envoy’s side, too')
+  t.strictSame(statuses, [200])
+})
+
+test('connections take turns, whatever each has sent at once', async (t, gateway) => {
+  const before = await counted(gateway, 'upstream_rq_total')
+  const statuses = await statusesDuring(gateway, () => hangUp(gateway, 50, 100))
+  const checks = (await counted(gateway, 'upstream_rq_total')) - before
+  t.ok(checks < 2_000, `${checks} Checks for 5,000 requests that were cancelled before their turn`)
+  t.strictSame(statuses, [200])
 })
