@@ -60,6 +60,12 @@ const addressesOf = (rendered: Rendered, name: string) =>
     .flatMap((cluster) => cluster.load_assignment.endpoints)
     .flatMap((group) => group.lb_endpoints.map(({ endpoint }) => endpoint.address))
 
+test('Envoy ends an idle connection to the API before the service does', async (t) => {
+  const api = render().static_resources.clusters.find(({ name }) => name === 'api')
+  const [, seconds] = /"idle_timeout":"(\d+)s"/.exec(JSON.stringify(api)) ?? []
+  t.ok(Number(seconds) <= 50, 'the service does so after a minute')
+})
+
 test('the settings replace every address', async (t) => {
   const rendered = render()
   t.strictSame(rendered.static_resources.listeners[0]?.address, tcp('0.0.0.0', 8443))

@@ -89,6 +89,15 @@ export const allMutants: readonly Mutant[] = [
     [['keys.filter(isObject)', 'keys']],
   ),
   ...mutants(
+    'admin/operation/drain.ts',
+    ['admin/operation/drain.test.ts'],
+    [
+      ['not accepted yet.\n  await untilRead()', ''],
+      ['arrived is read.\n  await untilRead()', ''],
+      ["    response.setHeader('connection', 'close')\n", ''],
+    ],
+  ),
+  ...mutants(
     'admin/http/require-administrator.ts',
     ['admin/http/require-administrator.test.ts'],
     [['if (await isAdmin(caller)) return', 'if (!(await isAdmin(caller))) return']],

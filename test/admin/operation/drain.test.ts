@@ -5,6 +5,8 @@ import Fastify from 'fastify'
 import t from 'tap'
 import { drain } from '../../../src/admin/operation/drain.ts'
 
+const request = 'GET / HTTP/1.1\r\nhost: x\r\n\r\n'
+
 async function startListener() {
   const app = Fastify({ return503OnClosing: false, forceCloseConnections: 'idle' })
   app.get('/', () => 'here')
@@ -41,10 +43,29 @@ t.test('a kept connection is answered during the drain', async (t) => {
   await over
 })
 
+t.test('requests that wait in sockets unread are answered', async (t) => {
+  const { app, port } = await startListener()
+  const kept = connect(port, '127.0.0.1')
+  kept.write(request)
+  await once(kept, 'data')
+  const unaccepted = connect(port, '127.0.0.1')
+  unaccepted.write(request)
+  const answers = [once(unaccepted, 'data'), once(kept, 'data')]
+  const over = drain(app, 5_000)
+  setImmediate(() => {
+    kept.write(request)
+    // Until after the time at which idle connections are closed.
+    const busyUntil = performance.now() + 600
+    while (performance.now() < busyUntil);
+  })
+  for (const [answer] of await Promise.all(answers)) t.match(String(answer), /^HTTP\/1\.1 200 /)
+  await over
+})
+
 t.test('an idle connection is closed at the end', async (t) => {
   const { app, port } = await startListener()
   const idle = connect(port, '127.0.0.1')
-  idle.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n')
+  idle.write(request)
   await once(idle, 'data')
   const closed = once(idle, 'close')
   await drain(app, 5_000)
