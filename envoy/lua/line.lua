@@ -8,7 +8,7 @@
 -- Where the files are. The service fills it in; if that is nowhere, no line is written.
 local LINES, HEAD = "", ""
 -- The longest line, with its ends.
-local LONGEST_LINE = 4096
+local LONGEST_LINE = 16384
 -- The files are opened again after so many milliseconds, too, in case others are in their place.
 local OPEN_FOR = 1000
 -- O_APPEND, O_NONBLOCK (nothing waits for the reader of a pipe), O_CLOEXEC. Never O_CREAT: a file of Envoy's user might

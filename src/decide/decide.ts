@@ -4,6 +4,7 @@
  */
 
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
+import type { Subscription } from '../kinds/resources.ts'
 import { nameAtServer, readPublishedName } from '../models/rules/published-names.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import {
@@ -14,11 +15,13 @@ import {
   type PathRules,
 } from '../operations/operations.ts'
 import { type CountedLimit, isTaken } from '../ratelimit/rules/counter.ts'
+import { groupInLines } from '../ratelimit/rules/line-user.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Decision, Denial, Grant } from './decision.ts'
 import { checkAccess } from './steps/access.ts'
 import { checkAddress } from './steps/address.ts'
 import { checkBackend } from './steps/backend.ts'
+import { checkBudget } from './steps/budget.ts'
 import { checkCap } from './steps/cap.ts'
 import { checkCredential } from './steps/credential.ts'
 import { findModel } from './steps/model.ts'
@@ -38,10 +41,11 @@ const steps = [
   { name: 'cap', step: checkCap },
   { name: 'operation', step: checkOperation },
   { name: 'subscription', step: selectSubscription },
+  { name: 'budget', step: checkBudget },
   { name: 'backend', step: checkBackend },
 ] as const satisfies readonly { readonly name: string; readonly step: Step }[]
 
-/** What may refuse a request; `address` and `cap` only if the key has them. */
+/** What may refuse a request; `address` and `cap` only if the key has them, `budget` only by an operation that is not counted. */
 export type StepName = (typeof steps)[number]['name'] | 'limits'
 
 /** How a decision came about, before its limits. */
@@ -68,8 +72,8 @@ export function trace(request: AccessRequest, snapshot: Snapshot, rules: PathRul
   const context = begin(request, snapshot, rules)
   const reached: StepName[] = []
   for (const { name, step } of steps) {
-    if (mayRefuse(name, request)) reached.push(name)
     const decision = ask(step, context)
+    if (mayRefuse(name, request) || (name === 'budget' && decision)) reached.push(name)
     if (decision !== undefined) return { decision, steps: reached, model: context.model }
   }
   return { decision: grantOf(context), steps: reached, model: context.model }
@@ -78,6 +82,7 @@ export function trace(request: AccessRequest, snapshot: Snapshot, rules: PathRul
 /** Whether the step is one for this caller. */
 function mayRefuse(name: StepName, { caller }: AccessRequest): boolean {
   const caps = caller === null ? undefined : capsOf(caller)
+  if (name === 'budget') return false
   if (name === 'address') return caps?.networks !== undefined
   return name !== 'cap' || caps?.models !== undefined
 }
@@ -119,6 +124,9 @@ function grantOf(context: DecisionContext): Grant {
   const listing = isListing(operation, method)
   const caps = capsOf(caller)
   const limits = subscription.limits.get(model.key) as readonly CountedLimit[]
+  const tariff = subscription.tariffs.get(model.key)
+  const metered = isMetered(operation, rules)
+  const meteredIfReported = isMeteredIfReported(operation, rules)
   return {
     allowed: true,
     caller,
@@ -130,18 +138,21 @@ function grantOf(context: DecisionContext): Grant {
       : caps === undefined || caps.limits.length === 0
         ? limits
         : limits.concat(caps.limits),
-    takes: !listing && takesFrom(limits),
+    takes: !listing && (takesFrom(limits) || (caps !== undefined && takesFrom(caps.limits))),
     states: [],
     admission: subscription.admission,
     ...(isOneAnswer && request.isUnread && { isUnread: true }),
-    metered: isMetered(operation, rules),
-    meteredIfReported: isMeteredIfReported(operation, rules),
+    metered,
+    meteredIfReported,
     uncounted: isUncounted(operation, method, rules),
     listing,
     owningGroup: snapshot.tenant?.telemetry?.captureGroup
       ? owningGroup(subscription.resource, caller.groups)
       : undefined,
     payer: subscription.payers.get(model.key),
+    tariff: listing ? undefined : tariff?.text,
+    isBudgeted: tariff?.isBudgeted,
+    pool: subscription.hasPools ? poolOf(subscription.resource, caller.groups) : undefined,
     bodyNames:
       target.modelKey === undefined || readName(request) !== undefined
         ? undefined
@@ -151,7 +162,7 @@ function grantOf(context: DecisionContext): Grant {
   }
 }
 
-/** Those that are taken from follow those of tokens. */
+/** Those that are taken from follow the others. */
 function takesFrom(limits: readonly CountedLimit[]): boolean {
   const last = limits[limits.length - 1]
   return last !== undefined && isTaken(last)
@@ -166,4 +177,9 @@ function sentName(
   if (target.modelKey !== undefined || bodyModel === undefined) return undefined
   const published = readPublishedName(bodyModel)
   return published && nameAtServer(model, published, snapshot)
+}
+
+/** The group whose pool the caller draws on, as lines name it; empty: that of the users whom the Subscription names. */
+function poolOf(subscription: Subscription, groups: readonly string[]): string {
+  return groupInLines(owningGroup(subscription, groups))
 }

@@ -41,6 +41,15 @@ export interface Grant {
   readonly owningGroup: string | undefined
   /** Whom the response is charged to (payer.ts), if the subscription says so. */
   readonly payer: string | undefined
+  /** Prices, weights and limits by name, as lines say them. */
+  readonly tariff?: string | undefined
+  /** Whether there are limits by name, or weights. */
+  readonly isBudgeted?: boolean | undefined
+  /**
+   * If a limit adds up the use of groups: the first group of those that own the Subscription which the caller has, as
+   * lines name it; empty if it is owned by name.
+   */
+  readonly pool?: string | undefined
   /**
    * If the path names the model, and the body has not been read: the names that it may use, separated by tabs, if
    * known.

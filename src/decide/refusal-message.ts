@@ -4,8 +4,8 @@ import { describe } from '../formats/errors.ts'
 import { toQuoted } from '../formats/quoted.ts'
 import { toEndTimestamp } from '../formats/timestamp.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
+import type { LimitKind } from '../kinds/limits.ts'
 import type { LimitState } from '../ratelimit/rules/counter.ts'
-import type { LimitKind } from '../ratelimit/rules/counter-key.ts'
 import { bindingOf, toResetDuration } from '../ratelimit/rules/limit-headers.ts'
 import type { Denial, DenialDetail, Grant } from './decision.ts'
 
@@ -14,10 +14,10 @@ import type { Denial, DenialDetail, Grant } from './decision.ts'
  * the epoch.
  */
 export function messageOf(denial: Denial, now: number): string | undefined {
-  const { code, detail, grant, states, retryAt, isBusy, needed } = denial
+  const { detail, grant, states, retryAt, isBusy, needed } = denial
   if (detail !== undefined) return describeDetail(detail)
   if (states === undefined || retryAt === undefined) return undefined
-  const kind = kinds[code] ?? 'tokens'
+  const kind = kindOf(denial)
   const binding = bindingOf(states, kind) as LimitState
   const of = whereOf(binding, grant)
   const what =
@@ -31,8 +31,14 @@ export function messageOf(denial: Denial, now: number): string | undefined {
   return `${what} Please try again in ${toResetDuration(retryAt - now)}.`
 }
 
-/** Of tokens where the code does not say. */
+/** Of the limits that the code may be about, that of the one to wait for. */
+function kindOf({ code, states = [], retryAt }: Denial): LimitKind {
+  const last = states.find(({ remaining, resetsAt }) => remaining === 0 && resetsAt === retryAt)
+  return kinds[code] ?? last?.limit.kind ?? 'tokens'
+}
+
 const kinds: Partial<Record<Denial['code'], LimitKind>> = {
+  insufficient_quota: 'cost',
   request_limit_exceeded: 'requests',
   concurrency_limit_exceeded: 'concurrency',
 }
@@ -172,7 +178,7 @@ function describeShort({ limit, used }: LimitState, where: string, needed: numbe
 function describeSpent(
   { limit, used }: LimitState,
   where: string,
-  kind: 'tokens' | 'requests',
+  kind: Exclude<LimitKind, 'concurrency'>,
 ): string {
   const whose = limit.scope === 'key' ? 'this API key' : 'your subscription for this model'
   return (

@@ -37,12 +37,12 @@ export function holdOf(
   now: number,
   id: string | undefined,
 ): Hold {
-  const { admission, caller, limits, takes, model } = grant
+  const { admission, caller, pool, limits, takes } = grant
   const counters = []
   const taken = []
   for (const limit of limits) {
-    if (takes && isTaken(limit)) taken.push(counterOf(limit, caller.user))
-    else counters.push(counterOf(limit, caller.user))
+    if (takes && isTaken(limit)) taken.push(counterOf(limit, caller.user, pool))
+    else counters.push(counterOf(limit, caller.user, pool))
   }
   if (admission === undefined || !grant.metered) {
     return { ...noTokens, id, admittedAt: now, counters, taken }
@@ -50,7 +50,7 @@ export function holdOf(
   const { overshoot, charge } = admission
   const { bytes, maxOutput, choices, problem } = request.size ?? unknownSize
   const { expected, estimate } = estimateRequest(grant, request, estimator)
-  const canCap = (model.resource.output?.honoursMaxTokens ?? true) && hasReadSize(request)
+  const canCap = (grant.model.resource.output?.honoursMaxTokens ?? true) && hasReadSize(request)
   return {
     bytes,
     maxOutput,

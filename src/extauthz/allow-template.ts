@@ -46,11 +46,12 @@ export class AllowTemplate {
     | 'meteredIfReported'
     | 'owningGroup'
     | 'payer'
+    | 'tariff'
   >
   readonly #dialect: Dialect
 
   constructor(grant: Grant, dialect: Dialect) {
-    const { model, cluster, subscription, bodyNames, sentName, owningGroup, payer } = grant
+    const { model, cluster, subscription, bodyNames, sentName, owningGroup, payer, tariff } = grant
     const { metered, meteredIfReported = false } = grant
     this.#model = model
     this.limitCount = sharedLimits(grant)
@@ -62,6 +63,7 @@ export class AllowTemplate {
       sentName,
       owningGroup,
       payer,
+      tariff,
       metered,
       meteredIfReported,
     }
@@ -84,7 +86,7 @@ export class AllowTemplate {
     })
     this.policyText = toPolicies(this.#limits)
     this.policies = bytesOf((writer) => {
-      if (this.#limits.length === 0) return
+      if (this.policyText === '') return
       writeHeader(writer, 'ratelimit-policy', this.policyText, responseHeaders)
     })
     this.subject = writeSubject({
@@ -92,6 +94,7 @@ export class AllowTemplate {
       model: model.key,
       group: owningGroup,
       payer: metered || meteredIfReported ? payer : undefined,
+      tariff,
     })
     this.metadata = bytesOf((writer) => {
       // usage.lua makes it true where it has found usage.
@@ -117,6 +120,7 @@ export class AllowTemplate {
       mine.meteredIfReported !== (grant.meteredIfReported ?? false) ||
       mine.owningGroup !== grant.owningGroup ||
       mine.payer !== grant.payer ||
+      mine.tariff !== grant.tariff ||
       this.limitCount !== sharedLimits(grant)
     ) {
       return false

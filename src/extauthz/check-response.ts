@@ -94,8 +94,9 @@ function allow(
   if (states.length > 0) {
     putBindingHeaders(dialect, states, now, putAllowed)
     if (states.length === template.limitCount) writer.raw(template.policies)
-    else putAllowed('ratelimit-policy', joinPolicies(template.policyText, caps?.policies))
-    putAllowed('ratelimit', toItems(states, now))
+    else putPolicies(template.policyText, caps?.policies)
+    const items = toItems(states, now)
+    if (items !== '') putAllowed('ratelimit', items)
   }
   if (key !== undefined) writeKeyNews(writer, key, responseHeaders)
   writer.close(ok, lengthBytes)
@@ -103,6 +104,8 @@ function allow(
   if (request !== undefined) {
     const asked = {
       ...({ ...request, by: 'check', user: caller.user, held: grant.held } as const),
+      pool: grant.pool,
+      keyLimits: grant.listing ? undefined : caps?.charged,
       keyId: caller.by === 'key' ? caller.keyId : '',
       cap: grant.metered || grant.meteredIfReported ? caps?.counted : undefined,
     }
@@ -125,8 +128,9 @@ function writeCeiling(writer: WireWriter, { cap, choices = 1 }: Held): void {
 }
 
 /** Limits of the subscription, and those of the key. */
-function joinPolicies(shared: string, own = ''): string {
-  return shared === '' ? own : `${shared}, ${own}`
+function putPolicies(shared: string, own = ''): void {
+  const both = shared !== '' && own !== '' ? `${shared}, ${own}` : shared + own
+  if (both !== '') putAllowed('ratelimit-policy', both)
 }
 
 /** Lets a request continue so that its body is read; the second Check decides. */

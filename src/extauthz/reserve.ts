@@ -83,9 +83,9 @@ let checks = 0
 
 export function createLimits({ counters, holding, charging }: LimitsDeps): Limits {
   const reserve = holding && createReserve(holding, counters)
-  const statesOf = (limits: readonly CountedLimit[], { caller }: Grant, now: number) =>
+  const statesOf = (limits: readonly CountedLimit[], { caller, pool }: Grant, now: number) =>
     counters.read(
-      limits.map((limit) => counterOf(limit, caller.user)),
+      limits.map((limit) => counterOf(limit, caller.user, pool)),
       now,
     )
 

@@ -85,6 +85,15 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
   if (head.payer !== undefined) usage.payer = head.payer
   if (head.cap !== undefined) usage.cap = head.cap
   if (head.estimate !== undefined) usage.estimate = head.estimate
+  if (head.prices !== undefined) usage.prices = head.prices
+  if (head.weights !== undefined) usage.weights = head.weights
+  if (head.limits !== undefined) {
+    usage.limits = head.limits
+    if (head.pool !== undefined) usage.pool = head.pool
+    if (head.organization !== undefined) usage.organization = head.organization
+    if (head.hasCostLimit) usage.hasCostLimit = true
+    if (head.chargesAdmission) usage.chargesAdmission = true
+  }
   if (held !== undefined) usage.held = { ...held, id, tookMs: ms, isBroken: flags !== '' }
   if (status === 0 && isSent && sayLeft(flags)) usage.hasLeft = true
   return {

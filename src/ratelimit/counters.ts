@@ -3,7 +3,7 @@
 import { ServiceError } from '../formats/errors.ts'
 import type { Exact } from '../formats/exact.ts'
 import type { HoldStore } from './holds.ts'
-import type { Counter, CounterState } from './rules/counter.ts'
+import { type Counter, type CounterState, isTaken } from './rules/counter.ts'
 import { kindOf, readCounterKey, subjectOf } from './rules/counter-key.ts'
 import { noTokens } from './rules/hold.ts'
 import type { CounterReset } from './rules/windows.ts'
@@ -104,5 +104,5 @@ export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh 
 
 /** Whether it counts requests, that have ended or are in progress. */
 function isTakenFrom({ key }: Counter): boolean {
-  return kindOf(readCounterKey(key)) !== 'tokens'
+  return isTaken({ kind: kindOf(readCounterKey(key)) })
 }

@@ -777,10 +777,17 @@ export const allMutants: readonly Mutant[] = [
     ['usage/rules/counted.test.ts'],
     [
       ["line.state === 'running'", 'false'],
-      ['line.isMetered ? chargeOf(usage, unusableUsage) : {}', 'chargeOf(usage, unusableUsage)'],
-      ["charge === 'admission' ? admittedAt : usage.response.endedAt", 'usage.response.endedAt'],
-      ['isHeld ? heldAt : startedAt', 'heldAt'],
-      ['line.isMetered || isHeld ?', 'line.isMetered ?'],
+      [
+        'line.isMetered ? chargeOf(usage, unusableUsage) : undefined',
+        'chargeOf(usage, unusableUsage)',
+      ],
+      [
+        "admission?.charge === 'admission' ? admittedAt : usage.response.endedAt",
+        'usage.response.endedAt',
+      ],
+      ['usage.held?.admittedAt || startedAt', 'usage.held?.admittedAt ?? startedAt'],
+      ['line.isMetered || (usage.held?.admittedAt ?? 0) > 0', 'line.isMetered'],
+      ['isRequest || usage.chargesAdmission', 'isRequest'],
       ['at: admittedAt, amount: 1', 'at: usage.response.endedAt, amount: 1'],
     ],
   ),
@@ -875,7 +882,10 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/counters.ts',
     ['ratelimit/sums/sum-counters.test.ts'],
     [
-      ["kindOf(readCounterKey(key)) !== 'tokens'", "kindOf(readCounterKey(key)) === 'concurrency'"],
+      [
+        'isTaken({ kind: kindOf(readCounterKey(key)) })',
+        "kindOf(readCounterKey(key)) === 'concurrency'",
+      ],
       [
         "if (resets === undefined) throw new ServiceError('store_unavailable')",
         'if (!resets) return',
@@ -1189,7 +1199,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'ratelimit/rules/line-user.ts',
     ['usage/rules/line-head.test.ts'],
-    [['(userBytes - 2) / 6', '(userBytes - 2) / 3']],
+    [['(bytes - 2) / 6', '(bytes - 2) / 3']],
   ),
   ...mutants(
     'journal/read-line.ts',
@@ -1357,7 +1367,8 @@ export const allMutants: readonly Mutant[] = [
     'table/rules/rules.ts',
     ['table/rules/rules.test.ts'],
     [
-      ["if (kind !== 'tokens') return kind", ''],
+      ["if (kind === 'requests' || kind === 'concurrency') return kind", ''],
+      ['grant.isBudgeted || ', ''],
       ["asked.query !== '' && ", "asked.query === '' && "],
       ['limits.length > cellsOfBlock', 'limits.length > 7'],
     ],

@@ -99,7 +99,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
   /** Stores know windows that have begun, so they are asked only as of now. Later, what runs now has ended. */
   async function enforce(grant: Grant, request: AccessRequest, at: number): Promise<Decision> {
     if (at <= clock()) return limits(grant, request, at)
-    const counters = grant.limits.map((limit) => counterOf(limit, grant.caller.user))
+    const counters = grant.limits.map((limit) => counterOf(limit, grant.caller.user, grant.pool))
     const states = await readCounters(counters, clock())
     const later = counters.map((each, i) => stateLater(each, states[i] as CounterState, at))
     return enforceLimits(grant, later, at)

@@ -193,10 +193,15 @@ function readSpan(raw: { from?: string; to?: string }, now: number): Span {
   return spanOf(begin, end, hourMs, maxDays)
 }
 
+/** How much of a limit was used at most. */
+function mostShare({ most, limit }: Simulated['simulation']['limits'][number]): number {
+  return most / Number(limit.limit)
+}
+
 function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, span: Span) {
   const { answers, limits, refusals: found } = simulation
   const inOrder = found.toSorted((a, b) => b.requests - a.requests)
-  const used = limits.toSorted((a, b) => b.most / b.limit.limit - a.most / a.limit.limit)
+  const used = limits.toSorted((a, b) => mostShare(b) - mostShare(a))
   return {
     from: toTimestamp(span.from),
     to: toTimestamp(span.to),
@@ -211,7 +216,7 @@ function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, sp
       ...toLimitJson(limit),
       most: figure.most,
       ...(figure.most > 0 && { most_by: figure.mostBy, most_at: toTimestamp(figure.mostAt) }),
-      near: figure.most >= nearShare * limit.limit,
+      near: figure.most >= nearShare * Number(limit.limit),
     })),
     more_limits: Math.max(0, limits.length - maxRows),
     not_judged: [...notJudged(simulation, summed, span)].slice(0, maxRows),

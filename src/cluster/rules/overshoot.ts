@@ -20,7 +20,7 @@ export function* boundsOf({ subscriptions, models }: Snapshot): Generator<Bound>
     for (const [model, counted] of limits) {
       const isBound = models.get(model)?.resource.output?.honoursMaxTokens !== false
       for (const { kind, window, limit } of counted) {
-        if (kind !== 'tokens') continue
+        if (kind !== 'tokens' || typeof limit !== 'number') continue
         const tokens = isBound ? Math.floor(limit * overshoot) : Number.POSITIVE_INFINITY
         yield { subscription, model, window, limit, tokens }
       }

@@ -4,6 +4,7 @@
  */
 
 import { minus } from '../../formats/exact.ts'
+import type { LimitKind } from '../../kinds/limits.ts'
 import {
   type CounterState,
   isTaken,
@@ -11,7 +12,6 @@ import {
   limitStates,
   spentUntil,
 } from '../../ratelimit/rules/counter.ts'
-import type { LimitKind } from '../../ratelimit/rules/counter-key.ts'
 import { mostEver } from '../../ratelimit/rules/estimates/admit.ts'
 import type { Hold, HoldAnswer } from '../../ratelimit/rules/hold.ts'
 import { type Decision, type Denial, deny, type Grant } from '../decision.ts'
@@ -28,7 +28,9 @@ export function enforceLimits(
   const states = limitStates(grant.limits, counters, now)
   const retryAt = spentUntil(states)
   if (retryAt === undefined) return { ...grant, states }
-  return { allowed: false, code: 'token_limit_exceeded', retryAt, states, grant }
+  const last = states.find(({ remaining, resetsAt }) => remaining === 0 && resetsAt === retryAt)
+  const code = codes[last?.limit.kind ?? 'tokens']
+  return { allowed: false, code, retryAt, states, grant }
 }
 
 /**
@@ -56,7 +58,7 @@ function describeOversized(hold: Hold): string | undefined {
   const { counters, expected, overshoot, canCap, choices = 1 } = hold
   const { least, isSeveral } = expected
   if (!canCap && !isSeveral) return undefined
-  const limits = counters.map(({ limit }) => limit)
+  const limits = counters.map(({ limit }) => Number(limit))
   const most = mostEver(limits, expected, overshoot)
   if (least <= most) return undefined
   if (!canCap) {
@@ -136,7 +138,10 @@ function inOrder({ takes, limits }: Grant, windows: HoldAnswer['windows']): Hold
 }
 
 const codes = {
+  cost: 'insufficient_quota',
   tokens: 'token_limit_exceeded',
+  input: 'token_limit_exceeded',
+  output: 'token_limit_exceeded',
   requests: 'request_limit_exceeded',
   concurrency: 'concurrency_limit_exceeded',
 } as const

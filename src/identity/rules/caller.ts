@@ -38,6 +38,8 @@ export interface CompiledCaps {
   readonly policies: string
   /** What a report of usage must carry to be counted for these limits (`keyCountersOf`). */
   readonly counted: string | undefined
+  /** Its limits by name, as lines say them: a JSON array; undefined: there are none. */
+  readonly charged?: string | undefined
 }
 
 /** An API key: has the groups of its creation, and one subscription. */

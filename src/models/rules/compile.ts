@@ -13,9 +13,7 @@ import {
   type Tenant,
   type TierMapping,
 } from '../../kinds/resources.ts'
-import { type CountedLimit, limitsOfModel } from '../../ratelimit/rules/counter.ts'
-import { admissionRules } from './admission-rules.ts'
-import { writePayer } from './payer.ts'
+import { compileSubscription } from './compile-subscription.ts'
 import {
   byAge,
   type CompiledPolicy,
@@ -24,6 +22,7 @@ import {
   type Model,
   namesOf,
   type Owners,
+  phaseOf,
   type References,
   type ResourceProblem,
   resourceKey,
@@ -65,14 +64,20 @@ export function* compileInSteps(
     ...referring(resource, modelRefs),
   }))
   const models = yield* compileModels(modelRefs, policies, previous)
+  const isTenantSame =
+    previous.tenant?.limits === tenant?.limits &&
+    previous.tenant?.calendar === tenant?.calendar &&
+    previous.tenant?.unreadable === tenant?.unreadable
   const subscriptions = yield* compileEach(
     raw.subscriptions,
-    previous.subscriptions,
-    moved,
-    (resource) => ({
-      ...compileSubscription(resource, referring(resource, modelRefs)),
-      admission: admissionRules(resource, admissionMode),
-    }),
+    isTenantSame ? previous.subscriptions : new Map(),
+    new Set([...moved, ...withOtherLimits(previous.models, modelRefs)]),
+    (resource) =>
+      compileSubscription(resource, referring(resource, modelRefs), {
+        modelRefs,
+        tenant,
+        admissionMode,
+      }),
   )
   const isSame = subscriptions === previous.subscriptions
   const owners = isSame ? previous.owners : yield* indexOwners(subscriptions.values())
@@ -160,6 +165,17 @@ function difference(
   for (const key of before.keys()) if (!after.has(key)) moved.add(key)
   for (const key of after.keys()) if (!before.has(key)) moved.add(key)
   return moved
+}
+
+/** The models whose own limits have changed. */
+function* withOtherLimits(
+  before: Snapshot['models'],
+  after: ReadonlyMap<string, ModelRef>,
+): Generator<string> {
+  for (const [key, { limits }] of after) {
+    const own = before.get(key)?.resource.limits ?? []
+    if (own !== limits && own.length + limits.length > 0) yield key
+  }
 }
 
 /**
@@ -251,32 +267,6 @@ function compileModel(key: string, resource: ModelRef, applying: readonly Access
   }
 }
 
-function compileSubscription(resource: Subscription, references: References): CompiledSubscription {
-  const { name } = resource.metadata
-  const limits = new Map<string, readonly CountedLimit[]>()
-  const payers = new Map<string, string>()
-  let maxLimit = 0
-  for (const [index, model] of resource.modelRefs.entries()) {
-    const { tokenRateLimits } = model
-    const key = references.modelKeys[index] as string
-    const payer = writePayer(resource.attribution, model)
-    if (payer !== undefined) payers.set(key, payer)
-    if (!references.missing.has(key)) limits.set(key, limitsOfModel(name, key, model))
-    for (const { limit } of tokenRateLimits) maxLimit = Math.max(maxLimit, limit)
-  }
-  return {
-    name,
-    resource,
-    users: new Set(resource.owner.users),
-    groups: new Set(resource.owner.groups),
-    limits,
-    payers,
-    priority: Math.max(0, resource.priority),
-    maxLimit,
-    ...references,
-  }
-}
-
 /**
  * The models that a resource names; those that do not exist, or whose entry is not in force, are
  * missing, and recorded as problems. Active if there are none, Degraded if others stand, otherwise
@@ -310,9 +300,7 @@ function referring(
       })
     }
   }
-  const stands = modelKeys.some((key) => !missing.has(key))
-  const phase = missing.size === 0 ? 'Active' : stands ? 'Degraded' : 'Failed'
-  return { modelKeys, missing, problems, phase }
+  return { modelKeys, missing, problems, phase: phaseOf(modelKeys, missing) }
 }
 
 function keyOfModel({ namespace, name }: ModelReference): string {

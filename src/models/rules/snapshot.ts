@@ -59,14 +59,33 @@ export interface CompiledSubscription extends References {
   readonly admission?: AdmissionRules | undefined
   readonly users: ReadonlySet<string>
   readonly groups: ReadonlySet<string>
-  /** Limits by model key; a `missing` one is not covered. */
+  /**
+   * The limits that refuse, by model key, those of the model and of the Tenant too; those that are taken from last. A
+   * `missing` model is not covered.
+   */
   readonly limits: ReadonlyMap<string, readonly CountedLimit[]>
+  /** Those that are only counted and shown, by model key; a model without any is missing. */
+  readonly observed: ReadonlyMap<string, readonly CountedLimit[]>
+  /** How lines are charged, by model key; a model of which nothing is said is missing. */
+  readonly tariffs: ReadonlyMap<string, CompiledTariff>
+  /** Whether one of its limits adds up the use of each of its groups. */
+  readonly hasPools: boolean
   /** Who pays at which rate, by model key (payer.ts); a model of which nothing is said is missing. */
   readonly payers: ReadonlyMap<string, string>
   /** Negative priorities count as 0 (contract, 3.12). */
   readonly priority: number
   /** Largest single limit of all models, windows ignored (contract, 3.12). */
   readonly maxLimit: number
+}
+
+export interface CompiledTariff {
+  /** As lines say it (usage/rules/line-head.ts). */
+  readonly text: string
+  /** Whether a limit on money refuses. */
+  readonly hasCostLimit: boolean
+  readonly isPriced: boolean
+  /** Whether there are limits by name, or weights. */
+  readonly isBudgeted: boolean
 }
 
 export interface CompiledPolicy extends References {
@@ -122,6 +141,12 @@ export interface Snapshot {
   readonly problems: readonly ResourceProblem[]
   /** By which the subscriptions were compiled that name none. */
   readonly admissionMode: AdmissionMode
+}
+
+/** Of a resource that names these models, some of which are missing (contract, 7.2). */
+export function phaseOf(modelKeys: readonly string[], missing: ReadonlySet<string>): Phase {
+  if (missing.size === 0) return 'Active'
+  return modelKeys.some((key) => !missing.has(key)) ? 'Degraded' : 'Failed'
 }
 
 /** `<kind>/<namespace>/<name>`, the identity of a resource. */

@@ -91,7 +91,7 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
       return toAnswer(places, now, 'held', repeated.cap)
     }
     const rooms = places.slice(0, asked.counters.length).map((place) => ({
-      limit: place.counter.limit,
+      limit: Number(place.counter.limit),
       used: Number(usedOf(place)),
       held: place.pool.sums,
     }))

@@ -41,7 +41,8 @@ export function argsOf(
   for (const place of places) {
     const { kind, counter, window } = place
     const { used, own } = window ?? { used: 0, own: 0 }
-    args.push(kind, counter.limit, nameOf(place, charge), String(minus(used, own)), String(own))
+    const figures = [counter.limit, nameOf(place, charge), minus(used, own), own]
+    args.push(kind, ...figures.map(String))
   }
   return args
 }

@@ -1,7 +1,7 @@
 /** The windows in which requests hold, as a process knows them. */
 
+import type { LimitKind } from '../../kinds/limits.ts'
 import type { Counter } from '../rules/counter.ts'
-import type { LimitKind } from '../rules/counter-key.ts'
 import type { Hold } from '../rules/hold.ts'
 import { isWindowless, type WindowedCounter } from '../rules/windows.ts'
 import type { KnownWindow } from '../sums/shared-sums.ts'

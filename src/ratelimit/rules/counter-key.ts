@@ -3,17 +3,16 @@
  * counted, and `user`, who comes last because only a user may contain a line break.
  */
 
-/** What a limit counts: tokens or requests in a window, or requests in progress. */
-export type LimitKind = 'tokens' | 'requests' | 'concurrency'
+import type { LimitKind } from '../../kinds/limits.ts'
 
 export interface CounterKey {
-  /** Bare name. */
+  /** The bare name of a Subscription; of a limit by name the resource that has it (named-limits.ts). */
   readonly subscription: string
-  /** `<namespace>/<name>`, or what stands for all models together. */
+  /** `<namespace>/<name>`, or what stands for all models together: `@<key>`, `#<limit>`, `@<key>#<limit>`. */
   readonly model: string
-  /** Kind and length of the windows, as `countedAs` has it; empty: whatever is counted. */
+  /** Kind and window, as `countedAs` has it; empty: whatever is counted. */
   readonly counted: string
-  /** As lines name them. */
+  /** As lines name them; of a limit by name whose use it is. */
   readonly user: string
 }
 
@@ -26,7 +25,7 @@ export function kindOf({ counted }: Pick<CounterKey, 'counted'>): LimitKind {
   return kinds.find((kind) => counted.startsWith(kind)) ?? 'tokens'
 }
 
-const kinds = ['requests', 'concurrency'] as const
+const kinds = ['input', 'output', 'requests', 'concurrency', 'cost'] as const
 
 export function counterKey(parts: CounterKey): string {
   return counterKeyPrefix(parts) + parts.user

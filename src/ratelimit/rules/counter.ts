@@ -6,8 +6,9 @@
  */
 
 import { type Exact, minus } from '../../formats/exact.ts'
+import type { LimitKind, Per } from '../../kinds/limits.ts'
 import type { BilledModel, Limit } from '../../kinds/resources.ts'
-import { countedAs, counterKey, counterKeyPrefix, type LimitKind } from './counter-key.ts'
+import { countedAs, counterKey, counterKeyPrefix } from './counter-key.ts'
 import { userInLines } from './line-user.ts'
 import { isWindowless, spanAt, type Window, type WindowedCounter } from './windows.ts'
 
@@ -15,21 +16,27 @@ import { isWindowless, spanAt, type Window, type WindowedCounter } from './windo
  * A limit in force on one model under one subscription, with the prefix of its counters' keys. One on
  * concurrency has no window: its length is 0, its text empty.
  */
-export interface CountedLimit extends Limit {
+export interface CountedLimit extends Omit<Limit, 'limit'> {
+  /** In tokens, requests, or nano-units of money. */
+  readonly limit: Exact
   readonly kind: LimitKind
-  /** Whose use is counted: that of the user, or of one key. */
-  readonly scope: 'user' | 'key'
+  /** Whose use is counted together. */
+  readonly scope: Per
+  /** Whose limit it is. Of those of a model or the Tenant callers are told no figures. */
+  readonly origin: 'subscription' | 'model' | 'tenant' | 'key'
+  /** In `limits[]`; undefined: it has none. */
+  readonly limitName: string | undefined
   /** Its windows, as its counters have them. */
   readonly windows: Window
   /** The counter, if it is the same in each request. */
   readonly counter: Required<Counter> | undefined
   /** Its name in the `RateLimit` fields. */
   readonly name: string
-  /** Its counters' keys without the user. */
+  /** Its counters' keys without the user, or the group. */
   readonly keyPrefix: string
   /**
    * Its item of the `RateLimit-Policy` field (draft-ietf-httpapi-ratelimit-headers): its name,
-   * quota, unit (the draft's default is requests) and seconds.
+   * quota, unit (the draft's default is requests) and seconds. Empty: these fields leave it out.
    */
   readonly policy: string
 }
@@ -40,7 +47,7 @@ export interface CountedLimit extends Limit {
  */
 export interface Counter extends WindowedCounter {
   /** The limit it is read for. A store that learns of others' use asks more often near it. */
-  readonly limit?: number
+  readonly limit?: Exact
 }
 
 /** The window at an instant: what was used in it and when it ends, in milliseconds since the epoch. */
@@ -93,7 +100,9 @@ export function limitsOfModel(
 }
 
 /** Of which kind and scope limits are; `key`: whose, if they are one key's only. */
-type Sort = Partial<Pick<CountedLimit, 'kind' | 'scope'>> & {
+type Sort = {
+  readonly kind?: 'tokens' | 'requests' | 'concurrency'
+  readonly scope?: 'user' | 'key'
   readonly key?: { readonly id: string; readonly user: string }
 }
 
@@ -130,6 +139,8 @@ export function toCountedLimits(
       ...limit,
       kind,
       scope,
+      origin: scope === 'key' ? 'key' : 'subscription',
+      limitName: undefined,
       windows,
       name,
       counter,
@@ -147,7 +158,7 @@ const units = {
 
 /** Whether requests take from the limit before they are allowed. */
 export function isTaken({ kind }: Pick<CountedLimit, 'kind'>): boolean {
-  return kind !== 'tokens'
+  return kind === 'requests' || kind === 'concurrency'
 }
 
 /** Stands for all counters of a user's model in a subscription, whatever its limits are. */
@@ -157,11 +168,13 @@ export function anyCounterOf(subscription: string, model: string, user: string):
   return { key, owner, window: { ms: 0 } }
 }
 
-/** The counter of one limit for one user. */
-export function counterOf(limit: CountedLimit, user: string): Required<Counter> {
+/** The counter of one limit for one user, and the group whose pool that user draws on. */
+export function counterOf(limit: CountedLimit, user: string, pool = ''): Required<Counter> {
   if (limit.counter !== undefined) return limit.counter
-  const owner = userInLines(user)
-  return { key: limit.keyPrefix + owner, owner, window: limit.windows, limit: limit.limit }
+  const { keyPrefix, windows: window } = limit
+  const whom = limit.scope === 'group' ? pool : userInLines(user)
+  const key = keyPrefix + whom
+  return { key, owner: limit.scope === 'group' ? key : whom, window, limit: limit.limit }
 }
 
 /** What is known now of a counter, as it will be at a later instant if nothing more is counted. */

@@ -8,9 +8,9 @@
  */
 
 import { toEndTimestamp } from '../../formats/timestamp.ts'
+import type { LimitKind } from '../../kinds/limits.ts'
 import type { Dialect } from '../../operations/dialect.ts'
 import type { CountedLimit, LimitState } from './counter.ts'
-import type { LimitKind } from './counter-key.ts'
 
 /** Receives one header; names are lower-case. */
 export type PutHeader = (name: string, value: string) => void
@@ -22,9 +22,10 @@ export function putLimitHeaders(
   now: number,
   put: PutHeader,
 ): void {
-  if (states.length === 0) return
+  const policies = toPolicies(states.map(({ limit }) => limit))
+  if (policies === '') return
   putBindingHeaders(dialect, states, now, put)
-  put('ratelimit-policy', toPolicies(states.map(({ limit }) => limit)))
+  put('ratelimit-policy', policies)
   put('ratelimit', toItems(states, now))
 }
 
@@ -39,7 +40,7 @@ export function putBindingHeaders(
   put: PutHeader,
 ): void {
   for (const kind of ['tokens', 'requests'] as const) {
-    const binding = bindingOf(states, kind)
+    const binding = bindingOf(states, kind, isShown)
     if (binding === undefined) continue
     const { limit, remaining, reset } = names[dialect][kind]
     put(limit, String(binding.limit.limit))
@@ -79,13 +80,14 @@ const names = {
 
 /** The field `RateLimit-Policy`: the limits. */
 export function toPolicies(limits: readonly CountedLimit[]): string {
-  return limits.map(({ policy }) => policy).join(', ')
+  return limits.flatMap(({ policy }) => policy || []).join(', ')
 }
 
 /** The field `RateLimit`: their states. */
 export function toItems(states: readonly LimitState[], now: number): string {
   let items = ''
   for (const { limit, remaining, resetsAt } of states) {
+    if (limit.policy === '') continue
     const comma = items === '' ? '' : ', '
     const reset = limit.kind === 'concurrency' ? '' : `;t=${secondsUntil(resetsAt, now)}`
     items += `${comma}"${limit.name}";r=${remaining}${reset}`
@@ -98,10 +100,14 @@ export function toItems(states: readonly LimitState[], now: number): string {
  * so that among used-up limits it is the one to wait for. Between a user and a key with equal shares it
  * is the one with less left.
  */
-export function bindingOf(states: readonly LimitState[], kind: LimitKind): LimitState | undefined {
+export function bindingOf(
+  states: readonly LimitState[],
+  kind: LimitKind,
+  is: (limit: CountedLimit) => boolean = () => true,
+): LimitState | undefined {
   let binding: LimitState | undefined
   for (const state of states) {
-    if (state.limit.kind !== kind) continue
+    if (state.limit.kind !== kind || !is(state.limit)) continue
     if (binding === undefined || bindsMore(state, binding)) binding = state
   }
   return binding
@@ -120,6 +126,10 @@ export function toResetDuration(waitMs: number): string {
   const minutes = Math.floor(seconds / 60)
   if (minutes < 60) return `${minutes}m${seconds % 60}s`
   return `${Math.floor(minutes / 60)}h${minutes % 60}m${seconds % 60}s`
+}
+
+function isShown({ policy }: CountedLimit): boolean {
+  return policy !== ''
 }
 
 /** The share of a limit that is left. */

@@ -1,15 +1,23 @@
-/** Under which name a user is counted: the one in lines, whose length is bounded. */
+/** Under which names users, groups and organizations are counted: those in lines, whose length is bounded. */
 
 import { toBoundJson } from '../../formats/bound-text.ts'
 
-/** The most bytes of a user's name in a line, with its quotes and escapes. */
+/** The most bytes of a user's name in a line, with its quotes and escapes; and of a group's or an organization's. */
 export const userBytes = 640
-/** An escaped UTF-16 unit has at most six bytes, and there are two quotes. */
-const shortUser = Math.floor((userBytes - 2) / 6)
+export const groupBytes = 256
 
 /** A user as lines name it; the same again for such a name. */
 export function userInLines(user: string): string {
-  // Whatever has to be escaped: each Check asks this for each limit.
-  if (user.length <= shortUser) return user
-  return JSON.parse(toBoundJson(user, userBytes)) as string
+  return inLines(user, userBytes)
+}
+
+/** The same of a group, or an organization. */
+export function groupInLines(group: string): string {
+  return inLines(group, groupBytes)
+}
+
+function inLines(name: string, bytes: number): string {
+  // Whatever has to be escaped, of which a UTF-16 unit has at most six bytes; each Check asks this for each limit.
+  if (name.length <= (bytes - 2) / 6) return name
+  return JSON.parse(toBoundJson(name, bytes)) as string
 }

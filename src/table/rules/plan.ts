@@ -41,7 +41,7 @@ export function planOf(grant: Grant, dialect: Dialect): Plan | undefined {
 
 /** undefined: it has a value that does not fit the form, and is asked each time. */
 export function templateText(grant: Grant, dialect: Dialect): string | undefined {
-  const { model, cluster, subscription, bodyNames = '', limits, owningGroup, payer } = grant
+  const { model, cluster, subscription, bodyNames = '', limits, owningGroup, payer, tariff } = grant
   const { server, output } = model.resource
   const flags = [
     server.credential ? 'c' : '',
@@ -50,7 +50,7 @@ export function templateText(grant: Grant, dialect: Dialect): string | undefined
   ]
   const own: string[] = [
     flags.join(''),
-    writeSubject({ subscription, model: model.key, group: owningGroup, payer }),
+    writeSubject({ subscription, model: model.key, group: owningGroup, payer, tariff }),
     grant.upstreamPath,
     bodyNames,
     openedFields(model.resource) ?? '',

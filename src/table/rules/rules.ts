@@ -9,6 +9,7 @@ import { cellsOfBlock } from './format.ts'
 export const missRules = [
   'identity_token',
   'reserve',
+  'budget',
   'requests',
   'concurrency',
   'limits',
@@ -52,7 +53,10 @@ export function ruleOf(grant: Grant, asked: AskedFor): MissRule | undefined {
   if (grant.isUnread) return 'unread'
   if (!metered) return 'unmetered'
   if (admission !== undefined) return 'reserve'
-  for (const { kind } of limits) if (kind !== 'tokens') return kind
+  if (grant.isBudgeted || capsOf(caller)?.charged !== undefined) return 'budget'
+  for (const { kind } of limits) {
+    if (kind === 'requests' || kind === 'concurrency') return kind
+  }
   if (limits.length > cellsOfBlock) return 'limits'
   if (sentName !== undefined || model.resource.server.upstreamModel !== undefined) return 'renamed'
   if (asked.isOneAnswer) return 'one_answer'

@@ -40,7 +40,7 @@ export function createNotices({ snapshot, readCounters, store, clock }: NoticesD
         toNotices(used: Exact, endsAt: number): readonly Notice[] {
           const { windowMs } = limit
           return percents
-            .filter((percent) => Number(used) * 100 >= limit.limit * percent)
+            .filter((percent) => Number(used) * 100 >= Number(limit.limit) * percent)
             .map((percent) => ({
               subject: counter.key,
               percent,

@@ -8,12 +8,15 @@ import { cutText, toBoundJson } from '../../formats/bound-text.ts'
 import { isObject } from '../../formats/fields.ts'
 import { readPayer } from '../../models/rules/payer.ts'
 import type { Held } from '../../ratelimit/rules/hold.ts'
-import { userBytes } from '../../ratelimit/rules/line-user.ts'
+import { groupBytes, userBytes } from '../../ratelimit/rules/line-user.ts'
 import { parseEstimate, toEstimateText } from '../../ratelimit/rules/unreported.ts'
 import type { HeldUsage, Usage } from './usage.ts'
 
-/** The longest line that a gateway's script writes, with both of its line ends. */
-export const lineBytes = 4_096
+/**
+ * The longest line that a gateway's script writes, with both of its line ends: that of a request with 20 limits by
+ * name from each of four resources, all with the longest names.
+ */
+export const lineBytes = 16_384
 
 /** Who decided that the request is admitted: a Check, or the table that the gateway reads by itself. */
 export type DecidedBy = 'check' | 'table'
@@ -25,6 +28,8 @@ export interface Subject {
   readonly model: string
   readonly payer: string | undefined
   readonly group: string | undefined
+  /** Members of the object (models/rules/tariff.ts), if there are any. */
+  readonly tariff?: string | undefined
 }
 
 /** What belongs to one request. */
@@ -39,13 +44,31 @@ export interface Asked {
   readonly keyId: string
   /** With which counters of its key it was admitted, if any. */
   readonly cap: string | undefined
+  /** The group whose pool it draws on; empty: that of the users by name. Undefined: there is no pool of groups. */
+  readonly pool?: string | undefined
+  /** The limits by name of its key: a JSON array of what `writeChargedLimit` returned. */
+  readonly keyLimits?: string | undefined
   readonly held: Held | undefined
 }
 
 /** What a line says of its request. */
 export type LineHead = Pick<
   Usage,
-  'user' | 'subscription' | 'model' | 'group' | 'keyId' | 'payer' | 'cap' | 'estimate'
+  | 'user'
+  | 'subscription'
+  | 'model'
+  | 'group'
+  | 'keyId'
+  | 'payer'
+  | 'cap'
+  | 'estimate'
+  | 'prices'
+  | 'weights'
+  | 'limits'
+  | 'pool'
+  | 'organization'
+  | 'hasCostLimit'
+  | 'chargesAdmission'
 > & {
   readonly startedAt: number
   readonly id: string
@@ -62,33 +85,41 @@ const most = {
   cap: 176,
   subscription: 272,
   model: 352,
-  group: 256,
+  group: groupBytes,
   payerField: 160,
 }
 
 /** Members of the object, to be kept for the requests that have them in common. */
-export function writeSubject({ subscription, model, payer, group }: Subject): string {
+export function writeSubject({ subscription, model, payer, group, tariff }: Subject): string {
   let text = `"subscription":${toBoundJson(subscription, most.subscription)},"model":${toBoundJson(model, most.model)}`
   if (payer !== undefined) text += `,"payer":${JSON.stringify(boundPayer(payer))}`
   if (group !== undefined) text += `,"group":${toBoundJson(group, most.group)}`
-  return text
+  return tariff === undefined ? text : `${text},${tariff}`
 }
 
 /** Members of the object, of whoever asks. */
-export function writeCaller({ user, keyId, cap }: Pick<Asked, 'user' | 'keyId' | 'cap'>): string {
+export function writeCaller({
+  user,
+  keyId,
+  cap,
+  pool,
+  keyLimits,
+}: Pick<Asked, 'user' | 'keyId' | 'cap' | 'pool' | 'keyLimits'>): string {
   let text = `"user":${toBoundJson(user, most.user)}`
   if (keyId !== '') text += `,"key":${toBoundJson(keyId, most.key)}`
   if (cap !== undefined) text += `,"cap":${toBoundJson(cap, most.cap)}`
+  if (pool !== undefined) text += `,"pool":${toBoundJson(pool, most.group)}`
+  if (keyLimits !== undefined) text += `,"key_limits":${keyLimits}`
   return text
 }
 
 /** The whole object; `subject` is what `writeSubject` returned. `start` is first: the script reads it there. */
 export function writeLineHead(
-  { startedAt, id, by, user, keyId, cap, held }: Asked,
+  { startedAt, id, by, held, ...caller }: Asked,
   subject: string,
 ): string {
   let text = `{"start":${startedAt},"id":${toBoundJson(id, most.id)},"by":"${by}",${subject}`
-  text += `,${writeCaller({ user, keyId, cap })}`
+  text += `,${writeCaller(caller)}`
   if (held !== undefined) text += writeHeld(held)
   return `${text}}`
 }
@@ -128,6 +159,7 @@ export function readLineHead(written: unknown): LineHead | undefined {
   const fields = typeof written === 'string' ? parseObject(written) : written
   if (!isObject(fields)) return undefined
   const { start, id, by, user, subscription, model, key, group, payer, cap, held } = fields
+  const { prices, weights, limits, key_limits: keyLimits, pool, organization } = fields
   if (!isWhole(start) || typeof id !== 'string' || id === '') return undefined
   if (typeof user !== 'string' || typeof subscription !== 'string') return undefined
   if (typeof model !== 'string' || (by !== 'check' && by !== 'table')) return undefined
@@ -148,7 +180,20 @@ export function readLineHead(written: unknown): LineHead | undefined {
   const estimate = parseEstimate(fields.estimate)
   if (estimate !== undefined) head.estimate = estimate
   if (isObject(held)) head.held = readHeld(held)
+  if (typeof prices === 'string') head.prices = prices
+  if (typeof weights === 'string') head.weights = weights
+  if (limits !== undefined || keyLimits !== undefined) {
+    head.limits = [...textsIn(limits), ...textsIn(keyLimits)]
+    if (typeof pool === 'string') head.pool = pool
+    if (typeof organization === 'string') head.organization = organization
+    if (fields.cost_limit === true) head.hasCostLimit = true
+    if (fields.charge === 'admission') head.chargesAdmission = true
+  }
   return head
+}
+
+function textsIn(list: unknown): readonly string[] {
+  return Array.isArray(list) ? list.filter((each) => typeof each === 'string') : []
 }
 
 type Writable<Value> = { -readonly [Name in keyof Value]: Value[Name] }

@@ -79,6 +79,11 @@ export function isDecidedByHours({ kind, windowMs }: CountedLimit): boolean {
   return kind !== 'concurrency' && windowMs >= dayMs
 }
 
+/** Those by name may be shared, or count money, which past usage does not tell. */
+function isReplayed({ limitName }: CountedLimit): boolean {
+  return limitName === undefined
+}
+
 /** A window while usage is replayed; of concurrency it never ends. */
 interface ReplayedWindow {
   used: number
@@ -104,7 +109,8 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
   for (const { name, limits: ofModels } of snapshot.subscriptions.values()) {
     for (const [model, some] of ofModels) {
       const none = { most: 0, mostBy: '', mostAt: 0 }
-      for (const limit of some) limits.set(limit, { subscription: name, model, limit, ...none })
+      for (const limit of some.filter(isReplayed))
+        limits.set(limit, { subscription: name, model, limit, ...none })
     }
   }
   const accounts = new Map<Spender, Account>()
@@ -119,7 +125,8 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     const subscription = findSubscription(snapshot, spender.subscription)
     const unpaid: Unpaid | undefined =
       subscription === undefined ? 'not_found' : unusableReason(subscription, spender.model)
-    const own = (unpaid === undefined && subscription?.limits.get(spender.model)) || []
+    const all = (unpaid === undefined && subscription?.limits.get(spender.model)) || []
+    const own = all.filter(isReplayed)
     const figures = own.map((limit) => limits.get(limit) as SimulatedLimit)
     const account = {
       spender,

@@ -1,9 +1,9 @@
 /** The usage that a response reports → the counters that it belongs to. */
 
 import { keyCountersOf } from '../../keys/rules/compiled-caps.ts'
+import type { LimitKind } from '../../kinds/limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
-import type { LimitKind } from '../../ratelimit/rules/counter-key.ts'
 import type { Held } from '../../ratelimit/rules/hold.ts'
 import {
   bytesOfToken,
@@ -30,16 +30,19 @@ export interface Usage {
   readonly payer?: string
   /** With which counters of its key the response was admitted (`CompiledCaps.counted`), if any. */
   readonly cap?: string
-  /** The prices in force at admission, `token=0.000002&input=…&output=…&cached=…&write=…&request=…`: only those written. */
+  /** Prices and weights when it was admitted (amounts.ts); undefined: there were none. */
   readonly prices?: string
-  /** The weights in force at admission, in thousandths: `cached=100&write=1250&output=4000`. */
   readonly weights?: string
-  /** The named limits that it is charged to, each `<resource> <name> <kind> <per> <window>`. */
+  /** The limits by name that it is charged to (ratelimit/rules/named-limits.ts), those of its key last. */
   readonly limits?: readonly string[]
-  /** The caller's group among those that share a limit; empty: the pool of users. */
+  /** The group whose pool it draws on; empty: that of the users by name. */
   readonly pool?: string
-  /** Whether one of these limits is an enforced one of cost: then nothing is free. */
+  /** Of the Subscription, if one of these limits adds up its use. */
+  readonly organization?: string
+  /** Whether one of these limits is on money and refuses: then nothing is free. */
   readonly hasCostLimit?: boolean
+  /** Whether these limits are charged in the windows in which its request was admitted. */
+  readonly chargesAdmission?: boolean
   /** Length of the response's body. */
   readonly bytes: number
   /** Whether its client left before the response began, once the request had been sent to the model. */
@@ -266,7 +269,7 @@ function greater(one: number | undefined, other: number | undefined): number | u
   return Math.max(one, other)
 }
 
-/** The counters of this usage's tokens: under the current limits, and those of its key; none if they are gone. */
+/** The counters of this usage's tokens: under the current limits without a name, and those of its key; none if they are gone. */
 export function countersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
   const counters = countersOfKind(usage, snapshot, 'tokens')
   if (usage.cap === undefined) return counters
@@ -285,7 +288,8 @@ function countersOfKind(
 ): readonly Counter[] {
   const counters: Counter[] = []
   for (const limit of snapshot.subscriptions.get(subscription)?.limits.get(model) ?? []) {
-    if (limit.kind === kind) counters.push(counterOf(limit, user))
+    const isNamed = limit.limitName !== undefined
+    if (limit.kind === kind && !isNamed) counters.push(counterOf(limit, user))
   }
   return counters
 }

@@ -105,3 +105,37 @@ test('a user is counted as lines name them', async (t) => {
     [7, times.endedAt, `plain llm/small 60000 ${user}`],
   ])
 })
+
+test('limits by name are charged by the line alone', async (t) => {
+  const limits = [
+    'gone all tokens subscription 60000',
+    'gone each cost user day@UTC',
+    'gone in input group 60000',
+    'gone count requests user 60000',
+    'gone open concurrency user 0',
+    'no limit',
+  ]
+  const usage: Partial<CountableLine['usage']> = {
+    ...{ limits, pool: 'red', prices: 'input=0.000001&output=0.0000025' },
+    reported: new Map([
+      ['prompt_tokens', 3],
+      ['completion_tokens', 4],
+      ['total_tokens', 7],
+    ]),
+  }
+  const { startedAt, endedAt } = times
+  t.strictSame(counted(lineOf('gone', usage)), [
+    [7, endedAt, 'gone #all tokens-60000 '],
+    [13_000, endedAt, 'gone #each cost-day@UTC ada'],
+    [3, endedAt, 'gone #in input-60000 red'],
+    [1, startedAt, 'gone #count requests-60000 ada'],
+  ])
+  const atAdmission = counted(lineOf('gone', { ...usage, chargesAdmission: true }))
+  t.strictSame(
+    atAdmission.map(([, at]) => at),
+    [startedAt, startedAt, startedAt, startedAt],
+  )
+  const unmetered = counted(lineOf('gone', usage, { isMetered: false }))
+  t.strictSame(unmetered, [[1, startedAt, 'gone #count requests-60000 ada']])
+  t.strictSame(counted(lineOf('gone', usage, { state: 'running' })), [])
+})

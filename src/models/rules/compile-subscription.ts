@@ -1,0 +1,193 @@
+/** Compiles a Subscription: which limits its models have, its own and those of the models and the Tenant, and who pays. */
+
+import type { CalendarWindow, NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
+import type {
+  AdmissionMode,
+  BilledModel,
+  ModelRef,
+  Subscription,
+  Tenant,
+} from '../../kinds/resources.ts'
+import { type CountedLimit, isTaken, limitsOfModel } from '../../ratelimit/rules/counter.ts'
+import { groupInLines } from '../../ratelimit/rules/line-user.ts'
+import { type Place, toNamedLimit, writeChargedLimit } from '../../ratelimit/rules/named-limits.ts'
+import { readWindowText, type Window } from '../../ratelimit/rules/windows.ts'
+import { admissionRules } from './admission-rules.ts'
+import { writePayer } from './payer.ts'
+import {
+  type CompiledSubscription,
+  type CompiledTariff,
+  phaseOf,
+  type References,
+  type ResourceProblem,
+  resourceKey,
+} from './snapshot.ts'
+import { isCostLimit, toTariff } from './tariff.ts'
+
+/** What limits depend on besides the Subscription. */
+export interface LimitContext {
+  readonly modelRefs: ReadonlyMap<string, ModelRef>
+  readonly tenant: Pick<Tenant, 'limits' | 'calendar' | 'unreadable'> | undefined
+  readonly admissionMode: AdmissionMode
+}
+
+/** `references`: of its models. An entry that a limit closes is missing, like one whose model does not exist. */
+export function compileSubscription(
+  resource: Subscription,
+  references: References,
+  context: LimitContext,
+): CompiledSubscription {
+  const { name } = resource.metadata
+  const admission = admissionRules(resource, context.admissionMode)
+  const limits = new Map<string, readonly CountedLimit[]>()
+  const observed = new Map<string, readonly CountedLimit[]>()
+  const tariffs = new Map<string, CompiledTariff>()
+  const payers = new Map<string, string>()
+  const missing = new Set(references.missing)
+  const problems: ResourceProblem[] = [...references.problems]
+  let maxLimit = 0
+  for (const [index, model] of resource.modelRefs.entries()) {
+    const key = references.modelKeys[index] as string
+    for (const { limit } of model.tokenRateLimits) maxLimit = Math.max(maxLimit, limit)
+    const payer = writePayer(resource.attribution, model)
+    if (payer !== undefined) payers.set(key, payer)
+    if (missing.has(key)) continue
+    const applying = limitsOn(resource, key, context)
+    const closed = closedBy(applying, model, resource, context)
+    if (closed !== undefined) {
+      missing.add(key)
+      const path = ['spec', 'modelRefs', index]
+      problems.push({ resource: resourceKey(resource), path, message: closed })
+      continue
+    }
+    const named = applying.map((each) => toNamedLimit(each.limit, each.window, each.place))
+    const isRefusing = applying.map(({ limit }) => limit.enforce)
+    const refusing = [...limitsOfModel(name, key, model), ...named.filter((_, i) => isRefusing[i])]
+    limits.set(
+      key,
+      refusing.toSorted((a, b) => Number(isTaken(a)) - Number(isTaken(b))),
+    )
+    const others = named.filter((_, i) => !isRefusing[i])
+    if (others.length > 0) observed.set(key, others)
+    const tariff = toTariff({
+      prices: model.billingRate,
+      weights: model.weights,
+      limits: applying.map(({ limit, window, place }) =>
+        writeChargedLimit({ ...place, ...limit, kind: limit.of, window }),
+      ),
+      organization: applying.some(({ limit }) => limit.per === 'organization')
+        ? organizationOf(resource)
+        : undefined,
+      chargesAdmission: admission?.charge === 'admission',
+      hasCostLimit: applying.some(({ limit }) => isCostLimit(limit)),
+    })
+    if (tariff !== undefined) tariffs.set(key, tariff)
+  }
+  return {
+    name,
+    resource,
+    admission,
+    users: new Set(resource.owner.users),
+    groups: new Set(resource.owner.groups),
+    limits,
+    observed,
+    tariffs,
+    hasPools: resource.limits.some(({ per }) => per === 'group'),
+    payers,
+    priority: Math.max(0, resource.priority),
+    maxLimit,
+    modelKeys: references.modelKeys,
+    missing,
+    problems,
+    phase: phaseOf(references.modelKeys, missing),
+  }
+}
+
+interface Applying {
+  readonly limit: NamedLimit
+  readonly window: Window
+  readonly place: Place
+}
+
+/** All limits by name on one of its models. */
+function limitsOn(
+  subscription: Subscription,
+  key: string,
+  { modelRefs, tenant }: LimitContext,
+): readonly Applying[] {
+  const whose = {
+    subscription: subscription.metadata.name,
+    organization: organizationOf(subscription),
+  }
+  const ofTenant = tenant?.calendar
+  const own = { ...ofTenant, ...withoutMissing(subscription.calendar) }
+  const from = (
+    limits: readonly NamedLimit[],
+    calendar: WrittenCalendar | undefined,
+    resource: string,
+    origin: Place['origin'],
+  ): Applying[] =>
+    limits
+      .filter(
+        ({ models }) => models?.some((each) => `${each.namespace}/${each.name}` === key) ?? true,
+      )
+      .map((limit) => ({
+        limit,
+        window: windowOf(limit, calendar),
+        place: { resource, origin, whose },
+      }))
+  return [
+    ...from(subscription.limits, own, whose.subscription, 'subscription'),
+    ...from(modelRefs.get(key)?.limits ?? [], ofTenant, `ModelRef/${key}`, 'model'),
+    ...from(tenant?.limits ?? [], ofTenant, 'Tenant', 'tenant'),
+  ]
+}
+
+/** Why these limits close an entry. */
+function closedBy(
+  applying: readonly Applying[],
+  { billingRate, namespace, name }: BilledModel,
+  { attribution }: Subscription,
+  { tenant }: LimitContext,
+): string | undefined {
+  const consequence = `so the entry of ${namespace}/${name} is not in force`
+  if (tenant?.unreadable !== undefined) {
+    return `may be limited by the Tenant, whose limits cannot be read, ${consequence}`
+  }
+  const costly = applying.find(({ limit }) => isCostLimit(limit))
+  if (costly !== undefined && billingRate === undefined) {
+    return `needs a billingRate under ${nameOf(costly)} on cost, ${consequence}`
+  }
+  const ofOrganization = applying.find(({ limit }) => limit.per === 'organization')
+  if (ofOrganization !== undefined && !attribution.organizationId) {
+    return `needs tokenMetadata.organizationId, because ${nameOf(ofOrganization)} is one per organization, ${consequence}`
+  }
+  return undefined
+}
+
+function nameOf({ limit, place }: Applying): string {
+  const where = { subscription: '', model: ' of the ModelRef', tenant: ' of the Tenant', key: '' }
+  return `the limit ${limit.name}${where[place.origin]}`
+}
+
+function organizationOf({ attribution }: Pick<Subscription, 'attribution'>): string {
+  return groupInLines(attribution.organizationId ?? '')
+}
+
+/** A Subscription says some fields of its calendar, and the Tenant the rest. */
+function withoutMissing(calendar: WrittenCalendar = {}): WrittenCalendar {
+  return Object.fromEntries(Object.entries(calendar).filter(([, value]) => value !== undefined))
+}
+
+const utc: Window = { every: 'day', zone: 'UTC' }
+
+/** A calendar's is the same object for the same calendar. */
+export function windowOf(
+  { window, windowMs }: Pick<NamedLimit, 'window' | 'windowMs'>,
+  { timeZone = 'UTC', weekStartsOn = 1, monthStartsOn = 1 }: WrittenCalendar = {},
+): Window {
+  const every = window as CalendarWindow | ''
+  if (windowMs > 0 || every === '') return { ms: windowMs }
+  const first = { day: '', week: weekStartsOn, month: monthStartsOn }[every]
+  return readWindowText(`${every}${first}@${timeZone}`) ?? utc
+}

@@ -1,0 +1,62 @@
+/**
+ * How responses to requests for one model of a Subscription are charged, as their lines say it: prices, weights, and the
+ * limits by name. It is frozen when a request is admitted, so that what a line adds is known from the line alone.
+ */
+
+import type { NamedLimit, Prices, Weights } from '../../kinds/limits.ts'
+import type { CompiledTariff } from './snapshot.ts'
+
+export interface Tariff {
+  readonly prices: Prices | undefined
+  readonly weights: Weights | undefined
+  /** As `writeChargedLimit` writes them. */
+  readonly limits: readonly string[]
+  /** The Subscription's, as lines name it, if a limit adds up its use. */
+  readonly organization: string | undefined
+  /** Whether the limits are charged in the windows in which the request was admitted. */
+  readonly chargesAdmission: boolean
+  /** Whether a limit on money refuses. */
+  readonly hasCostLimit: boolean
+}
+
+/** Members of a JSON object; undefined: there is nothing to say. */
+export function toTariff(tariff: Tariff): CompiledTariff | undefined {
+  const { prices, weights, limits, organization, chargesAdmission, hasCostLimit } = tariff
+  const members: string[] = []
+  const add = (name: string, value: unknown) => members.push(`"${name}":${JSON.stringify(value)}`)
+  if (prices !== undefined) add('prices', writePrices(prices))
+  if (weights !== undefined) add('weights', writeWeights(weights))
+  if (limits.length > 0) add('limits', limits)
+  if (organization !== undefined) add('organization', organization)
+  if (hasCostLimit) add('cost_limit', true)
+  if (chargesAdmission && limits.length > 0) add('charge', 'admission')
+  if (members.length === 0) return undefined
+  const isBudgeted = limits.length > 0 || weights !== undefined
+  return { text: members.join(','), hasCostLimit, isPriced: prices !== undefined, isBudgeted }
+}
+
+const priceNames = {
+  perToken: 'token',
+  perInputToken: 'input',
+  perOutputToken: 'output',
+  perCachedToken: 'cached',
+  perCacheWriteToken: 'write',
+  perRequest: 'request',
+} as const
+
+/** `token=0.000002&request=0.01`: the written ones. */
+export function writePrices(prices: Prices): string {
+  const names = Object.keys(priceNames) as (keyof Prices)[]
+  return names
+    .flatMap((name) => (prices[name] === undefined ? [] : `${priceNames[name]}=${prices[name]}`))
+    .join('&')
+}
+
+/** In thousandths: `cached=100&write=1250&output=4000`. */
+export function writeWeights({ cached, cacheWrite, output }: Weights): string {
+  return `cached=${cached}&write=${cacheWrite}&output=${output}`
+}
+
+export function isCostLimit({ of, enforce }: Pick<NamedLimit, 'of' | 'enforce'>): boolean {
+  return of === 'cost' && enforce
+}

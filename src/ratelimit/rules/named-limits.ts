@@ -1,0 +1,150 @@
+/**
+ * Limits by name: their counters, and how a line names those that it is charged to. A line says all that a counter depends
+ * on, so what it adds where is known without any resource.
+ */
+
+import type { LimitKind, NamedLimit, Per } from '../../kinds/limits.ts'
+import type { CountedLimit, Counter } from './counter.ts'
+import { counterKeyPrefix } from './counter-key.ts'
+import { readWindowText, type Window, windowText } from './windows.ts'
+
+/** A limit as a line names it. */
+export interface ChargedLimit {
+  /** A Subscription's name, `ModelRef/<namespace>/<name>`, `Tenant`, or `key`: that of the request. */
+  readonly resource: string
+  readonly name: string
+  readonly kind: LimitKind
+  readonly per: Per
+  readonly window: Window
+}
+
+/** Whose request it is. Names are those in lines. */
+export interface Whose {
+  readonly user: string
+  readonly subscription: string
+  /** Empty for identity tokens. */
+  readonly keyId: string
+  /** Of the groups that own the Subscription the first that the caller has; empty: the pool of those whom it names. */
+  readonly pool: string
+  /** Empty: the Subscription names none. */
+  readonly organization: string
+}
+
+/** Text without a space: `<resource> <name> <kind> <per> <window>`. */
+export function writeChargedLimit({ resource, name, kind, per, window }: ChargedLimit): string {
+  return `${resource} ${name} ${kind} ${per} ${windowText(window)}`
+}
+
+const forms = /^(\S{1,400}) (\S{1,63}) (\S{1,11}) (\S{1,12}) (\S{1,80})$/
+const kinds: Readonly<Record<LimitKind, true>> = {
+  tokens: true,
+  input: true,
+  output: true,
+  requests: true,
+  concurrency: true,
+  cost: true,
+}
+const pers: Readonly<Record<Per, true>> = {
+  user: true,
+  group: true,
+  subscription: true,
+  model: true,
+  organization: true,
+  installation: true,
+  key: true,
+}
+
+/** Lines of one time name few; beyond this many all are forgotten. */
+const maxRead = 10_000
+const read = new Map<string, ChargedLimit | undefined>()
+
+/** undefined for anything else. The same object for the same text. Never throws. */
+export function readChargedLimit(text: string): ChargedLimit | undefined {
+  if (read.has(text)) return read.get(text)
+  if (read.size >= maxRead) read.clear()
+  const [, resource = '', name = '', kind = '', per = '', written = ''] = forms.exec(text) ?? []
+  const window = readWindowText(written)
+  const isKnown = Object.hasOwn(kinds, kind) && Object.hasOwn(pers, per) && window !== undefined
+  const found = isKnown
+    ? { resource, name, kind: kind as LimitKind, per: per as Per, window }
+    : undefined
+  read.set(text, found)
+  return found
+}
+
+/** Whose use one counter of it adds up; empty: there is one. */
+export function whomOf({ per, resource }: Pick<ChargedLimit, 'per' | 'resource'>, whose: Whose) {
+  if (per === 'user' || per === 'key') return whose.user
+  if (per === 'group') return whose.pool
+  if (per === 'organization') return whose.organization
+  // That of the resource itself is one.
+  return per === 'subscription' && resource !== whose.subscription ? whose.subscription : ''
+}
+
+/** Its counter for a request. Windows of a key's begin with the key, of pools with the counter. */
+export function counterOfCharged(charged: ChargedLimit, whose: Whose): Counter {
+  const whom = whomOf(charged, whose)
+  const key = prefixOf(charged, whose) + whom
+  const owner = charged.per === 'user' ? whom : charged.per === 'key' ? whose.keyId : key
+  return { key, owner, window: charged.window }
+}
+
+function prefixOf(
+  { resource, name, kind, window }: ChargedLimit,
+  { subscription, keyId }: Pick<Whose, 'subscription' | 'keyId'>,
+): string {
+  const isOfKey = resource === 'key'
+  return counterKeyPrefix({
+    subscription: isOfKey ? subscription : resource,
+    model: isOfKey ? `@${keyId}#${name}` : `#${name}`,
+    counted: `${kind}-${windowText(window)}`,
+  })
+}
+
+/** Where a limit is written, and whose request it is as far as that is known without one. */
+export interface Place {
+  readonly resource: string
+  readonly origin: CountedLimit['origin']
+  readonly whose: Pick<Whose, 'subscription' | 'organization'> & Partial<Whose>
+}
+
+/** A limit by name, as it is enforced. `window`: as its calendar says. */
+export function toNamedLimit(
+  limit: NamedLimit,
+  window: Window,
+  { resource, origin, whose }: Place,
+): CountedLimit {
+  const { name, per, of: kind, windowMs } = limit
+  const charged = { resource, name, kind, per, window }
+  const isShared = per !== 'user' && per !== 'group'
+  const all = { user: '', keyId: '', pool: '', ...whose }
+  return {
+    kind,
+    limit: limit.limit,
+    window: limit.window,
+    windowMs,
+    scope: per,
+    origin,
+    limitName: name,
+    windows: window,
+    name,
+    counter: isShared ? { ...counterOfCharged(charged, all), limit: limit.limit } : undefined,
+    keyPrefix: prefixOf(charged, all),
+    policy: policyOf(limit, origin),
+  }
+}
+
+/** Callers are not told figures of limits that concern others' Subscriptions, too; money has headers of its own. */
+function policyOf({ name, of, limit, windowMs }: NamedLimit, origin: CountedLimit['origin']) {
+  if (of === 'cost' || origin === 'model' || origin === 'tenant') return ''
+  const seconds = windowMs > 0 ? `;w=${windowMs / 1_000}` : ''
+  return `"${name}";q=${limit}${seconds};qu="${units[of]}"`
+}
+
+const units = {
+  tokens: 'tokens',
+  input: 'input-tokens',
+  output: 'output-tokens',
+  requests: 'requests',
+  concurrency: 'concurrent-requests',
+} as const
