@@ -138,6 +138,8 @@ export const conditions: Readonly<Record<string, Condition>> = {
     ),
   'Identity providers and the cluster': ({ degraded }) =>
     listed(degraded.filter((part) => part === 'oidc' || part === 'kubernetes').map(asListed)),
+  'Time zones': ({ degraded }) =>
+    listed(degraded.filter((part) => part === 'time-zones').map(asListed)),
   Clocks: ({ aheadSeconds = 0 }) =>
     Math.abs(aheadSeconds) > clockLimit
       ? [`the database is ${aheadSeconds.toFixed(1)} s ahead of this process`]

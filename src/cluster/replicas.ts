@@ -8,6 +8,8 @@ export interface Replica {
   readonly name: string
   /** Where it runs or ran. */
   readonly place: string
+  /** Its edition of the time zones' rules; null: it is of an earlier version. */
+  readonly zones: string | null
   /** Milliseconds since its last poll for revocations. */
   readonly unseenMs: number
   /** Milliseconds that it may continue to serve without a successful poll. */
@@ -23,7 +25,7 @@ const maxUnread = 1_000
 export async function listReplicas(sql: Sql): Promise<readonly Replica[]> {
   // now() is the start of the statement: rows that it reads may have been written since.
   const rows = await withLongDeadline(sql<Replica[]>`
-    select id, name, place,
+    select id, name, place, zones,
       greatest(0, extract(epoch from clock_timestamp() - seen_at) * 1000)::float8 as "unseenMs",
       greatest(0, extract(epoch from serves_until - clock_timestamp()) * 1000)::float8 as "servesMs",
       case when snapshot is null then null else (

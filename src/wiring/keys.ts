@@ -60,6 +60,7 @@ export async function openKeys(
     name: config.replicaName,
     place: config.replicaPlace,
     pod: pods?.own,
+    zones: process.versions.tz,
     ...(pods && { onSilentPods: pods.check }),
     everyMs: revalidateMs,
     servesMs: graceMs,

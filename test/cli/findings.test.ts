@@ -29,7 +29,7 @@ test('every alert of one process has a condition', async (t) => {
     .flatMap(({ rules }: { rules: { alert?: string }[] }) => rules)
     .flatMap(({ alert = '' }: { alert?: string }) => (alert ? [alert] : []))
   const elsewhere = ['TollgateCheckSlow', 'TollgateReplicas']
-  const others = ['Clocks', 'Identity providers and the cluster']
+  const others = ['Clocks', 'Identity providers and the cluster', 'Time zones']
   t.strictSame(Object.keys(conditions).sort(), [
     ...[...alerts.filter((name: string) => !elsewhere.includes(name)), ...others].sort(),
   ])
@@ -67,6 +67,7 @@ test('each condition holds in its case alone', async (t) => {
     TollgateCertificateExpires: { daysLeft: new Map([['cert.pem', 13.9]]) },
     Clocks: { aheadSeconds: -6 },
     'Identity providers and the cluster': { degraded: ['kubernetes'] },
+    'Time zones': { degraded: ['time-zones'] },
     TollgateRedisAway: { degraded: ['redis'] },
     TollgateJournalFailing: { journal: ['/journal is missing'] },
     TollgateTableHitsFall: figures({ tollgate_table_open: 0 }),

@@ -81,6 +81,7 @@ export function createProcessState(parts: ProcessParts) {
       ...((await parts.ping()) && follower.state() !== 'unavailable' ? [] : ['database']),
       ...(redis?.isUnavailable ? ['redis'] : []),
       ...(follower.stats().silent.length > 0 ? ['replicas'] : []),
+      ...(follower.stats().otherZones.length > 0 ? ['time-zones'] : []),
       ...(keeper.stats().failing ? ['revocation-log'] : []),
       ...new Set(parts.unavailable()),
       ...(problems.length > 0 ? ['journal'] : []),
@@ -91,9 +92,10 @@ export function createProcessState(parts: ProcessParts) {
     const found = await parts.listReplicas().catch(() => undefined)
     if (found === undefined) return {}
     return {
-      replicas: found.map(({ id, name, place, unseenMs, servesMs, unread }) => ({
+      replicas: found.map(({ id, name, place, zones, unseenMs, servesMs, unread }) => ({
         name,
         place,
+        ...(zones !== null && { time_zones: zones }),
         answers: id === follower.id,
         unseen_seconds: unseenMs / 1_000,
         serves_seconds: servesMs / 1_000,

@@ -17,6 +17,11 @@ const seconds = { type: 'number', minimum: 0 } as const
 const replica = object('ReplicaState', {
   name,
   place: { ...name, description: 'Where it runs or ran.' },
+  time_zones: optional({
+    ...name,
+    description: "Its edition of the time zones' rules.",
+    examples: ['2026b'],
+  }),
   answers: { ...flag, description: 'Whether it is the one that answers.' },
   unseen_seconds: { ...seconds, description: 'Since it last asked for revocations.' },
   serves_seconds: { ...seconds, description: 'How long it may serve without asking again.' },

@@ -35,6 +35,8 @@ export interface RevocationFollowerOptions {
   /** Where it runs: an earlier process in the same place must have ended. */
   readonly place: string
   readonly pod?: ReplicaPod | undefined
+  /** Its edition of the time zones' rules. */
+  readonly zones?: string | undefined
   /** Milliseconds between two polls; a lease is one second. */
   readonly everyMs: number
   /** How long this process may serve after the last successful poll, in milliseconds. */
@@ -72,6 +74,8 @@ export interface FollowerStats {
   readonly others: readonly string[]
   /** Those of them that have been silent for five seconds. */
   readonly silent: readonly string[]
+  /** Editions of the time zones' rules that others have and this process has not. */
+  readonly otherZones: readonly string[]
 }
 
 /** Timeout of one poll: short enough that it fails within the lease, so that no request waits. */
@@ -85,14 +89,15 @@ const startDeadlineMs = 5_000
 
 /** A follower that is not started yet, and is `unconfirmed`. */
 export function createRevocationFollower(options: RevocationFollowerOptions) {
-  const { pool, name, place, pod, everyMs, servesMs } = options
+  const { pool, name, place, pod, zones, everyMs, servesMs } = options
   const id = randomUUID()
-  const replica = { id, name, place, pod, servesMs, unseenMs }
+  const replica = { id, name, place, pod, zones, servesMs, unseenMs }
   const lease = createLease(leaseMs)
   const { state, ageMs } = lease
   let position: LogPosition | undefined
   let others: readonly string[] = []
   let silent: readonly string[] = []
+  let otherZones: readonly string[] = []
   const outage = createOutage((cause) => options.onUnavailable?.(cause))
   let listener: Listener | undefined
   let running: Promise<void> | undefined
@@ -137,6 +142,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
     others = answer.others
     if (answer.silent.join() !== silent.join()) options.onSilent?.(answer.silent)
     silent = answer.silent
+    otherZones = answer.otherZones
     options.onSilentPods?.(answer.silentPods)
     const offNow = triggers.filter((name) => !answer.logging.includes(name))
     if (offNow.join() !== off.join()) options.onTriggersOff?.(offNow)
@@ -212,7 +218,7 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
         state() === 'unavailable' ? Math.min(everyMs, databaseRetryMs) : everyMs
       void repeat({ step: catchUp, restMs, onFault: options.onFault, signal })
     },
-    stats: (): FollowerStats => ({ ageMs: ageMs(), others, silent }),
+    stats: (): FollowerStats => ({ ageMs: ageMs(), others, silent, otherZones }),
     /**
      * Revocations no longer wait for this process, so it must not serve any more. Takes bounded time.
      */

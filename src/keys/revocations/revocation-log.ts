@@ -53,6 +53,8 @@ export interface ReplicaNote {
   /** Where it runs; unique among living processes. */
   readonly place: string
   readonly pod?: ReplicaPod | undefined
+  /** Its edition of the time zones' rules; undefined: it has no calendars. */
+  readonly zones?: string | undefined
   /** How long it may serve after this, in milliseconds. */
   readonly servesMs: number
   /** Rows with its place that are this old belong to ended processes. */
@@ -76,6 +78,8 @@ export interface LogAnswer {
   readonly silent: readonly string[]
   /** The pods of these. */
   readonly silentPods: readonly ReplicaPod[]
+  /** Editions of the time zones' rules that others have and this process has not. */
+  readonly otherZones: readonly string[]
   /** The server and its start time: a server after a failover may lack rows of the previous one. */
   readonly server: string
   /**
@@ -133,7 +137,7 @@ export function followLog(
   position: LogPosition | undefined,
   deadlineMs?: number,
 ): Promise<LogAnswer> {
-  const { id, name, place, servesMs, unseenMs } = replica
+  const { id, name, place, zones = null, servesMs, unseenMs } = replica
   const pod = replica.pod ? JSON.stringify(replica.pod) : null
   const { sequence = null, mark = null, snapshot = null } = position ?? {}
   const query = sql<LogAnswer[]>`
@@ -143,8 +147,8 @@ export function followLog(
     ),
     noted as (
       insert into tollgate_replicas
-        (id, name, place, pod, seen_at, serves_until, acknowledged, snapshot, knows)
-      values (${id}, ${name}, ${place}, ${pod}::text::jsonb,
+        (id, name, place, pod, zones, seen_at, serves_until, acknowledged, snapshot, knows)
+      values (${id}, ${name}, ${place}, ${pod}::text::jsonb, ${zones},
         now(), now() + ${servesMs}::float8 * interval '1 millisecond',
         coalesce(${sequence}::bigint, 0), ${snapshot}::pg_snapshot, ${knownMigration})
       on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
@@ -161,7 +165,7 @@ export function followLog(
       returning id
     ),
     others as (
-      select name, pod, seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond' as silent
+      select name, pod, zones, seen_at < now() - ${unseenMs}::float8 * interval '1 millisecond' as silent
       from tollgate_replicas
       where id <> ${id} and serves_until > now() and id not in (select id from gone)
     ),
@@ -190,6 +194,8 @@ export function followLog(
       (select coalesce(json_agg(name order by name), '[]') from others where silent) as silent,
       (select coalesce(json_agg(pod), '[]') from others where silent and pod is not null)
         as "silentPods",
+      (select coalesce(json_agg(distinct zones), '[]') from others where zones <> ${zones}::text)
+        as "otherZones",
       pg_postmaster_start_time()::text as server,
       (select source from triggers) as source,
       (select names from triggers) as logging`

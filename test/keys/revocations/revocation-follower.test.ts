@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { test } from 'tap'
 import { startEmbeddedPostgres } from '../../../dev/postgres/embedded-postgres.ts'
+import { listReplicas } from '../../../src/cluster/replicas.ts'
 import { createPostgresApiKeys } from '../../../src/keys/postgres-api-keys.ts'
 import { createPropagationWatch } from '../../../src/keys/revocations/propagation.ts'
 import { readAcknowledgements } from '../../../src/keys/revocations/revocation-log.ts'
@@ -318,6 +319,19 @@ test('after a clean stop nobody waits for the replica', async (t) => {
   await sleep(100)
   t.equal((await readAcknowledgements(sql, [])).length, 0)
   t.equal(await killListeners(sql), 0)
+})
+
+test('other editions of the time zones are told', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const one = await startFollower(t, url, { name: 'one', zones: '2026a' })
+  t.strictSame(one.stats().otherZones, [])
+  const two = await startFollower(t, url, { name: 'two', zones: '2026b' })
+  await startFollower(t, url, { name: 'three', zones: '2026b' })
+  await startFollower(t, url, { name: 'four' })
+  t.strictSame(two.stats().otherZones, ['2026a'])
+  await poll(async () => one.stats().otherZones.join() === '2026b' || undefined, 'one knows it')
+  const zones = (await listReplicas(sql)).map((each) => [each.name, each.zones])
+  t.match(Object.fromEntries(zones), { one: '2026a', three: '2026b', four: null })
 })
 
 test('a replica whose row was deleted adds it again', async (t) => {

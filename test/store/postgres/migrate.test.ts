@@ -37,6 +37,7 @@ const all = [
   '0026-window-sums.sql',
   '0027-no-served-names.sql',
   '0028-priced-usage.sql',
+  '0029-replica-zones.sql',
 ]
 
 test('each migration is applied once', async (t) => {
