@@ -2,6 +2,7 @@
 
 import type { ErrorCode } from '../formats/errors.ts'
 import type { Caller } from '../identity/rules/caller.ts'
+import type { LimitKind } from '../kinds/limits.ts'
 import type { AdmissionRules } from '../kinds/resources.ts'
 import type { Model } from '../models/rules/snapshot.ts'
 import type { Refusal as OperationRefusal } from '../operations/operations.ts'
@@ -123,6 +124,16 @@ export interface Denial {
 }
 
 export type Decision = Grant | Denial
+
+/** The code of a refusal by a limit of this kind. */
+export const limitCodes = {
+  tokens: 'token_limit_exceeded',
+  input: 'token_limit_exceeded',
+  output: 'token_limit_exceeded',
+  requests: 'request_limit_exceeded',
+  concurrency: 'concurrency_limit_exceeded',
+  cost: 'insufficient_quota',
+} as const satisfies Readonly<Record<LimitKind, ErrorCode>>
 
 /** A refusal with these details. */
 export function deny(code: ErrorCode, detail?: DenialDetail): Denial {

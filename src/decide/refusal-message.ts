@@ -2,45 +2,15 @@
 
 import { describe } from '../formats/errors.ts'
 import { toQuoted } from '../formats/quoted.ts'
-import { toEndTimestamp } from '../formats/timestamp.ts'
-import { capsOf } from '../keys/rules/caps-of-caller.ts'
-import type { LimitKind } from '../kinds/limits.ts'
-import type { LimitState } from '../ratelimit/rules/counter.ts'
-import { bindingOf, toResetDuration } from '../ratelimit/rules/limit-headers.ts'
-import type { Denial, DenialDetail, Grant } from './decision.ts'
+import type { Denial, DenialDetail } from './decision.ts'
+import { limitMessageOf } from './limit-message.ts'
 
 /**
  * The message of a denial; undefined if its code's message is enough. `now` in milliseconds since
  * the epoch.
  */
 export function messageOf(denial: Denial, now: number): string | undefined {
-  const { detail, grant, states, retryAt, isBusy, needed } = denial
-  if (detail !== undefined) return describeDetail(detail)
-  if (states === undefined || retryAt === undefined) return undefined
-  const kind = kindOf(denial)
-  const binding = bindingOf(states, kind) as LimitState
-  const of = whereOf(binding, grant)
-  const what =
-    kind === 'concurrency'
-      ? describeFull(binding, of)
-      : isBusy
-        ? describeBusy(binding, of)
-        : needed === undefined
-          ? describeSpent(binding, of, kind)
-          : describeShort(binding, of, needed)
-  return `${what} Please try again in ${toResetDuration(retryAt - now)}.`
-}
-
-/** Of the limits that the code may be about, that of the one to wait for. */
-function kindOf({ code, states = [], retryAt }: Denial): LimitKind {
-  const last = states.find(({ remaining, resetsAt }) => remaining === 0 && resetsAt === retryAt)
-  return kinds[code] ?? last?.limit.kind ?? 'tokens'
-}
-
-const kinds: Partial<Record<Denial['code'], LimitKind>> = {
-  insufficient_quota: 'cost',
-  request_limit_exceeded: 'requests',
-  concurrency_limit_exceeded: 'concurrency',
+  return denial.detail === undefined ? limitMessageOf(denial, now) : describeDetail(denial.detail)
 }
 
 function describeDetail(detail: DenialDetail): string {
@@ -146,50 +116,4 @@ const unpaid = {
   access_denied: 'is not yours',
   model_not_in_subscription: 'does not include it',
   model_unhealthy: 'is not ready for it',
-}
-
-/**
- * Of which subscription the limit is, which a key with caps is not told, and when its window ends; may show
- * figures, because counters are kept per user.
- */
-function whereOf({ limit, resetsAt }: LimitState, grant: Grant | undefined): string {
-  const isTold = grant !== undefined && limit.scope !== 'key' && capsOf(grant.caller) === undefined
-  const parts = [
-    ...(isTold ? [`subscription ${toQuoted(grant.subscription)}`] : []),
-    ...(limit.kind === 'concurrency' ? [] : [`resets at ${toEndTimestamp(resetsAt)}`]),
-  ]
-  return parts.length === 0 ? '' : ` (${parts.join(', ')})`
-}
-
-function describeBusy({ limit, used, held = 0 }: LimitState, where: string): string {
-  return (
-    'The rest of the token limit of your subscription for this model is held by your requests in ' +
-    `progress: ${used} of ${limit.limit} tokens in ${limit.window} are used, ${held} held${where}.`
-  )
-}
-
-function describeShort({ limit, used }: LimitState, where: string, needed: number): string {
-  return (
-    `The request asks for at least ${needed} tokens of output, more than is left of the token limit of your ` +
-    `subscription for this model: ${used} of ${limit.limit} tokens${where} are used.`
-  )
-}
-
-function describeSpent(
-  { limit, used }: LimitState,
-  where: string,
-  kind: Exclude<LimitKind, 'concurrency'>,
-): string {
-  const whose = limit.scope === 'key' ? 'this API key' : 'your subscription for this model'
-  return (
-    `The ${kind.slice(0, -1)} limit of ${whose} is used up: ` +
-    `${used} of ${limit.limit} ${kind} in ${limit.window}${where}.`
-  )
-}
-
-function describeFull({ limit, used }: LimitState, where: string): string {
-  return (
-    `${used} of your requests to this model are in progress, and your subscription allows ` +
-    `${limit.limit} at a time${where}.`
-  )
 }

@@ -24,7 +24,7 @@ import { responseHeaders, writeHeader } from './header.ts'
 export class AllowTemplate {
   readonly before: Buffer
   readonly after: Buffer
-  /** The header `ratelimit-policy`, without limits of the key; empty without limits. */
+  /** The header `ratelimit-policy`, without limits of the key; empty where its value is. */
   readonly policies: Buffer
   /** Its value. */
   readonly policyText: string

@@ -174,10 +174,10 @@ function headersOf(
   resetsAt: number | undefined,
 ): readonly (readonly [string, string])[] {
   if (status === 429) {
-    return [
-      ['retry-after', String(secondsUntil(denial.retryAt ?? now, now))],
-      ...(denial.isBusy ? [shortly] : resetsAt === undefined ? [] : [noRetry]),
-    ]
+    const waitS = String(secondsUntil(denial.retryAt ?? now, now))
+    if (resetsAt === undefined) return [['retry-after', waitS], ...(denial.isBusy ? [shortly] : [])]
+    // Some clients sleep for days as retry-after says, and show nothing meanwhile.
+    return denial.code === 'insufficient_quota' ? [noRetry] : [['retry-after', waitS], noRetry]
   }
   if (status === 503) return [['retry-after', retryAfterOutage]]
   if (!isFinal(status)) return []

@@ -321,9 +321,18 @@ const exposedHeaders = [
   'x-ratelimit-limit-tokens',
   'x-ratelimit-remaining-tokens',
   'x-ratelimit-reset-tokens',
+  'x-ratelimit-limit-requests',
+  'x-ratelimit-remaining-requests',
+  'x-ratelimit-reset-requests',
   'anthropic-ratelimit-tokens-limit',
   'anthropic-ratelimit-tokens-remaining',
   'anthropic-ratelimit-tokens-reset',
+  'anthropic-ratelimit-requests-limit',
+  'anthropic-ratelimit-requests-remaining',
+  'anthropic-ratelimit-requests-reset',
+  'x-tollgate-budget-limit',
+  'x-tollgate-budget-remaining',
+  'x-tollgate-budget-reset',
   'x-tollgate-key-expires',
 ]
 

@@ -56,6 +56,10 @@ export function toRefusalBody(
   resetsAt?: number,
 ): ErrorEnvelope | AnthropicEnvelope {
   if (dialect === 'openai') {
+    // Clients take insufficient_quota as final: where they may wait, a budget is refused like any limit.
+    if (resetsAt === undefined && code === 'insufficient_quota') {
+      return toEnvelope('token_limit_exceeded', message ?? describe(code).message)
+    }
     const { error } = toEnvelope(code, message)
     if (resetsAt === undefined) return { error }
     // Codex sleeps for the whole of retry-after unless the error has this type and time.

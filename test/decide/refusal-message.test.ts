@@ -1,11 +1,8 @@
 import { test } from 'tap'
-import type { Denial, DenialDetail, Grant } from '../../src/decide/decision.ts'
+import type { DenialDetail } from '../../src/decide/decision.ts'
 import { messageOf } from '../../src/decide/refusal-message.ts'
-import { toTimestamp } from '../../src/formats/timestamp.ts'
-import type { LimitState } from '../../src/ratelimit/rules/counter.ts'
 
 const now = 1_000_000
-const key = { by: 'key', user: 'alice', groups: [], keyId: 'k', subscription: 'premium' } as const
 
 test('each detail has its message', async (t) => {
   const told = (detail: DenialDetail) =>
@@ -88,45 +85,6 @@ test('a quoted name is bounded, in one line, and shows what is hidden', async (t
     'a key in the wrong place',
   )
   t.equal(quoted('größe/模型'), '"größe/模型"')
-})
-
-test('the message of an exhausted limit gives its figures', async (t) => {
-  const state = (used: number, kind = 'tokens', window = '1m'): LimitState =>
-    ({ limit: { kind, limit: 100, window }, used, resetsAt: now + 5_000 }) as LimitState
-  const grant = { subscription: 'premium', caller: key } as unknown as Grant
-  const denial = { allowed: false, code: 'token_limit_exceeded', retryAt: now + 5_000 } as const
-  const at = toTimestamp(now + 5_000)
-  const states = [state(107), state(100, 'requests'), state(100, 'concurrency', '')]
-  for (const [more, message] of [
-    [
-      {},
-      'The token limit of your subscription for this model is used up: ' +
-        `107 of 100 tokens in 1m (subscription "premium", resets at ${at}). Please try again in 5s.`,
-    ],
-    [
-      { code: 'request_limit_exceeded' },
-      'The request limit of your subscription for this model is used up: ' +
-        `100 of 100 requests in 1m (subscription "premium", resets at ${at}). Please try again in 5s.`,
-    ],
-    [
-      { code: 'concurrency_limit_exceeded', isBusy: true },
-      '100 of your requests to this model are in progress, and your subscription allows ' +
-        '100 at a time (subscription "premium"). Please try again in 5s.',
-    ],
-    [
-      { isBusy: true },
-      'The rest of the token limit of your subscription for this model is held by your requests in ' +
-        `progress: 107 of 100 tokens in 1m are used, 0 held (subscription "premium", resets at ${at}). ` +
-        'Please try again in 5s.',
-    ],
-    [
-      { grant: { ...grant, caller: { ...key, caps: {} } } },
-      'The token limit of your subscription for this model is used up: ' +
-        `107 of 100 tokens in 1m (resets at ${at}). Please try again in 5s.`,
-    ],
-  ] as const) {
-    t.equal(messageOf({ ...denial, states, grant, ...more } as Denial, now), message)
-  }
 })
 
 test('a subscription that does not pay is named, and one that would', async (t) => {

@@ -14,7 +14,7 @@ import {
 } from '../support/gateway.ts'
 import { withTimeIn } from '../support/window-ends.ts'
 
-/** Headers that a provider sends about its own account. */
+/** Headers that a provider sends about its own account, and one of ours. */
 const foreign = {
   ratelimit: '"theirs";r=1;t=1',
   'ratelimit-policy': '"theirs";q=1;w=1',
@@ -25,6 +25,7 @@ const foreign = {
   'anthropic-ratelimit-tokens-limit': '111',
   'anthropic-ratelimit-tokens-remaining': '111',
   'anthropic-ratelimit-input-tokens-remaining': '111',
+  'x-tollgate-budget-remaining': '111',
 }
 
 const team = { groups: ['team'] }
@@ -41,13 +42,30 @@ provider.listen(0, '127.0.0.1')
 await once(provider, 'listening')
 const providerUrl = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`
 
+/** Two units of money a month for the whole group, of which a token costs a half. */
+const budgeted = subscription(
+  'budgeted',
+  team,
+  { 'llm/sim': [[1_000_000, '1h']], 'llm/provided': [[1_000_000, '1h']] },
+  { ofModels: { billingRate: { perToken: '0.5' } } },
+)
+budgeted.spec.calendar = { timeZone: 'Europe/Zurich' }
+budgeted.spec.limits = [
+  { name: 'month', per: 'group', of: 'cost', limit: '2', window: 'month' },
+  { name: 'watched', of: 'cost', limit: '0.1', window: 'day', enforce: false },
+]
+const shared = modelRef('shared', { backendUrl: providerUrl })
+shared.spec.limits = [{ name: 'all', per: 'model', limit: 15, window: 'month' }]
+
 const test = gatewayTests({
+  env: { METER_PATHS: 'chat,messages' },
   resources: (backendUrl) => [
     ...models(backendUrl),
     modelRef('provided', { backendUrl: providerUrl }),
+    shared,
     // Nothing listens on this port.
     modelRef('gone', { backendUrl: 'http://127.0.0.1:1/base' }),
-    accessPolicy('provided', ['llm/provided', 'llm/gone'], team),
+    accessPolicy('provided', ['llm/provided', 'llm/gone', 'llm/shared'], team),
     ...subscriptions({ plenty: 1_000_000 }),
     subscription('two', team, {
       'llm/sim': [
@@ -56,7 +74,9 @@ const test = gatewayTests({
       ],
       'llm/provided': [[100, '1m']],
       'llm/gone': [[100, '1m']],
+      'llm/shared': [[1_000_000, '1h']],
     }),
+    budgeted,
     meter,
   ],
 })
@@ -72,7 +92,7 @@ function mintTwo(gateway: Gateway) {
 
 /** The headers of a response about limits. */
 function limitsIn({ headers }: Answer): Record<string, string> {
-  return Object.fromEntries([...headers].filter(([name]) => /ratelimit|retry/.test(name)))
+  return Object.fromEntries([...headers].filter(([name]) => /ratelimit|retry|budget/.test(name)))
 }
 
 test('a successful response reports the remaining tokens', async (t, gateway) => {
@@ -96,10 +116,10 @@ test('a successful response reports the remaining tokens', async (t, gateway) =>
 })
 
 test('Anthropic clients get Anthropic’s headers', async (t, gateway) => {
-  const { key } = await mintTwo(gateway)
-  await gateway.chat(key, { totalTokens: 40 })
-  await gateway.settled()
   for (const path of ['/v1/messages', '/llm/sim/v1/messages']) {
+    const { key } = await mintTwo(gateway)
+    await gateway.chat(key, { totalTokens: 40 })
+    await gateway.settled()
     const answer = await gateway.ask(path, key, init)
     t.equal(answer.status, 200, path)
     t.strictSame(Object.keys(limitsIn(answer)).sort(), [
@@ -172,6 +192,83 @@ test('removes the provider’s own limit headers', async (t, gateway) => {
   const listing = await gateway.ask('/llm/provided/v1/models', key)
   t.equal(listing.headers.get('x-theirs'), 'kept')
   t.strictSame(limitsIn(listing), {}, 'no limit applies to the list')
+})
+
+test('a budget of a group is told, and refuses all of it', async (t, gateway) => {
+  const [ada, bob] = [
+    await gateway.mint({ subscription: 'budgeted' }),
+    await gateway.mint({ subscription: 'budgeted' }),
+  ]
+  const told = (remaining: string) => ({
+    'x-tollgate-budget-limit': '2',
+    'x-tollgate-budget-remaining': remaining,
+    'x-tollgate-budget-reset': /^\d{4}-\d\d-\d\dT2[23]:00:00Z$/,
+    'ratelimit-policy': '"1h";q=1000000;w=3600;qu="tokens"',
+  })
+  t.match(limitsIn(await gateway.chat(ada.key, { totalTokens: 3 })), told('2'))
+  await gateway.settled()
+  t.match(limitsIn(await gateway.chat(bob.key, { totalTokens: 1 }, { stream: true })), told('0.5'))
+  await gateway.settled()
+  const refused = [
+    await gateway.chat(ada.key),
+    await gateway.chat(bob.key, {}, { stream: true }),
+    await gateway.ask('/llm/provided/v1/chat/completions', bob.key, init),
+  ]
+  for (const { status, text, headers } of refused) {
+    t.equal(status, 429)
+    const { error } = JSON.parse(text)
+    t.match(error, {
+      type: 'usage_limit_reached',
+      code: 'insufficient_quota',
+      message:
+        /^The budget "month" of your subscription is used up: 2 of 2 in a month \(subscription "budgeted", shared by your group, resets at \d{4}-\d\d-01T00:00:00\+0[12]:00 in Europe\/Zurich\)\.$/,
+    })
+    t.equal(
+      new Date(error.resets_at * 1_000).toISOString().slice(0, 19),
+      headers.get('x-tollgate-budget-reset')?.slice(0, 19),
+    )
+    t.equal(headers.get('x-should-retry'), 'false')
+    t.equal(headers.get('retry-after'), null)
+    t.equal(headers.get('x-tollgate-budget-remaining'), '0')
+  }
+  for (const path of ['/v1/messages', '/llm/sim/v1/messages']) {
+    const told = await gateway.ask(path, bob.key, init)
+    t.equal(told.status, 429, path)
+    t.match(JSON.parse(told.text), {
+      error: { type: 'rate_limit_error', message: /^The budget "month"/ },
+    })
+    t.match(limitsIn(told), {
+      'x-should-retry': 'false',
+      'retry-after': undefined,
+      'x-tollgate-budget-remaining': '0',
+    })
+  }
+})
+
+test('what others use of a model is not told', async (t, gateway) => {
+  const [ada, bob] = [
+    await gateway.mint({ subscription: 'two' }),
+    await gateway.mint({ subscription: 'two' }),
+  ]
+  const body = JSON.stringify({ model: 'shared', messages: [] })
+  const ask = (key: string, path = '/v1/chat/completions') =>
+    gateway.ask(`/llm/shared${path}`, key, { method: 'POST', body })
+  for (const { key } of [ada, bob]) {
+    const answer = await ask(key)
+    t.match(limitsIn(answer), { 'ratelimit-policy': '"1h";q=1000000;w=3600;qu="tokens"' })
+    await gateway.settled()
+  }
+  const refused = await ask(ada.key)
+  t.equal(refused.status, 429)
+  t.match(
+    JSON.parse(refused.text).error.message,
+    /^The token limit "all" of this model is used up: 100 % in a month \(shared by all users of the model, resets at /,
+  )
+  t.match(limitsIn(refused), {
+    'ratelimit-policy': '"1h";q=1000000;w=3600;qu="tokens"',
+    ratelimit: /^"1h";r=999990;t=\d+$/,
+    'x-ratelimit-remaining-tokens': '999990',
+  })
 })
 
 test('no caller sees the figures of another', async (t, gateway) => {

@@ -20,6 +20,7 @@ const dropped: readonly (readonly [name: string, value: string])[] = [
   ['access-control-future', 'x'],
   ['X-Tollgate-Key-Age', '1'],
   ['x-tollgate-anything', 'x'],
+  ['x-tollgate-budget-remaining', '1000'],
   ['x-maas-subscription', 'other'],
   ['X-MaaS-Username', 'admin'],
   ['x-envoy-immediate-health-check-fail', 'true'],
@@ -181,6 +182,7 @@ test("the gateway's own CORS headers stay", async (t, gateway) => {
     const answer = await send(gateway, `/llm/${name}/v1/chat/completions`, headers, body)
     t.equal(answer.headers['access-control-allow-origin'], origin)
     t.match(answer.headers['access-control-expose-headers'], 'x-request-id')
+    t.match(answer.headers['access-control-expose-headers'], 'x-tollgate-budget-remaining')
     t.equal(answer.headers['access-control-allow-credentials'], undefined)
   }
 })

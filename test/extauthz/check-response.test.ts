@@ -3,8 +3,11 @@ import type { Denial, Grant } from '../../src/decide/decision.ts'
 import { createTemplates } from '../../src/extauthz/allow-template.ts'
 import { toCheckResponse } from '../../src/extauthz/check-response.ts'
 import { type ErrorCode, toEnvelope } from '../../src/formats/errors.ts'
+import type { CompiledCaps } from '../../src/identity/rules/caller.ts'
 import type { Dialect } from '../../src/operations/dialect.ts'
 import { limitStates, toCountedLimits } from '../../src/ratelimit/rules/counter.ts'
+import { toPolicies } from '../../src/ratelimit/rules/limit-headers.ts'
+import { toNamedLimit } from '../../src/ratelimit/rules/named-limits.ts'
 import { readLineHead } from '../../src/usage/rules/line-head.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 import { checkResponse, readDenial, structOf } from '../support/envoy-messages.ts'
@@ -280,6 +283,81 @@ test('sets x-should-retry: false if the wait is too long', async (t) => {
     deny('token_limit_exceeded', { retryAt: now + afterMs }).headers['x-should-retry']
   t.equal(told(60_000), undefined)
   t.equal(told(60_001), 'false')
+})
+
+test('a budget is final unless it is free again within a minute', async (t) => {
+  const told = (afterMs: number, more: Partial<Denial> = {}, dialect: Dialect = 'openai') =>
+    deny('insufficient_quota', { retryAt: now + afterMs, ...more }, dialect)
+  const late = told(60_001)
+  t.equal(late.http, 429)
+  t.match(late.body.error, {
+    type: 'usage_limit_reached',
+    code: 'insufficient_quota',
+    resets_at: now / 1_000 + 61,
+  })
+  t.match(late.headers, { 'x-should-retry': 'false', 'retry-after': undefined })
+  const soon = told(60_000)
+  t.match(soon.body.error, { type: 'tokens', code: 'rate_limit_exceeded' })
+  t.notOk('resets_at' in soon.body.error)
+  t.match(soon.headers, { 'x-should-retry': undefined, 'retry-after': '60' })
+  const busy = told(30_000, { isBusy: true })
+  t.match(busy.body.error, { type: 'tokens', code: 'rate_limit_exceeded' })
+  t.match(busy.headers, { 'x-should-retry': 'true', 'retry-after': '30' })
+  const { http, body, headers } = told(90_000, {}, 'anthropic')
+  t.equal(http, 429)
+  t.match(body.error, { type: 'rate_limit_error' })
+  t.match(headers, { 'x-should-retry': 'false', 'retry-after': undefined })
+})
+
+test('a response with budgets alone has their headers', async (t) => {
+  const window = { every: 'day', zone: 'UTC' } as const
+  const place = { resource: 'basic', whose: { subscription: 'basic', organization: '' } }
+  const budget = (origin: 'subscription' | 'tenant') =>
+    toNamedLimit(
+      {
+        ...{ name: 'day', of: 'cost', per: 'user', limit: 10 ** 10, window: 'day', windowMs: 0 },
+        ...{ models: undefined, enforce: true },
+      },
+      window,
+      { ...place, origin },
+    )
+  const added = (of: typeof limits, caps?: Partial<CompiledCaps>) => {
+    const states = limitStates(
+      of,
+      of.map(() => ({ used: 1, resetsAt: now + 90_000 })),
+      now,
+    )
+    const caller = { ...grant.caller, caps } as Grant['caller']
+    const bytes = toCheckResponse({ ...grant, caller, states }, now, 'openai')
+    const { ok_response } = checkResponse.decode(bytes) as {
+      ok_response: { response_headers_to_add?: { header: { key: string; value: string } }[] }
+    }
+    return ok_response.response_headers_to_add?.map(
+      ({ header: { key, value } }) => `${key}: ${value}`,
+    )
+  }
+  const own = [
+    'x-tollgate-budget-limit: 10',
+    'x-tollgate-budget-remaining: 9.999999999',
+    'x-tollgate-budget-reset: 2026-01-01T00:01:30Z',
+  ]
+  t.strictSame(added([budget('subscription')]), own)
+  t.equal(added([budget('tenant')]), undefined)
+  const ofKey = toCountedLimits(
+    'basic',
+    '@id-1',
+    [{ limit: 5, window: '1h', windowMs: 3_600_000 }],
+    {
+      scope: 'key',
+      key: { id: 'id-1', user: 'ädä' },
+    },
+  )
+  const withKey = added([budget('subscription'), ...ofKey], { policies: toPolicies(ofKey) })
+  t.ok(withKey?.includes('ratelimit-policy: "key-1h";q=5;w=3600;qu="tokens"'))
+  const withBudgetOfKey = added([...limits, { ...budget('subscription'), scope: 'key' }], {
+    policies: '',
+  })
+  t.ok(withBudgetOfKey?.includes(`ratelimit-policy: ${toPolicies(limits)}`))
 })
 
 test('retry-after is in whole seconds, at least one', async (t) => {

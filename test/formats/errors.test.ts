@@ -18,6 +18,7 @@ test('each status has its error type', async (t) => {
     ['method_not_allowed', 405, 'invalid_request_error'],
     ['body_too_large', 413, 'invalid_request_error'],
     ['token_limit_exceeded', 429, 'tokens'],
+    ['insufficient_quota', 429, 'usage_limit_reached'],
     ['too_many_requests', 429, 'rate_limit_error'],
     ['internal', 500, 'server_error'],
     ['store_unavailable', 503, 'server_error'],

@@ -314,7 +314,15 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'decide/steps/limits.ts',
     ['decide/decide.test.ts'],
-    [['if (retryAt === undefined) return', 'if (retryAt !== undefined) return']],
+    [['if (last === undefined) return', 'if (last !== undefined) return']],
+  ),
+  ...mutants(
+    'decide/limit-message.ts',
+    ['decide/limit-message.test.ts'],
+    [
+      ['if (!hasFigures(limit)) {', 'if (used === -1) {'],
+      ["origin === 'subscription' && !capsOf(grant.caller)", "origin === 'subscription'"],
+    ],
   ),
   ...mutants(
     'decide/steps/model.ts',
@@ -391,7 +399,7 @@ export const allMutants: readonly Mutant[] = [
       ['owner: key.id', 'owner: key.user'],
       ['remaining > held ? minus(remaining, held) : 0', 'remaining'],
       ['remaining === 0 &&', 'remaining <= 1 &&'],
-      ['resetsAt > until)', 'resetsAt < until)'],
+      ['state.resetsAt > last.resetsAt', 'state.resetsAt < last.resetsAt'],
     ],
   ),
   ...mutants(
@@ -414,6 +422,7 @@ export const allMutants: readonly Mutant[] = [
       ['Math.max(1, Math.ceil((instant - now) / 1_000))', 'Math.floor((instant - now) / 1_000)'],
       ['return share < 0', 'return share > 0'],
       ['a.resetsAt > b.resetsAt', 'a.resetsAt < b.resetsAt'],
+      ["kind === 'cost' && hasFigures({ origin })", "kind === 'cost'"],
     ],
   ),
   ...mutants(
@@ -819,7 +828,10 @@ export const allMutants: readonly Mutant[] = [
         "refuse('concurrency', now + nextMs), isBusy: true",
         "refuse('concurrency', now + nextMs), isBusy: false",
       ],
-      ['Math.max(now, resetsAt))), isBusy: true', 'Math.max(now, resetsAt))), isBusy: false'],
+      [
+        'refuse(tightest.limit.kind, retryAt), isBusy: true',
+        'refuse(tightest.limit.kind, retryAt), isBusy: false',
+      ],
     ],
   ),
   ...mutants(

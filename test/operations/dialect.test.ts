@@ -28,6 +28,7 @@ test('an Anthropic error has a type of its own', async (t) => {
     ['method_not_allowed', 'invalid_request_error'],
     ['body_too_large', 'request_too_large'],
     ['token_limit_exceeded', 'rate_limit_error'],
+    ['insufficient_quota', 'rate_limit_error'],
     ['internal', 'api_error'],
     ['store_unavailable', 'overloaded_error'],
     ['counters_unavailable', 'overloaded_error'],

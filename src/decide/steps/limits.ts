@@ -9,12 +9,13 @@ import {
   type CounterState,
   isTaken,
   type LimitState,
+  lastSpent,
   limitStates,
-  spentUntil,
 } from '../../ratelimit/rules/counter.ts'
 import { mostEver } from '../../ratelimit/rules/estimates/admit.ts'
 import type { Hold, HoldAnswer } from '../../ratelimit/rules/hold.ts'
-import { type Decision, type Denial, deny, type Grant } from '../decision.ts'
+import { bindingOf } from '../../ratelimit/rules/limit-headers.ts'
+import { type Decision, type Denial, deny, type Grant, limitCodes } from '../decision.ts'
 
 /**
  * The grant with the states of its limits, or a refusal if one is reached. `counters` are the
@@ -26,11 +27,10 @@ export function enforceLimits(
   now: number,
 ): Decision {
   const states = limitStates(grant.limits, counters, now)
-  const retryAt = spentUntil(states)
-  if (retryAt === undefined) return { ...grant, states }
-  const last = states.find(({ remaining, resetsAt }) => remaining === 0 && resetsAt === retryAt)
-  const code = codes[last?.limit.kind ?? 'tokens']
-  return { allowed: false, code, retryAt, states, grant }
+  const last = lastSpent(states)
+  if (last === undefined) return { ...grant, states }
+  const code = limitCodes[last.limit.kind]
+  return { allowed: false, code, retryAt: last.resetsAt, states, grant }
 }
 
 /**
@@ -97,7 +97,7 @@ export function enforceHold(
     return { ...grant, states, held }
   }
   const refuse = (kind: LimitKind, retryAt: number): Denial => {
-    return { allowed: false, code: codes[kind], retryAt, states, grant }
+    return { allowed: false, code: limitCodes[kind], retryAt, states, grant }
   }
   const reached = states.filter(({ limit, used }) => used >= limit.limit)
   if (outcome === 'spent') {
@@ -114,19 +114,28 @@ export function enforceHold(
   if (reached.some(({ limit }) => limit.kind === 'requests')) {
     return { ...refuse('requests', now + minWaitMs), isBusy: true }
   }
-  const tokens = states.filter(({ limit }) => limit.kind === 'tokens')
-  const held = Math.max(...states.map((state) => state.held ?? 0))
-  // Nothing will end: what is left is less than it needs at least, of the windows that are used most.
-  if (held === 0) {
-    const left = ({ limit, used }: LimitState) => minus(limit.limit, used)
-    const fullest = tokens.reduce((a, b) => (left(b) < left(a) ? b : a))
-    return { ...refuse('tokens', fullest.resetsAt), needed: expected.least }
+  const room = states.filter(({ limit }) => !isTaken(limit))
+  const tokens = room.filter(({ limit }) => limit.kind === 'tokens')
+  const tightest = bindingOf(room, () => true) as LimitState
+  // Nothing will end: what is left is less than it needs at least.
+  if (room.every((state) => !state.held)) {
+    const { limit, resetsAt } = fullestOf(tokens, expected.input + expected.least) ?? tightest
+    return { ...refuse(limit.kind, resetsAt), needed: expected.least }
   }
   // With several in progress the next one ends after a part of the usual time.
+  const held = Math.max(0, ...tokens.map((state) => state.held ?? 0))
   const count = Math.max(1, held / (expected.input + expected.output))
   const waitMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / count))
-  const resetsAt = Math.min(...tokens.map((state) => state.resetsAt))
-  return { ...refuse('tokens', Math.min(now + waitMs, Math.max(now, resetsAt))), isBusy: true }
+  const resetsAt = Math.min(...room.map((state) => state.resetsAt))
+  const retryAt = Math.min(now + waitMs, Math.max(now, resetsAt))
+  return { ...refuse(tightest.limit.kind, retryAt), isBusy: true }
+}
+
+/** That with the fewest tokens left, if so many do not fit into it; of the others what a request needs is not known here. */
+function fullestOf(tokens: readonly LimitState[], needed: number): LimitState | undefined {
+  const left = ({ limit, used }: LimitState) => minus(limit.limit, used)
+  const [first, ...others] = tokens.filter((state) => left(state) < needed)
+  return others.reduce((a, b) => (a !== undefined && left(b) < left(a) ? b : a), first)
 }
 
 /** Windows of tokens and then of what is taken, in the order of the limits. */
@@ -136,12 +145,3 @@ function inOrder({ takes, limits }: Grant, windows: HoldAnswer['windows']): Hold
   let other = limits.filter((limit) => !isTaken(limit)).length
   return limits.map((limit) => windows[isTaken(limit) ? other++ : token++] as CounterState)
 }
-
-const codes = {
-  cost: 'insufficient_quota',
-  tokens: 'token_limit_exceeded',
-  input: 'token_limit_exceeded',
-  output: 'token_limit_exceeded',
-  requests: 'request_limit_exceeded',
-  concurrency: 'concurrency_limit_exceeded',
-} as const

@@ -184,14 +184,12 @@ export function stateLater(counter: Counter, state: CounterState, at: number): C
   return { used: 0, resetsAt: spanAt(counter.window, counter.owner, at).end }
 }
 
-/**
- * When the caller may try again, in milliseconds since the epoch: the latest end among the windows
- * whose limit is reached; undefined if no limit is reached.
- */
-export function spentUntil(states: readonly LimitState[]): number | undefined {
-  let until: number | undefined
-  for (const { remaining, resetsAt } of states) {
-    if (remaining === 0 && (until === undefined || resetsAt > until)) until = resetsAt
+/** Of the limits that are reached the one to wait for, whose window ends last; undefined: none is. */
+export function lastSpent(states: readonly LimitState[]): LimitState | undefined {
+  let last: LimitState | undefined
+  for (const state of states) {
+    if (state.remaining === 0 && (last === undefined || state.resetsAt > last.resetsAt))
+      last = state
   }
-  return until
+  return last
 }

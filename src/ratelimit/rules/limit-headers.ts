@@ -1,14 +1,15 @@
 /**
  * What is left of a caller's limits, as response headers: the fields of
- * draft-ietf-httpapi-ratelimit-headers for all limits, and those of the caller's dialect for the
- * binding limit.
+ * draft-ietf-httpapi-ratelimit-headers for all limits but those on cost, and for the binding limit those of
+ * the caller's dialect, or on cost our own. Limits of a model or the Tenant are in none of them: what is left of
+ * those tells what others have used.
  *
  * The figures are those of the moment when a request is allowed or refused. They do not include
  * what its own response will use.
  */
 
+import { toMoney } from '../../formats/money.ts'
 import { toEndTimestamp } from '../../formats/timestamp.ts'
-import type { LimitKind } from '../../kinds/limits.ts'
 import type { Dialect } from '../../operations/dialect.ts'
 import type { CountedLimit, LimitState } from './counter.ts'
 
@@ -22,16 +23,16 @@ export function putLimitHeaders(
   now: number,
   put: PutHeader,
 ): void {
+  putBindingHeaders(dialect, states, now, put)
   const policies = toPolicies(states.map(({ limit }) => limit))
   if (policies === '') return
-  putBindingHeaders(dialect, states, now, put)
   put('ratelimit-policy', policies)
   put('ratelimit', toItems(states, now))
 }
 
 /**
- * Puts a dialect's own headers for the binding limit on tokens and the one on requests, if there are
- * any. It has none for concurrency.
+ * Puts the headers of the binding limit on tokens and of the one on requests, which each dialect has of its own, and
+ * those of the binding limit on cost, if there are any. Limits on input, output and concurrency have none.
  */
 export function putBindingHeaders(
   dialect: Dialect,
@@ -40,7 +41,7 @@ export function putBindingHeaders(
   put: PutHeader,
 ): void {
   for (const kind of ['tokens', 'requests'] as const) {
-    const binding = bindingOf(states, kind, isShown)
+    const binding = bindingOf(states, isShown[kind])
     if (binding === undefined) continue
     const { limit, remaining, reset } = names[dialect][kind]
     put(limit, String(binding.limit.limit))
@@ -48,6 +49,25 @@ export function putBindingHeaders(
     const at = binding.resetsAt
     put(reset, dialect === 'openai' ? toResetDuration(at - now) : toEndTimestamp(at))
   }
+  const budget = bindingOf(states, isShown.cost)
+  if (budget === undefined) return
+  put('x-tollgate-budget-limit', toMoney(budget.limit.limit))
+  put('x-tollgate-budget-remaining', toMoney(budget.remaining))
+  put('x-tollgate-budget-reset', toEndTimestamp(budget.resetsAt))
+}
+
+type Choice = (limit: CountedLimit) => boolean
+
+/** Of which limits of a kind the headers may tell. */
+const isShown: Readonly<Record<'tokens' | 'requests' | 'cost', Choice>> = {
+  tokens: ({ kind, policy }) => kind === 'tokens' && policy !== '',
+  requests: ({ kind, policy }) => kind === 'requests' && policy !== '',
+  cost: ({ kind, origin }) => kind === 'cost' && hasFigures({ origin }),
+}
+
+/** Whether callers are told figures of it: they are if it is one of their Subscription, or of their key. */
+export function hasFigures({ origin }: Pick<CountedLimit, 'origin'>): boolean {
+  return origin === 'subscription' || origin === 'key'
 }
 
 /** Written out, because each response has three of them. */
@@ -96,18 +116,14 @@ export function toItems(states: readonly LimitState[], now: number): string {
 }
 
 /**
- * The binding limit of a kind: the one with the smallest share left, and of several the one that resets last,
+ * The binding limit of those that are chosen: the one with the smallest share left, and of several the one that resets last,
  * so that among used-up limits it is the one to wait for. Between a user and a key with equal shares it
  * is the one with less left.
  */
-export function bindingOf(
-  states: readonly LimitState[],
-  kind: LimitKind,
-  is: (limit: CountedLimit) => boolean = () => true,
-): LimitState | undefined {
+export function bindingOf(states: readonly LimitState[], isChosen: Choice): LimitState | undefined {
   let binding: LimitState | undefined
   for (const state of states) {
-    if (state.limit.kind !== kind || !is(state.limit)) continue
+    if (!isChosen(state.limit)) continue
     if (binding === undefined || bindsMore(state, binding)) binding = state
   }
   return binding
@@ -126,10 +142,6 @@ export function toResetDuration(waitMs: number): string {
   const minutes = Math.floor(seconds / 60)
   if (minutes < 60) return `${minutes}m${seconds % 60}s`
   return `${Math.floor(minutes / 60)}h${minutes % 60}m${seconds % 60}s`
-}
-
-function isShown({ policy }: CountedLimit): boolean {
-  return policy !== ''
 }
 
 /** The share of a limit that is left. */

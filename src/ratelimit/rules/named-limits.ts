@@ -127,7 +127,7 @@ export function toNamedLimit(
     origin,
     limitName: name,
     windows: window,
-    name,
+    name: nameIn(name, origin),
     counter: isShared ? { ...counterOfCharged(charged, all), limit: limit.limit } : undefined,
     keyPrefix: prefixOf(charged, all),
     policy: policyOf(limit, origin),
@@ -138,7 +138,12 @@ export function toNamedLimit(
 function policyOf({ name, of, limit, windowMs }: NamedLimit, origin: CountedLimit['origin']) {
   if (of === 'cost' || origin === 'model' || origin === 'tenant') return ''
   const seconds = windowMs > 0 ? `;w=${windowMs / 1_000}` : ''
-  return `"${name}";q=${limit}${seconds};qu="${units[of]}"`
+  return `"${nameIn(name, origin)}";q=${limit}${seconds};qu="${units[of]}"`
+}
+
+/** In the `RateLimit` fields, where a key's follow those of its Subscription. */
+function nameIn(name: string, origin: CountedLimit['origin']): string {
+  return origin === 'key' ? `key-${name}` : name
 }
 
 const units = {

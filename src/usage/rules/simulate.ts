@@ -12,8 +12,8 @@ import type { Snapshot } from '../../models/rules/snapshot.ts'
 import {
   type CountedLimit,
   isTaken,
+  lastSpent,
   limitStates,
-  spentUntil,
 } from '../../ratelimit/rules/counter.ts'
 import { userInLines } from '../../ratelimit/rules/line-user.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
@@ -199,9 +199,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     else if (past.answers !== undefined) addHour(account, past, past.answers)
     else {
       const windows = windowsAt(account, past.startedAt)
-      const states = limitStates(own, windows, past.startedAt)
-      const until = spentUntil(states)
-      const by = states.find(({ remaining, resetsAt }) => remaining === 0 && resetsAt === until)
+      const by = lastSpent(limitStates(own, windows, past.startedAt))
       if (by !== undefined) refuse(past, by.limit)
       else {
         admitted.set(past, windows)

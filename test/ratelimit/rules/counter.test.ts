@@ -2,8 +2,8 @@ import { test } from 'tap'
 import {
   type CounterState,
   counterOf,
+  lastSpent,
   limitStates,
-  spentUntil,
   stateLater,
   toCountedLimits,
 } from '../../../src/ratelimit/rules/counter.ts'
@@ -22,9 +22,9 @@ function limits(...written: readonly (readonly [number, string, number])[]) {
   )
 }
 
-/** `spentUntil` of these limits with counters known so far. */
+/** When these limits are free again, with counters known so far. */
 const until = (of: ReturnType<typeof limits>, counters: readonly CounterState[], at: number) =>
-  spentUntil(limitStates(of, counters, at))
+  lastSpent(limitStates(of, counters, at))?.resetsAt
 
 const perMinute = limits([100, '1m', minute])
 const both = limits([100, '1m', minute], [150, '1h', hour])
@@ -101,7 +101,7 @@ test('a limit is spent once it is reached', async (t) => {
   }
   const spent = [{ used: 100, resetsAt: now + 5_000 }]
   t.equal(until(perMinute, spent, now + 4_999), now + 5_000)
-  t.equal(spentUntil([]), undefined)
+  t.equal(lastSpent([]), undefined)
 })
 
 test('all limits must have tokens left', async (t) => {

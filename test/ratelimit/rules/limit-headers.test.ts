@@ -1,4 +1,5 @@
 import { test } from 'tap'
+import type { LimitKind, NamedLimit } from '../../../src/kinds/limits.ts'
 import type { Dialect } from '../../../src/operations/dialect.ts'
 import {
   type CounterState,
@@ -11,6 +12,7 @@ import {
   secondsUntil,
   toResetDuration,
 } from '../../../src/ratelimit/rules/limit-headers.ts'
+import { type Place, toNamedLimit } from '../../../src/ratelimit/rules/named-limits.ts'
 
 const now = Date.UTC(2026, 0, 1)
 const limits = toCountedLimits('basic', 'llm/small', [
@@ -61,7 +63,7 @@ test('the limit with the smallest share left is the binding one', async (t) => {
     [[used(0, 2_000), used(0, 3_000)], '1h', 1_000, 3_000],
     [[used(1, 1_000), used(0, 9_000)], '1m', 99, 1_000],
   ] as const) {
-    const binding = bindingOf(limitStates(limits, states, now), 'tokens')
+    const binding = bindingOf(limitStates(limits, states, now), () => true)
     t.match(binding, { limit: { window }, remaining, resetsAt: now + resetMs })
     t.match(headers(states), {
       'x-ratelimit-limit-tokens': String(binding?.limit.limit),
@@ -69,7 +71,10 @@ test('the limit with the smallest share left is the binding one', async (t) => {
       'x-ratelimit-reset-tokens': toResetDuration(resetMs),
     })
   }
-  t.equal(bindingOf([], 'tokens'), undefined)
+  t.equal(
+    bindingOf([], () => true),
+    undefined,
+  )
 })
 
 test('Anthropic’s reset is an instant', async (t) => {
@@ -79,6 +84,84 @@ test('Anthropic’s reset is an instant', async (t) => {
     'anthropic-ratelimit-tokens-reset': '2026-01-01T00:00:13Z',
     'ratelimit-policy': '"1m";q=100;w=60;qu="tokens", "1h";q=1000;w=3600;qu="tokens"',
     ratelimit: '"1m";r=70;t=13, "1h";r=1000;t=3600',
+  })
+})
+
+/** A limit by name. */
+function named(name: string, of: LimitKind, more: Partial<NamedLimit> & Partial<Place> = {}) {
+  const { origin = 'subscription', ...limit } = more
+  const window = { every: 'month', zone: 'UTC' } as const
+  const all = {
+    name,
+    of,
+    per: 'group',
+    limit: 1_000,
+    window: 'month',
+    windowMs: 0,
+    enforce: true,
+  } as const
+  const whose = { subscription: 'basic', organization: '' }
+  return toNamedLimit({ ...all, models: undefined, ...limit }, window, {
+    resource: 'basic',
+    origin,
+    whose,
+  })
+}
+
+test('the tightest budget has headers of its own', async (t) => {
+  const nano = 10n ** 9n
+  const budgets = [
+    named('month', 'cost', { limit: 9_000_000_000n * nano }),
+    named('day', 'cost', { limit: 12_500_000_000 }),
+    named('all', 'cost', { limit: 10, origin: 'tenant' }),
+  ]
+  const states = [
+    { used: 4_500_000_000n * nano + 1n, resetsAt: now + 90_000 },
+    { used: 6_249_999_999, resetsAt: now + 30_500 },
+    { used: 10, resetsAt: now + 1 },
+  ]
+  for (const dialect of ['openai', 'anthropic'] as const) {
+    t.strictSame(headers(states, dialect, budgets), {
+      'x-tollgate-budget-limit': '9000000000',
+      'x-tollgate-budget-remaining': '4499999999.999999999',
+      'x-tollgate-budget-reset': '2026-01-01T00:01:30Z',
+    })
+  }
+  t.strictSame(headers(states.slice(1), 'openai', budgets.slice(1)), {
+    'x-tollgate-budget-limit': '12.5',
+    'x-tollgate-budget-remaining': '6.250000001',
+    'x-tollgate-budget-reset': '2026-01-01T00:00:31Z',
+  })
+  t.strictSame(headers(states.slice(2), 'openai', budgets.slice(2)), {}, "others' use is not told")
+})
+
+test('limits by name are listed by it, those of models and the Tenant are not', async (t) => {
+  const all = [
+    named('pool', 'tokens'),
+    named('in', 'input'),
+    named('out', 'output', { origin: 'key', per: 'key' }),
+    named('calls', 'requests', { windowMs: 60_000 }),
+    ...(['model', 'tenant'] as const).flatMap((origin) => [
+      named('secret', 'tokens', { limit: 10, origin }),
+      named('secret', 'requests', { limit: 10, origin }),
+    ]),
+  ]
+  const put = headers(
+    all.map(() => used(9, 60_000)),
+    'openai',
+    all,
+  )
+  t.strictSame(put, {
+    'ratelimit-policy':
+      '"pool";q=1000;qu="tokens", "in";q=1000;qu="input-tokens", "key-out";q=1000;qu="output-tokens", ' +
+      '"calls";q=1000;w=60;qu="requests"',
+    ratelimit: '"pool";r=991;t=60, "in";r=991;t=60, "key-out";r=991;t=60, "calls";r=991;t=60',
+    'x-ratelimit-limit-tokens': '1000',
+    'x-ratelimit-remaining-tokens': '991',
+    'x-ratelimit-reset-tokens': '1m0s',
+    'x-ratelimit-limit-requests': '1000',
+    'x-ratelimit-remaining-requests': '991',
+    'x-ratelimit-reset-requests': '1m0s',
   })
 })
 

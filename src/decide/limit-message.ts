@@ -1,0 +1,113 @@
+/** What a refusal by a limit says: which limit it is, how much of it is used, when it resets, and whether others share it. */
+
+import { toMoney } from '../formats/money.ts'
+import { toQuoted } from '../formats/quoted.ts'
+import { toEndTimestamp, toZonedTimestamp } from '../formats/timestamp.ts'
+import { capsOf } from '../keys/rules/caps-of-caller.ts'
+import type { LimitKind, Per } from '../kinds/limits.ts'
+import type { CountedLimit, LimitState } from '../ratelimit/rules/counter.ts'
+import { bindingOf, hasFigures, toResetDuration } from '../ratelimit/rules/limit-headers.ts'
+import { type Denial, type Grant, limitCodes } from './decision.ts'
+
+/** undefined: no limit has refused. `now` in milliseconds since the epoch. */
+export function limitMessageOf(denial: Denial, now: number): string | undefined {
+  const { code, grant, states, retryAt, isBusy } = denial
+  if (states === undefined || retryAt === undefined) return undefined
+  const binding = bindingOf(states, ({ kind }) => limitCodes[kind] === code)
+  if (binding === undefined) return undefined
+  const what = describe(denial, binding, whereOf(binding, grant))
+  // Waiting for a budget is for people, who are told when it resets; a program would take it for a request to wait.
+  if (binding.limit.kind === 'cost' && !isBusy) return what
+  return `${what} Please try again in ${toResetDuration(retryAt - now)}.`
+}
+
+function describe({ isBusy, needed }: Denial, state: LimitState, where: string): string {
+  const { limit, used, held = 0 } = state
+  const { kind, limitName } = limit
+  const name = nameOf(limit)
+  if (kind === 'concurrency' && limitName === undefined) {
+    return (
+      `${used} of your requests to this model are in progress, and your subscription allows ` +
+      `${limit.limit} at a time${where}.`
+    )
+  }
+  if (isBusy && kind !== 'concurrency') {
+    const whose = sharing[limit.scope] === undefined ? 'your requests' : 'requests'
+    const rest = hasFigures(limit) ? `${amountIn(kind, held)} held` : 'the rest is held'
+    return `The rest of the ${name} is held by ${whose} in progress: ${figuresOf(state)} are used, ${rest}${where}.`
+  }
+  if (needed === undefined) return `The ${name} is used up: ${figuresOf(state)}${where}.`
+  const asks =
+    kind === 'tokens' || kind === 'output'
+      ? `asks for at least ${needed} tokens of output,`
+      : 'may use'
+  return `The request ${asks} more than is left of the ${name}: ${figuresOf(state)} are used${where}.`
+}
+
+const nouns: Readonly<Record<LimitKind, readonly [limit: string, unit: string]>> = {
+  tokens: ['token limit', ' tokens'],
+  input: ['input token limit', ' input tokens'],
+  output: ['output token limit', ' output tokens'],
+  requests: ['request limit', ' requests'],
+  concurrency: ['concurrency limit', ' requests in progress'],
+  cost: ['budget', ''],
+}
+
+const places: Readonly<Record<CountedLimit['origin'], string>> = {
+  subscription: 'your subscription',
+  model: 'this model',
+  tenant: 'this installation',
+  key: 'this API key',
+}
+
+function nameOf({ kind, limitName, origin }: CountedLimit): string {
+  const [noun] = nouns[kind]
+  if (limitName !== undefined) return `${noun} ${toQuoted(limitName)} of ${places[origin]}`
+  return `${noun} of ${places[origin]}${origin === 'subscription' ? ' for this model' : ''}`
+}
+
+/** `140 of 100 tokens in 1m`; of what others use too, and its callers are not told: `100 % in a month`. */
+function figuresOf({ limit, used }: LimitState): string {
+  const { kind, windows, window } = limit
+  const time = 'every' in windows ? ` in a ${windows.every}` : window && ` in ${window}`
+  if (!hasFigures(limit)) {
+    const percent = Math.floor((100 * Number(used)) / Number(limit.limit))
+    return `${used < limit.limit ? Math.min(99, percent) : 100} %${time}`
+  }
+  return `${amountIn(kind, used)} of ${amountIn(kind, limit.limit)}${nouns[kind][1]}${time}`
+}
+
+function amountIn(kind: LimitKind, amount: LimitState['used']): string {
+  return kind === 'cost' ? toMoney(amount) : String(amount)
+}
+
+/** With whom a limit is shared; who of them has used it is nobody's to know. */
+const sharing: Partial<Record<Per, string>> = {
+  group: 'your group',
+  subscription: 'all users of your subscription',
+  model: 'all users of the model',
+  organization: 'your organization',
+  installation: 'all users of the installation',
+}
+
+/** Of which subscription the limit is, which a key with caps is not told, with whom it is shared, and when its window ends. */
+function whereOf({ limit, resetsAt }: LimitState, grant: Grant | undefined): string {
+  const { kind, scope, origin } = limit
+  const isTold = grant !== undefined && origin === 'subscription' && !capsOf(grant.caller)
+  const sharers = scope === 'group' && grant?.pool === '' ? usersByName : sharing[scope]
+  const parts = [
+    ...(isTold ? [`subscription ${toQuoted(grant.subscription)}`] : []),
+    ...(sharers === undefined ? [] : [`shared by ${sharers}`]),
+    ...(kind === 'concurrency' ? [] : [`resets at ${resetIn(limit, resetsAt)}`]),
+  ]
+  return parts.length === 0 ? '' : ` (${parts.join(', ')})`
+}
+
+/** The pool of callers whom none of the groups of a Subscription owns, but their names. */
+const usersByName = 'the users whom your subscription names'
+
+function resetIn({ windows }: CountedLimit, resetsAt: number): string {
+  if (!('every' in windows)) return toEndTimestamp(resetsAt)
+  const { zone } = windows
+  return `${toZonedTimestamp(resetsAt, zone)}${zone === 'UTC' ? '' : ` in ${zone}`}`
+}
