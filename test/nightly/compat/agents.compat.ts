@@ -9,6 +9,16 @@ import { hasTool, installPackages, runToEnd } from './libraries.ts'
 
 const limit = 1_000_000
 const team = { groups: ['team'] }
+/** All of it is used up by one response. */
+const money = subscription(
+  'money',
+  team,
+  { 'llm/agent': [[limit, '1h']] },
+  {
+    ofModels: { billingRate: { perToken: '1' } },
+  },
+)
+money.spec.limits = [{ name: 'all', per: 'user', of: 'cost', limit: '1', window: '8784h' }]
 const model = await startAgentModel('cat word.txt', 'tangerine')
 const test = gatewayTests({
   env: { METER_PATHS: 'chat,messages,responses' },
@@ -18,6 +28,7 @@ const test = gatewayTests({
     subscription('plenty', team, { 'llm/agent': [[limit, '1h']] }),
     subscription('day', team, { 'llm/agent': [[1, '24h']] }),
     // Enough for one of the two requests of the task.
+    money,
     subscription('short', team, { 'llm/agent': [[100, '20s']] }),
   ],
 })
@@ -61,10 +72,17 @@ for (const agent of agents) {
     t.match(await run('agent', `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`), agent.bad)
     t.match(await run('shut', key), agent.shut)
     t.match(await run('agent', short.key), /The word is tangerine/, 'it waits 20 s and goes on')
-    if (agent.day === undefined) return
-    await chat(gateway, day.key)
-    const isSpent = async () => Number((await chat(gateway, day.key)).get('retry-after')) > 60
-    await poll(isSpent, 'the limit of a day is used up')
-    t.match(await run('agent', day.key), agent.day)
+    if (agent.day !== undefined) {
+      await chat(gateway, day.key)
+      const isSpent = async () => Number((await chat(gateway, day.key)).get('retry-after')) > 60
+      await poll(isSpent, 'the limit of a day is used up')
+      t.match(await run('agent', day.key), agent.day)
+    }
+    if (agent.budget === undefined) return
+    const { key: paid } = await gateway.mint({ subscription: 'money' })
+    await chat(gateway, paid)
+    const left = async () => (await chat(gateway, paid)).get('x-tollgate-budget-remaining')
+    await poll(async () => (await left()) === '0', 'the budget is used up')
+    t.match(await run('agent', paid), agent.budget)
   })
 }

@@ -21,10 +21,13 @@ export interface Agent {
   readonly shut: RegExp
   /** What it says of a limit of a day; undefined: it waits without a word. */
   readonly day?: RegExp
+  /** What it says of a used-up budget; undefined: it retries for minutes. */
+  readonly budget?: RegExp
 }
 
 const task = 'Print the word in the file word.txt.'
 const badKey = /The credential is missing or not valid\./
+const usedUpBudget = /The budget \\?"all\\?" of your subscription is used up/
 const shutModel = /The model \\?"shut\\?" does not exist or you have no access to it/
 
 function write(home: string, path: string, content: object): void {
@@ -50,6 +53,7 @@ export const agents: readonly Agent[] = [
     bad: badKey,
     shut: /There's an issue with the selected model \(shut\)/,
     day: /The token limit of your subscription for this model is used up/,
+    budget: usedUpBudget,
   },
   {
     name: 'Codex',
@@ -58,6 +62,7 @@ export const agents: readonly Agent[] = [
     bad: badKey,
     shut: shutModel,
     day: /You.ve hit your usage limit\. Try again at/,
+    budget: /You.ve hit your usage limit\. Try again at/,
   },
   {
     name: 'opencode',
@@ -65,6 +70,7 @@ export const agents: readonly Agent[] = [
     script: asShown('opencode', `run '${task}'`),
     bad: badKey,
     shut: shutModel,
+    budget: usedUpBudget,
   },
   {
     name: 'qwen-code',
@@ -86,6 +92,7 @@ export const agents: readonly Agent[] = [
     bad: badKey,
     shut: shutModel,
     day: /The token limit of your subscription for this model is used up/,
+    budget: usedUpBudget,
   },
   {
     name: 'pi',
@@ -99,5 +106,6 @@ export const agents: readonly Agent[] = [
     bad: badKey,
     shut: shutModel,
     day: /The token limit of your subscription for this model is used up/,
+    budget: usedUpBudget,
   },
 ]
