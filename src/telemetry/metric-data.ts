@@ -4,6 +4,7 @@ import { type Attributes, type HrTime, ValueType } from '@opentelemetry/api'
 import {
   AggregationTemporality,
   DataPointType,
+  type GaugeMetricData,
   type Histogram,
   type HistogramMetricData,
   type MetricData,
@@ -24,6 +25,16 @@ export function counterData(name: string, help: string, points: readonly Point[]
     aggregationTemporality: AggregationTemporality.CUMULATIVE,
     dataPointType: DataPointType.SUM,
     isMonotonic: true,
+    dataPoints: points.map((point) => ({ ...point, startTime: noTime, endTime: noTime })),
+  }
+}
+
+/** Figures that may fall. */
+export function gaugeData(name: string, help: string, points: readonly Point[]): GaugeMetricData {
+  return {
+    descriptor: describe(name, help, '', ValueType.DOUBLE),
+    aggregationTemporality: AggregationTemporality.CUMULATIVE,
+    dataPointType: DataPointType.GAUGE,
     dataPoints: points.map((point) => ({ ...point, startTime: noTime, endTime: noTime })),
   }
 }

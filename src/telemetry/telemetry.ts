@@ -16,7 +16,7 @@ import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
 import { createExposition } from './exposition.ts'
 import type { IdentityFigures } from './identity-counts.ts'
-import { counterData, soleHistogram, stamp } from './metric-data.ts'
+import { counterData, gaugeData, type Point, soleHistogram, stamp } from './metric-data.ts'
 import { createModelMetrics } from './models.ts'
 import { watchProcess } from './process.ts'
 import type { Sources } from './readings.ts'
@@ -25,6 +25,8 @@ export interface TelemetryOptions {
   readonly sources: Sources
   /** Histograms that parts maintain themselves. */
   readonly histograms?: () => readonly MetricData[]
+  /** How much of each shared limit is used. Never rejects. */
+  readonly limitRatios?: () => Promise<readonly Point[]>
   /** Results of identity tokens, if they are verified. */
   readonly proofs?: IdentityFigures['proofs']
   /** The program's version. */
@@ -88,7 +90,7 @@ export function createTelemetry(options: TelemetryOptions) {
   const startTime = millisToHrTime(startedAt + monotonic())
   const own: MetricProducer = {
     async collect() {
-      const data = collectOwn()
+      const data = collectOwn((await options.limitRatios?.()) ?? [])
       stamp(data, startTime, millisToHrTime(startedAt + monotonic()))
       const scopeMetrics = [{ scope: { name: 'tollgate' }, metrics: data }]
       return { resourceMetrics: { resource: emptyResource(), scopeMetrics }, errors: [] }
@@ -106,7 +108,7 @@ export function createTelemetry(options: TelemetryOptions) {
   )
 
   /** Metrics with as many points as callers, which the SDK would copy and hash. */
-  function collectOwn(): MetricData[] {
+  function collectOwn(limitRatios: readonly Point[]): MetricData[] {
     if (monotonic() - agedAt >= generationMs) {
       agedAt = monotonic()
       authorized.age()
@@ -116,6 +118,11 @@ export function createTelemetry(options: TelemetryOptions) {
       ...models.data(),
       ...api.data(),
       ...(options.histograms?.() ?? []),
+      gaugeData(
+        'tollgate_limit_used_ratio',
+        'How much of a limit that several callers share is used: 1 is all of it.',
+        limitRatios,
+      ),
       counterData(
         'tollgate_identity',
         'Identity tokens shown, by what had to prove them and what became of them.',

@@ -10,6 +10,7 @@ import { soleHistogram } from '../telemetry/metric-data.ts'
 import type { Sources } from '../telemetry/readings.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import type { Ledger } from '../usage/ledger/ledger.ts'
+import { createLimitRatios } from '../usage/limit-ratios.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
 import { type Keys, outageGraceMs } from './keys.ts'
@@ -26,7 +27,7 @@ export interface Measured extends Keys, Resources {
 }
 
 export function openTelemetry(context: Context, measured: Measured): Telemetry {
-  const { config, stops } = context
+  const { config, stops, clock } = context
   const { snapshot, identity, queries, counters } = measured
   const telemetry = createTelemetry({
     version: readVersion(),
@@ -44,6 +45,11 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
         queries,
       ),
     ],
+    limitRatios: createLimitRatios({
+      snapshot,
+      readCounters: (...asked) => counters().counters.readFresh(...asked),
+      clock,
+    }),
     proofs: identity.proofs,
   })
   stops.push(part('the metrics', () => telemetry.stop()))

@@ -11,12 +11,14 @@ import { ownPlaces } from '../support/own-places.ts'
 import { poll } from '../support/poll.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
+const subscribed = subscriptions({ plenty: 1_000_000, small: 10 })
+for (const { metadata, spec } of subscribed) {
+  const pool = { name: 'pool', per: 'subscription', limit: 160, window: 'month' }
+  if (metadata.name === 'small') spec.limits = [pool]
+}
+
 const test = gatewayTests({
-  resources: (backendUrl) => [
-    ...models(backendUrl),
-    ...subscriptions({ plenty: 1_000_000, small: 10 }),
-    meter,
-  ],
+  resources: (backendUrl) => [...models(backendUrl), ...subscribed, meter],
 })
 
 async function scrape({ addresses }: Gateway): Promise<string> {
@@ -102,6 +104,9 @@ test('the three counters show the tokens, calls and refusals of a user', async (
     ],
     [{ labels: small, value: 1 }],
   ])
+  const pool = { resource: 'small', limit: 'pool', kind: 'tokens', whom: '' }
+  const shown = readScrape(await scrape(gateway))
+  t.equal(shown.value('tollgate_limit_used_ratio', pool), 0.25)
 })
 
 test('counts tokens by type in each form of response', async (t, gateway) => {

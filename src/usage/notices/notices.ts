@@ -1,10 +1,20 @@
 /** Notices of limits: who has used how much of which, found beside the requests. */
 
 import type { Exact } from '../../formats/exact.ts'
+import { toMoney } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
+import { poolOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
-import { type Counter, counterOf, limitStates } from '../../ratelimit/rules/counter.ts'
+import {
+  type CountedLimit,
+  type Counter,
+  counterOf,
+  isTaken,
+  type LimitState,
+  limitStates,
+} from '../../ratelimit/rules/counter.ts'
+import { spanAt } from '../../ratelimit/rules/windows.ts'
 import type { Usage } from '../rules/usage.ts'
 import type { NoticeStore } from './postgres-notices.ts'
 import type { ExpiringKey, Notice } from './store.ts'
@@ -23,73 +33,75 @@ const maxWaiting = 10_000
 const maxUses = 500
 const maxKeys = 500
 
-type Use = Pick<Usage, 'user' | 'subscription' | 'model'>
+type Use = Pick<Usage, 'user' | 'subscription' | 'model'> & { readonly pool?: string | undefined }
 
 export function createNotices({ snapshot, readCounters, store, clock }: NoticesDeps) {
   let waiting = new Map<string, Use>()
 
-  function noticesOf({ user, subscription, model }: Use) {
-    const found = snapshot().subscriptions.get(subscription)
-    const percents = found?.resource.notifyAt ?? []
-    const tokens = found?.limits.get(model)?.filter(({ kind }) => kind === 'tokens')
-    return (tokens ?? []).map((limit) => {
-      const counter: Counter = counterOf(limit, user)
-      return {
-        limit,
-        counter,
-        toNotices(used: Exact, endsAt: number): readonly Notice[] {
-          const { windowMs } = limit
-          return percents
-            .filter((percent) => Number(used) * 100 >= Number(limit.limit) * percent)
-            .map((percent) => ({
-              subject: counter.key,
-              percent,
-              endsAt,
-              windowMs,
-              body: JSON.stringify({
-                type: 'limit.reached',
-                timestamp: toTimestamp(clock()),
-                data: {
-                  user,
-                  subscription,
-                  model,
-                  window: limit.window,
-                  limit: limit.limit,
-                  used,
-                  percent,
-                  resetsAt: toEndTimestamp(endsAt),
-                },
-              }),
-            }))
-        },
+  /** By the keys of the counters: many uses may be of one pool. */
+  function watchedBy(uses: readonly Use[]): ReadonlyMap<string, Watched> {
+    const watched = new Map<string, Watched>()
+    for (const { user, subscription, model, pool } of uses) {
+      const found = snapshot().subscriptions.get(subscription)
+      const percents = found?.resource.notifyAt ?? []
+      for (const limits of [found?.limits, found?.observed]) {
+        for (const limit of limits?.get(model) ?? []) {
+          if (isTaken(limit)) continue
+          const counter = counterOf(limit, user, pool)
+          // Subscriptions that share it may ask at different percentages.
+          const known = watched.get(counter.key)?.percents ?? []
+          const whose = whoseIs(limit, counter, { user, subscription, model })
+          watched.set(counter.key, { limit, counter, whose, percents: [...known, ...percents] })
+        }
       }
-    })
+    }
+    return watched
+  }
+
+  function noticesOf(watched: Watched, { used, resetsAt }: LimitState): readonly Notice[] {
+    const { limit, counter, percents, whose } = watched
+    const { start, end } = spanAt(limit.windows, counter.owner, resetsAt - 1)
+    return [...new Set(percents)]
+      .filter((percent) => BigInt(used) * 100n >= BigInt(limit.limit) * BigInt(percent))
+      .map((percent) => ({
+        subject: counter.key,
+        percent,
+        endsAt: resetsAt,
+        windowMs: end - start,
+        body: JSON.stringify({
+          type: 'limit.reached',
+          timestamp: toTimestamp(clock()),
+          data: {
+            ...whose,
+            window: limit.window,
+            limit: toShown(limit, limit.limit),
+            used: toShown(limit, used),
+            percent,
+            resetsAt: toEndTimestamp(resetsAt),
+          },
+        }),
+      }))
   }
 
   return {
     /** Notes that a response was counted. It costs a look-up if its subscription asks for no notices. */
-    note({ user, subscription, model }: Use): void {
+    note({ user, subscription, model, pool }: Use): void {
       if (snapshot().subscriptions.get(subscription)?.resource.notifyAt === undefined) return
-      const name = `${subscription}\n${model}\n${user}`
-      if (waiting.size < maxWaiting) waiting.set(name, { user, subscription, model })
+      const name = `${subscription}\n${model}\n${pool ?? ''}\n${user}`
+      if (waiting.size < maxWaiting) waiting.set(name, { user, subscription, model, pool })
     },
     /** Records the notices of what was noted. If a store is unavailable, it is tried again next time. */
     async step(): Promise<void> {
       while (waiting.size > 0) {
         const some = [...waiting].slice(0, maxUses)
-        const all = some.flatMap(([, use]) => noticesOf(use))
         for (const [name] of some) waiting.delete(name)
+        const all = [...watchedBy(some.map(([, use]) => use)).values()]
         try {
           const now = clock()
           const limits = all.map(({ limit }) => limit)
           const counters = all.map(({ counter }) => counter)
           const states = limitStates(limits, await readCounters(counters, now), now)
-          await store.add(
-            all.flatMap(({ toNotices }, i) => {
-              const { used = 0, resetsAt = 0 } = states[i] ?? {}
-              return toNotices(used, resetsAt)
-            }),
-          )
+          await store.add(all.flatMap((each, i) => noticesOf(each, states[i] as LimitState)))
         } catch (error) {
           waiting = new Map([...some, ...waiting])
           throw error
@@ -115,4 +127,25 @@ export function createNotices({ snapshot, readCounters, store, clock }: NoticesD
       }),
     }
   }
+}
+
+/** A counter, at which percentages there is to be a notice, and what that says of whose use it is. */
+interface Watched {
+  readonly limit: CountedLimit
+  readonly counter: Counter
+  readonly percents: readonly number[]
+  readonly whose: Readonly<Record<string, string>>
+}
+
+/** Of a shared limit it names the pool, and nobody who draws on it. */
+function whoseIs(limit: CountedLimit, counter: Counter, use: Omit<Use, 'pool'>) {
+  const { limitName: name, scope, kind } = limit
+  if (name === undefined) return { ...use }
+  const { resource, whom } = poolOf(limit, counter)
+  const whose = scope === 'user' ? { user: use.user } : whom === '' ? {} : { whom }
+  return { ...whose, resource, name, scope, kind }
+}
+
+function toShown({ kind }: CountedLimit, amount: Exact): number | string {
+  return kind === 'cost' ? toMoney(amount) : Number(amount)
 }

@@ -1,6 +1,6 @@
 import { type Test, test } from 'tap'
 import { isSigned } from '../../../examples/notice-receiver.ts'
-import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
+import { type CountedLimit, counterOf } from '../../../src/ratelimit/rules/counter.ts'
 import { forgetUser } from '../../../src/usage/ledger/postgres/forget.ts'
 import { createNotices } from '../../../src/usage/notices/notices.ts'
 import { createNoticeStore, expiringKeys } from '../../../src/usage/notices/postgres-notices.ts'
@@ -17,7 +17,19 @@ async function createWorld(t: Test) {
   const loud = subscription('loud', { groups: ['team'] }, { 'llm/small': [[100, '1h']] })
   loud.spec.notify = { at: [50, 100] }
   const quiet = subscription('quiet', { groups: ['team'] }, { 'llm/small': [[100, '1h']] })
-  const snapshot = snapshotOf(modelRef('small'), loud, quiet)
+  const pooled = subscription(
+    'pooled',
+    { groups: ['team'], users: ['eve'] },
+    { 'llm/small': [[100, '1h']] },
+    { ofModels: { billingRate: { perToken: '1' } } },
+  )
+  pooled.spec.notify = { at: [50, 100] }
+  pooled.spec.limits = [
+    { name: 'month', per: 'group', of: 'cost', limit: '2.5', window: 'month' },
+    { name: 'own', of: 'output', limit: 10, window: '1h', enforce: false },
+    { name: 'calls', of: 'requests', limit: 1, window: '1h' },
+  ]
+  const snapshot = snapshotOf(modelRef('small'), loud, quiet, pooled)
   const counters = createTestCounters()
   const time = { now: Date.now() }
   /** As one process has it. Its clock is off by some milliseconds. */
@@ -41,7 +53,7 @@ async function createWorld(t: Test) {
   if (limit === undefined) throw new Error('no limit')
   const spend = (user: string, tokens: number) =>
     counters.add([counterOf(limit, user)], tokens, time.now)
-  return { sql, store, create, sender, spend, time }
+  return { sql, store, create, sender, spend, time, snapshot, counters }
 }
 
 const use = (user: string, name = 'loud') => ({ user, subscription: name, model: 'llm/small' })
@@ -85,6 +97,62 @@ test('one notice for each user, window and percent, whichever process sees it', 
     type: 'limit.reached',
     data: { subscription: 'loud', model: 'llm/small', window: '1h', limit: 100 },
   })
+})
+
+test('a pool has one notice for all who share it, and money is exact', async (t) => {
+  const { create, sender, time, snapshot, counters } = await createWorld(t)
+  const receiver = await startReceiver(t)
+  const found = snapshot.subscriptions.get('pooled')
+  const all = [found?.limits, found?.observed].flatMap((of) => of?.get('llm/small') ?? [])
+  const add = (name: string, user: string, pool: string, amount: number) => {
+    const limit = all.find(({ limitName }) => limitName === name) as CountedLimit
+    return counters.add([counterOf(limit, user, pool)], amount, time.now)
+  }
+  const processes = [create(), create()]
+  const step = async (): Promise<void> => {
+    for (const each of processes) {
+      for (const user of ['ann', 'bob']) each.note({ ...use(user, 'pooled'), pool: 'team' })
+      each.note({ ...use('eve', 'pooled'), pool: '' })
+    }
+    await Promise.all(processes.map((each) => each.step()))
+    await sender(receiver.url)()
+  }
+  await add('month', '', 'team', 1_249_999_999)
+  await add('calls', 'ann', '', 1)
+  await step()
+  t.equal(receiver.received.length, 0, 'not of requests')
+  await add('month', '', 'team', 2)
+  await add('month', '', '', 2_500_000_000)
+  await add('own', 'bob', '', 12)
+  await step()
+  await step()
+  const told = receiver.received.map(({ body: { data } }) => {
+    const { name, whom, user = '-', percent, used } = data
+    return `${name} ${whom} ${user} ${percent} ${used}`
+  })
+  t.strictSame(told.sort(), [
+    'month team - 50 1.250000001',
+    'month users - 100 2.5',
+    'month users - 50 2.5',
+    'own undefined bob 100 12',
+    'own undefined bob 50 12',
+  ])
+  const month = receiver.received.find(({ body }) => body.data.whom === 'team')
+  t.strictSame(Object.keys(month?.body.data ?? {}), [
+    ...[
+      'whom',
+      'resource',
+      'name',
+      'scope',
+      'kind',
+      'window',
+      'limit',
+      'used',
+      'percent',
+      'resetsAt',
+    ],
+  ])
+  t.match(month?.body.data, { resource: 'pooled', scope: 'group', kind: 'cost', limit: '2.5' })
 })
 
 test('a subscription that asks for none has none', async (t) => {

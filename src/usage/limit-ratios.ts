@@ -1,0 +1,35 @@
+/** How much of each limit that several callers share is used, as metrics show it. */
+
+import { type SharedLimit, sharedLimits } from '../models/rules/shared-limits.ts'
+import type { Snapshot } from '../models/rules/snapshot.ts'
+import type { ResettableCounters } from '../ratelimit/counters.ts'
+import { limitStates } from '../ratelimit/rules/counter.ts'
+
+export interface LimitRatiosDeps {
+  readonly snapshot: () => Pick<Snapshot, 'subscriptions'>
+  readonly readCounters: ResettableCounters['readFresh']
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+}
+
+/** Those of further limits are left out: each is a counter that a scrape reads. */
+const maxRatios = 1_000
+
+/** Those that can be read, with the labels of the metric. */
+export function createLimitRatios({ snapshot, readCounters, clock }: LimitRatiosDeps) {
+  return async () => {
+    const shared = sharedLimits(snapshot()).slice(0, maxRatios)
+    const now = clock()
+    const limits = shared.map(({ limit }) => limit)
+    const counters = shared.map(({ counter }) => counter)
+    const read = await readCounters(counters, now).catch(() => undefined)
+    if (read === undefined) return []
+    return limitStates(limits, read, now).map(({ limit, used }, i) => {
+      const { resource, whom } = shared[i] as SharedLimit
+      return {
+        attributes: { resource, limit: limit.name, kind: limit.kind, whom },
+        value: Number(used) / Number(limit.limit),
+      }
+    })
+  }
+}
