@@ -28,7 +28,7 @@ const mayImport: Readonly<Record<string, string>> = {
   journal: 'formats ratelimit/rules usage/rules table/rules runtime',
   settings: 'formats operations keys/rules runtime journal',
   table: 'operations ratelimit/rules decide table/rules runtime journal',
-  ratelimit: 'formats kinds ratelimit/rules runtime store journal',
+  ratelimit: 'formats ratelimit/rules runtime store journal',
   keys: 'formats identity/rules keys/rules runtime store',
   gateway: 'formats kinds models/rules cluster/rules runtime journal settings',
   models: 'formats kinds models/rules usage/rules cluster/rules runtime kubernetes gateway',

@@ -60,7 +60,7 @@ interface Refusal {
 
 export function hold(mean: number): Admission {
   const parts: HeldTokens = { mean, variance: 0, output: 0, ceiling: mean }
-  return { outcome: 'held', hold: parts, cap: Number.POSITIVE_INFINITY }
+  return { outcome: 'held', hold: parts, holds: [parts], cap: Number.POSITIVE_INFINITY }
 }
 
 /** Check, then count; a constant; the worst case; and ours at an overshoot (share of the limit). */
@@ -81,7 +81,7 @@ export const policies = {
 function plain(room: Parameters<Policy>[0], mean: number): Admission {
   if (room.used >= room.limit) return { outcome: 'spent' }
   const asked = hold(mean) as Extract<Admission, { outcome: 'held' }>
-  return room.held.count === 0 || fits([room], asked.hold, 0) ? asked : { outcome: 'busy' }
+  return room.held.count === 0 || fits(room, asked.hold, 0) ? asked : { outcome: 'busy' }
 }
 
 /** From and to, in seconds since the beginning. */

@@ -6,7 +6,7 @@
  */
 
 import type { Counter } from './rules/counter.ts'
-import type { Moments } from './rules/estimates/shape.ts'
+import type { Growth } from './rules/estimates/shape.ts'
 import type { Hold, HoldAnswer } from './rules/hold.ts'
 
 /**
@@ -35,8 +35,7 @@ export interface HoldStore {
   undo(counters: readonly Counter[], id: string, asker: string): void
   /**
    * Follows a request that still runs: its hold lasts `leaseMs` from now, and grows to the output
-   * that is now expected, at most to its ceiling; the variance is that of input and output. Nothing, if it
-   * holds nothing. Lost if the store does not respond.
+   * that is now expected, at most to its ceiling. Nothing, if it holds nothing. Lost if the store does not respond.
    */
-  renew(counters: readonly Counter[], id: string, output: Moments, now: number): void
+  renew(counters: readonly Counter[], id: string, output: Growth, now: number): void
 }

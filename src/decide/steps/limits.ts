@@ -58,8 +58,7 @@ function describeOversized(hold: Hold): string | undefined {
   const { counters, expected, overshoot, canCap, choices = 1 } = hold
   const { least, isSeveral } = expected
   if (!canCap && !isSeveral) return undefined
-  const limits = counters.map(({ limit }) => Number(limit))
-  const most = mostEver(limits, expected, overshoot)
+  const most = mostEver(counters, expected, overshoot)
   if (least <= most) return undefined
   if (!canCap) {
     return `its ${choices} answers may use ${least} tokens of output, which nothing bounds at this model, and may have ${Math.max(0, most)}; ask for fewer (n, best_of, prompt)`

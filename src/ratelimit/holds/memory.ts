@@ -4,6 +4,7 @@ import { type Exact, plus } from '../../formats/exact.ts'
 import type { HoldStore } from '../holds.ts'
 import { admit } from '../rules/estimates/admit.ts'
 import {
+  type Factors,
   grown,
   type HeldTokens,
   leaseMs,
@@ -24,8 +25,16 @@ interface Pool {
   sums: Sums
 }
 
+/** What a request holds in one of them. */
+interface HeldPlace {
+  readonly pool: Pool
+  readonly factors: Factors | undefined
+  hold: HeldTokens
+}
+
 interface OpenHold {
-  readonly pools: readonly Pool[]
+  readonly places: readonly HeldPlace[]
+  /** Of tokens. */
   hold: HeldTokens
   readonly cap: number
   /** Of its lease; milliseconds since the epoch. */
@@ -55,8 +64,8 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
   function end(member: string): void {
     const found = open.get(member)
     if (found === undefined) return
-    for (const pool of found.pools) {
-      pool.sums = withHold(pool.sums, found.hold, -1)
+    for (const { pool, hold } of found.places) {
+      pool.sums = withHold(pool.sums, hold, -1)
       if (pool.sums.count === 0) pool.among.delete(pool.name)
     }
     open.delete(member)
@@ -90,22 +99,23 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
       askers.again(asked.id as string)
       return toAnswer(places, now, 'held', repeated.cap)
     }
-    const rooms = places.slice(0, asked.counters.length).map((place) => ({
-      limit: Number(place.counter.limit),
-      used: Number(usedOf(place)),
-      held: place.pool.sums,
-    }))
+    const rooms = places.slice(0, asked.counters.length).map(({ counter, window, pool }) => {
+      const { limit, factors } = counter
+      return { limit, used: window?.used ?? 0, held: pool.sums, factors }
+    })
     const admission = admit(rooms, asked.expected, asked.overshoot, asked.canCap)
     const outcome = withTaken(admission.outcome, places)
     if (admission.outcome !== 'held' || outcome !== 'held') return toAnswer(places, now, outcome, 0)
-    const { hold: own, cap } = admission
+    const { hold: tokens, holds, cap } = admission
     if (member !== undefined) {
-      for (const { pool } of places) {
+      const held = places.map(({ pool, counter }, i): HeldPlace => {
+        return { pool, factors: counter.factors, hold: holds[i] ?? tokens }
+      })
+      for (const { pool, hold } of held) {
         if (pool.sums.count === 0) pool.among.set(pool.name, pool)
-        pool.sums = withHold(pool.sums, own, 1)
+        pool.sums = withHold(pool.sums, hold, 1)
       }
-      const pools = places.map(({ pool }) => pool)
-      open.set(member, { pools, hold: own, cap, endsAt: now + leaseMs })
+      open.set(member, { places: held, hold: tokens, cap, endsAt: now + leaseMs })
     }
     return toAnswer(places, now, 'held', cap)
   }
@@ -125,11 +135,12 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     renew(_, id, output, now) {
       const found = open.get(memberOf(id))
       if (found === undefined) return
-      const after = grown(found.hold, output)
-      for (const pool of found.pools) {
-        pool.sums = withHold(withHold(pool.sums, found.hold, -1), after, 1)
+      for (const place of found.places) {
+        const { pool, hold, factors } = place
+        place.hold = grown(hold, output, factors, found.hold)
+        pool.sums = withHold(withHold(pool.sums, hold, -1), place.hold, 1)
       }
-      found.hold = after
+      found.hold = grown(found.hold, output)
       found.endsAt = now + leaseMs
     },
   }

@@ -205,7 +205,8 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     renew(counters, id, output, now) {
       alone.renew(counters, id, output, now)
       if (!isWriter()) return
-      const args = [memberOf(id), lease, output.mean, output.variance]
+      const { mean, variance, inputVariance = 0 } = output
+      const args = [memberOf(id), lease, mean, variance, inputVariance]
       for (const { keys } of homesOf(counters, partOf)) {
         // The next one comes soon.
         void commands.renewSpent(keys, args).catch(() => {})

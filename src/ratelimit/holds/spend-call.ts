@@ -1,7 +1,8 @@
 /** A call of the script that decides in one home, and what its answer says. Pure. */
 
-import { minus } from '../../formats/exact.ts'
+import { type Exact, minus, mostExact, parseExact } from '../../formats/exact.ts'
 import { readCounterKey } from '../rules/counter-key.ts'
+import type { Factors } from '../rules/estimates/hold.ts'
 import type { Hold, HoldAnswer } from '../rules/hold.ts'
 import { memberOf } from './request-ids.ts'
 import type { SpendAnswer } from './spend-scripts.ts'
@@ -41,10 +42,15 @@ export function argsOf(
   for (const place of places) {
     const { kind, counter, window } = place
     const { used, own } = window ?? { used: 0, own: 0 }
+    const counted = counter.factors ? `${kind} ${written(counter.factors)}` : kind
     const figures = [counter.limit, nameOf(place, charge), minus(used, own), own]
-    args.push(kind, ...figures.map(String))
+    args.push(counted, ...figures.map(String))
   }
   return args
+}
+
+function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): string {
+  return `${base} ${perInput} ${mostPerInput} ${perOutput} ${grain}`
 }
 
 /** `isGivenBack`: without what the request itself holds, of a home that may be asked to give it back. */
@@ -59,11 +65,16 @@ export function readAnswer(
     ...(outcome === 'busy' && { open }),
     cap: cap < 0 ? Number.POSITIVE_INFINITY : cap,
     windows: places.map(({ kind, window }, i) => {
-      const [used = 0, held = 0] = figures.slice(2 * i, 2 * i + 2)
-      const own = isGivenBack ? (figures[2 * places.length + i] ?? 0) : 0
+      const own = isGivenBack ? Number(figures[2 * places.length + i] ?? 0) : 0
+      const used = exactOf(figures[2 * i])
       const resetsAt = window?.resetsAt ?? now
-      if (kind !== 'tokens') return { used: used - own, resetsAt }
-      return held > own ? { used, resetsAt, held: held - own } : { used, resetsAt }
+      if (kind !== 'tokens') return { used: minus(used, own), resetsAt }
+      const held = Number(figures[2 * i + 1] ?? 0) - own
+      return held > 0 ? { used, resetsAt, held } : { used, resetsAt }
     }),
   }
+}
+
+function exactOf(figure: number | string | undefined): Exact {
+  return typeof figure === 'string' ? (parseExact(figure) ?? mostExact) : (figure ?? 0)
 }

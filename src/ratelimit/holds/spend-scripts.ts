@@ -11,7 +11,7 @@
 
 import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
 import { firstFloor } from '../rules/estimates/estimator.ts'
-import { leaseMs, mostVariance } from '../rules/estimates/hold.ts'
+import { leaseMs, mostAmount, mostVariance } from '../rules/estimates/hold.ts'
 
 /** Keys, then arguments. */
 export interface SpendCommands {
@@ -21,14 +21,14 @@ export interface SpendCommands {
 }
 
 /**
- * `repeated`: held before. `open`: requests of the counter that has most. Then for each counter what is used and held; and
- * of a home beside others, what of that the request itself holds.
+ * `repeated`: held before. `open`: requests of the counter that has most. Then for each counter what is used (text beyond
+ * 15 digits) and held; and of a home beside others, what of that the request itself holds.
  */
 export type SpendAnswer = readonly [
   outcome: string,
   cap: number,
   open: number,
-  ...figures: number[],
+  ...figures: (number | string)[],
 ]
 
 const common = `
@@ -47,19 +47,30 @@ local function change(name, sums, more, mean, variance, output, ceiling)
   redis.call('HSET', KEYS[1], name, table.concat({ text(count), text(sums.mean + mean),
     text(sums.variance + variance), text(sums.output + output), text(sums.ceiling + ceiling) }, ' '))
 end
-local function change_all(names, ...)
-  -- Those that ask are between the names, with a question mark that no name begins with.
-  for name in string.gmatch(names, ' ([^ ?]%S*)') do change(name, sums_of(name), ...) end
-end
 local function parts_of(id)
   return string.match(redis.call('HGET', KEYS[2], id) or '', '^(%d+) (%d+) (%d+) (%d+) (%-?%d+)(.*)$')
 end
-local function drop(id)
+-- Visits each place of a hold with what it holds there: its tokens, or what is behind the name. Those that ask are
+-- between the names, with a question mark that no name begins with.
+local function each_place(id, visit)
   local mean, variance, output, ceiling, _, names = parts_of(id)
-  if not mean then return end
+  for place in string.gmatch(names or '', ' ([^ ?]%S*)') do
+    local name, m, v, o, c = string.match(place, '^([^=]+)=(%d+),(%d+),(%d+),(%d+)')
+    if name then visit(name, m, v, o, c) else visit(place, mean, variance, output, ceiling) end
+  end
+  return names
+end
+local function drop(id)
+  local known = each_place(id, function(name, mean, variance, output, ceiling)
+    change(name, sums_of(name), -1, -mean, -variance, -output, -ceiling)
+  end)
+  if not known then return end
   redis.call('HDEL', KEYS[2], id)
   redis.call('ZREM', KEYS[3], id)
-  change_all(names, -1, -mean, -variance, -output, -ceiling)
+end
+local function spread(per_input, input_variance, per_output, output_variance, grain)
+  local variance = per_input ^ 2 * input_variance + per_output ^ 2 * output_variance
+  return math.min(${mostVariance}, math.ceil(variance / grain ^ 2))
 end
 -- Longer than any lease, which may differ.
 local function keep()
@@ -88,7 +99,7 @@ local input, input_variance, output, output_variance, floor, beyond, least, wors
 if worst < 0 then worst = math.huge end
 local several = beyond < 0
 beyond = math.abs(beyond)
-local outcome, open, most, room, unused, places = 'held', 0, 0, math.huge, math.huge, {}
+local outcome, most, places = 'held', 0, {}
 local function refuse(with) if outcome ~= 'spent' then outcome = with end end
 local unsettled = tonumber(ARGV[15])
 -- Whether what holds here may be given back the next moment, because another home refuses it.
@@ -98,12 +109,11 @@ for i = 5 * #KEYS + 1, #ARGV do
   local id, for_all = string.match(ARGV[i], '^(%S+) ?(.*)$')
   -- An id that comes again is that of another request.
   if for_all ~= '' or id == ARGV[1] then drop(id) end
-  local mean, variance, output, ceiling, _, names = parts_of(id)
-  for name in string.gmatch(names or '', ' ([^ ?]%S*)') do
+  each_place(id, function(name, mean, variance, output, ceiling)
     local sums = ended[name] or { count = 0, mean = 0, variance = 0, output = 0, ceiling = 0 }
     ended[name] = { count = sums.count + 1, mean = sums.mean + mean, variance = sums.variance + variance,
       output = sums.output + output, ceiling = sums.ceiling + ceiling }
-  end
+  end)
 end
 local function without_ended(name, sums)
   local less = ended[name]
@@ -111,27 +121,74 @@ local function without_ended(name, sums)
   return { count = sums.count - less.count, mean = sums.mean - less.mean, variance = sums.variance - less.variance,
     output = sums.output - less.output, ceiling = sums.ceiling - less.ceiling }
 end
+-- Whole numbers of more than 15 digits are text: two of them are no exact doubles.
+local function limbs(written) return tonumber(string.sub(written, 1, -10)) or 0, tonumber(string.sub(written, -9)) end
+local function sum_of(one, other, sign)
+  local high, low = limbs(one)
+  local more_high, more_low = limbs(other)
+  high, low = high + sign * more_high, low + sign * more_low
+  local carry = math.floor(low / 1e9)
+  high, low = high + carry, low - carry * 1e9
+  if high < 0 then return '0' end
+  return high > 0 and string.format('%d%09d', high, low) or text(low)
+end
+local function is_less(one, other) return #one < #other or #one == #other and one < other end
+local function greatest(one, other) return is_less(one, other) and other or one end
+local own_input, needed = math.ceil(input), math.max(floor, least)
+local plain = { base = 0, per_input = 1, most_per_input = 1, per_output = 1, grain = 1 }
+local function factors_of(written)
+  local base, per_input, most_per_input, per_output, grain = string.match(written, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
+  return { base = tonumber(base), per_input = tonumber(per_input), most_per_input = tonumber(most_per_input),
+    per_output = tonumber(per_output), grain = tonumber(grain), kept = per_input .. ',' .. per_output .. ',' .. grain }
+end
+local function most_input(of) return math.ceil(of.base + of.most_per_input * own_input) end
+local function outputs_in(of, amount)
+  return of.per_output == 0 and math.huge or math.floor((amount - most_input(of)) / of.per_output)
+end
+-- Of a counter, the output that the request may have.
+local function cap_in(each, whole)
+  if not can_cap then return math.ceil(needed) end
+  local of, enough = each.of, needed
+  if each.sums.count == 0 then
+    local unused, room = outputs_in(of, whole), outputs_in(of, each.room)
+    local beyond = math.min(math.ceil(beyond), math.max(${firstFloor}, unused))
+    enough = math.min(enough, several and unused > 0 and room or math.max(beyond, room))
+  end
+  return math.max(math.ceil(enough), outputs_in(of, math.min(each.room * ${ceilingShare}, ${mostAmount})))
+end
+local cap = can_cap and worst or math.min(worst, math.ceil(needed))
 for i = 4, #KEYS do
   local at = 5 * i - 4
-  local kind, limit, name = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
+  local kind, limit, name, of = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], plain
+  if string.sub(kind, 1, 7) == 'tokens ' then kind, of = 'tokens', factors_of(string.sub(kind, 8)) end
   local all = sums_of(name)
-  local each = { kind = kind, limit = limit, name = name, all = all, sums = without_ended(name, all), used = 0 }
+  local each = { kind = kind, limit = limit, name = name, of = of, all = all, sums = without_ended(name, all), used = 0 }
   each.taken = each.sums.count
   if kind ~= 'concurrency' then
     -- What somebody else has put under a window's name counts for nothing.
     local found = redis.pcall('HMGET', KEYS[i], '+', ARGV[14])
-    local total, own = tonumber(found[1] or nil) or 0, tonumber(found[2] or nil) or 0
-    local others, known = math.max(tonumber(ARGV[at + 3]), total - own), tonumber(ARGV[at + 4])
-    each.used = others + math.max(known, own)
-    -- What is known and what is written may each lack responses that the other has; neither has a request twice.
-    each.taken = others + math.max(known + each.sums.count, own + all.count)
-    if own > known then each.sums = all end
+    local total, own, others, known = found[1] or '0', found[2] or '0', ARGV[at + 3], ARGV[at + 4]
+    if math.max(#total, #own, #others, #known) > 15 then
+      total, own = string.match(total, '^%d+$') or '0', string.match(own, '^%d+$') or '0'
+      others = greatest(others, sum_of(total, own, -1))
+      each.exact = sum_of(others, greatest(known, own), 1)
+      each.used, each.is_spent = tonumber(each.exact), not is_less(each.exact, ARGV[at + 1])
+      each.taken = each.used + each.taken
+      if is_less(known, own) then each.sums = all end
+    else
+      total, own, known = tonumber(total) or 0, tonumber(own) or 0, tonumber(known)
+      others = math.max(tonumber(others), total - own)
+      each.used = others + math.max(known, own)
+      -- What is known and what is written may each lack responses that the other has; neither has a request twice.
+      each.taken = others + math.max(known + each.sums.count, own + all.count)
+      if own > known then each.sums = all end
+    end
   end
   if kind == 'tokens' then
-    if each.used >= limit then refuse('spent') end
-    open = math.max(open, each.sums.count)
+    if each.is_spent or each.used >= limit and not each.exact then refuse('spent') end
     local whole = math.floor(limit * (1 + overshoot))
-    room, unused = math.min(room, whole - each.used - each.sums.ceiling), math.min(unused, whole)
+    each.room = whole - each.used - each.sums.ceiling
+    cap = math.min(cap, cap_in(each, whole))
   elseif each.taken >= limit then
     -- An open request stays counted when it ends; a place is free then.
     local stays = kind == 'requests' and (each.used >= limit or not is_unsettled())
@@ -140,27 +197,26 @@ for i = 4, #KEYS do
   if kind ~= 'requests' then most = math.max(most, each.sums.count) end
   places[#places + 1] = each
 end
-local alone = open == 0
-local share = can_cap and room * ${ceilingShare} or 0
-local needed = math.max(floor, least)
-if alone and can_cap then
-  local own = math.ceil(input)
-  beyond = math.min(math.ceil(beyond), math.max(${firstFloor}, unused - own))
-  needed = math.min(needed, several and own < unused and room - own or math.max(beyond, room - own))
-end
-local cap = math.min(worst, math.max(math.ceil(needed), math.floor(share - input)))
-local expects = math.min(math.ceil(output), cap)
-local mean, variance, ceiling =
-  math.ceil(input) + expects, math.min(${mostVariance}, math.ceil(input_variance + output_variance)), math.ceil(input) + cap
 if can_cap and cap < least then refuse('busy') end
--- Without a ceiling nothing but their number bounds several answers.
-if ceiling > room and (not alone or several and not can_cap) then refuse('busy') end
-if not alone then
-  for _, each in ipairs(places) do
-    if each.kind == 'tokens' then
-      local deviation = math.sqrt(each.sums.variance + variance + (${sharedError} * (each.sums.output + expects)) ^ 2)
-      if each.used + each.sums.mean + mean + ${deviations} * deviation > each.limit then refuse('busy') end
-    end
+local bound = math.min(cap, ${mostAmount})
+local expects = math.min(math.ceil(output), bound)
+local function amounts_in(of)
+  local own = math.ceil(of.per_output * expects)
+  return { mean = math.ceil(of.base + of.per_input * own_input) + own, output = own,
+    variance = spread(of.per_input, input_variance, of.per_output, output_variance, of.grain),
+    ceiling = most_input(of) + math.ceil(of.per_output * bound) }
+end
+local tokens = amounts_in(plain)
+for _, each in ipairs(places) do
+  local own, sums = each.of == plain and tokens or amounts_in(each.of), each.sums
+  each.own = own
+  if each.kind == 'tokens' then
+    local alone = sums.count == 0
+    -- Without a ceiling nothing but their number bounds several answers.
+    if own.ceiling > each.room and (not alone or several and not can_cap) then refuse('busy') end
+    local error = ${sharedError} * (sums.output + own.output)
+    local deviation = math.sqrt(each.of.grain ^ 2 * (sums.variance + own.variance) + error ^ 2)
+    if not alone and each.used + sums.mean + own.mean + ${deviations} * deviation > each.limit then refuse('busy') end
   end
 end
 local known = ARGV[1] ~= '' and redis.call('HGET', KEYS[2], ARGV[1])
@@ -172,13 +228,15 @@ if known then
   end
   outcome, cap = 'repeated', tonumber(string.match(known, '^%d+ %d+ %d+ %d+ (%-?%d+)'))
 elseif outcome == 'held' then
-  if not can_cap then cap = -1 end
+  if not can_cap or cap >= ${mostAmount} then cap = -1 end
   if ARGV[1] ~= '' then
     more = 1
-    local parts = { text(mean), text(variance), text(expects), text(ceiling), text(cap) }
+    local parts = { text(tokens.mean), text(tokens.variance), text(tokens.output), text(tokens.ceiling), text(cap) }
     for _, each in ipairs(places) do
-      change(each.name, each.all, 1, mean, variance, expects, ceiling)
-      parts[#parts + 1] = each.name
+      local own = each.own
+      change(each.name, each.all, 1, own.mean, own.variance, own.output, own.ceiling)
+      parts[#parts + 1] = each.of == plain and each.name or each.name .. '=' .. table.concat({ text(own.mean),
+        text(own.variance), text(own.output), text(own.ceiling), each.of.kept }, ',')
     end
     redis.call('HSET', KEYS[2], ARGV[1], table.concat(parts, ' ') .. asking)
     redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
@@ -189,26 +247,42 @@ end
 local answer = { outcome, cap, most }
 for _, each in ipairs(places) do
   local taken = each.kind ~= 'tokens'
-  answer[#answer + 1] = taken and each.taken + more or each.used
-  answer[#answer + 1] = taken and 0 or each.sums.mean + more * mean
+  answer[#answer + 1] = taken and each.taken + more or each.exact or each.used
+  answer[#answer + 1] = taken and 0 or each.sums.mean + more * each.own.mean
 end
 if unsettled > 0 then
-  for _, each in ipairs(places) do answer[#answer + 1] = more * (each.kind == 'tokens' and mean or 1) end
+  for _, each in ipairs(places) do answer[#answer + 1] = more * (each.kind == 'tokens' and each.own.mean or 1) end
 end
 return answer
 `
 
-/** The same three keys; ARGV[1] the id, ARGV[2] its lease from now on (ms), ARGV[3] and ARGV[4] the output that is now expected, and its variance. */
+/**
+ * The same three keys; ARGV[1] the id, ARGV[2] its lease from now on (ms), ARGV[3] and ARGV[4] the output that is now
+ * expected, and its variance; ARGV[5] that of the input.
+ */
 const renewSpent = `
 ${common}
 local mean, variance, output, ceiling, cap, names = parts_of(ARGV[1])
 if not mean then return 0 end
 local grown = math.max(tonumber(output), math.min(math.ceil(tonumber(ARGV[3])), ceiling - mean + output))
-local spread = math.min(${mostVariance}, math.ceil(tonumber(ARGV[4])))
-redis.call('HSET', KEYS[2], ARGV[1], table.concat({ text(mean - output + grown), text(spread), text(grown), ceiling, cap }, ' ') .. names)
+local function spread_of(per_input, per_output, grain)
+  return spread(tonumber(per_input), tonumber(ARGV[5]), tonumber(per_output), tonumber(ARGV[4]), tonumber(grain))
+end
+names = string.gsub(names, ' ([^ ?]%S*)', function(place)
+  local name, m, v, o, c, of = string.match(place, '^([^=]+)=(%d+),(%d+),(%d+),(%d+),(%S+)$')
+  if not name then
+    change(place, sums_of(place), 0, grown - output, spread_of(1, 1, 1) - variance, grown - output, 0)
+    return nil
+  end
+  local per_input, per_output, grain = string.match(of, '^(.*),(.*),(.*)$')
+  local own, wide = math.ceil(tonumber(per_output) * grown), spread_of(per_input, per_output, grain)
+  change(name, sums_of(name), 0, own - o, wide - v, own - o, 0)
+  return ' ' .. name .. '=' .. table.concat({ text(m - o + own), text(wide), text(own), c, of }, ',')
+end)
+redis.call('HSET', KEYS[2], ARGV[1], table.concat({ text(mean - output + grown), text(spread_of(1, 1, 1)),
+  text(grown), ceiling, cap }, ' ') .. names)
 redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
 keep()
-change_all(names, 0, grown - output, spread - variance, grown - output, 0)
 return 1
 `
 

@@ -1,8 +1,6 @@
 /** The windows in which requests hold, as a process knows them. */
 
-import type { LimitKind } from '../../kinds/limits.ts'
-import type { Counter } from '../rules/counter.ts'
-import type { Hold } from '../rules/hold.ts'
+import type { HeldCounter, Hold } from '../rules/hold.ts'
 import { isWindowless, type WindowedCounter } from '../rules/windows.ts'
 import type { KnownWindow } from '../sums/shared-sums.ts'
 
@@ -20,14 +18,15 @@ export type KnownWindows = (
 
 /** A counter in which a request holds. */
 export interface Place {
-  readonly kind: LimitKind
-  readonly counter: Required<Counter>
+  /** `tokens`, or what these amount to. */
+  readonly kind: 'tokens' | 'requests' | 'concurrency'
+  readonly counter: HeldCounter
   /** Undefined: it is of concurrency, of which nothing is counted but what is open. */
   readonly window: HeldWindow | undefined
 }
 
 /** Those of the asked counters that have windows. */
-export function windowedOf({ counters, taken = [] }: Hold): readonly Required<Counter>[] {
+export function windowedOf({ counters, taken = [] }: Hold): readonly HeldCounter[] {
   const windowed = taken.filter((counter) => !isWindowless(counter))
   return windowed.length === 0 ? counters : [...counters, ...windowed]
 }

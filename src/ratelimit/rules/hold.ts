@@ -2,7 +2,13 @@
 
 import type { Counter, CounterState } from './counter.ts'
 import type { Expected, RequestSize } from './estimates/estimator.ts'
+import type { Factors } from './estimates/hold.ts'
 import type { Estimate } from './unreported.ts'
+
+/** A counter with its limit; `factors`: what it counts of tokens, if not these themselves. */
+export interface HeldCounter extends Required<Counter> {
+  readonly factors?: Factors | undefined
+}
 
 /** What a request asks for. */
 export interface Hold extends RequestSize {
@@ -12,8 +18,8 @@ export interface Hold extends RequestSize {
   readonly asker?: string | undefined
   /** Milliseconds since the epoch. */
   readonly admittedAt: number
-  /** Those of the token limits, all of which must have room, each with its limit. */
-  readonly counters: readonly Required<Counter>[]
+  /** Those of limits on tokens, or on what these amount to, all of which must have room. */
+  readonly counters: readonly HeldCounter[]
   /** Those that the request takes one of; those with windows of 0 ms are of concurrency. */
   readonly taken?: readonly Required<Counter>[]
   readonly expected: Expected

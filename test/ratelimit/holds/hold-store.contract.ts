@@ -4,6 +4,8 @@ import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { admit } from '../../../src/ratelimit/rules/estimates/admit.ts'
 import type { Expected } from '../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
+  type Factors,
+  grown,
   type HeldTokens,
   noHolds,
   type Sums,
@@ -16,6 +18,8 @@ import { lasting } from '../../support/window-ends.ts'
 
 /** A store of holds, the counters beside it, and its time. */
 export interface HoldWorld {
+  /** Whether counters of several subjects are decided together, and not one subject after the other. */
+  readonly isJoint: boolean
   readonly holds: HoldStore
   /** The same as another process sees it; the same object if it is not shared. */
   readonly other: HoldStore
@@ -75,7 +79,7 @@ function taking(limits: readonly (readonly [limit: number, windowMs: number])[],
 function shared(counted: string, limit: number, whom: string, resource = 'basic') {
   const ms = Number(/\d+$/.exec(counted)?.[0] ?? 0)
   const key = `${resource}\n#all\n${counted}\n${whom}`
-  return { key, owner: whom, window: { ms }, limit }
+  return { key, owner: lasting(`${resource} ${whom}`), window: { ms }, limit }
 }
 
 /** Takes without holding tokens. */
@@ -83,6 +87,18 @@ const take = (id: string | undefined, taken: readonly Required<Counter>[]): Hold
   ...noTokens,
   ...{ id, taken },
 })
+
+function expectedAtRandom(): Expected {
+  const floorOfOne = 100 + random.below(600) / 3
+  const choices = random.below(3) === 0 ? 1 + random.below(200) : 1
+  return {
+    ...{ input: random.below(500) / 3, inputVariance: random.below(5_000) / 7 },
+    ...{ output: 1 + random.below(300) / 3, outputVariance: random.below(50_000) / 7 },
+    ...{ floor: choices * floorOfOne, beyondRoom: floorOfOne, isSeveral: choices > 1 },
+    least: choices * (random.below(9) === 0 ? 1 + random.below(5_000) : 1),
+    worst: random.below(3) === 0 ? Number.POSITIVE_INFINITY : choices * (1 + random.below(5_000)),
+  }
+}
 
 const usedOf = ({ windows }: HoldAnswer) => windows.map(({ used }) => used)
 
@@ -514,16 +530,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       await world.settled()
     }
     for (let i = 0; i < 60; i += 1) {
-      const floorOfOne = 100 + random.below(600) / 3
-      const choices = random.below(3) === 0 ? 1 + random.below(200) : 1
-      const expected: Expected = {
-        ...{ input: random.below(500) / 3, inputVariance: random.below(5_000) / 7 },
-        ...{ output: 1 + random.below(300) / 3, outputVariance: random.below(50_000) / 7 },
-        ...{ floor: choices * floorOfOne, beyondRoom: floorOfOne, isSeveral: choices > 1 },
-        least: choices * (random.below(9) === 0 ? 1 + random.below(5_000) : 1),
-        worst:
-          random.below(3) === 0 ? Number.POSITIVE_INFINITY : choices * (1 + random.below(5_000)),
-      }
+      const expected = expectedAtRandom()
       const canCap = random.below(4) > 0
       const id = `${own.key} ${i}`
       const before = sums()
@@ -555,6 +562,159 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
   claim('any order of holds and releases keeps sums and bound', async (t, world) => {
     for (let i = 0; i < 40; i += 1) {
       t.ok((await play(t, world, 0)) <= 0, `within the bound, seed ${random.seed}`)
+    }
+  })
+
+  /** What a limit of money counts. */
+  const pricesOf = (): Factors => {
+    const perInput = random.below(3) === 0 ? 0 : random.below(9_000) / 7
+    const mostPerInput = perInput * (1 + random.below(2) / 4)
+    return {
+      base: random.below(500),
+      perInput,
+      mostPerInput,
+      perOutput: random.below(40_000) / 7,
+      grain: 1_000,
+    }
+  }
+
+  interface HeldThere {
+    hold: HeldTokens
+    /** As its home knows them. */
+    tokens: HeldTokens
+    readonly factors: Factors | undefined
+  }
+
+  /** One counter, and what requests hold and have used of it. */
+  interface Account {
+    readonly counter: Required<Counter>
+    readonly holds: Map<string, HeldThere>
+    used: number
+    /** The most that its requests may use. */
+    bound: number
+  }
+
+  function accountOf(counter: Required<Counter>): Account {
+    return { counter, holds: new Map(), used: 0, bound: Math.floor(Number(counter.limit) * 1.25) }
+  }
+
+  const sumsOf = ({ holds }: Account) =>
+    [...holds.values()].reduce((sums, { hold }) => withHold(sums, hold, 1), noHolds)
+
+  claim('users who share limits of tokens and money keep each bound', async (t, world) => {
+    for (let round = 0; round < 8; round += 1) {
+      const group = nextUser()
+      const model = accountOf(
+        shared(`${hour}`, 5_000 + random.below(60_000), '', `ModelRef/${group}`),
+      )
+      const pool = accountOf(shared(`cost-${hour}`, 1e6 + random.below(1e8), `a ${group}`))
+      const users = Array.from({ length: 3 }, () => accountOf(counter(1 + random.below(20_000))))
+      const open = new Map<string, readonly Account[]>()
+      for (let i = 0; i < 60; i += 1) {
+        const id = `${group} ${i}`
+        const seed = `${random.seed}, ${id}`
+        const own = [users[random.below(3)], pool, model] as readonly Account[]
+        const factors = own.map((each) => (each === pool ? pricesOf() : undefined))
+        const expected = expectedAtRandom()
+        const canCap = random.below(4) > 0
+        const wanted = decide(own, factors, expected, canCap)
+        const store = random.below(2) === 0 ? world.holds : world.other
+        const counters = own.map((each, j) => ({ ...each.counter, factors: factors[j] }))
+        const asked = { ...ask(id), counters, expected, canCap, asker: 'x' }
+        const answer = await store.hold(asked, world.now())
+        t.equal(answer.outcome, wanted.outcome, seed)
+        if (wanted.outcome === 'held') {
+          t.equal(answer.cap, wanted.cap, seed)
+          open.set(id, own)
+          for (const [j, account] of own.entries()) {
+            const hold = wanted.holds[j] as HeldTokens
+            const isAlone = account.holds.size === 0
+            if (isAlone) account.bound = Math.max(account.bound, account.used + hold.ceiling)
+            const tokens = wanted.tokens[j] as HeldTokens
+            account.holds.set(id, { hold, tokens, factors: factors[j] })
+          }
+        }
+        await world.settled()
+        t.same(
+          usedOf(answer),
+          own.map(({ used }) => used),
+          seed,
+        )
+        t.same(
+          heldOf(answer),
+          own.map((each) => sumsOf(each).mean),
+          seed,
+        )
+        if (random.below(3) > 0) continue
+        const [id0 = '', accounts = []] = [...open][random.below(open.size)] ?? []
+        if (random.below(3) === 0) {
+          const more = { mean: random.below(900), variance: random.below(9_000), inputVariance: 50 }
+          world.other.renew(
+            accounts.map((each) => each.counter),
+            id0,
+            more,
+            world.now(),
+          )
+          for (const { holds } of accounts) {
+            const found = holds.get(id0)
+            if (found === undefined) continue
+            found.hold = grown(found.hold, more, found.factors, found.tokens)
+            found.tokens = grown(found.tokens, more)
+          }
+          // The other process asks the same server.
+          await world.other.hold({ ...asked, id: undefined }, world.now())
+        } else await settle(id0, accounts)
+      }
+      for (const [id, accounts] of open) await settle(id, accounts)
+      for (const { counter, used, bound } of [...users, pool, model]) {
+        t.ok(used <= bound, `${used} of ${bound}, ${counter.key}, ${random.seed}`)
+        t.strictSame(heldOf(await world.hold(ask(undefined, counter))), [0])
+      }
+      async function settle(id: string, accounts: readonly Account[]): Promise<void> {
+        for (const account of accounts) {
+          const { ceiling = 0 } = account.holds.get(id)?.hold ?? {}
+          const amount = random.below(2) === 0 ? ceiling : random.below(ceiling + 1)
+          account.holds.delete(id)
+          account.used += amount
+          await world.use(account.counter, amount)
+        }
+        open.delete(id)
+        for (const store of [world.holds, world.other]) {
+          store.release(
+            accounts.map((each) => each.counter),
+            id,
+          )
+        }
+        await world.settled()
+      }
+    }
+
+    /** One home after the other, or all at once. */
+    function decide(
+      own: readonly Account[],
+      factors: readonly (Factors | undefined)[],
+      expected: Expected,
+      canCap: boolean,
+    ) {
+      const homes = world.isJoint ? [[0, 1, 2]] : [[0], [1], [2]]
+      let [cap, outcome] = [Number.POSITIVE_INFINITY, 'held' as HoldAnswer['outcome']]
+      const holds: HeldTokens[] = []
+      const tokens: HeldTokens[] = []
+      for (const home of homes) {
+        const rooms = home.map((j) => {
+          const account = own[j] as Account
+          const { used, counter } = account
+          return { limit: counter.limit, used, held: sumsOf(account), factors: factors[j] }
+        })
+        const worst = Math.min(expected.worst, cap)
+        const admission = admit(rooms, { ...expected, worst }, 0.25, canCap)
+        if (admission.outcome === 'held') {
+          holds.push(...admission.holds)
+          cap = Math.min(cap, admission.cap)
+          tokens.push(...home.map(() => admission.hold))
+        } else if (outcome !== 'spent') outcome = admission.outcome
+      }
+      return { outcome, holds, cap, tokens }
     }
   })
 

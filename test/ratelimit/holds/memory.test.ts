@@ -10,7 +10,7 @@ async function createWorld(): Promise<HoldWorld> {
   const counters = createTestCounters()
   const holds = createMemoryHolds(counters.windows)
   return {
-    ...{ holds, other: holds, leaseMs, shortMs: 20_000 },
+    ...{ isJoint: true, holds, other: holds, leaseMs, shortMs: 20_000 },
     now: () => now,
     use: async (counter, tokens) => counters.add([counter], tokens, now),
     async settled() {},

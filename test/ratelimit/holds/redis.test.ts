@@ -25,7 +25,13 @@ async function createWorld(url: string): Promise<HoldWorld> {
     await createSharingGateway({ url, lease: shortLeaseMs }),
   ]
   return {
-    ...{ holds: one.holds, other: two.holds, leaseMs: shortLeaseMs, shortMs: 1_000 },
+    ...{
+      isJoint: false,
+      holds: one.holds,
+      other: two.holds,
+      leaseMs: shortLeaseMs,
+      shortMs: 1_000,
+    },
     now: Date.now,
     async use(counter, tokens) {
       one.add([counter], tokens)

@@ -1,13 +1,17 @@
+import { isDeepStrictEqual } from 'node:util'
 import root, { type Test } from 'tap'
+import { type Exact, plus } from '../../../src/formats/exact.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
 import { admit } from '../../../src/ratelimit/rules/estimates/admit.ts'
 import type { Expected } from '../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
+  type Factors,
   grown,
   type HeldTokens,
   noHolds,
   withHold,
 } from '../../../src/ratelimit/rules/estimates/hold.ts'
+import type { Growth } from '../../../src/ratelimit/rules/estimates/shape.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
 import type { EndedHolds, SumEntry } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'
@@ -22,16 +26,24 @@ const windowKeys = {
   requests: 'tollgate:{all}:w:r@1',
   /** Never there: what runs has no window. */
   concurrency: 'tollgate:{all}:w:c',
+  cost: 'tollgate:{all}:w:m@1',
 }
-const kinds = ['tokens', 'requests', 'concurrency'] as const
+const kinds = ['tokens', 'requests', 'concurrency', 'cost'] as const
 const leaseMs = 60_000
 
-type Limits = Readonly<Record<(typeof kinds)[number], number>>
+type Limits = Readonly<Record<'tokens' | 'requests' | 'concurrency', number>>
+
+/** A limit of cost, and what a request to its model counts in it. */
+interface Cost {
+  readonly limit: Exact
+  readonly factors: Factors
+}
 
 interface Asked {
   readonly id: string
   readonly expected: Expected
   readonly limits: Limits
+  readonly cost?: Cost
   readonly canCap?: boolean
   readonly asker?: string
   readonly lease?: number
@@ -51,22 +63,28 @@ async function connect(t: Test, valkey: RunningValkey) {
     spend({ id, expected, limits, canCap = true, asker = '', lease = leaseMs, ...known }: Asked) {
       const { input, inputVariance, output, outputVariance, floor, beyondRoom, least } = expected
       const beyond = expected.isSeveral ? -beyondRoom : beyondRoom
-      const { others = 0, own = 0, ended = [] } = known
+      const { others = 0, own = 0, ended = [], cost } = known
+      const used = cost === undefined ? kinds.slice(0, 3) : kinds
       const worst = Number.isFinite(expected.worst) ? expected.worst : -1
       const args = [
         ...[id, lease, input, inputVariance, output, outputVariance, floor, beyond, least],
         ...[worst, overshoot, canCap ? '1' : '0', asker, 'g1', 0],
-        ...kinds.flatMap((kind) => [kind, limits[kind], `m|${kind}@1`, others, own]),
+        ...used.flatMap((kind) => [
+          kind === 'cost' ? written(cost) : kind,
+          String(kind === 'cost' ? cost?.limit : limits[kind]),
+          ...[`m|${kind}@1`, others, own],
+        ]),
         ...ended,
       ]
-      return commands.spend([...holdKeys, ...kinds.map((kind) => windowKeys[kind])], args)
+      return commands.spend([...holdKeys, ...used.map((kind) => windowKeys[kind])], args)
     },
     /** The sums of a gateway, and requests of which responses are in them. */
-    write(gateway: string, { tokens, requests }: Ended, ids: readonly string[]) {
+    write(gateway: string, { tokens, requests, cost = 0 }: Ended, ids: readonly string[]) {
       const entry = { field: gateway, ttlMs: 600_000 }
       const entries: SumEntry[] = [
         { ...entry, key: windowKeys.tokens, sum: tokens },
         { ...entry, key: windowKeys.requests, sum: requests },
+        { ...entry, key: windowKeys.cost, sum: cost },
       ]
       const ended: EndedHolds[] = ids.length === 0 ? [] : [{ keys: holdKeys, ids }]
       const mark = { key: `tollgate:{all}:mark:${gateway}`, number: 1, nonce: 'n', acknowledged: 0 }
@@ -80,6 +98,20 @@ const overshoot = 0.25
 interface Ended {
   tokens: number
   requests: number
+  cost?: Exact
+}
+
+function written(cost: Cost | undefined): string {
+  const { base, perInput, mostPerInput, perOutput, grain } = (cost as Cost).factors
+  return `tokens ${base} ${perInput} ${mostPerInput} ${perOutput} ${grain}`
+}
+
+/** Prices of a model, some of which are nothing. */
+function factorsOf(dice: Dice): Factors {
+  const price = (): number => (dice.chance(0.2) ? 0 : dice.below(40_000) / 7)
+  const perInput = price()
+  const mostPerInput = perInput * (dice.chance(0.5) ? 1 : 1.25)
+  return { base: price(), perInput, mostPerInput, perOutput: price(), grain: 1_000 }
 }
 
 function expectedOf(dice: Dice): Expected {
@@ -113,62 +145,78 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
         requests: 20 + dice.below(40),
         concurrency: 3 + dice.below(6),
       }
-      const own = Array.from({ length: 3 }, (): Ended => ({ tokens: 0, requests: 0 }))
-      const open = new Map<
-        string,
-        { readonly gateway: number; hold: HeldTokens; readonly cap: number }
-      >()
+      // More than doubles tell apart.
+      const before = dice.chance(0.5) ? 0 : 4_000_000_000_000_000_001n
+      const costLimit = plus(before, dice.below(60_000_000))
+      const own = Array.from({ length: 3 }, (): Ended => ({ tokens: 0, requests: 0, cost: 0 }))
+      const [first] = own as [Ended]
+      first.cost = before
+      await redis.write('g0', first, [])
+      const open = new Map<string, OpenHold>()
       for (let step = 0; step < 120; step += 1) {
         const gateway = dice.below(3)
         if (dice.chance(0.55)) {
           const [id, expected, canCap] = [`${step}`, expectedOf(dice), dice.chance(0.7)]
+          const cost = { limit: costLimit, factors: factorsOf(dice) }
           const used = sumOf(own)
-          const held = [...open.values()].reduce(
-            (sums, { hold }) => withHold(sums, hold, 1),
-            noHolds,
-          )
-          const room = { limit: limits.tokens, used: used.tokens, held }
-          const admission = admit([room], expected, overshoot, canCap)
+          const [held, costHeld] = [sumsOf(open, 'hold'), sumsOf(open, 'cost')]
+          const rooms = [
+            { limit: limits.tokens, used: used.tokens, held },
+            { ...cost, used: used.cost ?? 0, held: costHeld },
+          ]
+          const admission = admit(rooms, expected, overshoot, canCap)
           const isSpent = used.requests + open.size >= limits.requests
           const isFull = open.size >= limits.concurrency
           let { outcome } = admission
           if (outcome === 'held' && isFull) outcome = 'busy'
           if (isSpent) outcome = 'spent'
-          const [decided, cap, most, tokens, tokensHeld, requests, , places] = await redis.spend({
-            ...{ id, expected, limits, canCap },
-          })
-          decisions += 1
-          const expectedCap =
-            outcome === 'held' && admission.outcome === 'held' ? admission.cap : undefined
+          const answer = await redis.spend({ id, expected, limits, canCap, cost })
           const isHeld = outcome === 'held' && admission.outcome === 'held'
           const more = isHeld ? 1 : 0
-          const isRight =
-            decided === outcome &&
-            (expectedCap === undefined || expectedCap === (cap < 0 ? Infinity : cap)) &&
-            most === open.size &&
-            tokens === used.tokens &&
-            tokensHeld === held.mean + (isHeld ? admission.hold.mean : 0) &&
-            requests === used.requests + open.size + more &&
-            places === open.size + more
-          if (!isRight) wrong.push({ seed: seed + i, step, decided, outcome, cap, expectedCap })
-          if (isHeld) open.set(id, { gateway, hold: admission.hold, cap: admission.cap })
+          const [, ownCost] = isHeld ? admission.holds : []
+          const cap = isHeld && admission.cap < Infinity ? admission.cap : -1
+          const wanted = [
+            ...[outcome, isHeld ? cap : answer[1], open.size],
+            ...[used.tokens, held.mean + (isHeld ? admission.hold.mean : 0)],
+            ...[used.requests + open.size + more, 0, open.size + more, 0],
+            ...[used.cost, costHeld.mean + (ownCost?.mean ?? 0)].map(String),
+          ]
+          decisions += 1
+          const decided = [...answer.slice(0, 9), ...answer.slice(9).map(String)]
+          if (!isDeepStrictEqual(decided, wanted))
+            wrong.push({ seed: seed + i, step, decided, wanted })
+          if (isHeld) {
+            const { hold } = admission
+            open.set(id, { gateway, hold, cost: ownCost as HeldTokens, factors: cost.factors })
+          }
         } else if (dice.chance(0.3) && open.size > 0) {
           const [id, found] = dice.pick([...open])
-          const more = { mean: dice.below(900), variance: dice.below(90_000) }
+          const [mean, variance, inputVariance] = [900, 90_000, 9_000].map((most) =>
+            dice.below(most),
+          )
+          const more = { mean, variance, inputVariance } as Required<Growth>
+          found.cost = grown(found.cost, more, found.factors, found.hold)
           found.hold = grown(found.hold, more)
-          await redis.commands.renewSpent(holdKeys, [id, leaseMs, more.mean, more.variance])
+          const args = [id, leaseMs, ...Object.values(more)]
+          await redis.commands.renewSpent(holdKeys, args)
         } else {
           const ended = [...open].filter((each) => each[1].gateway === gateway && dice.chance(0.6))
           const sums = own[gateway] as Ended
-          for (const [id] of ended) {
+          for (const [id, { cost }] of ended) {
             open.delete(id)
             sums.requests += 1
             sums.tokens += 1 + dice.below(600)
+            sums.cost = plus(sums.cost ?? 0, dice.below(cost.ceiling + 1))
           }
           const ids = ended.map(([id]) => id)
           await redis.write(`g${gateway}`, sums, ids)
         }
       }
+      for (const gateway of [0, 1, 2]) {
+        const ids = [...open].filter((each) => each[1].gateway === gateway).map(([id]) => id)
+        await redis.write(`g${gateway}`, own[gateway] as Ended, ids)
+      }
+      if ((await valkey.client.exists(...holdKeys)) > 0) wrong.push({ seed: seed + i, left: true })
     }
     t.strictSame(wrong.slice(0, 3), [])
     t.comment(`${decisions} decisions`)
@@ -200,8 +248,8 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
     const writing = redis.write('g1', { tokens: 30, requests: 1 }, ['a'])
     const looks = Array.from({ length: 50 }, () => redis.spend({ ...asked, id: '' }))
     for (const [, , , , , requests = 0] of await Promise.all(looks)) {
-      least = Math.min(least, requests)
-      most = Math.max(most, requests)
+      least = Math.min(least, Number(requests))
+      most = Math.max(most, Number(requests))
     }
     await writing
     t.strictSame([least, most], [1, 1])
@@ -293,19 +341,28 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
 
   await t.test('a hold ends with its lease', async (t) => {
     for (const id of ['a', 'b', 'c']) await redis.spend({ ...asked, id, lease: 300 })
-    await redis.commands.renewSpent(holdKeys, ['c', leaseMs, 0, 0])
+    await redis.commands.renewSpent(holdKeys, ['c', leaseMs, 0, 0, 0])
     t.equal((await redis.spend({ ...asked, id: '' }))[0], 'busy')
     await poll(async () => (await redis.spend({ ...asked, id: '' }))[0] === 'held', 'they end')
     t.equal((await redis.spend({ ...asked, id: '' }))[7], 1, 'a running one goes on')
   })
 })
 
+interface OpenHold {
+  readonly gateway: number
+  hold: HeldTokens
+  cost: HeldTokens
+  readonly factors: Factors
+}
+
+function sumsOf(open: ReadonlyMap<string, OpenHold>, part: 'hold' | 'cost') {
+  return [...open.values()].reduce((sums, each) => withHold(sums, each[part], 1), noHolds)
+}
+
 function sumOf(own: readonly Ended[]): Ended {
-  return own.reduce(
-    (sum, each) => ({
-      tokens: sum.tokens + each.tokens,
-      requests: sum.requests + each.requests,
-    }),
-    { tokens: 0, requests: 0 },
-  )
+  return own.reduce((sum, each) => ({
+    tokens: sum.tokens + each.tokens,
+    requests: sum.requests + each.requests,
+    cost: plus(sum.cost ?? 0, each.cost ?? 0),
+  }))
 }

@@ -7,7 +7,7 @@
 import { bytesOfToken } from '../unreported.ts'
 import { DecayingSums } from './decaying-sums.ts'
 import { LogHistogram } from './log-histogram.ts'
-import { type Moments, middleOf, type Scale, Shape } from './shape.ts'
+import { type Growth, type Moments, middleOf, type Scale, Shape } from './shape.ts'
 
 /** A request, as far as its size is known before it is answered. */
 export interface RequestSize {
@@ -59,11 +59,8 @@ export interface Estimator {
    * whether an answer ends at the client's own maximum; true by default.
    */
   expect(size: RequestSize, modelMax: number | undefined, isHonoured?: boolean): Expected
-  /**
-   * The output of a request that has `seen` tokens of it already and ends at `cap`, and the variance of all
-   * its tokens.
-   */
-  expectMore(size: RequestSize, seen: number, cap: number): Moments
+  /** The output of a request that has `seen` tokens of it already and ends at `cap`. */
+  expectMore(size: RequestSize, seen: number, cap: number): Required<Growth>
   learn(observed: Observed): void
   /** How long a request usually runs, in milliseconds. */
   readonly defaultMs: number
@@ -209,8 +206,11 @@ export function createEstimator(): Estimator {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = size
       const most = Math.max(seen, Math.min(cap, choices * maxOutput))
       const each = outputsOf(size).shape.beyond(seen / choices, most / choices)
-      const variance = inputOf(bytes).variance + choices * choices * each.variance
-      return { mean: choices * each.mean, variance }
+      return {
+        mean: choices * each.mean,
+        variance: choices * choices * each.variance,
+        inputVariance: inputOf(bytes).variance,
+      }
     },
     learn(observed) {
       const {

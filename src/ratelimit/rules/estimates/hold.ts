@@ -1,8 +1,25 @@
-/** The tokens that an open request holds of a limit, and the sums of all that are open. */
+/** What an open request holds of a limit, and the sums of all that are open. */
 
-import type { Moments } from './shape.ts'
+import type { Expected } from './estimator.ts'
+import type { Growth } from './shape.ts'
 
-/** Whole numbers of tokens, and of their squares for the variance, so that sums are exact. */
+/**
+ * What a limit counts of a request, by its tokens: `base + perInput * input + perOutput * output`, rounded up. Without
+ * factors it counts tokens as they are.
+ */
+export interface Factors {
+  readonly base: number
+  readonly perInput: number
+  /** The most that it may count of an input token: only the response tells which of them a cache had. */
+  readonly mostPerInput: number
+  readonly perOutput: number
+  /** Variances are kept in squares of so many units: those of money would be too large for exact sums. */
+  readonly grain: number
+}
+
+const plain: Factors = { base: 0, perInput: 1, mostPerInput: 1, perOutput: 1, grain: 1 }
+
+/** Whole numbers of tokens, or of what they count, and of their squares for the variance, so that sums are exact. */
 export interface HeldTokens {
   /** Expected input and output. */
   readonly mean: number
@@ -20,19 +37,61 @@ export interface Sums extends HeldTokens {
 
 /** The most of one hold: sums of more would not be exact, nor whole numbers for Redis. */
 export const mostVariance = 1e12
+export const mostAmount = 1e12
 
 export const noHolds: Sums = { count: 0, mean: 0, variance: 0, output: 0, ceiling: 0 }
 
+/** What a request holds that may have this much output. */
+export function holdOf(
+  { input, inputVariance, output, outputVariance }: Expected,
+  cap: number,
+  factors = plain,
+): HeldTokens {
+  const most = Math.min(cap, mostAmount)
+  const own = Math.ceil(factors.perOutput * Math.min(Math.ceil(output), most))
+  return {
+    mean: Math.ceil(factors.base + factors.perInput * Math.ceil(input)) + own,
+    variance: spreadOf(factors, inputVariance, outputVariance),
+    output: own,
+    ceiling: mostInput(factors, input) + Math.ceil(factors.perOutput * most),
+  }
+}
+
+function mostInput({ base, mostPerInput }: Factors, input: number): number {
+  return Math.ceil(base + mostPerInput * Math.ceil(input))
+}
+
+/** The output for which so much of a limit is enough, beside the input; Infinity: it counts no output. */
+export function outputsIn(amount: number, input: number, factors = plain): number {
+  const { perOutput } = factors
+  if (perOutput === 0) return Number.POSITIVE_INFINITY
+  return Math.floor((amount - mostInput(factors, input)) / perOutput)
+}
+
+function spreadOf({ perInput, perOutput, grain }: Factors, input: number, output: number): number {
+  const variance = perInput ** 2 * input + perOutput ** 2 * output
+  return Math.min(mostVariance, Math.ceil(variance / grain ** 2))
+}
+
 /**
- * The hold of a request of which this much output is now expected, never less than before, and all tokens of
- * which have this variance.
+ * The hold of a request of which this much output is now expected, never less than before. `tokens`: what it has held of
+ * tokens.
  */
-export function grown(hold: HeldTokens, { mean, variance }: Moments): HeldTokens {
-  const most = hold.ceiling - (hold.mean - hold.output)
-  const output = Math.max(hold.output, Math.min(Math.ceil(mean), most))
-  const { ceiling } = hold
-  const spread = Math.min(mostVariance, Math.ceil(variance))
-  return { mean: hold.mean - hold.output + output, variance: spread, output, ceiling }
+export function grown(
+  hold: HeldTokens,
+  { mean, variance, inputVariance = 0 }: Growth,
+  factors = plain,
+  tokens = hold,
+): HeldTokens {
+  const most = tokens.ceiling - (tokens.mean - tokens.output)
+  const expected = Math.max(tokens.output, Math.min(Math.ceil(mean), most))
+  const output = Math.ceil(factors.perOutput * expected)
+  return {
+    mean: hold.mean - hold.output + output,
+    variance: spreadOf(factors, inputVariance, variance),
+    output,
+    ceiling: hold.ceiling,
+  }
 }
 
 /** The sums with a hold more (`sign` 1) or less (-1). */

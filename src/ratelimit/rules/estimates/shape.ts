@@ -5,6 +5,12 @@ export interface Moments {
   readonly variance: number
 }
 
+/** The output that is now expected of a request in progress. */
+export interface Growth extends Moments {
+  /** 0 by default. */
+  readonly inputVariance?: number
+}
+
 /** The buckets of a histogram: `perOctave` for each doubling, the first from 2^(-offset/perOctave). */
 export interface Scale {
   readonly perOctave: number

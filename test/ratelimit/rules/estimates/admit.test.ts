@@ -7,11 +7,11 @@ import {
   fits,
   mostEver,
   type Room,
-  toHold,
 } from '../../../../src/ratelimit/rules/estimates/admit.ts'
 import { type Expected, firstFloor } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
 import {
   type HeldTokens,
+  holdOf,
   noHolds,
   type Sums,
   withHold,
@@ -58,10 +58,10 @@ test('what is held refuses as busy, what is used as spent', async (t) => {
 })
 
 test('estimates bind where ceilings have room', async (t) => {
-  const { hold } = toHold(expected, 900, 0, true)
+  const hold = holdOf(expected, 900)
   const count = (overshoot: number) => {
     const open: HeldTokens[] = []
-    while (fits([roomOf(10_000, 0, open)], hold, overshoot)) open.push(hold)
+    while (fits(roomOf(10_000, 0, open), hold, overshoot)) open.push(hold)
     return open.length
   }
   t.ok(count(9) < 10_000 / hold.mean, `${count(9)} at once`)
@@ -69,7 +69,7 @@ test('estimates bind where ceilings have room', async (t) => {
 })
 
 test('every limit must have room', async (t) => {
-  const open = toHold(expected, 900, 0, true).hold
+  const open = holdOf(expected, 900)
   const wide = roomOf(1_000_000, 0, [open])
   const narrow = roomOf(1_000, 600, [open])
   t.equal(admit([wide], expected, 0.25, true).outcome, 'held')
@@ -78,7 +78,7 @@ test('every limit must have room', async (t) => {
 })
 
 test('a ceiling shrinks with the room, but not below what most answers need', async (t) => {
-  const open = toHold(expected, 900, 0, true).hold
+  const open = holdOf(expected, 900)
   const caps = [1e6, 20_000, 10_000, 6_000].map(
     (limit) => heldBy(admit([roomOf(limit, 0, [open])], expected, 0.25, true)).cap,
   )
@@ -127,11 +127,11 @@ test('several answers without a ceiling are within the room, or not admitted', a
 })
 
 test('what an unused limit can give is known beforehand', async (t) => {
-  t.equal(mostEver([10_000, 90_000], expected, 0.25), 12_400)
-  t.equal(mostEver([500], expected, 0.25), 900, 'one answer may pass it')
+  t.equal(mostEver([{ limit: 10_000 }, { limit: 90_000 }], expected, 0.25), 12_400)
+  t.equal(mostEver([{ limit: 500 }], expected, 0.25), 900, 'one answer may pass it')
   const long = { ...expected, beyondRoom: 120_000 }
-  t.equal(mostEver([500], long, 0.25), firstFloor, 'within what is expected at first')
-  t.equal(mostEver([50_000], long, 0.25), 62_400, 'or within the limit')
+  t.equal(mostEver([{ limit: 500 }], long, 0.25), firstFloor, 'within what is expected at first')
+  t.equal(mostEver([{ limit: 50_000 }], long, 0.25), 62_400, 'or within the limit')
 })
 
 /** Admits, settles within the ceilings and repeats; returns the most that any moment exceeded. */
@@ -190,11 +190,11 @@ test('the same test notices a bound that is off by a tenth', async (t) => {
 test('a hold more never makes room', async (t) => {
   for (let i = 0; i < 500; i += 1) {
     const wanted = { ...expected, worst: 1 + random.below(9_000) }
-    const hold = toHold(wanted, 900, random.below(9_000), true)
-    const open = Array.from({ length: random.below(5) }, () => hold.hold)
+    const hold = holdOf(wanted, Math.max(900, random.below(9_000)))
+    const open = Array.from({ length: random.below(5) }, () => hold)
     const room = roomOf(random.below(20_000), random.below(9_000), open)
-    const fuller = { ...room, held: withHold(room.held, hold.hold, 1) }
-    if (fits([fuller], hold.hold, 0.25)) t.ok(fits([room], hold.hold, 0.25), `seed ${random.seed}`)
+    const fuller = { ...room, held: withHold(room.held, hold, 1) }
+    if (fits(fuller, hold, 0.25)) t.ok(fits(room, hold, 0.25), `seed ${random.seed}`)
   }
   t.pass()
 })
