@@ -10,7 +10,7 @@ import { findJournalName } from '../usage/ledger/journal-name.ts'
 import { findKept } from '../usage/ledger/kept.ts'
 import { readLedgerState } from '../usage/ledger/postgres/state.ts'
 import { countUnread, type Unread } from '../usage/ledger/unread.ts'
-import { type Difference, type Verification, verifyUsage } from '../usage/ledger/verify.ts'
+import { type Verification, verifyUsage } from '../usage/ledger/verify.ts'
 import type { LedgerState } from '../usage/store.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { verifyUsageFlags } from './commands/usage.ts'
@@ -47,16 +47,16 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
       problems.push(problem),
     )
     const result = await verifyUsage({ state, kept, unusableUsage, from, to })
-    const status = result.differences.length + problems.length > 0 ? 1 : 0
+    const { differences, limits } = result
+    const status = differences.length + limits.length + problems.length > 0 ? 1 : 0
     if (flags.json) {
       const { bytes: unreadBytes, lines: unreadLines } = unread
-      const differences = result.differences.map((one) =>
-        one.figure === 'cost'
-          ? { ...one, ledger: toMoney(one.ledger), journals: toMoney(one.journals) }
-          : one,
-      )
       const { gaps } = state
-      io.out(toJson({ problems, gaps, unreadBytes, unreadLines, ...result, differences }))
+      const shown = {
+        differences: differences.map((one) => ({ ...one, ...inMoney(one.figure, one) })),
+        limits: limits.map((one) => ({ ...one, ...inMoney(one.limit.kind, one) })),
+      }
+      io.out(toJson({ problems, gaps, unreadBytes, unreadLines, ...result, ...shown }))
     } else {
       for (const problem of problems) io.out(problem)
       if (unread.bytes > 0) io.err(lagging(unread))
@@ -73,7 +73,7 @@ function lagging({ bytes }: Unread): string {
 }
 
 function show(
-  { differences, compared, completeFrom, missing }: Verification,
+  { differences, limits, compared, completeFrom, missing }: Verification,
   { gaps }: LedgerState,
   { from, to }: Span,
   unread: Unread,
@@ -101,11 +101,26 @@ function show(
         ]),
       ),
     )
-  else
+  if (limits.length > 0)
+    out(
+      renderTable(
+        ['LIMIT', 'OF', 'WHOM', 'WINDOW', 'BEGINS', 'LEDGER', 'JOURNAL'],
+        limits.map(({ limit: { resource, name, kind, whom, window, begin }, ledger, journals }) => [
+          ...[`${resource} ${name}`, kind, printable(whom) || '-', window, toTimestamp(begin)],
+          ...[showSum(kind, ledger), showSum(kind, journals)],
+        ]),
+      ),
+    )
+  if (differences.length + limits.length === 0)
     out(unread.bytes > 0 ? soFar(compared, unread) : `${compared.toLocaleString('en')} sums agree.`)
 }
 
-function showSum(figure: Difference['figure'], sum: Exact): string {
+/** Costs are decimal numbers. */
+function inMoney(figure: string, { ledger, journals }: Record<'ledger' | 'journals', Exact>) {
+  return figure === 'cost' ? { ledger: toMoney(ledger), journals: toMoney(journals) } : {}
+}
+
+function showSum(figure: string, sum: Exact): string {
   return figure === 'cost' ? toMoney(sum) : sum.toLocaleString('en')
 }
 

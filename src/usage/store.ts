@@ -49,6 +49,29 @@ export interface UsageRow extends UsageGroup, UsageSums {
   readonly cost: Exact | null
 }
 
+/** What a limit by name was charged in one window. */
+export interface LimitGroup {
+  /** A Subscription's name, `ModelRef/<namespace>/<name>`, `Tenant`, or `key/<id>`. */
+  readonly resource: string
+  readonly name: string
+  readonly kind: string
+  readonly per: string
+  /** A user, group, Subscription or organization; empty: all of the resource. */
+  readonly whom: string
+  /** As lines have it (ratelimit/rules/windows.ts). */
+  readonly window: string
+  /** When it began, in milliseconds since the epoch; of one that is shorter than an hour, the hour. */
+  readonly begin: number
+}
+
+export interface LimitRow extends LimitGroup {
+  /** Tokens, requests, or nano-units. */
+  readonly amount: Exact
+  /** When it was charged first, and last. */
+  readonly first: number
+  readonly last: number
+}
+
 /** A row that `tollgate demo` has made up. */
 export interface DemoUsage extends UsageRow {
   readonly refusals: number
@@ -80,6 +103,8 @@ export interface LedgerFeed {
   readonly revision: number
   readonly places: readonly LedgerPlace[]
   readonly rows: readonly UsageRow[]
+  /** undefined: none were charged. */
+  readonly limits?: readonly LimitRow[]
   readonly gaps: readonly UsageGap[]
   /** Whether this is the reader's last step. */
   readonly closes: boolean
@@ -174,6 +199,8 @@ export interface VerifiedSums extends UsageSums {
 /** A ledger at one moment: its sums of a time, and how much of each journal is in them. */
 export interface LedgerState {
   readonly rows: readonly VerifiedSums[]
+  /** Those that were charged in that time, with all that they were charged. */
+  readonly limits: readonly LimitRow[]
   readonly journals: readonly {
     readonly journal: string
     readonly places: readonly LedgerPlace[]
@@ -186,7 +213,7 @@ export interface LedgerState {
 }
 
 /** The same by hour, user, subscription and model, for a simulation. */
-export interface PastSums extends Omit<LedgerState, 'rows'> {
+export interface PastSums extends Omit<LedgerState, 'rows' | 'limits'> {
   readonly rows: readonly (Pick<UsageGroup, 'hour' | 'user' | 'subscription' | 'model'> &
     Pick<UsageSums, 'answers' | 'total'> & { readonly refusals: number })[]
 }

@@ -121,6 +121,80 @@ test('names the hour, user, key and model of a difference', async (t) => {
   t.equal((await run('--to', '2026-03-01T12:59:00Z')).out.split('\n').length, 2)
 })
 
+/** Seconds after the start; the minute after an hour that is kept whole. */
+const kept = 4_000
+const charged: LineFields = {
+  ...{ prices: 'token=0.0000000015', reported: { prompt_tokens: 2, completion_tokens: 1 } },
+  limits: [
+    'plenty daily cost user day@Europe/Zurich',
+    'plenty pool tokens group month1@UTC',
+    'plenty burst requests user 60000',
+    'Tenant all input installation 86400000',
+  ],
+  pool: 'research',
+}
+
+test('what limits were charged agrees, by limit, whom and window', async (t) => {
+  const { sql, path, feed, run } = await createWorld(t)
+  const cap = { key_limits: ['key cap tokens key 86400000'] }
+  const lines = [
+    line(0) + line(kept, charged) + line(kept + 70, charged),
+    line(kept + 140, { ...charged, user: 'bob', pool: '', prices: 'token=9000000' }),
+    line(kept + 150, { ...cap, key: 'k1' }) + line(kept + 160, { ...cap, key: 'k2' }),
+    line(kept + 170, { ...charged, status: 503, metered: false }),
+    line(0, { ...charged, limits: ['no limit', 'plenty odd cost user never', ''] }),
+  ]
+  writeFileSync(path, lines.slice(0, 2).join(''))
+  await feed.step()
+  appendFileSync(path, lines.slice(2).join(''))
+  await feed.step()
+  const rows = await sql`
+    select resource, name, whom, amount::text as amount,
+      to_char(begins_at at time zone 'utc', 'MM-DD HH24:MI') as begins,
+      to_char(last_at - first_at, 'MI:SS') as span
+    from tollgate_usage_limits where name <> 'all' and name <> 'cap' order by name, whom`
+  t.strictSame(JSON.parse(JSON.stringify(rows)), [
+    ...[
+      ['burst', 'ann', '3', '03-01 13:00', '02:50'],
+      ['burst', 'bob', '1', '03-01 13:00', '00:00'],
+      ['daily', 'ann', '10', '02-28 23:00', '01:10'],
+      ['daily', 'bob', '27000000000000000', '02-28 23:00', '00:00'],
+      ['pool', '', '3', '03-01 00:00', '00:00'],
+      ['pool', 'research', '6', '03-01 00:00', '01:10'],
+    ].map(([name, whom, amount, begins, span]) => {
+      return { resource: 'plenty', name, whom, amount, begins, span }
+    }),
+  ])
+  t.match(await run(), { status: 0, out: /^\d+ sums agree\.$/ })
+  for (const from of ['2026-03-01T13:37:00Z', '2026-03-01T14:00:00Z']) {
+    t.match(await run('--from', from), { status: 0 }, 'of windows that began before a part')
+  }
+  await sql`update tollgate_usage_limits set amount = amount + 1 where name = 'daily' and whom = 'ann'`
+  await sql`delete from tollgate_usage_limits where resource = 'key/k2'`
+  const { status, out } = await run()
+  t.equal(status, 1)
+  t.strictSame(
+    out.split('\n').map((row) => row.split(/ {2,}/).toSpliced(4, 1)),
+    [
+      ['LIMIT', 'OF', 'WHOM', 'WINDOW', 'LEDGER', 'JOURNAL'],
+      ['key/k2 cap', 'tokens', 'ann', '86400000', '0', '1'],
+      ['plenty daily', 'cost', 'ann', 'day@Europe/Zurich', '0.000000011', '0.00000001'],
+    ],
+  )
+  const { limits } = JSON.parse((await run('--json')).out)
+  t.match(limits, [{}, { limit: { per: 'user' }, ledger: '0.000000011', journals: '0.00000001' }])
+})
+
+test('who was forgotten is no difference of a limit', async (t) => {
+  const { sql, path, feed, run } = await createWorld(t)
+  writeFileSync(path, line(kept, charged) + line(kept + 1, { ...charged, user: 'bob' }))
+  await feed.step()
+  await forgetUser(sql, 'ann')
+  const named = await sql`select 1 from tollgate_usage_limits where whom = 'ann'`
+  t.equal(named.length, 0)
+  t.match(await run(), { status: 0, out: /sums agree/ })
+})
+
 test('says what it cannot compare', async (t) => {
   const { sql, path, feed, run } = await createWorld(t)
   writeFileSync(path, line(0))

@@ -985,6 +985,14 @@ export const allMutants: readonly Mutant[] = [
       ['allInput - cacheWrite)', 'allInput)'],
     ],
   ),
+  ...mutants(
+    'usage/ledger/limit-sums.ts',
+    ['cli/verify-usage.test.ts'],
+    [
+      ['at < within.from || at >= within.to', 'false'],
+      ["resource === 'key' ? `key/${line.usage.keyId}` : resource", 'resource'],
+    ],
+  ),
   ...mutants('formats/money.ts', ['formats/money.test.ts'], [['unitsOfNano - 1n', '0n']]),
   ...mutants(
     'usage/rules/usage.ts',

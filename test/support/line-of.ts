@@ -11,6 +11,12 @@ export interface LineFields {
   readonly group?: string | null
   readonly cap?: string | null
   readonly estimate?: string
+  readonly prices?: string
+  readonly weights?: string
+  readonly limits?: readonly string[]
+  readonly key_limits?: readonly string[]
+  readonly pool?: string
+  readonly cost_limit?: boolean
   /** Milliseconds since the epoch. */
   readonly start?: number
   readonly ms?: number

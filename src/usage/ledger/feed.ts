@@ -12,6 +12,7 @@ import { inSlices } from '../../runtime/slices.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { UsageGap, UsageLedger } from '../store.ts'
 import type { LaneNames } from './journal-files.ts'
+import { createLimitSums } from './limit-sums.ts'
 import { createUsageSums } from './sums.ts'
 
 export interface LedgerFeedOptions {
@@ -56,6 +57,7 @@ interface Place {
 export function createLedgerFeed(options: LedgerFeedOptions) {
   const { folder, names, journal, ledger, clock, monotonic, onGap } = options
   const sums = createUsageSums(options.unusableUsage)
+  const limits = createLimitSums(options.unusableUsage)
   /** undefined: the position must be read. */
   let revision: number | undefined
   /** By the heads of files, as the position. */
@@ -101,6 +103,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     position.clear()
     missingSince.clear()
     sums.take()
+    limits.take()
     gaps = []
     begunAt.clear()
     lines = 0
@@ -127,6 +130,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
     if (place.endedAt === null) begunAt.set(name, Math.min(begunAt.get(name) ?? endedAt, endedAt))
     place.endedAt = endedAt
     if (line.isMetered && line.state === 'ended') sums.add(line.usage, endedAt)
+    limits.add(line, endedAt)
   }
 
   /** Whether the gateway's script could not write the whole line: Envoy's own log has it then. */
@@ -155,7 +159,8 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
   /** Steps for `inSlices`: all whole lines that are there. */
   function* readAll(): Generator<Promise<void> | undefined, void> {
     for (const _ of follower?.readAll() ?? []) {
-      yield sums.size >= maxRows || lines >= maxLines ? feed(false) : undefined
+      const isFull = sums.size + limits.size >= maxRows || lines >= maxLines
+      yield isFull ? feed(false) : undefined
     }
   }
 
@@ -209,7 +214,7 @@ export function createLedgerFeed(options: LedgerFeedOptions) {
         return { head, offset: position.get(head) ?? 0, endedAt, done }
       }),
     }
-    const isOurs = await ledger.feed({ ...step, rows: sums.take() })
+    const isOurs = await ledger.feed({ ...step, rows: sums.take(), limits: limits.take() })
     if (!isOurs) throw new OtherReader()
     revision = step.revision + 1
     gaps = []

@@ -6,9 +6,17 @@ import { cutName } from '../../formats/names.ts'
 import type { Span } from '../../formats/span.ts'
 import { readLine } from '../../journal/read-line.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
-import { type LedgerState, type UsageSums, usageFigures, type VerifiedSums } from '../store.ts'
+import {
+  type LedgerState,
+  type LimitGroup,
+  type LimitRow,
+  type UsageSums,
+  usageFigures,
+  type VerifiedSums,
+} from '../store.ts'
 import type { Lane } from './journal-files.ts'
 import type { KeptFile, KeptJournal } from './kept.ts'
+import { createLimitSums, withCharge } from './limit-sums.ts'
 import { createUsageSums } from './sums.ts'
 
 export interface Difference {
@@ -19,9 +27,18 @@ export interface Difference {
   readonly journals: Exact
 }
 
+/** Of what a limit by name was charged in a window. */
+export interface LimitDifference {
+  readonly limit: LimitGroup
+  readonly ledger: Exact
+  readonly journals: Exact
+}
+
 export interface Verification {
   /** In the order of their hours. */
   readonly differences: readonly Difference[]
+  /** In the order of their windows. */
+  readonly limits: readonly LimitDifference[]
   /** Sums that were compared. */
   readonly compared: number
   /**
@@ -47,13 +64,16 @@ const latenessMs = 60_000
 const maxRows = 10_000
 
 const figures = Object.keys(usageFigures) as (keyof UsageSums)[]
-const compared = [...figures, 'cost'] as const
+const comparedFigures = [...figures, 'cost'] as const
 
 export async function verifyUsage(options: VerifyOptions): Promise<Verification> {
   const { state, kept, from, to } = options
   const found = new Map<string, VerifiedSums>()
+  const foundLimits = new Map<string, LimitRow>()
   const sums = createUsageSums(options.unusableUsage)
+  const limitSums = createLimitSums(options.unusableUsage, options)
   const merge = (): void => {
+    for (const row of limitSums.take()) addLimit(foundLimits, row)
     for (const row of sums.take()) {
       const { hour } = row
       const [user, keyId, model] = [cutName(row.user), cutName(row.keyId), cutName(row.model)]
@@ -71,7 +91,8 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
       if (line.isMetered && line.state === 'ended' && endedAt >= from && endedAt < to) {
         sums.add(line.usage, endedAt)
       }
-      if (sums.size >= maxRows) merge()
+      limitSums.add(line, endedAt)
+      if (sums.size + limitSums.size >= maxRows) merge()
     }
     merge()
     return begin
@@ -99,10 +120,50 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
   const every = all.flatMap((group) =>
     compare(group, ledger.get(nameOf(group)), found.get(nameOf(group))),
   )
-  const differences = withoutForgotten(every).filter(
+  const placeOf = ({ group, figure }: Difference) => [group.hour, group.keyId, group.model, figure]
+  const differences = withoutForgotten(every, placeOf, ({ group }) => group.user).filter(
     (one) => one.group.hour >= completeFrom || one.journals > one.ledger,
   )
-  return { differences, compared: all.length, completeFrom, missing }
+  const limits = compareLimits(state.limits, foundLimits, { from: completeFrom, to })
+  const compared = all.length + limits.compared
+  return { differences, limits: limits.differences, compared, completeFrom, missing }
+}
+
+/** `whole`: the time of which every line is kept. Of windows that were charged before or after, only what is lacking counts. */
+function compareLimits(
+  state: readonly LimitRow[],
+  found: ReadonlyMap<string, LimitRow>,
+  whole: Span,
+) {
+  const ledger = new Map(state.map((row) => [limitNameOf(row), row]))
+  const all = [...new Map([...ledger, ...found])].sort(([, a], [, b]) => a.begin - b.begin)
+  const every = all.flatMap(([name, row]) => {
+    const { amount: _, first, last, ...limit } = ledger.get(name) ?? row
+    const sums = {
+      ledger: ledger.get(name)?.amount ?? 0,
+      journals: found.get(name)?.amount ?? 0,
+    }
+    const isWhole = first >= whole.from && last < whole.to
+    return sums.ledger === sums.journals ? [] : [{ limit, isWhole, ...sums }]
+  })
+  const placeOf = ({ limit: { whom: _, ...place } }: LimitDifference) => Object.values(place)
+  const isUsers = ({ limit }: LimitDifference) => limit.per === 'user' || limit.per === 'key'
+  const whomOf = (one: LimitDifference) => (isUsers(one) ? one.limit.whom : '')
+  const differences = withoutForgotten(every, placeOf, whomOf).flatMap(({ isWhole, ...one }) =>
+    isWhole || one.journals > one.ledger ? [one] : [],
+  )
+  return { differences, compared: all.length }
+}
+
+function addLimit(all: Map<string, LimitRow>, raw: LimitRow): void {
+  const row = { ...raw, resource: cutName(raw.resource), whom: cutName(raw.whom) }
+  const known = all.get(limitNameOf(row))
+  const sum = known && withCharge(known, row.amount, row.first, row.last)
+  all.set(limitNameOf(row), sum ?? row)
+}
+
+function limitNameOf({ resource, name, kind, per, whom, window, begin }: LimitGroup): string {
+  return JSON.stringify([resource, name, kind, per, whom, window, begin])
 }
 
 function nameOf({ hour, user, keyId, model }: Difference['group']): string {
@@ -128,7 +189,7 @@ function compare(
   journals: VerifiedSums | undefined,
 ): readonly Difference[] {
   const group = { hour, user, keyId, model }
-  return compared
+  return comparedFigures
     .map((figure) => ({
       group,
       figure,
@@ -138,17 +199,23 @@ function compare(
     .filter((one) => one.ledger !== one.journals)
 }
 
-/** A user whose name was replaced in the ledger still has the old one in the journals. */
-function withoutForgotten(differences: readonly Difference[]): readonly Difference[] {
+/**
+ * A user whose name was replaced in the ledger still has the old one in the journals. `placeOf` tells what a difference is
+ * of besides its user.
+ */
+function withoutForgotten<One extends { readonly ledger: Exact; readonly journals: Exact }>(
+  differences: readonly One[],
+  placeOf: (one: One) => readonly (string | number)[],
+  userOf: (one: One) => string,
+): readonly One[] {
   const left = new Set(differences)
-  const sameAs = ({ group, figure }: Difference, value: Exact): string =>
-    JSON.stringify([group.hour, group.keyId, group.model, figure, `${value}`])
-  const lacking = new Map<string, Difference[]>()
+  const sameAs = (one: One, value: Exact): string => JSON.stringify([...placeOf(one), `${value}`])
+  const lacking = new Map<string, One[]>()
   for (const one of differences.filter(({ ledger }) => ledger === 0)) {
     addTo(lacking, sameAs(one, one.journals), one)
   }
   for (const one of differences) {
-    if (one.journals !== 0 || !one.group.user.startsWith('forgotten-')) continue
+    if (one.journals !== 0 || !userOf(one).startsWith('forgotten-')) continue
     const earlier = lacking.get(sameAs(one, one.ledger))?.pop()
     if (earlier !== undefined && left.delete(earlier)) left.delete(one)
   }

@@ -38,6 +38,7 @@ const all = [
   '0027-no-served-names.sql',
   '0028-priced-usage.sql',
   '0029-replica-zones.sql',
+  '0030-usage-limits.sql',
 ]
 
 test('each migration is applied once', async (t) => {

@@ -24,6 +24,9 @@ export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
       update tollgate_usage_hours set username = ${name}, id = gen_random_uuid()
       where username = ${cutName(user)}`
     await transaction`
+      update tollgate_usage_limits set whom = ${name}, id = gen_random_uuid()
+      where per in ('user', 'key') and whom = ${cutName(user)}`
+    await transaction`
       delete from tollgate_counter_resets
       where right(counter, char_length(${user}::text) + 1) = E'\n' || ${user}::text`
     await transaction`

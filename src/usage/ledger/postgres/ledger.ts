@@ -9,11 +9,13 @@ import { withLongDeadline } from '../../../store/postgres/postgres.ts'
 import type { Fragment, Sql } from '../../../store/postgres/sql.ts'
 import {
   type LedgerPosition,
+  type LimitRow,
   type UsageGroup,
   type UsageLedger,
   type UsageRow,
   usageFigures,
 } from '../../store.ts'
+import { withCharge } from '../limit-sums.ts'
 
 /** Every method throws `store_unavailable` if the database is unavailable. */
 export function createUsageLedger(sql: Sql): UsageLedger {
@@ -25,7 +27,7 @@ export function createUsageLedger(sql: Sql): UsageLedger {
         returning revision::float8 as revision, places`)
       return found as LedgerPosition
     },
-    async feed({ journal, revision, places, rows, gaps, closes }) {
+    async feed({ journal, revision, places, rows, limits = [], gaps, closes }) {
       const moved = await withLongDeadline(sql`
         with moved as (
           update tollgate_usage_journals set
@@ -43,6 +45,14 @@ export function createUsageLedger(sql: Sql): UsageLedger {
           on conflict do nothing
         ), added as (
           ${addRows(sql, rows, [...Object.values(usageFigures), 'cost_nano'], sql`exists (select from moved)`)}
+        ), charged as (
+          insert into tollgate_usage_limits as kept
+          select each.* from moved,
+            json_populate_recordset(null::tollgate_usage_limits, ${JSON.stringify(toLimitRows(limits))}::json) each
+          order by begins_at, id
+          on conflict (begins_at, id) do update set amount = kept.amount + excluded.amount,
+            first_at = least(kept.first_at, excluded.first_at),
+            last_at = greatest(kept.last_at, excluded.last_at)
         )
         select 1 from moved`)
       return moved.length === 1
@@ -117,6 +127,28 @@ export function toRows(
     merged.set(`${hour} ${id}`, sum)
   }
   return [...merged.values()]
+}
+
+/** The same of limits: names that become the same when they are cut are one row. */
+function toLimitRows(rows: readonly LimitRow[]): readonly Record<string, unknown>[] {
+  const merged = new Map<string, LimitRow>()
+  for (const row of rows) {
+    const [resource, whom] = [cutName(row.resource), cutName(row.whom)]
+    const { name, kind, per, window, begin, amount, first, last } = row
+    const id = digestOf(JSON.stringify([resource, name, kind, per, whom, window]))
+    const known = merged.get(`${begin} ${id}`)
+    const cut = { ...row, resource, whom }
+    merged.set(`${begin} ${id}`, known ? withCharge(known, amount, first, last) : cut)
+  }
+  return [...merged].map(([key, { begin, window, amount, first, last, ...group }]) => ({
+    ...group,
+    id: key.slice(key.indexOf(' ') + 1),
+    begins_at: new Date(begin),
+    window_text: window,
+    amount: `${amount}`,
+    first_at: new Date(first),
+    last_at: new Date(last),
+  }))
 }
 
 function toPayerColumns(payer: string) {

@@ -8,7 +8,13 @@ import { advisoryLocks } from '../../../store/postgres/advisory-locks.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 import type { Sql } from '../../../store/postgres/sql.ts'
 
-const table = 'tollgate_usage_hours'
+/** The tables, each with the time by which it is divided. */
+const tables = [
+  { table: 'tollgate_usage_hours', time: 'hour' },
+  { table: 'tollgate_usage_limits', time: 'begins_at' },
+] as const
+type Table = (typeof tables)[number]
+
 /** Months of misplaced rows that one call moves to partitions of their own. */
 const maxMoved = 12
 
@@ -31,47 +37,57 @@ export async function tendPartitions(sql: Pool, now: number, retentionMs: number
       select pg_try_advisory_xact_lock(${advisoryLocks.partitions}) as taken,
         (extract(epoch from now()) * 1000)::float8 as at`
     if (!lock?.taken) return { made: [], dropped: [] }
-    const existing = await namesOf(transaction)
     const { year, month } = monthAt(now)
-    const misplaced = await transaction<Month[]>`
-      select distinct extract(year from hour at time zone 'utc')::int as year,
-        extract(month from hour at time zone 'utc')::int as month
-      from tollgate_usage_hours_default limit ${maxMoved}`
-    const made: string[] = []
-    for (const each of [{ year, month }, following({ year, month }), ...misplaced]) {
-      const name = nameOf(each)
-      if (existing.includes(name) || made.includes(name)) continue
-      await make(transaction, name, each)
-      made.push(name)
-    }
+    const months = [{ year, month }, following({ year, month })]
     // What is dropped is lost, so the clock of one process does not decide alone.
     const oldest = Math.min(now, lock.at) - retentionMs
-    const dropped = [...existing, ...made].filter((name) => endOf(name) <= oldest)
-    for (const name of dropped) await transaction`drop table ${transaction.identifier(name)}`
+    const made: string[] = []
+    const dropped: string[] = []
+    for (const each of tables) {
+      const all = [...(await namesOf(transaction, each))]
+      for (const month of [...months, ...(await misplacedIn(transaction, each))]) {
+        const name = nameOf(each, month)
+        if (all.includes(name)) continue
+        await make(transaction, each, name, month)
+        all.push(name)
+        made.push(name)
+      }
+      const old = all.filter((name) => endOf(name) <= oldest)
+      for (const name of old) await transaction`drop table ${transaction.identifier(name)}`
+      dropped.push(...old)
+    }
     await transaction`delete from tollgate_usage_gaps where to_time < ${new Date(oldest)}`
     await transaction`delete from tollgate_usage_journals where seen_at < ${new Date(oldest)}`
     return { made, dropped }
   })
 }
 
-async function namesOf(sql: Sql): Promise<readonly string[]> {
+async function namesOf(sql: Sql, { table }: Table): Promise<readonly string[]> {
   const rows = await sql<{ name: string }[]>`
     select relname as name from pg_inherits join pg_class on pg_class.oid = inhrelid
     where inhparent = ${table}::regclass and relname ~ '_[0-9]+_[0-9]+$'`
   return rows.map(({ name }) => name)
 }
 
+/** Months whose rows the default partition has taken. */
+async function misplacedIn(sql: Sql, { table, time }: Table): Promise<readonly Month[]> {
+  return await sql.unsafe<Month[]>(
+    `select distinct extract(year from ${time} at time zone 'utc')::int as year,
+      extract(month from ${time} at time zone 'utc')::int as month
+    from ${table}_default limit ${maxMoved}`,
+  )
+}
+
 /** A partition with the rows of its month that the default partition has taken meanwhile. */
-async function make(sql: Sql, name: string, month: Month): Promise<void> {
-  const partition = sql.identifier(name)
+async function make(sql: Sql, { table, time }: Table, name: string, month: Month): Promise<void> {
   const [from, to] = [startOf(month), startOf(following(month))]
-  await sql`create table ${partition} (like tollgate_usage_hours including all)`
-  await sql`
-    with misplaced as (
-      delete from tollgate_usage_hours_default
-      where hour >= ${from}::timestamptz and hour < ${to}::timestamptz returning *
+  await sql.unsafe(`create table "${name}" (like ${table} including all)`)
+  await sql.unsafe(
+    `with misplaced as (
+      delete from ${table}_default where ${time} >= '${from}' and ${time} < '${to}' returning *
     )
-    insert into ${partition} select * from misplaced`
+    insert into "${name}" select * from misplaced`,
+  )
   await sql.unsafe(
     `alter table ${table} attach partition "${name}" for values from ('${from}') to ('${to}')`,
   )
@@ -92,7 +108,7 @@ function following({ year, month }: Month): Month {
   return month === 12 ? { year: year + 1, month: 1 } : { year, month: month + 1 }
 }
 
-function nameOf({ year, month }: Month): string {
+function nameOf({ table }: Table, { year, month }: Month): string {
   return `${table}_${year}_${String(month).padStart(2, '0')}`
 }
 

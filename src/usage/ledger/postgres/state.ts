@@ -4,7 +4,13 @@ import { ServiceError } from '../../../formats/errors.ts'
 import { normalize } from '../../../formats/exact.ts'
 import { orRefused, type Pool } from '../../../store/postgres/postgres.ts'
 import type { Sql } from '../../../store/postgres/sql.ts'
-import { type LedgerState, type PastSums, usageFigures, type VerifiedSums } from '../../store.ts'
+import {
+  type LedgerState,
+  type LimitRow,
+  type PastSums,
+  usageFigures,
+  type VerifiedSums,
+} from '../../store.ts'
 import { createUsageReader, sumsOf, toTimeout } from './reader.ts'
 
 /** The state with the sums of these whole hours, in milliseconds since the epoch. */
@@ -20,10 +26,22 @@ export async function readLedgerState(sql: Pool, from: number, to: number): Prom
     const exact = rows.map((row) => ({ ...row, cost: normalize(BigInt(row.cost)) }))
     return {
       rows: exact,
+      limits: await readLimits(snapshot, from, to),
       ...(await readJournals(snapshot)),
       gaps: await gapsOf(snapshot, from, to),
     }
   }, 'isolation level repeatable read read only')
+}
+
+async function readLimits(sql: Sql, from: number, to: number): Promise<readonly LimitRow[]> {
+  const rows = await sql<(Omit<LimitRow, 'amount'> & { readonly amount: string })[]>`
+    select resource, name, kind, per, whom, window_text as "window", amount::text as amount,
+      (extract(epoch from begins_at) * 1000)::float8 as begin,
+      (extract(epoch from first_at) * 1000)::float8 as first,
+      (extract(epoch from last_at) * 1000)::float8 as last
+    from tollgate_usage_limits
+    where first_at < ${new Date(to)} and last_at >= ${new Date(from)}`
+  return rows.map((row) => ({ ...row, amount: normalize(BigInt(row.amount)) }))
 }
 
 /** The same by subscription. Throws `usage_timeout` if there are more than `maxRows`, or it takes too long. */

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { createUsageLedger } from '../../../../src/usage/ledger/postgres/ledger.ts'
 import { tendPartitions } from '../../../../src/usage/ledger/postgres/partitions.ts'
-import type { UsageRow } from '../../../../src/usage/store.ts'
+import type { LimitRow, UsageRow } from '../../../../src/usage/store.ts'
 import { createMigrated } from '../../../support/key-store.ts'
 import { unpriced } from '../../../support/unpriced.ts'
 
@@ -14,15 +14,24 @@ function rowAt(hour: number): UsageRow {
   return { ...group, ...tokens, answers: 1, total: 1 }
 }
 
+function limitAt(begin: number): LimitRow {
+  const limit = { resource: 'basic', name: 'daily', kind: 'cost', per: 'user', whom: 'ann' }
+  return { ...limit, window: 'day@UTC', begin, amount: 5, first: begin, last: begin }
+}
+
 test('months have partitions before they begin', async (t) => {
   const sql = await createMigrated(t)
   const { made, dropped } = await tendPartitions(sql, now, 400 * day)
-  t.strictSame(made, ['tollgate_usage_hours_2026_12', 'tollgate_usage_hours_2027_01'])
+  t.strictSame(made, [
+    ...['tollgate_usage_hours_2026_12', 'tollgate_usage_hours_2027_01'],
+    ...['tollgate_usage_limits_2026_12', 'tollgate_usage_limits_2027_01'],
+  ])
   t.strictSame(dropped, [])
   t.strictSame(await tendPartitions(sql, now, 400 * day), { made: [], dropped: [] })
   const all = Array.from({ length: 4 }, () => tendPartitions(sql, now + 31 * day, 400 * day))
   const later = (await Promise.all(all)).flatMap((each) => each.made)
-  t.strictSame(later, ['tollgate_usage_hours_2027_02'], 'once, by whichever process')
+  const names = ['tollgate_usage_hours_2027_02', 'tollgate_usage_limits_2027_02']
+  t.strictSame(later, names, 'once, by whichever process')
 })
 
 test('rows of other months get a partition, and old ones are dropped as a whole', async (t) => {
@@ -31,15 +40,20 @@ test('rows of other months get a partition, and old ones are dropped as a whole'
   const hours = [now, now - 31 * day, now - 500 * day, now + 62 * day, 0]
   const { revision } = await ledger.open('journal')
   const step = { journal: 'journal', revision, places: [], gaps: [], closes: false }
-  t.ok(await ledger.feed({ ...step, rows: hours.map(rowAt) }))
+  const limits = [limitAt(now - 520 * day), limitAt(now)]
+  t.ok(await ledger.feed({ ...step, rows: hours.map(rowAt), limits }))
   const { made, dropped } = await tendPartitions(sql, now, 400 * day)
-  t.equal(made.length, 6)
-  t.strictSame(dropped.toSorted(), ['tollgate_usage_hours_1970_01', 'tollgate_usage_hours_2025_08'])
+  t.equal(made.filter((name) => name.startsWith('tollgate_usage_hours')).length, 6)
+  t.strictSame(dropped.toSorted(), [
+    ...['tollgate_usage_hours_1970_01', 'tollgate_usage_hours_2025_08'],
+    'tollgate_usage_limits_2025_07',
+  ])
   const [rest] = await sql`
     select count(*)::int as total,
-      (select count(*)::int from tollgate_usage_hours_default) as misplaced
+      (select count(*)::int from tollgate_usage_hours_default) as misplaced,
+      (select count(*)::int from tollgate_usage_limits) as limits
     from tollgate_usage_hours`
-  t.strictSame({ ...rest }, { total: 3, misplaced: 0 })
+  t.strictSame({ ...rest }, { total: 3, misplaced: 0, limits: 1 })
   t.notOk(await ledger.feed({ ...step, rows: hours.map(rowAt) }), 'the position has moved')
 })
 

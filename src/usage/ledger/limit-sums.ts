@@ -1,0 +1,58 @@
+/** Sums of what limits by name were charged, as lines say it, between two steps of the ledger. */
+
+import { type Exact, plus } from '../../formats/exact.ts'
+import type { Span } from '../../formats/span.ts'
+import type { Counter } from '../../ratelimit/rules/counter.ts'
+import { spanAt, windowText } from '../../ratelimit/rules/windows.ts'
+import { type CountableLine, chargedOf } from '../rules/counted.ts'
+import type { UnusableUsage } from '../rules/usage.ts'
+import type { LimitRow } from '../store.ts'
+
+const hourMs = 3_600_000
+const always: Span = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY }
+
+/** `within`: only what was charged in this time. */
+export function createLimitSums(unusableUsage: UnusableUsage, within = always) {
+  let rows = new Map<string, LimitRow>()
+  return {
+    /** The number of rows. */
+    get size(): number {
+      return rows.size
+    },
+    /** Adds what a line charges, no later than this. */
+    add(line: CountableLine, latest: number): void {
+      for (const { limit, whom, counter, at: charged, amount } of chargedOf(line, unusableUsage)) {
+        const at = Math.min(charged, latest)
+        if (at < within.from || at >= within.to) continue
+        const { resource, name, kind, per, window } = limit
+        const begin = beginOf(counter, at)
+        const known = rows.get(`${begin}\n${per}\n${counter.key}`)
+        const row = known ?? {
+          resource: resource === 'key' ? `key/${line.usage.keyId}` : resource,
+          ...{ name, kind, per, whom, window: windowText(window), begin },
+          ...{ amount: 0, first: at, last: at },
+        }
+        rows.set(`${begin}\n${per}\n${counter.key}`, withCharge(row, amount, at))
+      }
+    },
+    /** The rows so far, which begin anew. */
+    take(): readonly LimitRow[] {
+      const taken = [...rows.values()]
+      rows = new Map()
+      return taken
+    },
+  }
+}
+
+/** Windows shorter than an hour are added up by the hour: there may be one for each second. */
+function beginOf({ window, owner }: Counter, at: number): number {
+  if ('ms' in window && window.ms < hourMs) return at - (at % hourMs)
+  return spanAt(window, owner, at).start
+}
+
+/** The row with another charge of this amount. */
+export function withCharge(row: LimitRow, amount: Exact, first: number, last = first): LimitRow {
+  const { amount: sum, first: earlier, last: later } = row
+  const times = { first: Math.min(earlier, first), last: Math.max(later, last) }
+  return { ...row, ...times, amount: plus(sum, amount) }
+}
