@@ -250,13 +250,13 @@ end
 -- Decides a request: `credential` and the whole `path`, and the model of its body if the path names none; its `id`, when it began,
 -- and the length of its body. Returns the plan for it, what its line says of it, and what its response has to know: flags,
 -- limits and where it adds what it has used, between tabs. nil and why, if Check has to decide; and where its response adds what
--- it has used, if that is known: the process that Check asks may not know.
+-- it has used, if that is known: the process that Check asks may not know. Check also decides if no length is given.
 local function decide(credential, path, model, id, started_at, bytes)
   local boot, real = boot_ms(), now_ms()
   local why = why_not(boot, real)
   if why then return nil, why end
   -- Of a span's decision the service tells more.
-  if byte(id, 15) ~= 52 then return nil, "traced" end
+  local for_check = not bytes and "shape" or byte(id, 15) ~= 52 and "traced" or nil
   local digest = sha256_of(credential, path, model)
   if not digest then return nil, "shape" end
   local want, at = ffi.cast("const uint64_t*", digest), bit.band(digest[0], 0x7fffffff) % head.buckets
@@ -268,8 +268,9 @@ local function decide(credential, path, model, id, started_at, bytes)
     if own[0] == want[0] and own[1] == want[1] and own[2] == want[2] and own[3] == want[3] then
       if record.state ~= IN_FORCE or record.generation ~= head.generation or check_sum(record, RECORD_BYTES) ~= record.check
         or boot >= record.trusted_until or real >= record.ends_at then
-        return nil, "stale"
+        return nil, for_check or "stale"
       end
+      if for_check then return nil, for_check, lane_of(record) end
       local plan = plan_of(record.template)
       if not plan then return nil, "stale" end
       local count, reason, lane = 0, nil, lane_of(record)
@@ -280,7 +281,7 @@ local function decide(credential, path, model, id, started_at, bytes)
       return plan, line_head(plan, record, id, started_at, bytes), plan.flags .. "\t" .. limits_text(plan, count, real) .. "\t" .. lane
     end
   end
-  return nil, "unknown"
+  return nil, for_check or "unknown"
 end
 
 -- Adds the tokens of a response that ended at `ended_at` to the own lane of one block. Returns whether that has them.

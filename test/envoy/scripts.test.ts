@@ -92,7 +92,9 @@ test('a miss of a known record says where its response adds', { skip }, async (t
   const journal = join(temporaryFolder(t), 'usage.jsonl')
   const { table: tableFile, lanes } = filesOf(journal)
   const code = `
-    local plan, why, lane = decide_by_table("sk-a", "/p", input, "00000000-0000-4000-8000-000000000000", 1795000000000, 10)
+    local model, form, bytes = input:match("(.) ?(%d?) ?(%a*)$")
+    local id = "00000000-0000-" .. (form == "" and "4" or form) .. "000-8000-000000000000"
+    local plan, why, lane = decide_by_table("sk-a", "/p", model, id, 1795000000000, bytes == "" and 10 or nil)
     return plan and "hit" or why .. "|" .. (lane or "")`
   const ask = await startLoneScript(t, ['line', 'sha256', 'lanes', 'table'], code, (text) =>
     text
@@ -106,9 +108,13 @@ test('a miss of a known record says where its response adds', { skip }, async (t
   table.block(0)
   table.block(1)
   await poll(async () => (await ask('m')) === 'hit', 'the script has found the table')
+  t.equal(await ask('m 9'), `traced|${table.file} 0 1`, 'so does one whose span is recorded')
+  t.equal(await ask('m 4 long'), `shape|${table.file} 0 1`, 'and one with a long body')
+  t.equal(await ask('n 9'), 'traced|')
   table.block(1, { freshUntil: bootTime() - 20 })
   t.equal(await ask('m'), `fresh|${table.file} 0 1`, 'also if a process without lanes decides it')
   t.equal(await ask('n'), 'unknown|')
   table.record(['sk-a', '/p', 'm'], { blocks: [0, 1], until: bootTime() - 20 })
   t.equal(await ask('m'), 'stale|', 'its blocks may be those of others')
+  t.equal(await ask('m 9'), 'traced|')
 })

@@ -948,6 +948,10 @@ export const allMutants: readonly Mutant[] = [
         'if not count then return nil, reason, lane end',
         'if not count then return nil, reason end',
       ],
+      [
+        'if for_check then return nil, for_check, lane_of(record) end',
+        'if for_check then return nil, for_check end',
+      ],
     ],
   ),
   ...mutants(
