@@ -23,15 +23,10 @@ export function isKnownZone(name: string): boolean {
 
 /** By how much the zone's clocks are ahead of UTC at an instant, in milliseconds. Throws for a zone that is not known. */
 export function offsetAt(zone: string, at: number): number {
-  const parts = new Map(
-    formatOf(zone)
-      .formatToParts(at)
-      .map(({ type, value }) => [type, +value]),
-  )
-  const part = (type: Intl.DateTimeFormatPartTypes): number => parts.get(type) ?? 0
-  const date = [part('year'), part('month') - 1, part('day')] as const
-  const shown = Date.UTC(...date, part('hour'), part('minute'), part('second'))
-  return shown - Math.floor(at / 1_000) * 1_000
+  // By its parts it would take twice as long.
+  const shown = formatOf(zone).format(at).match(/\d+/g) ?? []
+  const [month = 0, day = 0, year = 0, hour = 0, minute = 0, second = 0] = shown.map(Number)
+  return Date.UTC(year, month - 1, day, hour, minute, second) - Math.floor(at / 1_000) * 1_000
 }
 
 function formatOf(zone: string): Intl.DateTimeFormat {

@@ -1053,7 +1053,11 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'ratelimit/rules/calendar.ts',
     ['ratelimit/rules/windows.test.ts'],
-    [['at + offsetAt(zone, at) >= local', 'true']],
+    [
+      ['at + offsetAt(zone, at) >= local', 'true'],
+      ['if (at < end) return', 'return'],
+      ['maxSpans = 3', 'maxSpans = 1'],
+    ],
   ),
   // I2: sums and positions belong together.
   ...mutants(
@@ -1186,6 +1190,16 @@ export const allMutants: readonly Mutant[] = [
       ['if (field > tally.field) tally.field = field', 'tally.field = field'],
       ['if (others > tally.others) ', ''],
       ['greatest(ownOf(tally), tally.field)', 'ownOf(tally)'],
+      ['between >= 0 && ', ''],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/rules/sums.ts',
+    ['ratelimit/rules/tally.test.ts'],
+    [
+      ['if (tally.end !== window.end) Object.assign(tally, window)', ''],
+      ['ms < longMs ? 20_000 : 7_200_000', '20_000'],
+      ['longMs = 72_000_000', 'longMs = 86_400_000'],
     ],
   ),
   ...mutants(

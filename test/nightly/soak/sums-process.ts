@@ -5,6 +5,7 @@
 
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
+import { parseExact } from '../../../src/formats/exact.ts'
 import { openFolder } from '../../../src/journal/folder.ts'
 import { openKeptFiles } from '../../../src/journal/kept-files.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
@@ -28,7 +29,7 @@ const sums = await openGatewaySums({
   ...textLines((text) => {
     try {
       const { t, n, c } = JSON.parse(text)
-      return [{ at: t, amount: n, counters: c.map((i: number) => counters[i]) }]
+      return [{ at: t, amount: parseExact(n) ?? 0, counters: c.map((i: number) => counters[i]) }]
     } catch {
       return undefined
     }

@@ -4,6 +4,7 @@ import { appendFileSync, copyFileSync, existsSync, mkdirSync, rmSync } from 'nod
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root from 'tap'
+import { type Exact, plus } from '../../../src/formats/exact.ts'
 import { windowAt } from '../../../src/ratelimit/rules/windows.ts'
 import { keyOf } from '../../../src/ratelimit/sums/part.ts'
 import {
@@ -80,7 +81,8 @@ for (const [name, createWorld] of worlds) {
 
 interface Line {
   readonly t: number
-  readonly n: number
+  /** In digits: of money sums are large. */
+  readonly n: string
   readonly c: readonly number[]
 }
 
@@ -107,9 +109,10 @@ async function runReal(seed: number, note: (fault: string) => void) {
   const writers = names.map((name) => start(name))
   if (seed % 2 === 0) start(names[0] as string, 'reader')
   const lines: Line[] = []
+  const large = dice.pick<Exact>([0, 2 ** 53 - 3_000, 2n ** 52n])
   function log(): void {
     const which = counters.map((_, i) => i).filter(() => dice.chance(0.5))
-    const line = { t: Date.now(), n: 1 + dice.below(1_000), c: which }
+    const line = { t: Date.now(), n: String(plus(large, 1 + dice.below(1_000))), c: which }
     lines.push(line)
     const text = JSON.stringify({ ...line, i: lines.length })
     appendFileSync(join(path, dice.pick(names), 'usage.jsonl'), `\n${text}\n`)
@@ -187,11 +190,11 @@ async function compare(valkey: RunningValkey, lines: readonly Line[]): Promise<r
     const window = windowAt(counter, now)
     if (window.end < now + 10_000) continue
     const isIn = ({ t, c }: Line): boolean => c.includes(i) && windowAt(counter, t).id === window.id
-    const expected = lines.reduce((sum, line) => sum + (isIn(line) ? line.n : 0), 0)
+    const expected = lines.reduce((sum, line) => sum + (isIn(line) ? BigInt(line.n) : 0n), 0n)
     const hash = await valkey.client.hgetall(keyOf('all', window)).catch(() => ({}))
     const { '+': stored = '0', ...fields } = hash as Record<string, string>
-    const sum = Object.values(fields).reduce((all, each) => all + Number(each), 0)
-    if (Number(stored) !== expected || sum !== expected) {
+    const sum = Object.values(fields).reduce((all, each) => all + BigInt(each), 0n)
+    if (BigInt(stored) !== expected || sum !== expected) {
       wrong.push(`${counter.key} ${stored} of ${expected}`)
     }
   }

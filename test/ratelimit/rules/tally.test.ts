@@ -1,7 +1,8 @@
 import { test } from 'tap'
 import type { Exact } from '../../../src/formats/exact.ts'
+import type { Calendar } from '../../../src/ratelimit/rules/calendar.ts'
 import { countOf, readFields, writeFields } from '../../../src/ratelimit/rules/fields.ts'
-import { createSums, isOver } from '../../../src/ratelimit/rules/sums.ts'
+import { createSums, isOver, longMs } from '../../../src/ratelimit/rules/sums.ts'
 import {
   createTally,
   isWithin,
@@ -12,7 +13,11 @@ import {
   toTick,
   usedOf,
 } from '../../../src/ratelimit/rules/tally.ts'
-import type { CounterReset, WindowedCounter } from '../../../src/ratelimit/rules/windows.ts'
+import {
+  type CounterReset,
+  type WindowedCounter,
+  windowAt,
+} from '../../../src/ratelimit/rules/windows.ts'
 
 const minute = 60_000
 const window = { id: 'a@0', since: 0, end: minute, ms: minute }
@@ -88,6 +93,28 @@ test('sums beyond doubles are exact', async (t) => {
   for (const amount of [2 ** 53 - 1, 2, 2n ** 62n])
     sums.count({ at: 0, amount, counters: [counter] }, 0)
   t.equal(ownOf(sums.at(counter, 0)), 2n ** 62n + 2n ** 53n + 1n)
+})
+
+test('another edition of the zones’ rules moves an end, and no sum', async (t) => {
+  const window: Calendar = { every: 'day', zone: 'Europe/Zurich' }
+  const day: WindowedCounter = { key: 'pool', owner: 'org', window }
+  const real = windowAt(day, Date.UTC(2027, 5, 10, 12))
+  const hour = 60 * minute
+  for (const moved of [-hour, hour]) {
+    const sums = createSums(new Map(), () => 0)
+    const other = { ...real, since: real.since + moved, end: real.end + moved }
+    // It is kept as long as it may be in use by the one or the other.
+    t.equal(isOver(other, real.end), false)
+    sums.replaceOwn([{ ...other, sum: 40, base: 2 }])
+    for (const at of [real.end - 1, real.since]) {
+      sums.count({ at, amount: 1, counters: [day] }, real.end)
+      t.match(sums.at(day, at), real)
+    }
+    t.match(sums.own(real.end), [{ ...real, sum: 42 }])
+    t.equal(sums.at(day, real.end).id, 'pool@2027-06-11')
+  }
+  t.equal(isOver(real, real.end + 2 * hour), true)
+  t.ok(windowAt(day, Date.UTC(2027, 2, 28)).ms >= longMs, 'also of the shortest day')
 })
 
 test('ticks that came round are compared rightly', async (t) => {

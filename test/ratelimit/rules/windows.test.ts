@@ -13,7 +13,8 @@ const zones = ['UTC', 'Europe/Berlin', 'America/New_York', 'Asia/Kathmandu', 'Au
 // Clocks are put forward at midnight; a day was left out.
 const oddZones = ['America/Santiago', 'Asia/Beirut', 'Africa/Cairo', 'Pacific/Apia']
 const [from, to] = [Date.UTC(2010, 0, 1), Date.UTC(2031, 0, 1)]
-const hour = 3_600_000
+const minute = 60_000
+const hour = 60 * minute
 
 test('windows of a calendar adjoin in every zone', async (t) => {
   const year = Date.UTC(2027, 0, 1)
@@ -46,6 +47,76 @@ function firstFault(window: Calendar, since: number, until: number): string | un
   }
   return undefined
 }
+
+test('windows of a calendar begin with the first instant of a local date', async (t) => {
+  // Midnight does not exist, or comes twice; half an hour is put forward; a leap day.
+  const year = [Date.UTC(2027, 1, 20), Date.UTC(2028, 2, 20), 15 * minute] as const
+  for (const zone of ['Europe/Zurich', 'America/Santiago', 'America/Havana', 'Australia/Lord_Howe'])
+    compare(zone, ...year)
+  // A minute after midnight the clocks were put back to the day before.
+  compare('America/St_Johns', Date.UTC(2010, 9, 1), Date.UTC(2010, 11, 12), minute)
+
+  function compare(zone: string, since: number, until: number, step: number): void {
+    const dates = firstInstants(zone, since, until, step)
+    const calendars: Calendar[] = [{ every: 'day', zone }]
+    for (let startsOn = 0; startsOn < 7; startsOn += 1)
+      calendars.push({ every: 'week', zone, startsOn })
+    for (let startsOn = 1; startsOn < 29; startsOn += 1)
+      calendars.push({ every: 'month', zone, startsOn })
+    for (const calendar of calendars) {
+      const begins = dates.filter(([date]) => isFirst(calendar, new Date(date)))
+      for (const [i, [date, start]] of begins.slice(0, -1).entries()) {
+        const [, end] = begins[i + 1] as (typeof begins)[0]
+        for (const at of [start, start + hour / 2, Math.floor((start + end) / 2), end - 1]) {
+          // A new object, which remembers no other span.
+          const span = spanAt({ ...calendar }, 'ann', at)
+          const isRight = span.start === start && span.end === end && span.date === date
+          if (!isRight) t.strictSame(span, { start, end, date }, windowText(calendar))
+        }
+      }
+      t.ok(begins.length > 1, windowText(calendar))
+    }
+  }
+})
+
+/** What a clock in the zone shows, step by step: each new date with the instant at which it is first seen. */
+function firstInstants(zone: string, since: number, until: number, step: number) {
+  const format = new Intl.DateTimeFormat('sv', { timeZone: zone })
+  const found: (readonly [date: string, at: number])[] = []
+  for (let at = since; at < until; at += step) {
+    const date = format.format(at)
+    if (date > (found.at(-1)?.[0] ?? '')) found.push([date, at])
+  }
+  // The first one was not seen from its beginning.
+  return found.slice(1)
+}
+
+function isFirst({ every, startsOn }: Calendar, date: Date): boolean {
+  if (every === 'day') return true
+  return startsOn === (every === 'week' ? date.getUTCDay() : date.getUTCDate())
+}
+
+test('consecutive questions about a calendar are answered from memory', async (t) => {
+  const counter = {
+    key: 'pool',
+    owner: 'org',
+    window: readWindowText('day@America/Havana') as Calendar,
+  }
+  const midnight = windowAt(counter, Date.UTC(2027, 2, 14)).end
+  const shared = Intl.DateTimeFormat.prototype
+  const real = Object.getOwnPropertyDescriptor(shared, 'format') as PropertyDescriptor
+  t.teardown(() => Object.defineProperty(shared, 'format', real))
+  let asked = 0
+  Object.defineProperty(shared, 'format', {
+    configurable: true,
+    get() {
+      asked += 1
+      return real.get?.call(this)
+    },
+  })
+  for (let i = 0; i < 1_000; i += 1) windowAt(counter, midnight + (i % 2 === 0 ? i : -i))
+  t.ok(asked > 0 && asked < 20, `asked ${asked} times`)
+})
 
 test('windows of a length adjoin for every owner', async (t) => {
   const random = createRandom(1)

@@ -1,6 +1,7 @@
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import root, { type Test } from 'tap'
+import { type Exact, parseExact } from '../../../src/formats/exact.ts'
 import { type Folder, openFolder } from '../../../src/journal/folder.ts'
 import { openKeptFiles } from '../../../src/journal/kept-files.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
@@ -71,7 +72,7 @@ function folder(t: Test): string {
   return made.path
 }
 
-function log(path: string, tokens: number): void {
+function log(path: string, tokens: Exact): void {
   appendFileSync(join(path, 'lines', file), `\n${tokens}\n`)
 }
 
@@ -98,9 +99,9 @@ root.test('gateways that share a Redis', { skip: skipValkey }, async (t) => {
   await poll(() => a.sums.isWriter, 'the first process becomes the writer')
   const b = await startProcess(t, { path: here, valkey })
   const c = await startProcess(t, { path: there, gateway: 'g2', valkey })
-  const total = async (): Promise<number> => {
+  const total = async (): Promise<Exact | undefined> => {
     const [key = ''] = await valkey.client.keys('tollgate:{all}:w:s*1h*')
-    return Number(await valkey.client.hget(key, '+'))
+    return parseExact((await valkey.client.hget(key, '+')) ?? '')
   }
 
   await t.test('each knows its own at once, and others soon', async (t) => {
@@ -145,6 +146,22 @@ root.test('gateways that share a Redis', { skip: skipValkey }, async (t) => {
     await poll(() => b.sums.isWriter, 'B is the writer', 10_000)
     await poll(async () => (await total()) === 126, 'B writes')
     t.match(await c.running.readFresh([hour, week], Date.now()), [{ used: 126 }, { used: 126 }])
+  })
+
+  await t.test('sums that no double has survive losses and restarts', async (t) => {
+    log(here, 2 ** 53 - 1)
+    log(there, 2n ** 62n + 3n)
+    const all = 126n + 2n ** 53n - 1n + 2n ** 62n + 3n
+    await poll(async () => (await total()) === all, 'all of it is there')
+    await valkey.client.flushall()
+    t.equal(await c.running.stop(1_000), 0)
+    const heir = await startProcess(t, { path: there, gateway: 'g2', valkey })
+    await poll(() => heir.sums.isWriter, 'its heir has read the checkpoint', 10_000)
+    await valkey.client.flushall()
+    await poll(async () => (await total()) === all, 'after a second loss, too', 10_000)
+    for (const { running } of [b, heir]) {
+      t.match(await running.readFresh([hour, week], Date.now()), [{ used: all }, { used: all }])
+    }
   })
 })
 

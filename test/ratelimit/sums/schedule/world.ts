@@ -107,6 +107,8 @@ export interface Place {
 
 export const [scriptFile, envoyFile] = ['usage.jsonl', 'usage.envoy.jsonl'] as const
 const start = 1_800_000_000_000
+/** From here on within a day clocks are put forward in Berlin, or back: these days are shorter and longer. */
+const changes = [Date.UTC(2027, 2, 27, 12), Date.UTC(2027, 9, 30, 12)]
 
 /** What all parts of a schedule share. */
 export interface World {
@@ -138,7 +140,9 @@ export interface World {
 
 export function createWorld(seed: number, kind: Kind): World {
   const dice = createDice(seed * 16 + kind.length)
-  const now = start + dice.below(40 * 86_400) * 1_000
+  const now = dice.chance(0.3)
+    ? dice.pick(changes) + dice.below(86_400) * 1_000
+    : start + dice.below(40 * 86_400) * 1_000
   const tags = dice.chance(0.4) ? ['0', '1', '2', '3'] : ['all']
   const faults = new Map<string, number>()
   const large = dice.pick<Exact>([0, 2 ** 53 - 3_000, 2n ** 54n])
