@@ -4,15 +4,20 @@ import { stat } from 'node:fs/promises'
 import { adviceOn } from '../cluster/rules/advice.ts'
 import { statusOf } from '../cluster/rules/conditions.ts'
 import { createPolicyConditions, policyStatuses } from '../cluster/rules/generated-policies.ts'
+import { type LimitBound, limitBounds } from '../cluster/rules/limit-bounds.ts'
 import { boundsOf } from '../cluster/rules/overshoot.ts'
 import { policiesInSteps } from '../cluster/rules/policies.ts'
+import type { Exact } from '../formats/exact.ts'
+import { showFirst } from '../formats/lists.ts'
+import { toMoney } from '../formats/money.ts'
 import { addressRulesOf } from '../gateway/address-rules.ts'
+import { newCounters } from '../models/rules/new-counters.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { loadSnapshot } from '../models/sources/pipeline.ts'
 import { inSlices } from '../runtime/slices.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Call } from './command.ts'
-import type { json } from './commands/shared.ts'
+import type { checkFlags } from './commands/operate.ts'
 import { toJson } from './json.ts'
 import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
@@ -22,22 +27,20 @@ import type { CommandIo } from './terminal.ts'
  * status: 1 if there is a problem, 0 if there is only advice.
  */
 export async function check(
-  { operands: [folder = ''], flags }: Call<typeof json>,
+  { operands: [folder = ''], flags }: Call<typeof checkFlags>,
   { env, out, err }: Pick<CommandIo, 'env' | 'out' | 'err'>,
 ): Promise<number> {
   const config = loadConfig({ ...env, RESOURCES: `file:${folder}` })
   const options = { checkAddress: addressRulesOf(config), admissionMode: config.admissionMode }
-  const loaded = await loadSnapshot(folder, options).catch(() => undefined)
-  if (loaded === undefined) {
-    const found = await stat(folder).catch(() => undefined)
-    const why = found?.isFile() ? 'is a file' : 'cannot be read'
-    throw new Error(`${folder} ${why}; name a folder of YAML files.`)
-  }
+  const loaded = await load(folder, options)
   const { snapshot, problems, refused } = loaded
   if (problems.length === 0 && loaded.resources.length === 0) {
     throw new Error(`${folder} has no resources; they are in files that end in .yaml or .yml.`)
   }
-  const advice = adviceOn(snapshot, refused)
+  const inForce = flags['in-force']
+  const begun =
+    inForce === undefined ? [] : newCounters((await load(inForce, options)).snapshot, snapshot)
+  const advice = [...adviceOn(snapshot, refused), ...begun]
   // Only serving processes know what is enforced.
   const policies = await inSlices(policiesInSteps(snapshot, refused))
   const policyConditions = createPolicyConditions(policies)
@@ -54,9 +57,10 @@ export async function check(
     },
   )
   const bounds = [...boundsOf(snapshot)]
+  const limits = limitBounds(snapshot)
   const status = problems.length > 0 ? 1 : 0
   if (flags.json) {
-    out(toJson({ resources, generated, bounds, problems, advice }))
+    out(toJson({ resources, generated, bounds, limits: limits.map(toFigures), problems, advice }))
     return status
   }
   for (const problem of problems) err(printable(showProblem(problem)))
@@ -79,8 +83,47 @@ export async function check(
     ])
     out(`\n${renderTable(names, cells, 320)}`)
   }
+  if (limits.length > 0) {
+    const names = ['LIMIT', 'OF', 'PER', 'WINDOW', 'LIMIT', 'MOST BEYOND']
+    const cells = limits.map((each) => {
+      const { limit, beyond } = toFigures(each)
+      const { resource, name, of, per, window } = each
+      return [`${resource} ${name}`, of, per, window, `${limit}`, `${beyond ?? underWay(each)}`]
+    })
+    out(`\n${renderTable(names, cells, 320)}`)
+  }
   out(`\n${counted(resources.length, 'resource')}, ${counted(problems.length, 'problem')}`)
   return status
+}
+
+async function load(folder: string, options: Parameters<typeof loadSnapshot>[1]) {
+  const loaded = await loadSnapshot(folder, options).catch(() => undefined)
+  if (loaded !== undefined) return loaded
+  const found = await stat(folder).catch(() => undefined)
+  const why = found?.isFile() ? 'is a file' : 'cannot be read'
+  throw new Error(`${folder} ${why}; name a folder of YAML files.`)
+}
+
+/** With sums of money as decimal texts; null: there is no figure. */
+function toFigures({ limit, beyond, inProgress, ...rest }: LimitBound) {
+  const figure = (value: Exact) => (rest.of === 'cost' ? toMoney(value) : Number(value))
+  return {
+    ...rest,
+    limit: figure(limit),
+    beyond: beyond === undefined ? null : figure(beyond),
+    in_progress: inProgress === undefined ? null : Number(inProgress),
+  }
+}
+
+/** The most reasons that are shown of one limit. */
+const maxReasons = 3
+
+function underWay({ because, inProgress }: LimitBound): string {
+  const requests =
+    inProgress === undefined
+      ? 'what is in progress uses'
+      : `what ${inProgress} requests in progress use`
+  return `${requests}: ${showFirst(because, maxReasons)}`
 }
 
 function counted(count: number, noun: string): string {

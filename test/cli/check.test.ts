@@ -18,6 +18,7 @@ async function check(
   t: Test,
   files: Record<string, readonly object[] | string>,
   env: Readonly<Record<string, string>> = {},
+  flags: readonly string[] = [],
 ) {
   const folder = temporaryFolder(t)
   for (const [name, content] of Object.entries(files)) {
@@ -28,7 +29,7 @@ async function check(
         : content.map((one) => JSON.stringify(one)).join('\n---\n')
     writeFileSync(join(folder, name), text)
   }
-  const tollgate = runTollgate(t, ['check', folder], env)
+  const tollgate = runTollgate(t, ['check', folder, ...flags], env)
   const status = await tollgate.ended
   return { status, output: tollgate.output() }
 }
@@ -60,6 +61,66 @@ test('prints the bound of each limit that reserves', async (t) => {
   const byDefault = { ADMISSION_MODE: 'reserve' }
   const { output: others } = await check(t, { 'all.yaml': good }, byDefault)
   t.match(others, /^one +llm\/small +1m +100 +25$/m)
+})
+
+test('says what limits by name close, what passes them, and which begin anew', async (t) => {
+  const rated = { billingRate: { perToken: '0.000001' } }
+  const limited = (limits: readonly object[], calendar = {}) => {
+    const document = subscription('paid', team, { 'llm/small': [[100, '1m']] }, { ofModels: rated })
+    return { ...document, spec: { ...document.spec, limits, calendar } }
+  }
+  const month = { name: 'month', per: 'subscription', of: 'cost', limit: '500', window: 'month' }
+  const day = { name: 'day', of: 'cost', limit: '0.5', window: 'day' }
+  const before = temporaryFolder(t)
+  const old = [...good, limited([month, day])]
+  writeFileSync(join(before, 'a.yaml'), old.map((one) => JSON.stringify(one)).join('\n---\n'))
+  const capacity = { name: 'all', per: 'model', limit: 2_000_000, window: '1m' }
+  const slots = { name: 'slots', per: 'model', of: 'concurrency', limit: 7 }
+  const limits = [{ ...day, name: 'daily' }, month]
+  const unpriced = subscription('free', team, { 'llm/small': [[5, '1m']] })
+  const tenant = {
+    ...{
+      apiVersion: 'tollgate.dev/v1alpha1',
+      kind: 'Tenant',
+      metadata: { name: 'default-tenant' },
+    },
+    spec: { limits: [{ ...month, per: 'user', models: [{ namespace: 'llm', name: 'smal' }] }] },
+  }
+  const { status, output } = await check(
+    t,
+    {
+      'a.yaml': [
+        modelRef('small', { backendUrl: 'http://127.0.0.1:1', limits: [capacity, slots] }),
+        ...good.slice(1),
+        limited(limits, { timeZone: 'Europe/Zurich' }),
+        { ...unpriced, spec: { ...unpriced.spec, limits: [day] } },
+      ],
+      'b.yaml': [tenant],
+    },
+    {},
+    ['--in-force', before],
+  )
+  t.equal(status, 1)
+  t.match(
+    output,
+    /^a\.yaml:\d+: warning: .*free: spec\.modelRefs\[0\] needs a billingRate under the limit day on cost, so/m,
+  )
+  t.match(
+    output,
+    /^b\.yaml:1: warning: .*limits\[0\]\.models\[0\] names the model llm\/smal, which does not/m,
+  )
+  t.match(
+    output,
+    /^ModelRef\/llm\/small all +tokens +model +1m +2000000 +what 7 requests in progress use: one does not reserve, paid /m,
+  )
+  t.match(
+    output,
+    /^paid daily +cost +user +day +0\.5 +what 7 requests in progress use: paid does not reserve$/m,
+  )
+  t.match(
+    output,
+    /^advice: Subscription paid: the limit month begins new counters, because it was cost per subscription in month1@UTC and is cost per subscription in month1@Europe\/Zurich$/m,
+  )
 })
 
 test('reports each problem with file and line', async (t) => {

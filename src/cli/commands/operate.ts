@@ -3,15 +3,25 @@
 import { command } from '../command.ts'
 import { connection, json, yes } from './shared.ts'
 
+export const checkFlags = {
+  'in-force': {
+    takes: '<folder>',
+    at: 'folder',
+    means: 'a folder that is in force now; names the limits that begin new counters',
+  },
+  ...json,
+} as const
+
 export const check = command({
   name: 'check',
   summary: 'Validate a folder of resources and print every problem',
   about:
     'Prints every problem of the YAML files with its file and line, then the phase that each resource would have, why a ' +
     'model would be Pending, and whether the resources of each model would be accepted. The settings of the ' +
-    'environment say where models may be and how requests are admitted.',
+    'environment say where models may be and how requests are admitted. Of limits by name it says by how much requests in progress can pass them and, ' +
+    'with --in-force, which of them begin new counters.',
   operands: [{ name: 'folder', at: 'folder' }],
-  flags: json,
+  flags: checkFlags,
   exit: '0 there is no problem, 1 there is one. Advice is not a problem.',
 })
 

@@ -98,7 +98,7 @@ function detailsOf(input: StatusInput): Readonly<Record<string, unknown>> {
   if (kind === 'ModelRef') return ofModel(snapshot.models.get(`${namespace}/${name}`), gatewayUrl)
   if (kind === 'AccessPolicy') return ofPolicy(snapshot.policies.get(name), policyConditions)
   if (kind === 'Subscription') {
-    return ofSubscription(snapshot.subscriptions.get(name), policyConditions)
+    return ofSubscription(snapshot.subscriptions.get(name), snapshot, policyConditions)
   }
   return {}
 }
@@ -144,6 +144,7 @@ function ofPolicy(
 
 function ofSubscription(
   found: CompiledSubscription | undefined,
+  { models }: Snapshot,
   conditionsOf: PolicyConditions,
 ): Readonly<Record<string, unknown>> {
   if (found === undefined) return {}
@@ -154,7 +155,8 @@ function ofSubscription(
     modelRefStatuses: modelKeys.map((key) => {
       const [namespace, name] = key.split('/')
       if (refused.has(key)) return { name, namespace, ...refusedEntry }
-      return { name, namespace, ...(missing.has(key) ? noModel : entryOf(undefined, 'Valid')) }
+      if (missing.has(key)) return { name, namespace, ...(models.has(key) ? closedEntry : noModel) }
+      return { name, namespace, ...entryOf(undefined, 'Valid') }
     }),
     tokenRateLimitStatuses: modelKeys
       .filter((key) => !missing.has(key))
@@ -176,6 +178,12 @@ const refusedEntry = {
   ready: false,
   reason: 'InvalidSpec',
   message: 'its entry has an unknown field, so it is not in force',
+}
+const closedEntry = {
+  ready: false,
+  reason: 'InvalidSpec',
+  message:
+    'a limit on it cannot be enforced, as the condition Ready says, so its entry is not in force',
 }
 const noModel = { ready: false, reason: 'NotFound', message: 'there is no such ModelRef' }
 

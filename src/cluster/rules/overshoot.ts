@@ -12,15 +12,15 @@ export interface Bound {
   readonly tokens: number
 }
 
-/** One for each limit of each Subscription that reserves, in order of their names. */
+/** One for each limit of each Subscription that reserves, in order of their names; those by name are in limit-bounds.ts. */
 export function* boundsOf({ subscriptions, models }: Snapshot): Generator<Bound> {
   for (const { name: subscription, admission, limits } of subscriptions.values()) {
     if (admission === undefined) continue
     const { overshoot } = admission
     for (const [model, counted] of limits) {
       const isBound = models.get(model)?.resource.output?.honoursMaxTokens !== false
-      for (const { kind, window, limit } of counted) {
-        if (kind !== 'tokens' || typeof limit !== 'number') continue
+      for (const { kind, window, limit, limitName } of counted) {
+        if (kind !== 'tokens' || limitName !== undefined || typeof limit !== 'number') continue
         const tokens = isBound ? Math.floor(limit * overshoot) : Number.POSITIVE_INFINITY
         yield { subscription, model, window, limit, tokens }
       }

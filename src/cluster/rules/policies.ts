@@ -84,12 +84,7 @@ export function* policiesInSteps(
   for (const subscription of subscriptions.values()) {
     for (const [key, own] of subscription.limits) {
       if (!stale.has(key)) continue
-      const written = own
-        .map(({ kind, limit, windowMs }) => {
-          return `${kind === 'tokens' ? '' : `${kind} `}${limit}/${windowMs}`
-        })
-        .join()
-      const text = `${digestOf(subscription)} ${written}`
+      const text = `${digestOf(subscription)} ${own.map(showLimit).join()}${budgetOf(subscription, key)}`
       add(limits, key, subscription.name, hash('sha256', text, 'hex'), own.length)
     }
     for (const { namespace, name } of subscription.resource.outOfForce ?? []) {
@@ -126,6 +121,20 @@ export function* policiesInSteps(
   }
   return { byModel, compared }
 }
+
+function showLimit({ kind, limit, limitName, windowMs, scope, keyPrefix }: CountedLimit): string {
+  if (limitName !== undefined) return `${keyPrefix}${scope} ${limit}`
+  return `${kind === 'tokens' ? '' : `${kind} `}${limit}/${windowMs}`
+}
+
+/** What else its limits by name and its weights depend on. */
+function budgetOf({ observed, tariffs }: CompiledSubscription, model: string): string {
+  const tariff = tariffs.get(model)
+  if (!tariff?.isBudgeted) return ''
+  return ` ${tariff.text} ${observed.get(model)?.map(showLimit).join() ?? ''}`
+}
+
+type CountedLimit = NonNullable<ReturnType<CompiledSubscription['limits']['get']>>[number]
 
 /** The models that have changed. */
 function* findStale(compared: Compared, previous: Policies): Generator<void, ReadonlySet<string>> {

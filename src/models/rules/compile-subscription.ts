@@ -120,7 +120,7 @@ function limitsOn(
     organization: organizationOf(subscription),
   }
   const ofTenant = tenant?.calendar
-  const own = { ...ofTenant, ...withoutMissing(subscription.calendar) }
+  const own = calendarOf(subscription, tenant)
   const from = (
     limits: readonly NamedLimit[],
     calendar: WrittenCalendar | undefined,
@@ -175,8 +175,12 @@ function organizationOf({ attribution }: Pick<Subscription, 'attribution'>): str
 }
 
 /** A Subscription says some fields of its calendar, and the Tenant the rest. */
-function withoutMissing(calendar: WrittenCalendar = {}): WrittenCalendar {
-  return Object.fromEntries(Object.entries(calendar).filter(([, value]) => value !== undefined))
+export function calendarOf(
+  { calendar = {} }: Pick<Subscription, 'calendar'>,
+  tenant: Pick<Tenant, 'calendar'> | undefined,
+): WrittenCalendar {
+  const written = Object.entries(calendar).filter(([, value]) => value !== undefined)
+  return { ...tenant?.calendar, ...Object.fromEntries(written) }
 }
 
 const utc: Window = { every: 'day', zone: 'UTC' }

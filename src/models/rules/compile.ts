@@ -89,6 +89,14 @@ export function* compileInSteps(
     if (message === undefined) continue
     problems.push({ resource: resourceKey(resource), path: ['spec', 'backendUrl'], message })
   }
+  for (const [index, { models: named = [] }] of tenant?.limits.entries() ?? []) {
+    for (const [at, model] of named.entries()) {
+      if (tenant === undefined || modelRefs.has(keyOfModel(model))) continue
+      const path = ['spec', 'limits', index, 'models', at]
+      const message = `names the model ${keyOfModel(model)}, which does not exist`
+      problems.push({ resource: resourceKey(tenant), path, message })
+    }
+  }
   for (const other of mappings.slice(1)) {
     const path = ['metadata', 'namespace']
     const message = 'is a second one; the first that was read counts'

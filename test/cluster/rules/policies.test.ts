@@ -57,6 +57,32 @@ test('a digest depends only on what concerns its model', async (t) => {
     subscription('cheap', team, { 'llm/small': [[10, '1m']], 'llm/large': [[large, '1h']] }, more)
   t.strictSame(changedBy(cheap(5)), [])
   t.strictSame(changedBy(cheap(6)), ['llm/large limits'])
+  const models = [{ namespace: 'llm', name: 'large' }]
+  const limited = (change: object, { calendar = {}, weights = {} } = {}) => {
+    const document = cheap(5)
+    const limit = { name: 'a', per: 'group', limit: 5, window: 'day', models, ...change }
+    const [first, second] = document.spec.modelRefs as readonly object[]
+    const modelRefs = [first, { ...second, weights }]
+    return resourceOf({
+      ...document,
+      spec: { ...document.spec, limits: [limit], calendar, modelRefs },
+    })
+  }
+  const digests = [
+    limited({}),
+    limited({ limit: 6 }),
+    limited({ name: 'b' }),
+    limited({ per: 'user' }),
+    limited({ enforce: false }),
+    limited({ enforce: false, limit: 6 }),
+    limited({}, { calendar: { timeZone: 'Asia/Tokyo' } }),
+    limited({}, { weights: { output: 2 } }),
+  ].map((fresh) => {
+    const found = policiesOf(compile([...written.slice(0, 5), fresh, ...written.slice(6)])).byModel
+    t.equal(found.get('llm/small')?.limits?.digest, small?.limits?.digest)
+    return found.get('llm/large')?.limits?.digest
+  })
+  t.equal(new Set(digests).size, digests.length, 'whatever a budget depends on is in it')
   t.strictSame(changedBy(cheap(5, { priority: 1 })), ['llm/small limits', 'llm/large limits'])
   t.strictSame(changedBy(cheap(5, { deleting: true })), ['llm/small limits', 'llm/large limits'])
   t.strictSame(changedBy(accessPolicy('also', ['llm/small'], { users: ['eve'] })), [

@@ -1,0 +1,95 @@
+/** By how much the limits by name can be passed: stated where all who draw on one reserve, else by what is under way. */
+
+import { type Exact, normalize } from '../../formats/exact.ts'
+import type { LimitKind, Per } from '../../kinds/limits.ts'
+import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
+
+export interface LimitBound {
+  /** A Subscription's name, `ModelRef/<namespace>/<name>` or `Tenant`. */
+  readonly resource: string
+  readonly name: string
+  readonly of: LimitKind
+  readonly per: Per
+  readonly window: string
+  /** Of cost in nano-units, like `beyond`. */
+  readonly limit: Exact
+  /** The most beyond the limit; undefined: what requests in progress use, however much that is. */
+  readonly beyond: Exact | undefined
+  /** Why there is no such figure: Subscriptions that do not reserve, and models whose servers ignore maxima. */
+  readonly because: readonly string[]
+  /** The most requests that may be in progress, if limits on concurrency say it. */
+  readonly inProgress: Exact | undefined
+}
+
+type Limit = NonNullable<ReturnType<CompiledSubscription['limits']['get']>>[number]
+
+/** A limit, and what is known of each model under each Subscription that draws on it. */
+interface Drawn {
+  readonly limit: Limit
+  readonly because: Set<string>
+  overshoot: number
+  /** Limits on requests in progress, each once; undefined: something draws on it without one. */
+  concurrency: Map<string, Exact> | undefined
+}
+
+/** One for each enforced limit by name on what is known only when a response has ended, in order of their names. */
+export function limitBounds({ subscriptions, models }: Snapshot): readonly LimitBound[] {
+  const all = new Map<string, Drawn>()
+  for (const { name, admission, limits } of subscriptions.values()) {
+    for (const [model, applying] of limits) {
+      const ignores = models.get(model)?.resource.output?.honoursMaxTokens === false
+      const slots = applying
+        .filter(({ kind }) => kind === 'concurrency')
+        .sort((a, b) => (a.limit < b.limit ? -1 : 1))
+      const fewest = { ofUser: slots[0], ofAll: slots.find(({ scope }) => !isOfSome(scope)) }
+      for (const limit of applying) {
+        if (limit.limitName === undefined || isTaken(limit)) continue
+        const id = idOf(limit, name, model)
+        const drawn = all.get(id) ?? {
+          limit,
+          because: new Set(),
+          overshoot: 0,
+          concurrency: new Map(),
+        }
+        all.set(id, drawn)
+        if (admission === undefined) drawn.because.add(`${name} does not reserve`)
+        else if (ignores) drawn.because.add(`the server of ${model} ignores maxima`)
+        drawn.overshoot = Math.max(drawn.overshoot, admission?.overshoot ?? 0)
+        const slot = limit.scope === 'user' ? fewest.ofUser : fewest.ofAll
+        if (slot === undefined) drawn.concurrency = undefined
+        else drawn.concurrency?.set(idOf(slot, name, model), slot.limit)
+      }
+    }
+  }
+  return [...all].sort(([a], [b]) => (a < b ? -1 : 1)).map(([id, drawn]) => toBound(id, drawn))
+}
+
+function toBound(id: string, { limit, because, overshoot, concurrency }: Drawn): LimitBound {
+  const { limitName: name = '', kind: of, scope: per, window } = limit
+  const percent = BigInt(Math.round(overshoot * 100))
+  const slots = [...(concurrency?.values() ?? [])]
+  return {
+    ...{ resource: id.slice(0, id.indexOf(' ')), name, of, per, window, limit: limit.limit },
+    beyond: because.size > 0 ? undefined : normalize((BigInt(limit.limit) * percent) / 100n),
+    because: [...because],
+    inProgress:
+      slots.length > 0
+        ? normalize(slots.reduce<bigint>((sum, each) => sum + BigInt(each), 0n))
+        : undefined,
+  }
+}
+
+/** Exact: a request takes from it before it is sent. */
+function isTaken({ kind }: Limit): boolean {
+  return kind === 'requests' || kind === 'concurrency'
+}
+
+/** Whether it bounds the requests in progress of some users only, and each of these alone. */
+function isOfSome(scope: Per): boolean {
+  return scope === 'user' || scope === 'group' || scope === 'key'
+}
+
+function idOf({ origin, limitName }: Limit, subscription: string, model: string): string {
+  const resources = { subscription, model: `ModelRef/${model}`, tenant: 'Tenant', key: '' }
+  return `${resources[origin]} ${limitName ?? model}`
+}

@@ -1,0 +1,53 @@
+import { test } from 'tap'
+import { newCounters } from '../../../src/models/rules/new-counters.ts'
+import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
+
+const owner = { groups: ['a', 'b', 'c'] }
+const hourly = { name: 'hourly', per: 'group', limit: 5, window: '1h' }
+const daily = { name: 'daily', limit: 5, window: 'day' }
+
+function world(limits: readonly object[], groups = owner.groups, calendar: object = {}) {
+  const team = subscription('team', { groups }, { 'llm/small': [[5, '1m']] })
+  return snapshotOf(
+    { ...team, spec: { ...team.spec, limits, calendar } },
+    modelRef('small', { limits: [{ ...daily, per: 'model' }] }),
+    {
+      ...{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant' },
+      ...{ metadata: { name: 'default-tenant' }, spec: { limits: [daily] } },
+    },
+  )
+}
+
+const before = world([hourly, daily])
+
+test('counters go on while name, kind, whom and window stay', async (t) => {
+  for (const after of [
+    before,
+    world([daily, hourly]),
+    world([{ ...hourly, limit: 9, enforce: false }, daily, { ...daily, name: 'more' }]),
+    world([hourly, daily], ['c', 'b', 'd', 'a'].slice(1).toSorted()),
+    world([hourly]),
+    snapshotOf(),
+  ]) {
+    t.strictSame(newCounters(before, after), [])
+  }
+})
+
+test('what begins new counters is named', async (t) => {
+  const begins = (name: string) => `Subscription team: the limit ${name} begins new counters`
+  t.strictSame(newCounters(before, world([{ ...hourly, name: 'each-hour' }, daily])), [
+    `${begins('each-hour')}, if it is hourly by another name`,
+  ])
+  t.strictSame(newCounters(before, world([{ ...hourly, per: 'user', of: 'input' }, daily])), [
+    `${begins('hourly')}, because it was tokens per group in 3600000 and is input per user in 3600000`,
+  ])
+  t.strictSame(
+    newCounters(before, world([hourly, daily], owner.groups, { timeZone: 'Asia/Tokyo' })),
+    [
+      `${begins('daily')}, because it was tokens per user in day@UTC and is tokens per user in day@Asia/Tokyo`,
+    ],
+  )
+  t.strictSame(newCounters(before, world([hourly, daily], ['b', 'a', 'c'])), [
+    'Subscription team names its groups in another order: who is in several of them draws on another pool',
+  ])
+})
