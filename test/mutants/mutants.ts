@@ -546,12 +546,22 @@ export const allMutants: readonly Mutant[] = [
     [['if (parts === undefined || !parts.isServing())', 'if (parts === undefined)']],
   ),
   ...mutants(
+    'usage/notices/notices.ts',
+    ['usage/notices/notices.test.ts'],
+    [
+      ['if (isTaken(limit)) continue', ''],
+      ["scope === 'user' ? { user: use.user }", 'use.user ? { user: use.user }'],
+    ],
+  ),
+  ...mutants(
     'extauthz/check-response.ts',
     ['extauthz/check-response.test.ts', 'extauthz/service.test.ts'],
     [
       ['now) <= maxRetryAfterS', 'now) < maxRetryAfterS'],
       ["denial.selection ?? 'unauthorized'", "'unauthorized'"],
       ['429: 8,', ''],
+      ["denial.code === 'insufficient_quota' ? [noRetry]", 'denial.isBusy ? [noRetry]'],
+      ["if (items !== '') putAllowed", "if (items === '') putAllowed"],
     ],
   ),
   ...mutants(
