@@ -6,7 +6,7 @@ import { enforceHold } from '../../src/decide/steps/limits.ts'
 import type { Exact } from '../../src/formats/exact.ts'
 import { toTimestamp } from '../../src/formats/timestamp.ts'
 import type { LimitKind } from '../../src/kinds/limits.ts'
-import type { CountedLimit, LimitState } from '../../src/ratelimit/rules/counter.ts'
+import { type CountedLimit, counterOf, type LimitState } from '../../src/ratelimit/rules/counter.ts'
 import { noTokens } from '../../src/ratelimit/rules/hold.ts'
 
 const now = Date.UTC(2026, 10, 26, 12)
@@ -166,8 +166,10 @@ test('the limit without room is the one that refuses', async (t) => {
     const windows = figures.map(([used, held], i) => {
       return { used, held, resetsAt: now + (i + 1) * 45_000 }
     })
-    const hold = { ...noTokens, admittedAt: now }
-    Object.assign(hold, { expected: { ...hold.expected, input: 50, output: 50, least: 50 } })
+    const factors = { base: 0, perInput: 0.1, mostPerInput: 0.1, perOutput: 0.1, grain: 1 }
+    const counters = [counterOf(tokens, 'alice'), { ...counterOf(cost, 'alice'), factors }]
+    const expected = { ...noTokens.expected, input: 50, output: 50, least: 50 }
+    const hold = { ...noTokens, admittedAt: now, counters, expected }
     return enforceHold(of, hold, { outcome: 'busy', cap: 0, windows }, 5_000)
   }
   const busy = { isBusy: true, retryAt: now + 5_000 }

@@ -840,8 +840,8 @@ export const allMutants: readonly Mutant[] = [
         "refuse('concurrency', now + nextMs), isBusy: false",
       ],
       [
-        'refuse(tightest.limit.kind, retryAt), isBusy: true',
-        'refuse(tightest.limit.kind, retryAt), isBusy: false',
+        'refuse(scarcest.limit.kind, retryAt), isBusy: true',
+        'refuse(scarcest.limit.kind, retryAt), isBusy: false',
       ],
     ],
   ),

@@ -3,7 +3,6 @@
  * needs more than the request and the resources; whoever enforces limits reads or asks (extauthz/reserve.ts).
  */
 
-import { minus } from '../../formats/exact.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import {
   type CounterState,
@@ -13,8 +12,8 @@ import {
   limitStates,
 } from '../../ratelimit/rules/counter.ts'
 import { mostEver } from '../../ratelimit/rules/estimates/admit.ts'
+import { outputsIn } from '../../ratelimit/rules/estimates/hold.ts'
 import type { Hold, HoldAnswer } from '../../ratelimit/rules/hold.ts'
-import { bindingOf } from '../../ratelimit/rules/limit-headers.ts'
 import { type Decision, type Denial, deny, type Grant, limitCodes } from '../decision.ts'
 
 /**
@@ -114,27 +113,27 @@ export function enforceHold(
     return { ...refuse('requests', now + minWaitMs), isBusy: true }
   }
   const room = states.filter(({ limit }) => !isTaken(limit))
-  const tokens = room.filter(({ limit }) => limit.kind === 'tokens')
-  const tightest = bindingOf(room, () => true) as LimitState
+  const scarcest = scarcestOf(room, hold)
   // Nothing will end: what is left is less than it needs at least.
   if (room.every((state) => !state.held)) {
-    const { limit, resetsAt } = fullestOf(tokens, expected.input + expected.least) ?? tightest
-    return { ...refuse(limit.kind, resetsAt), needed: expected.least }
+    return { ...refuse(scarcest.limit.kind, scarcest.resetsAt), needed: expected.least }
   }
   // With several in progress the next one ends after a part of the usual time.
+  const tokens = room.filter(({ limit }) => limit.kind === 'tokens')
   const held = Math.max(0, ...tokens.map((state) => state.held ?? 0))
   const count = Math.max(1, held / (expected.input + expected.output))
   const waitMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / count))
   const resetsAt = Math.min(...room.map((state) => state.resetsAt))
   const retryAt = Math.min(now + waitMs, Math.max(now, resetsAt))
-  return { ...refuse(tightest.limit.kind, retryAt), isBusy: true }
+  return { ...refuse(scarcest.limit.kind, retryAt), isBusy: true }
 }
 
-/** That with the fewest tokens left, if so many do not fit into it; of the others what a request needs is not known here. */
-function fullestOf(tokens: readonly LimitState[], needed: number): LimitState | undefined {
-  const left = ({ limit, used }: LimitState) => minus(limit.limit, used)
-  const [first, ...others] = tokens.filter((state) => left(state) < needed)
-  return others.reduce((a, b) => (a !== undefined && left(b) < left(a) ? b : a), first)
+/** The limit by which the request may have the least output. They are in the order of what it holds. */
+function scarcestOf(room: readonly LimitState[], { counters, expected }: Hold): LimitState {
+  const outputs = room.map(({ remaining }, i) =>
+    outputsIn(Number(remaining), expected.input, counters[i]?.factors),
+  )
+  return room[outputs.indexOf(Math.min(...outputs))] as LimitState
 }
 
 /** Windows of tokens and then of what is taken, in the order of the limits. */
