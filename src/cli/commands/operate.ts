@@ -54,6 +54,22 @@ export const exportResources = command({
   exit: '0 everything is printed, 1 a resource is missing.',
 })
 
+export const importPrices = command({
+  name: 'prices import',
+  summary: "Print the prices of LiteLLM's or OpenRouter's list as billingRates, to review",
+  about:
+    "Reads LiteLLM's model_prices_and_context_window.json, or what OpenRouter's /api/v1/models answers, and prints the " +
+    'prices of its models, or of those named, as YAML for the modelRefs of a Subscription; - is standard input. Both are in ' +
+    'USD per token: with another BILLING_CURRENCY it fails. Prices that a billingRate cannot say (negative, or by tier, audio, image, time or search) are ' +
+    'named beside the model and on standard error.',
+  operands: [
+    { name: 'file', at: 'file' },
+    { name: 'model', optional: true, many: true },
+  ],
+  flags: json,
+  exit: '0 everything is printed, 1 a price is not imported.',
+})
+
 export const migrateFlags = {
   from: {
     takes: '<url>',

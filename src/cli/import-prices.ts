@@ -1,0 +1,68 @@
+/** `tollgate prices import`: prints the prices of others' lists as billingRates, as YAML on standard output. */
+
+import { readFile } from 'node:fs/promises'
+import { text } from 'node:stream/consumers'
+import { stringify } from 'yaml'
+import { type ListedModel, readPriceList } from '../models/rules/price-lists.ts'
+import { loadConfig } from '../settings/config.ts'
+import type { Call } from './command.ts'
+import type { json } from './commands/shared.ts'
+import { toJson } from './json.ts'
+import { printable } from './table.ts'
+import type { CommandIo } from './terminal.ts'
+
+/** In which the lists are. */
+const currency = 'USD'
+
+/** Runs the command; returns the exit status: 1 if a price is not imported. */
+export async function importPrices(
+  { operands: [file = '', ...asked], flags }: Call<typeof json>,
+  io: Pick<CommandIo, 'env' | 'input' | 'out' | 'err'>,
+): Promise<number> {
+  const { billingCurrency } = loadConfig(io.env)
+  if (billingCurrency !== currency) {
+    throw new Error(
+      `The prices are in ${currency}, and BILLING_CURRENCY is ${billingCurrency}: convert them by hand.`,
+    )
+  }
+  const listed = await readList(file, io.input)
+  const chosen = listed.filter(({ model }) => asked.length === 0 || asked.includes(model))
+  const missing = asked.filter((name) => chosen.every(({ model }) => model !== name))
+  const priced = chosen.filter(({ prices }) => prices !== undefined)
+  if (flags.json) io.out(toJson({ models: chosen }))
+  else if (priced.length > 0) io.out(priced.map(show).join('\n'))
+  for (const name of missing) io.err(`${printable(name)}: not in the list`)
+  for (const { model, prices, others } of chosen) {
+    if (prices === undefined)
+      io.err(`${printable(model)}: not imported: no price of input and output`)
+    for (const each of others) io.err(`${printable(model)}: not imported: ${printable(each)}`)
+  }
+  const lacking = chosen.filter(({ prices, others }) => prices === undefined || others.length > 0)
+  io.err(
+    `${priced.length} models have prices; ${lacking.length} have prices that were not imported`,
+  )
+  return lacking.length + missing.length > 0 ? 1 : 0
+}
+
+async function readList(file: string, input: NodeJS.ReadableStream) {
+  const raw = file === '-' ? await text(input) : await readFile(file, 'utf8')
+  const list = readPriceList(parse(file, raw))
+  if (list !== undefined) return list
+  throw new Error(
+    `${file} is neither LiteLLM's model_prices_and_context_window.json nor OpenRouter's list of models.`,
+  )
+}
+
+function parse(file: string, raw: string): unknown {
+  try {
+    return JSON.parse(raw)
+  } catch {
+    throw new Error(`${file} is not JSON.`)
+  }
+}
+
+/** What is not in the rate is beside it, for whoever reviews. */
+function show({ model, prices, others }: ListedModel): string {
+  const notes = others.map((each) => `# not imported: ${printable(each)}\n`)
+  return notes.join('') + stringify(new Map([[model, { billingRate: prices }]])).trimEnd()
+}

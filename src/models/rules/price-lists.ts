@@ -1,0 +1,79 @@
+/**
+ * Price lists of others, in USD per token: LiteLLM's model_prices_and_context_window.json, and the list of models of
+ * OpenRouter's API.
+ */
+
+import { isObject } from '../../formats/fields.ts'
+import { readPrice } from '../../formats/price.ts'
+import type { Prices } from '../../kinds/limits.ts'
+
+export interface ListedModel {
+  readonly model: string
+  /** undefined: input or output has no price that can be taken. */
+  readonly prices: Prices | undefined
+  /** Prices that a billingRate cannot say, as they are listed. */
+  readonly others: readonly string[]
+}
+
+/** Our names of what both lists name. */
+const names: Readonly<Record<string, keyof Prices>> = {
+  input_cost_per_token: 'perInputToken',
+  output_cost_per_token: 'perOutputToken',
+  cache_read_input_token_cost: 'perCachedToken',
+  cache_creation_input_token_cost: 'perCacheWriteToken',
+  input_cost_per_request: 'perRequest',
+  prompt: 'perInputToken',
+  completion: 'perOutputToken',
+  input_cache_read: 'perCachedToken',
+  input_cache_write: 'perCacheWriteToken',
+  request: 'perRequest',
+}
+/** Reasoning is output. */
+const reasoning = ['output_cost_per_reasoning_token', 'internal_reasoning']
+/** The entry of LiteLLM's list that says what the others mean. */
+const sample = 'sample_spec'
+
+/** The models of a parsed list; undefined: it has neither form. */
+export function readPriceList(list: unknown): readonly ListedModel[] | undefined {
+  if (!isObject(list)) return undefined
+  if (Array.isArray(list.data)) {
+    return list.data.flatMap((each: unknown) => {
+      const isModel = isObject(each) && typeof each.id === 'string' && isObject(each.pricing)
+      return isModel ? [toListed(String(each.id), Object.entries(each.pricing as object))] : []
+    })
+  }
+  const models = Object.entries(list).flatMap(([model, each]) => {
+    if (!isObject(each) || model === sample) return []
+    const fields = Object.entries(each).filter(([name]) => /cost|pricing/.test(name))
+    return fields.length === 0 ? [] : [toListed(model, fields)]
+  })
+  return models.length === 0 ? undefined : models
+}
+
+function toListed(model: string, fields: readonly (readonly [string, unknown])[]): ListedModel {
+  const prices: Partial<Record<keyof Prices, string>> = {}
+  const others: string[] = []
+  const given = new Map(fields)
+  for (const [name, value] of fields) {
+    const ours = Object.hasOwn(names, name) ? names[name] : undefined
+    const price = ours === undefined ? undefined : readPrice(String(value))
+    if (ours !== undefined && price !== undefined) prices[ours] = price
+    else if (!isNothing(value) && !isOutput(name, value, given)) {
+      others.push(`${name}: ${JSON.stringify(value)}`)
+    }
+  }
+  const isWhole = prices.perInputToken !== undefined && prices.perOutputToken !== undefined
+  return { model, prices: isWhole ? prices : undefined, others }
+}
+
+/** Whether it is reasoning at the price of output. */
+function isOutput(name: string, value: unknown, fields: ReadonlyMap<string, unknown>): boolean {
+  const output = fields.get('output_cost_per_token') ?? fields.get('completion')
+  return reasoning.includes(name) && Number(value) === Number(output)
+}
+
+/** Whether it says that something costs nothing, or not what. */
+function isNothing(value: unknown): boolean {
+  if (typeof value === 'object' && value !== null) return Object.values(value).every(isNothing)
+  return Number(value ?? 0) === 0
+}
