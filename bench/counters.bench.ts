@@ -7,7 +7,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import type { Calendar } from '../src/ratelimit/rules/calendar.ts'
 import type { Counter } from '../src/ratelimit/rules/counter.ts'
+import { readWindowText, windowAt } from '../src/ratelimit/rules/windows.ts'
+import { keyOf } from '../src/ratelimit/sums/part.ts'
 import { type CountingGateway, startCountingGateway } from '../test/support/counting-gateway.ts'
 import { poll } from '../test/support/poll.ts'
 import { createSharingGateway, type SharingGateway } from '../test/support/redis-world.ts'
@@ -40,6 +43,7 @@ export async function benchCounters(): Promise<readonly Figure[]> {
       ...(await measureMemory(valkey)),
       ...(await measureAdditions(valkey)),
       ...(await measureFlush(valkey)),
+      ...(await measurePools(valkey)),
       ...(await measureOvershoot(valkey)),
       ...(await measureCheck(valkey)),
     ]
@@ -146,6 +150,40 @@ async function measureFlush(valkey: RunningValkey): Promise<readonly Figure[]> {
       },
     ]
   })
+}
+
+/** Calls with one counter that many gateways use, whose sums may be of money. */
+async function measurePools(valkey: RunningValkey): Promise<readonly Figure[]> {
+  const rounds = 400
+  const window = readWindowText('month1@Europe/Zurich') as Calendar
+  const pool: Counter = { key: 'team\n#month\ncost-month1@Europe/Zurich\n', owner: 'team', window }
+  async function measure(gateways: number, each: bigint): Promise<string> {
+    return using(valkey, async (gateway) => {
+      const fields = new Map([['+', `${each * BigInt(gateways)}`]])
+      for (let i = 0; i < gateways; i += 1) fields.set(`gateway${i}`, `${each}`)
+      const key = keyOf('all', windowAt(pool, Date.now()))
+      await valkey.client.hset(key, fields)
+      const add = async (): Promise<void> => {
+        for (let i = 0; i < rounds; i += 1) {
+          gateway.add([pool], 100)
+          await gateway.flushed()
+        }
+      }
+      await add()
+      const { micros } = await costsOf(valkey)
+      await add()
+      return (((await costsOf(valkey)).micros - micros) / rounds).toFixed(0)
+    })
+  }
+  const few = await measure(1, 1_000_000n)
+  const many = await measure(200, 1_000_000n)
+  const large = await measure(200, 10n ** 16n)
+  return [
+    {
+      name: 'a call with a pool of 2 / 201 gateways / the same, sums of 16 digits: CPU of Redis',
+      value: `${few} / ${many} / ${large} µs`,
+    },
+  ]
 }
 
 /** CPU and bytes of the server since its start. */
