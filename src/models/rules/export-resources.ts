@@ -107,7 +107,8 @@ function readOriginal(object: unknown, notes: Note[]): readonly Read[] {
   const shown = `${object.kind} ${metadata.namespace ?? ''}/${metadata.name}`
   const result = parseResource(object)
   if ('ignored' in result) return []
-  if (!('resource' in result)) {
+  // Of a Tenant that is not in force its limits may be.
+  if (!('resource' in result) || result.problems.some(({ isMild }) => !isMild)) {
     for (const { path, message } of result.problems) {
       notes.push({ severity: 'error', message: `${shown}: ${showPath(path)} ${message}` })
     }

@@ -121,6 +121,26 @@ test('the configuration of the newest version becomes the Tenant', async (t) => 
   t.strictSame(read([own, aiTenant]).filter(({ kind }) => kind === 'Tenant').length, 1)
 })
 
+test('limits by name are exported whole or not at all', async (t) => {
+  const limit = { name: 'month', of: 'cost', limit: '9000000000', window: 'month' }
+  const budget = { limits: [limit], calendar: { timeZone: 'Asia/Tokyo', weekStartsOn: 'sunday' } }
+  const [first] = subscription.spec.modelRefs
+  const billed = { ...first, billingRate: { perToken: '1e-6' }, weights: { output: 4 } }
+  const limited = [
+    { ...subscription, spec: { ...subscription.spec, ...budget, modelRefs: [billed] } },
+    { ...tenant, spec: { ...budget, apiKeys: { maxExpirationDays: 30 } } },
+    { ...granite, spec: { ...granite.spec, limits: [{ ...limit, per: 'model' }] } },
+  ]
+  const { documents, notes } = exportResources(limited)
+  t.strictSame(notes, [])
+  t.strictSame(read(documents), read(limited))
+  const broken = { ...tenant, spec: { ...budget, apiKeys: { maxExpirationDays: 0 } } }
+  t.match(exportResources([broken]), {
+    documents: [],
+    notes: [{ severity: 'error', message: /maxExpirationDays must be/ }],
+  })
+})
+
 test('exported documents mean the same as the originals', async (t) => {
   const { documents, notes } = exportResources(all)
   // An ExternalModel that a ModelRef refers to is also served as a model under its own name.
