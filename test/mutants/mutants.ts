@@ -58,6 +58,15 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'models/rules/compile-subscription.ts',
+    ['models/rules/compile-subscription.test.ts'],
+    [
+      ['if (tenant?.unreadable !== undefined)', 'if (false)'],
+      ['if (costly !== undefined && billingRate === undefined)', 'if (false)'],
+      ['if (ofOrganization !== undefined && !attribution.organizationId)', 'if (false)'],
+    ],
+  ),
+  ...mutants(
     'models/rules/reading/parse-resource.ts',
     ['kinds/resources.test.ts', 'kinds/limits.test.ts'],
     [
