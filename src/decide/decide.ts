@@ -152,6 +152,7 @@ function grantOf(context: DecisionContext): Grant {
     payer: subscription.payers.get(model.key),
     tariff: listing ? undefined : tariff?.text,
     isBudgeted: tariff?.isBudgeted,
+    factors: tariff?.factors,
     pool: subscription.hasPools ? poolOf(subscription.resource, caller.groups) : undefined,
     bodyNames:
       target.modelKey === undefined || readName(request) !== undefined

@@ -7,6 +7,7 @@ import type { AdmissionRules } from '../kinds/resources.ts'
 import type { Model } from '../models/rules/snapshot.ts'
 import type { Refusal as OperationRefusal } from '../operations/operations.ts'
 import type { CountedLimit, LimitState } from '../ratelimit/rules/counter.ts'
+import type { ModelFactors } from '../ratelimit/rules/estimates/factors.ts'
 import type { Held } from '../ratelimit/rules/hold.ts'
 import type { SelectionError } from './selection.ts'
 
@@ -46,6 +47,8 @@ export interface Grant {
   readonly tariff?: string | undefined
   /** Whether there are limits by name, or weights. */
   readonly isBudgeted?: boolean | undefined
+  /** What limits count of tokens that are expected; undefined: there are no prices and weights. */
+  readonly factors?: ModelFactors | undefined
   /**
    * If a limit adds up the use of groups: the first group of those that own the Subscription which the caller has, as
    * lines name it; empty if it is owned by name.

@@ -3,7 +3,8 @@
 import { counterOf, isTaken } from '../ratelimit/rules/counter.ts'
 import type { Estimator, Expected, RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
 import { type Estimators, ownerOf } from '../ratelimit/rules/estimates/estimators.ts'
-import { type Hold, noTokens } from '../ratelimit/rules/hold.ts'
+import { factorsOf, modelFactors } from '../ratelimit/rules/estimates/factors.ts'
+import { type HeldCounter, type Hold, noTokens } from '../ratelimit/rules/hold.ts'
 import { userInLines } from '../ratelimit/rules/line-user.ts'
 import type { Estimate } from '../ratelimit/rules/unreported.ts'
 import type { AccessRequest } from './access-request.ts'
@@ -12,6 +13,7 @@ import type { Grant } from './decision.ts'
 /** The operations whose body the gateway's script reads for its size and can give a ceiling, and those without output. */
 const capped = /\/(chat\/completions|completions|responses|messages)$/
 const outputless = /\/embeddings$/
+const unpriced = modelFactors()
 const unknownSize: RequestSize = { bytes: undefined, maxOutput: undefined, choices: undefined }
 
 /** Whether the request holds tokens; what is not counted needs no room. */
@@ -37,12 +39,14 @@ export function holdOf(
   now: number,
   id: string | undefined,
 ): Hold {
-  const { admission, caller, pool, limits, takes } = grant
-  const counters = []
+  const { admission, caller, pool, limits, takes, factors = unpriced } = grant
+  const counters: HeldCounter[] = []
   const taken = []
   for (const limit of limits) {
-    if (takes && isTaken(limit)) taken.push(counterOf(limit, caller.user, pool))
-    else counters.push(counterOf(limit, caller.user, pool))
+    const counter = counterOf(limit, caller.user, pool)
+    const own = factorsOf(limit.kind, factors)
+    if (takes && isTaken(limit)) taken.push(counter)
+    else counters.push(own === undefined ? counter : { ...counter, factors: own })
   }
   if (admission === undefined || !grant.metered) {
     return { ...noTokens, id, admittedAt: now, counters, taken }

@@ -3,10 +3,12 @@
 import type { Line } from '../journal/line.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
-import { anyCounterOf, isTaken } from '../ratelimit/rules/counter.ts'
+import { anyCounterOf, type Counter, isTaken } from '../ratelimit/rules/counter.ts'
 import { type Estimators, ownerOf } from '../ratelimit/rules/estimates/estimators.ts'
 import { leaseMs } from '../ratelimit/rules/estimates/hold.ts'
+import { counterOfCharged, readChargedLimit } from '../ratelimit/rules/named-limits.ts'
 import { estimateOutput } from '../ratelimit/rules/unreported.ts'
+import { whoseOf } from './rules/counted.ts'
 import { sentOf, tokensByType, type Usage } from './rules/usage.ts'
 
 export interface HeldDeps {
@@ -35,12 +37,24 @@ export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
     return under?.admission !== undefined || under?.limits.get(model)?.some(isTaken) === true
   }
 
+  /** A counter of each home in which the request may hold. */
+  function countersOf(usage: Usage): readonly Counter[] {
+    const { user, subscription, model, limits = [], estimate } = usage
+    const counters = [anyCounterOf(subscription, model, user)]
+    for (const text of limits) {
+      const limit = readChargedLimit(text)
+      if (limit === undefined || (estimate === undefined && !isTaken(limit))) continue
+      counters.push(counterOfCharged(limit, whoseOf(usage)))
+    }
+    return counters
+  }
+
   return {
     follow(usage, now) {
       const { held, estimate, reported, user, subscription, model, response } = usage
       // A line that is read again after a restart says nothing about now.
       if (!held?.admittedAt || now - response.endedAt >= leaseMs) return
-      const counters = [anyCounterOf(subscription, model, user)]
+      const counters = countersOf(usage)
       if (estimate === undefined) return holds.renew(counters, held.id, noTokens, now)
       const sent = estimateOutput(estimate, sentOf(usage))
       const seen = Math.max(tokensByType(reported).output, sent)
@@ -49,9 +63,7 @@ export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
       holds.renew(counters, held.id, more, now)
     },
     release(ended) {
-      if (!mayHold(ended)) return
-      const { user, subscription, model, response } = ended
-      holds.release([anyCounterOf(subscription, model, user)], response.id)
+      if (mayHold(ended)) holds.release(countersOf(ended), ended.response.id)
     },
     learn(usage, tokens) {
       const { held, reported, model, subscription, user } = usage

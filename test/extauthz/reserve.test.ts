@@ -30,6 +30,8 @@ interface Options {
   readonly onLoss?: 'allow' | 'deny'
   /** `requestRateLimits` and `concurrency` of the model. */
   readonly ofModels?: object
+  /** `limits` of the Subscription. */
+  readonly named?: readonly object[]
   /** `spec.output` of the model. */
   readonly output?: object | undefined
   /** Called when a refusal waits. */
@@ -41,7 +43,7 @@ interface Options {
 /** Check and the lines of responses, with stores in memory and a clock that the test sets. */
 function createWorld(options: Options = {}) {
   const { admission = { mode: 'reserve' }, limits = [[10_000, '1m']], onLoss = 'allow' } = options
-  const { ofModels = {}, output } = options
+  const { ofModels = {}, output, named } = options
   const snapshot = snapshotOf(
     modelRef('small', output && { output }),
     accessPolicy('open', ['llm/small'], { users: ['ada', 'bob'] }),
@@ -49,7 +51,7 @@ function createWorld(options: Options = {}) {
       'pool',
       { users: ['ada', 'bob'] },
       { 'llm/small': limits },
-      { admission, ofModels },
+      { admission, ofModels, named },
     ),
   )
   const counters = createTestCounters()
@@ -131,6 +133,15 @@ function createWorld(options: Options = {}) {
         ...{ type: 'DownstreamPeriodic', status: 200, bytes, sent: 5 },
         reported: { streamed: true },
       }),
+    /** What is used and held of a limit by name. */
+    state(name: string, charge: 'admission' | 'end' = 'admission') {
+      const all = snapshot.subscriptions.get('pool')?.limits.get('llm/small') ?? []
+      const found = all.find(({ limitName }) => limitName === name)
+      if (found === undefined) throw new Error(`no limit ${name}`)
+      const asked = { ...noTokens, counters: [counterOf(found, 'ada')], charge }
+      const [window] = (own.hold(asked, clock.now) as HoldAnswer).windows
+      return [window?.used, window?.held ?? 0]
+    },
     used: () => counters.windows([counter], clock.now)[0]?.used,
     held() {
       const asked = { ...noTokens, counters: [counter], charge }
@@ -377,6 +388,68 @@ test('charged at the end, it counts in the window of its end', async (t) => {
   clock.now += minute + 2_000
   end(late, usageOf(10, 4_000))
   t.equal(used(), 4_010)
+})
+
+test('a budget that users share holds prices of estimates, and counts those of responses', async (t) => {
+  const billingRate = { perInputToken: '0.000001', perOutputToken: '0.00001', perRequest: '0.001' }
+  const team = { name: 'team', per: 'subscription', of: 'cost', limit: '0.3', window: 'day' }
+  const { ask, caller, end, held, state } = createWorld({
+    ...{ limits: [[1_000_000, '1h']], ofModels: { billingRate }, named: [team] },
+  })
+  const first = await ask('a', 400)
+  readAllow(first)
+  const [used, cost] = state('team')
+  const output = ((cost as number) - 1_000_000 - 1_000 * held()) / 9_000
+  t.same([used, Number.isInteger(output)], [0, true])
+  t.ok(output > 100 && output < held(), `${output} of ${held()} tokens`)
+  caller.user = 'bob'
+  const admitted = [first]
+  for (let i = 0; i < 9; i += 1) {
+    const next = await ask(`b${i}`, 400)
+    if (isAllowed(next)) admitted.push(next)
+    else {
+      const { http, headers, body } = readDenial(next)
+      t.match(headers, { 'x-should-retry': 'true', 'retry-after': /^[1-5]$/ })
+      t.equal(http, 429)
+      t.match(
+        body.error.message,
+        /The rest of the budget "team" of your subscription is held by requests/,
+      )
+    }
+  }
+  t.ok(admitted.length > 1 && admitted.length < 5, `${admitted.length} at once`)
+  for (const each of admitted) end(each, usageOf(100, 50))
+  t.same(state('team'), [admitted.length * 1_600_000, 0])
+  const last = await ask('c', 400)
+  end(last, usageOf(100, 30_000))
+  const { http, body } = readDenial(await ask('d', 400))
+  t.match([http, body.error.code], [429, 'insufficient_quota'])
+})
+
+test('weights and kinds of tokens are held as they are counted', async (t) => {
+  const named = ['input', 'output', 'tokens'].map((of) => ({
+    name: of,
+    of,
+    limit: 90_000,
+    window: '1h',
+  }))
+  const { ask, end, held, state } = createWorld({
+    ...{ limits: [[90_000, '1h']], ofModels: { weights: { output: 4 } }, named },
+  })
+  const first = await ask('a', 400)
+  const [[, input = 0], [, output = 0], [, weighted]] = ['input', 'output', 'tokens'].map((each) =>
+    state(each),
+  ) as [number[], number[], number[]]
+  t.ok(input > 50 && output > 100)
+  t.same([weighted, held()], [input + 4 * output, input + 4 * output])
+  end(first, usageOf(100, 50))
+  for (const [name, used] of [
+    ['input', 100],
+    ['output', 50],
+    ['tokens', 300],
+  ] as const) {
+    t.same(state(name), [used, 0], name)
+  }
 })
 
 test('failed and repeated reports release once', async (t) => {

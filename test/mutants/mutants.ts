@@ -721,7 +721,8 @@ export const allMutants: readonly Mutant[] = [
     'usage/held.ts',
     ['usage/held.test.ts'],
     [
-      ['if (!mayHold(ended)) return', 'if (!ended.held) return'],
+      ['if (mayHold(ended)) holds', 'if (ended.held) holds'],
+      ['(estimate === undefined && !isTaken(limit))', '!isTaken(limit)'],
       ['if (held?.admittedAt) return true', ''],
       [' || now - response.endedAt >= leaseMs', ''],
     ],

@@ -46,10 +46,16 @@ export function subscription(
   name: string,
   owner: { users?: readonly string[]; groups?: readonly string[] },
   limits: Readonly<Record<string, readonly (readonly [number, string])[]>>,
-  /** `ofModels`: further fields of each model. */
-  more: { priority?: number; deleting?: boolean; admission?: object; ofModels?: object } = {},
+  /** `ofModels`: further fields of each model; `named`: limits by name. */
+  more: {
+    priority?: number
+    deleting?: boolean
+    admission?: object
+    ofModels?: object
+    named?: readonly object[] | undefined
+  } = {},
 ): WrittenDocument {
-  const { priority, deleting = false, admission, ofModels } = more
+  const { priority, deleting = false, admission, ofModels, named } = more
   return {
     apiVersion,
     kind: 'Subscription',
@@ -63,6 +69,7 @@ export function subscription(
       })),
       ...(priority === undefined ? {} : { priority }),
       ...(admission && { admission }),
+      ...(named && { limits: named }),
     },
   }
 }

@@ -1,4 +1,5 @@
 import { test } from 'tap'
+import type { Counter } from '../../src/ratelimit/rules/counter.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
 import { leaseMs } from '../../src/ratelimit/rules/estimates/hold.ts'
 import { createHeld } from '../../src/usage/held.ts'
@@ -20,12 +21,18 @@ function watched(spec: object = {}) {
   const held = createHeld({
     snapshot: () => snapshot,
     holds: {
-      release: ([counter], id) => calls.push(['released', counter?.key, id]),
-      renew: ([counter], id, { mean }, at) => calls.push(['renewed', counter?.key, id, mean, at]),
+      release: (counters, id) => calls.push(['released', keysOf(counters), id]),
+      renew: (counters, id, { mean }, at) =>
+        calls.push(['renewed', keysOf(counters), id, mean, at]),
     },
     estimators,
   })
   return { ...held, calls, estimators }
+}
+
+function keysOf(counters: readonly Counter[]): unknown {
+  const keys = counters.map((counter) => counter.key)
+  return keys.length === 1 ? keys[0] : keys
 }
 
 const usageOf = (usage: Partial<Usage> = {}) => endedLine({ usage }).usage
@@ -43,6 +50,28 @@ test('what can hold nothing is not released', async (t) => {
   release(usageOf({ held: { ...room, admittedAt: 0 } }))
   release(usageOf({ subscription: 'gone' }))
   t.strictSame(calls, [])
+})
+
+test('where limits are shared, holds end in each home', async (t) => {
+  const { follow, release, calls } = watched()
+  const limits = [
+    'basic pool concurrency group 0',
+    'basic all cost subscription day@UTC',
+    'Tenant sum requests installation 3600000',
+  ]
+  const shared = { held: room, limits, pool: 'staff' }
+  const taken = [key, 'basic\n#pool\nconcurrency-0\nstaff', 'Tenant\n#sum\nrequests-3600000\n']
+  release(usageOf(shared))
+  t.strictSame(calls.splice(0), [['released', taken, 'a']])
+  const estimate = { input: 10, bytesPerToken: 4 }
+  release(usageOf({ ...shared, estimate }))
+  follow(usageOf({ ...shared, estimate }), now)
+  const cost = 'basic\n#all\ncost-day@UTC\n'
+  const all = [key, taken[1], cost, taken[2]]
+  t.match(calls, [
+    ['released', all, 'a'],
+    ['renewed', all, 'a'],
+  ])
 })
 
 test('where requests reserve each one is released', async (t) => {

@@ -18,6 +18,7 @@ import {
   type Tier,
 } from '../../kinds/resources.ts'
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
+import type { ModelFactors } from '../../ratelimit/rules/estimates/factors.ts'
 
 export type Phase = 'Pending' | 'Ready' | 'Active' | 'Degraded' | 'Failed'
 
@@ -86,6 +87,8 @@ export interface CompiledTariff {
   readonly isPriced: boolean
   /** Whether there are limits by name, or weights. */
   readonly isBudgeted: boolean
+  /** What limits count of tokens that are expected. */
+  readonly factors: ModelFactors
 }
 
 export interface CompiledPolicy extends References {

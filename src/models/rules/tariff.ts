@@ -4,6 +4,7 @@
  */
 
 import type { NamedLimit, Prices, Weights } from '../../kinds/limits.ts'
+import { modelFactors } from '../../ratelimit/rules/estimates/factors.ts'
 import type { CompiledTariff } from './snapshot.ts'
 
 export interface Tariff {
@@ -32,7 +33,9 @@ export function toTariff(tariff: Tariff): CompiledTariff | undefined {
   if (chargesAdmission && limits.length > 0) add('charge', 'admission')
   if (members.length === 0) return undefined
   const isBudgeted = limits.length > 0 || weights !== undefined
-  return { text: members.join(','), hasCostLimit, isPriced: prices !== undefined, isBudgeted }
+  const factors = modelFactors(prices, weights)
+  const isPriced = prices !== undefined
+  return { text: members.join(','), hasCostLimit, isPriced, isBudgeted, factors }
 }
 
 const priceNames = {

@@ -11,6 +11,7 @@ import {
   type ChargedLimit,
   counterOfCharged,
   readChargedLimit,
+  type Whose,
   whomOf,
 } from '../../ratelimit/rules/named-limits.ts'
 import type { Counted } from '../../ratelimit/rules/sums.ts'
@@ -71,9 +72,9 @@ export function chargedOf(
   unusableUsage: UnusableUsage,
 ): readonly ChargedAmount[] {
   const { usage, isMetered, state } = line
-  const { limits, user, subscription, keyId = '', pool = '', organization = '' } = usage
+  const { limits } = usage
   if (limits === undefined || state === 'running') return []
-  const whose = { user, subscription, keyId, pool, organization }
+  const whose = whoseOf(usage)
   const admittedAt = admittedAtOf(line)
   const charge = chargeOf(usage, unusableUsage)
   return limits.flatMap((text) => {
@@ -91,6 +92,12 @@ export function chargedOf(
       amount,
     }
   })
+}
+
+/** Whose request it is. */
+export function whoseOf(usage: Usage): Whose {
+  const { user, subscription, keyId = '', pool = '', organization = '' } = usage
+  return { user, subscription, keyId, pool, organization }
 }
 
 /** By which its request was admitted; without a hold when it began. */
