@@ -14,7 +14,7 @@ const mayImport: Readonly<Record<string, string>> = {
   operations: 'formats kinds',
   'ratelimit/rules': 'formats kinds operations',
   'models/rules': 'formats kinds ratelimit/rules',
-  'identity/rules': 'formats ratelimit/rules',
+  'identity/rules': 'formats kinds ratelimit/rules',
   'keys/rules': 'formats kinds ratelimit/rules identity/rules',
   decide: 'formats kinds operations ratelimit/rules models/rules identity/rules keys/rules',
   'usage/rules': 'formats kinds ratelimit/rules models/rules keys/rules decide',

@@ -11,12 +11,13 @@ type Given = Partial<
 
 /** The fields of a request; those without a flag are left out. */
 export function readFields(given: Given): Readonly<Record<string, unknown>> {
-  const { description, label, model, address, 'token-limit': limit } = given
+  const { description, label, model, limit, address, 'token-limit': tokenLimit } = given
   const fields = {
     description,
     labels: given['no-labels'] ? {} : label && readLabels(label),
     models: given['no-models'] ? null : model?.map(readModel),
-    tokenRateLimits: given['no-token-limits'] ? null : limit?.map(readLimit),
+    tokenRateLimits: given['no-token-limits'] ? null : tokenLimit?.map(readTokenLimit),
+    limits: given['no-limits'] ? null : limit?.map(readLimit),
     allowedAddresses: given['no-addresses'] ? null : address,
   }
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
@@ -40,15 +41,57 @@ function readModel(raw: string): { readonly namespace: string; readonly name: st
 }
 
 /** `1000/1m`; the server knows which windows there are. */
-function readLimit(raw: string): { readonly limit: number; readonly window: string } {
+function readTokenLimit(raw: string): { readonly limit: number; readonly window: string } {
   const [, limit, window] = /^(\d{1,10})\/(\w{1,16})$/.exec(raw) ?? []
   if (limit !== undefined && window !== undefined) return { limit: Number(limit), window }
   throw new WrongCall('Write a token limit as <tokens>/<window>, like 1000/1m.')
 }
 
+const limitNames = ['name', 'of', 'limit', 'window', 'model', 'enforce']
+
+/** `name=daily,of=cost,limit=5,window=day`; the server knows which kinds and windows there are. */
+function readLimit(raw: string): Readonly<Record<string, unknown>> {
+  const models: ReturnType<typeof readModel>[] = []
+  const fields: Record<string, unknown> = {}
+  for (const part of raw.split(',')) {
+    const [, name = '', value = ''] = /^(\w+)=(.+)$/.exec(part) ?? []
+    if (!limitNames.includes(name) || name in fields) throw wrongLimit(part)
+    if (name === 'model') models.push(readModel(value))
+    else fields[name] = value
+  }
+  const { limit, of, enforce = 'true' } = fields
+  if (!/^[\d.]{1,32}$/.test(`${limit}`)) throw wrongLimit('limit=')
+  if (enforce !== 'true' && enforce !== 'false') throw wrongLimit(`enforce=${enforce}`)
+  if (of !== 'cost') fields.limit = Number(limit)
+  if (enforce === 'false') fields.enforce = false
+  else delete fields.enforce
+  return models.length > 0 ? { ...fields, models } : fields
+}
+
+function wrongLimit(part: string): WrongCall {
+  const form = 'name=<name>,limit=<amount>,window=<window>'
+  const more = 'of=<kind>, enforce=false and model=<namespace>/<name>'
+  return new WrongCall(`${part}: write a limit as ${form}, and with ${more} if needed.`)
+}
+
+/** As a flag has it. */
+function showLimit({ models = [], ...limit }: NonNullable<KeyRecord['limits']>[number]): string {
+  const { name, of, window, enforce } = limit
+  const fields = Object.entries({ name, of, limit: limit.limit, window, enforce }).flatMap(
+    ([name, value]) => (value === undefined ? [] : `${name}=${value}`),
+  )
+  return [...fields, ...models.map((model) => `model=${model.namespace}/${model.name}`)].join(',')
+}
+
 /** One key with everything that its record says. */
 export function showKey(record: KeyRecord): string {
-  const { labels = {}, models = [], tokenRateLimits = [], allowedAddresses = [] } = record
+  const {
+    labels = {},
+    models = [],
+    tokenRateLimits = [],
+    limits = [],
+    allowedAddresses = [],
+  } = record
   const rows = [
     ['ID', record.id],
     ['KEY', record.keyPrefix ?? ''],
@@ -63,6 +106,7 @@ export function showKey(record: KeyRecord): string {
     ...Object.entries(labels).map(([name, value]) => ['LABEL', `${name}=${value}`]),
     ...models.map(({ namespace, name }) => ['MODEL', `${namespace}/${name}`]),
     ...tokenRateLimits.map(({ limit, window }) => ['TOKEN LIMIT', `${limit}/${window}`]),
+    ...limits.map((limit) => ['LIMIT', showLimit(limit)]),
     ...allowedAddresses.map((address) => ['ADDRESS', address]),
   ]
   const shown = rows.filter(([, value]) => value !== '')

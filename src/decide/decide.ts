@@ -21,7 +21,7 @@ import type { Decision, Denial, Grant } from './decision.ts'
 import { checkAccess } from './steps/access.ts'
 import { checkAddress } from './steps/address.ts'
 import { checkBackend } from './steps/backend.ts'
-import { checkBudget } from './steps/budget.ts'
+import { checkBudget, keyLimitsOn } from './steps/budget.ts'
 import { checkCap } from './steps/cap.ts'
 import { checkCredential } from './steps/credential.ts'
 import { findModel } from './steps/model.ts'
@@ -122,7 +122,7 @@ function grantOf(context: DecisionContext): Grant {
   const { target, method } = request
   const { operation, query } = target
   const listing = isListing(operation, method)
-  const caps = capsOf(caller)
+  const own = listing ? undefined : keyLimitsOn(context)
   const limits = subscription.limits.get(model.key) as readonly CountedLimit[]
   const tariff = subscription.tariffs.get(model.key)
   const metered = isMetered(operation, rules)
@@ -135,10 +135,11 @@ function grantOf(context: DecisionContext): Grant {
     subscription: subscription.name,
     limits: listing
       ? []
-      : caps === undefined || caps.limits.length === 0
+      : own === undefined || own.limits.length === 0
         ? limits
-        : limits.concat(caps.limits),
-    takes: !listing && (takesFrom(limits) || (caps !== undefined && takesFrom(caps.limits))),
+        : limits.concat(own.limits),
+    keyLimits: own,
+    takes: !listing && (takesFrom(limits) || (own !== undefined && takesFrom(own.limits))),
     states: [],
     admission: subscription.admission,
     ...(isOneAnswer && request.isUnread && { isUnread: true }),
@@ -151,7 +152,7 @@ function grantOf(context: DecisionContext): Grant {
       : undefined,
     payer: subscription.payers.get(model.key),
     tariff: listing ? undefined : tariff?.text,
-    isBudgeted: tariff?.isBudgeted,
+    isBudgeted: tariff?.isBudgeted || own?.charged !== undefined,
     factors: tariff?.factors,
     pool: subscription.hasPools ? poolOf(subscription.resource, caller.groups) : undefined,
     bodyNames:

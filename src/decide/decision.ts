@@ -1,7 +1,7 @@
 /** What Check decides of a request: it is granted, or denied. */
 
 import type { ErrorCode } from '../formats/errors.ts'
-import type { Caller } from '../identity/rules/caller.ts'
+import type { Caller, KeyLimits } from '../identity/rules/caller.ts'
 import type { LimitKind } from '../kinds/limits.ts'
 import type { AdmissionRules } from '../kinds/resources.ts'
 import type { Model } from '../models/rules/snapshot.ts'
@@ -19,6 +19,8 @@ export interface Grant {
   readonly subscription: string
   /** The limits to enforce, those of the key last; empty on paths without limits. */
   readonly limits: readonly CountedLimit[]
+  /** If the key has limits of its own, those on this model, which are among them. */
+  readonly keyLimits?: KeyLimits | undefined
   /** Whether one of them is taken from before the request is allowed. */
   readonly takes?: boolean
   /** Their states; empty until they are read. */
@@ -82,6 +84,8 @@ export type DenialDetail =
   | { readonly about: 'model'; readonly name: string }
   /** The same, and only the key's own models leave it out. */
   | { readonly about: 'key_models'; readonly name: string }
+  /** A limit of the key on cost needs a price, and its subscription has none for the model. */
+  | { readonly about: 'unpriced'; readonly subscription: string }
   /** The address that the key may not be used from, if it is known. */
   | { readonly about: 'address'; readonly address: string | undefined }
   /** The paths of models that the name may mean, and whether there are more. */

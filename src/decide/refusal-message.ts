@@ -64,6 +64,8 @@ function describeDetail(detail: DenialDetail): string {
         `The API key may not call the model ${toQuoted(detail.name)}, which is not among its models; ` +
         'GET /v1/models lists them.'
       )
+    case 'unpriced':
+      return `${notAllowed}: the API key has a limit on cost, and ${toQuoted(detail.subscription)} has no billingRate for this model.`
     case 'address': {
       const from = detail.address === undefined ? 'an unknown address' : toQuoted(detail.address)
       return `The API key may not be used from ${from}, which is outside of its allowedAddresses.`
@@ -74,6 +76,9 @@ function describeDetail(detail: DenialDetail): string {
       return describeUnpaid(detail)
   }
 }
+
+/** Clients may match on how these messages begin. */
+const notAllowed = describe('subscription_not_allowed').message.slice(0, -1)
 
 /** A caller can use a path; who writes the resources can say whose the name is. */
 function describeAmbiguous({
@@ -86,13 +91,11 @@ function describeAmbiguous({
   return `Several models have this name, which their servers list; ${mend}. spec.modelIds of one ModelRef makes the name its own.`
 }
 
-/** Begins as the message of the code, on which clients may match. */
 function describeUnpaid({
   error,
   named,
   other,
 }: Extract<DenialDetail, { about: 'subscription' }>): string {
-  const code = describe('subscription_not_allowed').message.slice(0, -1)
   const why =
     named === undefined
       ? 'none of yours includes it and is ready'
@@ -101,10 +104,10 @@ function describeUnpaid({
         : `the one in x-maas-subscription ${unpaid[error]}`
   if (other === undefined) {
     const others = named === undefined ? '' : ' None of your other subscriptions pays for it.'
-    return `${code}: ${why}.${others}`
+    return `${notAllowed}: ${why}.${others}`
   }
   const mend = named?.by === 'token' ? 'name it in the header' : 'create an API key for that one'
-  return `${code}: ${why}. Your subscription ${toQuoted(other)} includes it; ${mend}.`
+  return `${notAllowed}: ${why}. Your subscription ${toQuoted(other)} includes it; ${mend}.`
 }
 
 /** The holder of a key knows the name of its subscription. */

@@ -24,6 +24,8 @@ export function refusalReason(
       return 'identity token instead of an API key'
     case 'key_models':
       return "the key's models leave it out"
+    case 'unpriced':
+      return 'a limit of the key on cost needs a price of the model'
     case 'address':
       return 'the address is outside of allowedAddresses'
     case 'body':

@@ -8,7 +8,6 @@ import { toTimestamp } from '../formats/timestamp.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
-import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import { type Dialect, statusIn, toRefusalBody } from '../operations/dialect.ts'
 import type { Held } from '../ratelimit/rules/hold.ts'
 import {
@@ -82,8 +81,7 @@ function allow(
   key: KeyNews | undefined,
   request: LinedRequest | undefined,
 ): Buffer {
-  const { caller, states } = grant
-  const caps = capsOf(caller)
+  const { caller, states, keyLimits } = grant
   writer.clear()
   writer.close(writer.open(1))
   const ok = writer.open(3, lengthBytes)
@@ -94,7 +92,7 @@ function allow(
   if (states.length > 0) {
     putBindingHeaders(dialect, states, now, putAllowed)
     if (states.length === template.limitCount) writer.raw(template.policies)
-    else putPolicies(template.policyText, caps?.policies)
+    else putPolicies(template.policyText, keyLimits?.policies)
     const items = toItems(states, now)
     if (items !== '') putAllowed('ratelimit', items)
   }
@@ -105,9 +103,9 @@ function allow(
     const asked = {
       ...({ ...request, by: 'check', user: caller.user, held: grant.held } as const),
       pool: grant.pool,
-      keyLimits: grant.listing ? undefined : caps?.charged,
+      keyLimits: keyLimits?.charged,
       keyId: caller.by === 'key' ? caller.keyId : '',
-      cap: grant.metered || grant.meteredIfReported ? caps?.counted : undefined,
+      cap: grant.metered || grant.meteredIfReported ? keyLimits?.counted : undefined,
     }
     writeStructField(writer, 'line', writeLineHead(asked, template.subject))
     if (request.lane !== undefined) writeStructField(writer, 'lane', request.lane)

@@ -57,7 +57,10 @@ test('caps and labels are given, shown, narrowed and dropped', async (t) => {
   const { env } = await start(t)
   const given = ['--label', 'team=search', '--model', 'llm/small', '--token-limit', '500/1m']
   const limits = ['--token-limit', '9000/24h', '--address', '192.0.2.0/24']
-  const made = await run(env, 'new', 'capped', '--json', ...given, ...limits)
+  const daily = 'name=daily,of=cost,limit=5.5,window=day,model=llm/small'
+  const watched = 'name=at-once,of=concurrency,limit=2,enforce=false'
+  const named = ['--limit', daily, '--limit', 'limit=2,name=at-once,enforce=false,of=concurrency']
+  const made = await run(env, 'new', 'capped', '--json', ...given, ...limits, ...named)
   t.equal(made.status, 0, made.err)
   const { id } = JSON.parse(made.out)
   const show = async () => (await run(env, 'show', id)).out.split('\n').map((row) => row.trim())
@@ -67,6 +70,8 @@ test('caps and labels are given, shown, narrowed and dropped', async (t) => {
     'MODEL         llm/small',
     'TOKEN LIMIT   500/1m',
     'TOKEN LIMIT   9000/24h',
+    `LIMIT         ${daily}`,
+    `LIMIT         ${watched}`,
     'ADDRESS       192.0.2.0/24',
   ]) {
     t.ok((await show()).includes(row), row)
@@ -87,18 +92,35 @@ test('caps and labels are given, shown, narrowed and dropped', async (t) => {
   t.notOk((await show()).includes('LABEL         team=search'))
   const widened = await run(env, 'edit', id, '--no-models')
   t.match(widened, { status: 1, err: /models/ })
+  t.match(await run(env, 'edit', id, '--limit', daily), { status: 1, err: /keep "at-once"/ })
+  t.match(await run(env, 'edit', id, '--limit', 'name=a,limit=1,window=year'), {
+    status: 1,
+    err: /--limit\[0\]\.window must be day, week or month/,
+  })
   const admin = { ...env, TOLLGATE_TOKEN: 'admin-token' }
   t.equal(
-    (await run(admin, 'edit', id, '--no-models', '--no-token-limits', '--no-addresses')).status,
+    (
+      await run(
+        admin,
+        ...['edit', id, '--no-models', '--no-token-limits', '--no-limits', '--no-addresses'],
+      )
+    ).status,
     0,
   )
-  t.notOk((await show()).some((row) => /^(MODEL|TOKEN LIMIT|ADDRESS) /.test(row)))
+  t.notOk((await show()).some((row) => /^(MODEL|TOKEN LIMIT|LIMIT|ADDRESS) /.test(row)))
   for (const args of [
     ['edit', id],
     ['edit', '--name', 'x'],
     ['show'],
     ['show', id, id],
     ['edit', id, '--token-limit', '400'],
+    ['edit', id, '--limit', '5/day'],
+    ['edit', id, '--limit', 'name=a,window=day'],
+    ['edit', id, '--limit', 'name=a,limit=five,window=day'],
+    ['edit', id, '--limit', 'name=a,limit=1,limit=2,window=day'],
+    ['edit', id, '--limit', 'name=a,limit=1,window=day,per=user'],
+    ['edit', id, '--limit', 'name=a,limit=1,window=day,enforce=no'],
+    ['edit', id, '--limit', 'name=a,limit=1,window=day,model=small'],
     ['edit', id, '--model', 'small'],
     ['new', 'x', '--no-models'],
   ]) {

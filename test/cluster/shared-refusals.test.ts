@@ -20,8 +20,7 @@ function refusalOf(requestId: string, user = 'bob'): PastRefusal {
     caller: {
       ...{ by: 'key', user, groups: ['team'], keyId: 'id', subscription: 'plenty' },
       caps: {
-        ...{ models: new Set(['llm/sim']), networks: undefined, limits: [] },
-        ...{ policies: '', counted: undefined },
+        ...{ models: new Set(['llm/sim']), networks: undefined, limitsOn: undefined },
       },
     },
   }

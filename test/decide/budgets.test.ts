@@ -8,6 +8,8 @@ import { enforceLimits } from '../../src/decide/steps/limits.ts'
 import { type Exact, plus } from '../../src/formats/exact.ts'
 import type { KeyCaller } from '../../src/identity/rules/caller.ts'
 import { readLine } from '../../src/journal/read-line.ts'
+import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
+import type { KeyCaps } from '../../src/keys/rules/key-caps.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import { readTarget } from '../../src/operations/target.ts'
 import { type Counter, counterOf } from '../../src/ratelimit/rules/counter.ts'
@@ -48,6 +50,8 @@ interface World {
   readonly ofTeam: readonly Limit[]
   readonly ofModel: Readonly<Record<string, readonly Limit[]>>
   readonly ofTenant: readonly Limit[]
+  /** Of each person's key. */
+  readonly ofKey: readonly Limit[]
   readonly prices: Readonly<Record<string, string>>
 }
 
@@ -78,6 +82,7 @@ function worldOf(random: Random): World {
     ofTeam: limitsOf(random, ['user', 'group', 'subscription'], true),
     ofModel: { small: limitsOf(random, ['user', 'subscription', 'model']), large: [] },
     ofTenant: limitsOf(random, ['user', 'organization', 'installation'], true),
+    ofKey: limitsOf(random, ['key'], true),
     prices: pick(random, [
       { perToken: '0.0000021' },
       { perInputToken: '0.000003', perOutputToken: '0.0000150001', perRequest: '0.0001' },
@@ -109,6 +114,14 @@ function compiled({ zone, ofTeam, ofModel, ofTenant, prices }: World) {
     team,
     tenant,
   )
+}
+
+/** The key of a person, with the limits that all keys of a world have. */
+function keyOf({ ofKey }: World, person: (typeof people)[number]): KeyCaller {
+  const key = { ...person, keyId: `k-${person.user}`, subscription: 'team' }
+  const limits = ofKey.map(({ per: _, ...limit }) => limit) as NonNullable<KeyCaps['limits']>
+  const caps = compileCaps({ ...key, id: key.keyId, caps: limits.length > 0 ? { limits } : {} })
+  return { by: 'key', ...key, ...(caps && { caps }) }
 }
 
 /** What the referee remembers of a response. */
@@ -161,7 +174,7 @@ function windowName(world: World, { window }: Limit, owner: string, at: number):
 }
 
 function whomOf({ per }: Limit, { user, group }: Pick<Used, 'user' | 'group'>): string {
-  return per === 'user' ? user : per === 'group' ? group : ''
+  return per === 'user' || per === 'key' ? user : per === 'group' ? group : ''
 }
 
 /** Which limits are used up, by their resource and name. */
@@ -170,6 +183,7 @@ function refereed(world: World, used: readonly Used[], asked: Used, owners: Map<
     ['team', world.ofTeam],
     [`ModelRef/llm/${asked.model}`, world.ofModel[asked.model] ?? []],
     ['Tenant', world.ofTenant],
+    ['key', world.ofKey],
   ] as const
   return places.flatMap(([resource, limits]) =>
     limits
@@ -205,6 +219,7 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
   for (let n = 0; n < worlds; n += 1) {
     const world = worldOf(random)
     const snapshot = compiled(world)
+    const callers = new Map(people.map((person) => [person, keyOf(world, person)]))
     const sums = new Map<string, Exact>()
     const used: Used[] = []
     /** Whose phase the windows of a limit have: not what is tested here. */
@@ -216,7 +231,7 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
       const model = pick(random, models)
       const isMessage = random.below(2) === 0
       const operation = isMessage ? 'messages' : 'chat/completions'
-      const caller: KeyCaller = { by: 'key', ...person, keyId: 'k', subscription: 'team' }
+      const caller = callers.get(person) as KeyCaller
       const request: AccessRequest = {
         ...{ caller, method: 'POST', bodyModel: undefined, requestedSubscription: undefined },
         target: readTarget(`/llm/${model}/v1/${operation}`) as AccessRequest['target'],
@@ -233,10 +248,11 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
           subscription: 'team',
           model: `ModelRef/llm/${model}`,
           tenant: 'Tenant',
-          key: '',
+          key: 'key',
         }
         const group = person.groups[0] ?? ''
-        const whom = scope === 'user' ? person.user : scope === 'group' ? group : ''
+        const whom =
+          scope === 'user' || scope === 'key' ? person.user : scope === 'group' ? group : ''
         owners.set(`${resource[origin]} ${limitName} ${whom}`, owner)
       }
       const decision = enforceLimits(granted, counters.map(stateOf), at)
@@ -251,7 +267,7 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
           subscription: 'team',
           model: `ModelRef/llm/${model}`,
           tenant: 'Tenant',
-          key: '',
+          key: 'key',
         }
         return remaining === 0 ? `${resource[limit.origin]} ${limit.limitName}` : []
       })
@@ -272,8 +288,9 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
       })
       const check = writeLineHead(
         {
-          ...{ startedAt: at, id: `r${n}-${i}`, by: 'check', user: person.user, keyId: 'k' },
-          ...{ cap: undefined, pool: granted.pool, held: undefined },
+          ...{ startedAt: at, id: `r${n}-${i}`, by: 'check', user: person.user },
+          ...{ cap: undefined, pool: granted.pool, held: undefined, keyId: caller.keyId },
+          keyLimits: granted.keyLimits?.charged,
         },
         subject,
       )

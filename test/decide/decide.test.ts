@@ -295,7 +295,7 @@ test('a refused subscription names the way out, but not to a key with caps', asy
   t.match(ask(path, bound('gone')), detail(by('gone'), 'not_found', 'premium'))
   t.match(ask(path, bound('leaving')), detail(by('leaving'), 'model_unhealthy', 'premium'))
   for (const subscription of ['premium', 'foreign', 'gone']) {
-    const caps = { models: undefined, networks: undefined, limits: [], policies: '', counted: '' }
+    const caps = { models: undefined, networks: undefined, limitsOn: undefined }
     const decision = ask(lone, { ...bound(subscription), caps })
     t.match(decision, { code: 'subscription_not_allowed', detail: undefined }, subscription)
   }

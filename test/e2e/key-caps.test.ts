@@ -3,14 +3,32 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
+import { subscription, type WrittenDocument } from '../support/documents.ts'
+import { chatPath, defaultResources, type Gateway, gatewayTests } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
 import { lasts } from '../support/window-ends.ts'
 
 const otherPath = '/llm/other/v1/chat/completions'
 const adminToken = 'token-admin'
+
+/** A zone whose day does not end during the tests. */
+function zoneAtNoon(): string {
+  const ahead = 12 - new Date().getUTCHours()
+  return `Etc/GMT${ahead > 0 ? '-' : '+'}${Math.abs(ahead)}`
+}
+
+/** A Subscription with a price of llm/sim. */
+function priced(): WrittenDocument {
+  const owner = { groups: ['team'] }
+  const ofModels = { billingRate: { perToken: '0.01' } }
+  const all = { 'llm/sim': [[1_000_000_000, '1h']] } as const
+  const { spec, ...document } = subscription('priced', owner, all, { priority: -1, ofModels })
+  return { ...document, spec: { ...spec, calendar: { timeZone: zoneAtNoon() } } }
+}
+
 const test = gatewayTests({
   lists: true,
+  resources: (backendUrl) => [...defaultResources(backendUrl), priced()],
   env: {
     USAGE_JOURNAL: join(mkdtempSync(join(tmpdir(), 'caps-')), 'usage.jsonl'),
     GATEWAY_TRUSTED_HOPS: '1',
@@ -104,6 +122,41 @@ test('tokens of the key count over its models, and the tightest limit speaks', a
     async () => (await gateway.chat(key)).status === 429,
     'the journal has it, after a restart',
   )
+})
+
+test("a day's money of the key is spent for it alone, and stays so after a restart", async (t, gateway) => {
+  const limits = [{ name: 'daily', of: 'cost', limit: '0.5', window: 'day' }]
+  const { key, id, user } = await mint(gateway, { subscription: 'priced', limits })
+  const use = async (totalTokens: number) => {
+    const answer = await gateway.chat(key, { totalTokens })
+    await gateway.settled()
+    return answer.status
+  }
+  t.equal(await use(49), 200)
+  t.equal(await use(20), 200, 'a cent is left')
+  const refused = await gateway.chat(key)
+  t.equal(refused.status, 429, refused.text)
+  t.match(JSON.parse(refused.text), {
+    error: {
+      code: 'insufficient_quota',
+      message: /"daily" of this API key.*: 0\.69 of 0\.5 in a day/,
+    },
+  })
+  const another = await mint(gateway, { subscription: 'priced' }, user)
+  t.equal((await gateway.chat(another.key)).status, 200, 'another key of the user')
+  const closed = await gateway.ask('/llm/sim/v1/audio/transcriptions', key, { method: 'POST' })
+  t.equal(JSON.parse(closed.text).error.code, 'path_closed', 'what is not counted')
+  await gateway.stopService()
+  await gateway.startService()
+  await poll(async () => (await gateway.chat(key)).status === 429, 'the journal has it')
+  const more = { limits: [{ ...limits[0], limit: '1' }] }
+  const widened = await gateway.ask(`/v1/api-keys/${id}`, `token-${user}`, {
+    method: 'PATCH',
+    body: JSON.stringify(more),
+  })
+  t.equal(widened.status, 403, 'not by its holder')
+  await patch(gateway, id, adminToken, more)
+  t.equal((await gateway.chat(key)).status, 200)
 })
 
 async function idOf(gateway: Gateway, key: string): Promise<string> {

@@ -3,7 +3,6 @@ import type { Grant } from '../../src/decide/decision.ts'
 import { createTemplates, type TemplateOf } from '../../src/extauthz/allow-template.ts'
 import { toCheckResponse } from '../../src/extauthz/check-response.ts'
 import type { KeyCaller } from '../../src/identity/rules/caller.ts'
-import { capsOf } from '../../src/keys/rules/caps-of-caller.ts'
 import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
 import type { Dialect } from '../../src/operations/dialect.ts'
 import { limitStates, toCountedLimits } from '../../src/ratelimit/rules/counter.ts'
@@ -62,7 +61,8 @@ function randomGrant(random: Random, now: number): Grant {
   const written = pick(random, [{}, { tokenRateLimits }, { allowedAddresses: ['::1'] }])
   const caps = compileCaps({ id, user: 'ada', subscription: 'basic', caps: written })
   const capped = random.below(2) === 0 && caps ? caps : undefined
-  const limits = [...pick(random, limitLists), ...(capped?.limits ?? [])]
+  const keyLimits = capped?.limitsOn?.('llm/small', {})
+  const limits = [...pick(random, limitLists), ...(keyLimits?.limits ?? [])]
   const counters = limits.map(() => ({
     used: random.below(3) === 0 ? 0 : random.below(120),
     resetsAt: now + 1 + random.below(86_400_000),
@@ -82,6 +82,7 @@ function randomGrant(random: Random, now: number): Grant {
     cluster: pick(random, ['model/llm/small', 'model/llm/large']),
     subscription,
     limits,
+    keyLimits,
     states: limitStates(limits, counters, now),
     metered: random.below(2) === 0,
     uncounted: false,
@@ -103,7 +104,7 @@ function expectedOf(grant: Grant, now: number, dialect: Dialect, key: KeyNews = 
   const option = (key: string, value: string) => ({ header: { key, value }, append_action: 2 })
   const { idleMs, answerMs, retries, credential } = grant.model.resource.server
   const { upstreamModel = grant.sentName } = grant.model.resource.server
-  const counted = capsOf(grant.caller)?.counted
+  const { counted } = grant.keyLimits ?? {}
   const answer: object[] = []
   putLimitHeaders(dialect, grant.states, now, (name, value) => answer.push(option(name, value)))
   if (key.keyAgeMs !== undefined) {

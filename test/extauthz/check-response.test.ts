@@ -3,7 +3,7 @@ import type { Denial, Grant } from '../../src/decide/decision.ts'
 import { createTemplates } from '../../src/extauthz/allow-template.ts'
 import { toCheckResponse } from '../../src/extauthz/check-response.ts'
 import { type ErrorCode, toEnvelope } from '../../src/formats/errors.ts'
-import type { CompiledCaps } from '../../src/identity/rules/caller.ts'
+import type { KeyLimits } from '../../src/identity/rules/caller.ts'
 import type { Dialect } from '../../src/operations/dialect.ts'
 import { limitStates, toCountedLimits } from '../../src/ratelimit/rules/counter.ts'
 import { toPolicies } from '../../src/ratelimit/rules/limit-headers.ts'
@@ -321,14 +321,14 @@ test('a response with budgets alone has their headers', async (t) => {
       window,
       { ...place, origin },
     )
-  const added = (of: typeof limits, caps?: Partial<CompiledCaps>) => {
+  const added = (of: typeof limits, own?: Partial<KeyLimits>) => {
     const states = limitStates(
       of,
       of.map(() => ({ used: 1, resetsAt: now + 90_000 })),
       now,
     )
-    const caller = { ...grant.caller, caps } as Grant['caller']
-    const bytes = toCheckResponse({ ...grant, caller, states }, now, 'openai')
+    const keyLimits = own as KeyLimits | undefined
+    const bytes = toCheckResponse({ ...grant, keyLimits, states }, now, 'openai')
     const { ok_response } = checkResponse.decode(bytes) as {
       ok_response: { response_headers_to_add?: { header: { key: string; value: string } }[] }
     }

@@ -449,6 +449,27 @@ export const allMutants: readonly Mutant[] = [
     [
       ['toCountedLimits(subscription, scopeOf(id)', 'toCountedLimits(subscription, id'],
       ['owner: id,', 'owner: user,'],
+      ['calendar !== last', 'false'],
+      ["limit.of === 'cost' && limit.enforce", "limit.of === 'cost'"],
+      ['model === undefined || told.has(model) ? model', 'model === undefined ? model'],
+    ],
+  ),
+  ...mutants(
+    'decide/steps/budget.ts',
+    ['keys/rules/compiled-caps.test.ts'],
+    [
+      ['!isPriced && ', 'false && '],
+      ['!hasCostLimit && !isOfKey', '!hasCostLimit'],
+    ],
+  ),
+  ...mutants(
+    'keys/rules/key-limits.ts',
+    ['keys/rules/key-caps.test.ts'],
+    [
+      ['has.limit > had.limit', 'false'],
+      ['had.enforce && !has.enforce', 'false'],
+      ['modelsIn(has) !== modelsIn(had)', 'false'],
+      ['[...unknown, ...problems]', 'problems'],
     ],
   ),
   ...mutants(
@@ -1429,7 +1450,7 @@ export const allMutants: readonly Mutant[] = [
     ['table/rules/rules.test.ts'],
     [
       ["if (kind === 'requests' || kind === 'concurrency') return kind", ''],
-      ['grant.isBudgeted || ', ''],
+      ['if (grant.isBudgeted)', 'if (false)'],
       ["asked.query !== '' && ", "asked.query === '' && "],
       ['limits.length > cellsOfBlock', 'limits.length > 7'],
     ],

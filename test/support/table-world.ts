@@ -36,7 +36,8 @@ if (model === undefined) throw new Error('no model')
 export function grantOf(user: string, rates: Rates, caps?: KeyCaps, id = 'one'): Grant {
   const compiled = compileCaps({ id, user, subscription: 'basic', caps: caps ?? {} })
   const own = toCountedLimits('basic', 'llm/small', rates.map(limitOf))
-  const limits = [...own, ...(compiled?.limits ?? [])]
+  const keyLimits = compiled?.limitsOn?.('llm/small', {})
+  const limits = [...own, ...(keyLimits?.limits ?? [])]
   return {
     allowed: true,
     caller: {
@@ -45,6 +46,7 @@ export function grantOf(user: string, rates: Rates, caps?: KeyCaps, id = 'one'):
     },
     ...{ model: model as Grant['model'], cluster: 'model/llm/small', subscription: 'basic' },
     limits,
+    keyLimits,
     states: limitStates(
       limits,
       limits.map(() => ({ used: 0, resetsAt: 0 })),

@@ -22,7 +22,7 @@ const schema = {
   operationId: 'changeApiKey',
   summary: 'Change an API key',
   description:
-    'Your own active key, or any for an administrator. Needs an identity token. What is left out stays. A holder may narrow the caps models, tokenRateLimits and allowedAddresses, an administrator also widens and drops them.',
+    'Your own active key, or any for an administrator. Needs an identity token. What is left out stays. A holder may narrow the caps models, tokenRateLimits, limits and allowedAddresses, an administrator also widens and drops them.',
   tags: ['API keys'],
   security: [{ identityToken: [] }],
   params: keyIdParams,

@@ -5,23 +5,26 @@ import { toQuoted } from '../../formats/quoted.ts'
 import {
   capNames,
   type KeyCaps,
+  type ModelName,
   maxCaps,
   modelKeyOf,
   problemOfCaps,
 } from '../../keys/rules/key-caps.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { integer, object, optional, string } from '../http/schema.ts'
+import { boolean, integer, object, optional, string } from '../http/schema.ts'
 
 const maxNameLength = 253
 
+const model = {
+  additionalProperties: false,
+  ...object('KeyModel', {
+    namespace: { type: 'string', maxLength: maxNameLength },
+    name: { type: 'string', maxLength: maxNameLength },
+  }),
+} as const
+
 const models = {
-  items: {
-    additionalProperties: false,
-    ...object('KeyModel', {
-      namespace: { type: 'string', maxLength: maxNameLength },
-      name: { type: 'string', maxLength: maxNameLength },
-    }),
-  },
+  items: model,
   description: 'The only models of its subscription that the key may call.',
   examples: [[{ namespace: 'llm', name: 'sim-small' }]],
 } as const
@@ -38,6 +41,48 @@ const tokenRateLimits = {
     "Limits on the key's own tokens, of all its models together, beside those of its subscription.",
 } as const
 
+/** Whose values problemOfCaps judges, with better messages than a schema. */
+const limits = {
+  items: {
+    additionalProperties: false,
+    ...object('KeyNamedLimit', {
+      name: string('A DNS label, by which refusals and counters call it.', {
+        maxLength: 63,
+        examples: ['daily'],
+      }),
+      of: optional(
+        string('What is counted; tokens by default.', {
+          enum: ['tokens', 'input', 'output', 'requests', 'concurrency', 'cost'],
+        }),
+      ),
+      limit: {
+        type: ['integer', 'string'],
+        description:
+          'Of tokens, requests or requests in progress a whole number; of cost a decimal number as a string, in BILLING_CURRENCY.',
+        maxLength: 32,
+        examples: ['5', 1_000_000],
+      },
+      window: optional(
+        string('As 1h, or day, week or month of the calendar; left out of concurrency.', {
+          maxLength: 16,
+          examples: ['day'],
+        }),
+      ),
+      models: optional({
+        type: 'array',
+        items: model,
+        maxItems: maxCaps.models,
+        description: 'The models whose use it counts, together; left out: all.',
+      }),
+      enforce: optional(
+        boolean('Whether it refuses, as by default; else it is counted and shown only.'),
+      ),
+    }),
+  },
+  description:
+    "Further limits on the key's own use, as limits of a Subscription whose counters are the key's.",
+} as const
+
 const allowedAddresses = {
   items: { type: 'string', maxLength: 64 },
   description: 'The only networks that the key may be used from, in CIDR notation.',
@@ -52,6 +97,7 @@ export const capFields = {
     type: ['array', 'null'],
     maxItems: maxCaps.tokenRateLimits,
   },
+  limits: { ...limits, type: ['array', 'null'], maxItems: maxCaps.limits },
   allowedAddresses: {
     ...allowedAddresses,
     type: ['array', 'null'],
@@ -63,6 +109,7 @@ export const capFields = {
 export const capSchemas = {
   models: optional({ ...models, type: 'array' }),
   tokenRateLimits: optional({ ...tokenRateLimits, type: 'array' }),
+  limits: optional({ ...limits, type: 'array' }),
   allowedAddresses: optional({ ...allowedAddresses, type: 'array' }),
 } as const
 
@@ -92,14 +139,21 @@ export function readCaps(
   )
   const problem = problemOfCaps(caps)
   if (problem !== undefined) throw invalidRequest(problem)
-  const known = new Set(from.models?.map(modelKeyOf))
+  const known = new Set(modelsIn(from).map(([, key]) => key))
   const covered = subscriptions.get(subscription)?.limits
-  for (const [i, model] of (caps.models ?? []).entries()) {
-    const key = modelKeyOf(model)
+  for (const [at, key] of modelsIn(caps)) {
     if (known.has(key) || covered?.has(key)) continue
     throw invalidRequest(
-      `models[${i}]: the subscription ${toQuoted(subscription)} does not cover ${toQuoted(key)}.`,
+      `${at}: the subscription ${toQuoted(subscription)} does not cover ${toQuoted(key)}.`,
     )
   }
   return caps
+}
+
+/** Where they name models, and which. */
+function modelsIn({ models = [], limits = [] }: KeyCaps): readonly (readonly [string, string])[] {
+  const entries = (at: string, list: readonly ModelName[]) =>
+    list.map((each, i) => [`${at}[${i}]`, modelKeyOf(each)] as const)
+  const ofLimits = limits.flatMap(({ models = [] }, i) => entries(`limits[${i}].models`, models))
+  return [...entries('models', models), ...ofLimits]
 }

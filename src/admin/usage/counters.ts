@@ -120,7 +120,8 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
 
   /** Those of which something is used. */
   async function readUsed(selected: Selected, { user, key }: Subject) {
-    const all = key === undefined ? limitsOf(selected, snapshot()) : limitsOfKey(selected, key)
+    const all =
+      key === undefined ? limitsOf(selected, snapshot()) : limitsOfKey(selected, key, snapshot())
     if (all.length > maxLimits) throw tooMany('selects too many limits')
     return (await readLimits(deps, user, all)).filter(({ isUsed }) => isUsed)
   }
@@ -182,10 +183,15 @@ function limitsOf(selected: Selected, { subscriptions }: Snapshot): readonly Own
 }
 
 /** A key's own. */
-function limitsOfKey(selected: Selected, key: ApiKeyRecord): readonly OwnLimit[] {
+function limitsOfKey(
+  selected: Selected,
+  key: ApiKeyRecord,
+  { subscriptions }: Snapshot,
+): readonly OwnLimit[] {
   const { subscription } = key
   if ((selected.subscription ?? subscription) !== subscription) return []
-  return (compileCaps(key)?.limits ?? [])
+  const calendar = subscriptions.get(subscription)?.calendar ?? {}
+  return (compileCaps(key)?.limitsOn?.(undefined, calendar).limits ?? [])
     .filter(({ window }) => window === (selected.window ?? window))
     .map((limit) => ({ subscription, model: null, limit }))
 }

@@ -77,9 +77,10 @@ function limitsOf(caller: Caller, only: Parameters, snapshot: Snapshot): readonl
       (caller.by === 'token' || name === caller.subscription) &&
       name === (only.subscription ?? name),
   )
-  const ofKey = open.flatMap(({ name: subscription }) =>
-    (capsOf(caller)?.limits ?? []).map((limit) => ({ subscription, model: null, limit })),
-  )
+  const ofKey = open.flatMap(({ name: subscription, calendar }) => {
+    const limits = capsOf(caller)?.limitsOn?.(undefined, calendar).limits ?? []
+    return limits.map((limit) => ({ subscription, model: null, limit }))
+  })
   const mayUse = (key: string) => {
     const model = snapshot.models.get(key)
     return model !== undefined && mayCall(caller, model)

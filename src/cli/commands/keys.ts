@@ -24,6 +24,14 @@ const fields = {
     many: true,
     field: 'tokenRateLimits',
   },
+  limit: {
+    takes: 'name=<name>,limit=<amount>,…',
+    means:
+      'a limit of this key by name, like name=daily,of=cost,limit=5,window=day; also with model=<namespace>/<name>, ' +
+      'any number of times, and enforce=false',
+    many: true,
+    field: 'limits',
+  },
   address: {
     takes: '<network>',
     means: 'where it may be used, like 192.0.2.0/24',
@@ -108,7 +116,8 @@ export const editKeyFlags = {
   ...fields,
   'no-labels': { means: 'drop its labels' },
   'no-models': { means: 'let it call all models of its subscription' },
-  'no-token-limits': { means: 'drop its own limits' },
+  'no-token-limits': { means: 'drop its own limits on tokens' },
+  'no-limits': { means: 'drop its limits by name' },
   'no-addresses': { means: 'let it be used from everywhere' },
   ...common,
 } as const

@@ -1,6 +1,7 @@
 /** The caller of a request, once its credential has been verified. */
 
 import type { Network } from '../../formats/cidr.ts'
+import type { WrittenCalendar } from '../../kinds/limits.ts'
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
 
 /** A user with the groups that apply. */
@@ -32,14 +33,29 @@ export interface CompiledCaps {
   /** `<namespace>/<name>` of each model. */
   readonly models: ReadonlySet<string> | undefined
   readonly networks: readonly Network[] | undefined
-  /** Limits of the key itself; empty if there are none. */
+  /**
+   * Limits of the key itself on a model, or whatever the model is; undefined: there are none. `calendar` is that of its
+   * Subscription. The same object for the same ones, mostly.
+   */
+  readonly limitsOn:
+    | ((model: string | undefined, calendar: WrittenCalendar) => KeyLimits)
+    | undefined
+}
+
+/** The limits of a key on a model. */
+export interface KeyLimits {
+  /** Those that refuse. */
   readonly limits: readonly CountedLimit[]
-  /** Their part of the field `RateLimit-Policy`. */
+  /** Those that are only counted and shown. */
+  readonly observed: readonly CountedLimit[]
+  /** The part of the first in the field `RateLimit-Policy`. */
   readonly policies: string
-  /** What a report of usage must carry to be counted for these limits (`keyCountersOf`). */
+  /** What a line must have to be counted for its limits without a name (`keyCountersOf`). */
   readonly counted: string | undefined
-  /** Its limits by name, as lines say them: a JSON array; undefined: there are none. */
-  readonly charged?: string | undefined
+  /** Its limits by name, as members of a line (usage/rules/line-head.ts); undefined: there are none. */
+  readonly charged: string | undefined
+  /** Whether a limit on money refuses. */
+  readonly hasCostLimit: boolean
 }
 
 /** An API key: has the groups of its creation, and one subscription. */

@@ -1,12 +1,15 @@
 /** Caps of a key, compiled for the request path. */
 
 import { parseWindow } from '../../formats/duration.ts'
-import type { CompiledCaps } from '../../identity/rules/caller.ts'
-import { type Counter, toCountedLimits } from '../../ratelimit/rules/counter.ts'
+import type { CompiledCaps, KeyLimits } from '../../identity/rules/caller.ts'
+import type { NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
+import { type Counter, isTaken, toCountedLimits } from '../../ratelimit/rules/counter.ts'
 import { countedAs, counterKey } from '../../ratelimit/rules/counter-key.ts'
 import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
 import { userInLines } from '../../ratelimit/rules/line-user.ts'
+import { toNamedLimit, windowOf, writeChargedLimit } from '../../ratelimit/rules/named-limits.ts'
 import { isUncapped, type KeyCaps, modelKeyOf, networksOf } from './key-caps.ts'
+import { readLimits } from './key-limits.ts'
 
 interface CappedKey {
   readonly id: string
@@ -16,24 +19,73 @@ interface CappedKey {
 }
 
 /** undefined: nothing is capped. */
-export function compileCaps({ id, user, subscription, caps }: CappedKey): CompiledCaps | undefined {
+export function compileCaps(key: CappedKey): CompiledCaps | undefined {
+  const { caps } = key
   if (isUncapped(caps)) return undefined
-  const { models, tokenRateLimits = [], allowedAddresses } = caps
-  const raw = tokenRateLimits.map(({ limit, window }) => {
-    return { limit, window, windowMs: parseWindow(window) as number }
-  })
-  const limits = toCountedLimits(subscription, scopeOf(id), raw, {
-    scope: 'key',
-    key: { id, user },
-  })
+  const { models, tokenRateLimits, limits, allowedAddresses } = caps
   return {
     models: models && new Set(models.map(modelKeyOf)),
     networks: allowedAddresses && networksOf(allowedAddresses),
-    limits,
-    policies: toPolicies(limits),
-    counted:
-      limits.length === 0 ? undefined : `${id} ${limits.map(({ windowMs }) => windowMs).join(',')}`,
+    limitsOn: tokenRateLimits === undefined && limits === undefined ? undefined : limitsOf(key),
   }
+}
+
+/** Its limits, which are compiled for a model when they are first asked for, and again for another calendar. */
+function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['limitsOn'] {
+  const { tokenRateLimits = [], limits: written = [] } = caps
+  const raw = tokenRateLimits.map(({ limit, window }) => {
+    return { limit, window, windowMs: parseWindow(window) as number }
+  })
+  const of = { scope: 'key', key: { id, user } } as const
+  const unnamed = toCountedLimits(subscription, scopeOf(id), raw, of)
+  const windows = unnamed.map(({ windowMs }) => windowMs)
+  const counted = unnamed.length === 0 ? undefined : `${id} ${windows.join(',')}`
+  const named = readLimits(written)
+  const whose = { subscription, organization: '', user: userInLines(user), keyId: id }
+  const place = { resource: 'key', origin: 'key', whose } as const
+  /** The models that some of them are about; the others have the same limits. */
+  const told = new Set(named.flatMap(({ models = [] }) => models.map(modelKeyOf)))
+
+  function compile(model: string | undefined, calendar: WrittenCalendar): KeyLimits {
+    const applying = named
+      .filter(({ models }) => model === undefined || isAbout(model, models))
+      .map((limit) => ({ limit, window: windowOf(limit, calendar) }))
+    const compiled = (enforce: boolean) =>
+      applying
+        .filter(({ limit }) => limit.enforce === enforce)
+        .map(({ limit, window }) => toNamedLimit(limit, window, place))
+    const limits = [...unnamed, ...compiled(true)].toSorted(
+      (a, b) => Number(isTaken(a)) - Number(isTaken(b)),
+    )
+    const items = applying.map(({ limit, window }) =>
+      writeChargedLimit({ resource: 'key', ...limit, kind: limit.of, window }),
+    )
+    const hasCostLimit = applying.some(({ limit }) => limit.of === 'cost' && limit.enforce)
+    const charged = `"key_limits":${JSON.stringify(items)}${hasCostLimit ? ',"key_cost_limit":true' : ''}`
+    return {
+      limits,
+      observed: compiled(false),
+      policies: toPolicies(limits),
+      counted,
+      charged: items.length === 0 ? undefined : charged,
+      hasCostLimit,
+    }
+  }
+
+  let last: WrittenCalendar | undefined
+  const known = new Map<string | undefined, KeyLimits>()
+  return (model, calendar) => {
+    if (calendar !== last) known.clear()
+    last = calendar
+    const same = model === undefined || told.has(model) ? model : ''
+    const found = known.get(same) ?? compile(same, calendar)
+    known.set(same, found)
+    return found
+  }
+}
+
+function isAbout(model: string, models: NamedLimit['models']): boolean {
+  return models?.some((each) => modelKeyOf(each) === model) ?? true
 }
 
 /** The counters of the key with which a response was admitted; `counted` is that of its caps. */

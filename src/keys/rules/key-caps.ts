@@ -4,6 +4,7 @@ import { isInside, type Network, parseNetwork } from '../../formats/cidr.ts'
 import { parseWindow } from '../../formats/duration.ts'
 import { isObject } from '../../formats/fields.ts'
 import { toQuoted } from '../../formats/quoted.ts'
+import { type KeyLimit, problemOfLimits, wideningOfLimits } from './key-limits.ts'
 
 /** What is left out is not capped. */
 export interface KeyCaps {
@@ -11,6 +12,8 @@ export interface KeyCaps {
   readonly models?: readonly ModelName[]
   /** Limits on the tokens of this key, of all models together. */
   readonly tokenRateLimits?: readonly TokenCap[]
+  /** Further limits, by name. */
+  readonly limits?: readonly KeyLimit[]
   /** The only networks that it may be used from, in CIDR notation; at least one. */
   readonly allowedAddresses?: readonly string[]
 }
@@ -27,7 +30,12 @@ export interface TokenCap {
 }
 
 /** The most entries of each. */
-export const maxCaps = { models: 100, tokenRateLimits: 8, allowedAddresses: 32 } as const
+export const maxCaps = {
+  models: 100,
+  tokenRateLimits: 8,
+  limits: 20,
+  allowedAddresses: 32,
+} as const
 
 export const capNames = Object.keys(maxCaps) as readonly (keyof KeyCaps)[]
 
@@ -68,6 +76,8 @@ export function problemOfCaps(caps: KeyCaps): string | undefined {
     if (windows.has(windowMs)) return `${at}.window is there twice; name each length once.`
     windows.add(windowMs)
   }
+  const problem = problemOfLimits(caps.limits)
+  if (problem !== undefined) return problem
   for (const [i, raw] of (caps.allowedAddresses ?? []).entries()) {
     if (parseNetwork(raw) !== undefined) continue
     return `allowedAddresses[${i}] must be an address or a network like 192.0.2.0/24 or 2001:db8::/32, with no bits after its length.`
@@ -89,6 +99,8 @@ export function wideningOf(before: KeyCaps, next: KeyCaps): string | undefined {
       return `tokenRateLimits must keep the window ${window}, with at most ${limit} tokens.`
     }
   }
+  const widened = before.limits && wideningOfLimits(before.limits, next.limits ?? [])
+  if (widened !== undefined) return widened
   const networks = before.allowedAddresses && networksOf(before.allowedAddresses)
   const outside =
     networks &&
@@ -112,9 +124,10 @@ function hasForm(stored: object): stored is KeyCaps {
   const {
     models = [],
     tokenRateLimits = [],
+    limits = [],
     allowedAddresses = [],
   } = stored as Readonly<Record<string, unknown>>
-  const lists = [models, tokenRateLimits, allowedAddresses]
+  const lists = [models, tokenRateLimits, limits, allowedAddresses]
   if (!lists.every(Array.isArray)) return false
   return (
     (models as unknown[]).every(

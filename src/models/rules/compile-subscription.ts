@@ -1,6 +1,6 @@
 /** Compiles a Subscription: which limits its models have, its own and those of the models and the Tenant, and who pays. */
 
-import type { CalendarWindow, NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
+import type { NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
 import type {
   AdmissionMode,
   BilledModel,
@@ -10,8 +10,13 @@ import type {
 } from '../../kinds/resources.ts'
 import { type CountedLimit, isTaken, limitsOfModel } from '../../ratelimit/rules/counter.ts'
 import { groupInLines } from '../../ratelimit/rules/line-user.ts'
-import { type Place, toNamedLimit, writeChargedLimit } from '../../ratelimit/rules/named-limits.ts'
-import { readWindowText, type Window } from '../../ratelimit/rules/windows.ts'
+import {
+  type Place,
+  toNamedLimit,
+  windowOf,
+  writeChargedLimit,
+} from '../../ratelimit/rules/named-limits.ts'
+import type { Window } from '../../ratelimit/rules/windows.ts'
 import { admissionRules } from './admission-rules.ts'
 import { writePayer } from './payer.ts'
 import {
@@ -39,6 +44,7 @@ export function compileSubscription(
 ): CompiledSubscription {
   const { name } = resource.metadata
   const admission = admissionRules(resource, context.admissionMode)
+  const calendar = calendarOf(resource, context.tenant)
   const limits = new Map<string, readonly CountedLimit[]>()
   const observed = new Map<string, readonly CountedLimit[]>()
   const tariffs = new Map<string, CompiledTariff>()
@@ -52,7 +58,7 @@ export function compileSubscription(
     const payer = writePayer(resource.attribution, model)
     if (payer !== undefined) payers.set(key, payer)
     if (missing.has(key)) continue
-    const applying = limitsOn(resource, key, context)
+    const applying = limitsOn(resource, key, calendar, context)
     const closed = closedBy(applying, model, resource, context)
     if (closed !== undefined) {
       missing.add(key)
@@ -92,6 +98,7 @@ export function compileSubscription(
     limits,
     observed,
     tariffs,
+    calendar,
     hasPools: resource.limits.some(({ per }) => per === 'group'),
     payers,
     priority: Math.max(0, resource.priority),
@@ -113,6 +120,7 @@ interface Applying {
 function limitsOn(
   subscription: Subscription,
   key: string,
+  calendar: WrittenCalendar,
   { modelRefs, tenant }: LimitContext,
 ): readonly Applying[] {
   const whose = {
@@ -120,7 +128,6 @@ function limitsOn(
     organization: organizationOf(subscription),
   }
   const ofTenant = tenant?.calendar
-  const own = calendarOf(subscription, tenant)
   const from = (
     limits: readonly NamedLimit[],
     calendar: WrittenCalendar | undefined,
@@ -137,7 +144,7 @@ function limitsOn(
         place: { resource, origin, whose },
       }))
   return [
-    ...from(subscription.limits, own, whose.subscription, 'subscription'),
+    ...from(subscription.limits, calendar, whose.subscription, 'subscription'),
     ...from(modelRefs.get(key)?.limits ?? [], ofTenant, `ModelRef/${key}`, 'model'),
     ...from(tenant?.limits ?? [], ofTenant, 'Tenant', 'tenant'),
   ]
@@ -181,17 +188,4 @@ export function calendarOf(
 ): WrittenCalendar {
   const written = Object.entries(calendar).filter(([, value]) => value !== undefined)
   return { ...tenant?.calendar, ...Object.fromEntries(written) }
-}
-
-const utc: Window = { every: 'day', zone: 'UTC' }
-
-/** A calendar's is the same object for the same calendar. */
-export function windowOf(
-  { window, windowMs }: Pick<NamedLimit, 'window' | 'windowMs'>,
-  { timeZone = 'UTC', weekStartsOn = 1, monthStartsOn = 1 }: WrittenCalendar = {},
-): Window {
-  const every = window as CalendarWindow | ''
-  if (windowMs > 0 || every === '') return { ms: windowMs }
-  const first = { day: '', week: weekStartsOn, month: monthStartsOn }[every]
-  return readWindowText(`${every}${first}@${timeZone}`) ?? utc
 }

@@ -6,6 +6,7 @@
 
 import { hash } from 'node:crypto'
 import type { FieldPath } from '../../formats/fields.ts'
+import type { WrittenCalendar } from '../../kinds/limits.ts'
 import {
   type AccessPolicy,
   type AdmissionMode,
@@ -69,6 +70,8 @@ export interface CompiledSubscription extends References {
   readonly observed: ReadonlyMap<string, readonly CountedLimit[]>
   /** How lines are charged, by model key; a model of which nothing is said is missing. */
   readonly tariffs: ReadonlyMap<string, CompiledTariff>
+  /** Of its own limits, and of those of its keys. */
+  readonly calendar: WrittenCalendar
   /** Whether one of its limits adds up the use of each of its groups. */
   readonly hasPools: boolean
   /** Who pays at which rate, by model key (payer.ts); a model of which nothing is said is missing. */

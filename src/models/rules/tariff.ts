@@ -30,7 +30,8 @@ export function toTariff(tariff: Tariff): CompiledTariff | undefined {
   if (limits.length > 0) add('limits', limits)
   if (organization !== undefined) add('organization', organization)
   if (hasCostLimit) add('cost_limit', true)
-  if (chargesAdmission && limits.length > 0) add('charge', 'admission')
+  // For limits of keys, too.
+  if (chargesAdmission) add('charge', 'admission')
   if (members.length === 0) return undefined
   const isBudgeted = limits.length > 0 || weights !== undefined
   const factors = modelFactors(prices, weights)

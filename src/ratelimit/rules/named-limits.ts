@@ -3,7 +3,13 @@
  * on, so what it adds where is known without any resource.
  */
 
-import type { LimitKind, NamedLimit, Per } from '../../kinds/limits.ts'
+import type {
+  CalendarWindow,
+  LimitKind,
+  NamedLimit,
+  Per,
+  WrittenCalendar,
+} from '../../kinds/limits.ts'
 import type { CountedLimit, Counter } from './counter.ts'
 import { counterKeyPrefix } from './counter-key.ts'
 import { readWindowText, type Window, windowText } from './windows.ts'
@@ -132,6 +138,19 @@ export function toNamedLimit(
     keyPrefix: prefixOf(charged, all),
     policy: policyOf(limit, origin),
   }
+}
+
+const utc: Window = { every: 'day', zone: 'UTC' }
+
+/** A calendar's is the same object for the same calendar. */
+export function windowOf(
+  { window, windowMs }: Pick<NamedLimit, 'window' | 'windowMs'>,
+  { timeZone = 'UTC', weekStartsOn = 1, monthStartsOn = 1 }: WrittenCalendar = {},
+): Window {
+  const every = window as CalendarWindow | ''
+  if (windowMs > 0 || every === '') return { ms: windowMs }
+  const first = { day: '', week: weekStartsOn, month: monthStartsOn }[every]
+  return readWindowText(`${every}${first}@${timeZone}`) ?? utc
 }
 
 /** Callers are not told figures of limits that concern others' Subscriptions, too; money has headers of its own. */

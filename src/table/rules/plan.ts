@@ -6,7 +6,6 @@
 
 import type { Grant } from '../../decide/decision.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
-import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import { chunkUsageOf, serverHeaders } from '../../models/rules/server-headers.ts'
 import { openedFields } from '../../operations/body-fields.ts'
 import { type Dialect, dialectOf } from '../../operations/dialect.ts'
@@ -34,7 +33,7 @@ export function missRule(grant: Grant, asked: AskedFor): MissRule | undefined {
 
 /** undefined: something of it does not fit the form, and it is asked each time. */
 export function planOf(grant: Grant, dialect: Dialect): Plan | undefined {
-  const record = recordText(grant.caller, capsOf(grant.caller)?.counted)
+  const record = recordText(grant.caller, grant.keyLimits?.counted)
   const template = record === undefined ? undefined : templateText(grant, dialect)
   return record === undefined || template === undefined ? undefined : { template, record }
 }

@@ -53,7 +53,7 @@ export function ruleOf(grant: Grant, asked: AskedFor): MissRule | undefined {
   if (grant.isUnread) return 'unread'
   if (!metered) return 'unmetered'
   if (admission !== undefined) return 'reserve'
-  if (grant.isBudgeted || capsOf(caller)?.charged !== undefined) return 'budget'
+  if (grant.isBudgeted) return 'budget'
   for (const { kind } of limits) {
     if (kind === 'requests' || kind === 'concurrency') return kind
   }

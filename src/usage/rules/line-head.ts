@@ -46,7 +46,7 @@ export interface Asked {
   readonly cap: string | undefined
   /** The group whose pool it draws on; empty: that of the users by name. Undefined: there is no pool of groups. */
   readonly pool?: string | undefined
-  /** The limits by name of its key: a JSON array of what `writeChargedLimit` returned. */
+  /** Its key's limits by name: members of the object (`KeyLimits.charged`). */
   readonly keyLimits?: string | undefined
   readonly held: Held | undefined
 }
@@ -109,7 +109,7 @@ export function writeCaller({
   if (keyId !== '') text += `,"key":${toBoundJson(keyId, most.key)}`
   if (cap !== undefined) text += `,"cap":${toBoundJson(cap, most.cap)}`
   if (pool !== undefined) text += `,"pool":${toBoundJson(pool, most.group)}`
-  if (keyLimits !== undefined) text += `,"key_limits":${keyLimits}`
+  if (keyLimits !== undefined) text += `,${keyLimits}`
   return text
 }
 
@@ -186,7 +186,7 @@ export function readLineHead(written: unknown): LineHead | undefined {
     head.limits = [...textsIn(limits), ...textsIn(keyLimits)]
     if (typeof pool === 'string') head.pool = pool
     if (typeof organization === 'string') head.organization = organization
-    if (fields.cost_limit === true) head.hasCostLimit = true
+    if (fields.cost_limit === true || fields.key_cost_limit === true) head.hasCostLimit = true
     if (fields.charge === 'admission') head.chargesAdmission = true
   }
   return head

@@ -5,19 +5,27 @@ import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
 
 const small = { namespace: 'llm', name: 'small' }
+const daily = { name: 'daily', of: 'cost', limit: '5', window: 'day', models: [small] }
+const others = [
+  { name: 'at-once', of: 'concurrency', limit: 2, enforce: false },
+  { name: 'hourly', limit: 1_000_000_000_000_000, window: '1h' },
+]
 const caps = {
   models: [small],
   tokenRateLimits: [{ limit: 100, window: '1m' }],
+  limits: [daily, ...others],
   allowedAddresses: ['10.0.0.0/8'],
 }
+
+const another = { name: 'another', of: 'output', limit: 9, window: '30s' }
 
 function patch(api: KeyApi, id: string, body: object, as = 'alice') {
   return api.ask(`PATCH /v1/api-keys/${id}`, { as, body })
 }
 
 /** The caps in a record. */
-function capsIn({ models, tokenRateLimits, allowedAddresses }: Record<string, unknown>) {
-  return { models, tokenRateLimits, allowedAddresses }
+function capsIn({ models, tokenRateLimits, limits, allowedAddresses }: Record<string, unknown>) {
+  return { models, tokenRateLimits, limits, allowedAddresses }
 }
 
 test('caps are echoed, kept, found and rotated', async (t) => {
@@ -74,6 +82,31 @@ test('wrong caps are refused with the field', async (t) => {
       { allowedAddresses: ['10.0.0.1/8'] },
       /^allowedAddresses\[0\] must be an address or a network/,
     ],
+    [{ limits: [] }, /^limits must not be empty/],
+    [{ limits: ['daily'] }, /^limits\.0 must be object/],
+    [
+      { limits: [{ name: 'a', limit: true, window: '1h' }] },
+      /^limits\.0\.limit must be integer or/,
+    ],
+    [{ limits: [{ name: 'a', of: 'money', limit: 1 }] }, /^limits\.0\.of must be one of tokens, /],
+    [
+      { limits: [{ name: 'a', limit: 1, window: '1h', per: 'key' }] },
+      /^limits\.0 has no field "per"/,
+    ],
+    [{ limits: [{ limit: 1, window: '1h' }] }, /^limits\.0 must have required property 'name'/],
+    [{ limits: [{ name: 'a', limit: 0, window: '1h' }] }, /^limits\[0\]\.limit must be a whole/],
+    [
+      { limits: [{ name: 'a', of: 'cost', limit: '-1', window: 'day' }] },
+      /^limits\[0\]\.limit must/,
+    ],
+    [
+      { limits: [{ name: 'a', limit: 1, window: 'year' }] },
+      /^limits\[0\]\.window must be day, week/,
+    ],
+    [
+      { limits: [{ name: 'a', limit: 1, window: '1h', models: [{ ...small, name: 'other' }] }] },
+      /^limits\[0\]\.models\[0\]: the subscription "premium" does not cover "llm\/other"/,
+    ],
     [{ allowedAddresses: 'all' }, /^allowedAddresses must be array or null\.$/],
     [{ allowedAddresses: Array(33).fill('::1') }, /^allowedAddresses must NOT have more than 32/],
   ] as const) {
@@ -105,14 +138,18 @@ test('a holder narrows, an administrator also widens', async (t) => {
     { tokenRateLimits: [{ limit: 101, window: '1m' }] },
     { tokenRateLimits: [{ limit: 1, window: '1h' }] },
     { allowedAddresses: ['0.0.0.0/0'] },
+    { limits: null },
+    { limits: others },
+    { limits: [{ ...daily, limit: '5.000000001' }, ...others] },
   ]) {
     const answer = await patch(api, id, { ...wider, name: 'wider' })
     refused(t, answer, 403, 'admin_required', JSON.stringify(wider))
-    t.match(answer.json().error.message, /^Only an administrator may widen caps: \w+ /)
+    t.match(answer.json().error.message, /^Only an administrator may widen caps: \w+\S* /)
   }
   const narrower = {
     allowedAddresses: ['10.1.0.0/16'],
     tokenRateLimits: [{ limit: 5, window: '60s' }],
+    limits: [{ ...daily, limit: '0.5' }, ...others, another],
   }
   t.match((await patch(api, id, narrower)).json(), { ...caps, ...narrower, name: 'capped' })
   const same = await patch(api, id, narrower)
@@ -120,7 +157,12 @@ test('a holder narrows, an administrator also widens', async (t) => {
   t.match(same.json(), { propagation: { state: 'confirmed' } }, 'the first answer may be lost')
   t.notOk('propagation' in (await patch(api, id, { name: 'capped' })).json(), 'no caps are given')
   const wide = (
-    await patch(api, id, { models: null, tokenRateLimits: null, allowedAddresses: null }, 'admin')
+    await patch(
+      api,
+      id,
+      { models: null, tokenRateLimits: null, limits: null, allowedAddresses: null },
+      'admin',
+    )
   ).json()
   t.strictSame(capsIn(wide), capsIn({}))
   t.match(api.audited.at(-1), {

@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import type { AccessRequest } from '../../../src/decide/access-request.ts'
 import { type StepName, trace } from '../../../src/decide/decide.ts'
-import type { Decision } from '../../../src/decide/decision.ts'
+import type { Decision, Grant } from '../../../src/decide/decision.ts'
 import { explain } from '../../../src/decide/explain.ts'
 import { messageOf } from '../../../src/decide/refusal-message.ts'
 import { createLimits } from '../../../src/extauthz/reserve.ts'
@@ -18,6 +18,7 @@ import { endOf } from '../../support/window-ends.ts'
 
 const now = Date.UTC(2026, 0, 1)
 const team = { groups: ['team-a'] }
+const chat = (model: string) => `/llm/${model}/v1/chat/completions`
 const snapshot = snapshotOf(
   modelRef('small'),
   modelRef('large'),
@@ -48,7 +49,7 @@ function keyWith(caps: KeyCaps): KeyCaller {
 }
 
 /** Decides with counters that stay; returns the steps too. */
-function createWorld() {
+function createWorld(of = snapshot) {
   const counters = createTestCounters()
   const steps: StepName[] = []
   return {
@@ -62,22 +63,20 @@ function createWorld() {
         ...{ caller, target, method, bodyModel: undefined, requestedSubscription: undefined },
         ...more,
       }
-      const traced = trace(request, snapshot, pathRules())
+      const traced = trace(request, of, pathRules())
       const granted = traced.decision
       const decision = granted.allowed
         ? (createLimits({ counters })(granted, request, now) as Decision)
         : granted
-      steps.push(...explain(request, traced, decision, snapshot).steps)
+      steps.push(...explain(request, traced, decision, of).steps)
       return decision
     },
   }
 }
 
+const small = { namespace: 'llm', name: 'small' }
 const models = {
-  models: [
-    { namespace: 'llm', name: 'small' },
-    { namespace: 'west', name: 'twin' },
-  ],
+  models: [small, { namespace: 'west', name: 'twin' }],
 }
 
 test('a key without caps has none of their steps', async (t) => {
@@ -153,7 +152,7 @@ test('limits of the key hold beside those of the user, over all models', async (
     const own = snapshot.subscriptions.get('basic')?.limits.get(model) ?? []
     const hit = [
       ...own.map((limit) => counterOf(limit, 'ada')),
-      ...keyCountersOf(key.caps?.counted, 'basic', 'ada'),
+      ...keyCountersOf(grant.keyLimits?.counted, 'basic', 'ada'),
     ]
     t.strictSame(
       hit.map(({ key }) => key),
@@ -179,6 +178,76 @@ test('limits of the key hold beside those of the user, over all models', async (
   }
   t.ok(ask('/llm/small/v1/chat/completions', keyWith({})).allowed, 'the user may go on')
   t.ok(ask('/llm/small/v1/models', key).allowed, 'lists are not limited')
+})
+
+const priced = { ofModels: { billingRate: { perToken: '0.001' } } }
+
+/** The same models in a Subscription of its own, of which one has a price. */
+function pricedSnapshot(spec: object = {}) {
+  const paying = subscription('basic', team, { 'llm/small': [[100, '1m']] }, priced)
+  const free = subscription('free', team, { 'llm/large': [[100, '1m']] })
+  const [unpriced] = free.spec.modelRefs as object[]
+  const modelRefs = [...(paying.spec.modelRefs as object[]), unpriced]
+  return snapshotOf(
+    modelRef('small'),
+    modelRef('large'),
+    accessPolicy('open', ['llm/small', 'llm/large'], team),
+    { ...paying, spec: { ...paying.spec, modelRefs, ...spec } },
+  )
+}
+
+const limits: NonNullable<KeyCaps['limits']> = [
+  { name: 'daily', of: 'cost', limit: '0.5', window: 'day', models: [small] },
+  { name: 'hourly', limit: 40, window: '1h' },
+  { name: 'seen', of: 'requests', limit: 1, window: 'month', enforce: false },
+]
+
+test('limits by name hold on their models, in the calendar of the Subscription', async (t) => {
+  const { ask } = createWorld(pricedSnapshot({ calendar: { timeZone: 'Asia/Tokyo' } }))
+  const key = keyWith({ tokenRateLimits: [{ limit: 60, window: '1m' }], limits })
+  const namesOn = (path: string) => {
+    const grant = ask(path, key)
+    if (!grant.allowed) throw new Error(grant.code)
+    return [grant.limits.filter(({ scope }) => scope === 'key').map(({ name }) => name), grant]
+  }
+  const [onSmall, grant] = namesOn(chat('small')) as [string[], Grant]
+  t.strictSame(onSmall, ['key-1m', 'key-daily', 'key-hourly'])
+  t.strictSame((namesOn(chat('large')) as [string[], Grant])[0], ['key-1m', 'key-hourly'])
+  t.strictSame(grant.limits.map((limit) => counterOf(limit, 'ada').key).slice(1), [
+    'basic\n@id-1\n60000\nada',
+    'basic\n@id-1#daily\ncost-day@Asia/Tokyo\nada',
+    'basic\n@id-1#hourly\ntokens-3600000\nada',
+  ])
+  t.match(grant.keyLimits, {
+    policies: '"key-1m";q=60;w=60;qu="tokens", "key-hourly";q=40;w=3600;qu="tokens"',
+    observed: [{ limitName: 'seen' }],
+    hasCostLimit: true,
+  })
+  t.ok(grant.isBudgeted, 'it is asked each time')
+  const moved = pricedSnapshot({ calendar: { timeZone: 'Asia/Tokyo', monthStartsOn: 15 } })
+  const later = createWorld(moved).ask(chat('small'), key) as Grant
+  t.match(later.keyLimits?.charged, /"key seen requests key month15@Asia\/Tokyo"/)
+  t.equal(later.keyLimits, (createWorld(moved).ask(chat('small'), key) as Grant).keyLimits)
+})
+
+test('under a cost limit of the key nothing is free', async (t) => {
+  const { ask, steps } = createWorld(pricedSnapshot())
+  const daily = (more: object) =>
+    keyWith({ limits: [{ name: 'daily', of: 'cost', limit: '0.5', window: 'day', ...more }] })
+  const key = daily({})
+  t.ok(ask(chat('small'), key).allowed)
+  const refused = ask(chat('large'), key)
+  t.match(refused, { code: 'subscription_not_allowed', detail: { about: 'unpriced' } })
+  t.equal(steps.at(-1), 'budget')
+  if (!refused.allowed)
+    t.match(messageOf(refused, now), /limit on cost, and "basic" has no billing/)
+  t.ok(ask('/llm/large/v1/models', key).allowed, 'lists cost nothing')
+  const speech = '/llm/small/v1/audio/transcriptions'
+  t.ok(ask(speech, keyWith({})).allowed)
+  t.match(ask(speech, key), { code: 'path_closed' })
+  for (const free of [daily({ models: [small] }), daily({ enforce: false })]) {
+    t.ok(ask(chat('large'), free).allowed)
+  }
 })
 
 test('only what was written as counters is counted', async (t) => {

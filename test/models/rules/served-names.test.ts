@@ -288,7 +288,7 @@ test('a token asks for what all Subscriptions of its own have, or the one that i
 
 test("a key's own models are all that a name may mean for it", async (t) => {
   const { ask, decide } = given({ one: ['both', 'mine'], two: ['both', 'other'], named: [] })
-  const caps = { networks: undefined, limits: [], policies: '', counted: undefined }
+  const caps = { networks: undefined, limitsOn: undefined }
   const capped = (...models: string[]) => ({ ...ada, caps: { ...caps, models: new Set(models) } })
   t.equal(ask('both', capped('llm/one')), 'llm/one', 'the other is not among them')
   t.match(decide('other', capped('llm/one')), { detail: { about: 'key_models' } })

@@ -73,10 +73,7 @@ test('table and check say the same of a grant', async (t) => {
       const { fields } = dynamic_metadata
       t.equal(plan.flags.includes('c'), fields.credential?.boolValue === true)
       t.equal(plan.flags.includes('a'), fields.dialect?.stringValue === 'anthropic')
-      const caller = recordText(
-        grant.caller,
-        grant.caller.by === 'key' ? grant.caller.caps?.counted : '',
-      )
+      const caller = recordText(grant.caller, grant.keyLimits?.counted)
       const line = `{"start":5,"id":"request-1","by":"table",${plan.subject},${caller}}`
       const checked = readLineHead(fields.line?.stringValue)
       t.strictSame(readLineHead(line), { ...checked, by: 'table', held: undefined })

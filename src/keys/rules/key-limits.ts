@@ -1,0 +1,70 @@
+/** Limits by name of one key: read by the rules of a resource's, with the key as whose use they count. */
+
+import { type FieldProblem, readFields, showPath } from '../../formats/fields.ts'
+import { toQuoted } from '../../formats/quoted.ts'
+import { object, text } from '../../formats/schema.ts'
+import { findUnknown } from '../../formats/unknown-fields.ts'
+import { limitedModels, namedLimits, toNamedLimit } from '../../kinds/limit-schemas.ts'
+import type { LimitKind, NamedLimit } from '../../kinds/limits.ts'
+
+/** As a request has it; what is left out has its default. */
+export interface KeyLimit {
+  readonly name: string
+  readonly of?: LimitKind
+  /** Tokens or requests; of `cost` a decimal number. */
+  readonly limit: number | string
+  /** `1h`, `day`; left out of `concurrency`. */
+  readonly window?: string
+  /** Left out: all that the key may call. */
+  readonly models?: readonly { readonly namespace: string; readonly name: string }[]
+  readonly enforce?: boolean
+}
+
+const name = text({ minLength: 1, maxLength: 253 })
+const models = limitedModels(object({ namespace: name, name }), 'all')
+const schema = namedLimits(['key'], 'limits on the use of the key', { models })
+
+/** What is wrong with them, as a sentence that begins with the field. Never throws. */
+export function problemOfLimits(raw: unknown): string | undefined {
+  const problems: FieldProblem[] = []
+  readFields(raw, schema, problems, ['limits'])
+  const unknown = findUnknown(raw, schema).map(({ path, message }) => ({
+    path: ['limits', ...path],
+    message,
+  }))
+  const [first] = [...unknown, ...problems]
+  return first && `${showPath(first.path)} ${first.message}.`
+}
+
+/** Those of which nothing is wrong. */
+export function readLimits(written: readonly KeyLimit[]): readonly NamedLimit[] {
+  return readFields(written, schema, []).map(toNamedLimit)
+}
+
+/** In what `next` allows more than `before`, as a sentence that begins with the field. */
+export function wideningOfLimits(
+  before: readonly KeyLimit[],
+  next: readonly KeyLimit[],
+): string | undefined {
+  const after = readLimits(next)
+  for (const [i, had] of readLimits(before).entries()) {
+    const at = after.findIndex((each) => each.name === had.name)
+    const has = after[at]
+    if (has === undefined) return `limits must keep ${toQuoted(had.name)}.`
+    const field = (name: string) => `limits[${at}].${name}`
+    if (has.of !== had.of) return `${field('of')} must stay ${had.of}.`
+    if (has.windowMs !== had.windowMs || (had.windowMs === 0 && has.window !== had.window)) {
+      return `${field('window')} must stay ${had.window}.`
+    }
+    if (modelsIn(has) !== modelsIn(had)) return `${field('models')} must stay as they are.`
+    if (has.limit > had.limit) return `${field('limit')} must be at most ${before[i]?.limit}.`
+    if (had.enforce && !has.enforce) return `${field('enforce')} must stay true.`
+  }
+  return undefined
+}
+
+/** The same text for the same models; empty: all. */
+function modelsIn({ models = [] }: NamedLimit): string {
+  const keys = models.map(({ namespace, name }) => `${namespace}/${name}`)
+  return [...new Set(keys)].sort().join(' ')
+}
