@@ -59,6 +59,7 @@ export interface NewKey {
   readonly labels?: Readonly<Record<string, string>>
   readonly models?: ApiKey['models'] | null
   readonly tokenRateLimits?: ApiKey['tokenRateLimits'] | null
+  readonly limits?: ApiKey['limits'] | null
   readonly allowedAddresses?: ApiKey['allowedAddresses'] | null
 }
 

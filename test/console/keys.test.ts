@@ -116,6 +116,16 @@ test('a key is restricted, and only an administrator lifts that', async (t, worl
   const limits = dialog.getByLabel('Token limits')
   await limits.fill('5,000/1h\n\n100000 / 24h')
   await dialog.getByLabel('Networks').fill('127.0.0.1\n10.0.0.0/33')
+  await dialog.getByRole('button', { name: 'Add a limit' }).click()
+  const limit = dialog.getByRole('group', { name: 'New limit' })
+  await limit.getByLabel('Name').fill('monthly')
+  await limit.getByLabel('At most').fill('some')
+  await limit.getByLabel('In each').fill('month')
+  await limit.getByLabel('Models').fill('llm/sim, llm/other')
+  await create.click()
+  await limit.getByText('The amount must be a whole number from 1').waitFor()
+  await limit.locator('input:focus').waitFor()
+  await limit.getByLabel('At most').fill('2,000,000')
   await create.click()
   await dialog.getByText(/^Line 2 must be/).waitFor()
   await isAccessible(t, page, 'the restrictions')
@@ -129,6 +139,7 @@ test('a key is restricted, and only an administrator lifts that', async (t, worl
   for (const text of [
     'only llm/other',
     'at most 5,000 tokens per hour, 100,000 tokens per 24 hours',
+    'monthly: 2,000,000 tokens per month of llm/sim, llm/other',
     'from 127.0.0.0/8',
   ]) {
     await page.getByText(text, { exact: true }).waitFor()
@@ -143,6 +154,12 @@ test('a key is restricted, and only an administrator lifts that', async (t, worl
     .getByText(/^Only an administrator may loosen restrictions: Token limits must keep/)
     .waitFor()
   await limits.fill('1/1h\n100000/24h')
+  const monthly = dialog.getByRole('group', { name: 'Limit monthly' })
+  await monthly.getByLabel('In each').fill('week')
+  await save.click()
+  await monthly.getByText(/^Only an administrator may .*: The time must stay month/).waitFor()
+  await monthly.getByLabel('In each').fill('month')
+  await monthly.getByLabel('At most').fill('1000000')
   await save.click()
   await page.getByText('Saved everywhere: narrow').waitFor()
   const other = '/llm/other/v1/chat/completions'
@@ -153,6 +170,7 @@ test('a key is restricted, and only an administrator lifts that', async (t, worl
   await dialog.getByRole('checkbox', { name: 'llm/other' }).uncheck()
   await dialog.getByLabel('Further models').fill('llm/sim')
   await limits.fill('')
+  await dialog.getByRole('button', { name: 'Remove monthly' }).click()
   await save.click()
   await page.getByText('Saved everywhere: narrow').waitFor()
   await page.getByText('only llm/sim', { exact: true }).waitFor()

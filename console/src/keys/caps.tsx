@@ -6,8 +6,9 @@ import type { ApiKey } from '../api.ts'
 import { linesIn, textIn } from '../parts/dialog-form.tsx'
 import { useFieldError } from '../parts/field-error.tsx'
 import { LimitList } from '../parts/limits.tsx'
+import { inWords, LimitFields, limitKey, limitsIn, toModel } from './limit-fields.tsx'
 
-const names = ['models', 'tokenRateLimits', 'allowedAddresses'] as const
+const names = ['models', 'tokenRateLimits', 'limits', 'allowedAddresses'] as const
 
 export type Caps = Pick<ApiKey, (typeof names)[number]>
 
@@ -72,7 +73,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
           />
         )}
         <Textarea
-          name="limits"
+          name="tokenRateLimits"
           error={errors.tokenRateLimits}
           label="Token limits"
           description="Of this key, all its models together. One on each line, like 10000/1h."
@@ -81,6 +82,7 @@ export function CapFields({ caps, models, mayWiden }: CapFieldsProps) {
           autoComplete="off"
           spellCheck={false}
         />
+        <LimitFields limits={caps?.limits} mayDrop={mayWiden} />
         <Textarea
           name="addresses"
           error={errors.allowedAddresses}
@@ -102,7 +104,8 @@ export function capsIn(form: FormData, from?: Caps): CapChanges {
   const models = [...form.getAll('model').map(String), ...further.map((name) => name.trim())]
   const written: Caps = {
     models: models.filter((name) => name !== '').map(toModel),
-    tokenRateLimits: linesIn(form, 'limits').map(toLimit),
+    tokenRateLimits: linesIn(form, 'tokenRateLimits').map(toLimit),
+    limits: limitsIn(form),
     allowedAddresses: [...linesIn(form, 'addresses')],
   }
   const [before, after] = [toLines(from), toLines(written)]
@@ -114,7 +117,7 @@ export function capsIn(form: FormData, from?: Caps): CapChanges {
 
 /** The caps of a key in the table. */
 export function CapList(caps: Caps) {
-  const { models, tokenRateLimits, allowedAddresses } = caps
+  const { models, tokenRateLimits, limits = [], allowedAddresses } = caps
   return (
     <>
       {models && <Line>only {toLines(caps).models.join(', ') || 'no model'}</Line>}
@@ -123,6 +126,9 @@ export function CapList(caps: Caps) {
           at most <LimitList token_rate_limits={tokenRateLimits} />
         </Line>
       )}
+      {limits.map((limit) => (
+        <Line key={limit.name}>{inWords(limit)}</Line>
+      ))}
       {allowedAddresses && <Line>from {allowedAddresses.join(', ')}</Line>}
     </>
   )
@@ -133,10 +139,16 @@ function Line({ children }: { readonly children: ReactNode }) {
 }
 
 /** As they are written in a form. */
-function toLines({ models = [], tokenRateLimits = [], allowedAddresses = [] }: Caps = {}) {
+function toLines({
+  models = [],
+  tokenRateLimits = [],
+  limits = [],
+  allowedAddresses = [],
+}: Caps = {}) {
   return {
     models: models.map(nameOf),
     tokenRateLimits: tokenRateLimits.map(({ limit, window }) => `${limit}/${window}`),
+    limits: limits.map(limitKey),
     allowedAddresses,
   }
 }
@@ -144,11 +156,6 @@ function toLines({ models = [], tokenRateLimits = [], allowedAddresses = [] }: C
 /** `<namespace>/<name>` of a model. */
 export function nameOf({ namespace = '', name }: { namespace?: string; name: string }): string {
   return `${namespace}/${name}`
-}
-
-function toModel(written: string) {
-  const [namespace = '', ...name] = written.split('/')
-  return { namespace, name: name.join('/') }
 }
 
 function toLimit(written: string) {

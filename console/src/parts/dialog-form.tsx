@@ -34,7 +34,9 @@ export function DialogForm({ onSubmit, onCancel, children, ...rest }: DialogForm
       await onSubmit(new FormData(form))
     } catch (problem) {
       setError(problem as ApiError)
-      const wrong = form.elements.namedItem(fieldErrorOf(problem as ApiError)?.field ?? '')
+      const { field = '', index, part } = fieldErrorOf(problem as ApiError) ?? {}
+      const entry = form.elements.namedItem(`${field}[${index}].${part}`)
+      const wrong = entry ?? form.elements.namedItem(field)
       if (wrong instanceof HTMLElement) wrong.focus()
     }
     setBusy(false)

@@ -6,6 +6,9 @@ import type { ApiError } from '../api.ts'
 export interface FieldError {
   readonly field: string
   readonly text: string
+  /** Of a list: which entry, and which of its fields. */
+  readonly index?: number
+  readonly part?: string | undefined
 }
 
 /** What a form calls the fields of the API. */
@@ -15,13 +18,14 @@ export const fieldNames = {
   labels: 'Labels',
   models: 'Models',
   tokenRateLimits: 'Token limits',
+  limits: 'Limits by name',
   allowedAddresses: 'Networks',
   expiresIn: 'Lifetime',
   subscription: 'Subscription',
 } as const
 
 const about = new RegExp(
-  `^(.*?: )?(${Object.keys(fieldNames).join('|')})(?:\\[(\\d+)\\])?(?:\\.(limit|window))? (.*)$`,
+  `^(.*?: )?(${Object.keys(fieldNames).join('|')})(?:\\[(\\d+)\\])?(?:\\.(name|of|limit|window|models|enforce)\\S*)? (.*)$`,
   's',
 )
 
@@ -29,18 +33,39 @@ const about = new RegExp(
 export function fieldErrorOf({ status, message }: ApiError): FieldError | undefined {
   const [, before = '', field, index, part, rest] = about.exec(message) ?? []
   if (field === undefined || ![400, 403].includes(status)) return undefined
-  // A list is a text with a line for each entry.
-  const line =
-    index !== undefined &&
-    `Line ${Number(index) + 1}${part ? `: the ${part === 'limit' ? 'number' : 'time'}` : ''}`
-  const what = line || fieldNames[field as keyof typeof fieldNames]
-  return { field, text: `${before}${what} ${rest}`.replace('widen caps', 'loosen restrictions') }
+  const words = before.replace('widen caps', 'loosen restrictions')
+  if (index === undefined) return { field, text: `${words}${fieldNames[field as Field]} ${rest}` }
+  const place = { field, index: Number(index), part }
+  if (field === 'limits')
+    return { ...place, text: `${words}${partNames[part ?? ''] ?? 'It'} ${rest}` }
+  // Every other list is a text with a line for each entry.
+  const line = `Line ${place.index + 1}${part ? `: the ${part === 'limit' ? 'number' : 'time'}` : ''}`
+  return { ...place, text: `${words}${line} ${rest}` }
+}
+
+type Field = keyof typeof fieldNames
+
+/** What a form calls the fields of an entry of `limits`. */
+const partNames: Readonly<Record<string, string>> = {
+  name: 'The name',
+  of: 'What it counts',
+  limit: 'The amount',
+  window: 'The time',
+  models: 'The models',
+  enforce: 'That it refuses',
 }
 
 export const FieldErrorContext = createContext<FieldError | undefined>(undefined)
 
-/** The error of a field, by its name in the API. */
-export function useFieldError(field: keyof typeof fieldNames): string | undefined {
+/** The error of a field, by its name in the API; of `limits` as a whole. */
+export function useFieldError(field: Field): string | undefined {
   const error = useContext(FieldErrorContext)
-  return error?.field === field ? error.text : undefined
+  const isOfEntry = field === 'limits' && error?.index !== undefined
+  return error?.field === field && !isOfEntry ? error.text : undefined
+}
+
+/** That of one entry of a list. */
+export function useEntryError(field: Field, index: number): FieldError | undefined {
+  const error = useContext(FieldErrorContext)
+  return error?.field === field && error.index === index ? error : undefined
 }

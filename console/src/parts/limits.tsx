@@ -48,7 +48,7 @@ export interface LimitState extends Limit {
 const units: Readonly<Record<string, string>> = { s: 'second', m: 'minute', h: 'hour', d: 'day' }
 
 /** `hour`, `24 hours`; a window that is a word stays it. */
-function windowIn(window: string): string {
+export function windowIn(window: string): string {
   const [, number, unit = ''] = /^(\d+)([smhd])$/.exec(window) ?? []
   if (number === undefined) return window
   return number === '1' ? (units[unit] ?? '') : `${number} ${units[unit]}s`
