@@ -105,7 +105,7 @@ export const settings = {
   notifySecret: optional('NOTIFY_SECRET', 'none', form.webhookSecret,
     'key of their signatures, the same for all processes; required by `NOTIFY_URL`'),
   billingCurrency: setting('BILLING_CURRENCY', 'USD', form.currency,
-    'currency of `billingRate.perToken`, as `GET /v1/usage?format=focus` says it'),
+    'currency of `billingRate` and of limits of `cost`, as `GET /v1/usage?format=focus` says it'),
   /** Absolute. */
   dataDir: setting('DATA_DIR', '.data', form.path,
     'where embedded Postgres, the sums of the journal, a copy of it, and logs are stored'),
