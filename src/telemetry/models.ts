@@ -40,6 +40,8 @@ export function createModelMetrics() {
       if (output > 0) tokens.add(model, output, 'output')
       if (reasoning > 0) tokens.add(model, reasoning, 'reasoning')
     },
+    /** As limits of tokens count it. */
+    countWeighted: (model: string, counted: number): void => tokens.add(model, counted, 'counted'),
     /** An allowed request has ended. */
     countEnded({ model, status, durationMs, firstByteMs, failure }: Outcome): void {
       responses.add(model, 1, String(status))
@@ -71,7 +73,7 @@ export function createModelMetrics() {
       ),
       counterData(
         'tollgate_model_tokens',
-        'Tokens of counted answers by type; cached and cache_write are input, reasoning is output.',
+        'Tokens of counted answers by type; cached and cache_write are input, reasoning is output; counted is weighted.',
         tokens.points(),
       ),
       counterData(

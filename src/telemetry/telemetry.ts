@@ -9,6 +9,7 @@ import type { MetricData, MetricProducer } from '@opentelemetry/sdk-metrics'
 import type { Decision } from '../decide/decision.ts'
 import type { ErrorCode } from '../formats/errors.ts'
 import { scriptMisses } from '../table/rules/misses.ts'
+import { partsOfUse, weightedTokens } from '../usage/rules/amounts.ts'
 import type { Outcome } from '../usage/rules/model-failure.ts'
 import type { Usage } from '../usage/rules/usage.ts'
 import { createApiMetrics } from './api.ts'
@@ -159,12 +160,16 @@ export function createTelemetry(options: TelemetryOptions) {
       authorized.count('calls', user, subscription, group)
     },
     /** Called for the tokens of each response, once in all processes of a gateway. */
-    onCounted(
-      { user, subscription, model, group, reported }: Usage,
-      { tokens, estimated }: { tokens: number; estimated: number },
-    ) {
+    onCounted(usage: Usage, { tokens, estimated }: { tokens: number; estimated: number }) {
+      const { user, subscription, model, group, reported, weights } = usage
       authorized.countTokens(tokens, user, subscription, model, group)
       models.countTokens(model, reported)
+      if (weights !== undefined) {
+        models.countWeighted(
+          model,
+          weightedTokens(partsOfUse(usage, { tokens, estimated }), weights),
+        )
+      }
       if (estimated > 0) models.countEstimated(model, estimated)
     },
     /** Called for each success whose model reported nothing usable, once as well. */

@@ -3,7 +3,9 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { startEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
+import { toMoney } from '../../src/formats/money.ts'
 import { toTimestamp } from '../../src/formats/timestamp.ts'
+import { openPool } from '../../src/store/postgres/postgres.ts'
 import { runAt } from './command.ts'
 import { accessPolicy, modelRef, subscription } from './documents.ts'
 import { freePorts } from './free-ports.ts'
@@ -35,7 +37,7 @@ export interface LedgerRun {
 interface Body {
   readonly id: string
   readonly key: string
-  readonly data: readonly Record<string, string | number>[]
+  readonly data: readonly Record<string, string | number | null>[]
   readonly gaps: readonly object[]
 }
 
@@ -44,7 +46,8 @@ type Totals = Readonly<Record<string, number>>
 /**
  * Sends mixed requests through a gateway: JSON, streams, messages, aborted ones and ones that report no usage. Kills
  * (kill -9) processes and Postgres meanwhile. Claims that the ledger agrees with the model server's own tally by
- * user, key, model and hour, that the counters of the limits do, and that the ledger and its archives verify.
+ * user, key, model and hour, that the counters of the limits do, that a budget was charged what the hours cost to the
+ * last unit, and that the ledger and its archives verify.
  */
 export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> {
   const { requests } = run
@@ -65,7 +68,18 @@ export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> 
     'paid',
     { groups: ['team'] },
     { 'llm/sim': [[limit, '24h']], 'llm/other': [[limit, '24h']] },
+    {
+      ofModels: {
+        billingRate: { perInputToken: '3.1e-6', perOutputToken: '15.27e-7', perRequest: '0.001' },
+      },
+    },
   )
+  const budget = { models: [{ namespace: 'llm', name: 'other' }], window: 'month' }
+  paid.spec.limits = [
+    // It refuses nobody, and so what is not reported stays free, as in the model server's tally.
+    { ...budget, name: 'money', per: 'subscription', of: 'cost', limit: '9000', enforce: false },
+    { ...budget, name: 'output', per: 'user', of: 'output', limit },
+  ]
   paid.spec.tokenMetadata = { organizationId: 'acme', costCenter: '42' }
   const gateway = await startReplicas(t, {
     count: run.processes,
@@ -205,13 +219,21 @@ export async function claimLedgerAgrees(t: Test, run: LedgerRun): Promise<void> 
   )
   for (const user of users) {
     const { data } = await ask('/v1/limits', `token-${user}`)
-    for (const { model, used } of data) {
+    for (const { name, model, used } of data) {
+      if (name !== null) continue
       const expected = Object.entries(labels).filter(
         ([name]) => name.includes(` ${user} `) && name.endsWith(` ${model}`),
       )
       t.equal(used, total(Object.fromEntries(expected)), `counter of ${user} for ${model}`)
     }
   }
+  const { data: costs } = await ask('/v1/usage?group_by=month,model', 'token-admin')
+  const cost = costs.find(({ model }) => model === 'llm/other')?.cost
+  const sql = openPool({ url: database.url, connections: 1 })
+  const [charged] = await sql<{ nano: string }[]>`
+    select sum(amount)::text as nano from tollgate_usage_limits where name = 'money'`
+  await sql.end()
+  t.equal(toMoney(BigInt(charged?.nano ?? 0)), cost, 'a budget was charged what all hours cost')
   const { gaps } = await ask('/v1/usage', 'token-admin')
   t.strictSame(gaps, [])
   const archived = () => readdirSync(archives, { recursive: true, encoding: 'utf8' })

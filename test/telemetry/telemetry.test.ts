@@ -197,6 +197,17 @@ test('tokens are counted by type, as far as models report it', async (t) => {
   ])
 })
 
+test('weighted tokens are told as limits count them', async (t) => {
+  const { onCounted, read } = start(t)
+  const reported = new Map([
+    ['prompt_tokens', 20],
+    ['completion_tokens', 10],
+  ])
+  onCounted(used('ada', { reported, weights: 'output=4000' }), counted(30))
+  const labels = { model: 'llm/small', type: 'counted' }
+  t.equal((await read()).value('tollgate_model_tokens_total', labels), 60)
+})
+
 test('the REST API has metrics by route', async (t) => {
   const { onApiAnswered, read } = start(t)
   onApiAnswered('/v1/api-keys', 'POST', 201, 12)

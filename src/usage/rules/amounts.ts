@@ -21,7 +21,10 @@ export interface Parts {
  * The parts of what is charged. Of a total that is less than its parts the output counts first, then what was written to a
  * cache: a server that contradicts itself makes nothing cheaper.
  */
-export function partsOfUse(usage: Usage, { tokens = 0, estimated }: Charge): Parts {
+export function partsOfUse(
+  usage: Usage,
+  { tokens = 0, estimated }: Pick<Charge, 'tokens' | 'estimated'>,
+): Parts {
   const known = tokensByType(usage.reported)
   const estimate = estimated > 0 ? usage.estimate : undefined
   const read = known.input || estimate?.input || 0
@@ -116,6 +119,8 @@ export function weightedTokens(parts: Parts, weights: string | undefined): numbe
 export function amountOf(kind: LimitKind, usage: Usage, charge: Charge): Exact {
   if (kind === 'requests') return 1
   if (kind === 'concurrency' || !isCharged(usage, charge)) return 0
+  // Each line passes here in each process, and most have no weights.
+  if (kind === 'tokens' && usage.weights === undefined) return charge.tokens ?? 0
   const parts = partsOfUse(usage, charge)
   if (kind === 'tokens') return weightedTokens(parts, usage.weights)
   if (kind === 'output') return parts.output
