@@ -9,7 +9,7 @@ const most = 9_000_000_000n * 10n ** 9n
 
 /** Without exponent and without zeros at the end: `12.5`, `0`. */
 export function toMoney(nano: Exact): string {
-  return showDecimal(BigInt(nano), nanoDecimals)
+  return showDecimal(nano, nanoDecimals)
 }
 
 /** In nano-units; undefined: it is no decimal number of 0 to 9,000,000,000 with at most 9 digits behind the point. */
@@ -38,8 +38,12 @@ export function nanoOf(units: bigint): bigint {
   return (units + unitsOfNano - 1n) / unitsOfNano
 }
 
-function showDecimal(value: bigint, decimals: number): string {
-  const digits = String(value < 0n ? -value : value).padStart(decimals + 1, '0')
-  const fraction = digits.slice(-decimals).replace(/0+$/, '')
-  return `${value < 0n ? '-' : ''}${digits.slice(0, -decimals)}${fraction && `.${fraction}`}`
+function showDecimal(value: Exact, decimals: number): string {
+  if (value === 0) return '0'
+  const digits = String(value < 0 ? -value : value).padStart(decimals + 1, '0')
+  const point = digits.length - decimals
+  let end = digits.length
+  while (end > point && digits.charCodeAt(end - 1) === 48) end -= 1
+  const fraction = end > point ? `.${digits.slice(point, end)}` : ''
+  return `${value < 0 ? '-' : ''}${digits.slice(0, point)}${fraction}`
 }

@@ -16,5 +16,11 @@ export function toZonedTimestamp(instant: number, zone: string): string {
 
 /** The first whole second that is not before an end (milliseconds since the epoch): nothing is open by then. */
 export function toEndTimestamp(instant: number): string {
-  return toTimestamp(Math.ceil(instant / 1_000) * 1_000)
+  // All months of a calendar have one end, which each Check would write again.
+  if (instant !== lastEnd) lastText = toTimestamp(Math.ceil(instant / 1_000) * 1_000)
+  lastEnd = instant
+  return lastText
 }
+
+let lastEnd = Number.NaN
+let lastText = ''

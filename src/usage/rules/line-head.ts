@@ -114,12 +114,10 @@ export function writeCaller({
 }
 
 /** The whole object; `subject` is what `writeSubject` returned. `start` is first: the script reads it there. */
-export function writeLineHead(
-  { startedAt, id, by, held, ...caller }: Asked,
-  subject: string,
-): string {
+export function writeLineHead(asked: Asked, subject: string): string {
+  const { startedAt, id, by, held } = asked
   let text = `{"start":${startedAt},"id":${toBoundJson(id, most.id)},"by":"${by}",${subject}`
-  text += `,${writeCaller(caller)}`
+  text += `,${writeCaller(asked)}`
   if (held !== undefined) text += writeHeld(held)
   return `${text}}`
 }
