@@ -16,6 +16,13 @@ const plenty = 1_000_000_000
 /** One after another, by a client whose answers say what the ones before have used. */
 const requestCount = Number(process.env.REQUESTS ?? 300)
 
+/** A Subscription of which all users have so many tokens together. */
+function pooled(name: string, per: string) {
+  const document = subscription(name, { groups: ['team'] }, { 'llm/sim': [[plenty, '24h']] })
+  const limits = [{ name: 'all', per, of: 'tokens', limit: 3_000, window: '8784h' }]
+  return { ...document, spec: { ...document.spec, limits } }
+}
+
 async function start(t: Test) {
   const { url: redis } = await startValkey(t)
   const { url, all, model, journal } = await startReplicas(t, {
@@ -31,6 +38,8 @@ async function start(t: Test) {
         'one-at-once': { ofModels: { concurrency: 1 } },
       }).map(([name, more]) => subscription(name, { groups: ['team'] }, limits, more)),
       subscription('plenty', { groups: ['team'] }, { 'llm/sim': [[plenty, '24h']] }),
+      pooled('pool', 'subscription'),
+      pooled('group-pool', 'group'),
     ],
     tokens: Array.from({ length: 4 }, (_, i) => `token-u${i},${lasting(`u${i}`)},${i},team`),
   })
@@ -72,6 +81,20 @@ async function start(t: Test) {
       used += words
     }
   }
+  /** The same by users in turn, who draw on one pool; how often one did not know what the others had used. */
+  async function spendTogether(name: string, users: readonly number[]) {
+    const keys = await Promise.all(users.map((user) => mint(name, user)))
+    let late = 0
+    for (let used = 0, i = 0; ; i += 1) {
+      const words = 30 + ((i * 37) % 100)
+      const answer = await ask(keys[i % keys.length] as string, words)
+      const left = / "all";r=(\d+)/.exec(answer.headers.get('ratelimit') ?? '')
+      if (Number(left?.[1]) !== Math.max(0, 3_000 - used)) late += 1
+      const { error } = (await answer.json()) as { error?: { message: string } }
+      if (error !== undefined) return { used, error, late }
+      used += words
+    }
+  }
   /** The sums of these counters over all processes. */
   async function told(...names: readonly string[]): Promise<readonly number[]> {
     const scrapes = await Promise.all(
@@ -84,11 +107,11 @@ async function start(t: Test) {
       return values.reduce((sum, value) => sum + value, 0)
     })
   }
-  return { spend, countLate, told, model, all, journal }
+  return { spend, spendTogether, countLate, told, model, all, journal }
 }
 
 test('a client that waits for each answer can use up its limit', { skip }, async (t) => {
-  const { spend, countLate, told, model, all, journal } = await start(t)
+  const { spend, spendTogether, countLate, told, model, all, journal } = await start(t)
   t.equal(await countLate(requestCount, 3), 0, `of ${requestCount} requests`)
   const renamed = readdirSync(dirname(journal)).filter((name) => /jsonl\.\d{13}$/.test(name))
   t.ok(renamed.length > 0, 'files were renamed meanwhile')
@@ -96,6 +119,11 @@ test('a client that waits for each answer can use up its limit', { skip }, async
     const { used, error, shouldRetry } = await spend(name, user)
     t.ok(used >= 3_000, `${name}: ${used} tokens, then ${error.message}`)
     t.equal(shouldRetry === 'true', false, name)
+  }
+  for (const name of ['pool', 'group-pool']) {
+    const { used, error, late } = await spendTogether(name, [0, 1, 2])
+    t.ok(used >= 3_000 && used < 3_130, `${name}: ${used} tokens, then ${error.message}`)
+    t.equal(late, 0, 'each knew what the others had used')
   }
   const { requests: byPath, totalTokens } = await model.tally()
   const requests = byPath['/v1/chat/completions'] ?? 0
