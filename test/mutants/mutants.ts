@@ -1035,7 +1035,7 @@ export const allMutants: readonly Mutant[] = [
     ['cli/verify-usage.test.ts'],
     [
       ['at < within.from || at >= within.to', 'false'],
-      ["resource === 'key' ? `key/${line.usage.keyId}` : resource", 'resource'],
+      ["per === 'key' ? `key/${line.usage.keyId}` : resource", 'resource'],
     ],
   ),
   ...mutants('formats/money.ts', ['formats/money.test.ts'], [['unitsOfNano - 1n', '0n']]),

@@ -96,10 +96,11 @@ export function counterOfCharged(charged: ChargedLimit, whose: Whose): Counter {
 }
 
 function prefixOf(
-  { resource, name, kind, window }: ChargedLimit,
+  { resource, name, kind, per, window }: ChargedLimit,
   { subscription, keyId }: Pick<Whose, 'subscription' | 'keyId'>,
 ): string {
-  const isOfKey = resource === 'key'
+  // By this, since a Subscription may have the name `key`.
+  const isOfKey = per === 'key'
   return counterKeyPrefix({
     subscription: isOfKey ? subscription : resource,
     model: isOfKey ? `@${keyId}#${name}` : `#${name}`,

@@ -28,7 +28,7 @@ export function createLimitSums(unusableUsage: UnusableUsage, within = always) {
         const begin = beginOf(counter, at)
         const known = rows.get(`${begin}\n${per}\n${counter.key}`)
         const row = known ?? {
-          resource: resource === 'key' ? `key/${line.usage.keyId}` : resource,
+          resource: per === 'key' ? `key/${line.usage.keyId}` : resource,
           ...{ name, kind, per, whom, window: windowText(window), begin },
           ...{ amount: 0, first: at, last: at },
         }

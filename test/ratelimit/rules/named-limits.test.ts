@@ -38,6 +38,7 @@ const places: readonly (readonly [
   ['Tenant', 'tenant', 'organization', 'Tenant|#x|K|acme'],
   ['Tenant', 'tenant', 'installation', 'Tenant|#x|K|'],
   ['key', 'key', 'key', 'team|@k1#x|K|ada'],
+  ['key', 'subscription', 'user', 'key|#x|K|ada'],
 ]
 
 test('a limit and the line that names it have the same counter', async (t) => {
