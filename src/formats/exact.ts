@@ -41,3 +41,8 @@ export function parseExact(text: string): Exact | undefined {
   const value = BigInt(text)
   return value > mostExact ? undefined : normalize(value)
 }
+
+/** Where numbers are doubles, as in JSON and Lua, larger values are text in digits. undefined: it is neither. */
+export function readExact(written: number | string | undefined): Exact | undefined {
+  return typeof written === 'string' ? parseExact(written) : written
+}

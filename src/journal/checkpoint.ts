@@ -5,7 +5,7 @@
  * hung can't put an older state over the next one's.
  */
 
-import { type Exact, greatest, parseExact } from '../formats/exact.ts'
+import { type Exact, greatest, readExact } from '../formats/exact.ts'
 import type { OwnSum } from '../ratelimit/rules/sums.ts'
 import type { CounterReset, Resets } from '../ratelimit/rules/windows.ts'
 import { createMutex } from '../runtime/mutex.ts'
@@ -152,14 +152,14 @@ function* stateIn(text: string): Generator<undefined, KeptState> {
     else if (entry?.[0] === 'gateway') gateway = entry[1]
     else if (entry?.[0] === 'reset') {
       const [, key, at, used] = entry
-      resets.set(key, [...(resets.get(key) ?? []), { at, used: readWritten(used) }])
+      resets.set(key, [...(resets.get(key) ?? []), { at, used: readExact(used) ?? 0 }])
     } else if (entry?.[0] === 'sum') {
       const [, id, since, end, ms, sum, base] = entry
       const known = own.get(id)
       own.set(id, {
         ...{ id, since, end, ms },
-        sum: greatest(known?.sum ?? 0, readWritten(sum)),
-        base: greatest(known?.base ?? 0, readWritten(base)),
+        sum: greatest(known?.sum ?? 0, readExact(sum) ?? 0),
+        base: greatest(known?.base ?? 0, readExact(base) ?? 0),
       })
     }
   }
@@ -168,10 +168,6 @@ function* stateIn(text: string): Generator<undefined, KeptState> {
 
 function toWritten(sum: Exact): WrittenSum {
   return typeof sum === 'number' ? sum : String(sum)
-}
-
-function readWritten(sum: WrittenSum): Exact {
-  return typeof sum === 'number' ? sum : (parseExact(sum) ?? 0)
 }
 
 function parse(line: string): Entry | undefined {

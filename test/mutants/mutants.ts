@@ -1108,7 +1108,7 @@ export const allMutants: readonly Mutant[] = [
       ['await put(textOf(first))', ''],
       ['[sums[from + i] as Exact,', '[each.sum,'],
       ['? sum : String(sum)', '? sum : Number(sum)'],
-      ['greatest(known?.base ?? 0, readWritten(base))', 'known?.base || readWritten(base)'],
+      ['greatest(known?.base ?? 0, readExact(base) ?? 0)', 'known?.base || (readExact(base) ?? 0)'],
       ['(numberOf(latest) ?? 0) + 1', 'numberOf(latest) ?? 0'],
       ['(numberOf(file) ?? number) < number', 'numberOf(file) !== number'],
     ],

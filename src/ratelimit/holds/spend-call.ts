@@ -1,6 +1,6 @@
 /** A call of the script that decides in one home, and what its answer says. Pure. */
 
-import { type Exact, minus, mostExact, parseExact } from '../../formats/exact.ts'
+import { minus, mostExact, readExact } from '../../formats/exact.ts'
 import { readCounterKey } from '../rules/counter-key.ts'
 import type { Factors } from '../rules/estimates/hold.ts'
 import type { Hold, HoldAnswer } from '../rules/hold.ts'
@@ -66,15 +66,11 @@ export function readAnswer(
     cap: cap < 0 ? Number.POSITIVE_INFINITY : cap,
     windows: places.map(({ kind, window }, i) => {
       const own = isGivenBack ? Number(figures[2 * places.length + i] ?? 0) : 0
-      const used = exactOf(figures[2 * i])
+      const used = readExact(figures[2 * i]) ?? mostExact
       const resetsAt = window?.resetsAt ?? now
       if (kind !== 'tokens') return { used: minus(used, own), resetsAt }
       const held = Number(figures[2 * i + 1] ?? 0) - own
       return held > 0 ? { used, resetsAt, held } : { used, resetsAt }
     }),
   }
-}
-
-function exactOf(figure: number | string | undefined): Exact {
-  return typeof figure === 'string' ? (parseExact(figure) ?? mostExact) : (figure ?? 0)
 }

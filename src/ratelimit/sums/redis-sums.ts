@@ -1,6 +1,6 @@
 /** A SumStore in Redis. */
 
-import { type Exact, parseExact } from '../../formats/exact.ts'
+import { type Exact, readExact } from '../../formats/exact.ts'
 import { oldKeyOf, oldNoteOf } from '../redis/keys.ts'
 import { readFields } from '../rules/fields.ts'
 import { markMs, type SumCommands } from './scripts.ts'
@@ -45,9 +45,8 @@ export function createRedisSums(commands: SumCommands): SumStore {
   }
 }
 
-/** Beyond 15 digits it is text. */
 function exactOf(figure: number | string | undefined): Exact {
-  const exact = typeof figure === 'string' ? parseExact(figure) : figure
+  const exact = readExact(figure)
   if (exact === undefined) throw new Error(unexpected)
   return exact
 }
