@@ -161,13 +161,19 @@ test('what is only held, or too little, says so of each kind', async (t) => {
 test('the limit without room is the one that refuses', async (t) => {
   const tokens = stateOf({ kind: 'tokens', limit: 1_000 }, 100, now + 50_000).limit
   const cost = stateOf({ kind: 'cost', limit: 1_000 }, 100, now + 90_000).limit
-  const of = { ...grant, limits: [tokens, cost] }
+  const input = stateOf({ kind: 'input', limit: 100 }, 0, now + 90_000).limit
   const refused = (figures: readonly (readonly [used: number, held: number])[]) => {
+    const of = { ...grant, limits: [tokens, cost, input].slice(0, figures.length) }
     const windows = figures.map(([used, held], i) => {
       return { used, held, resetsAt: now + (i + 1) * 45_000 }
     })
     const factors = { base: 0, perInput: 0.1, mostPerInput: 0.1, perOutput: 0.1, grain: 1 }
-    const counters = [counterOf(tokens, 'alice'), { ...counterOf(cost, 'alice'), factors }]
+    const ofInput = { perInput: 1, mostPerInput: 1, perOutput: 0 }
+    const counters = [
+      counterOf(tokens, 'alice'),
+      { ...counterOf(cost, 'alice'), factors },
+      { ...counterOf(input, 'alice'), factors: { ...factors, ...ofInput } },
+    ]
     const expected = { ...noTokens.expected, input: 50, output: 50, least: 50 }
     const hold = { ...noTokens, admittedAt: now, counters, expected }
     return enforceHold(of, hold, { outcome: 'busy', cap: 0, windows }, 5_000)
@@ -201,4 +207,10 @@ test('the limit without room is the one that refuses', async (t) => {
     ]),
     { code: 'insufficient_quota', retryAt: now + 90_000, needed: 50 },
   )
+  const ofInput = [
+    [500, 0],
+    [500, 0],
+  ] as const
+  t.match(refused([...ofInput, [60, 0]]), { code: 'token_limit_exceeded', retryAt: now + 135_000 })
+  t.match(refused([...ofInput, [50, 0]]), { retryAt: now + 45_000 }, 'input has room')
 })

@@ -12,7 +12,7 @@ import {
   limitStates,
 } from '../../ratelimit/rules/counter.ts'
 import { mostEver } from '../../ratelimit/rules/estimates/admit.ts'
-import { outputsIn } from '../../ratelimit/rules/estimates/hold.ts'
+import { holdOf } from '../../ratelimit/rules/estimates/hold.ts'
 import type { Hold, HoldAnswer } from '../../ratelimit/rules/hold.ts'
 import { type Decision, type Denial, deny, type Grant, limitCodes } from '../decision.ts'
 
@@ -130,9 +130,13 @@ export function enforceHold(
 
 /** The limit by which the request may have the least output. They are in the order of what it holds. */
 function scarcestOf(room: readonly LimitState[], { counters, expected }: Hold): LimitState {
-  const outputs = room.map(({ remaining }, i) =>
-    outputsIn(Number(remaining), expected.input, counters[i]?.factors),
-  )
+  const outputs = room.map(({ remaining }, i) => {
+    const factors = counters[i]?.factors
+    const left = Number(remaining) - holdOf(expected, 0, factors).ceiling
+    const { perOutput } = factors ?? { perOutput: 1 }
+    // Of a limit on input it matters alone whether the input has room.
+    return perOutput > 0 ? left / perOutput : left < 0 ? -Infinity : Infinity
+  })
   return room[outputs.indexOf(Math.min(...outputs))] as LimitState
 }
 
