@@ -32,7 +32,13 @@ export interface LimitsDeps {
   /** Holds room for requests, and takes one of each limit that counts them; undefined: all are compared with their counters. */
   readonly holding?: HoldingDeps | undefined
   /** Estimates what is charged if a model reports less and nothing is held; undefined: that is not charged. */
-  readonly charging?: Estimators | undefined
+  readonly charging?: ChargingDeps | undefined
+}
+
+export interface ChargingDeps {
+  readonly estimators: Estimators
+  /** Whether it always is; else only under a limit on money, where nothing is free. */
+  readonly isAlways: boolean
 }
 
 export interface HoldingDeps {
@@ -108,7 +114,10 @@ export function createLimits({ counters, holding, charging }: LimitsDeps): Limit
   }
 
   function charge(decision: Decision, request: AccessRequest): Decision {
-    return charging && decision.allowed ? withEstimate(decision, request, charging) : decision
+    if (charging === undefined || !decision.allowed) return decision
+    const { estimators, isAlways } = charging
+    const isDue = isAlways || (decision.isBudgeted && hasCostLimit(decision))
+    return isDue ? withEstimate(decision, request, estimators) : decision
   }
 
   return (grant, request, now, call) => {
@@ -210,6 +219,10 @@ function createReserve(
       ? used.then((late) => decideCounted(holds.hold, late))
       : decideCounted(holds.hold, used)
   }
+}
+
+function hasCostLimit({ limits }: Grant): boolean {
+  return limits.some(({ kind }) => kind === 'cost')
 }
 
 /**

@@ -76,7 +76,7 @@ export const settings = {
   unusableUsage: setting('UNUSABLE_USAGE', 'allow', form.oneOf('allow', 'estimate'),
     'whether a response without usable usage counts nothing, or one token for every four bytes'),
   chargeUnreported: setting('CHARGE_UNREPORTED', 'false', form.flag,
-    'whether what a model does not report is estimated and charged, such as streams that their client hangs up on; with `reserve` it always is'),
+    'whether what a model does not report is estimated and charged, such as streams that their client hangs up on; with `reserve`, and under a limit on cost that refuses, it always is'),
   /** How Subscriptions admit that do not say it. */
   admissionMode: setting('ADMISSION_MODE', 'count', form.oneOf('count', 'reserve'),
     'how requests are admitted under Subscriptions without `spec.admission.mode`: while the counted tokens are below the limit, or if there is room beside what requests in progress will use'),

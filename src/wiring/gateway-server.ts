@@ -42,7 +42,7 @@ export function createGatewayServer(
       limits: createLimits({
         counters: { read: tracing.waiting('redis', counters.read) },
         holding: { holds, estimators, onLoss: config.onCounterLoss },
-        charging: config.chargeUnreported ? estimators : undefined,
+        charging: { estimators, isAlways: config.chargeUnreported },
       }),
       paths: config.paths,
       tokensOpen: config.tokensOpenInference,

@@ -40,6 +40,12 @@ interface Options {
   readonly charges?: boolean
 }
 
+/** A limit on money; under one that refuses nothing is free. */
+function budgeted(enforce: boolean) {
+  const cost = { name: 'money', of: 'cost', limit: '9', window: 'day', enforce }
+  return { named: [cost], ofModels: { billingRate: { perToken: '0.000001' } } }
+}
+
 /** Check and the lines of responses, with stores in memory and a clock that the test sets. */
 function createWorld(options: Options = {}) {
   const { admission = { mode: 'reserve' }, limits = [[10_000, '1m']], onLoss = 'allow' } = options
@@ -68,7 +74,7 @@ function createWorld(options: Options = {}) {
     limits: createLimits({
       counters,
       holding: { holds, estimators, onLoss, pause: async (ms) => options.pause?.(ms) },
-      ...(options.charges && { charging: estimators }),
+      charging: { estimators, isAlways: options.charges ?? false },
     }),
     paths: pathRules(),
     clock: () => clock.now,
@@ -505,6 +511,8 @@ test('a client that leaves before the first byte is charged the admitted input',
     [{}, 111],
     [{ admission: { mode: 'count' }, charges: true }, 111],
     [{ admission: { mode: 'count' } }, 0],
+    [{ admission: { mode: 'count' }, ...budgeted(true) }, 111],
+    [{ admission: { mode: 'count' }, ...budgeted(false) }, 0],
   ] as const) {
     for (const flag of ['DC', 'DR']) {
       const { ask, leave, used, held } = createWorld(options)

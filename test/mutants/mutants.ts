@@ -1031,6 +1031,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'extauthz/reserve.ts',
+    ['extauthz/reserve.test.ts'],
+    [['isAlways || (decision.isBudgeted && hasCostLimit(decision))', 'isAlways']],
+  ),
+  ...mutants(
     'usage/ledger/limit-sums.ts',
     ['cli/verify-usage.test.ts'],
     [
