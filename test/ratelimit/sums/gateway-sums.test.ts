@@ -111,8 +111,8 @@ test('only the last writer writes and removes', async (t) => {
   let slow = false
   const other = await start(disk, () => slow)
   slow = true
-  const becoming = other.sums.becomeWriter()
   const saving = one.sums.save()
+  const becoming = other.sums.becomeWriter()
   await saving
   t.ok(disk.files.has(renamed), 'the next one may have begun before it was saved')
   await becoming
