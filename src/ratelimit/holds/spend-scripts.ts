@@ -132,6 +132,7 @@ local function sum_of(one, other, sign)
   if high < 0 then return '0' end
   return high > 0 and string.format('%d%09d', high, low) or text(low)
 end
+local function digits(written) return #written < 20 and string.match(written, '^%d+$') or '0' end
 local function is_less(one, other) return #one < #other or #one == #other and one < other end
 local function greatest(one, other) return is_less(one, other) and other or one end
 local own_input, needed = math.ceil(input), math.max(floor, least)
@@ -169,7 +170,7 @@ for i = 4, #KEYS do
     local found = redis.pcall('HMGET', KEYS[i], '+', ARGV[14])
     local total, own, others, known = found[1] or '0', found[2] or '0', ARGV[at + 3], ARGV[at + 4]
     if math.max(#total, #own, #others, #known) > 15 then
-      total, own = string.match(total, '^%d+$') or '0', string.match(own, '^%d+$') or '0'
+      total, own = digits(total), digits(own)
       others = greatest(others, sum_of(total, own, -1))
       each.exact = sum_of(others, greatest(known, own), 1)
       each.used, each.is_spent = tonumber(each.exact), not is_less(each.exact, ARGV[at + 1])

@@ -334,6 +334,15 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
     t.equal((await redis.spend({ ...one, canCap: false }))[0], 'held', 'one is let through')
   })
 
+  await t.test('what somebody else has put under a name counts for nothing', async (t) => {
+    for (const total of ['x', `${'9'.repeat(15)}x`, '9'.repeat(400)]) {
+      await valkey.client.hset(windowKeys.tokens, '+', total, 'g1', total)
+      t.match(await redis.spend({ ...asked, id: '' }), { 0: 'held', 3: 0 }, total.slice(0, 20))
+    }
+    await valkey.client.set(windowKeys.requests, '9'.repeat(400))
+    t.equal((await redis.spend({ ...asked, id: '' }))[0], 'held')
+  })
+
   await t.test('what only asks holds nothing', async (t) => {
     t.equal((await redis.spend({ ...asked, id: '' }))[0], 'held')
     t.equal(await valkey.client.exists(...holdKeys), 0)
