@@ -4,7 +4,13 @@ import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { subscription, type WrittenDocument } from '../support/documents.ts'
-import { chatPath, defaultResources, type Gateway, gatewayTests } from '../support/gateway.ts'
+import {
+  type Answer,
+  chatPath,
+  defaultResources,
+  type Gateway,
+  gatewayTests,
+} from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
 import { lasts } from '../support/window-ends.ts'
 
@@ -157,6 +163,27 @@ test("a day's money of the key is spent for it alone, and stays so after a resta
   t.equal(widened.status, 403, 'not by its holder')
   await patch(gateway, id, adminToken, more)
   t.equal((await gateway.chat(key)).status, 200)
+})
+
+test('requests of the key, and those in progress, are taken before they are sent', async (t, gateway) => {
+  const { key } = await mint(gateway, {
+    limits: [
+      { name: 'few', of: 'requests', limit: 3, window: '1h' },
+      { name: 'one', of: 'concurrency', limit: 1, models: [{ namespace: 'llm', name: 'sim' }] },
+    ],
+  })
+  const codeOf = ({ status, text }: Answer) => (status === 200 ? '' : JSON.parse(text).error.code)
+  const asked = async () => JSON.stringify(await gateway.model.tally())
+  const before = await asked()
+  const slow = gateway.chat(key, { delayMs: 1_500 })
+  await poll(async () => (await asked()) !== before, 'the model has it')
+  t.equal(codeOf(await gateway.chat(key)), 'concurrency_limit_exceeded')
+  t.equal(codeOf(await gateway.chat(key, {}, {}, otherPath)), '', 'of another model')
+  t.equal(codeOf(await slow), '')
+  await poll(async () => (await gateway.chat(key)).status === 200, 'its place is free again')
+  t.equal(codeOf(await gateway.chat(key)), 'request_limit_exceeded')
+  await gateway.settled()
+  t.equal(codeOf(await gateway.chat(key)), 'request_limit_exceeded', 'once the lines are read, too')
 })
 
 async function idOf(gateway: Gateway, key: string): Promise<string> {
