@@ -450,6 +450,7 @@ export const allMutants: readonly Mutant[] = [
       ['toCountedLimits(subscription, scopeOf(id)', 'toCountedLimits(subscription, id'],
       ['owner: id,', 'owner: user,'],
       ['calendar !== last', 'false'],
+      ["hasCostLimit ? ',\"key_cost_limit\":true' : ''", "''"],
       ["limit.of === 'cost' && limit.enforce", "limit.of === 'cost'"],
       ['model === undefined || told.has(model) ? model', 'model === undefined ? model'],
     ],

@@ -12,6 +12,7 @@ import { pathRules } from '../../../src/operations/operations.ts'
 import { readTarget, type Target } from '../../../src/operations/target.ts'
 import { tagsOf } from '../../../src/ratelimit/redis/keys.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
+import { readLineHead, writeLineHead, writeSubject } from '../../../src/usage/rules/line-head.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { endOf } from '../../support/window-ends.ts'
@@ -235,7 +236,18 @@ test('under a cost limit of the key nothing is free', async (t) => {
   const daily = (more: object) =>
     keyWith({ limits: [{ name: 'daily', of: 'cost', limit: '0.5', window: 'day', ...more }] })
   const key = daily({})
-  t.ok(ask(chat('small'), key).allowed)
+  const headOf = (caller: KeyCaller) => {
+    const { keyLimits, tariff } = ask(chat('small'), caller) as Grant
+    const subject = { subscription: 'basic', model: 'llm/small', payer: undefined }
+    const asked = { startedAt: now, id: 'r', by: 'check', user: 'ada', keyId: 'id-1' } as const
+    const more = { cap: undefined, keyLimits: keyLimits?.charged, held: undefined }
+    const text = writeSubject({ ...subject, group: undefined, tariff })
+    return readLineHead(writeLineHead({ ...asked, ...more }, text))
+  }
+  t.match(headOf(key), {
+    ...{ prices: 'token=0.001', limits: ['key daily cost key day@UTC'], hasCostLimit: true },
+  })
+  t.equal(headOf(daily({ enforce: false }))?.hasCostLimit, undefined)
   const refused = ask(chat('large'), key)
   t.match(refused, { code: 'subscription_not_allowed', detail: { about: 'unpriced' } })
   t.equal(steps.at(-1), 'budget')
