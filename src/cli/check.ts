@@ -84,7 +84,7 @@ export async function check(
     out(`\n${renderTable(names, cells, 320)}`)
   }
   if (limits.length > 0) {
-    const names = ['LIMIT', 'OF', 'PER', 'WINDOW', 'LIMIT', 'MOST BEYOND']
+    const names = ['LIMIT BY NAME', 'OF', 'PER', 'WINDOW', 'LIMIT', 'MOST BEYOND']
     const cells = limits.map((each) => {
       const { limit, beyond } = toFigures(each)
       const { resource, name, of, per, window } = each
