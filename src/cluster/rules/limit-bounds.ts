@@ -1,6 +1,6 @@
 /** By how much the limits by name can be passed: stated where all who draw on one reserve, else by what is under way. */
 
-import { type Exact, normalize } from '../../formats/exact.ts'
+import { type Exact, normalize, plus } from '../../formats/exact.ts'
 import type { LimitKind, Per } from '../../kinds/limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 
@@ -45,12 +45,8 @@ export function limitBounds({ subscriptions, models }: Snapshot): readonly Limit
       for (const limit of applying) {
         if (limit.limitName === undefined || isTaken(limit)) continue
         const id = idOf(limit, name, model)
-        const drawn = all.get(id) ?? {
-          limit,
-          because: new Set(),
-          overshoot: 0,
-          concurrency: new Map(),
-        }
+        const fresh = { limit, because: new Set<string>(), overshoot: 0, concurrency: new Map() }
+        const drawn: Drawn = all.get(id) ?? fresh
         all.set(id, drawn)
         if (admission === undefined) drawn.because.add(`${name} does not reserve`)
         else if (ignores) drawn.because.add(`the server of ${model} ignores maxima`)
@@ -67,15 +63,11 @@ export function limitBounds({ subscriptions, models }: Snapshot): readonly Limit
 function toBound(id: string, { limit, because, overshoot, concurrency }: Drawn): LimitBound {
   const { limitName: name = '', kind: of, scope: per, window } = limit
   const percent = BigInt(Math.round(overshoot * 100))
-  const slots = [...(concurrency?.values() ?? [])]
   return {
     ...{ resource: id.slice(0, id.indexOf(' ')), name, of, per, window, limit: limit.limit },
     beyond: because.size > 0 ? undefined : normalize((BigInt(limit.limit) * percent) / 100n),
     because: [...because],
-    inProgress:
-      slots.length > 0
-        ? normalize(slots.reduce<bigint>((sum, each) => sum + BigInt(each), 0n))
-        : undefined,
+    inProgress: concurrency && [...concurrency.values()].reduce(plus),
   }
 }
 

@@ -1,6 +1,7 @@
 /** The stated bounds of limits that reserve: by how much requests in progress may pass them. */
 
 import type { Snapshot } from '../../models/rules/snapshot.ts'
+import { limitBounds } from './limit-bounds.ts'
 
 export interface Bound {
   readonly subscription: string
@@ -28,9 +29,12 @@ export function* boundsOf({ subscriptions, models }: Snapshot): Generator<Bound>
   }
 }
 
-/** The largest of them; 0 if none reserves. */
+/** The largest of them, and of those of limits by name on tokens; 0 if none reserves. */
 export function maxBound(snapshot: Snapshot): number {
   let largest = 0
   for (const { tokens } of boundsOf(snapshot)) largest = Math.max(largest, tokens)
+  for (const { of, beyond = 0 } of limitBounds(snapshot)) {
+    if (of !== 'cost') largest = Math.max(largest, Number(beyond))
+  }
   return largest
 }
