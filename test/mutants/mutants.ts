@@ -101,8 +101,9 @@ export const allMutants: readonly Mutant[] = [
     'admin/operation/drain.ts',
     ['admin/operation/drain.test.ts'],
     [
-      ['not accepted yet.\n  await untilRead()', ''],
-      ['arrived is read.\n  await untilRead()', ''],
+      ['  await untilRead(server)\n', ''],
+      ['before < accepted && ', 'before < 0 && '],
+      ['if (server.listening) await delay(', 'void ('],
       ["    response.setHeader('connection', 'close')\n", ''],
     ],
   ),

@@ -1,20 +1,18 @@
 /** The shutdown of an HTTP listener to which proxies keep connections. */
 
+import { once } from 'node:events'
+import type { Server } from 'node:http'
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import type { Api } from '../http/api.ts'
 
-/**
- * How long idle connections stay open, so that their next use announces the shutdown
- * (milliseconds).
- */
+/** How long everything is still answered, so that each response announces the shutdown (milliseconds). */
 const announceMs = 500
 
 /**
- * Closes a listener. New connections are refused at once, so that a proxy goes elsewhere. On
- * existing ones the next response has `connection: close`, and a header that makes Envoy close its
- * idle connections and use another process. Idle connections are closed only after half a second,
- * because a request might be on its way, and the proxy could not know whether it was executed.
- * Requests still in progress after `graceMs` are cut off.
+ * Closes a listener. At first it goes on, but each response has `connection: close`, and a header that makes Envoy close its
+ * idle connections and use another process. Only after half a second are new connections refused and idle ones closed:
+ * a request that is on its way there would be lost, and the proxy could not know whether it was executed. Requests still
+ * in progress after `graceMs` are cut off.
  */
 export async function drain(app: Api, graceMs: number): Promise<void> {
   const { server } = app
@@ -22,24 +20,32 @@ export async function drain(app: Api, graceMs: number): Promise<void> {
     response.setHeader('connection', 'close')
     response.setHeader('x-envoy-immediate-health-check-fail', 'true')
   })
-  // Closing the listener resets connections that it has not accepted yet.
-  await untilRead()
   const force = setTimeout(() => server.closeAllConnections(), graceMs)
-  // Node and Fastify would both close idle connections first.
-  const closeIdle = server.closeIdleConnections.bind(server)
-  server.closeIdleConnections = () => {}
-  const closed = app.close()
   if (server.listening) await delay(Math.min(announceMs, graceMs))
-  // After a moment without a processor, timers run before what has arrived is read.
-  await untilRead()
-  server.closeIdleConnections = closeIdle
-  closeIdle()
-  await closed
+  await untilRead(server)
+  const closed = once(server, 'close')
+  // Fastify would do so later, when more has arrived.
+  server.close()
+  await Promise.all([closed, app.close()])
   clearTimeout(force)
 }
 
-/** Resolves when everything that is in the sockets by now has been read: the second immediate follows a whole poll. */
-async function untilRead(): Promise<void> {
-  await turn()
-  await turn()
+/** Node's own limit of connections that wait to be accepted. */
+const backlog = 511
+
+/**
+ * Resolves when what has arrived is read, and no connection waits to be accepted: after a moment without a processor, timers
+ * run first, and closing resets all of that. Each turn of the event loop accepts one connection, and the second immediate
+ * follows a whole turn.
+ */
+async function untilRead(server: Server): Promise<void> {
+  let accepted = 0
+  server.on('connection', () => {
+    accepted += 1
+  })
+  for (let before = -1; before < accepted && accepted < backlog; ) {
+    before = accepted
+    await turn()
+    await turn()
+  }
 }

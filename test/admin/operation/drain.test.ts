@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { Agent, get, type IncomingMessage } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import { setImmediate as turn } from 'node:timers/promises'
 import Fastify from 'fastify'
 import t from 'tap'
 import { drain } from '../../../src/admin/operation/drain.ts'
@@ -39,8 +40,9 @@ t.test('a kept connection is answered during the drain', async (t) => {
     'true',
     'makes Envoy use another host',
   )
-  await t.rejects(once(connect(port, '127.0.0.1'), 'connect'), { code: 'ECONNREFUSED' })
+  t.equal((await ask()).statusCode, 200, 'on a new connection, too')
   await over
+  await t.rejects(once(connect(port, '127.0.0.1'), 'connect'), { code: 'ECONNREFUSED' })
 })
 
 t.test('requests that wait in sockets unread are answered', async (t) => {
@@ -48,17 +50,19 @@ t.test('requests that wait in sockets unread are answered', async (t) => {
   const kept = connect(port, '127.0.0.1')
   kept.write(request)
   await once(kept, 'data')
-  const unaccepted = connect(port, '127.0.0.1')
-  unaccepted.write(request)
-  const answers = [once(unaccepted, 'data'), once(kept, 'data')]
   const over = drain(app, 5_000)
+  const others: Socket[] = []
   setImmediate(() => {
-    kept.write(request)
-    // Until after the time at which idle connections are closed.
+    others.push(...Array.from({ length: 5 }, () => connect(port, '127.0.0.1')))
+    for (const each of [kept, ...others]) each.write(request)
+    // Until after the time at which the listener is closed.
     const busyUntil = performance.now() + 600
     while (performance.now() < busyUntil);
   })
-  for (const [answer] of await Promise.all(answers)) t.match(String(answer), /^HTTP\/1\.1 200 /)
+  await turn()
+  const answers = await Promise.all([kept, ...others].map((each) => once(each, 'data')))
+  for (const [answer] of answers) t.match(String(answer), /^HTTP\/1\.1 200 /)
+  t.equal(answers.length, 6)
   await over
 })
 
