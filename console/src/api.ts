@@ -14,6 +14,7 @@ export type { OwnRefusalList } from '../../src/admin/operation/list-refusals.ts'
 export type { ResourceList } from '../../src/admin/operation/list-resources.ts'
 export type { ReplicaState, ServiceState } from '../../src/admin/operation/service-state.ts'
 export type { LimitList } from '../../src/admin/usage/limits.ts'
+export type { SharedLimitList } from '../../src/admin/usage/shared-limits.ts'
 export type ApiKey = ApiKeyAnswer
 export type Refusal = FromSchema<typeof pastRefusal>
 export type UsagePage = FromSchema<typeof usagePage>

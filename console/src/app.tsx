@@ -15,6 +15,7 @@ import { AccessPage } from './admin/access-page.tsx'
 import { RefusalsPage } from './admin/refusals-page.tsx'
 import { ResourcesPage } from './admin/resources-page.tsx'
 import { StatePage } from './admin/state-page.tsx'
+import { BudgetsPage } from './budgets/budgets-page.tsx'
 import { ExplainPage } from './explain/explain-page.tsx'
 import { KeyPage } from './keys/key-page.tsx'
 import { KeysPage } from './keys/keys-page.tsx'
@@ -56,6 +57,7 @@ const entries: readonly Entry[] = [
     inner: () => <ModelPage />,
   },
   { path: 'usage', label: 'Usage', icon: 'usage', page: () => <UsagePage /> },
+  { path: 'budgets', label: 'Budgets', icon: 'budget', page: () => <BudgetsPage /> },
   { path: 'explain', label: 'Why?', icon: 'why', page: () => <ExplainPage /> },
 ]
 

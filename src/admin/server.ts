@@ -52,6 +52,7 @@ import { health, probes } from './operation/probes.ts'
 import { readState, type ServiceStateDeps } from './operation/service-state.ts'
 import { counterRoutes } from './usage/counters.ts'
 import { listLimitsOfCaller } from './usage/limits.ts'
+import { listSharedLimits } from './usage/shared-limits.ts'
 import { type SimulateDeps, simulateResources } from './usage/simulate.ts'
 import { getUsage } from './usage/usage.ts'
 
@@ -137,6 +138,7 @@ export function buildAdmin(deps: AdminDeps): Api {
       listRefusals(inner, deps)
       readState(inner, deps)
       listAccess(inner, deps)
+      listSharedLimits(inner, deps)
       simulateResources(inner, deps)
     })
     listLimitsOfCaller(scope, deps)

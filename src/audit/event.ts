@@ -44,6 +44,9 @@ export interface AuditTarget {
   readonly user?: string
   readonly subscription?: string
   readonly resource?: string
+  /** A limit by name that several share, and who does if only they are meant. */
+  readonly limit?: string
+  readonly whom?: string
   /** Of the log. */
   readonly level?: string
 }

@@ -66,6 +66,7 @@ export const commands: Commands = {
   all: rows.map(([command]) => command),
   /** Kept until the release after the one that renamed them. */
   renamed: {
+    counter: 'limits',
     'counter show': 'limits',
     'counter reset': 'limits reset',
     replicas: 'revocations',

@@ -1,4 +1,4 @@
-/** Counters of a user or a key, for administrators: `tollgate limits --user` and `tollgate limits reset`. */
+/** Counters of a user, a key or a shared limit, for administrators: `tollgate limits --user` and `tollgate limits reset`. */
 
 import type { CounterList, CountersReset } from '../admin/usage/counters.ts'
 import { createApiClient } from './api-client.ts'
@@ -6,6 +6,7 @@ import { findApiServer } from './api-server.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { limitsFlags, resetLimitsFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
+import { showFigure, toCells, toTable } from './limit-cells.ts'
 import { renderTable } from './table.ts'
 import { agrees, type CommandIo } from './terminal.ts'
 
@@ -44,11 +45,13 @@ export async function resetLimits(
   return 0
 }
 
-function selectedBy({ user, key, subscription, model, window }: Chosen): Record<string, string> {
-  if ((user === undefined) === (key === undefined)) {
-    throw new WrongCall('Give either --user or --key.')
+function selectedBy(flags: Chosen | Call<typeof resetLimitsFlags>['flags']) {
+  const { user, key, limit, whom, subscription, model, window } = flags
+  if (user !== undefined && key !== undefined) throw new WrongCall('Give either --user or --key.')
+  if ((user ?? key ?? limit) === undefined) {
+    throw new WrongCall('Give --user or --key, or --limit for one that several share.')
   }
-  const all = { user, key_id: key, subscription, model, window }
+  const all = { user, key_id: key, name: limit, whom, subscription, model, window }
   const given = Object.entries(all).filter(([, value]) => value !== undefined)
   return Object.fromEntries(given) as Record<string, string>
 }
@@ -65,12 +68,11 @@ function print(
 }
 
 function show(counters: CounterList['data']): string {
-  return renderTable(
-    ['SUBSCRIPTION', 'MODEL', 'OF', 'WINDOW', 'USED', 'LIMIT', 'RESETS'],
-    // Older servers leave out the kind.
-    counters.map(({ subscription, model, kind = 'tokens', window, used, limit, resetsAt }) => [
-      ...[subscription, model ?? 'this key', kind, window ?? '-'],
-      ...[used.toLocaleString('en'), limit.toLocaleString('en'), resetsAt ?? '-'],
-    ]),
-  )
+  const rows = counters.map((each) => ({
+    ...toCells(each),
+    USED: showFigure(each.used),
+    LIMIT: showFigure(each.limit),
+    RESETS: each.resetsAt ?? '-',
+  }))
+  return renderTable(...toTable(rows))
 }

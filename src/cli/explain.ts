@@ -7,6 +7,7 @@ import { findApiServer } from './api-server.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { explainFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
+import { showFigure, showSharers, toTable } from './limit-cells.ts'
 import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
@@ -44,8 +45,6 @@ type Asking = Pick<Call<typeof explainFlags>['flags'], 'user' | 'group' | 'subsc
 function show(answer: ExplainAnswer, asking: Asking): string {
   const { steps, policies, subscriptions, limits, changesAt, refusal, askedAs, backend } = answer
   const { unlistedName, table: decided } = answer
-  const isCounted = limits.some(({ kind = 'tokens' }) => kind !== 'tokens')
-  const isHeld = limits.some(({ held }) => held !== undefined)
   const then = refusal && `At ${printable(refusal.at)} it was ${showOutcome(refusal)}`
   const sections = [
     then,
@@ -71,26 +70,7 @@ function show(answer: ExplainAnswer, asking: Asking): string {
         each.pays ? 'yes' : `no: ${(each.passedOver ?? 'not reached').replaceAll('_', ' ')}`,
       ]),
     ),
-    table(
-      [
-        'WINDOW',
-        'OF',
-        ...(isCounted ? ['KIND'] : []),
-        'USED',
-        ...(isHeld ? ['HELD'] : []),
-        'LIMIT',
-        'RESETS',
-      ],
-      limits.map(({ scope = '', kind = '', window, used, held = 0, limit, resetsAt }) => [
-        ...[
-          window ?? '-',
-          printable(scope),
-          ...(isCounted ? [printable(kind)] : []),
-          grouped(used),
-        ],
-        ...[...(isHeld ? [grouped(held)] : []), grouped(limit), resetsAt ?? '-'],
-      ]),
-    ),
+    limits.length > 0 && renderTable(...toTable(limits.map(toRow)), 80),
     changesAt && `This changes at ${printable(changesAt)}.`,
     decided &&
       `Envoy ${decided.decides ? 'may decide the next one like it by itself.' : `asks each time: ${printable(reasonOf(decided))}.`}`,
@@ -98,9 +78,20 @@ function show(answer: ExplainAnswer, asking: Asking): string {
   return sections.filter(Boolean).join('\n\n')
 }
 
-/** With commas, as `tollgate limits` shows it. */
-function grouped(value: number): string {
-  return value.toLocaleString('en')
+/** A limit; columns that are empty in all rows are left out. */
+function toRow(limit: ExplainAnswer['limits'][number]) {
+  const { name, scope = '', kind = 'tokens', window, used, held, resetsAt } = limit
+  const sharers = showSharers(limit)
+  return {
+    NAME: name ?? '',
+    WINDOW: window ?? '-',
+    OF: sharers || scope,
+    KIND: kind === 'tokens' ? '' : kind,
+    USED: used === null ? `${100 - limit.percentLeft}%` : showFigure(used),
+    HELD: held === undefined ? '' : showFigure(held),
+    LIMIT: showFigure(limit.limit),
+    RESETS: resetsAt ?? '-',
+  }
 }
 
 function showOutcome({ status, code, message, reason }: Omit<ExplainAnswer, 'allowed'>): string {

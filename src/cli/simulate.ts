@@ -13,6 +13,7 @@ import { renderBar } from './bar.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { simulateFlags } from './commands/operate.ts'
 import { toJson } from './json.ts'
+import { showFigure } from './limit-cells.ts'
 import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
@@ -71,14 +72,16 @@ function show(answer: SimulationAnswer): string {
     table(
       ['SUBSCRIPTION', 'MODEL', 'LIMIT', 'MOST USED', 'BY', ''],
       limits.map((each) => [
-        ...[each.subscription, each.model, showLimit(each), count(each.most)],
+        ...[each.subscription ?? '-', each.model ?? each.models?.join(', ') ?? 'all'],
+        ...[showLimit(each), showFigure(each.most)],
         ...[printable(each.most_by ?? '-'), each.near ? renderBar(share(each)) : 'never near'],
       ]),
       answer.more_limits,
     ),
     lines(answer.not_judged, (each) => {
-      const why = each.because === 'sums_of_hours' ? 'only sums of hours are kept' : 'it is longer'
-      return `Not judged: ${each.kind} ${each.window ?? ''} from ${each.from} to ${each.to}: ${why}.`
+      const limit = [each.name, each.kind, each.window].filter(Boolean).join(' ')
+      const why = reasons[each.because as keyof typeof reasons]
+      return `Not judged: ${limit} from ${each.from} to ${each.to}: ${why}.`
     }),
     answer.refused_then_approximate > 0 &&
       `About ${count(answer.refused_then_approximate)} requests that were refused then are not replayed.`,
@@ -91,16 +94,22 @@ function show(answer: SimulationAnswer): string {
   return sections.filter(Boolean).join('\n\n')
 }
 
+const reasons = {
+  sums_of_hours: 'only sums of hours are kept',
+  longer_than_the_time: 'it is longer',
+  groups_unknown: 'past usage does not tell groups',
+}
+
 function showLimit(
-  { kind, window, limit = 0 }: Partial<SimulationAnswer['limits'][number]>,
+  { name, kind, window, limit = 0 }: Partial<SimulationAnswer['limits'][number]>,
   otherwise = '',
 ): string {
   if (kind === undefined) return otherwise.replaceAll('_', ' ')
-  return `${count(limit)} ${kind}${window ? ` / ${window}` : ''}`
+  return `${name ? `${name}: ` : ''}${showFigure(limit)} ${kind}${window ? ` / ${window}` : ''}`
 }
 
 function share({ most, limit }: SimulationAnswer['limits'][number]): number {
-  return most / limit
+  return Number(most) / Number(limit)
 }
 
 function count(value: number): string {

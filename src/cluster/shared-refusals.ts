@@ -85,7 +85,7 @@ export function createOthersRefusals(
       limit === undefined
         ? [found].filter((each) => each !== undefined)
         : own.recent(limit, now, user === undefined ? undefined : { user, keyId })
-    const text = (await pack(JSON.stringify(refusals.map(toReport)))).toString('base64')
+    const text = (await pack(JSON.stringify(refusals.map(toReport), writeExact))).toString('base64')
     const of = Math.max(1, Math.ceil(text.length / partLength))
     const parts = Array.from({ length: of }, (_, at): string => {
       const part: Part = {
@@ -182,7 +182,17 @@ function collect() {
 
 async function read(text: string): Promise<readonly PastRefusal[]> {
   const json = await unpack(Buffer.from(text, 'base64'), { maxOutputLength: maxAnswerBytes })
-  return JSON.parse(json.toString())
+  return JSON.parse(json.toString(), readExact)
+}
+
+/** Figures of limits may be beyond what JSON's numbers hold. */
+function writeExact(_: string, value: unknown): unknown {
+  return typeof value === 'bigint' ? `${value}n` : value
+}
+
+function readExact(field: string, value: unknown): unknown {
+  const isFigure = ['limit', 'used', 'remaining'].includes(field) && typeof value === 'string'
+  return isFigure ? BigInt(value.slice(0, -1)) : value
 }
 
 /** The caps of a key hold sets and networks; whoever explains a refusal reads the key anew. */

@@ -4,7 +4,6 @@
  */
 
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
-import type { Subscription } from '../kinds/resources.ts'
 import { nameAtServer, readPublishedName } from '../models/rules/published-names.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import {
@@ -15,7 +14,6 @@ import {
   type PathRules,
 } from '../operations/operations.ts'
 import { type CountedLimit, isTaken } from '../ratelimit/rules/counter.ts'
-import { groupInLines } from '../ratelimit/rules/line-user.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Decision, Denial, Grant } from './decision.ts'
 import { checkAccess } from './steps/access.ts'
@@ -29,7 +27,7 @@ import { checkOperation, readName } from './steps/operation.ts'
 import { checkPath } from './steps/path.ts'
 import type { DecisionContext, Step } from './steps/step.ts'
 import { selectSubscription } from './steps/subscription.ts'
-import { owningGroup } from './usage-labels.ts'
+import { owningGroup, poolOf } from './usage-labels.ts'
 
 /** In the order in which they are asked. */
 const steps = [
@@ -179,9 +177,4 @@ function sentName(
   if (target.modelKey !== undefined || bodyModel === undefined) return undefined
   const published = readPublishedName(bodyModel)
   return published && nameAtServer(model, published, snapshot)
-}
-
-/** The group whose pool the caller draws on, as lines name it; empty: that of the users whom the Subscription names. */
-function poolOf(subscription: Subscription, groups: readonly string[]): string {
-  return groupInLines(owningGroup(subscription, groups))
 }

@@ -15,6 +15,8 @@ export interface PastRefusal {
   readonly message: string
   /** With `token_limit_exceeded`: the limits as they were, and when it may be repeated. */
   readonly states: readonly LimitState[]
+  /** The group whose pool the request would have drawn on (Grant.pool). */
+  readonly pool?: string | undefined
   readonly retryAt: number | undefined
   /** More detailed than the caller may know (refusal-reason.ts). */
   readonly reason: string | undefined

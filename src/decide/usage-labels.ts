@@ -1,6 +1,7 @@
 /** The labels of usage metrics. Pure. */
 
 import type { Subscription, WrittenTelemetry } from '../kinds/resources.ts'
+import { groupInLines } from '../ratelimit/rules/line-user.ts'
 
 /** How users are named: in clear, by a hash, or not at all. */
 export type UserNaming = 'on' | 'hash' | 'off'
@@ -35,4 +36,9 @@ export function toUsageLabels(
  */
 export function owningGroup({ owner }: Subscription, groups: readonly string[]): string {
   return owner.groups.find((group) => groups.includes(group)) ?? ''
+}
+
+/** The group whose pool the caller draws on, as lines name it; empty: that of the users whom the Subscription names. */
+export function poolOf(subscription: Subscription, groups: readonly string[]): string {
+  return groupInLines(owningGroup(subscription, groups))
 }

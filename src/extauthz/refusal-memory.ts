@@ -114,6 +114,7 @@ function toKeep(refused: RefusedCheck): PastRefusal | undefined {
     requestedSubscription,
     address: refused.source(),
     states: denial.states ?? [],
+    pool: denial.grant?.pool,
     retryAt: denial.retryAt,
     // A part of a longer text would keep all of it in memory.
     message: Buffer.from(message.slice(0, maxMessageLength)).toString(),

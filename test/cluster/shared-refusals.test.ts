@@ -3,6 +3,7 @@ import { deflateRawSync } from 'node:zlib'
 import { type Test, test } from 'tap'
 import { createOthersRefusals } from '../../src/cluster/shared-refusals.ts'
 import { isOf, type PastRefusal, type PastRefusals } from '../../src/decide/past-refusal.ts'
+import { type CountedLimit, toCountedLimits } from '../../src/ratelimit/rules/counter.ts'
 import { startListener } from '../../src/store/postgres/listener.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool } from '../../src/store/postgres/postgres.ts'
@@ -11,6 +12,13 @@ import { poll } from '../support/poll.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 
 const at = 1_000_000
+
+const [price] = toCountedLimits('plenty', 'llm/sim', [
+  { limit: 100, window: '1h', windowMs: 3_600_000 },
+]) as [CountedLimit]
+/** Beyond 2^53. */
+const most = 9_000_000_000n * 10n ** 9n
+const spent = { limit: { ...price, limit: most }, used: most, remaining: 0, resetsAt: at }
 
 function refusalOf(requestId: string, user = 'bob'): PastRefusal {
   return {
@@ -71,7 +79,10 @@ async function createWorld(t: Test) {
 test('each process is told what the others remember', async (t) => {
   const { start } = await createWorld(t)
   const many = Array.from({ length: 500 }, (_, i) => refusalOf(randomUUID(), `user-${i}`))
-  const [one] = [await start('one', [refusalOf('of-one')]), await start('two', many)]
+  const [one] = [
+    await start('one', [{ ...refusalOf('of-one'), states: [spent], pool: 'team' }]),
+    await start('two', many),
+  ]
   const three = await start('three', [])
   await poll(async () => (await one.recent(1)).silent?.length === 0, 'all listen')
   const { refusals, silent } = await three.recent(400)
@@ -83,6 +94,8 @@ test('each process is told what the others remember', async (t) => {
   t.equal(refusals.at(-1)?.bodyModel, '🦉'.repeat(100))
   const [found] = (await three.find('of-one', 'bob')).refusals
   t.match(found, { requestId: 'of-one', caller: { by: 'key', user: 'bob', keyId: 'id' } })
+  t.strictSame([found?.states[0]?.used, found?.states[0]?.limit.limit], [most, most])
+  t.equal(found?.pool, 'team')
   t.notOk(found && 'caps' in (found.caller ?? {}), 'caps are read with the key')
   t.strictSame(await three.find('of-one', 'alice'), { refusals: [], silent: [] })
   t.strictSame(await three.find('unknown', undefined), { refusals: [], silent: [] })

@@ -20,7 +20,21 @@ const test = consoleTests({
   resources: (backendUrl) => [
     displayed(modelRef('sim', { backendUrl })),
     accessPolicy('open', ['llm/sim'], team),
-    displayed(subscription('plenty', team, { 'llm/sim': [[1_000_000, '1h']] })),
+    displayed(
+      subscription(
+        'plenty',
+        team,
+        { 'llm/sim': [[1_000_000, '1h']] },
+        {
+          ofModels: { billingRate: { perToken: '0.001' } },
+          spec: {
+            limits: [
+              { name: 'funds', of: 'cost', limit: '1234567.5', window: 'month', per: 'group' },
+            ],
+          },
+        },
+      ),
+    ),
   ],
 })
 
@@ -32,9 +46,11 @@ const pages = [
   ['overview?owner=me', 'Overview'],
   ['models/llm/sim', 'llm/sim'],
   ['usage?by=key', 'Usage'],
+  ['budgets', 'Budgets'],
   ['explain?model=llm/sim&subscription=plenty', 'Why?'],
   ['reference', 'API reference'],
   ['nowhere', 'There is no such page'],
+  ['budgets?owner=*', 'Budgets'],
   ['access', 'Access'],
   ['resources', 'Resources'],
   ['refusals', 'Refusals'],

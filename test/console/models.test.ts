@@ -20,6 +20,21 @@ const test = consoleTests({
     annotated(modelRef('other', { backendUrl })),
     ...subscriptions({ plenty: 100_000, small: 30 }),
     subscription('busy', { groups: ['team'] }, { 'llm/sim': [[500, '1h']] }, { ofModels: further }),
+    subscription(
+      'funded',
+      { groups: ['team'] },
+      { 'llm/sim': [[1_000_000, '1h']] },
+      {
+        priority: -2,
+        ofModels: { billingRate: { perInputToken: '0.01', perOutputToken: '0.05' } },
+        spec: {
+          limits: [
+            { name: 'funds', of: 'cost', limit: '100', window: 'month', per: 'group' },
+            { name: 'watched', limit: 1_000, window: 'day', enforce: false },
+          ],
+        },
+      },
+    ),
     meter,
   ],
 })
@@ -69,6 +84,40 @@ test('limits of requests stand beside those of tokens, with what is used', async
   }
   await signIn('admin', 'access?model=llm/sim&subject=team')
   await page.getByText('500 tokens per hour, 60 requests per hour, 2 requests at a time').waitFor()
+})
+
+test('the budget of a month has a card, and administrators see who used what of it', async (t, world) => {
+  const { page, gateway, signIn } = world
+  const user = gateway.newUser()
+  const { key } = await gateway.mint({ user, subscription: 'funded' })
+  const usage = { prompt_tokens: 1_000, completion_tokens: 250, total_tokens: 1_250 }
+  await gateway.chat(key, { usage })
+  await poll(async () => {
+    const { text } = await gateway.ask(`/v1/usage?user=${user}`, `token-${user}`)
+    return JSON.parse(text).data[0]?.cost === '22.5'
+  }, 'the cost is in the ledger')
+  await signIn(user, 'budgets')
+  const card = page.getByRole('region', { name: 'Budget funds' })
+  await card.getByText('$77.50 left of $100.00 per month').waitFor()
+  await card.getByText('funded · all models · shared by group team').waitFor()
+  t.match(await card.innerText(), /Used\s+\$22\.50\s+At today’s pace\s+\S.*\s+Resets\s+in \d+ /)
+  const bar = card.getByRole('progressbar', { name: 'Left of funds' })
+  t.equal(await bar.getAttribute('aria-valuenow'), '77.5')
+  await page.getByRole('region', { name: 'Budget watched' }).getByText('Nothing left').waitFor()
+  t.equal(await page.getByText('Who used it').count(), 0)
+  await isAccessible(t, page, 'budgets')
+  await keepPicture(page, 'budgets')
+  await signIn(user, '')
+  const overview = page.getByRole('region', { name: 'Budgets', exact: true })
+  await overview.getByText('$77.50 left of $100.00 per month').waitFor()
+
+  await signIn('admin', 'budgets?owner=*')
+  await card.getByText('$77.50 left of $100.00 per month').waitFor()
+  await card.getByRole('link', { name: 'Who used it' }).click()
+  const used = page.getByRole('region', { name: 'Who used funds' })
+  await used.getByRole('row', { name: user }).getByRole('cell', { name: '$22.50' }).waitFor()
+  await isAccessible(t, page, 'who used a budget')
+  await keepPicture(page, 'budgets-of-everybody')
 })
 
 test('a refusal leads to its explanation', async (t, { page, gateway, expected, signIn }) => {

@@ -51,7 +51,7 @@ test('a person sees what was used, by model and by key', async (t, world) => {
   const download = await saving
   t.equal(download.suggestedFilename(), 'usage-24h-by-key.csv')
   const text = readFileSync(await download.path(), 'utf8')
-  t.match(text, /^start,key_id,answers,.*\r\n.*,2,0,.*,1300,0,\r\n$/)
+  t.match(text, /^start,key_id,answers,.*\r\n.*,2,0,.*,1300,0,0,1300,\r\n$/)
 })
 
 test('usage stands beside what is left, and one limit beside its bars', async (t, world) => {

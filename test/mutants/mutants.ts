@@ -848,9 +848,20 @@ export const allMutants: readonly Mutant[] = [
     'usage/rules/simulate.ts',
     ['usage/rules/simulate.test.ts'],
     [
-      ['account.chargesAdmission ? begun : ', ''],
-      ['last !== undefined && at < last.resetsAt', 'last !== undefined'],
+      ['chargesAdmission ? atBegin : ', ''],
+      ['window !== undefined && at < window.resetsAt', 'window !== undefined'],
+      ['counters.set(counter.key, replayed)', ''],
     ],
+  ),
+  ...mutants(
+    'admin/usage/limits.ts',
+    ['admin/usage/limits.test.ts'],
+    [['own.slice(0, maxLimits), hasOpenFigures)', 'own.slice(0, maxLimits))']],
+  ),
+  ...mutants(
+    'admin/explain/explain-view.ts',
+    ['admin/explain/explain.test.ts'],
+    [['whole || hasOpenFigures(limit)', 'true']],
   ),
   ...mutants(
     'extauthz/reserve.ts',

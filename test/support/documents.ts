@@ -46,16 +46,17 @@ export function subscription(
   name: string,
   owner: { users?: readonly string[]; groups?: readonly string[] },
   limits: Readonly<Record<string, readonly (readonly [number, string])[]>>,
-  /** `ofModels`: further fields of each model; `named`: limits by name. */
+  /** `ofModels`: further fields of each model; `named`: limits by name; `spec`: further fields of the Subscription. */
   more: {
     priority?: number
     deleting?: boolean
     admission?: object
     ofModels?: object
     named?: readonly object[] | undefined
+    spec?: object
   } = {},
 ): WrittenDocument {
-  const { priority, deleting = false, admission, ofModels, named } = more
+  const { priority, deleting = false, admission, ofModels, named, spec } = more
   return {
     apiVersion,
     kind: 'Subscription',
@@ -70,6 +71,7 @@ export function subscription(
       ...(priority === undefined ? {} : { priority }),
       ...(admission && { admission }),
       ...(named && { limits: named }),
+      ...spec,
     },
   }
 }

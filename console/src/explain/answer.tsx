@@ -176,6 +176,7 @@ const questions: Readonly<Record<Explanation['steps'][number]['step'], string>> 
   cap: "Is the model among the key's own models?",
   operation: 'Is the operation open?',
   subscription: 'Which subscription pays?',
+  budget: 'Is the operation counted, under a limit on cost?',
   backend: 'Is the model ready?',
   limits: 'Is something left of every limit?',
 }

@@ -82,8 +82,8 @@ function Subscribed({ model, subscription, states }: SubscribedProps) {
       <LimitBars
         limits={limitsOf(subscription, model).map((limit) => ({
           // Until its counter is read, or where nothing has been counted.
-          ...{ used: 0, remaining: limit.limit, resetsAt: null },
-          ...states.get(keyOf({ ...limit, subscription: name, model: model.owned_by })),
+          ...{ used: 0, remaining: limit.limit, percentLeft: 100, resetsAt: null },
+          ...states.get(keyOf({ ...limit, name: null, subscription: name, model: model.owned_by })),
           ...limit,
         }))}
         of={`${model.id}, ${name}`}
@@ -98,10 +98,11 @@ type States = ReadonlyMap<string, CallerLimit>
 function keyOf({
   subscription,
   model,
+  name,
   kind,
   window,
-}: Pick<CallerLimit, 'subscription' | 'model' | 'kind' | 'window'>): string {
-  return JSON.stringify([subscription, model, kind, window])
+}: Pick<CallerLimit, 'subscription' | 'model' | 'name' | 'kind' | 'window'>): string {
+  return JSON.stringify([subscription, model, name, kind, window])
 }
 
 /** The id of a model; with its namespace, where it is the name of the ModelRef. */

@@ -1,5 +1,7 @@
 import { Button, Card, Group, Text } from '@mantine/core'
 import type { LimitList } from '../api.ts'
+import { budgetsIn, isBudget } from '../budgets/budget.ts'
+import { Cards } from '../budgets/budgets-page.tsx'
 import { ExpiringKeys } from '../keys/expiring.tsx'
 import { useOwnKeys } from '../keys/own-keys.ts'
 import { LimitBars } from '../parts/limits.tsx'
@@ -23,6 +25,7 @@ const everyMs = 60_000
 const limitsEveryMs = 10_000
 const shownKeys = 5
 const shownLimits = 4
+const shownBudgets = 3
 
 /** What the holder of keys looks at first. */
 export function Mine() {
@@ -33,6 +36,7 @@ export function Mine() {
   const refusals = useOwnRefusals()
   const keys = useOwnKeys()
   const hasUsed = usage.value === undefined ? me.ledger : usage.value.models.length > 0
+  const budgets = budgetsIn(limits.value?.data ?? [])
   const isNew = me.credential === 'identity-token' && !hasUsed
   return (
     <>
@@ -43,8 +47,19 @@ export function Mine() {
       <Problem error={usage.error} />
       {usage.value && <Periods {...usage.value} />}
       {usage.value && <TokensPlot {...usage.value} more={addressOf('usage')} />}
+      {budgets.length > 0 && (
+        <section aria-label="Budgets">
+          <div className="spread">
+            <Text className="title" component="h2">
+              Budgets
+            </Text>
+            <Link to={addressOf('budgets')}>All budgets</Link>
+          </div>
+          <Cards budgets={budgets.slice(0, shownBudgets)} currency={limits.value?.currency} />
+        </section>
+      )}
       <div className="halves">
-        {limits.value && <Left limits={limits.value.data} />}
+        {limits.value && <Left {...limits.value} />}
         {keys.value && keys.value.data.length > 0 && <Keys {...keys.value} />}
         {refusals.value && (
           <LastRefusals refusals={refusals.value.data} all={addressOf('explain')} />
@@ -77,8 +92,8 @@ function Begin() {
   )
 }
 
-function Left({ limits }: { readonly limits: LimitList['data'] }) {
-  const groups = byUse(limits)
+function Left({ data, currency }: LimitList) {
+  const groups = byUse(data.filter((limit) => !isBudget(limit)))
   return (
     <Panel title="What is left" more={[addressOf('models'), 'All limits']}>
       {groups.length === 0 && (
@@ -92,7 +107,7 @@ function Left({ limits }: { readonly limits: LimitList['data'] }) {
             <b className="breaks">{model}</b>
             <span className="note">{subscription}</span>
           </div>
-          <LimitBars limits={states} of={`${model}, ${subscription}`} />
+          <LimitBars limits={states} of={`${model}, ${subscription}`} currency={currency} />
         </div>
       ))}
     </Panel>

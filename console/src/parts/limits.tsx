@@ -1,6 +1,6 @@
 import { Text } from '@mantine/core'
 import { Fragment } from 'react'
-import { count, some } from './numbers.ts'
+import { count, money, some } from './numbers.ts'
 import { Time } from './time.tsx'
 
 interface Rate {
@@ -16,10 +16,13 @@ export interface StatedLimits {
 }
 
 export interface Limit {
-  readonly kind: 'tokens' | 'requests' | 'concurrency'
+  /** null, or left out: it has none. */
+  readonly name?: string | null
+  readonly kind: 'tokens' | 'input' | 'output' | 'requests' | 'concurrency' | 'cost'
   /** null: of concurrency. */
   readonly window: string | null
-  readonly limit: number
+  /** Money is a decimal string; null: only administrators are told. */
+  readonly limit: number | string | null
 }
 
 export function limitsIn(stated: StatedLimits): readonly Limit[] {
@@ -35,12 +38,22 @@ export function limitsIn(stated: StatedLimits): readonly Limit[] {
 
 /** Limits without what is used of them. */
 export function LimitList(stated: StatedLimits) {
-  return <>{limitsIn(stated).map(whole).join(', ')}</>
+  return (
+    <>
+      {limitsIn(stated)
+        .map((limit) => whole(limit))
+        .join(', ')}
+    </>
+  )
 }
 
 export interface LimitState extends Limit {
-  readonly used: number
-  readonly remaining: number
+  readonly scope?: string
+  /** Who shares it, by name. */
+  readonly whom?: string
+  readonly used: number | string | null
+  readonly remaining: number | string | null
+  readonly percentLeft: number
   /** null: it has no window. */
   readonly resetsAt: string | null
 }
@@ -54,52 +67,107 @@ export function windowIn(window: string): string {
   return number === '1' ? (units[unit] ?? '') : `${number} ${units[unit]}s`
 }
 
-/** `100,000 tokens per hour`. */
-export function whole({ kind, limit, window }: Limit): string {
-  const number = some(limit, kind === 'tokens' ? 'token' : 'request')
-  return window === null ? `${number} at a time` : `${number} per ${windowIn(window)}`
+const counted: Readonly<Record<Limit['kind'], string>> = {
+  tokens: 'token',
+  input: 'input token',
+  output: 'output token',
+  requests: 'request',
+  concurrency: 'request',
+  cost: 'unit',
+}
+
+/** `100,000 tokens`; money in its currency. */
+export function amount(kind: Limit['kind'], value: number | string, currency?: string): string {
+  return kind === 'cost' ? money(Number(value), currency) : some(Number(value), counted[kind])
+}
+
+/** The same without what it counts. */
+export function figure(kind: Limit['kind'], value: number | string, currency?: string): string {
+  return kind === 'cost' ? money(Number(value), currency) : count(Number(value))
+}
+
+/** `per hour`, `at a time`. */
+export function per({ window }: Pick<Limit, 'window'>): string {
+  return window === null ? 'at a time' : `per ${windowIn(window)}`
+}
+
+/** `100,000 tokens per hour`; without a figure its name. */
+export function whole({ name, kind, limit, window }: Limit, currency?: string): string {
+  const what = limit === null ? (name ?? '') : amount(kind, limit, currency)
+  return `${what} ${per({ window })}`
+}
+
+/** `monthly, shared by group team-a`; empty for a limit without a name that is nobody else's. */
+export function nameIn({ name, scope = 'user', whom }: LimitState): string {
+  const own = scope === 'user' || scope === 'key'
+  const shared = own ? '' : `shared by ${whom ? `${scope} ${whom}` : `all of the ${scope}`}`
+  return [name, shared].filter(Boolean).join(', ')
+}
+
+/** How much of it is left, from 0 to 1. */
+export function partLeft({ limit, remaining, percentLeft }: LimitState): number {
+  if (limit === null || remaining === null) return percentLeft / 100
+  return Math.min(1, Number(remaining) / Number(limit))
+}
+
+/** Whether nothing is left. */
+export function isSpent({ percentLeft }: Pick<LimitState, 'percentLeft'>): boolean {
+  return percentLeft === 0
 }
 
 /** Below this part of it a limit is soon used up. */
 const little = 0.2
 
+/** What is left, full at the start. */
+export function LeftBar({ state, label }: { readonly state: LimitState; readonly label: string }) {
+  const left = partLeft(state)
+  return (
+    <div
+      className="bar"
+      role="progressbar"
+      aria-label={label}
+      aria-valuemin={0}
+      aria-valuemax={Number(state.limit ?? 100)}
+      aria-valuenow={Number(state.remaining ?? state.percentLeft)}
+      data-left={isSpent(state) ? 'none' : left < little ? 'little' : 'enough'}
+    >
+      <i style={{ width: `${left * 100}%` }} />
+    </div>
+  )
+}
+
 /** What is left of each limit, and when it is whole again. */
 export function LimitBars({
   limits,
   of,
+  currency,
 }: {
   readonly limits: readonly LimitState[]
   readonly of: string
+  /** Of limits on cost. */
+  readonly currency?: string | undefined
 }) {
   if (limits.length === 0) return <Text size="sm">No limit.</Text>
   return (
     <div className="limits">
       {limits.map((state) => {
-        const { kind, window, limit, used, remaining, resetsAt } = state
-        const left = Math.min(1, remaining / limit)
+        const { name, kind, window, limit, used, remaining, percentLeft, resetsAt } = state
+        const left = remaining === null ? `${percentLeft}%` : figure(kind, remaining, currency)
+        const about = nameIn(state)
         return (
-          <div key={`${kind} ${window} ${limit}`}>
+          <div key={`${name} ${state.scope} ${state.whom} ${kind} ${window} ${limit}`}>
             <p>
               <span>
-                <b>{remaining === 0 ? 'Nothing' : count(remaining)}</b> left of {whole(state)}
+                <b>{isSpent(state) ? 'Nothing' : left}</b> left of {whole(state, currency)}
+                {about && <span className="note"> {about}</span>}
               </span>
-              {used > 0 && resetsAt !== null && (
+              {used !== 0 && resetsAt !== null && (
                 <span className="note">
                   resets <Time at={resetsAt} isDistance />
                 </span>
               )}
             </p>
-            <div
-              className="bar"
-              role="progressbar"
-              aria-label={`Left of ${whole(state)} of ${of}`}
-              aria-valuemin={0}
-              aria-valuemax={limit}
-              aria-valuenow={remaining}
-              data-left={remaining === 0 ? 'none' : left < little ? 'little' : 'enough'}
-            >
-              <i style={{ width: `${left * 100}%` }} />
-            </div>
+            <LeftBar state={state} label={`Left of ${whole(state, currency)} of ${of}`} />
           </div>
         )
       })}

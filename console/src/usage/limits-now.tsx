@@ -1,36 +1,46 @@
 import { Card, SimpleGrid, Text } from '@mantine/core'
 import type { LimitList } from '../api.ts'
-import { LimitBars } from '../parts/limits.tsx'
+import { LimitBars, partLeft } from '../parts/limits.tsx'
 import type { Asked, FoundUsage } from './read-usage.ts'
 
 type Limit = LimitList['data'][number]
 
 const maxCards = 12
 
-/** The limits of a model in a subscription. */
+/** The limits of a model in a subscription, or of several models together. */
 interface LimitGroup {
   readonly model: string
+  /** Empty: of whichever pays. */
   readonly subscription: string
   readonly states: readonly Limit[]
 }
 
 /** Limits by model and subscription, the most used first. */
 export function byUse(limits: readonly Limit[]): readonly LimitGroup[] {
-  const groups = new Map<string, { model: string; subscription: string; states: Limit[] }>()
-  for (const limit of limits) {
-    const { model, subscription } = limit
-    const name = JSON.stringify([model, subscription])
-    const group = groups.get(name) ?? { model: model ?? 'this key', subscription, states: [] }
-    group.states.push(limit)
-    groups.set(name, group)
-  }
-  const share = ({ states }: LimitGroup) =>
-    Math.max(...states.map(({ used, limit }) => used / limit))
-  return [...groups.values()].sort((a, b) => share(b) - share(a))
+  const groups = Map.groupBy(limits, ({ model, models, subscription, scope }) =>
+    JSON.stringify([model ?? models ?? scope === 'key', subscription]),
+  )
+  const left = ({ states }: LimitGroup) => Math.min(...states.map(partLeft))
+  return [...groups.values()]
+    .map((states) => {
+      const [{ subscription }] = states as [Limit]
+      return { model: titleOf(states[0] as Limit), subscription: subscription ?? '', states }
+    })
+    .sort((a, b) => left(a) - left(b))
+}
+
+function titleOf({ model, models, scope }: Limit): string {
+  return model ?? models?.join(', ') ?? (scope === 'key' ? 'this key' : 'All models')
 }
 
 /** What is left of the caller's limits, the most used first. */
-export function LimitsNow({ limits }: { readonly limits: readonly Limit[] }) {
+export function LimitsNow({
+  limits,
+  currency,
+}: {
+  readonly limits: readonly Limit[]
+  readonly currency: string | undefined
+}) {
   const shown = byUse(limits).slice(0, maxCards)
   if (shown.length === 0) return null
   return (
@@ -45,7 +55,7 @@ export function LimitsNow({ limits }: { readonly limits: readonly Limit[] }) {
               <b className="breaks">{model}</b>
               <span className="note">{subscription}</span>
             </div>
-            <LimitBars limits={states} of={`${model}, ${subscription}`} />
+            <LimitBars limits={states} of={`${model}, ${subscription}`} currency={currency} />
           </Card>
         ))}
       </SimpleGrid>
@@ -63,11 +73,11 @@ export function ceilingOf({ span, by, key }: Asked, { totals, limits }: FoundUsa
   const [only, ...others] = totals
   if (by.value !== 'model' || key !== '' || only === undefined || others.length > 0)
     return undefined
-  const counting = limits.filter(({ model, scope }) => model === only.model && scope === 'user')
+  const counting = limits.filter(
+    ({ model, scope, name }) => model === only.model && scope === 'user' && name === null,
+  )
   if (new Set(counting.map(({ subscription }) => subscription)).size !== 1) return undefined
   return counting.find(
-    (limit) =>
-      windows[span.unit].includes(limit.window ?? '') &&
-      (!('kind' in limit) || limit.kind === 'tokens'),
+    (limit) => windows[span.unit].includes(limit.window ?? '') && limit.kind === 'tokens',
   )
 }

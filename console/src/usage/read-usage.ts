@@ -45,6 +45,8 @@ export interface FoundUsage extends Pick<UsagePage, 'gaps'> {
   readonly names: ReadonlyMap<string, string>
   /** What is left of the caller's limits, of the chosen model; empty for the usage of others. */
   readonly limits: LimitList['data']
+  /** Of limits on cost. */
+  readonly limitCurrency: string | undefined
 }
 
 const maxPages = 5
@@ -95,10 +97,13 @@ export async function findUsage(asked: Asked, { call, me }: Session): Promise<Fo
     readPages(`${address}&group_by=${group}`, call),
     readPages(`${address}&group_by=${asked.span.unit},${group}`, call),
     group === 'key' ? namesOfKeys(asked, call) : new Map<string, string>(),
-    isOwn ? call<LimitList>('GET', `/v1/limits?${only}`) : { data: [] },
+    isOwn
+      ? call<LimitList>('GET', `/v1/limits?${only}`)
+      : ({ data: [] } as Pick<LimitList, 'data' | 'currency'>),
   ])
   return {
-    ...{ names, gaps: totals.gaps, limits: limits.data, currency: totals.currency },
+    ...{ names, gaps: totals.gaps, limits: limits.data, limitCurrency: limits.currency },
+    currency: totals.currency,
     starts: startsOf(asked.span, now),
     totals: [...totals.data].sort((a, b) => b.total_tokens - a.total_tokens),
     times: times.data,

@@ -100,7 +100,9 @@ function Usage() {
         </Nothing>
       )}
       {value && value.totals.length > 0 && <Found asked={asked} found={value} />}
-      {value && asked.key === '' && <LimitsNow limits={value.limits} />}
+      {value && asked.key === '' && (
+        <LimitsNow limits={value.limits} currency={value.limitCurrency} />
+      )}
     </Page>
   )
 }
@@ -191,7 +193,7 @@ function Found({ asked, found }: { readonly asked: Asked; readonly found: FoundU
         <Bars
           label={`Tokens by ${asked.span.unit} and ${label.toLowerCase()}; the table below has the sums`}
           format={formats[asked.span.unit]}
-          ceiling={ceiling?.limit}
+          ceiling={ceiling && Number(ceiling.limit)}
           times={starts}
           series={series}
         />

@@ -16,9 +16,25 @@ import type { Resource } from '../../kinds/resources.ts'
 import { type Model, resourceKey } from '../../models/rules/snapshot.ts'
 import { dialectOf, statusIn } from '../../operations/dialect.ts'
 import { readTarget } from '../../operations/target.ts'
-import type { LimitState } from '../../ratelimit/rules/counter.ts'
-import { answers, integer, object, objects, optional, string, timestamp } from '../http/schema.ts'
-import { kindSchema, toStateJson, windowSchema } from '../usage/limit-state.ts'
+import { counterOf, type LimitState } from '../../ratelimit/rules/counter.ts'
+import {
+  answers,
+  integer,
+  nullableTimestamp,
+  object,
+  objects,
+  optional,
+  string,
+  timestamp,
+} from '../http/schema.ts'
+import {
+  figure,
+  hasOpenFigures,
+  limitFields,
+  limitNames,
+  toFigure,
+  toStateJson,
+} from '../usage/limit-state.ts'
 import { tableField } from './explain-table.ts'
 
 /** Where a resource (`<kind>/<namespace>/<name>`) is written; line 0: in a cluster. */
@@ -57,6 +73,7 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
   const { decision, model, closed, outside, policies, subscriptions, unlisted } = explanation
   const { caller, path, at, expiresAt, locate, askedAs, backendOf, broken = [] } = view
   const states = decision.states ?? []
+  const { pool } = (decision.allowed ? decision : decision.grant) ?? {}
   const steps = toStepsJson(explanation, view)
   const isOpen = steps.some(({ step }) => step === 'operation')
   const changesAt = decision.allowed ? expiresAt : decision.retryAt
@@ -94,7 +111,7 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
       .filter(({ opens }) => opens || locate)
       .map(({ policy, opens }) => ({ ...toResourceJson(policy.resource, locate), opens })),
     subscriptions: subscriptions.map((each) => toSubscriptionJson(each, explanation, view)),
-    limits: toLimitsJson(states),
+    limits: toLimitsJson(states, caller, pool, locate !== undefined),
     ...(changesAt && { changesAt: toEndTimestamp(changesAt) }),
   }
 }
@@ -108,6 +125,7 @@ function toStepsJson(explanation: Explanation, { locate }: View) {
     model: model?.resource,
     access: opening,
     subscription: paying,
+    budget: paying,
     backend: model?.resource,
     limits: paying,
   }
@@ -141,7 +159,7 @@ function toSubscriptionJson(
     ...(subscription && (locate || passedOver !== 'access_denied')
       ? toResourceJson(subscription.resource, locate)
       : { kind: 'Subscription', name }),
-    pays: because === undefined && steps.includes('backend'),
+    pays: because === undefined && steps.at(-1) !== 'subscription',
     ...(because !== undefined && { passedOver: because }),
     ...(because === undefined && several && { passedOver: 'multiple_subscriptions' }),
   }
@@ -160,11 +178,21 @@ export function placeOf(locate: Locate, resource: string): Json {
   return line > 0 ? { file, line } : {}
 }
 
-function toLimitsJson(states: readonly LimitState[]): readonly Json[] {
-  return states.map((state) => ({
-    ...toStateJson(state),
-    ...(state.held !== undefined && { held: state.held }),
-  }))
+/** `pool`: the group whose pool the caller draws on. Figures of others' use are for administrators: `whole`. */
+function toLimitsJson(
+  states: readonly LimitState[],
+  caller: Caller | null,
+  pool: string | undefined,
+  whole: boolean,
+): readonly Json[] {
+  return states.map((state) => {
+    const { limit, held } = state
+    const isTold = whole || hasOpenFigures(limit)
+    return {
+      ...toStateJson(state, counterOf(limit, caller?.user ?? '', pool), isTold),
+      ...(held !== undefined && isTold && { held: toFigure(limit, held) }),
+    }
+  })
 }
 
 /** Only if the server's last request has failed. Its details may name addresses that users need not know. */
@@ -210,7 +238,7 @@ export function toPastJson(past: PastRefusal, whole: boolean): Json {
     method,
     path: redact(path),
     ...(bodyModel !== undefined && { model: redact(bodyModel) }),
-    limits: toLimitsJson(past.states),
+    limits: toLimitsJson(past.states, caller, past.pool, whole),
   }
 }
 
@@ -236,16 +264,17 @@ const outcome = {
   limits: {
     description: 'Empty if the decision ended before them.',
     ...objects('LimitState', {
-      kind: kindSchema,
-      scope: string("Whose use counts: the user's of this model, or the key's of all models.", {
-        enum: ['user', 'key'],
+      ...limitNames,
+      limit: limitFields.limit,
+      used: limitFields.used,
+      held: optional({
+        ...figure,
+        description: 'What requests in progress are expected to use, if they hold any.',
       }),
-      window: windowSchema,
-      limit: { type: 'integer' },
-      used: { type: 'integer' },
-      held: optional(integer('What requests in progress are expected to use, if they hold any.')),
-      remaining: { type: 'integer', minimum: 0 },
-      resetsAt: { ...timestamp, type: ['string', 'null'], description: 'null: of concurrency.' },
+      remaining: limitFields.remaining,
+      percentLeft: limitFields.percentLeft,
+      startsAt: limitFields.startsAt,
+      resetsAt: { ...nullableTimestamp, description: 'null: of concurrency.' },
     }),
   },
 } as const
@@ -307,20 +336,24 @@ export const responseSchema = answers(
     steps: {
       description: 'In order, as far as the decision went; the last one decided.',
       ...objects('DecisionStep', {
-        step: string('Only administrators see access; for others it is part of model.', {
-          enum: [
-            'credential',
-            'address',
-            'path',
-            'model',
-            'access',
-            'cap',
-            'operation',
-            'subscription',
-            'backend',
-            'limits',
-          ],
-        }),
+        step: string(
+          'Only administrators see access; for others it is part of model. budget: only if it refuses what is not counted under a limit on cost.',
+          {
+            enum: [
+              'credential',
+              'address',
+              'path',
+              'model',
+              'access',
+              'cap',
+              'operation',
+              'subscription',
+              'budget',
+              'backend',
+              'limits',
+            ],
+          },
+        ),
         passed: { type: 'boolean' },
         resource: optional({
           description: 'What it was decided by.',

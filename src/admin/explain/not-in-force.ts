@@ -1,8 +1,10 @@
 /** What an administrator has written that would have let a request through, and is not in force. */
 
-import type { Explanation } from '../../decide/explain.ts'
+import type { ConsideredSubscription, Explanation } from '../../decide/explain.ts'
+import { showPath } from '../../formats/fields.ts'
 import { namesOfKind } from '../../models/rules/original/original-kinds.ts'
 import type { Refused } from '../../models/rules/refused.ts'
+import type { Model } from '../../models/rules/snapshot.ts'
 
 /** The names in a request that may be those of a broken resource. */
 export interface Names {
@@ -17,7 +19,7 @@ export interface Names {
  * source has written them. `problems` are all of the source, `refused` its documents about models.
  */
 export function notInForce(
-  { decision, steps, model, closed }: Explanation,
+  { decision, steps, model, closed, subscriptions }: Explanation,
   named: Names,
   problems: readonly string[],
   refused: readonly Refused[],
@@ -40,11 +42,26 @@ export function notInForce(
     case 'access':
       return ofNames('AccessPolicy', about('AccessPolicy'))
     case 'subscription':
-      return ofNames(
-        'Subscription',
-        named.subscription === undefined ? about('Subscription') : [named.subscription],
-      )
+      return [
+        ...ofNames(
+          'Subscription',
+          named.subscription === undefined ? about('Subscription') : [named.subscription],
+        ),
+        ...subscriptions.flatMap((each) => entryProblems(each, model)),
+      ]
     default:
       return []
   }
+}
+
+/** Why a Subscription's entry of the model is closed, as one without a price under a limit on cost. */
+function entryProblems(
+  { subscription, passedOver }: ConsideredSubscription,
+  model: Model | undefined,
+): readonly string[] {
+  if (subscription === undefined || passedOver !== 'model_unhealthy') return []
+  const index = subscription.modelKeys.indexOf(model?.key ?? '')
+  return subscription.problems
+    .filter(({ path: [, list, at] }) => list === 'modelRefs' && at === index)
+    .map(({ path, message }) => `Subscription ${subscription.name}: ${showPath(path)} ${message}`)
 }

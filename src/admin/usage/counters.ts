@@ -1,13 +1,15 @@
-/** `GET /v1/counters` and `POST /v1/counters/reset`: counters of a user or a key, for administrators. */
+/** `GET /v1/counters` and `POST /v1/counters/reset`: counters of a user, of a key or of a shared limit, for administrators. */
 
 import type { FastifyRequest } from 'fastify'
 import type { FromSchema } from 'json-schema-to-ts'
+import type { AuditTarget } from '../../audit/event.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import { compileCaps } from '../../keys/rules/compiled-caps.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { maxResets } from '../../ratelimit/counters.ts'
+import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
@@ -16,20 +18,39 @@ import { requirePlainText } from '../http/body.ts'
 import { answers, object, optional, string, timestamp } from '../http/schema.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import {
+  figure,
   filters,
+  inOrder,
+  isSelected,
   limitFields,
   limitsIn,
+  limitsOfKey,
   maxLimits,
   name,
   type OwnLimit,
   readLimits,
+  whomOf,
 } from './limit-state.ts'
+import { sharedLimits } from './shared-limits.ts'
 
 const properties = {
-  user: { ...name, description: 'Whose counters; left out with key_id.' },
+  user: {
+    ...name,
+    description: 'Whose counters; left out with key_id, and for a limit that several share.',
+  },
   key_id: {
     ...name,
     description: 'Instead of user: a key with limits of its own, whose counters are meant.',
+  },
+  name: {
+    ...name,
+    description:
+      "Only of limits with this name. Without user and key_id it is one that several share: the model's, else the subscription's, else the installation's.",
+  },
+  whom: {
+    ...name,
+    description:
+      'Only what these share: a group (users: those whom the subscription names), an organization, or of a limit of a model a subscription.',
   },
   ...filters,
   window: { ...name, description: 'Only of limits with this window.', examples: ['1h'] },
@@ -42,20 +63,22 @@ const selection = {
   properties,
 } as const
 
-const { remaining: _, resetsAt, ...fields } = limitFields
+const { remaining: _, percentLeft, enforced, startsAt, resetsAt, limit, ...fields } = limitFields
 const counter = object('Counter', {
   ...fields,
+  limit: { ...figure, description: 'Of cost a decimal number as a string, like used.' },
+  used: figure,
   resetsAt: { ...resetsAt, description: 'When its window ends; null: of concurrency.' },
 })
 
 const subject = {
-  user: string('With key_id the owner of the key.'),
+  user: optional(string('With key_id the owner of the key. Not of a limit that several share.')),
   key_id: optional(string('If it was asked for.')),
 } as const
 
 const listSchema = {
   operationId: 'listCounters',
-  summary: 'Read the counters of a user or a key',
+  summary: 'Read the counters of a user, of a key or of a shared limit',
   description: 'For administrators. Those of which something is used, or is in progress.',
   tags: ['Usage'],
   querystring: selection,
@@ -73,7 +96,7 @@ const listSchema = {
 
 const resetSchema = {
   operationId: 'resetCounters',
-  summary: 'Reset the counters of a user or a key',
+  summary: 'Reset the counters of a user, of a key or of a shared limit',
   description: `For administrators. Begins the windows of tokens and requests anew, at most ${maxResets} at once, and shows what was used. Responses that ended
 before are not added again; the windows end when they would have. The usage ledger does not change.`,
   tags: ['Usage'],
@@ -98,32 +121,32 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
   /** Refuses whoever may not; returns whose counters are meant. */
   async function admit(request: FastifyRequest, selected: Selected): Promise<Subject> {
     for (const [field, text] of Object.entries(selected)) requirePlainText(field, text)
-    const { user, key_id: keyId, subscription } = selected
-    addToOutcome(request, {
-      ...(user !== undefined && { user }),
-      ...(keyId !== undefined && { keyId }),
-      ...(subscription && { subscription }),
-    })
+    addToOutcome(request, targetOf(selected))
     if (!(await isAdmin(callerOf(request)))) {
       const message = 'Only an administrator may see or reset counters.'
       throw new ServiceError('admin_required', { message })
     }
-    if (user !== undefined && keyId === undefined) return { user }
-    if (user !== undefined || keyId === undefined)
+    const { user, key_id: keyId, name, whom, model } = selected
+    if (user === undefined && keyId === undefined) {
+      if (name !== undefined) return {}
+      throw invalidRequest('Name either user or key_id, or by name a limit that several share.')
+    }
+    if (user !== undefined && keyId !== undefined)
       throw invalidRequest('Name either user or key_id.')
-    if (selected.model !== undefined)
-      throw invalidRequest('model: the counters of a key are of all models.')
+    if (whom !== undefined)
+      throw invalidRequest('whom: the counters of a user or key are not shared.')
+    if (keyId === undefined) return { user: user as string }
+    if (model !== undefined) throw invalidRequest('model: the counters of a key are of all models.')
     const key = foundKey(isKeyId(keyId) ? await keys.findById(keyId) : undefined)
     addToOutcome(request, { user: key.user })
     return { user: key.user, key }
   }
 
   /** Those of which something is used. */
-  async function readUsed(selected: Selected, { user, key }: Subject) {
-    const all =
-      key === undefined ? limitsOf(selected, snapshot()) : limitsOfKey(selected, key, snapshot())
-    if (all.length > maxLimits) throw tooMany('selects too many limits')
-    return (await readLimits(deps, user, all)).filter(({ isUsed }) => isUsed)
+  async function readUsed(selected: Selected, subject: Subject) {
+    const all = await limitsOf(selected, subject, snapshot())
+    if (all.length > maxLimits) throw tooMany(subject, 'selects too many limits')
+    return (await readLimits(deps, all)).filter(({ isUsed }) => isUsed)
   }
 
   app.get(
@@ -146,14 +169,9 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
       const used = (await readUsed(request.body, subject)).filter(
         ({ shown }) => shown.kind !== 'concurrency',
       )
-      if (used.length > maxResets) throw tooMany(`selects more than ${maxResets} counters`)
-      const { user, key } = subject
-      const { subscription } = request.body
-      await intend(request, {
-        user,
-        ...(key && { keyId: key.id }),
-        ...(subscription && { subscription }),
-      })
+      if (used.length > maxResets) throw tooMany(subject, `selects more than ${maxResets} counters`)
+      const { user } = subject
+      await intend(request, { ...targetOf(request.body), ...(user !== undefined && { user }) })
       const at = clock()
       const reset = used.map(({ counter }) => counter)
       if (reset.length > 0) await resetCounters(reset, at)
@@ -163,39 +181,73 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
   )
 }
 
-/** Whose counters. */
+/** Whose counters; of nobody in particular if several share them. */
 interface Subject {
-  readonly user: string
+  readonly user?: string
   readonly key?: ApiKeyRecord
 }
 
 function show({ user, key }: Subject) {
-  return { user, ...(key && { key_id: key.id }) }
+  return { ...(user !== undefined && { user }), ...(key && { key_id: key.id }) }
 }
 
-function limitsOf(selected: Selected, { subscriptions }: Snapshot): readonly OwnLimit[] {
+/** As the trail names it. */
+function targetOf({ user, key_id: keyId, subscription, model, name, whom }: Selected): AuditTarget {
+  return {
+    ...(user !== undefined && { user }),
+    ...(keyId !== undefined && { keyId }),
+    ...(subscription && { subscription }),
+    ...(name && { limit: name, ...(model && { resource: `ModelRef/${model}` }) }),
+    ...(whom && { whom }),
+  }
+}
+
+async function limitsOf(selected: Selected, { user, key }: Subject, snapshot: Snapshot) {
+  if (user === undefined) return sharedLimitsOf(selected, snapshot)
+  if (key !== undefined) {
+    const { subscription } = key
+    if ((selected.subscription ?? subscription) !== subscription) return []
+    const { calendar = {} } = snapshot.subscriptions.get(subscription) ?? {}
+    const own = limitsOfKey(compileCaps(key), { name: subscription, calendar }, user)
+    return inOrder(own.filter(({ limit }) => isSelected(limit, selected)))
+  }
   const { subscription: only } = selected
+  const { subscriptions } = snapshot
   const names = only === undefined ? [...subscriptions.keys()].sort() : [only]
+  const drawing = { user, poolIn: undefined, mayUse: () => true }
   return limitsIn(
     names.flatMap((name) => subscriptions.get(name) ?? []),
     selected,
+    drawing,
+    snapshot,
   )
 }
 
-/** A key's own. */
-function limitsOfKey(
-  selected: Selected,
-  key: ApiKeyRecord,
-  { subscriptions }: Snapshot,
-): readonly OwnLimit[] {
-  const { subscription } = key
-  if ((selected.subscription ?? subscription) !== subscription) return []
-  const calendar = subscriptions.get(subscription)?.calendar ?? {}
-  return (compileCaps(key)?.limitsOn?.(undefined, calendar).limits ?? [])
-    .filter(({ window }) => window === (selected.window ?? window))
-    .map((limit) => ({ subscription, model: null, limit }))
+/** All counters of one limit that several share. */
+async function sharedLimitsOf(
+  { name = '', subscription, model, window, whom }: Selected,
+  snapshot: Snapshot,
+): Promise<readonly OwnLimit[]> {
+  const origin = model ? 'model' : subscription ? 'subscription' : 'tenant'
+  const all = await inSlices(sharedLimits(snapshot, { name, subscription, model }))
+  const found = all.filter(({ limit }) => limit.origin === origin && isSelected(limit, { window }))
+  if (found.length === 0) {
+    const of = {
+      model: 'of the model',
+      subscription: 'of the subscription',
+      tenant: 'of the installation',
+    }
+    const message = `No limit ${of[origin]} that several share has this name; GET /v1/admin/limits lists them.`
+    throw new ServiceError('not_found', { message })
+  }
+  return inOrder(
+    found.filter(
+      ({ limit, counter }) => (whom ?? whomOf(limit, counter)) === whomOf(limit, counter),
+    ),
+  )
 }
 
-function tooMany(problem: string): ServiceError {
+function tooMany({ user }: Subject, problem: string): ServiceError {
+  if (user === undefined) return invalidRequest(`name ${problem}: say whom.`)
   return invalidRequest(`user ${problem}: name a subscription or a model.`)
 }

@@ -1,7 +1,12 @@
-/** Limits of a user or a key: which are selected, what is shown of one, and what its counter says. */
+/** Limits and their counters: which are selected, what is shown of one, and what its counter says. */
 
-import { toEndTimestamp } from '../../formats/timestamp.ts'
-import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
+import type { Exact } from '../../formats/exact.ts'
+import { toMoney } from '../../formats/money.ts'
+import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
+import type { CompiledCaps } from '../../identity/rules/caller.ts'
+import type { LimitKind } from '../../kinds/limits.ts'
+import { type About, aboutOf, type LimitOn, limitsOn } from '../../models/rules/limits-on.ts'
+import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
 import {
   type CountedLimit,
@@ -10,7 +15,9 @@ import {
   type LimitState,
   limitStates,
 } from '../../ratelimit/rules/counter.ts'
-import { nullableTimestamp, string } from '../http/schema.ts'
+import { readCounterKey } from '../../ratelimit/rules/counter-key.ts'
+import { spanAt } from '../../ratelimit/rules/windows.ts'
+import { boolean, integer, nullableTimestamp, optional, string } from '../http/schema.ts'
 
 export const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
 export const count = { type: 'integer', minimum: 0 } as const
@@ -20,98 +27,265 @@ export const filters = {
   model: { ...name, description: 'Only of this model.', examples: ['llm/sim-small'] },
 } as const
 
+const kinds: readonly LimitKind[] = ['tokens', 'input', 'output', 'requests', 'concurrency', 'cost']
+
 export const kindSchema = string('What it counts; concurrency: requests in progress.', {
-  enum: ['tokens', 'requests', 'concurrency'],
+  enum: ['tokens', 'input', 'output', 'requests', 'concurrency', 'cost'],
+})
+
+export const scopeSchema = string('Whose use is counted together.', {
+  enum: ['user', 'key', 'group', 'subscription', 'model', 'organization', 'installation'],
 })
 
 export const windowSchema = {
   type: ['string', 'null'],
   description: 'null: of concurrency.',
-  examples: ['1h'],
+  examples: ['1h', 'month'],
 } as const
 
-const kinds: readonly CountedLimit['kind'][] = ['tokens', 'requests', 'concurrency']
+/** Of tokens and requests, or of money. */
+export const figure = { type: ['integer', 'string'] } as const
+/** The same, or nothing that callers are told. */
+const maybeFigure = { type: ['integer', 'string', 'null'] } as const
 
-/** Tokens first, each kind by the length of its windows. */
-function byKindAndWindow(a: CountedLimit, b: CountedLimit): number {
-  return kinds.indexOf(a.kind) - kinds.indexOf(b.kind) || a.windowMs - b.windowMs
-}
+/** What tells a limit from others, wherever one is shown. */
+export const limitNames = {
+  name: { type: ['string', 'null'], description: 'Of a limit by name; null: it has none.' },
+  kind: kindSchema,
+  scope: scopeSchema,
+  whom: optional(
+    string(
+      'Who shares it, if there are several: a group (users: those whom the subscription names), an organization or a subscription.',
+    ),
+  ),
+  window: windowSchema,
+} as const
 
 export const limitFields = {
-  subscription: { type: 'string' },
+  subscription: {
+    type: ['string', 'null'],
+    description: 'Whose limit it is; null: that of the model, or without one of the installation.',
+  },
   model: {
     type: ['string', 'null'],
-    description: 'null: all models together.',
+    description: 'null: several models together.',
     examples: ['llm/sim-small'],
   },
-  kind: kindSchema,
-  scope: { type: 'string', enum: ['user', 'key'], description: 'Whose use is counted.' },
-  window: windowSchema,
-  limit: { ...count, description: 'Tokens or requests in a window, or at a time.' },
-  used: count,
-  remaining: count,
+  models: optional({
+    type: 'array',
+    items: { type: 'string' },
+    description: 'Which these are, if they are not all.',
+  }),
+  ...limitNames,
+  limit: {
+    ...maybeFigure,
+    description:
+      'Tokens or requests in a window, or at a time; of cost a decimal number as a string. null, like used and remaining: only administrators see the figures of models and of the installation.',
+  },
+  used: maybeFigure,
+  remaining: maybeFigure,
+  percentLeft: integer('Rounded down; 0: it is used up.', { minimum: 0, maximum: 100 }),
+  startsAt: { ...nullableTimestamp, description: 'When the window began; null: of concurrency.' },
   resetsAt: nullableTimestamp,
+  enforced: boolean('Whether it refuses; else it is only counted and shown.'),
 } as const
 
-/** What is shown of a limit. A counter of concurrency has no end. */
-export function toStateJson({ limit, used, remaining, resetsAt }: LimitState) {
-  const { kind, scope, window } = limit
+/** The currency of a list, if it has limits on cost. */
+export const currencySchema = optional(
+  string('Of limits on cost, ISO 4217; left out if there are none.'),
+)
+
+/** A figure as all surfaces show it: money as a decimal string. */
+export function toFigure({ kind }: Pick<CountedLimit, 'kind'>, value: Exact): number | string {
+  return kind === 'cost' ? toMoney(value) : Number(value)
+}
+
+/** Rounded down, but what is left is never nothing. */
+export function percentLeft({ limit, remaining }: LimitState): number {
+  if (remaining === 0) return 0
+  return Math.max(1, Number((BigInt(remaining) * 100n) / BigInt(limit.limit)))
+}
+
+/** Whether its figures are for everybody who draws on it; those of models and of the installation tell of others' use. */
+export function hasOpenFigures({ origin }: CountedLimit): boolean {
+  return origin === 'subscription' || origin === 'key'
+}
+
+/** The members of the pool of those whom a Subscription names. */
+const byName = 'users'
+
+/** Who shares the counter, if there are several; undefined: one user or key, or all. */
+export function whomOf({ scope }: CountedLimit, { key }: Counter): string | undefined {
+  if (scope === 'user' || scope === 'key') return undefined
+  const { user: whom } = readCounterKey(key)
+  return whom || (scope === 'group' ? byName : undefined)
+}
+
+/** Kind, scope and window of a limit, and who shares it. */
+export function toNamesJson(limit: CountedLimit, counter: Counter) {
+  const { kind, scope, window, limitName } = limit
+  const whom = whomOf(limit, counter)
   return {
+    name: limitName ?? null,
     kind,
     scope,
+    ...(whom !== undefined && { whom }),
     window: window || null,
-    limit: limit.limit,
-    used,
-    remaining,
-    resetsAt: kind === 'concurrency' ? null : toEndTimestamp(resetsAt),
   }
 }
 
-export interface OwnLimit {
-  readonly subscription: string
-  /** null: all together. */
-  readonly model: string | null
-  readonly limit: CountedLimit
+/** What is shown of a limit. A counter of concurrency has no window. `isTold`: with figures. */
+export function toStateJson(state: LimitState, counter: Counter, isTold: boolean) {
+  const { limit, used, remaining, resetsAt } = state
+  const shown = (value: Exact) => (isTold ? toFigure(limit, value) : null)
+  const isOpen = limit.kind === 'concurrency'
+  return {
+    ...toNamesJson(limit, counter),
+    limit: shown(limit.limit),
+    used: shown(used),
+    remaining: shown(remaining),
+    percentLeft: percentLeft(state),
+    startsAt: isOpen
+      ? null
+      : toTimestamp(spanAt(counter.window, counter.owner, resetsAt - 1).start),
+    resetsAt: isOpen ? null : toEndTimestamp(resetsAt),
+  }
+}
+
+/** A limit with its counter. */
+export interface OwnLimit extends About, LimitOn {
+  readonly counter: Counter
 }
 
 /** The most limits that one request looks at: reading a counter costs a shared store a key each. */
 export const maxLimits = 1_000
 
-/** Those of subscriptions, in order of subscription, model, kind and window; more than `maxLimits` are not all there. */
-export function limitsIn(
-  subscriptions: Iterable<CompiledSubscription>,
-  only: { readonly model?: string; readonly window?: string },
-  isShown: (model: string) => boolean = () => true,
-): OwnLimit[] {
-  const found: OwnLimit[] = []
-  for (const { name: subscription, limits } of subscriptions) {
-    const models = only.model === undefined ? [...limits.keys()].sort() : [only.model]
-    for (const model of models.filter(isShown)) {
-      for (const limit of [...(limits.get(model) ?? [])].sort(byKindAndWindow)) {
-        if (limit.window === (only.window ?? limit.window))
-          found.push({ subscription, model, limit })
-      }
-      if (found.length > maxLimits) return found
-    }
-  }
-  return found
+export interface Selected {
+  readonly model?: string | undefined
+  readonly window?: string | undefined
+  /** Of a limit by name. */
+  readonly name?: string | undefined
 }
 
-/** What is shown of these limits of a user, each with its counter and whether anything is counted there. */
+/** Who draws on limits. */
+interface Drawing {
+  readonly user: string
+  /** The group whose pool that is; undefined: it is not known, and only limits of users are selected. */
+  readonly poolIn: ((subscription: CompiledSubscription) => string) | undefined
+  readonly mayUse: (model: string) => boolean
+}
+
+/** Those of subscriptions, their models and the Tenant, in order; more than `maxLimits` are not all there. */
+export function limitsIn(
+  subscriptions: Iterable<CompiledSubscription>,
+  only: Selected,
+  { user, poolIn, mayUse }: Drawing,
+  { tenant }: Pick<Snapshot, 'tenant'>,
+): OwnLimit[] {
+  const found = new Map<string, OwnLimit>()
+  for (const subscription of subscriptions) {
+    const pool = poolIn?.(subscription)
+    const { limits } = subscription
+    const models = only.model === undefined ? [...limits.keys()].sort() : [only.model]
+    for (const model of models.filter(mayUse)) {
+      for (const { limit, isEnforced } of limitsOn(subscription, model)) {
+        if (!isSelected(limit, only) || (pool === undefined && limit.scope !== 'user')) continue
+        const counter = counterOf(limit, user, pool)
+        if (found.has(counter.key)) continue
+        const about = aboutOf(limit, model, subscription, tenant)
+        const shown = about.models?.filter(mayUse)
+        found.set(counter.key, { ...about, models: shown, limit, isEnforced, counter })
+      }
+      if (found.size > maxLimits) return inOrder([...found.values()])
+    }
+  }
+  return inOrder([...found.values()])
+}
+
+/** Those of a key itself. */
+export function limitsOfKey(
+  caps: CompiledCaps | undefined,
+  { name: subscription, calendar }: Pick<CompiledSubscription, 'name' | 'calendar'>,
+  user: string,
+): readonly OwnLimit[] {
+  const { limits = [], observed = [] } = caps?.limitsOn?.(undefined, calendar) ?? {}
+  const own = (limit: CountedLimit, isEnforced: boolean) => {
+    return { subscription, model: null, limit, isEnforced, counter: counterOf(limit, user) }
+  }
+  return [...limits.map((each) => own(each, true)), ...observed.map((each) => own(each, false))]
+}
+
+export function isSelected(
+  { window, limitName }: CountedLimit,
+  { window: ofWindow = window, name: ofName = limitName }: Selected,
+): boolean {
+  return window === ofWindow && limitName === ofName
+}
+
+/** Limits of Subscriptions first and of keys last; then by model, kind, length of the window and name. */
+export function inOrder<Shown extends OwnLimit>(limits: readonly Shown[]): Shown[] {
+  return limits.toSorted(
+    (a, b) =>
+      Number(a.limit.origin === 'key') - Number(b.limit.origin === 'key') ||
+      nullLast(a.subscription, b.subscription) ||
+      nullLast(a.model, b.model) ||
+      kinds.indexOf(a.limit.kind) - kinds.indexOf(b.limit.kind) ||
+      lengthOf(a.limit) - lengthOf(b.limit) ||
+      compare(a.limit.name, b.limit.name) ||
+      compare(a.counter.key, b.counter.key),
+  )
+}
+
+function nullLast(a: string | null, b: string | null): number {
+  if (a === null || b === null) return Number(a === null) - Number(b === null)
+  return compare(a, b)
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b)
+}
+
+const dayMs = 86_400_000
+const calendarMs = { day: dayMs, week: 7 * dayMs, month: 30 * dayMs }
+
+/** Of its windows, about. */
+export function lengthOf({ windows }: Pick<CountedLimit, 'windows'>): number {
+  return 'ms' in windows ? windows.ms : calendarMs[windows.every]
+}
+
+/** What is shown of these limits, each with its counter and whether anything is counted there. */
 export async function readLimits(
   {
     readCounters,
     clock,
   }: { readonly readCounters: ResettableCounters['readFresh']; readonly clock: () => number },
-  user: string,
   own: readonly OwnLimit[],
+  isTold: (limit: CountedLimit) => boolean = () => true,
 ) {
   const now = clock()
-  const limits = own.map(({ limit }) => limit)
-  const counters = limits.map((limit) => counterOf(limit, user))
-  return limitStates(limits, await readCounters(counters, now), now).map((state, i) => {
-    const { subscription, model } = own[i] as OwnLimit
-    const shown = { subscription, model, ...toStateJson(state) }
-    return { counter: counters[i] as Counter, isUsed: state.used > 0, shown }
+  const counters = own.map(({ counter }) => counter)
+  const states = limitStates(
+    own.map(({ limit }) => limit),
+    await readCounters(counters, now),
+    now,
+  )
+  return own.map(({ subscription, model, models, limit, isEnforced, counter }, i) => {
+    const state = states[i] as LimitState
+    const shown = {
+      subscription,
+      model,
+      ...(models && { models }),
+      ...toStateJson(state, counter, isTold(limit)),
+      enforced: isEnforced,
+    }
+    return { counter, isUsed: state.used > 0, shown }
   })
+}
+
+/** The currency of what is shown. */
+export function currencyOf(
+  shown: readonly { readonly kind: LimitKind }[],
+  currency: string | undefined,
+) {
+  return shown.some(({ kind }) => kind === 'cost') && currency !== undefined ? { currency } : {}
 }

@@ -3,17 +3,23 @@
 import type { FromSchema } from 'json-schema-to-ts'
 import { mayCall } from '../../decide/access.ts'
 import { accessibleSubscriptions } from '../../decide/selection.ts'
+import { poolOf } from '../../decide/usage-labels.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
-import type { Snapshot } from '../../models/rules/snapshot.ts'
+import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { answers, boolean, objects } from '../http/schema.ts'
 import {
+  currencyOf,
+  currencySchema,
   filters,
+  hasOpenFigures,
+  inOrder,
   limitFields,
   limitsIn,
+  limitsOfKey,
   maxLimits,
   type OwnLimit,
   readLimits,
@@ -25,11 +31,11 @@ const schema = {
   operationId: 'listLimits',
   summary: 'Read what is left of your limits',
   description:
-    "The limits of the models that you may use, in each of your subscriptions; with a key, in the key's, and the key's own. Asking counts nothing.",
+    "The limits of the models that you may use, in each of your subscriptions; with a key, in the key's, and the key's own. A limit on several models is one entry. Asking counts nothing.",
   tags: ['Usage'],
   querystring: parameters,
   response: answers(
-    'Ordered by subscription, model, kind and length of the window; limits of the key itself come last.',
+    'Ordered by subscription, model, kind and length of the window; then limits of models and of the installation, and those of the key itself last.',
     [400],
     'LimitList',
     {
@@ -38,13 +44,15 @@ const schema = {
         ...limitFields,
         scope: {
           ...limitFields.scope,
-          description: 'Whose use is counted: yours with all keys, or that of this key.',
+          description:
+            'Whose use is counted: yours with all keys (user), that of this key, or that of all who share it.',
         },
         resetsAt: {
           ...limitFields.resetsAt,
           description: 'When the window ends, used or not; null: of concurrency.',
         },
       }),
+      currency: currencySchema,
       has_more: boolean(
         `Whether there are more than these ${maxLimits.toLocaleString('en')}: name a subscription or a model.`,
       ),
@@ -62,10 +70,12 @@ export function listLimitsOfCaller(app: Api, deps: ExternalDeps): void {
   app.get('/v1/limits', { schema }, async (request) => {
     const caller = callerOf(request)
     const own = limitsOf(caller, request.query, deps.snapshot())
-    const limits = await readLimits(deps, caller.user, own.slice(0, maxLimits))
+    const limits = await readLimits(deps, own.slice(0, maxLimits), hasOpenFigures)
+    const data = limits.map(({ shown }) => shown)
     return {
       object: 'list',
-      data: limits.map(({ shown }) => shown),
+      data,
+      ...currencyOf(data, deps.billingCurrency),
       has_more: own.length > limits.length,
     }
   })
@@ -77,13 +87,13 @@ function limitsOf(caller: Caller, only: Parameters, snapshot: Snapshot): readonl
       (caller.by === 'token' || name === caller.subscription) &&
       name === (only.subscription ?? name),
   )
-  const ofKey = open.flatMap(({ name: subscription, calendar }) => {
-    const limits = capsOf(caller)?.limitsOn?.(undefined, calendar).limits ?? []
-    return limits.map((limit) => ({ subscription, model: null, limit }))
-  })
+  const caps = capsOf(caller)
+  const ofKey = open.flatMap((subscription) => limitsOfKey(caps, subscription, caller.user))
   const mayUse = (key: string) => {
     const model = snapshot.models.get(key)
     return model !== undefined && mayCall(caller, model)
   }
-  return [...limitsIn(open, only, mayUse), ...ofKey]
+  const { user, groups } = caller
+  const poolIn = ({ resource }: CompiledSubscription) => poolOf(resource, groups)
+  return inOrder([...limitsIn(open, only, { user, poolIn, mayUse }, snapshot), ...ofKey])
 }

@@ -5,18 +5,23 @@ import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import type { Span } from '../../formats/span.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
-import {
-  isDecidedByHours,
-  type SimulatedRefusals,
-  type Simulation,
-} from '../../usage/rules/simulate.ts'
+import { isReplayed, type SimulatedRefusals, type Simulation } from '../../usage/rules/simulate.ts'
 import type { NamedGap } from '../../usage/store.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { answers, boolean, object, objects, optional, string, timestamp } from '../http/schema.ts'
 import { shareOf } from '../http/share.ts'
-import { count, kindSchema, windowSchema } from './limit-state.ts'
+import {
+  count,
+  figure,
+  kindSchema,
+  lengthOf,
+  limitFields,
+  scopeSchema,
+  toFigure,
+  windowSchema,
+} from './limit-state.ts'
 import { noLedger } from './usage.ts'
 import { readTime, spanOf, time } from './usage-question.ts'
 import { toGapJson, usageGap } from './usage-view.ts'
@@ -104,9 +109,11 @@ const schema = {
           user: text,
           subscription: text,
           model: text,
+          name: optional(limitFields.name),
           kind: optional(kindSchema),
+          scope: optional(scopeSchema),
           window: optional(windowSchema),
-          limit: optional(count),
+          limit: optional(figure),
           reason: string(
             'limit: kind, window and limit name it. Otherwise what is wrong with the subscription.',
             { enum: ['limit', 'not_found', 'model_not_in_subscription', 'model_unhealthy'] },
@@ -122,13 +129,19 @@ const schema = {
       limits: {
         description: 'Those of which the largest share was used first.',
         ...objects('SimulatedLimit', {
-          subscription: text,
-          model: text,
+          subscription: limitFields.subscription,
+          model: limitFields.model,
+          models: limitFields.models,
+          name: limitFields.name,
           kind: kindSchema,
+          scope: scopeSchema,
           window: windowSchema,
-          limit: count,
-          most: { ...count, description: 'The most that one user used in a window.' },
-          most_by: optional({ ...text, description: 'Who that was.' }),
+          limit: { ...figure, description: 'Of cost a decimal number as a string, like most.' },
+          most: {
+            ...figure,
+            description: 'The most that one user, or those who share it, used in a window.',
+          },
+          most_by: optional({ ...text, description: 'Who that was; left out if all share it.' }),
           most_at: optional(timestamp),
           near: boolean('Whether that was 80 % of the limit or more.'),
         }),
@@ -137,13 +150,14 @@ const schema = {
       not_judged: {
         description: 'Windows of which nothing is known in some time.',
         ...objects('NotJudged', {
+          name: limitFields.name,
           kind: kindSchema,
           window: windowSchema,
           from: timestamp,
           to: timestamp,
           because: string(
-            'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day.',
-            { enum: ['sums_of_hours', 'longer_than_the_time'] },
+            'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day, cost, weights, or kinds of tokens. groups_unknown: past usage does not tell the groups of users.',
+            { enum: ['sums_of_hours', 'longer_than_the_time', 'groups_unknown'] },
           ),
         }),
       },
@@ -193,15 +207,19 @@ function readSpan(raw: { from?: string; to?: string }, now: number): Span {
   return spanOf(begin, end, hourMs, maxDays)
 }
 
+type SimulatedLimit = Simulation['limits'][number]
+
 /** How much of a limit was used at most. */
-function mostShare({ most, limit }: Simulated['simulation']['limits'][number]): number {
-  return most / Number(limit.limit)
+function mostShare({ most, limit }: SimulatedLimit): number {
+  return Number(most) / Number(limit.limit)
 }
 
 function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, span: Span) {
   const { answers, limits, refusals: found } = simulation
   const inOrder = found.toSorted((a, b) => b.requests - a.requests)
-  const used = limits.toSorted((a, b) => mostShare(b) - mostShare(a))
+  const used = limits
+    .filter(({ limit }) => isReplayed(limit))
+    .toSorted((a, b) => mostShare(b) - mostShare(a))
   return {
     from: toTimestamp(span.from),
     to: toTimestamp(span.to),
@@ -210,15 +228,18 @@ function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, sp
     refused_then_approximate: refusedThen,
     refusals: inOrder.slice(0, maxRows).map(toRefusalsJson),
     more_refusals: Math.max(0, found.length - maxRows),
-    limits: used.slice(0, maxRows).map(({ subscription, model, limit, ...figure }) => ({
-      subscription,
-      model,
-      ...toLimitJson(limit),
-      most: figure.most,
-      ...(figure.most > 0 && { most_by: figure.mostBy, most_at: toTimestamp(figure.mostAt) }),
-      near: figure.most >= nearShare * Number(limit.limit),
-    })),
-    more_limits: Math.max(0, limits.length - maxRows),
+    limits: used.slice(0, maxRows).map((each) => {
+      const { subscription, model, models, limit, most, mostBy, mostAt } = each
+      return {
+        ...{ subscription, model, ...(models && { models }) },
+        ...toLimitJson(limit),
+        most: toFigure(limit, most),
+        ...(mostBy !== '' && { most_by: mostBy }),
+        ...(most > 0 && { most_at: toTimestamp(mostAt) }),
+        near: mostShare(each) >= nearShare,
+      }
+    }),
+    more_limits: Math.max(0, used.length - maxRows),
     not_judged: [...notJudged(simulation, summed, span)].slice(0, maxRows),
     gaps: gaps.map(toGapJson),
     problems: problems.slice(0, shownProblems),
@@ -240,23 +261,30 @@ function toRefusalsJson({ by, firstAt, lastAt, isEstimate, ...sums }: SimulatedR
   }
 }
 
-function toLimitJson({ kind, window, limit }: Simulation['limits'][0]['limit']) {
-  return { kind, window: window || null, limit }
+function toLimitJson(each: SimulatedLimit['limit']) {
+  const { limitName, kind, scope, window, limit } = each
+  return {
+    name: limitName ?? null,
+    ...{ kind, scope },
+    window: window || null,
+    limit: toFigure(each, limit),
+  }
 }
 
-/** Each kind and length of a window once. */
+/** Each name, kind and length of a window once. */
 function* notJudged({ limits }: Simulation, summed: readonly Span[], span: Span) {
   const seen = new Set<string>()
-  for (const { limit } of limits) {
-    const { kind, windowMs, window } = limit
-    const name = `${kind} ${windowMs}`
-    if (seen.has(name)) continue
-    seen.add(name)
+  for (const { limit, isDecidedByHours } of limits) {
+    const { limitName: name = null, kind, window } = limit
+    const text = `${name} ${kind} ${lengthOf(limit)}`
+    if (seen.has(text)) continue
+    seen.add(text)
     const shown = ({ from, to }: Span, because: string) => {
       const times = { from: toTimestamp(from), to: toTimestamp(to) }
-      return { kind, window: window || null, ...times, because }
+      return { name, kind, window: window || null, ...times, because }
     }
-    if (windowMs > span.to - span.from) yield shown(span, 'longer_than_the_time')
-    else if (!isDecidedByHours(limit)) for (const each of summed) yield shown(each, 'sums_of_hours')
+    if (!isReplayed(limit)) yield shown(span, 'groups_unknown')
+    else if (lengthOf(limit) > span.to - span.from) yield shown(span, 'longer_than_the_time')
+    else if (!isDecidedByHours) for (const each of summed) yield shown(each, 'sums_of_hours')
   }
 }

@@ -124,11 +124,26 @@ export const forgetUsage = command({
   flags: forgetUsageFlags,
 })
 
+const ofLimit = {
+  limit: {
+    takes: '<name>',
+    means:
+      'of limits with this name; without --user and --key the one that several share: of --model, else of --subscription, else of the installation',
+    field: 'name',
+  },
+  whom: {
+    takes: '<name>',
+    means: 'only what this group (users: those by name), organization or subscription shares',
+  },
+  window: { takes: '<window>', means: 'only this window, like 1h or month' },
+  ...ofModel,
+} as const
+
 export const limitsFlags = {
   user: { takes: '<name>', means: 'of this user, for administrators' },
   key: { takes: '<id>', means: "of this key's own limits, for administrators", field: 'key_id' },
-  window: { takes: '<window>', means: 'with --user or --key: only this window, like 1h' },
-  ...ofModel,
+  all: { means: 'all that several share, for administrators' },
+  ...ofLimit,
   ...common,
 } as const
 
@@ -136,23 +151,23 @@ export const limits = command({
   name: 'limits',
   summary: 'Show what is left of your limits',
   about:
-    'With a key, the limits of its subscription. The call is not counted. With --user or --key, for administrators: the limits ' +
-    "of which something is used, of that user or of the key's own.",
+    'With a key, the limits of its subscription. The call is not counted. With --user, --key or --limit, for administrators: the ' +
+    "limits of which something is used, of that user, of the key's own, or of those who share it.",
   flags: limitsFlags,
 })
 
 export const resetLimitsFlags = {
   user: { takes: '<name>', means: 'of this user' },
   key: { takes: '<id>', means: "of this key's own limits", field: 'key_id' },
-  window: { takes: '<window>', means: 'only this window, like 1h' },
-  ...ofModel,
+  ...ofLimit,
   ...yes,
   ...common,
 } as const
 
 export const resetLimits = command({
   name: 'limits reset',
-  summary: 'Reset what a user or a key has used, so that requests are allowed again at once',
+  summary:
+    'Reset what a user, a key or those who share a limit have used, so that requests are allowed again at once',
   about:
     'For administrators. Responses that ended before are not added again. What was charged does not change, and requests ' +
     'in progress end by themselves.',

@@ -3,8 +3,9 @@
 import { addTo } from '../../formats/lists.ts'
 import type { Span } from '../../formats/span.ts'
 import { readLine } from '../../journal/read-line.ts'
+import { isCharged, partsOfUse } from '../rules/amounts.ts'
 import type { PastUsage, Spender } from '../rules/simulate.ts'
-import { chargeOf, isSuccess, type UnusableUsage } from '../rules/usage.ts'
+import { chargeOf, type UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
 import type { KeptJournal } from './kept.ts'
 
@@ -72,8 +73,8 @@ async function readLines(
         const { usage, startedAt } = line
         const { endedAt } = usage.response
         if (endedAt < span.from || endedAt >= span.to) continue
-        const { tokens } = chargeOf(usage, unusableUsage)
-        if (!isSuccess(usage) && tokens === undefined) continue
+        const charge = chargeOf(usage, unusableUsage)
+        if (!isCharged(usage, charge)) continue
         count += 1
         if (count > maxAnswers) throw new TooManyAnswers()
         const spender = spenders(usage.user, usage.subscription, usage.model)
@@ -81,7 +82,8 @@ async function readLines(
           spender,
           startedAt,
           endedAt,
-          tokens: tokens ?? 0,
+          tokens: charge.tokens ?? 0,
+          parts: partsOfUse(usage, charge),
         })
       }
     }

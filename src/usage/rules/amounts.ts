@@ -121,11 +121,20 @@ export function amountOf(kind: LimitKind, usage: Usage, charge: Charge): Exact {
   if (kind === 'concurrency' || !isCharged(usage, charge)) return 0
   // Each line passes here in each process, and most have no weights.
   if (kind === 'tokens' && usage.weights === undefined) return charge.tokens ?? 0
-  const parts = partsOfUse(usage, charge)
-  if (kind === 'tokens') return weightedTokens(parts, usage.weights)
+  return amountOfParts(kind, partsOfUse(usage, charge), usage)
+}
+
+/** As lines say prices and weights. */
+export type Rated = Pick<Usage, 'prices' | 'weights'>
+
+/** The same of a response that counts as one. */
+export function amountOfParts(kind: LimitKind, parts: Parts, { prices, weights }: Rated): Exact {
+  if (kind === 'requests') return 1
+  if (kind === 'concurrency') return 0
+  if (kind === 'tokens') return weightedTokens(parts, weights)
   if (kind === 'output') return parts.output
   if (kind === 'input') return parts.input + parts.cached + parts.cacheWrite
-  return usage.prices === undefined ? 0 : costOf(parts, usage.prices)
+  return prices === undefined ? 0 : costOf(parts, prices)
 }
 
 /** Reads a text `name=value&…` once; what is no plain decimal number counts as not written. */

@@ -4,19 +4,25 @@
  * it starts, and its tokens are added when it ends, to that window or, by `charge: admission`, to the one in
  * which it started. The first window of each counter is empty before the first request.
  *
- * Past usage has no groups, so access and ownership are not decided. Nor is room that requests hold.
+ * Past usage has no groups, so access and ownership are not decided, and limits per group are left out. Nor is room that
+ * requests hold. Prices and weights are those of the resources.
  */
 
 import { findSubscription, unusableReason } from '../../decide/selection.ts'
-import type { Snapshot } from '../../models/rules/snapshot.ts'
+import { type Exact, minus, plus } from '../../formats/exact.ts'
+import { type About, aboutOf, limitsOn } from '../../models/rules/limits-on.ts'
+import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import {
   type CountedLimit,
+  type Counter,
+  counterOf,
   isTaken,
   lastSpent,
   limitStates,
 } from '../../ratelimit/rules/counter.ts'
-import { userInLines } from '../../ratelimit/rules/line-user.ts'
+import { readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
+import { amountOfParts, type Parts, type Rated } from './amounts.ts'
 
 /** Who used what; one object for all their usage, by which it is grouped. */
 export interface Spender {
@@ -33,6 +39,8 @@ export interface PastUsage {
   readonly startedAt: number
   readonly endedAt: number
   readonly tokens: number
+  /** The tokens by kind; undefined: only their sum is known. */
+  readonly parts?: Parts
   /**
    * Set for the sums of an hour: how many answers they are of. Only windows of a day or longer are judged
    * by them, to the hour.
@@ -54,12 +62,13 @@ export interface SimulatedRefusals extends Spender {
   isEstimate: boolean
 }
 
-export interface SimulatedLimit {
-  readonly subscription: string
-  readonly model: string
+export interface SimulatedLimit extends About {
   readonly limit: CountedLimit
-  /** The most that one user had used in a window, who that was and when; 0: nobody used anything. */
-  most: number
+  /** Whether hours say something about it: their sums are of tokens that all weigh the same. */
+  readonly isDecidedByHours: boolean
+  /** The most that was used in a window, by whom and when; 0: nobody used anything. */
+  most: Exact
+  /** A user, or who shares it; empty: all. */
   mostBy: string
   mostAt: number
 }
@@ -75,45 +84,61 @@ export interface Simulation {
 const dayMs = 86_400_000
 
 /** Whether sums of hours say anything about a limit. */
-export function isDecidedByHours({ kind, windowMs }: CountedLimit): boolean {
-  return kind !== 'concurrency' && windowMs >= dayMs
+function isDecidedByHours({ kind, windows }: CountedLimit, rated: Rated): boolean {
+  const isLong = 'every' in windows || windows.ms >= dayMs
+  return isLong && (kind === 'requests' || (kind === 'tokens' && rated.weights === undefined))
 }
 
-/** Those by name may be shared, or count money, which past usage does not tell. */
-function isReplayed({ limitName }: CountedLimit): boolean {
-  return limitName === undefined
+/** Of those per group past usage does not tell who draws on them. */
+export function isReplayed({ scope }: CountedLimit): boolean {
+  return scope !== 'group'
 }
 
 /** A window while usage is replayed; of concurrency it never ends. */
 interface ReplayedWindow {
-  used: number
+  used: Exact
   readonly resetsAt: number
 }
 
-/** A spender's limits and counters while usage is replayed. */
+/** A counter while usage is replayed, which several accounts may share. */
+interface Replayed {
+  readonly limit: CountedLimit
+  readonly isEnforced: boolean
+  readonly counter: Counter
+  readonly figure: SimulatedLimit
+  /** The one that was asked for last. */
+  window: ReplayedWindow | undefined
+}
+
+/** A spender's counters while usage is replayed. */
 interface Account {
   readonly spender: Spender
-  /** Whose phase the windows have. */
-  readonly owner: string
   readonly unpaid: Unpaid | undefined
   readonly chargesAdmission: boolean
-  readonly limits: readonly CountedLimit[]
-  /** Those that were asked for last. */
-  windows: readonly ReplayedWindow[]
-  readonly figures: readonly SimulatedLimit[]
+  readonly rated: Rated
+  readonly counters: readonly Replayed[]
 }
 
 /** Replays usage. Takes some microseconds for each answer. */
 export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simulation {
-  const limits = new Map<CountedLimit, SimulatedLimit>()
-  for (const { name, limits: ofModels } of snapshot.subscriptions.values()) {
-    for (const [model, some] of ofModels) {
-      const none = { most: 0, mostBy: '', mostAt: 0 }
-      for (const limit of some.filter(isReplayed))
-        limits.set(limit, { subscription: name, model, limit, ...none })
+  /** By what the keys of their counters begin with. */
+  const limits = new Map<string, SimulatedLimit>()
+  for (const subscription of snapshot.subscriptions.values()) {
+    for (const model of subscription.limits.keys()) {
+      const rated = ratedIn(subscription, model)
+      for (const { limit } of limitsOn(subscription, model)) {
+        if (limits.has(limit.keyPrefix)) continue
+        limits.set(limit.keyPrefix, {
+          ...aboutOf(limit, model, subscription, snapshot.tenant),
+          limit,
+          isDecidedByHours: isDecidedByHours(limit, rated),
+          ...{ most: 0, mostBy: '', mostAt: 0 },
+        })
+      }
     }
   }
   const accounts = new Map<Spender, Account>()
+  const counters = new Map<string, Replayed>()
   const refusals = new Map<Spender, Map<SimulatedRefusals['by'], SimulatedRefusals>>()
   /** In which windows. */
   const admitted = new Map<PastUsage, readonly ReplayedWindow[]>()
@@ -122,19 +147,27 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
   function accountOf(spender: Spender): Account {
     const known = accounts.get(spender)
     if (known !== undefined) return known
+    const { user, model } = spender
     const subscription = findSubscription(snapshot, spender.subscription)
     const unpaid: Unpaid | undefined =
-      subscription === undefined ? 'not_found' : unusableReason(subscription, spender.model)
-    const all = (unpaid === undefined && subscription?.limits.get(spender.model)) || []
-    const own = all.filter(isReplayed)
-    const figures = own.map((limit) => limits.get(limit) as SimulatedLimit)
+      subscription === undefined ? 'not_found' : unusableReason(subscription, model)
+    const own = unpaid === undefined && subscription ? [...limitsOn(subscription, model)] : []
     const account = {
       spender,
-      owner: userInLines(spender.user),
       unpaid,
-      limits: own,
-      windows: [],
-      figures,
+      counters: own
+        .filter(({ limit }) => isReplayed(limit))
+        .map(({ limit, isEnforced }) => {
+          const counter = counterOf(limit, user)
+          const figure = limits.get(limit.keyPrefix) as SimulatedLimit
+          const replayed = counters.get(counter.key) ?? {
+            ...{ limit, isEnforced, counter, figure },
+            window: undefined,
+          }
+          counters.set(counter.key, replayed)
+          return replayed
+        }),
+      rated: subscription ? ratedIn(subscription, model) : {},
       chargesAdmission: subscription?.admission?.charge === 'admission',
     }
     accounts.set(spender, account)
@@ -163,48 +196,48 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     if (past.answers !== undefined) known.isEstimate = true
   }
 
-  /** The windows at an instant, none of which is before those of the last call. */
-  function windowsAt(account: Account, at: number): readonly ReplayedWindow[] {
-    const { limits: own, owner, windows } = account
-    if (windows.length === own.length && windows.every(({ resetsAt }) => at < resetsAt))
-      return windows
-    account.windows = own.map((limit, i) => {
-      const last = windows[i]
-      if (last !== undefined && at < last.resetsAt) return last
-      const isOpen = limit.kind === 'concurrency'
-      return { used: 0, resetsAt: isOpen ? Infinity : spanAt(limit.windows, owner, at).end }
-    })
-    return account.windows
+  /** The window at an instant, which is not before that of the last call. */
+  function windowAt(replayed: Replayed, at: number): ReplayedWindow {
+    const { counter, limit, window } = replayed
+    if (window !== undefined && at < window.resetsAt) return window
+    const isOpen = limit.kind === 'concurrency'
+    const { end } = isOpen ? { end: Infinity } : spanAt(counter.window, counter.owner, at)
+    replayed.window = { used: 0, resetsAt: end }
+    return replayed.window
   }
 
   function add(
-    { figures, spender }: Account,
-    windows: readonly ReplayedWindow[],
-    i: number,
-    amount: number,
+    { figure, limit, counter }: Replayed,
+    window: ReplayedWindow,
+    amount: Exact,
+    { user }: Spender,
     at: number,
   ): void {
-    const window = windows[i] as ReplayedWindow
-    window.used += amount
-    const figure = figures[i] as SimulatedLimit
-    if (window.used > figure.most) {
-      Object.assign(figure, { most: window.used, mostBy: spender.user, mostAt: at })
-    }
+    window.used = plus(window.used, amount)
+    if (window.used <= figure.most) return
+    const mostBy = limit.scope === 'user' ? user : readCounterKey(counter.key).user
+    Object.assign(figure, { most: window.used, mostBy, mostAt: at })
   }
 
   function begin(past: PastUsage): void {
     const account = accountOf(past.spender)
-    const { unpaid, limits: own } = account
+    const { unpaid, counters: own } = account
     if (unpaid !== undefined) refuse(past, unpaid)
     else if (past.answers !== undefined) addHour(account, past, past.answers)
     else {
-      const windows = windowsAt(account, past.startedAt)
-      const by = lastSpent(limitStates(own, windows, past.startedAt))
+      const windows = own.map((replayed) => windowAt(replayed, past.startedAt))
+      const states = limitStates(
+        own.map(({ limit }) => limit),
+        windows,
+        past.startedAt,
+      )
+      const by = lastSpent(states.filter((_, i) => own[i]?.isEnforced))
       if (by !== undefined) refuse(past, by.limit)
       else {
         admitted.set(past, windows)
-        for (const [i, limit] of own.entries()) {
-          if (isTaken(limit)) add(account, windows, i, 1, past.startedAt)
+        for (const [i, replayed] of own.entries()) {
+          const window = windows[i] as ReplayedWindow
+          if (isTaken(replayed.limit)) add(replayed, window, 1, past.spender, past.startedAt)
         }
       }
     }
@@ -215,34 +248,37 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     // Refused, or not begun yet: of a request that ends as it begins, `begin` comes first.
     if (begun === undefined) return
     admitted.delete(past)
-    const account = accountOf(past.spender)
-    const windows = account.chargesAdmission ? begun : windowsAt(account, past.endedAt)
-    for (const [i, { kind }] of account.limits.entries()) {
-      if (kind === 'tokens' && past.tokens > 0) add(account, windows, i, past.tokens, past.endedAt)
-      if (kind === 'concurrency') add(account, begun, i, -1, past.endedAt)
+    const { counters: own, chargesAdmission, rated, spender } = accountOf(past.spender)
+    for (const [i, replayed] of own.entries()) {
+      const { kind } = replayed.limit
+      const atBegin = begun[i] as ReplayedWindow
+      if (kind === 'concurrency') add(replayed, atBegin, -1, spender, past.endedAt)
+      if (isTaken(replayed.limit)) continue
+      const window = chargesAdmission ? atBegin : windowAt(replayed, past.endedAt)
+      const amount = amountOfParts(kind, partsOf(past), rated)
+      if (amount > 0) add(replayed, window, amount, spender, past.endedAt)
     }
   }
 
   /** What of an hour's sums is beyond the limit that they exceed most is refused. */
-  function addHour(account: Account, past: PastUsage, count: number): void {
-    const { startedAt } = past
-    const windows = windowsAt(account, startedAt)
-    const states = limitStates(account.limits, windows, startedAt)
-    const amountOf = ({ kind }: CountedLimit) => (kind === 'tokens' ? past.tokens : count)
+  function addHour({ counters: all }: Account, past: PastUsage, count: number): void {
+    const { startedAt, spender } = past
+    const own = all.filter(({ figure }) => figure.isDecidedByHours)
+    const amounts = own.map(({ limit }) => (limit.kind === 'tokens' ? past.tokens : count))
     let refused = 0
     let by: CountedLimit | undefined
-    for (const { limit, remaining } of states) {
-      const beyond = isDecidedByHours(limit)
-        ? 1 - Number(remaining) / Math.max(1, amountOf(limit))
-        : 0
+    for (const [i, replayed] of own.entries()) {
+      const { limit, isEnforced } = replayed
+      const left = Math.max(0, Number(minus(limit.limit, windowAt(replayed, startedAt).used)))
+      const beyond = isEnforced ? 1 - left / Math.max(1, amounts[i] as number) : 0
       if (beyond <= refused) continue
       refused = beyond
       by = limit
     }
     if (by !== undefined) refuse(past, by, refused)
-    for (const [i, limit] of account.limits.entries()) {
-      const amount = Math.round(amountOf(limit) * (1 - refused))
-      if (isDecidedByHours(limit)) add(account, windows, i, amount, startedAt)
+    for (const [i, replayed] of own.entries()) {
+      const amount = Math.round((amounts[i] as number) * (1 - refused))
+      add(replayed, windowAt(replayed, startedAt), amount, spender, startedAt)
     }
   }
 
@@ -263,4 +299,17 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     refusals: [...refusals.values()].flatMap((own) => [...own.values()]),
     limits: [...limits.values()],
   }
+}
+
+/** Of a response that tells only its sum all of it is output. */
+function partsOf({ parts, tokens }: PastUsage): Parts {
+  return parts ?? { input: 0, cached: 0, cacheWrite: 0, output: tokens, isWhole: true }
+}
+
+/** How responses would be charged. */
+function ratedIn({ tariffs }: Pick<CompiledSubscription, 'tariffs'>, model: string): Rated {
+  const text = tariffs.get(model)?.text
+  if (text === undefined) return {}
+  const { prices, weights } = JSON.parse(`{${text}}`)
+  return { prices, weights }
 }

@@ -123,6 +123,86 @@ test('a spent limit: when it ends, and what is true afterwards', async (t) => {
   t.match(await explain('alice', { model: 'small' }), { allowed: false }, 'the counter is kept')
 })
 
+const teams = { groups: ['team-a', 'team-b'] }
+const shared = snapshotOf(
+  modelRef('small'),
+  modelRef('free'),
+  accessPolicy('open', ['llm/small', 'llm/free'], teams),
+  subscription(
+    'basic',
+    teams,
+    { 'llm/small': [[100, '1m']], 'llm/free': [[100, '1m']] },
+    {
+      spec: {
+        modelRefs: [
+          {
+            ...{ namespace: 'llm', name: 'small' },
+            tokenRateLimits: [{ limit: 100, window: '1m' }],
+          },
+          {
+            ...{ namespace: 'llm', name: 'free' },
+            tokenRateLimits: [{ limit: 100, window: '1m' }],
+          },
+        ].map((each, i) => (i === 0 ? { ...each, billingRate: { perToken: '0.1' } } : each)),
+        limits: [{ name: 'budget', of: 'cost', limit: '5', window: 'month', per: 'group' }],
+      },
+    },
+  ),
+  {
+    ...{
+      apiVersion: 'tollgate.dev/v1alpha1',
+      kind: 'Tenant',
+      metadata: { name: 'default-tenant' },
+    },
+    spec: { limits: [{ name: 'all', limit: 10, window: 'day', per: 'installation' }] },
+  },
+)
+
+test('limits by name say who shares them; figures of all are for administrators', async (t) => {
+  const { api, counters, explain } = await createWorld(t, noOtherProcess, { snapshot: shared })
+  const { id: keyId } = await api.createKey('alice')
+  const asked = { keyId, model: 'llm/small' }
+  const [, budget, all] = shared.subscriptions.get('basic')?.limits.get('llm/small') ?? []
+  if (budget === undefined || all === undefined) throw new Error('no limits')
+  counters.add([counterOf(budget, '', 'team-a')], 1_500_000_000, api.now)
+  counters.add([counterOf(all, '')], 4, api.now)
+  const ofTeam = {
+    ...{ name: 'budget', kind: 'cost', scope: 'group', whom: 'team-a', window: 'month' },
+    ...{ limit: '5', used: '1.5', remaining: '3.5', percentLeft: 70 },
+  }
+  const ofAll = { name: 'all', scope: 'installation', percentLeft: 60 }
+  t.match((await explain('alice', asked)).limits, [
+    { name: null, used: 0 },
+    ofTeam,
+    { ...ofAll, limit: null, used: null, remaining: null },
+  ])
+  t.match((await explain('admin', asked)).limits[2], { ...ofAll, limit: 10, used: 4 })
+  counters.add([counterOf(budget, '', 'team-a')], 3_500_000_000, api.now)
+  const spent = await explain('alice', asked)
+  t.match(spent, { allowed: false, status: 429, code: 'insufficient_quota' })
+  t.equal(spent.changesAt, '2026-04-01T00:00:00Z')
+})
+
+test('under a limit on cost: what is not counted, and a model without a price', async (t) => {
+  const { api, explain } = await createWorld(t, noOtherProcess, {
+    snapshot: shared,
+    problems: ['a.yaml:3: warning: ModelRef other: x'],
+  })
+  const { id: keyId } = await api.createKey('alice')
+  const uncounted = await explain('alice', { keyId, path: '/llm/small/v1/audio/speech' })
+  t.match(uncounted, { allowed: false, status: 403, code: 'path_closed' })
+  t.match(uncounted.steps.at(-1), { step: 'budget', passed: false, resource: { name: 'basic' } })
+  t.match(uncounted.subscriptions, [{ name: 'basic', pays: true }])
+  const asked = { keyId, model: 'llm/free' }
+  const unpriced = await explain('admin', asked)
+  t.match(unpriced, { allowed: false, status: 403, code: 'subscription_not_allowed' })
+  t.match(
+    unpriced.reason,
+    /model_unhealthy; not in force: Subscription basic: spec\.modelRefs\[1\] needs a billingRate/,
+  )
+  t.equal((await explain('alice', asked)).reason, undefined)
+})
+
 test('what requests hold and take is neither ended nor asked about a later time', async (t) => {
   const world = snapshotOf(
     modelRef('small'),

@@ -40,7 +40,8 @@ async function start(t: Test, options: KeyApiOptions = {}) {
 
 const noon = Date.UTC(2026, 2, 1, 12)
 const basic = {
-  ...{ subscription: 'basic', model: 'llm/small', kind: 'tokens', scope: 'user', window: '1m' },
+  ...{ subscription: 'basic', model: 'llm/small', name: null, kind: 'tokens', scope: 'user' },
+  window: '1m',
   ...{ limit: 100, used: 7 },
   resetsAt: shownEnd('1m', 'alice', noon),
 }

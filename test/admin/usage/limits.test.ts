@@ -1,13 +1,15 @@
-import { test } from 'tap'
+import { type Test, test } from 'tap'
+import type { Exact } from '../../../src/formats/exact.ts'
 import { withOpenRequests } from '../../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
-import { type Counter, counterOf } from '../../../src/ratelimit/rules/counter.ts'
+import { type CountedLimit, type Counter, counterOf } from '../../../src/ratelimit/rules/counter.ts'
 import { noTokens } from '../../../src/ratelimit/rules/hold.ts'
+import { runAt } from '../../support/command.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
-import { shownEnd } from '../../support/window-ends.ts'
+import { shownEnd, shownStart } from '../../support/window-ends.ts'
 
 const route = 'GET /v1/limits'
 const minute = [100, '1m'] as const
@@ -32,15 +34,21 @@ async function read(api: KeyApi, as: string, query = ''): Promise<unknown[]> {
 
 const unused = {
   model: 'llm/small',
+  name: null,
   kind: 'tokens',
   scope: 'user',
   window: '1m',
   limit: 100,
   used: 0,
   remaining: 100,
+  percentLeft: 100,
+  enforced: true,
 }
 const noon = Date.UTC(2026, 2, 1, 12)
-const endOf = (window: string, user = 'alice') => ({ resetsAt: shownEnd(window, user, noon) })
+const endOf = (window: string, user = 'alice') => ({
+  startsAt: shownStart(window, user, noon),
+  resetsAt: shownEnd(window, user, noon),
+})
 const basic = { ...unused, subscription: 'basic', ...endOf('1m') }
 
 test('a caller sees what is left of own limits (200)', async (t) => {
@@ -54,9 +62,10 @@ test('a caller sees what is left of own limits (200)', async (t) => {
   )
   const premium = { ...basic, subscription: 'premium' }
   const used = [
-    { ...premium, used: 120, remaining: 0 },
+    { ...premium, used: 120, remaining: 0, percentLeft: 0 },
     {
       ...{ ...premium, window: '24h', limit: 5_000, used: 120, remaining: 4_880 },
+      percentLeft: 97,
       ...endOf('24h'),
     },
   ]
@@ -122,6 +131,7 @@ test('requests and concurrency have their kind', async (t) => {
     window: null,
     limit: 5,
     remaining: 5,
+    startsAt: null,
     resetsAt: null,
   }
   t.strictSame(await read(api, 'alice'), [premium, rate, parallel])
@@ -131,8 +141,8 @@ test('requests and concurrency have their kind', async (t) => {
   for (const id of ['a', 'b']) await holds.hold({ ...noTokens, id, taken }, api.now)
   t.strictSame(await read(api, 'alice'), [
     premium,
-    { ...rate, used: 2, remaining: 58 },
-    { ...parallel, used: 2, remaining: 3 },
+    { ...rate, used: 2, remaining: 58, percentLeft: 96 },
+    { ...parallel, used: 2, remaining: 3, percentLeft: 60 },
   ])
   const others = [premium, rate].map((each) => ({ ...each, ...endOf('1m', 'carol') }))
   t.strictSame(await read(api, 'carol'), [...others, parallel], 'those of another user')
@@ -170,4 +180,188 @@ test('a misspelled parameter, or no credential, is refused (400, 401)', async (t
   const api = await createKeyApi(t, { snapshot })
   refused(t, await api.ask(`${route}?modle=x`, { as: 'alice' }), 400)
   refused(t, await api.ask(route), 401)
+})
+
+const zone = { timeZone: 'Europe/Zurich', monthStartsOn: 15 }
+const named = { name: 'monthly', window: 'month', limit: 1_000 }
+const pools = snapshotOf(
+  modelRef('small', { limits: [{ name: 'fair', limit: 400, window: '1h', per: 'model' }] }),
+  modelRef('large'),
+  modelRef('closed'),
+  accessPolicy('open', ['llm/small', 'llm/large'], everybody),
+  subscription(
+    'premium',
+    { groups: ['team-b', 'team-a'], users: ['dora'] },
+    { 'llm/small': [minute], 'llm/large': [minute], 'llm/closed': [minute] },
+    {
+      ofModels: { billingRate: { perToken: '0.000002', perRequest: '0.001' } },
+      spec: {
+        calendar: zone,
+        limits: [
+          { name: 'budget', of: 'cost', limit: '50.5', window: 'month', per: 'group' },
+          { ...named, per: 'subscription', enforce: false },
+          { name: 'two', limit: 70, window: 'day', models: refs('small', 'closed') },
+          { name: 'one', of: 'requests', limit: 9, window: 'week', models: refs('large') },
+        ],
+      },
+    },
+  ),
+  {
+    ...{
+      apiVersion: 'tollgate.dev/v1alpha1',
+      kind: 'Tenant',
+      metadata: { name: 'default-tenant' },
+    },
+    spec: { limits: [{ name: 'all', limit: 10_000, window: 'day', per: 'installation' }] },
+  },
+)
+
+function refs(...names: readonly string[]) {
+  return names.map((name) => ({ namespace: 'llm', name }))
+}
+
+/** What is counted: of the budget for team-a 12.3 units and for dora 1; of the model and of the installation some tokens. */
+async function startPools(t: Test) {
+  const counters = createTestCounters()
+  const options = { readCounters: counters.readFresh, resetCounters: counters.reset }
+  const api = await createKeyApi(t, { snapshot: pools, ...options })
+  const all = pools.subscriptions.get('premium')?.limits.get('llm/small') ?? []
+  const add = (name: string, pool: string, amount: Exact) => {
+    const limit = all.find(({ limitName }) => limitName === name) as CountedLimit
+    counters.add([counterOf(limit, 'alice', pool)], amount as number, api.now)
+  }
+  add('budget', 'team-a', 12_300_000_000)
+  add('budget', '', 1_000_000_000)
+  add('fair', '', 399)
+  add('all', '', 2_500)
+  return { api, counters }
+}
+
+const days = { startsAt: '2026-03-01T00:00:00Z', resetsAt: '2026-03-02T00:00:00Z' }
+const february = { startsAt: '2026-02-14T23:00:00Z', resetsAt: '2026-03-14T23:00:00Z' }
+const budget = {
+  ...{ subscription: 'premium', model: null, name: 'budget', kind: 'cost', scope: 'group' },
+  ...{ whom: 'team-a', window: 'month', limit: '50.5', used: '12.3', remaining: '38.2' },
+  ...{ percentLeft: 75, ...february, enforced: true },
+}
+const ofTenant = {
+  ...{ subscription: null, model: null, name: 'all', kind: 'tokens', scope: 'installation' },
+  ...{ window: 'day', limit: 10_000, used: 2_500, remaining: 7_500, percentLeft: 75 },
+  ...{ ...days, enforced: true },
+}
+const untold = { limit: null, used: null, remaining: null }
+
+test('a limit by name is one entry, with who shares it and only own figures', async (t) => {
+  const { api } = await startPools(t)
+  const answer = (await api.ask(route, { as: 'alice' })).json()
+  t.equal(answer.currency, 'EUR')
+  const rows = answer.data.filter(({ name }: { name: string | null }) => name !== null)
+  const zurichDay = { startsAt: '2026-02-28T23:00:00Z', resetsAt: '2026-03-01T23:00:00Z' }
+  const week = { startsAt: '2026-02-22T23:00:00Z', resetsAt: '2026-03-01T23:00:00Z' }
+  const mine = { ...budget, scope: 'user', whom: undefined }
+  const fair = rows.find(({ name }: { name: string }) => name === 'fair')
+  const { whom: _, ...own } = mine
+  t.strictSame(rows, [
+    {
+      ...own,
+      ...{ model: 'llm/large', name: 'one', kind: 'requests', window: 'week', ...week },
+      ...{ limit: 9, used: 0, remaining: 9, percentLeft: 100 },
+    },
+    {
+      ...own,
+      ...{ models: ['llm/small'], name: 'two', kind: 'tokens', window: 'day', ...zurichDay },
+      ...{ limit: 70, used: 0, remaining: 70, percentLeft: 100 },
+    },
+    {
+      ...own,
+      ...{ name: 'monthly', kind: 'tokens', scope: 'subscription', enforced: false },
+      ...{ limit: 1_000, used: 0, remaining: 1_000, percentLeft: 100 },
+    },
+    budget,
+    {
+      ...ofTenant,
+      ...{ model: 'llm/small', name: 'fair', scope: 'model', window: '1h', percentLeft: 1 },
+      ...{ ...untold, startsAt: fair?.startsAt, resetsAt: fair?.resetsAt },
+    },
+    { ...ofTenant, ...untold },
+  ])
+  t.equal(
+    Date.parse(fair.resetsAt) - Date.parse(fair.startsAt),
+    3_601_000,
+    'whole seconds around it',
+  )
+  const of = async (query: string) =>
+    ((await read(api, 'alice', query)) as { name: string | null }[]).map(({ name }) => name)
+  t.strictSame(await of('model=llm/large'), [null, 'one', 'monthly', 'budget', 'all'])
+})
+
+test('administrators see all shared limits, page by page (200, 403)', async (t) => {
+  const { api } = await startPools(t)
+  const ask = (query = '', as = 'admin') => api.ask(`GET /v1/admin/limits?${query}`, { as })
+  const answer = (await ask()).json()
+  const ofDora = { ...budget, whom: 'users', used: '1', remaining: '49.5', percentLeft: 98 }
+  const ofB = { ...budget, whom: 'team-b', used: '0', remaining: '50.5', percentLeft: 100 }
+  t.match(answer, {
+    currency: 'EUR',
+    has_more: false,
+    data: [
+      { subscription: 'premium', name: 'monthly', enforced: false },
+      ofDora,
+      budget,
+      ofB,
+      { subscription: null, model: 'llm/small', name: 'fair', limit: 400, used: 399, remaining: 1 },
+      ofTenant,
+    ],
+  })
+  t.equal(answer.data.length, 6)
+  t.match(api.audited, [{ action: 'counter.read', outcome: 'success', count: 6 }])
+  const paged = (await ask('limit=2&offset=1')).json()
+  t.match(paged, { has_more: true, data: [ofDora, budget] })
+  t.equal((await ask('name=budget&subscription=premium')).json().data.length, 3)
+  t.strictSame((await ask('subscription=none')).json().data, [])
+  t.equal((await ask('subscription=&model=&name=')).json().data.length, 6)
+  refused(t, await ask('', 'alice'), 403, 'admin_required')
+  refused(t, await ask('limit=0'), 400)
+})
+
+test('what a pool has used is shown and reset by its limit and who shares it', async (t) => {
+  const { api } = await startPools(t)
+  const show = (query: string) => api.ask(`GET /v1/counters?${query}`, { as: 'admin' })
+  const found = async (query: string) => (await show(query)).json().data
+  t.match(await found('name=budget&subscription=premium'), [
+    { whom: 'users', used: '1', limit: '50.5' },
+    { whom: 'team-a', used: '12.3' },
+  ])
+  t.match(await found('name=fair&model=llm/small'), [{ name: 'fair', used: 399, limit: 400 }])
+  t.match(await found('name=all'), [{ name: 'all', used: 2_500, subscription: null }])
+  refused(t, await show('name=budget'), 404)
+  refused(t, await show('name=budget&user=alice&whom=team-a'), 400)
+
+  api.audited.length = 0
+  const body = { name: 'budget', subscription: 'premium', whom: 'team-a' }
+  const reset = await api.ask('POST /v1/counters/reset', { as: 'admin', body })
+  t.match(reset.json(), { reset: [{ whom: 'team-a', used: '12.3' }] })
+  const target = { subscription: 'premium', limit: 'budget', whom: 'team-a' }
+  t.match(api.audited, [
+    { action: 'counter.reset', outcome: 'intent', target },
+    { action: 'counter.reset', outcome: 'success', target, count: 1 },
+  ])
+  api.now += 1
+  t.match(await found('name=budget&subscription=premium'), [{ whom: 'users', used: '1' }])
+})
+
+test('the command shows all shared limits, and one of them', async (t) => {
+  const { api } = await startPools(t)
+  const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
+  const run = async (user: string, ...args: string[]) =>
+    await runAt({ env: { TOLLGATE_URL: url, TOLLGATE_TOKEN: `${user}-token` } }, 'limits', ...args)
+  const all = await run('admin', '--all')
+  t.match(all.out, /^premium +all +budget +group team-a +cost +month +38\.2 EUR +50\.5 EUR +2026-/m)
+  t.match(all.out, /^ +all +all +all of the installation +tokens +day +7,500 +10,000 /m)
+  const own = await run('alice')
+  t.match(own.out, /^ +llm\/small +fair +all of the model +tokens +1h +1% +- /m)
+  t.match(own.out, /^premium +all +monthly \(only counted\) +subscription premium /m)
+  const one = await run('admin', '--limit', 'budget', '--subscription', 'premium', '--json')
+  t.equal(JSON.parse(one.out).data.length, 2)
+  t.match(await run('admin', '--all', '--user', 'alice'), { status: 2 })
 })

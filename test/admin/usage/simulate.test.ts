@@ -23,12 +23,12 @@ const at = (time: number) => new Date(time - (time % 1_000)).toISOString().repla
 
 type Limits = readonly (readonly [number, string])[]
 
-/** Resources with these limits of the subscription `plenty`. */
-function bundle(limits: Limits, more: object = {}): string {
+/** Resources with these limits of the subscription `plenty`; `more`: of its models, `spec`: of itself. */
+function bundle(limits: Limits, more: object = {}, spec: object = {}): string {
   return [
     modelRef('sim'),
     accessPolicy('open', ['llm/sim'], { groups: ['team'] }),
-    subscription('plenty', { groups: ['team'] }, { 'llm/sim': limits }, { ofModels: more }),
+    subscription('plenty', { groups: ['team'] }, { 'llm/sim': limits }, { ofModels: more, spec }),
   ]
     .map((document) => JSON.stringify(document))
     .join('\n---\n')
@@ -84,7 +84,8 @@ test('a lower limit would have refused (200)', async (t) => {
   ]
   const answer = await ask(bundle(limits))
   t.equal(answer.statusCode, 200, answer.body)
-  const limit = { subscription: 'plenty', model: 'llm/sim', kind: 'tokens' }
+  const kind = { name: null, kind: 'tokens' }
+  const limit = { subscription: 'plenty', model: 'llm/sim', ...kind, scope: 'user' }
   t.strictSame(answer.json(), {
     from: '2026-02-22T12:00:00Z',
     to: '2026-03-01T12:00:00Z',
@@ -116,7 +117,7 @@ test('a lower limit would have refused (200)', async (t) => {
     more_limits: 0,
     not_judged: [
       {
-        ...{ kind: 'tokens', window: '744h', from: '2026-02-22T12:00:00Z' },
+        ...{ ...kind, window: '744h', from: '2026-02-22T12:00:00Z' },
         ...{ to: '2026-03-01T12:00:00Z', because: 'longer_than_the_time' },
       },
     ],
@@ -156,6 +157,34 @@ test('sums of hours judge days, and say what they do not judge', async (t) => {
       'concurrency  06 07 sums_of_hours',
     ],
   )
+})
+
+test('limits by name are replayed over all who share them, with the prices of the resources', async (t) => {
+  const reported = { prompt_tokens: 60, completion_tokens: 40, total_tokens: 100 }
+  const past = Array.from({ length: 6 }, (_, i) => {
+    return { ms: 10 * hour + i * 2_000, user: i % 2 === 0 ? 'ann' : 'bob', fields: { reported } }
+  })
+  const { ask } = await start(t, past)
+  const billingRate = { perInputToken: '0.001', perOutputToken: '0.01', perRequest: '0.04' }
+  const day = { window: 'day', per: 'subscription' }
+  const limits = [
+    { ...day, name: 'budget', of: 'cost', limit: '2' },
+    { ...day, name: 'answers', of: 'output', limit: 50, enforce: false },
+    { ...day, name: 'groups', per: 'group', limit: 1 },
+  ]
+  const found = (await ask(bundle([[1_000_000, '1h']], { billingRate }, { limits }))).json()
+  const budget = { name: 'budget', kind: 'cost', scope: 'subscription', window: 'day', limit: '2' }
+  t.match(found, { answers: 6, refused: 2 })
+  t.match(found.refusals, [
+    { ...budget, user: 'ann', requests: 1, first_at: at(today + 10 * hour + 7_000) },
+    { ...budget, user: 'bob', requests: 1 },
+  ])
+  t.match(found.limits.slice(0, 2), [
+    { name: 'answers', kind: 'output', limit: 50, most: 160 },
+    { ...budget, subscription: 'plenty', model: null, most: '2', near: true },
+  ])
+  t.equal(found.limits.length, 3)
+  t.match(found.not_judged, [{ name: 'groups', kind: 'tokens', because: 'groups_unknown' }])
 })
 
 test('requests, concurrency and missing subscriptions refuse', async (t) => {

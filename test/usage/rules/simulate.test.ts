@@ -8,6 +8,7 @@ import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
 import { createEstimators } from '../../../src/ratelimit/rules/estimates/estimators.ts'
 import { type CountableLine, countedOf } from '../../../src/usage/rules/counted.ts'
 import { type PastUsage, simulate } from '../../../src/usage/rules/simulate.ts'
+import type { Usage } from '../../../src/usage/rules/usage.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createRandom, type Random } from '../../support/random.ts'
@@ -23,6 +24,23 @@ const windows = ['1s', '10s', '1m', '5m']
 
 const pick = <Value>(random: Random, values: readonly Value[]): Value =>
   values[random.below(values.length)] as Value
+
+/** Limits by name by chance, of these models or of all; of users and of those who share one. */
+function namedLimits(random: Random, models: readonly string[]): readonly object[] {
+  const kinds = ['tokens', 'output', 'requests', 'concurrency', 'cost'] as const
+  return Array.from({ length: random.below(4) }, (_, i) => {
+    const of = pick(random, kinds)
+    const few = 1 + random.below(10)
+    const [namespace, name] = pick(random, models).split('/')
+    return {
+      ...{ name: `limit-${i}`, of, per: pick(random, ['user', 'subscription']) },
+      limit: of === 'cost' ? `0.${few}` : ['requests', 'concurrency'].includes(of) ? few : few * 90,
+      ...(of !== 'concurrency' && { window: pick(random, windows) }),
+      ...(random.below(2) === 0 && { models: [{ namespace, name }] }),
+      ...(random.below(5) === 0 && { enforce: false }),
+    }
+  })
+}
 
 /** Resources of the same models and subscriptions, with limits by chance. */
 function createWorld(random: Random): Snapshot {
@@ -43,7 +61,9 @@ function createWorld(random: Random): Snapshot {
         ...(random.below(2) === 0 && { concurrency: 1 + random.below(4) }),
       }
       const limits = Object.fromEntries(covered.map((model) => [model, limitsOf()]))
-      return subscription(name, { users }, limits, { ofModels: counted })
+      const ofModels = { ...counted, billingRate: { perToken: '0.0005', perRequest: '0.01' } }
+      const spec = { limits: namedLimits(random, covered) }
+      return subscription(name, { users }, limits, { ofModels, spec })
     }),
   )
 }
@@ -72,6 +92,8 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
   const idOf = (past: PastUsage) =>
     `00000000-0000-4000-8000-${String(requests.indexOf(past)).padStart(12, '0')}`
   const refused = new Set<PastUsage>()
+  /** How lines say that they are charged. */
+  const tariffs = new Map<PastUsage, Pick<Usage, 'prices' | 'limits'>>()
   const steps = requests.flatMap((past) => [
     { at: past.startedAt, isEnd: false, past },
     { at: past.endedAt, isEnd: true, past },
@@ -87,7 +109,7 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
       const id = idOf(past)
       const reported = new Map([['total_tokens', past.tokens]])
       const ended = { status: 200, bytes: 0, reported, response: { id, endedAt: now } }
-      const usage = { ...past.spender, ...ended }
+      const usage = { ...past.spender, ...ended, ...tariffs.get(past) }
       const line = { state: 'ended', isMetered: true, startedAt: past.startedAt, usage } as const
       const counted = countedOf(line satisfies CountableLine, snapshot, 'allow')
       for (const { at, amount, counters: all } of counted) counters.add(all, amount, at)
@@ -105,6 +127,7 @@ async function run(requests: readonly PastUsage[], snapshot: Snapshot): Promise<
     const granted = authorize(request, snapshot, pathRules())
     const decision = granted.allowed ? await limits(granted, request, now) : granted
     if (!decision.allowed) refused.add(past)
+    else tariffs.set(past, JSON.parse(`{${decision.tariff ?? ''}}`))
   }
   return refused
 }

@@ -1,0 +1,61 @@
+/** Which limits are budgets, and what becomes of one if its use goes on as it has begun. */
+
+import type { LimitList } from '../api.ts'
+
+export type Limit = LimitList['data'][number]
+
+/** A limit by name on money, or over a day and more. */
+export interface Budget extends Limit {
+  readonly startsAt: string
+  readonly resetsAt: string
+}
+
+/** A day on which clocks are put forward has 23 hours. */
+const longMs = 22 * 3_600_000
+
+export function isBudget(limit: Limit): limit is Budget {
+  const { name, kind, startsAt, resetsAt } = limit
+  if (name === null || startsAt === null || resetsAt === null) return false
+  return kind === 'cost' || Date.parse(resetsAt) - Date.parse(startsAt) >= longMs
+}
+
+/** Those of a list, with the least left first. */
+export function budgetsIn(limits: readonly Limit[]): readonly Budget[] {
+  return limits.filter(isBudget).sort((a, b) => a.percentLeft - b.percentLeft)
+}
+
+/** What tells it from others: its resource, name and who shares it. */
+export function idOf({ subscription, model, name, kind, whom = '' }: Limit): string {
+  return [subscription ?? '', model ?? '', name, kind, whom].join(' ')
+}
+
+/** How much of it is used, 1 being all of it. */
+export function partUsed({ limit, used, percentLeft }: Budget): number {
+  if (limit === null || used === null) return 1 - percentLeft / 100
+  return Number(used) / Number(limit)
+}
+
+export type Forecast =
+  /** Too little of the window is over to say. */
+  | { readonly is: 'unknown' }
+  | { readonly is: 'unused' }
+  | { readonly is: 'spent' }
+  /** `at` in milliseconds since the epoch. */
+  | { readonly is: 'short'; readonly at: number; readonly part: number }
+  /** `part`: how much of it will have been used at the end. */
+  | { readonly is: 'enough'; readonly part: number }
+
+/** Of a window, before which its pace says nothing. */
+const leastPart = 0.02
+
+/** As if it went on as it has since the window began. */
+export function forecast(budget: Budget, now: number): Forecast {
+  const [from, to] = [Date.parse(budget.startsAt), Date.parse(budget.resetsAt)]
+  const used = partUsed(budget)
+  if (budget.percentLeft === 0) return { is: 'spent' }
+  if (used <= 0) return { is: 'unused' }
+  const passed = (now - from) / (to - from)
+  if (passed < leastPart) return { is: 'unknown' }
+  const part = used / Math.min(1, passed)
+  return part > 1 ? { is: 'short', at: from + (now - from) / used, part } : { is: 'enough', part }
+}

@@ -1,0 +1,109 @@
+import { Text } from '@mantine/core'
+import { type Column, DataTable } from '../parts/data-table.tsx'
+import { Link } from '../parts/link.tsx'
+import { count, money, share } from '../parts/numbers.ts'
+import { Panel } from '../parts/panel.tsx'
+import { Pending } from '../parts/pending.tsx'
+import { Problem } from '../parts/problem.tsx'
+import { addressOf } from '../route.ts'
+import { useSession } from '../session.tsx'
+import { readPages, type UsageRow } from '../usage/read-usage.ts'
+import { useLoaded } from '../use-loaded.ts'
+import type { Budget } from './budget.ts'
+
+const everyMs = 60_000
+
+interface Used {
+  readonly user: string
+  readonly answers: number
+  readonly tokens: number
+  readonly cost: number
+}
+
+/** Who used what of a budget in its window, by the ledger; for administrators. */
+export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: string }) {
+  const { call } = useSession()
+  const { value, error } = useLoaded(
+    id,
+    async () => {
+      const page = await readPages(`/v1/usage?${questionOf(budget)}`, call)
+      return { ...page, rows: toRows(page.data, budget) }
+    },
+    everyMs,
+  )
+  const isMoney = budget.kind === 'cost'
+  const all = value?.rows.reduce((sum, row) => sum + (isMoney ? row.cost : row.tokens), 0) ?? 0
+  const columns: readonly Column<Used>[] = [
+    {
+      title: 'User',
+      kind: 'wide',
+      cell: ({ user }) => <Link to={addressOf('usage', { owner: user, by: 'model' })}>{user}</Link>,
+    },
+    { title: 'Requests', kind: 'number', cell: ({ answers }) => count(answers) },
+    { title: 'Tokens', kind: 'number', cell: ({ tokens }) => count(tokens) },
+    ...(value?.currency
+      ? [
+          {
+            title: 'Cost',
+            kind: 'number',
+            cell: ({ cost }: Used) => money(cost, value.currency),
+          } as const,
+        ]
+      : []),
+    {
+      title: 'Share',
+      kind: 'number',
+      cell: (row) => share(all === 0 ? 0 : (isMoney ? row.cost : row.tokens) / all),
+    },
+  ]
+  return (
+    <Panel title={`Who used ${budget.name}`} more={[addressOf('budgets', { owner: '*' }), 'Close']}>
+      <Problem error={error} />
+      {value === undefined && error === undefined && <Pending />}
+      {value && value.rows.length > 0 && (
+        <DataTable label="By user" columns={columns} rows={value.rows} keyOf={({ user }) => user} />
+      )}
+      {value?.rows.length === 0 && <Text size="sm">Nobody has used it since it began.</Text>}
+      <Text size="xs" c="dimmed" mt="sm">
+        From the usage ledger, in whole hours since the window began.
+        {budget.scope === 'group' &&
+          ' It does not tell groups: this is everybody whom the subscription pays for.'}
+      </Text>
+    </Panel>
+  )
+}
+
+function questionOf({ subscription, model, scope, whom, startsAt }: Budget): URLSearchParams {
+  const query = new URLSearchParams({ from: startsAt, group_by: 'model,user' })
+  const paying = subscription ?? (scope === 'subscription' ? whom : undefined)
+  if (paying) query.set('subscription', paying)
+  if (model !== null) query.set('model', model)
+  if (scope === 'organization' && whom) query.set('organization', whom)
+  return query
+}
+
+/** What the limit counts of a row; all tokens where it counts none. */
+const tokensOf: Readonly<Record<Budget['kind'], (row: UsageRow) => number>> = {
+  tokens: ({ counted_tokens }) => counted_tokens,
+  input: ({ input_tokens }) => input_tokens,
+  output: ({ output_tokens }) => output_tokens,
+  requests: ({ total_tokens }) => total_tokens,
+  concurrency: ({ total_tokens }) => total_tokens,
+  cost: ({ total_tokens }) => total_tokens,
+}
+
+/** By user, the most used first. */
+function toRows(rows: readonly UsageRow[], { kind, models }: Budget): readonly Used[] {
+  const counted = rows.filter(({ model = '' }) => models?.includes(model) ?? true)
+  const byUser = Map.groupBy(counted, ({ user = '' }) => user)
+  const sum = (some: readonly UsageRow[], of: (row: UsageRow) => number) =>
+    some.reduce((total, row) => total + of(row), 0)
+  return [...byUser]
+    .map(([user, own]) => ({
+      user,
+      answers: sum(own, ({ answers }) => answers),
+      tokens: sum(own, tokensOf[kind]),
+      cost: sum(own, ({ cost = 0 }) => Number(cost)),
+    }))
+    .sort((a, b) => (kind === 'cost' ? b.cost - a.cost : b.tokens - a.tokens))
+}

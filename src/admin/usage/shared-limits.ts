@@ -1,0 +1,120 @@
+/** `GET /v1/admin/limits`: what is left of the limits that several share, for administrators. */
+
+import type { FromSchema } from 'json-schema-to-ts'
+import { aboutOf, limitsOn } from '../../models/rules/limits-on.ts'
+import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
+import { type CountedLimit, counterOf } from '../../ratelimit/rules/counter.ts'
+import { groupInLines } from '../../ratelimit/rules/line-user.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
+import { lookAtOthers, showOthers } from '../http/audit.ts'
+import { hasMore, pageOf, pageQuery, readPage } from '../http/page.ts'
+import { answers, objects } from '../http/schema.ts'
+import {
+  currencyOf,
+  currencySchema,
+  inOrder,
+  isSelected,
+  limitFields,
+  type OwnLimit,
+  readLimits,
+  type Selected,
+} from './limit-state.ts'
+
+/** Written empty, a filter is none. */
+const text = { type: 'string', maxLength: 1_024 } as const
+
+const schema = {
+  operationId: 'listSharedLimits',
+  summary: 'List what is left of the limits that several share',
+  description:
+    'For administrators: an entry for each counter of each limit that is per group, subscription, model, organization or installation.',
+  tags: ['Administration'],
+  security: [{ identityToken: [] }],
+  querystring: {
+    type: 'object',
+    properties: {
+      subscription: { ...text, description: 'Only those that hold in this subscription.' },
+      model: {
+        ...text,
+        description: 'Only those that hold for this model.',
+        examples: ['llm/sim-small'],
+      },
+      name: { ...text, description: 'Only of this name.' },
+      ...pageQuery,
+    },
+  },
+  response: answers(
+    'A page of them: those of subscriptions, of models, of the installation; each by name of whose it is, model, kind and length of the window.',
+    [400, 403],
+    'SharedLimitList',
+    {
+      object: { type: 'string', const: 'list' },
+      data: objects('SharedLimit', limitFields),
+      currency: currencySchema,
+      has_more: hasMore,
+    },
+  ),
+} as const
+
+/** The answer. */
+export type SharedLimitList = FromSchema<(typeof schema.response)[200]>
+
+/** Adds the route, in a scope of administrators. */
+export function listSharedLimits(app: Api, deps: ExternalDeps): void {
+  const config = { audit: 'counter.read' } as const
+  app.get('/v1/admin/limits', { schema, config }, async (request) => {
+    const { query } = request
+    lookAtOthers(request, {})
+    const page = readPage(query)
+    const { subscription, model, name } = query
+    const only = { subscription: subscription || undefined, model: model || undefined }
+    const found = await inSlices(
+      sharedLimits(deps.snapshot(), { ...only, name: name || undefined }),
+    )
+    const { data: own, has_more } = pageOf(inOrder(found), page)
+    const data = (await readLimits(deps, own)).map(({ shown }) => shown)
+    await showOthers(request, data.length)
+    return { object: 'list', data, ...currencyOf(data, deps.billingCurrency), has_more }
+  })
+}
+
+export interface SelectedShared extends Omit<Selected, 'window'> {
+  readonly subscription?: string | undefined
+}
+
+/** Each counter of them once, in no order. Yields for slices. */
+export function* sharedLimits(
+  { subscriptions, tenant }: Pick<Snapshot, 'subscriptions' | 'tenant'>,
+  { subscription: of, ...only }: SelectedShared,
+): Generator<undefined, OwnLimit[]> {
+  const found = new Map<string, OwnLimit>()
+  for (const subscription of subscriptions.values()) {
+    if (subscription.name !== (of ?? subscription.name)) continue
+    for (const model of only.model === undefined ? subscription.limits.keys() : [only.model]) {
+      for (const { limit, isEnforced } of limitsOn(subscription, model)) {
+        if (!isShared(limit) || !isSelected(limit, only)) continue
+        for (const pool of poolsOf(limit, subscription)) {
+          const counter = counterOf(limit, '', pool)
+          if (found.has(counter.key)) continue
+          const about = aboutOf(limit, model, subscription, tenant)
+          found.set(counter.key, { ...about, limit, isEnforced, counter })
+        }
+      }
+      yield
+    }
+  }
+  return [...found.values()]
+}
+
+function isShared({ scope }: CountedLimit): boolean {
+  return scope !== 'user' && scope !== 'key'
+}
+
+/** As counters name them. */
+function poolsOf({ scope }: CountedLimit, { resource }: CompiledSubscription): readonly string[] {
+  if (scope !== 'group') return ['']
+  const { users, groups } = resource.owner
+  return [...groups.map(groupInLines), ...(users.length > 0 ? [''] : [])]
+}

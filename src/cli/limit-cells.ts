@@ -1,0 +1,49 @@
+/** Cells of tables of limits. */
+
+/** What is shown of a limit; older servers leave out most of it. */
+export interface ShownLimit {
+  readonly subscription?: string | null
+  readonly model?: string | null
+  readonly models?: readonly string[]
+  readonly name?: string | null
+  readonly kind?: string
+  readonly scope?: string
+  readonly whom?: string
+  readonly window: string | null
+  readonly enforced?: boolean
+}
+
+/** Columns by their heads, without those that are empty in all rows. */
+export type Cells = Readonly<Record<string, string>>
+
+/** Header and rows of a table. */
+export function toTable(rows: readonly Cells[]): [string[], string[][]] {
+  const header = Object.keys(rows[0] ?? {}).filter((name) => rows.some((row) => row[name] !== ''))
+  return [header, rows.map((row) => header.map((name) => row[name] ?? ''))]
+}
+
+/** Whose limit it is, on what, and who shares it. */
+export function toCells(limit: ShownLimit): Cells {
+  const { subscription, model, models, name, kind = 'tokens', scope = 'user', window } = limit
+  return {
+    SUBSCRIPTION: subscription ?? '',
+    MODEL: model ?? models?.join(', ') ?? (scope === 'key' ? 'this key' : 'all'),
+    NAME: `${name ?? ''}${limit.enforced === false ? ' (only counted)' : ''}`,
+    'SHARED BY': showSharers(limit),
+    OF: kind,
+    WINDOW: window ?? '-',
+  }
+}
+
+/** Empty if nobody shares it. */
+export function showSharers({ scope = 'user', whom, subscription }: ShownLimit): string {
+  if (whom !== undefined) return `${scope} ${whom}`
+  if (scope === 'subscription' && subscription) return `subscription ${subscription}`
+  return scope === 'user' || scope === 'key' ? '' : `all of the ${scope}`
+}
+
+/** A number with commas, or money. */
+export function showFigure(value: number | string | null, currency = ''): string {
+  if (value === null) return '-'
+  return typeof value === 'number' ? value.toLocaleString('en') : `${value} ${currency}`.trim()
+}
