@@ -7,6 +7,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import type { Exact } from '../../formats/exact.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
+import { toTick } from '../rules/tally.ts'
 import type { CounterReset, WindowedCounter } from '../rules/windows.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import { startLineWatch } from './line-watch.ts'
@@ -127,8 +128,8 @@ export function runSums(options: RunningSumsOptions) {
     return fields > fewFields ? (ms * fields) / fewFields : ms
   }
 
-  function readKnown(counter: AskedCounter, at: number): KnownWindow {
-    const known = shared.read(counter, at)
+  function readKnown(counter: AskedCounter, at: number, tick: number): KnownWindow {
+    const known = shared.read(counter, at, tick)
     if (isAlone || !known.isKnown) return known
     const maxAgeMs = maxAgeOf(counter, known)
     // A clock of ticks has come round: as old as can be.
@@ -160,7 +161,8 @@ export function runSums(options: RunningSumsOptions) {
     at: number,
   ): readonly KnownWindow[] | Promise<readonly KnownWindow[]> {
     look()
-    const known = counters.map((counter) => readKnown(counter, at))
+    const tick = toTick(monotonic())
+    const known = counters.map((counter) => readKnown(counter, at, tick))
     const missing = counters.filter((_, i) => known[i]?.isKnown === false)
     if (missing.length === 0) return known
     if (failing.size > 0) return answerWithout(known)
@@ -190,7 +192,8 @@ export function runSums(options: RunningSumsOptions) {
     /** What is known of these windows at once, for holds beside them. Throws as `read`. */
     windows(counters: readonly WindowedCounter[], at: number): readonly KnownWindow[] {
       look()
-      return counters.map((counter) => shared.read(counter, at))
+      const tick = toTick(monotonic())
+      return counters.map((counter) => shared.read(counter, at, tick))
     },
     /**
      * The windows of these counters at this instant. Without a promise, unless one was never read.

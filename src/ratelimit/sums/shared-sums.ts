@@ -70,9 +70,9 @@ export function createSharedSums(options: SharedSumsOptions) {
     return store === undefined ? undefined : parts.get(tagOf(keyIn(tally)))
   }
 
-  function use(counter: WindowedCounter, at: number): Tally {
+  function use(counter: WindowedCounter, at: number, tick = toTick(monotonic())): Tally {
     const tally = sums.at(counter, at)
-    tally.usedAt = toTick(monotonic())
+    tally.usedAt = tick
     return tally
   }
 
@@ -108,9 +108,9 @@ export function createSharedSums(options: SharedSumsOptions) {
         if (tally.ms >= longMs && longSums !== undefined) unsaved.add(tally)
       }
     },
-    /** What is used of a counter's window, as far as is known. */
-    read(counter: WindowedCounter, at: number): KnownWindow {
-      const tally = use(counter, at)
+    /** What is used of a counter's window, as far as is known; `tick`: now, if the clock was read for several. */
+    read(counter: WindowedCounter, at: number, tick?: number): KnownWindow {
+      const tally = use(counter, at, tick)
       return {
         id: tally.id,
         used: usedOf(tally),
