@@ -49,10 +49,10 @@ export function LimitFields({ limits = [], mayDrop }: LimitFieldsProps) {
     setNext(next + 1)
   }
   return (
-    <Stack gap="xs" role="group" aria-label="Limits by name">
+    <Stack gap="xs" role="group" aria-label="Further limits">
       <div>
         <Text size="sm" fw={500}>
-          Limits by name
+          Further limits
         </Text>
         <Text size="xs" c="dimmed">
           Of this key, on cost or requests too. Days, weeks and months are those of its

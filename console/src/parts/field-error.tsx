@@ -18,7 +18,7 @@ export const fieldNames = {
   labels: 'Labels',
   models: 'Models',
   tokenRateLimits: 'Token limits',
-  limits: 'Limits by name',
+  limits: 'Further limits',
   allowedAddresses: 'Networks',
   expiresIn: 'Lifetime',
   subscription: 'Subscription',
