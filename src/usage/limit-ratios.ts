@@ -1,9 +1,15 @@
 /** How much of each limit that several callers share is used, as metrics show it. */
 
-import { type SharedLimit, sharedLimits } from '../models/rules/shared-limits.ts'
+import {
+  resourceOf,
+  type SharedLimit,
+  sharedLimits,
+  whomOf,
+} from '../models/rules/shared-limits.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../ratelimit/counters.ts'
 import { limitStates } from '../ratelimit/rules/counter.ts'
+import { inSlices } from '../runtime/slices.ts'
 
 export interface LimitRatiosDeps {
   readonly snapshot: () => Pick<Snapshot, 'subscriptions'>
@@ -18,16 +24,18 @@ const maxRatios = 1_000
 /** Those that can be read, with the labels of the metric. */
 export function createLimitRatios({ snapshot, readCounters, clock }: LimitRatiosDeps) {
   return async () => {
-    const shared = sharedLimits(snapshot()).slice(0, maxRatios)
+    const shared = (await inSlices(sharedLimits(snapshot()))).slice(0, maxRatios)
     const now = clock()
     const limits = shared.map(({ limit }) => limit)
     const counters = shared.map(({ counter }) => counter)
     const read = await readCounters(counters, now).catch(() => undefined)
     if (read === undefined) return []
     return limitStates(limits, read, now).map(({ limit, used }, i) => {
-      const { resource, whom } = shared[i] as SharedLimit
+      const { counter } = shared[i] as SharedLimit
+      const { limitName = '', kind } = limit
+      const whom = whomOf(limit, counter) ?? ''
       return {
-        attributes: { resource, limit: limit.name, kind: limit.kind, whom },
+        attributes: { resource: resourceOf(counter), limit: limitName, kind, whom },
         value: Number(used) / Number(limit.limit),
       }
     })

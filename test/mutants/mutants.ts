@@ -856,12 +856,12 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'admin/usage/limits.ts',
     ['admin/usage/limits.test.ts'],
-    [['own.slice(0, maxLimits), hasOpenFigures)', 'own.slice(0, maxLimits))']],
+    [['own.slice(0, maxLimits), hasFigures)', 'own.slice(0, maxLimits))']],
   ),
   ...mutants(
     'admin/explain/explain-view.ts',
     ['admin/explain/explain.test.ts'],
-    [['whole || hasOpenFigures(limit)', 'true']],
+    [['whole || hasFigures(limit)', 'true']],
   ),
   ...mutants(
     'extauthz/reserve.ts',

@@ -17,6 +17,7 @@ import { type Model, resourceKey } from '../../models/rules/snapshot.ts'
 import { dialectOf, statusIn } from '../../operations/dialect.ts'
 import { readTarget } from '../../operations/target.ts'
 import { counterOf, type LimitState } from '../../ratelimit/rules/counter.ts'
+import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
 import {
   answers,
   integer,
@@ -27,14 +28,7 @@ import {
   string,
   timestamp,
 } from '../http/schema.ts'
-import {
-  figure,
-  hasOpenFigures,
-  limitFields,
-  limitNames,
-  toFigure,
-  toStateJson,
-} from '../usage/limit-state.ts'
+import { figure, limitFields, limitNames, toFigure, toStateJson } from '../usage/limit-state.ts'
 import { tableField } from './explain-table.ts'
 
 /** Where a resource (`<kind>/<namespace>/<name>`) is written; line 0: in a cluster. */
@@ -187,7 +181,7 @@ function toLimitsJson(
 ): readonly Json[] {
   return states.map((state) => {
     const { limit, held } = state
-    const isTold = whole || hasOpenFigures(limit)
+    const isTold = whole || hasFigures(limit)
     return {
       ...toStateJson(state, counterOf(limit, caller?.user ?? '', pool), isTold),
       ...(held !== undefined && isTold && { held: toFigure(limit, held) }),

@@ -7,9 +7,9 @@ import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import { compileCaps } from '../../keys/rules/compiled-caps.ts'
+import { whomOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { maxResets } from '../../ratelimit/counters.ts'
-import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
@@ -29,9 +29,8 @@ import {
   name,
   type OwnLimit,
   readLimits,
-  whomOf,
 } from './limit-state.ts'
-import { sharedLimits } from './shared-limits.ts'
+import { selectShared } from './shared-limits.ts'
 
 const properties = {
   user: {
@@ -229,7 +228,7 @@ async function sharedLimitsOf(
   snapshot: Snapshot,
 ): Promise<readonly OwnLimit[]> {
   const origin = model ? 'model' : subscription ? 'subscription' : 'tenant'
-  const all = await inSlices(sharedLimits(snapshot, { name, subscription, model }))
+  const all = await selectShared(snapshot, { name, subscription, model })
   const found = all.filter(({ limit }) => limit.origin === origin && isSelected(limit, { window }))
   if (found.length === 0) {
     const of = {

@@ -6,6 +6,7 @@ import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
 import type { CompiledCaps } from '../../identity/rules/caller.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import { type About, aboutOf, type LimitOn, limitsOn } from '../../models/rules/limits-on.ts'
+import { whomOf } from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
 import {
@@ -15,7 +16,6 @@ import {
   type LimitState,
   limitStates,
 } from '../../ratelimit/rules/counter.ts'
-import { readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
 import { boolean, integer, nullableTimestamp, optional, string } from '../http/schema.ts'
 
@@ -104,21 +104,6 @@ export function toFigure({ kind }: Pick<CountedLimit, 'kind'>, value: Exact): nu
 export function percentLeft({ limit, remaining }: LimitState): number {
   if (remaining === 0) return 0
   return Math.max(1, Number((BigInt(remaining) * 100n) / BigInt(limit.limit)))
-}
-
-/** Whether its figures are for everybody who draws on it; those of models and of the installation tell of others' use. */
-export function hasOpenFigures({ origin }: CountedLimit): boolean {
-  return origin === 'subscription' || origin === 'key'
-}
-
-/** The members of the pool of those whom a Subscription names. */
-const byName = 'users'
-
-/** Who shares the counter, if there are several; undefined: one user or key, or all. */
-export function whomOf({ scope }: CountedLimit, { key }: Counter): string | undefined {
-  if (scope === 'user' || scope === 'key') return undefined
-  const { user: whom } = readCounterKey(key)
-  return whom || (scope === 'group' ? byName : undefined)
 }
 
 /** Kind, scope and window of a limit, and who shares it. */

@@ -1,10 +1,9 @@
 /** `GET /v1/admin/limits`: what is left of the limits that several share, for administrators. */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import { aboutOf, limitsOn } from '../../models/rules/limits-on.ts'
-import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
-import { type CountedLimit, counterOf } from '../../ratelimit/rules/counter.ts'
-import { groupInLines } from '../../ratelimit/rules/line-user.ts'
+import { aboutOf } from '../../models/rules/limits-on.ts'
+import { sharedLimits } from '../../models/rules/shared-limits.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
@@ -70,9 +69,7 @@ export function listSharedLimits(app: Api, deps: ExternalDeps): void {
     const page = readPage(query)
     const { subscription, model, name } = query
     const only = { subscription: subscription || undefined, model: model || undefined }
-    const found = await inSlices(
-      sharedLimits(deps.snapshot(), { ...only, name: name || undefined }),
-    )
+    const found = await selectShared(deps.snapshot(), { ...only, name: name || undefined })
     const { data: own, has_more } = pageOf(inOrder(found), page)
     const data = (await readLimits(deps, own)).map(({ shown }) => shown)
     await showOthers(request, data.length)
@@ -84,37 +81,15 @@ export interface SelectedShared extends Omit<Selected, 'window'> {
   readonly subscription?: string | undefined
 }
 
-/** Each counter of them once, in no order. Yields for slices. */
-export function* sharedLimits(
-  { subscriptions, tenant }: Pick<Snapshot, 'subscriptions' | 'tenant'>,
-  { subscription: of, ...only }: SelectedShared,
-): Generator<undefined, OwnLimit[]> {
-  const found = new Map<string, OwnLimit>()
-  for (const subscription of subscriptions.values()) {
-    if (subscription.name !== (of ?? subscription.name)) continue
-    for (const model of only.model === undefined ? subscription.limits.keys() : [only.model]) {
-      for (const { limit, isEnforced } of limitsOn(subscription, model)) {
-        if (!isShared(limit) || !isSelected(limit, only)) continue
-        for (const pool of poolsOf(limit, subscription)) {
-          const counter = counterOf(limit, '', pool)
-          if (found.has(counter.key)) continue
-          const about = aboutOf(limit, model, subscription, tenant)
-          found.set(counter.key, { ...about, limit, isEnforced, counter })
-        }
-      }
-      yield
-    }
-  }
-  return [...found.values()]
-}
-
-function isShared({ scope }: CountedLimit): boolean {
-  return scope !== 'user' && scope !== 'key'
-}
-
-/** As counters name them. */
-function poolsOf({ scope }: CountedLimit, { resource }: CompiledSubscription): readonly string[] {
-  if (scope !== 'group') return ['']
-  const { users, groups } = resource.owner
-  return [...groups.map(groupInLines), ...(users.length > 0 ? [''] : [])]
+/** Each counter of them once, in no order. */
+export async function selectShared(
+  snapshot: Snapshot,
+  selected: SelectedShared,
+): Promise<OwnLimit[]> {
+  const found = await inSlices(sharedLimits(snapshot, selected))
+  return found
+    .filter(({ limit }) => isSelected(limit, { name: selected.name }))
+    .map(({ subscription, model, ...on }) => {
+      return { ...aboutOf(on.limit, model, subscription, snapshot.tenant), ...on }
+    })
 }

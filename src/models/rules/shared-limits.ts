@@ -3,56 +3,60 @@
 import { type CountedLimit, type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
 import { readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import { groupInLines } from '../../ratelimit/rules/line-user.ts'
+import { type LimitOn, limitsOn } from './limits-on.ts'
 import type { CompiledSubscription, Snapshot } from './snapshot.ts'
 
-/** Whose use a counter of a limit by name adds up. */
-export interface Pool {
-  /** What has the limit: a Subscription by its name, `ModelRef/<namespace>/<name>`, or `Tenant`. */
-  readonly resource: string
-  /** A group, `users` for the callers whom a Subscription names, an organization, a Subscription; empty: all of the resource. */
-  readonly whom: string
-}
-
-export interface SharedLimit extends Pool {
-  readonly limit: CountedLimit
+/** One counter. Of the Subscriptions and models that it may be about these are the first. */
+export interface SharedLimit extends LimitOn {
   readonly counter: Counter
-  /** Whether it refuses. */
-  readonly isEnforced: boolean
+  readonly subscription: CompiledSubscription
+  readonly model: string
 }
 
-export function poolOf({ scope }: CountedLimit, { key }: Counter): Pool {
-  const { subscription: resource, user: whom } = readCounterKey(key)
-  return { resource, whom: whom === '' && scope === 'group' ? 'users' : whom }
-}
-
-const known = new WeakMap<Snapshot['subscriptions'], readonly SharedLimit[]>()
-
-/** All of them, ordered by Subscription; the same array for the same Subscriptions. */
-export function sharedLimits({ subscriptions }: Pick<Snapshot, 'subscriptions'>) {
-  let found = known.get(subscriptions)
-  if (found === undefined) {
-    const byKey = new Map<string, SharedLimit>()
-    for (const each of subscriptions.values()) addPools(each, byKey)
-    found = [...byKey.values()]
-    known.set(subscriptions, found)
-  }
-  return found
-}
-
-/** A limit of a model or the Tenant is in each Subscription, with the same counter. */
-function addPools(subscription: CompiledSubscription, byKey: Map<string, SharedLimit>): void {
-  const { groups, users, limits, observed } = subscription
-  const pools = [...[...groups].map(groupInLines), ...(users.size > 0 ? [''] : [])]
-  for (const [of, isEnforced] of [
-    [limits, true],
-    [observed, false],
-  ] as const) {
-    for (const limit of [...of.values()].flat()) {
-      if (limit.scope === 'user' || limit.scope === 'key') continue
-      for (const pool of limit.scope === 'group' ? pools : ['']) {
-        const counter = counterOf(limit, '', pool)
-        byKey.set(counter.key, { limit, counter, isEnforced, ...poolOf(limit, counter) })
+/** Each counter once, in no order. `only`: those that hold there. Yields for slices. */
+export function* sharedLimits(
+  { subscriptions }: Pick<Snapshot, 'subscriptions'>,
+  only: { readonly subscription?: string | undefined; readonly model?: string | undefined } = {},
+): Generator<undefined, SharedLimit[]> {
+  const found = new Map<string, SharedLimit>()
+  for (const subscription of subscriptions.values()) {
+    if (subscription.name !== (only.subscription ?? subscription.name)) continue
+    for (const model of only.model === undefined ? subscription.limits.keys() : [only.model]) {
+      for (const on of limitsOn(subscription, model)) {
+        if (!isShared(on.limit)) continue
+        for (const pool of poolsOf(on.limit, subscription)) {
+          const counter = counterOf(on.limit, '', pool)
+          if (!found.has(counter.key))
+            found.set(counter.key, { ...on, counter, subscription, model })
+        }
       }
+      yield
     }
   }
+  return [...found.values()]
+}
+
+function isShared({ scope }: CountedLimit): boolean {
+  return scope !== 'user' && scope !== 'key'
+}
+
+/** As counters name them. */
+function poolsOf({ scope }: CountedLimit, { resource }: CompiledSubscription): readonly string[] {
+  if (scope !== 'group') return ['']
+  const { users, groups } = resource.owner
+  return [...groups.map(groupInLines), ...(users.length > 0 ? [''] : [])]
+}
+
+/** The members of the pool of those whom a Subscription names. */
+const byName = 'users'
+
+/** A group, an organization or a Subscription whose pool the counter is; undefined: one user's or key's, or that of all. */
+export function whomOf(limit: CountedLimit, { key }: Counter): string | undefined {
+  if (!isShared(limit)) return undefined
+  return readCounterKey(key).user || (limit.scope === 'group' ? byName : undefined)
+}
+
+/** What has it, as counters of limits by name begin: a Subscription, `ModelRef/<namespace>/<name>`, or `Tenant`. */
+export function resourceOf({ key }: Counter): string {
+  return readCounterKey(key).subscription
 }

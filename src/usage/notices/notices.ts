@@ -3,7 +3,7 @@
 import type { Exact } from '../../formats/exact.ts'
 import { toMoney } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
-import { poolOf } from '../../models/rules/shared-limits.ts'
+import { resourceOf, whomOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
 import {
@@ -141,9 +141,9 @@ interface Watched {
 function whoseIs(limit: CountedLimit, counter: Counter, use: Omit<Use, 'pool'>) {
   const { limitName: name, scope, kind } = limit
   if (name === undefined) return { ...use }
-  const { resource, whom } = poolOf(limit, counter)
-  const whose = scope === 'user' ? { user: use.user } : whom === '' ? {} : { whom }
-  return { ...whose, resource, name, scope, kind }
+  const whom = whomOf(limit, counter)
+  const whose = scope === 'user' ? { user: use.user } : whom === undefined ? {} : { whom }
+  return { ...whose, resource: resourceOf(counter), name, scope, kind }
 }
 
 function toShown({ kind }: CountedLimit, amount: Exact): number | string {
