@@ -70,7 +70,8 @@ function show(answer: ExplainAnswer, asking: Asking): string {
         each.pays ? 'yes' : `no: ${(each.passedOver ?? 'not reached').replaceAll('_', ' ')}`,
       ]),
     ),
-    limits.length > 0 && renderTable(...toTable(limits.map(toRow)), 80),
+    limits.length > 0 &&
+      renderTable(...toTable(limits.map((each) => toRow(each, answer.currency))), 80),
     changesAt && `This changes at ${printable(changesAt)}.`,
     decided &&
       `Envoy ${decided.decides ? 'may decide the next one like it by itself.' : `asks each time: ${printable(reasonOf(decided))}.`}`,
@@ -79,7 +80,7 @@ function show(answer: ExplainAnswer, asking: Asking): string {
 }
 
 /** A limit; columns that are empty in all rows are left out. */
-function toRow(limit: ExplainAnswer['limits'][number]) {
+function toRow(limit: ExplainAnswer['limits'][number], currency: string | undefined) {
   const { name, scope = '', kind = 'tokens', window, used, held, resetsAt } = limit
   const sharers = showSharers(limit)
   return {
@@ -87,9 +88,9 @@ function toRow(limit: ExplainAnswer['limits'][number]) {
     WINDOW: window ?? '-',
     OF: sharers || scope,
     KIND: kind === 'tokens' ? '' : kind,
-    USED: used === null ? `${100 - limit.percentLeft}%` : showFigure(used),
-    HELD: held === undefined ? '' : showFigure(held),
-    LIMIT: showFigure(limit.limit),
+    USED: used === null ? `${100 - limit.percentLeft}%` : showFigure(used, currency),
+    HELD: held === undefined ? '' : showFigure(held, currency),
+    LIMIT: showFigure(limit.limit, currency),
     RESETS: resetsAt ?? '-',
   }
 }

@@ -64,9 +64,8 @@ function aboutOf(budget: Budget): string {
   const { subscription, model, models, scope } = budget
   const { name: _, ...rest } = budget
   const on = model ?? models?.join(', ') ?? (scope === 'key' ? 'this key' : 'all models')
-  return [subscription ?? (model ? 'of the model' : 'of the installation'), on, nameIn(rest)]
-    .filter(Boolean)
-    .join(' · ')
+  const of = subscription ?? (model === null && scope !== 'installation' && 'of the installation')
+  return [of, on, nameIn(rest)].filter(Boolean).join(' · ')
 }
 
 function Outlook({ budget, currency }: Pick<BudgetCardProps, 'budget' | 'currency'>) {

@@ -68,7 +68,11 @@ export function Answer({ explanation, keys }: AnswerProps) {
           <Stack>
             {limits.length > 0 && (
               <Panel title="Limits">
-                <LimitBars limits={limits} of={model ?? 'the model'} />
+                <LimitBars
+                  limits={limits}
+                  of={model ?? 'the model'}
+                  currency={explanation.currency}
+                />
               </Panel>
             )}
             {subscriptions.length > 0 && (

@@ -79,9 +79,10 @@ function Open({ model, subscriptions }: Offer) {
                 {value.message} <Link to={addressOf('explain', question)}>Why?</Link>
               </Text>
             )}
-            {value && <LimitBars limits={value.limits} of={model.id} />}
+            {value && <LimitBars limits={value.limits} of={model.id} currency={value.currency} />}
             <Text size="xs" c="dimmed" mt="sm">
-              Read again every {everyMs / 1_000} seconds. Each user has their own.
+              Read again every {everyMs / 1_000} seconds. Each user has their own, but for those
+              that are shared.
             </Text>
           </Card>
         </Grid.Col>

@@ -97,10 +97,10 @@ export function whole({ name, kind, limit, window }: Limit, currency?: string): 
   return `${what} ${per({ window })}`
 }
 
-/** `monthly, shared by group team-a`; empty for a limit without a name that is nobody else's. */
+/** `monthly, shared by group team-a`; empty for a limit without a name that nobody shares. */
 export function nameIn({ name, scope = 'user', whom }: LimitState): string {
   const own = scope === 'user' || scope === 'key'
-  const shared = own ? '' : `shared by ${whom ? `${scope} ${whom}` : `all of the ${scope}`}`
+  const shared = own ? '' : `shared by ${whom ? `${scope} ${whom}` : `the whole ${scope}`}`
   return [name, shared].filter(Boolean).join(', ')
 }
 
@@ -153,7 +153,8 @@ export function LimitBars({
       {limits.map((state) => {
         const { name, kind, window, limit, used, remaining, percentLeft, resetsAt } = state
         const left = remaining === null ? `${percentLeft}%` : figure(kind, remaining, currency)
-        const about = nameIn(state)
+        // Without a figure the name is the limit.
+        const about = nameIn(limit === null ? { ...state, name: null } : state)
         return (
           <div key={`${name} ${state.scope} ${state.whom} ${kind} ${window} ${limit}`}>
             <p>

@@ -28,7 +28,15 @@ import {
   string,
   timestamp,
 } from '../http/schema.ts'
-import { figure, limitFields, limitNames, toFigure, toStateJson } from '../usage/limit-state.ts'
+import {
+  currencyOf,
+  currencySchema,
+  figure,
+  limitFields,
+  limitNames,
+  toFigure,
+  toStateJson,
+} from '../usage/limit-state.ts'
 import { tableField } from './explain-table.ts'
 
 /** Where a resource (`<kind>/<namespace>/<name>`) is written; line 0: in a cluster. */
@@ -47,6 +55,8 @@ export interface View {
   readonly askedAs?: AskedAs | undefined
   /** Problems of resources that the request would need and that are not in force; for administrators. */
   readonly broken?: readonly string[]
+  /** Of limits on cost. */
+  readonly currency: string
   /** How the last request to a model's server ended. */
   readonly backendOf?: ((model: string) => BackendState | undefined) | undefined
 }
@@ -106,6 +116,10 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
       .map(({ policy, opens }) => ({ ...toResourceJson(policy.resource, locate), opens })),
     subscriptions: subscriptions.map((each) => toSubscriptionJson(each, explanation, view)),
     limits: toLimitsJson(states, caller, pool, locate !== undefined),
+    ...currencyOf(
+      states.map(({ limit }) => limit),
+      view.currency,
+    ),
     ...(changesAt && { changesAt: toEndTimestamp(changesAt) }),
   }
 }
@@ -379,6 +393,7 @@ export const responseSchema = answers(
         ),
       }),
     },
+    currency: currencySchema,
     ...tableField,
     changesAt: optional({
       ...timestamp,

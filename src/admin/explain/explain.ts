@@ -37,7 +37,7 @@ type ExplainDeps = Pick<
   ExternalDeps,
   | ('keys' | 'isAdmin' | 'keyReach' | 'snapshot' | 'readCounters' | 'limits' | 'paths' | 'clock')
   | ('pastRefusals' | 'othersRefusals' | 'locate' | 'backendOf' | 'tokensOpenInference')
-  | ('resourceProblems' | 'enforcement' | 'tableCondition')
+  | ('resourceProblems' | 'enforcement' | 'tableCondition' | 'billingCurrency')
 >
 
 /** Who would ask. */
@@ -216,7 +216,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
       await showOthers(request)
       const explained = await decide(who, asked, at)
       const broken = whole ? await findBroken(explained, who.caller, asked) : []
-      const seen = { locate: whole ? locate : undefined, broken }
+      const seen = { locate: whole ? locate : undefined, broken, currency: deps.billingCurrency }
       return {
         ...toExplanationJson(explained, { ...who, ...seen, path: asked.path, at, backendOf }),
         ...toTableJson(explained.decision, asked, {

@@ -130,6 +130,7 @@ test('explain agrees with Check in random worlds', async (t) => {
       othersRefusals: noOtherProcess,
       resourceProblems: () => [],
       enforcement: async () => ({ policies: noPolicies, reports: [] }),
+      billingCurrency: 'EUR',
       locate: (resource) => ({ file: `${resource}.yaml`, line: 7 }),
     })
     for (let asked = 0; asked < asksPerWorld; asked += 1) {
