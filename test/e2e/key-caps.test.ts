@@ -24,17 +24,23 @@ function zoneAtNoon(): string {
 }
 
 /** A Subscription with a price of llm/sim. */
-function priced(): WrittenDocument {
+function priced(name: string, mode: 'count' | 'reserve'): WrittenDocument {
   const owner = { groups: ['team'] }
   const ofModels = { billingRate: { perToken: '0.01' } }
   const all = { 'llm/sim': [[1_000_000_000, '1h']] } as const
-  const { spec, ...document } = subscription('priced', owner, all, { priority: -1, ofModels })
+  const { spec, ...document } = subscription(name, owner, all, {
+    ...{ priority: -1, ofModels, admission: { mode } },
+  })
   return { ...document, spec: { ...spec, calendar: { timeZone: zoneAtNoon() } } }
 }
 
 const test = gatewayTests({
   lists: true,
-  resources: (backendUrl) => [...defaultResources(backendUrl), priced()],
+  resources: (backendUrl) => [
+    ...defaultResources(backendUrl),
+    priced('priced', 'count'),
+    priced('reserving', 'reserve'),
+  ],
   env: {
     USAGE_JOURNAL: join(mkdtempSync(join(tmpdir(), 'caps-')), 'usage.jsonl'),
     GATEWAY_TRUSTED_HOPS: '1',
@@ -148,6 +154,8 @@ test("a day's money of the key is spent for it alone, and stays so after a resta
       message: /"daily" of this API key.*: 0\.69 of 0\.5 in a day/,
     },
   })
+  const shown = JSON.parse((await gateway.ask('/v1/limits', key)).text)
+  t.match(shown.data.at(-1), { name: 'daily', scope: 'key', limit: '0.5', used: '0.69' })
   const another = await mint(gateway, { subscription: 'priced' }, user)
   t.equal((await gateway.chat(another.key)).status, 200, 'another key of the user')
   const closed = await gateway.ask('/llm/sim/v1/audio/transcriptions', key, { method: 'POST' })
@@ -163,6 +171,26 @@ test("a day's money of the key is spent for it alone, and stays so after a resta
   t.equal(widened.status, 403, 'not by its holder')
   await patch(gateway, id, adminToken, more)
   t.equal((await gateway.chat(key)).status, 200)
+})
+
+test('a key whose Subscription reserves holds its money', async (t, gateway) => {
+  const limits = [{ name: 'daily', of: 'cost', limit: '0.6', window: 'day' }]
+  const { key } = await mint(gateway, { subscription: 'reserving', limits })
+  const asked = async () => JSON.stringify(await gateway.model.tally())
+  const before = await asked()
+  const slow = gateway.chat(key, { delayMs: 1_500, totalTokens: 10 }, { max_tokens: 40 })
+  await poll(async () => (await asked()) !== before, 'the model has it')
+  const refused = await gateway.chat(key, {}, { max_tokens: 40 })
+  t.equal(refused.status, 429, refused.text)
+  t.match(JSON.parse(refused.text), {
+    error: {
+      code: 'rate_limit_exceeded',
+      message: /^The rest of the budget "daily" of this API key/,
+    },
+  })
+  t.equal((await slow).status, 200)
+  const freed = async () => (await gateway.chat(key, {}, { max_tokens: 40 })).status === 200
+  await poll(freed, 'what is not used is free again')
 })
 
 test('requests of the key, and those in progress, are taken before they are sent', async (t, gateway) => {
