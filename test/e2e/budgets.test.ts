@@ -1,11 +1,9 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import root, { type Test } from 'tap'
-import { parse } from 'yaml'
 import { type Exact, plus } from '../../src/formats/exact.ts'
 import { parseMoney, toMoney } from '../../src/formats/money.ts'
-import { packageRoot } from '../../src/runtime/package-root.ts'
 import { runAt } from '../support/command.ts'
 import { createMigratedDatabase } from '../support/database.ts'
 import { accessPolicy, modelRef, type WrittenDocument } from '../support/documents.ts'
@@ -19,17 +17,64 @@ import { skipValkey, startValkey } from '../support/valkey.ts'
 const skip = (envoyPath() === undefined && 'no Envoy') || skipValkey
 const people = { ada: 'red', bob: 'blue', eve: 'nobody', admin: 'tollgate-admins' }
 
-/** What the document says: the Subscription, and each row of its table. */
-const document = readFileSync(join(packageRoot, 'docs', 'budgets.md'), 'utf8')
-const [, yaml = ''] = /```yaml\n(.*?)```/s.exec(document) ?? []
-const { spec } = parse(yaml)
-const rows = document
-  .split('\n')
-  .filter((text) => /^\| ((ada|bob|eve) )?\|/.test(text))
-  .map((text) => text.split('|').map((cell) => cell.trim()))
+const small = {
+  ...{ perInputToken: '0.0000004', perOutputToken: '0.0000016', perCachedToken: '0.0000001' },
+}
+const large = {
+  ...{ perInputToken: '0.000003', perOutputToken: '0.0000150001', perRequest: '0.0001' },
+  ...{ perCachedToken: '0.0000003', perCacheWriteToken: '0.00000375' },
+}
+const tokenRateLimits = [{ limit: 1_000_000_000, window: '1h' }]
+const budget = '0.0156'
+const spec = {
+  owner: { groups: [{ name: 'red' }, { name: 'blue' }], users: ['eve'] },
+  modelRefs: [
+    { namespace: 'llm', name: 'small', tokenRateLimits, billingRate: small },
+    {
+      ...{ namespace: 'llm', name: 'large', tokenRateLimits, billingRate: large },
+      weights: { cached: 0.1, cacheWrite: 1.25, output: 4 },
+    },
+  ],
+  limits: [
+    { name: 'team', per: 'subscription', of: 'cost', limit: budget, window: 'month' },
+    { name: 'group', per: 'group', of: 'tokens', limit: 100_000, window: 'month' },
+  ],
+  calendar: { timeZone: 'Europe/Zurich' },
+}
+
+/** Who asks which model in which dialect, what it reports, its cost and its weighted tokens; or what happens. */
+const rows: readonly (readonly [string, ...string[]])[] = [
+  ['ada', 'small', 'openai', 'input 1000, cached 200, output 500', '0.00114', '1500'],
+  // One use in both dialects, at 0.0058150201.
+  [
+    'bob',
+    'large',
+    'anthropic',
+    'input 300, cached 1000, written 400, output 201',
+    '0.005815021',
+    '1704',
+  ],
+  [
+    'bob',
+    'large',
+    'openai',
+    'input 1700, cached 1000, written 400, output 201',
+    '0.005815021',
+    '1704',
+  ],
+  // A total without parts is output.
+  ['eve', 'small', 'openai', 'total 700', '0.00112', '700'],
+  ['the price of output of small is changed'],
+  ['ada', 'small', 'openai', 'input 1000, cached 200, output 500', '0.00134', '1500'],
+  ['the service is restarted'],
+  ['ada', 'large', 'anthropic', 'input 10, output 3', '0.000175001', '22'],
+  ['Redis loses its data'],
+  ['eve', 'large', 'openai', 'input 1, output 2', '0.000133001', '9'],
+  ['a client hangs up in a stream'],
+]
 
 function acme(priceOfOutput?: string): WrittenDocument {
-  const modelRefs = spec.modelRefs.map((model: { name: string; billingRate: object }) => ({
+  const modelRefs = spec.modelRefs.map((model) => ({
     ...model,
     billingRate: {
       ...model.billingRate,
@@ -106,82 +151,91 @@ async function startMonth(t: Test) {
   return { gateway, valkey, env }
 }
 
-root.test('the month of the document is charged as it says', { skip }, async (t) => {
-  const { gateway, valkey, env } = await startMonth(t as Test)
-  const keys: Record<string, string> = {}
-  for (const user of ['ada', 'bob', 'eve']) {
-    const key = await poll(
-      () => gateway.mint({ user, subscription: 'acme' }).catch(() => undefined),
-      'the Subscription is in force',
-    )
-    keys[user] = key?.key ?? ''
-  }
-  const of = (user: string) => keys[user] as string
-  const limits = async (user: string) =>
-    JSON.parse((await gateway.ask('/v1/limits', of(user))).text).data
-  const named = async (user: string, name: string) =>
-    (await limits(user)).find((each: { name: string }) => each.name === name)
-  const events: Record<string, () => Promise<unknown>> = {
-    async price() {
-      gateway.put('acme.yaml', [acme('0.000002')])
-      await poll(
-        async () => (await gateway.ask('/v1/subscriptions', 'token-eve')).text.includes('0.000002'),
-        'the new price is in force',
+root.test(
+  'a budget is charged to the nano-unit, through changes, restarts and losses',
+  { skip },
+  async (t) => {
+    const { gateway, valkey, env } = await startMonth(t as Test)
+    const keys: Record<string, string> = {}
+    for (const user of ['ada', 'bob', 'eve']) {
+      const key = await poll(
+        () => gateway.mint({ user, subscription: 'acme' }).catch(() => undefined),
+        'the Subscription is in force',
       )
-    },
-    async restarted() {
-      await gateway.stopService()
-      await gateway.startService()
-    },
-    loses: () => valkey.client.flushall(),
-    hangs: () => hangUp(gateway, of('bob')),
-  }
-  let charged: Exact = 0
-  const counted: Record<string, number> = { ada: 0, bob: 0, eve: 0 }
-  for (const [, user = '', model = '', dialect = '', usage = '', cost = '', tokens = ''] of rows) {
-    if (user === '') {
-      const [, event] = Object.entries(events).find(([word]) => usage.includes(word)) ?? []
-      t.ok(event, usage)
-      await event?.()
-      continue
+      keys[user] = key?.key ?? ''
     }
-    const answer = await send(gateway, of(user), model, dialect, { usage: usageIn(dialect, usage) })
-    t.equal(answer.status, 200, `${user}: ${usage}`)
-    const left = answer.headers.get('x-tollgate-budget-remaining')
-    const before = parseMoney(spec.limits[0].limit) as Exact
-    t.equal(plus(parseMoney(left ?? '') ?? -1, charged), before, 'what is left before it')
-    charged = plus(charged, parseMoney(cost.split(' ').at(-1) ?? '') as Exact)
-    counted[user] = (counted[user] ?? 0) + Number(tokens)
-    await poll(
-      async () => (await named(user, 'team')).used === toMoney(charged),
-      `${toMoney(charged)} are used`,
+    const of = (user: string) => keys[user] as string
+    const limits = async (user: string) =>
+      JSON.parse((await gateway.ask('/v1/limits', of(user))).text).data
+    const named = async (user: string, name: string) =>
+      (await limits(user)).find((each: { name: string }) => each.name === name)
+    const events: Record<string, () => Promise<unknown>> = {
+      async price() {
+        gateway.put('acme.yaml', [acme('0.000002')])
+        await poll(
+          async () =>
+            (await gateway.ask('/v1/subscriptions', 'token-eve')).text.includes('0.000002'),
+          'the new price is in force',
+        )
+      },
+      async restarted() {
+        await gateway.stopService()
+        await gateway.startService()
+      },
+      loses: () => valkey.client.flushall(),
+      hangs: () => hangUp(gateway, of('bob')),
+    }
+    let charged: Exact = 0
+    const counted: Record<string, number> = { ada: 0, bob: 0, eve: 0 }
+    for (const [user, model, dialect = '', usage = '', cost = '', tokens] of rows) {
+      if (model === undefined) {
+        const [, event] = Object.entries(events).find(([word]) => user.includes(word)) ?? []
+        t.ok(event, user)
+        await event?.()
+        continue
+      }
+      const answer = await send(gateway, of(user), model, dialect, {
+        usage: usageIn(dialect, usage),
+      })
+      t.equal(answer.status, 200, `${user}: ${usage}`)
+      const left = answer.headers.get('x-tollgate-budget-remaining')
+      const before = parseMoney(budget) as Exact
+      t.equal(plus(parseMoney(left ?? '') ?? -1, charged), before, 'what is left before it')
+      charged = plus(charged, parseMoney(cost) as Exact)
+      counted[user] = (counted[user] ?? 0) + Number(tokens)
+      await poll(
+        async () => (await named(user, 'team')).used === toMoney(charged),
+        `${toMoney(charged)} are used`,
+      )
+      t.equal((await named(user, 'group')).used, counted[user], `of the pool of ${user}`)
+    }
+    const refused = await poll(async () => {
+      const answer = await send(gateway, of('eve'), 'small', 'openai', {
+        usage: { total_tokens: 0 },
+      })
+      return answer.status === 429 ? answer : undefined
+    }, 'the stream has been counted, which was the last that fitted')
+    t.match(JSON.parse(refused?.text ?? ''), { error: { code: 'insufficient_quota' } })
+    t.equal(refused?.headers.get('x-tollgate-budget-remaining'), '0')
+    const { used } = await named('eve', 'team')
+    t.ok(
+      (parseMoney(used) as Exact) > charged,
+      `${used}, with what the stream was estimated to have used`,
     )
-    t.equal((await named(user, 'group')).used, counted[user], `of the pool of ${user}`)
-  }
-  const refused = await poll(async () => {
-    const answer = await send(gateway, of('eve'), 'small', 'openai', { usage: { total_tokens: 0 } })
-    return answer.status === 429 ? answer : undefined
-  }, 'the stream has been counted, which was the last that fitted')
-  t.match(JSON.parse(refused?.text ?? ''), { error: { code: 'insufficient_quota' } })
-  t.equal(refused?.headers.get('x-tollgate-budget-remaining'), '0')
-  const { used } = await named('eve', 'team')
-  t.ok(
-    (parseMoney(used) as Exact) > charged,
-    `${used}, with what the stream was estimated to have used`,
-  )
 
-  const admin = 'token-admin'
-  const usage = await poll(async () => {
-    const { text } = await gateway.ask('/v1/usage?subscription=acme', admin)
-    const [row] = JSON.parse(text).data
-    return row?.cost === used ? row : undefined
-  }, 'the ledger has the same sum')
-  t.ok(usage)
-  const { text: csv } = await gateway.ask('/v1/usage?format=focus&subscription=acme', admin)
-  t.equal(sumOfColumn(csv, 'BilledCost'), used, 'and the bill')
-  const verified = await runAt({ env }, 'usage', 'verify')
-  t.equal(verified.status, 0, verified.out + verified.err)
-})
+    const admin = 'token-admin'
+    const usage = await poll(async () => {
+      const { text } = await gateway.ask('/v1/usage?subscription=acme', admin)
+      const [row] = JSON.parse(text).data
+      return row?.cost === used ? row : undefined
+    }, 'the ledger has the same sum')
+    t.ok(usage)
+    const { text: csv } = await gateway.ask('/v1/usage?format=focus&subscription=acme', admin)
+    t.equal(sumOfColumn(csv, 'BilledCost'), used, 'and the bill')
+    const verified = await runAt({ env }, 'usage', 'verify')
+    t.equal(verified.status, 0, verified.out + verified.err)
+  },
+)
 
 /** Leaves in the midst of a stream. */
 async function hangUp(gateway: Gateway, key: string): Promise<void> {
