@@ -1358,7 +1358,7 @@ export const allMutants: readonly Mutant[] = [
       ["refuse(stays and 'spent' or 'busy')", "refuse('busy')"],
       ['change(name, sums_of(name), -1, -mean, -variance, -output, -ceiling)', ''],
       ['if own.ceiling > each.room and', 'if false and'],
-      ['not is_less(each.exact, ARGV[at + 1])', 'each.used >= limit'],
+      ['not is_less(used, limit)', 'tonumber(used) >= tonumber(limit)'],
       ['change(name, sums_of(name), 0, own - o, wide - v, own - o, 0)', ''],
       ['(not alone or several and not can_cap)', 'not alone'],
       ['math.max(tonumber(others), total - own)', '(total - own)'],

@@ -55,8 +55,11 @@ end
 local function each_place(id, visit)
   local mean, variance, output, ceiling, _, names = parts_of(id)
   for place in string.gmatch(names or '', ' ([^ ?]%S*)') do
-    local name, m, v, o, c = string.match(place, '^([^=]+)=(%d+),(%d+),(%d+),(%d+)')
-    if name then visit(name, m, v, o, c) else visit(place, mean, variance, output, ceiling) end
+    if string.find(place, '=', 1, true) then
+      visit(string.match(place, '^([^=]+)=(%d+),(%d+),(%d+),(%d+)'))
+    else
+      visit(place, mean, variance, output, ceiling)
+    end
   end
   return names
 end
@@ -102,8 +105,6 @@ beyond = math.abs(beyond)
 local outcome, most, places = 'held', 0, {}
 local function refuse(with) if outcome ~= 'spent' then outcome = with end end
 local unsettled = tonumber(ARGV[15])
--- Whether what holds here may be given back the next moment, because another home refuses it.
-local function is_unsettled() return now < tonumber(redis.call('HGET', KEYS[1], '!') or '0') end
 local ended = {}
 for i = 5 * #KEYS + 1, #ARGV do
   local id, for_all = string.match(ARGV[i], '^(%S+) ?(.*)$')
@@ -121,27 +122,28 @@ local function without_ended(name, sums)
   return { count = sums.count - less.count, mean = sums.mean - less.mean, variance = sums.variance - less.variance,
     output = sums.output - less.output, ceiling = sums.ceiling - less.ceiling }
 end
--- Whole numbers of more than 15 digits are text: two of them are no exact doubles.
-local function limbs(written) return tonumber(string.sub(written, 1, -10)) or 0, tonumber(string.sub(written, -9)) end
-local function sum_of(one, other, sign)
-  local high, low = limbs(one)
-  local more_high, more_low = limbs(other)
-  high, low = high + sign * more_high, low + sign * more_low
-  local carry = math.floor(low / 1e9)
-  high, low = high + carry, low - carry * 1e9
-  if high < 0 then return '0' end
-  return high > 0 and string.format('%d%09d', high, low) or text(low)
+-- What is used, whether that is the limit, and whether less is known than written. Whole numbers of more than 15 digits are
+-- text: two of them are no exact doubles.
+local function exactly(total, own, others, known, limit)
+  local function limbs(written) return tonumber(string.sub(written, 1, -10)) or 0, tonumber(string.sub(written, -9)) end
+  local function sum_of(one, other, sign)
+    local high, low = limbs(one)
+    local more_high, more_low = limbs(other)
+    high, low = high + sign * more_high, low + sign * more_low
+    local carry = math.floor(low / 1e9)
+    high, low = high + carry, low - carry * 1e9
+    if high < 0 then return '0' end
+    return high > 0 and string.format('%d%09d', high, low) or text(low)
+  end
+  local function digits(written) return #written < 20 and string.match(written, '^%d+$') or '0' end
+  local function is_less(one, other) return #one < #other or #one == #other and one < other end
+  local function greatest(one, other) return is_less(one, other) and other or one end
+  total, own = digits(total), digits(own)
+  local used = sum_of(greatest(others, sum_of(total, own, -1)), greatest(known, own), 1)
+  return used, not is_less(used, limit), is_less(known, own)
 end
-local function digits(written) return #written < 20 and string.match(written, '^%d+$') or '0' end
-local function is_less(one, other) return #one < #other or #one == #other and one < other end
-local function greatest(one, other) return is_less(one, other) and other or one end
 local own_input, needed = math.ceil(input), math.max(floor, least)
 local plain = { base = 0, per_input = 1, most_per_input = 1, per_output = 1, grain = 1 }
-local function factors_of(written)
-  local base, per_input, most_per_input, per_output, grain = string.match(written, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
-  return { base = tonumber(base), per_input = tonumber(per_input), most_per_input = tonumber(most_per_input),
-    per_output = tonumber(per_output), grain = tonumber(grain), kept = per_input .. ',' .. per_output .. ',' .. grain }
-end
 local function most_input(of) return math.ceil(of.base + of.most_per_input * own_input) end
 local function outputs_in(of, amount)
   return of.per_output == 0 and math.huge or math.floor((amount - most_input(of)) / of.per_output)
@@ -161,7 +163,11 @@ local cap = can_cap and worst or math.min(worst, math.ceil(needed))
 for i = 4, #KEYS do
   local at = 5 * i - 4
   local kind, limit, name, of = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], plain
-  if string.sub(kind, 1, 7) == 'tokens ' then kind, of = 'tokens', factors_of(string.sub(kind, 8)) end
+  if string.sub(kind, 1, 7) == 'tokens ' then
+    local base, per_input, most_per_input, per_output, grain = string.match(kind, ' (%S+) (%S+) (%S+) (%S+) (%S+)$')
+    kind, of = 'tokens', { base = tonumber(base), per_input = tonumber(per_input), most_per_input = tonumber(most_per_input),
+      per_output = tonumber(per_output), grain = tonumber(grain), kept = per_input .. ',' .. per_output .. ',' .. grain }
+  end
   local all = sums_of(name)
   local each = { kind = kind, limit = limit, name = name, of = of, all = all, sums = without_ended(name, all), used = 0 }
   each.taken = each.sums.count
@@ -170,12 +176,11 @@ for i = 4, #KEYS do
     local found = redis.pcall('HMGET', KEYS[i], '+', ARGV[14])
     local total, own, others, known = found[1] or '0', found[2] or '0', ARGV[at + 3], ARGV[at + 4]
     if math.max(#total, #own, #others, #known) > 15 then
-      total, own = digits(total), digits(own)
-      others = greatest(others, sum_of(total, own, -1))
-      each.exact = sum_of(others, greatest(known, own), 1)
-      each.used, each.is_spent = tonumber(each.exact), not is_less(each.exact, ARGV[at + 1])
+      local has_more
+      each.exact, each.is_spent, has_more = exactly(total, own, others, known, ARGV[at + 1])
+      each.used = tonumber(each.exact)
       each.taken = each.used + each.taken
-      if is_less(known, own) then each.sums = all end
+      if has_more then each.sums = all end
     else
       total, own, known = tonumber(total) or 0, tonumber(own) or 0, tonumber(known)
       others = math.max(tonumber(others), total - own)
@@ -191,8 +196,10 @@ for i = 4, #KEYS do
     each.room = whole - each.used - each.sums.ceiling
     cap = math.min(cap, cap_in(each, whole))
   elseif each.taken >= limit then
-    -- An open request stays counted when it ends; a place is free then.
-    local stays = kind == 'requests' and (each.used >= limit or not is_unsettled())
+    -- An open request stays counted when it ends, unless another home refuses it and it is given back the next moment; a
+    -- place is free then.
+    local stays = kind == 'requests' and
+      (each.used >= limit or now >= tonumber(redis.call('HGET', KEYS[1], '!') or '0'))
     refuse(stays and 'spent' or 'busy')
   end
   if kind ~= 'requests' then most = math.max(most, each.sums.count) end
