@@ -1060,14 +1060,18 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'usage/rules/usage.ts',
     ['usage/rules/amounts.test.ts'],
-    [[' && usage.hasCostLimit !== true', '']],
+    [
+      [' && usage.hasCostLimit !== true', ''],
+      ['tokens === 0 && usage.hasCostLimit', 'false'],
+      ['known.output || rest', 'known.output ?? rest'],
+    ],
   ),
   ...mutants(
     'usage/rules/usage.ts',
     ['ratelimit/rules/unreported.test.ts'],
     [
       ['Math.max(known.output ?? 0, rest)', 'rest'],
-      ['(known.output ?? rest)', 'rest'],
+      ['known.output || rest', 'rest'],
       ['known.input || estimate.input', 'estimate.input'],
       ['(unusable || isCutShort(usage))', 'unusable'],
       ['estimate !== undefined && hasLeft', 'false'],

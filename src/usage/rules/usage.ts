@@ -101,11 +101,16 @@ export function isSuccess({ status }: Pick<Usage, 'status'>): boolean {
 /**
  * Tokens to count: for a 2xx response that reports them as whole numbers of 0 or more, its total, or
  * without a usable one both of its parts. undefined: the response counts nothing, either because it
- * is no success or because its model reported nothing usable.
+ * is no success or because its model reported nothing usable. Under an enforced limit of cost 0 is not: every request has
+ * input.
  */
 export function countedTokens(usage: Usage): number | undefined {
-  const { reported } = usage
   if (!isSuccess(usage)) return undefined
+  const tokens = reportedTokens(usage.reported)
+  return tokens === 0 && usage.hasCostLimit ? undefined : tokens
+}
+
+function reportedTokens(reported: Reported): number | undefined {
   const total = usableTotal(reported)
   if (total !== undefined) return total
   const { input, output, isMessage } = partsOf(reported)
@@ -185,7 +190,7 @@ function chargeWith(estimate: Estimate, usage: Usage): Charge {
   const known = partsOf(usage.reported)
   const rest = estimateOutput(estimate, sentOf(usage))
   // What only the start of a stream has reported is not all of it.
-  const output = isCutShort(usage) ? Math.max(known.output ?? 0, rest) : (known.output ?? rest)
+  const output = isCutShort(usage) ? Math.max(known.output ?? 0, rest) : known.output || rest
   const tokens = bounded((known.input || estimate.input) + output)
   const unusable = countedTokens(usage) === undefined
   const reported = (known.input ?? 0) + (known.output ?? 0)

@@ -178,4 +178,20 @@ test('under an enforced limit of cost nothing is free', async (t) => {
   t.equal(chargeOf(usage, 'allow').tokens, undefined)
   t.equal(chargeOf({ ...usage, hasCostLimit: true }, 'allow').tokens, 25)
   t.equal(chargeOf({ ...usage, hasCostLimit: true, status: 503 }, 'allow').tokens, undefined)
+  const estimate = { input: 30, bytesPerToken: 4 }
+  for (const zeros of [
+    { total_tokens: 0 },
+    { total_tokens: 0, prompt_tokens: 0, completion_tokens: 0 },
+    { input_tokens: 0, output_tokens: 0 },
+  ]) {
+    const reported = usageOf(zeros)
+    t.equal(chargeOf(reported, 'estimate').tokens, 0)
+    const charge = chargeOf({ ...reported, hasCostLimit: true, estimate }, 'allow')
+    t.strictSame(
+      charge,
+      { tokens: 55, unusable: true, estimated: 55 },
+      'a report of nothing is none',
+    )
+    t.equal(chargeOf({ ...reported, hasCostLimit: true }, 'allow').tokens, 25)
+  }
 })
