@@ -185,6 +185,16 @@ test('what limits were charged agrees, by limit, whom and window', async (t) => 
   t.match(limits, [{}, { limit: { per: 'user' }, ledger: '0.000000011', journals: '0.00000001' }])
 })
 
+test('sums that end where counters do agree', async (t) => {
+  const { path, feed, run } = await createWorld(t)
+  const huge = { ...charged, prices: 'token=900000000000' }
+  writeFileSync(path, line(0) + line(kept, huge))
+  await feed.step()
+  appendFileSync(path, line(kept + 1, huge) + line(kept + 2, { ...huge, key: 'k1' }))
+  await feed.step()
+  t.match(await run(), { status: 0, out: /^\d+ sums agree\.$/ })
+})
+
 test('who was forgotten is no difference of a limit', async (t) => {
   const { sql, path, feed, run } = await createWorld(t)
   writeFileSync(path, line(kept, charged) + line(kept + 1, { ...charged, user: 'bob' }))

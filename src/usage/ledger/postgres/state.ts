@@ -1,7 +1,7 @@
 /** Reads what a ledger says at one moment, to compare it with journals. */
 
 import { ServiceError } from '../../../formats/errors.ts'
-import { normalize } from '../../../formats/exact.ts'
+import { type Exact, mostExact, parseExact } from '../../../formats/exact.ts'
 import { orRefused, type Pool } from '../../../store/postgres/postgres.ts'
 import type { Sql } from '../../../store/postgres/sql.ts'
 import {
@@ -23,7 +23,7 @@ export async function readLedgerState(sql: Pool, from: number, to: number): Prom
       from tollgate_usage_hours
       where hour >= ${new Date(from)} and hour < ${new Date(to)} and not demo
       group by hour, username, key_id, model`
-    const exact = rows.map((row) => ({ ...row, cost: normalize(BigInt(row.cost)) }))
+    const exact = rows.map((row) => ({ ...row, cost: exactOf(row.cost) }))
     return {
       rows: exact,
       limits: await readLimits(snapshot, from, to),
@@ -41,7 +41,12 @@ async function readLimits(sql: Sql, from: number, to: number): Promise<readonly 
       (extract(epoch from last_at) * 1000)::float8 as last
     from tollgate_usage_limits
     where first_at < ${new Date(to)} and last_at >= ${new Date(from)}`
-  return rows.map((row) => ({ ...row, amount: normalize(BigInt(row.amount)) }))
+  return rows.map((row) => ({ ...row, amount: exactOf(row.amount) }))
+}
+
+/** A model may report any figure: the database adds further than sums do anywhere else. */
+function exactOf(sum: string): Exact {
+  return parseExact(sum) ?? mostExact
 }
 
 /** The same by subscription. Throws `usage_timeout` if there are more than `maxRows`, or it takes too long. */
