@@ -99,11 +99,12 @@ const columns: readonly Column<Subject>[] = [
     kind: 'tall',
     cell: ({ subscriptions, more_subscriptions }) => (
       <>
-        {subscriptions.map(({ pays, limits, ...subscription }) => (
+        {subscriptions.map(({ pays, limits, limit_names = [], ...subscription }) => (
           <div key={subscription.name}>
             <WrittenAt {...subscription} kind={undefined} />
             <div className="note">
               <LimitList token_rate_limits={limits} {...subscription} />
+              {limit_names.length > 0 && `; ${limit_names.join(', ')}`}
               {!pays && ' (not ready for the model)'}
             </div>
           </div>

@@ -2,6 +2,7 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { type AccessRow, accessRows } from '../../decide/access-matrix.ts'
+import { limitsOn } from '../../models/rules/limits-on.ts'
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -69,6 +70,12 @@ const schema = {
             }),
             request_rate_limits,
             concurrency,
+            limit_names: optional({
+              type: 'array',
+              items: { type: 'string' },
+              description:
+                'Limits by name that hold, too; GET /v1/admin/limits has those that several share.',
+            }),
           }),
         },
         more_subscriptions: optional(more),
@@ -108,20 +115,24 @@ function toRow({ model, kind, name, policies, subscriptions }: AccessRow, locate
     subscriptions: subscriptions.slice(0, shownOfEach).map(({ subscription, pays }) => ({
       ...toResourceJson(subscription.resource, locate),
       pays,
-      ...toLimitsJson(subscription.limits.get(model.key) ?? []),
+      ...toLimitsJson([...limitsOn(subscription, model.key)].map(({ limit }) => limit)),
     })),
     ...leftOut('more_subscriptions', subscriptions),
   }
 }
 
 function toLimitsJson(all: readonly CountedLimit[]) {
+  const names = new Set(all.flatMap(({ limitName }) => limitName ?? []))
   const ratesOf = (wanted: CountedLimit['kind']) =>
-    all.filter(({ kind }) => kind === wanted).map(({ limit, window }) => ({ limit, window }))
+    all
+      .filter(({ kind, limitName }) => kind === wanted && limitName === undefined)
+      .map(({ limit, window }) => ({ limit, window }))
   const [requests, [concurrency]] = [ratesOf('requests'), ratesOf('concurrency')]
   return {
     limits: ratesOf('tokens'),
     ...(requests.length > 0 && { request_rate_limits: requests }),
     ...(concurrency && { concurrency: concurrency.limit }),
+    ...(names.size > 0 && { limit_names: [...names] }),
   }
 }
 

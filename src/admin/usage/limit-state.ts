@@ -170,11 +170,15 @@ export function limitsIn(
   const found = new Map<string, OwnLimit>()
   for (const subscription of subscriptions) {
     const pool = poolIn?.(subscription)
+    const seen = new Set<string>()
     const { limits } = subscription
     const models = only.model === undefined ? [...limits.keys()].sort() : [only.model]
     for (const model of models.filter(mayUse)) {
       for (const { limit, isEnforced } of limitsOn(subscription, model)) {
-        if (!isSelected(limit, only) || (pool === undefined && limit.scope !== 'user')) continue
+        // Of several models it is the same counter.
+        if (seen.has(limit.keyPrefix) || !isSelected(limit, only)) continue
+        seen.add(limit.keyPrefix)
+        if (pool === undefined && limit.scope !== 'user') continue
         const counter = counterOf(limit, user, pool)
         if (found.has(counter.key)) continue
         const about = aboutOf(limit, model, subscription, tenant)

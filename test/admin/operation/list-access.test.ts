@@ -51,6 +51,24 @@ test('who can use a model, and through what', async (t) => {
   }
 })
 
+test('limits by name are named, and no limits of each user', async (t) => {
+  const named = [
+    { name: 'together', of: 'concurrency', limit: 9, per: 'subscription' },
+    { name: 'month', limit: 10, window: 'month', enforce: false },
+  ]
+  const snapshot = snapshotOf(
+    modelRef('small', { limits: [{ name: 'fair', limit: 5, window: '1h', per: 'model' }] }),
+    subscription('basic', { groups: ['team-a'] }, { 'llm/small': [[50, '1m']] }, { named }),
+  )
+  const api = await createKeyApi(t, { snapshot })
+  const { data } = (await api.ask(route, { as: 'admin' })).json()
+  const [{ limits, concurrency, limit_names: names }] = data[0].subscriptions
+  t.strictSame(
+    [limits, concurrency, names],
+    [[{ limit: 50, window: '1m' }], undefined, ['fair', 'together', 'month']],
+  )
+})
+
 test('an entry has a bounded number of resources', async (t) => {
   const names = Array.from({ length: 23 }, (_, at) => `p-${String(at).padStart(2, '0')}`)
   const api = await createKeyApi(t, {

@@ -112,6 +112,23 @@ test('a capped key sees its own limits, and only models that it may call', async
   t.strictSame(await read(api, 'alice'), [{ ...premium, model: 'llm/large' }, premium])
 })
 
+test('a key has limits by name, those that only count, too', async (t) => {
+  const api = await createKeyApi(t, { snapshot: pools })
+  const { key, id } = await api.createKey('alice', {
+    limits: [
+      { name: 'own', of: 'cost', limit: '2.5', window: 'day' },
+      { name: 'seen', limit: 9, window: '1h', enforce: false },
+    ],
+  })
+  const rows = await read(api, key)
+  const zurichDay = { startsAt: '2026-02-28T23:00:00Z', resetsAt: '2026-03-01T23:00:00Z' }
+  t.match(rows.slice(-2), [
+    { name: 'seen', kind: 'tokens', scope: 'key', limit: 9, enforced: false, ...endOf('1h', id) },
+    { name: 'own', kind: 'cost', scope: 'key', limit: '2.5', used: '0', ...zurichDay },
+  ])
+  t.match(rows.at(-3), { name: 'all', scope: 'installation' })
+})
+
 test('requests and concurrency have their kind', async (t) => {
   const ofModels = { requestRateLimits: [{ limit: 60, window: '1m' }], concurrency: 5 }
   const open = snapshotOf(
