@@ -432,6 +432,23 @@ test('a budget that users share holds prices of estimates, and counts those of r
   t.match([http, body.error.code], [429, 'insufficient_quota'])
 })
 
+test('what is short in one limit is not refused as held in another', async (t) => {
+  const named = [{ name: 'all', per: 'subscription', limit: 1_000_000, window: '1h' }]
+  const { check, ask, caller, end } = createWorld({ named })
+  const first = await check(sizedAs('a', '400;50;1;1;'))
+  end(first, usageOf(9_850, 50))
+  caller.user = 'bob'
+  readAllow(await ask('b', 400))
+  caller.user = 'ada'
+  const { http, headers, body } = readDenial(await check(sizedAs('c', '400;9500;1;9000;')))
+  t.equal(http, 429)
+  t.not(headers['x-should-retry'], 'true')
+  t.match(
+    body.error.message,
+    /at least 9000 tokens of output, more than is left of the token limit of/,
+  )
+})
+
 test('weights and kinds of tokens are held as they are counted', async (t) => {
   const named = ['input', 'output', 'tokens'].map((of) => ({
     name: of,

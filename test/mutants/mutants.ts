@@ -883,10 +883,7 @@ export const allMutants: readonly Mutant[] = [
         "refuse('concurrency', now + nextMs), isBusy: true",
         "refuse('concurrency', now + nextMs), isBusy: false",
       ],
-      [
-        'refuse(scarcest.limit.kind, retryAt), isBusy: true',
-        'refuse(scarcest.limit.kind, retryAt), isBusy: false',
-      ],
+      ['refuse(limit.kind, retryAt), isBusy: true', 'refuse(limit.kind, retryAt), isBusy: false'],
     ],
   ),
   ...mutants(

@@ -11,8 +11,7 @@ import {
   lastSpent,
   limitStates,
 } from '../../ratelimit/rules/counter.ts'
-import { mostEver } from '../../ratelimit/rules/estimates/admit.ts'
-import { holdOf } from '../../ratelimit/rules/estimates/hold.ts'
+import { mostEver, scarcestOf } from '../../ratelimit/rules/estimates/admit.ts'
 import type { Hold, HoldAnswer } from '../../ratelimit/rules/hold.ts'
 import { type Decision, type Denial, deny, type Grant, limitCodes } from '../decision.ts'
 
@@ -113,11 +112,12 @@ export function enforceHold(
     return { ...refuse('requests', now + minWaitMs), isBusy: true }
   }
   const room = states.filter(({ limit }) => !isTaken(limit))
-  const scarcest = scarcestOf(room, hold)
-  // Nothing will end: what is left is less than it needs at least.
-  if (room.every((state) => !state.held)) {
-    return { ...refuse(scarcest.limit.kind, scarcest.resetsAt), needed: expected.least }
-  }
+  const rooms = room.map(({ limit: { limit }, used, held = 0 }, i) => {
+    return { limit, used, held, factors: hold.counters[i]?.factors }
+  })
+  const { index, isShort } = scarcestOf(rooms, expected, hold.overshoot)
+  const { limit, resetsAt: endsAt } = room[index] as LimitState
+  if (isShort) return { ...refuse(limit.kind, endsAt), needed: expected.least }
   // With several in progress the next one ends after a part of the usual time.
   const tokens = room.filter(({ limit }) => limit.kind === 'tokens')
   const held = Math.max(0, ...tokens.map((state) => state.held ?? 0))
@@ -125,19 +125,7 @@ export function enforceHold(
   const waitMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / count))
   const resetsAt = Math.min(...room.map((state) => state.resetsAt))
   const retryAt = Math.min(now + waitMs, Math.max(now, resetsAt))
-  return { ...refuse(scarcest.limit.kind, retryAt), isBusy: true }
-}
-
-/** The limit by which the request may have the least output. They are in the order of what it holds. */
-function scarcestOf(room: readonly LimitState[], { counters, expected }: Hold): LimitState {
-  const outputs = room.map(({ remaining }, i) => {
-    const factors = counters[i]?.factors
-    const left = Number(remaining) - holdOf(expected, 0, factors).ceiling
-    const { perOutput } = factors ?? { perOutput: 1 }
-    // Of a limit on input it matters alone whether the input has room.
-    return perOutput > 0 ? left / perOutput : left < 0 ? -Infinity : Infinity
-  })
-  return room[outputs.indexOf(Math.min(...outputs))] as LimitState
+  return { ...refuse(limit.kind, retryAt), isBusy: true }
 }
 
 /** Windows of tokens and then of what is taken, in the order of the limits. */

@@ -116,7 +116,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     const all = [...keys]
     // A place in a limit on concurrency has no sums: any key of the same slot stands for them.
     for (const { window } of places) all.push(window ? keyOf(part.tag, window) : (all[0] as string))
-    const args = argsOf(asked, places, { lease, gateway: part.gateway, unsettledMs })
+    const args = argsOf(asked, places, lease, part.gateway, unsettledMs)
     try {
       return { home, places, answer: await commands.spend(all, [...args, ...seen.ended]) }
     } catch (error) {

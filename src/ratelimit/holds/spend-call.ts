@@ -8,14 +8,6 @@ import { memberOf } from './request-ids.ts'
 import type { SpendAnswer } from './spend-scripts.ts'
 import { boundWindow, type Place } from './windows.ts'
 
-export interface CallOptions {
-  /** In milliseconds. */
-  readonly lease: number
-  readonly gateway: string
-  /** For how long another home may refuse what this one grants, which is then given back; milliseconds. */
-  readonly unsettledMs: number
-}
-
 /** The name of a place in the sums of its subject: of a counter, or of one of its windows. */
 function nameOf(place: Place, charge: Hold['charge']): string {
   const { key } = place.counter
@@ -24,11 +16,16 @@ function nameOf(place: Place, charge: Hold['charge']): string {
   return `${model}|${counted}${id.slice(key.length)}`
 }
 
-/** The arguments before those of holds that have ended. */
+/**
+ * The arguments before those of holds that have ended. `unsettledMs`: for how long another home may refuse what this one
+ * grants, which is then given back.
+ */
 export function argsOf(
   asked: Hold,
   places: readonly Place[],
-  { lease, gateway, unsettledMs }: CallOptions,
+  lease: number,
+  gateway: string,
+  unsettledMs: number,
 ): readonly (string | number)[] {
   const { id, expected, overshoot, canCap, charge, asker = '' } = asked
   const { input, inputVariance, output, outputVariance } = expected

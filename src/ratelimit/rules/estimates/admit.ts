@@ -82,6 +82,26 @@ export function mostEver(
   return most
 }
 
+/**
+ * Which of the limits does not have the room: one that is short of what the request needs at least, where nothing is held
+ * and so nothing will end; else that by which it may have the least output. `held`: by others.
+ */
+export function scarcestOf(
+  limits: readonly (Omit<Room, 'held'> & { readonly held: number })[],
+  expected: Expected,
+  overshoot: number,
+): { readonly index: number; readonly isShort: boolean } {
+  const all = limits.map(({ limit, used, held, factors }, index) => {
+    const whole = unusedRoom(limit, overshoot)
+    const left = outputsIn(whole - Number(used) - held, expected.input, factors)
+    const most = mostOf(left, outputsIn(whole, expected.input, factors), expected)
+    return { index, left, isShort: held === 0 && most < expected.least }
+  })
+  const short = all.filter((each) => each.isShort)
+  const scarcest = (short.length > 0 ? short : all).reduce((a, b) => (b.left < a.left ? b : a))
+  return { ...scarcest, isShort: scarcest.isShort || limits.every(({ held }) => held === 0) }
+}
+
 /** The output that a request may have by one of its limits: a share of the room, and what it needs in any case. */
 function capIn(room: Room, expected: Expected, needed: number, overshoot: number): number {
   const left = ceilingRoom(room, overshoot)
