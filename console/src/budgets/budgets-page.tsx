@@ -1,4 +1,4 @@
-import { Group, SimpleGrid, Text } from '@mantine/core'
+import { Group, Text } from '@mantine/core'
 import type { LimitList, SharedLimitList } from '../api.ts'
 import { Filter } from '../parts/filter.tsx'
 import { Link } from '../parts/link.tsx'
@@ -78,7 +78,7 @@ interface CardsProps {
 export function Cards({ budgets, currency, isEverybody = false }: CardsProps) {
   const { me } = useSession()
   return (
-    <SimpleGrid cols={{ base: 1, sm: 2, xl: 3 }}>
+    <div className="budgets">
       {budgets.slice(0, maxCards).map((budget) => {
         const id = idOf(budget)
         const address = addressOf('budgets', { owner: everybody, of: id })
@@ -90,6 +90,6 @@ export function Cards({ budgets, currency, isEverybody = false }: CardsProps) {
           />
         )
       })}
-    </SimpleGrid>
+    </div>
   )
 }
