@@ -87,6 +87,42 @@ root.test('parallel holds of four gateways keep the bound', skip, async (t) => {
   t.ok(answers.every((each) => each?.outcome !== 'spent'))
 })
 
+root.test('a budget of users of four gateways keeps its bound, to the unit', skip, async (t) => {
+  const gateways = await Promise.all([1, 2, 3, 4].map(() => gatewayOf(t, valkey.url)))
+  const users = ['u0', 'u1', 'u2', 'u3'].map((name) => `budget ${name}`)
+  const pool = shared(`cost-${longMs}`, 100_000, '')
+  const prices = { base: 1_000, perInput: 3, mostPerInput: 4, perOutput: 15, grain: 1_000 }
+  const each = (i: number, id: string | undefined): Hold => {
+    const own = asked(id, 1_000_000, users[i % 4] as string)
+    return { ...own, counters: [{ ...pool, factors: prices }, ...own.counters], asker: 'x' }
+  }
+  const answers = await Promise.all(
+    Array.from({ length: 120 }, async (_, i) => {
+      const answer = await gateways[i % 4]?.holds.hold(each(i, `budget ${i}`), Date.now())
+      return { i, outcome: answer?.outcome, ceiling: 1_400 + 15 * (answer?.cap ?? 0) }
+    }),
+  )
+  const held = answers.filter(({ outcome }) => outcome === 'held')
+  const ceilings = held.reduce((sum, { ceiling }) => sum + ceiling, 0)
+  t.ok(held.length >= 10 && ceilings <= 125_000, `${held.length} of 120: ${ceilings}`)
+  t.ok(answers.every(({ outcome }) => outcome !== 'spent'))
+  for (const { i, ceiling } of held) {
+    gateways[i % 4]?.add([pool], ceiling)
+    gateways[i % 4]?.holds.release(each(i, '').counters, `budget ${i}`)
+  }
+  await Promise.all(gateways.map(({ flushed }) => flushed()))
+  for (const i of users.keys()) {
+    const { windows } = (await gateways[0]?.holds.hold(each(i, undefined), Date.now())) ?? {}
+    t.match(
+      windows?.map(({ used, held = 0 }) => [used, held]),
+      [
+        [ceilings, 0],
+        [0, 0],
+      ],
+    )
+  }
+})
+
 root.test('usage of the counters counts beside holds', skip, async (t) => {
   const [one, other] = [await gatewayOf(t, valkey.url), await gatewayOf(t, valkey.url)]
   const own = asked('used', 1_000, 'used')
