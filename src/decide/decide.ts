@@ -16,6 +16,7 @@ import {
 import { type CountedLimit, isTaken } from '../ratelimit/rules/counter.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Decision, Denial, Grant } from './decision.ts'
+import { watchedOf } from './request-hold.ts'
 import { checkAccess } from './steps/access.ts'
 import { checkAddress } from './steps/address.ts'
 import { checkBackend } from './steps/backend.ts'
@@ -121,8 +122,9 @@ function grantOf(context: DecisionContext): Grant {
   const { operation, query } = target
   const listing = isListing(operation, method)
   const own = listing ? undefined : keyLimitsOn(context)
-  const limits = subscription.limits.get(model.key) as readonly CountedLimit[]
+  const limits = listing ? [] : (subscription.limits.get(model.key) as readonly CountedLimit[])
   const tariff = subscription.tariffs.get(model.key)
+  const watched = listing ? [] : watchedOf(subscription.observed.get(model.key), own?.observed)
   const metered = isMetered(operation, rules)
   const meteredIfReported = isMeteredIfReported(operation, rules)
   return {
@@ -131,13 +133,10 @@ function grantOf(context: DecisionContext): Grant {
     model,
     cluster: model.cluster as string,
     subscription: subscription.name,
-    limits: listing
-      ? []
-      : own === undefined || own.limits.length === 0
-        ? limits
-        : limits.concat(own.limits),
+    limits: own?.limits.length ? limits.concat(own.limits) : limits,
     keyLimits: own,
-    takes: !listing && (takesFrom(limits) || (own !== undefined && takesFrom(own.limits))),
+    watched,
+    takes: takesFrom(limits) || takesFrom(own?.limits) || takesFrom(watched),
     states: [],
     admission: subscription.admission,
     ...(isOneAnswer && request.isUnread && { isUnread: true }),
@@ -163,7 +162,7 @@ function grantOf(context: DecisionContext): Grant {
 }
 
 /** Those that are taken from follow the others. */
-function takesFrom(limits: readonly CountedLimit[]): boolean {
+function takesFrom(limits: readonly CountedLimit[] = []): boolean {
   const last = limits[limits.length - 1]
   return last !== undefined && isTaken(last)
 }

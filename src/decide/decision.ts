@@ -21,7 +21,9 @@ export interface Grant {
   readonly limits: readonly CountedLimit[]
   /** If the key has limits of its own, those on this model, which are among them. */
   readonly keyLimits?: KeyLimits | undefined
-  /** Whether one of them is taken from before the request is allowed. */
+  /** Those on requests in progress that refuse nothing: a place is taken in these, too. */
+  readonly watched?: readonly CountedLimit[]
+  /** Whether one of all these is taken from before the request is allowed. */
   readonly takes?: boolean
   /** Their states; empty until they are read. */
   readonly states: readonly LimitState[]

@@ -1,6 +1,7 @@
 /** What a granted request asks of its limits: the hold for what its model is expected to use. */
 
-import { counterOf, isTaken } from '../ratelimit/rules/counter.ts'
+import { mostExact } from '../formats/exact.ts'
+import { type CountedLimit, counterOf, isTaken } from '../ratelimit/rules/counter.ts'
 import type { Estimator, Expected, RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
 import { type Estimators, ownerOf } from '../ratelimit/rules/estimates/estimators.ts'
 import { factorsOf, modelFactors } from '../ratelimit/rules/estimates/factors.ts'
@@ -39,7 +40,7 @@ export function holdOf(
   now: number,
   id: string | undefined,
 ): Hold {
-  const { admission, caller, pool, limits, takes, factors = unpriced } = grant
+  const { admission, caller, pool, limits, watched = [], takes, factors = unpriced } = grant
   const counters: HeldCounter[] = []
   const taken = []
   for (const limit of limits) {
@@ -48,6 +49,8 @@ export function holdOf(
     if (takes && isTaken(limit)) taken.push(counter)
     else counters.push(own === undefined ? counter : { ...counter, factors: own })
   }
+  for (const limit of watched)
+    taken.push({ ...counterOf(limit, caller.user, pool), limit: mostExact })
   if (admission === undefined || !grant.metered) {
     return { ...noTokens, id, admittedAt: now, counters, taken }
   }
@@ -70,6 +73,14 @@ export function holdOf(
     charge,
     canCap,
   }
+}
+
+type Limits = readonly CountedLimit[]
+
+/** Of limits that refuse nothing those on concurrency: nobody knows what is in progress but the holds. */
+export function watchedOf(observed: Limits = [], ofKey: Limits = []): Limits {
+  const all = ofKey.length === 0 ? observed : [...observed, ...ofKey]
+  return all.filter(({ kind }) => kind === 'concurrency')
 }
 
 /** What the request is expected to use, and what it is charged if its model reports less. */

@@ -794,6 +794,25 @@ for (const admission of [{ mode: 'count' }, { mode: 'reserve' }]) {
     t.ok(isAllowed(await ask('d', 400)), 'failed ones end, too')
   })
 
+  test(`${mode}: what a limit on concurrency only counts is in progress, and refuses nobody`, async (t) => {
+    const seen = { name: 'seen', per: 'subscription', of: 'concurrency', limit: 1, enforce: false }
+    const { ask, end, deps, holds } = createWorld({ admission, limits, named: [seen] })
+    const [limit] = deps.snapshot().subscriptions.get('pool')?.observed.get('llm/small') ?? []
+    if (limit === undefined) throw new Error('no limit')
+    const used = () => {
+      const { windows } = holds.hold(
+        { ...noTokens, taken: [counterOf(limit, '')] },
+        start,
+      ) as HoldAnswer
+      return windows.map((each) => each.used)
+    }
+    const open = [await ask('a', 400), await ask('b', 400), await ask('c', 400)] as const
+    t.strictSame(used(), [3])
+    t.notMatch(readAllow(open[2]).headers.ratelimit, /seen/)
+    end(open[0], usageOf(10, 10))
+    t.strictSame(used(), [2])
+  })
+
   test(`${mode}: calls that are not counted take, too, and give back`, async (t) => {
     const { ask, end, held, holds } = createWorld({
       ...{ admission, limits },

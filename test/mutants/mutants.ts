@@ -278,6 +278,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'decide/request-hold.ts',
+    ['extauthz/reserve.test.ts'],
+    [["({ kind }) => kind === 'concurrency'", '() => false']],
+  ),
+  ...mutants(
     'decide/decide.ts',
     ['decide/decide.test.ts'],
     [
