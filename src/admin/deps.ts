@@ -17,6 +17,7 @@ import type { ServedModel } from '../models/rules/model-list.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import type { PathRules } from '../operations/operations.ts'
 import type { ResettableCounters } from '../ratelimit/counters.ts'
+import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts'
 import type { UsageReader } from '../usage/store.ts'
 import type { TableCondition } from './explain/explain-table.ts'
 import type { Locate } from './explain/explain-view.ts'
@@ -61,6 +62,8 @@ export interface ExternalDeps extends SharedDeps {
   readonly instanceName: string
   readonly readCounters: ResettableCounters['readFresh']
   readonly resetCounters: ResettableCounters['reset']
+  /** undefined: there are none, and nothing would remember one. */
+  readonly increases?: ActiveIncreases | undefined
   /** As for Check, but it holds nothing. */
   readonly limits: (
     grant: Grant,

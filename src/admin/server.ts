@@ -51,6 +51,7 @@ import { logLevel } from './operation/log-level.ts'
 import { health, probes } from './operation/probes.ts'
 import { readState, type ServiceStateDeps } from './operation/service-state.ts'
 import { counterRoutes } from './usage/counters.ts'
+import { increaseRoutes } from './usage/increases.ts'
 import { listLimitsOfCaller } from './usage/limits.ts'
 import { listSharedLimits } from './usage/shared-limits.ts'
 import { type SimulateDeps, simulateResources } from './usage/simulate.ts'
@@ -139,6 +140,7 @@ export function buildAdmin(deps: AdminDeps): Api {
       readState(inner, deps)
       listAccess(inner, deps)
       listSharedLimits(inner, deps)
+      increaseRoutes(inner, deps)
       simulateResources(inner, deps)
     })
     listLimitsOfCaller(scope, deps)

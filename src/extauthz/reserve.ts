@@ -23,12 +23,15 @@ import {
 import { ServiceError } from '../formats/errors.ts'
 import type { CounterStore } from '../ratelimit/counters.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
+import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts'
 import { type CountedLimit, counterOf, isTaken } from '../ratelimit/rules/counter.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import type { Hold, HoldAnswer } from '../ratelimit/rules/hold.ts'
 
 export interface LimitsDeps {
   readonly counters: Pick<CounterStore, 'read'>
+  /** None by default. */
+  readonly increases?: Pick<ActiveIncreases, 'raiseOf'> | undefined
   /** Holds room for requests, and takes one of each limit that counts them; undefined: all are compared with their counters. */
   readonly holding?: HoldingDeps | undefined
   /** Estimates what is charged if a model reports less and nothing is held; undefined: that is not charged. */
@@ -87,7 +90,7 @@ const fewOpen = 2
 const ownName = randomUUID().slice(0, 13)
 let checks = 0
 
-export function createLimits({ counters, holding, charging }: LimitsDeps): Limits {
+export function createLimits({ counters, increases, holding, charging }: LimitsDeps): Limits {
   const reserve = holding && createReserve(holding, counters)
   const statesOf = (limits: readonly CountedLimit[], { caller, pool }: Grant, now: number) =>
     counters.read(
@@ -120,8 +123,9 @@ export function createLimits({ counters, holding, charging }: LimitsDeps): Limit
     return isDue ? withEstimate(decision, request, estimators) : decision
   }
 
-  return (grant, request, now, call) => {
-    if (grant.limits.length === 0) return grant
+  return (granted, request, now, call) => {
+    if (granted.limits.length === 0) return granted
+    const grant = increases?.raiseOf(granted, now) ?? granted
     const decision = enforce(grant, request, now, call)
     return decision instanceof Promise
       ? decision.then((late) => charge(late, request))

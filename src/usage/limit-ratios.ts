@@ -8,12 +8,15 @@ import {
 } from '../models/rules/shared-limits.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../ratelimit/counters.ts'
+import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts'
 import { limitStates } from '../ratelimit/rules/counter.ts'
 import { inSlices } from '../runtime/slices.ts'
 
 export interface LimitRatiosDeps {
   readonly snapshot: () => Pick<Snapshot, 'subscriptions'>
   readonly readCounters: ResettableCounters['readFresh']
+  /** None is raised by default. */
+  readonly raise?: ActiveIncreases['raise']
   /** Milliseconds since the epoch. */
   readonly clock: () => number
 }
@@ -22,11 +25,11 @@ export interface LimitRatiosDeps {
 const maxRatios = 1_000
 
 /** Those that can be read, with the labels of the metric. */
-export function createLimitRatios({ snapshot, readCounters, clock }: LimitRatiosDeps) {
+export function createLimitRatios({ snapshot, readCounters, raise, clock }: LimitRatiosDeps) {
   return async () => {
     const shared = (await inSlices(sharedLimits(snapshot()))).slice(0, maxRatios)
     const now = clock()
-    const limits = shared.map(({ limit }) => limit)
+    const limits = shared.map(({ limit, counter }) => raise?.(limit, counter.key, now) ?? limit)
     const counters = shared.map(({ counter }) => counter)
     const read = await readCounters(counters, now).catch(() => undefined)
     if (read === undefined) return []

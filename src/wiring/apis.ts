@@ -63,6 +63,7 @@ export function createExternalApi(
     readCounters: counterParts.counters.readFresh,
     limits: createLimits({
       counters: { read: counterParts.counters.readFresh },
+      increases: counterParts.increases,
       holding: {
         holds: counterParts.holds,
         estimators: parts.estimators,
@@ -71,6 +72,7 @@ export function createExternalApi(
       },
     }),
     resetCounters: counterParts.counters.reset,
+    increases: counterParts.increases,
     tableCondition() {
       // Only the writer knows more.
       if (!parts.table.isOn) return 'off'

@@ -8,6 +8,11 @@ import { fileModeOf } from '../journal/prepare-folder.ts'
 import { createCounters, type ResettableCounters } from '../ratelimit/counters.ts'
 import { createMemoryHolds } from '../ratelimit/holds/memory.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
+import {
+  type ActiveIncreases,
+  createActiveIncreases,
+} from '../ratelimit/increases/active-increases.ts'
+import { createKeptIncreases } from '../ratelimit/increases/kept-increases.ts'
 import type { RedisConnection } from '../ratelimit/redis/connection.ts'
 import { tagsOf } from '../ratelimit/redis/keys.ts'
 import type { CounterReset } from '../ratelimit/rules/windows.ts'
@@ -43,6 +48,7 @@ export interface Counters {
   readonly histograms: () => readonly MetricData[]
   readonly counters: ResettableCounters
   readonly holds: HoldStore
+  readonly increases: ActiveIncreases
   /** Undefined: there is no journal, and nothing can be counted. */
   readonly sums: OpenSums | undefined
   readonly resets: Pick<ResetFeed, 'ring'> | undefined
@@ -75,7 +81,8 @@ export async function openCounters(
 ): Promise<Counters> {
   const { config, log, clock, onFault, stops } = context
   const { usageJournal: path, unusableUsage } = config
-  if (path === undefined) return uncounted(snapshot().subscriptions.size)
+  const increases = createActiveIncreases(createKeptIncreases(pool), clock)
+  if (path === undefined) return uncounted(snapshot().subscriptions.size, increases)
   const redis = await connect(context)
   const kept = createKeptResets(pool)
   let noteCanRead = (_canRead: boolean): void => {}
@@ -85,6 +92,7 @@ export async function openCounters(
   stops.push(resets.stop)
   // A line that ended before a reset must not count after it.
   const early = await untilAnswered(resets.read, context)
+  await untilAnswered(increases.follow, context)
   const opened = await openSums({
     path,
     dataDir: config.dataDir,
@@ -143,7 +151,7 @@ export async function openCounters(
     opened.reset(key, to)
   }
 
-  resets.start(reset)
+  resets.start(reset, increases.follow)
   const { windows, read, readFresh, partOf } = opened
   const isWriter = (): boolean => opened.isWriter
   const holds =
@@ -164,6 +172,7 @@ export async function openCounters(
   return {
     sums: opened,
     holds,
+    increases,
     resets,
     isWriter,
     canRead: {
@@ -178,7 +187,7 @@ export async function openCounters(
 }
 
 /** Without lines nothing is counted, so nothing that is limited may be allowed. */
-function uncounted(subscriptions: number): Counters {
+function uncounted(subscriptions: number, increases: ActiveIncreases): Counters {
   if (subscriptions > 0) {
     throw new Error(
       `USAGE_JOURNAL: is off, and ${subscriptions} Subscriptions are in force, whose use only the journal tells`,
@@ -192,6 +201,7 @@ function uncounted(subscriptions: number): Counters {
     counters: { read: refuse, readFresh: refuseLate, reset: refuseLate },
     holds: { hold: refuse, release() {}, undo() {}, renew() {} },
     sums: undefined,
+    increases,
     resets: undefined,
     isWriter: () => false,
     histograms: () => [],

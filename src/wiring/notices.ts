@@ -16,7 +16,7 @@ export type NoteUse = ((usage: Usage) => void) | undefined
 export function startNotices(
   { config, log, clock, stops }: Context,
   { pool }: Database,
-  counters: () => Pick<Counters, 'counters'>,
+  counters: () => Pick<Counters, 'counters' | 'increases'>,
   { snapshot }: Resources,
 ): NoteUse {
   const { notifyUrl: url, notifySecret: secret } = config
@@ -30,6 +30,7 @@ export function startNotices(
     clock,
     snapshot,
     readCounters: (...read) => counters().counters.readFresh(...read),
+    raise: (...asked) => counters().increases.raise(...asked),
   })
   stops.push(part('notices', notifier.stop))
   return notifier.note

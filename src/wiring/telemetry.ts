@@ -48,6 +48,7 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
     limitRatios: createLimitRatios({
       snapshot,
       readCounters: (...asked) => counters().counters.readFresh(...asked),
+      raise: (...asked) => counters().increases.raise(...asked),
       clock,
     }),
     proofs: identity.proofs,

@@ -1,4 +1,5 @@
 import { type Test, test } from 'tap'
+import { createKeptIncreases } from '../../src/ratelimit/increases/kept-increases.ts'
 import { createKeptResets } from '../../src/ratelimit/sums/kept-resets.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
@@ -39,6 +40,11 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   const { write, read: resets } = createKeptResets(sql)
   const counters = ['ann', 'joann', 'bob'].map((user) => `basic\nllm/small\n60000\n${user}`)
   await write(counters, Date.now())
+  const increases = createKeptIncreases(sql)
+  const createdAt = Date.now()
+  const more = { limit: 9, until: createdAt + 60_000, createdAt, reason: 'a test' }
+  for (const counter of counters)
+    await increases.add({ ...more, counter, per: 'user', createdBy: 'ann' })
   const before = await read()
   t.equal((await run('n', 'ann')).status, 1)
   t.strictSame(await read(), before, 'not without a yes')
@@ -55,6 +61,9 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   )
   t.not(after[1]?.id, before[0]?.id, 'the digest of the name is gone too')
   t.strictSame((await resets()).map(({ key }) => key).toSorted(), counters.slice(1).toSorted())
+  const raised = await increases.read(createdAt)
+  t.strictSame(raised.map(({ counter }) => counter).toSorted(), counters.slice(1).toSorted())
+  for (const { createdBy } of raised) t.match(createdBy, /^forgotten-/)
   t.equal((await run('y', long)).status, 0, 'a name that was cut')
   t.match(await run(undefined, 'ann', '--yes'), {
     status: 1,

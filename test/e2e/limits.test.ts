@@ -4,6 +4,7 @@ import { poll } from '../support/poll.ts'
 import { endOf, withTimeIn } from '../support/window-ends.ts'
 
 const team = { groups: ['team'] }
+const own = { name: 'own', limit: 40, window: '1h' }
 const test = gatewayTests({
   resources: (backendUrl) => [
     ...models(backendUrl),
@@ -16,6 +17,7 @@ const test = gatewayTests({
         [50, '1h'],
       ],
     }),
+    subscription('raised', team, { 'llm/sim': [[1_000, '1h']] }, { named: [own] }),
     subscription('uneven', team, { 'llm/sim': [[40, '1h']], 'llm/other': [[80, '1h']] }),
     meter,
   ],
@@ -148,4 +150,40 @@ test('explains a refusal of a model request by its request id', async (t, gatewa
   })
   t.equal((await explain(`token-${gateway.newUser()}`)).status, 404, 'the refusal of another user')
   t.equal((await explain('token-admin')).status, 200)
+})
+
+test('an increase holds until it is ended', async (t, gateway) => {
+  const user = gateway.newUser()
+  const { key } = await gateway.mint({ user, subscription: 'raised' })
+  const ask = async () => {
+    const { status } = await gateway.chat(key, forty)
+    await gateway.settled()
+    return status
+  }
+  t.equal(await ask(), 200)
+  t.equal(await ask(), 429)
+  const until = new Date(Date.now() + 3_600_000).toISOString()
+  const more = { subscription: 'raised', name: 'own', user, limit: 100, until, reason: 'a test' }
+  const body = JSON.stringify(more)
+  const headers = { 'content-type': 'application/json' }
+  const path = '/v1/admin/increases'
+  const made = await gateway.ask(path, 'token-admin', { method: 'POST', headers, body })
+  t.equal(made.status, 200, made.text)
+  t.equal(await ask(), 200, 'what was counted stays')
+  const { text } = await gateway.ask('/v1/limits', key)
+  const row = { limit: 100, used: 80, remaining: 20, increasedUntil: String }
+  t.match(
+    JSON.parse(text).data.find(({ name }: { name: string }) => name === 'own'),
+    row,
+  )
+  const allowed = await gateway.chat(key, forty)
+  t.match(allowed.headers.get('ratelimit-policy'), '"own";q=100;w=3600')
+  await gateway.settled()
+  t.equal(await ask(), 429, 'it is reached, too')
+  const { id } = JSON.parse(made.text)
+  const ended = await gateway.ask(`${path}/${id}`, 'token-admin', { method: 'DELETE' })
+  t.equal(ended.status, 200, ended.text)
+  const refused = await gateway.chat(key, forty)
+  t.equal(refused.status, 429)
+  t.match(refused.text, / 40 /)
 })

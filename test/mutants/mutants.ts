@@ -345,6 +345,14 @@ export const allMutants: readonly Mutant[] = [
     [["return 'key' in left ? left :", "return 'key' in left ? left : denyAmbiguous(left, '') ??"]],
   ),
   ...mutants(
+    'ratelimit/rules/increases.ts',
+    ['ratelimit/rules/increases.test.ts'],
+    [
+      ['until > now', 'until > 0'],
+      ['found.limit <= limit.limit', 'false'],
+    ],
+  ),
+  ...mutants(
     'extauthz/reserve.ts',
     ['extauthz/service.test.ts'],
     [

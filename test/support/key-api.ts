@@ -25,6 +25,8 @@ import type { Refused } from '../../src/models/rules/refused.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import type { ResettableCounters } from '../../src/ratelimit/counters.ts'
+import { createActiveIncreases } from '../../src/ratelimit/increases/active-increases.ts'
+import { createKeptIncreases } from '../../src/ratelimit/increases/kept-increases.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createUsageReader } from '../../src/usage/ledger/postgres/reader.ts'
@@ -180,6 +182,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     ...(options.times !== undefined && { times: options.times }),
   }
   const idempotency = createIdempotency(sql)
+  const increases = createActiveIncreases(createKeptIncreases(sql), () => api.now)
   const memory = createTestCounters()
   const propagation = createPropagationWatch({ pool: sql, id: randomUUID(), others: () => [] })
   const external = buildAdmin({
@@ -211,7 +214,8 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     resetCounters: options.resetCounters ?? memory.reset,
     limits:
       options.limits ??
-      createLimits({ counters: { read: options.readCounters ?? memory.readFresh } }),
+      createLimits({ counters: { read: options.readCounters ?? memory.readFresh }, increases }),
+    increases,
     ...(options.backendOf && { backendOf: options.backendOf }),
     paths: pathRules(),
     usage: options.ledger === false ? undefined : createUsageReader(sql),

@@ -283,6 +283,7 @@ const outcome = {
       percentLeft: limitFields.percentLeft,
       startsAt: limitFields.startsAt,
       resetsAt: { ...nullableTimestamp, description: 'null: of concurrency.' },
+      increasedUntil: limitFields.increasedUntil,
     }),
   },
 } as const

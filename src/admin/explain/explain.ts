@@ -37,7 +37,7 @@ type ExplainDeps = Pick<
   ExternalDeps,
   | ('keys' | 'isAdmin' | 'keyReach' | 'snapshot' | 'readCounters' | 'limits' | 'paths' | 'clock')
   | ('pastRefusals' | 'othersRefusals' | 'locate' | 'backendOf' | 'tokensOpenInference')
-  | ('resourceProblems' | 'enforcement' | 'tableCondition' | 'billingCurrency')
+  | ('resourceProblems' | 'enforcement' | 'tableCondition' | 'billingCurrency' | 'increases')
 >
 
 /** Who would ask. */
@@ -74,6 +74,7 @@ const notAllAnswered = 'Not every process of the service has answered; ask again
 export function explainRequests(app: Api, deps: ExplainDeps): void {
   const { keys, isAdmin, snapshot, readCounters, limits, paths, clock, locate } = deps
   const { pastRefusals, othersRefusals, keyReach, backendOf, tokensOpenInference } = deps
+  const { increases } = deps
   const { tableCondition: condition = () => 'off' } = deps
 
   async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
@@ -97,8 +98,9 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
   }
 
   /** Stores know windows that have begun, so they are asked only as of now. Later, what runs now has ended. */
-  async function enforce(grant: Grant, request: AccessRequest, at: number): Promise<Decision> {
-    if (at <= clock()) return limits(grant, request, at)
+  async function enforce(granted: Grant, request: AccessRequest, at: number): Promise<Decision> {
+    if (at <= clock()) return limits(granted, request, at)
+    const grant = increases?.raiseOf(granted, at) ?? granted
     const counters = grant.limits.map((limit) => counterOf(limit, grant.caller.user, grant.pool))
     const states = await readCounters(counters, clock())
     const later = counters.map((each, i) => stateLater(each, states[i] as CounterState, at))

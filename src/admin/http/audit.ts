@@ -50,6 +50,7 @@ const reads: readonly AuditAction[] = [
   'key.explain',
   'usage.read',
   'counter.read',
+  'increase.read',
 ]
 
 /** Error codes after which it is unknown whether the database has executed the change. */

@@ -9,6 +9,7 @@ import { type About, aboutOf, type LimitOn, limitsOn } from '../../models/rules/
 import { whomOf } from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
+import type { ActiveIncreases } from '../../ratelimit/increases/active-increases.ts'
 import {
   type CountedLimit,
   type Counter,
@@ -17,7 +18,7 @@ import {
   limitStates,
 } from '../../ratelimit/rules/counter.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
-import { boolean, integer, nullableTimestamp, optional, string } from '../http/schema.ts'
+import { boolean, integer, nullableTimestamp, optional, string, timestamp } from '../http/schema.ts'
 
 export const name = { type: 'string', minLength: 1, maxLength: 1_024 } as const
 export const count = { type: 'integer', minimum: 0 } as const
@@ -88,6 +89,10 @@ export const limitFields = {
   startsAt: { ...nullableTimestamp, description: 'When the window began; null: of concurrency.' },
   resetsAt: nullableTimestamp,
   enforced: boolean('Whether it refuses; else it is only counted and shown.'),
+  increasedUntil: optional({
+    ...timestamp,
+    description: 'When the limit is lower again; left out if it is not increased.',
+  }),
 } as const
 
 /** The currency of a list, if it has limits on cost. */
@@ -134,6 +139,9 @@ export function toStateJson(state: LimitState, counter: Counter, isTold: boolean
       ? null
       : toTimestamp(spanAt(counter.window, counter.owner, resetsAt - 1).start),
     resetsAt: isOpen ? null : toEndTimestamp(resetsAt),
+    ...(limit.increasedUntil !== undefined && {
+      increasedUntil: toEndTimestamp(limit.increasedUntil),
+    }),
   }
 }
 
@@ -242,19 +250,23 @@ export function lengthOf({ windows }: Pick<CountedLimit, 'windows'>): number {
   return 'ms' in windows ? windows.ms : calendarMs[windows.every]
 }
 
+interface ReadingDeps {
+  readonly readCounters: ResettableCounters['readFresh']
+  readonly increases?: Pick<ActiveIncreases, 'raise'> | undefined
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number
+}
+
 /** What is shown of these limits, each with its counter and whether anything is counted there. */
 export async function readLimits(
-  {
-    readCounters,
-    clock,
-  }: { readonly readCounters: ResettableCounters['readFresh']; readonly clock: () => number },
+  { readCounters, increases, clock }: ReadingDeps,
   own: readonly OwnLimit[],
   isTold: (limit: CountedLimit) => boolean = () => true,
 ) {
   const now = clock()
   const counters = own.map(({ counter }) => counter)
   const states = limitStates(
-    own.map(({ limit }) => limit),
+    own.map(({ limit, counter }) => increases?.raise(limit, counter.key, now) ?? limit),
     await readCounters(counters, now),
     now,
   )

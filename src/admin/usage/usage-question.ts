@@ -179,7 +179,10 @@ const day = /^\d{4}-\d\d-\d\d$/
 const instant = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/
 
 /** Milliseconds since the epoch; throws `invalid_request`, naming the field. */
-export function readTime(field: 'from' | 'to', raw: string | undefined): number | undefined {
+export function readTime(
+  field: 'from' | 'to' | 'until',
+  raw: string | undefined,
+): number | undefined {
   if (raw === undefined) return undefined
   const at = day.test(raw) || instant.test(raw) ? Date.parse(raw) : Number.NaN
   if (isTime(at)) return at

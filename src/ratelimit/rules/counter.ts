@@ -39,6 +39,8 @@ export interface CountedLimit extends Omit<Limit, 'limit'> {
    * quota, unit (the draft's default is requests) and seconds. Empty: these fields leave it out.
    */
   readonly policy: string
+  /** If it is increased, until when; milliseconds since the epoch. */
+  readonly increasedUntil?: number
 }
 
 /**

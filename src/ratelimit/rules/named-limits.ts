@@ -3,6 +3,7 @@
  * on, so what it adds where is known without any resource.
  */
 
+import type { Exact } from '../../formats/exact.ts'
 import type {
   CalendarWindow,
   LimitKind,
@@ -141,6 +142,18 @@ export function toNamedLimit(
   }
 }
 
+/** A copy with a higher figure until then, for the same counters. */
+export function raiseNamedLimit(limit: CountedLimit, to: Exact, until: number): CountedLimit {
+  const { limitName: name = '', kind: of, windowMs, origin } = limit
+  return {
+    ...limit,
+    limit: to,
+    counter: limit.counter && { ...limit.counter, limit: to },
+    policy: policyOf({ name, of, limit: to, windowMs }, origin),
+    increasedUntil: until,
+  }
+}
+
 const utc: Window = { every: 'day', zone: 'UTC' }
 
 /** A calendar's is the same object for the same calendar. */
@@ -155,7 +168,10 @@ export function windowOf(
 }
 
 /** Callers are not told figures of limits that concern others' Subscriptions, too; money has headers of its own. */
-function policyOf({ name, of, limit, windowMs }: NamedLimit, origin: CountedLimit['origin']) {
+function policyOf(
+  { name, of, limit, windowMs }: Pick<NamedLimit, 'name' | 'of' | 'limit' | 'windowMs'>,
+  origin: CountedLimit['origin'],
+) {
   if (of === 'cost' || origin === 'model' || origin === 'tenant') return ''
   const seconds = windowMs > 0 ? `;w=${windowMs / 1_000}` : ''
   return `"${nameIn(name, origin)}";q=${limit}${seconds};qu="${units[of]}"`

@@ -6,6 +6,7 @@ import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
 import { resourceOf, whomOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
+import type { ActiveIncreases } from '../../ratelimit/increases/active-increases.ts'
 import {
   type CountedLimit,
   type Counter,
@@ -22,6 +23,8 @@ import type { ExpiringKey, Notice } from './store.ts'
 export interface NoticesDeps {
   readonly snapshot: () => Snapshot
   readonly readCounters: ResettableCounters['readFresh']
+  /** None is raised by default. */
+  readonly raise?: ActiveIncreases['raise']
   readonly store: Pick<NoticeStore, 'add' | 'expiring'>
   /** Milliseconds since the epoch. */
   readonly clock: () => number
@@ -35,7 +38,7 @@ const maxKeys = 500
 
 type Use = Pick<Usage, 'user' | 'subscription' | 'model'> & { readonly pool?: string | undefined }
 
-export function createNotices({ snapshot, readCounters, store, clock }: NoticesDeps) {
+export function createNotices({ snapshot, readCounters, raise, store, clock }: NoticesDeps) {
   let waiting = new Map<string, Use>()
 
   /** By the keys of the counters: many uses may be of one pool. */
@@ -58,8 +61,8 @@ export function createNotices({ snapshot, readCounters, store, clock }: NoticesD
     return watched
   }
 
-  function noticesOf(watched: Watched, { used, resetsAt }: LimitState): readonly Notice[] {
-    const { limit, counter, percents, whose } = watched
+  function noticesOf(watched: Watched, { limit, used, resetsAt }: LimitState): readonly Notice[] {
+    const { counter, percents, whose } = watched
     const { start, end } = spanAt(limit.windows, counter.owner, resetsAt - 1)
     return [...new Set(percents)]
       .filter((percent) => BigInt(used) * 100n >= BigInt(limit.limit) * BigInt(percent))
@@ -98,7 +101,7 @@ export function createNotices({ snapshot, readCounters, store, clock }: NoticesD
         const all = [...watchedBy(some.map(([, use]) => use)).values()]
         try {
           const now = clock()
-          const limits = all.map(({ limit }) => limit)
+          const limits = all.map(({ limit, counter }) => raise?.(limit, counter.key, now) ?? limit)
           const counters = all.map(({ counter }) => counter)
           const states = limitStates(limits, await readCounters(counters, now), now)
           await store.add(all.flatMap((each, i) => noticesOf(each, states[i] as LimitState)))

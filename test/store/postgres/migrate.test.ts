@@ -39,6 +39,7 @@ const all = [
   '0028-priced-usage.sql',
   '0029-replica-zones.sql',
   '0030-usage-limits.sql',
+  '0031-increases.sql',
 ]
 
 test('each migration is applied once', async (t) => {

@@ -12,8 +12,8 @@ export interface Forgotten {
 
 /**
  * Gives the rows of a user a random name; their sums stay. Later usage of the user makes new rows, and
- * lines that the ledger has not read yet, too. Resets of the user's counters and notices are
- * removed.
+ * lines that the ledger has not read yet, too. Resets of the user's counters, increases
+ * and notices are removed.
  */
 export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
   const name = `forgotten-${randomUUID()}`
@@ -29,6 +29,11 @@ export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
     await transaction`
       delete from tollgate_counter_resets
       where right(counter, char_length(${user}::text) + 1) = E'\n' || ${user}::text`
+    await transaction`
+      delete from tollgate_increases
+      where per = 'user' and right(counter, char_length(${user}::text) + 1) = E'\n' || ${user}::text`
+    await transaction`
+      update tollgate_increases set created_by = ${name} where created_by = ${user}`
     await transaction`
       delete from tollgate_notices where body::jsonb #>> '{data,user}' = ${user}`
     return { rows: count, name }

@@ -1,0 +1,55 @@
+/** Increases in Postgres, where every gateway reads them. */
+
+import { type Exact, parseExact } from '../../formats/exact.ts'
+import { withLongDeadline } from '../../store/postgres/postgres.ts'
+import type { Sql } from '../../store/postgres/sql.ts'
+import { resetsChannel } from '../sums/kept-resets.ts'
+import { type IncreaseStore, type KeptIncrease, maxIncreases } from './active-increases.ts'
+
+/** How long one that is over stays. */
+const keptFor = '1 day'
+
+/** All reject if the database is unavailable; a change may then have been made. */
+export function createKeptIncreases(sql: Sql): IncreaseStore {
+  const columns = sql`
+    id, counter, per, amount::text as limit, reason, created_by as "createdBy",
+    (extract(epoch from until) * 1000)::float8 as until,
+    (extract(epoch from created_at) * 1000)::float8 as "createdAt"`
+  type Row = Omit<KeptIncrease, 'limit'> & { readonly limit: string }
+  const toIncrease = (row: Row): KeptIncrease => {
+    return { ...row, limit: parseExact(row.limit) as Exact }
+  }
+
+  return {
+    async read(now) {
+      const rows = await withLongDeadline(sql<Row[]>`
+        select ${columns} from tollgate_increases where until > ${new Date(now)}::timestamptz
+        order by amount desc, until desc, id`)
+      return rows.map(toIncrease)
+    },
+    async add({ counter, per, limit, until, reason, createdBy, createdAt }) {
+      const now = new Date(createdAt)
+      const [row] = await withLongDeadline(sql<Row[]>`
+        with old as (
+          delete from tollgate_increases where until < ${now}::timestamptz - ${keptFor}::interval
+        ), added as (
+          insert into tollgate_increases (counter, per, amount, until, reason, created_by, created_at)
+          select ${counter}, ${per}, ${limit}::numeric, ${new Date(until)}::timestamptz, ${reason}, ${createdBy},
+            ${now}::timestamptz
+          where (select count(*) from tollgate_increases where until > ${now}::timestamptz) < ${maxIncreases}
+          returning *
+        )
+        select ${columns}, pg_notify(${resetsChannel}, '')::text as told from added`)
+      return row && toIncrease(row)
+    },
+    async remove(id, now) {
+      const [row] = await withLongDeadline(sql<Row[]>`
+        with removed as (
+          delete from tollgate_increases
+          where id = ${id}::uuid and until > ${new Date(now)}::timestamptz returning *
+        )
+        select ${columns}, pg_notify(${resetsChannel}, '')::text as told from removed`)
+      return row && toIncrease(row)
+    },
+  }
+}

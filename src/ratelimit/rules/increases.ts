@@ -1,0 +1,57 @@
+/** Increases: a limit by name has a higher figure for a while, for one of its counters. What is counted stays. */
+
+import type { Exact } from '../../formats/exact.ts'
+import { type CountedLimit, counterOf } from './counter.ts'
+import { raiseNamedLimit } from './named-limits.ts'
+
+export interface Increase {
+  /** The key of the counter that is compared with it. */
+  readonly counter: string
+  readonly limit: Exact
+  /** From then on it is over; milliseconds since the epoch. */
+  readonly until: number
+}
+
+/** By the key of the counter, the highest first; of those that are equally high the one that is over last. */
+export type Increases = ReadonlyMap<string, readonly Increase[]>
+
+/** Limits are compared by identity, so that each has one copy for each increase. */
+const copies = new WeakMap<Increase, WeakMap<CountedLimit, CountedLimit>>()
+
+/** The limit as it holds at an instant for this counter of it: the higher one of its resource's and of its increases. */
+export function raised(
+  limit: CountedLimit,
+  counter: string,
+  increases: Increases,
+  now: number,
+): CountedLimit {
+  const found = increases.get(counter)?.find(({ until }) => until > now)
+  if (found === undefined || found.limit <= limit.limit) return limit
+  const known = copies.get(found) ?? new WeakMap<CountedLimit, CountedLimit>()
+  const copy = known.get(limit) ?? raiseNamedLimit(limit, found.limit, found.until)
+  copies.set(found, known.set(limit, copy))
+  return copy
+}
+
+/** What a request is compared with. */
+export interface Limited {
+  readonly limits: readonly CountedLimit[]
+  readonly caller: { readonly user: string }
+  readonly pool?: string | undefined
+}
+
+/** The grant with all its limits as they hold then; the same object if none is raised. */
+export function withIncreases<Grant extends Limited>(
+  grant: Grant,
+  increases: Increases,
+  now: number,
+): Grant {
+  if (increases.size === 0) return grant
+  const { limits: written, caller, pool } = grant
+  const limits = written.map((limit) =>
+    limit.limitName === undefined
+      ? limit
+      : raised(limit, counterOf(limit, caller.user, pool).key, increases, now),
+  )
+  return limits.every((limit, i) => limit === written[i]) ? grant : { ...grant, limits }
+}

@@ -1,0 +1,237 @@
+import { type Test, test } from 'tap'
+import { createActiveIncreases } from '../../../src/ratelimit/increases/active-increases.ts'
+import { createKeptIncreases } from '../../../src/ratelimit/increases/kept-increases.ts'
+import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
+import { createKeptResets } from '../../../src/ratelimit/sums/kept-resets.ts'
+import { createResetFeed } from '../../../src/ratelimit/sums/reset-feed.ts'
+import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
+import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
+import { poll } from '../../support/poll.ts'
+import { refused } from '../../support/refusals.ts'
+
+const route = '/v1/admin/increases'
+const day = { window: 'day', limit: 100 }
+const snapshot = snapshotOf(
+  modelRef('small', {
+    limits: [
+      { ...day, name: 'fair', per: 'model' },
+      { ...day, name: 'each', per: 'subscription' },
+    ],
+  }),
+  accessPolicy('open', ['llm/small'], { groups: ['team-a', 'team-b'] }),
+  subscription(
+    'premium',
+    { groups: ['team-b', 'team-a'], users: ['dora'] },
+    { 'llm/small': [[1_000, '1m']] },
+    {
+      ofModels: { billingRate: { perToken: '0.01' } },
+      spec: {
+        limits: [
+          { ...day, name: 'own' },
+          { ...day, name: 'pool', of: 'cost', limit: '50.5', per: 'group' },
+          { ...day, name: 'seen', per: 'subscription', enforce: false },
+        ],
+      },
+    },
+  ),
+  {
+    ...{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant' },
+    ...{ metadata: { name: 'default-tenant' } },
+    spec: { limits: [{ ...day, name: 'all', per: 'installation' }] },
+  },
+)
+const own = { subscription: 'premium', name: 'own', user: 'alice' }
+const asked = { ...own, limit: 300, until: '2026-03-02T12:00:00Z', reason: 'a deadline' }
+
+async function create(api: KeyApi, body: object) {
+  const answer = await api.ask(`POST ${route}`, { as: 'admin', body })
+  if (answer.statusCode !== 200) throw new Error(answer.body)
+  return answer.json()
+}
+
+async function list(api: KeyApi) {
+  return (await api.ask(`GET ${route}`, { as: 'admin' })).json()
+}
+
+async function limitOf(api: KeyApi, as: string, name: string) {
+  const { data } = (await api.ask('GET /v1/limits', { as })).json()
+  return data.find((each: { name: string }) => each.name === name)
+}
+
+test('an administrator increases a limit of a user, for a while (200)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  const made = await create(api, asked)
+  const { reason, until } = asked
+  const shown = {
+    ...{ id: made.id, subscription: 'premium', model: null, name: 'own', kind: 'tokens' },
+    ...{ scope: 'user', user: 'alice', limit: 300, until, reason },
+    ...{ createdBy: 'admin', createdAt: '2026-03-01T12:00:00Z' },
+  }
+  t.strictSame(made, { ...shown, propagation: 'pending' })
+  const target = { user: 'alice', subscription: 'premium', limit: 'own' }
+  t.match(api.audited, [
+    { action: 'increase.create', outcome: 'intent', actor: { user: 'admin' }, target },
+    { action: 'increase.create', outcome: 'success', target },
+  ])
+  t.strictSame(await list(api), { object: 'list', data: [shown] })
+  t.match(api.audited.at(-1), { action: 'increase.read', count: 1 })
+  const raised = { limit: 300, remaining: 300, increasedUntil: until }
+  t.match(await limitOf(api, 'alice', 'own'), raised)
+  t.equal((await limitOf(api, 'carol', 'own')).limit, 100)
+  t.notOk('increasedUntil' in (await limitOf(api, 'carol', 'own')))
+  const question = { user: 'alice', groups: ['team-a'], model: 'small', subscription: 'premium' }
+  const explain = async (more: object) => {
+    const body = { ...question, ...more }
+    const { limits } = (await api.ask('POST /v1/explain', { as: 'admin', body })).json()
+    return limits.find((each: { name: string }) => each.name === 'own')
+  }
+  t.match(await explain({}), { limit: 300, increasedUntil: until })
+  t.match(await explain({ at: '2026-03-02T11:00:00Z' }), { limit: 300 })
+  t.equal((await explain({ at: until })).limit, 100)
+
+  api.now = Date.parse(until)
+  t.equal((await limitOf(api, 'alice', 'own')).limit, 100, 'it ends by itself')
+  t.strictSame((await list(api)).data, [])
+  refused(t, await api.ask(`DELETE ${route}/${made.id}`, { as: 'admin' }), 404, 'not_found')
+})
+
+test('limits that several share are increased for whom is named (200)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  const { until, reason } = asked
+  const more = { limit: 300, until, reason }
+  const pool = { subscription: 'premium', name: 'pool', limit: '60.5', until, reason }
+  t.match(await create(api, { ...pool, whom: 'team-a' }), { whom: 'team-a', limit: '60.5' })
+  t.match(await create(api, { ...pool, whom: 'users' }), { whom: 'users', scope: 'group' })
+  const fair = { subscription: null, model: 'llm/small', name: 'fair', scope: 'model' }
+  t.match(await create(api, { ...more, model: 'llm/small', name: 'fair' }), fair)
+  const each = { model: 'llm/small', name: 'each', whom: 'premium' }
+  t.match(await create(api, { ...more, ...each }), { ...each, subscription: null })
+  t.match(await create(api, { ...more, name: 'all' }), { subscription: null, model: null })
+  t.match(api.audited.at(-1), { target: { resource: 'Tenant', limit: 'all' } })
+  const { data } = (await api.ask('GET /v1/admin/limits', { as: 'admin' })).json()
+  const shown = data.map(
+    ({ name, whom = '', limit, increasedUntil = '' }: Record<string, string>) =>
+      [name, whom, limit, increasedUntil && 'raised'].join(' '),
+  )
+  t.strictSame(shown.sort(), [
+    'all  300 raised',
+    'each premium 300 raised',
+    'fair  300 raised',
+    'pool team-a 60.5 raised',
+    'pool team-b 50.5 ',
+    'pool users 60.5 raised',
+    'seen  100 ',
+  ])
+  t.match(await limitOf(api, 'alice', 'pool'), { limit: '60.5', increasedUntil: until })
+  t.match(await limitOf(api, 'bob', 'pool'), { limit: '50.5' })
+  t.match(await limitOf(api, 'bob', 'all'), { limit: null, increasedUntil: until })
+})
+
+test('an increase is ended early (200), once (404)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  const { id } = await create(api, asked)
+  await create(api, { ...asked, limit: 200 })
+  const ended = await api.ask(`DELETE ${route}/${id}`, { as: 'admin' })
+  t.match(ended.json(), { id, user: 'alice', limit: 300, propagation: 'pending' })
+  const target = { user: 'alice', subscription: 'premium', limit: 'own' }
+  t.match(api.audited.slice(-2), [
+    { action: 'increase.end', outcome: 'intent' },
+    { action: 'increase.end', outcome: 'success', target },
+  ])
+  t.equal((await limitOf(api, 'alice', 'own')).limit, 200, 'the other one stays')
+  t.equal((await list(api)).data.length, 1)
+  for (const gone of [id, 'none'])
+    refused(t, await api.ask(`DELETE ${route}/${gone}`, { as: 'admin' }), 404, 'not_found')
+})
+
+const wrong: readonly (readonly [object, number, RegExp])[] = [
+  [{ subscription: 'none' }, 404, /No limit of this name/],
+  [{ name: 'none' }, 404, /No limit of this name/],
+  [{ subscription: undefined }, 404, /No limit of this name/],
+  [{ model: 'llm/small' }, 400, /either subscription or model/],
+  [{ user: undefined }, 400, /^user is needed: the limit is per user/],
+  [{ whom: 'team-a' }, 400, /^whom: the limit is per user/],
+  [{ name: 'pool', limit: '60' }, 400, /^user: the limit is per group/],
+  [{ name: 'pool', user: undefined, limit: '60' }, 400, /^whom is needed: the limit is per group/],
+  [{ name: 'pool', user: undefined, whom: 'x', limit: '60' }, 400, /^whom: no group/],
+  [{ name: 'pool', user: undefined, whom: 'team-a', limit: 60 }, 400, /^limit is one on cost/],
+  [{ name: 'pool', user: undefined, whom: 'team-a', limit: '50.5' }, 400, /^limit .* 50\.5\.$/],
+  [{ name: 'seen', user: undefined }, 400, /^name: the limit is only counted/],
+  [{ limit: 100 }, 400, /^limit must be above that of the resource, 100/],
+  [{ limit: '300' }, 400, /^limit must be an integer/],
+  [{ limit: 10 ** 15 + 1 }, 400, /^limit must be an integer/],
+  [{ limit: 300.5 }, 400, /limit/],
+  [{ until: '2026-03-01T12:00:00Z' }, 400, /^until is over/],
+  [{ until: '2026-06-01T12:00:01Z' }, 400, /^until must be within 92 days/],
+  [{ until: 'tomorrow' }, 400, /^until must be/],
+  [{ reason: '' }, 400, /reason/],
+  [{ reason: 'x'.repeat(257) }, 400, /reason/],
+  [{ reason: 'x\0' }, 400, /^reason must not hold NUL/],
+  [{ keyId: 'x' }, 400, /keyId/],
+]
+
+test('refusals name the field and the mend (400, 404)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  for (const [more, status, message] of wrong) {
+    const body = { ...asked, ...more }
+    const answer = await api.ask(`POST ${route}`, { as: 'admin', body })
+    refused(t, answer, status, undefined, JSON.stringify(more).slice(0, 80))
+    t.match(answer.json().error.message, message)
+  }
+  t.strictSame((await list(api)).data, [])
+  t.match(api.audited[0], {
+    action: 'increase.create',
+    outcome: 'refused',
+    target: { limit: 'own' },
+  })
+})
+
+test('nobody else may (403)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  const { key } = await api.createKey('admin', { subscription: 'premium' })
+  for (const as of ['alice', key])
+    for (const asks of [`POST ${route}`, `GET ${route}`, `DELETE ${route}/x`])
+      refused(t, await api.ask(asks, { as, ...(asks.startsWith('POST') && { body: asked }) }), 403)
+})
+
+test('as many as every process remembers are in force (400)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  await api.sql`
+    insert into tollgate_increases (counter, per, amount, until, reason, created_by, created_at)
+    select 'Tenant' || chr(10) || '#x' || chr(10) || 'tokens-1' || chr(10), 'user', 1, '2026-03-09', '', '', now()
+    from generate_series(1, 1000)`
+  const answer = await api.ask(`POST ${route}`, { as: 'admin', body: asked })
+  refused(t, answer, 400, 'invalid_request')
+  t.equal((await list(api)).data.length, 1_000)
+})
+
+test('without the database none is made, listed or ended (503)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  await api.sql.end()
+  const id = 'ffffffff-ffff-4fff-bfff-ffffffffffff'
+  for (const asks of [`POST ${route}`, `GET ${route}`, `DELETE ${route}/${id}`]) {
+    const body = asks.startsWith('POST') && { body: asked }
+    refused(t, await api.ask(asks, { as: 'admin', ...body }), 503, 'store_unavailable')
+  }
+})
+
+test('another process reads increases and their ends', async (t: Test) => {
+  const api = await createKeyApi(t, { snapshot })
+  const other = createActiveIncreases(createKeptIncreases(api.sql), () => api.now)
+  const feed = createResetFeed(createKeptResets(api.sql), (error) => t.fail(String(error)))
+  t.teardown(() => feed.stop())
+  feed.start(() => {}, other.follow)
+  const all = snapshot.subscriptions.get('premium')?.limits.get('llm/small') ?? []
+  const limit = all.find(({ limitName }) => limitName === 'own') as (typeof all)[number]
+  const { key } = counterOf(limit, 'alice')
+  const raised = () => other.raise(limit, key, api.now)
+  const { id } = await create(api, asked)
+  feed.ring()
+  await poll(() => raised().limit === 300, 'it is in force')
+  const once = raised()
+  await other.follow()
+  t.equal(raised(), once, 'the same object after it is read again')
+  await api.ask(`DELETE ${route}/${id}`, { as: 'admin' })
+  feed.ring()
+  await poll(() => raised() === limit, 'it is over')
+})

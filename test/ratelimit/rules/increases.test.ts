@@ -1,0 +1,59 @@
+import { test } from 'tap'
+import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
+import { type Increase, raised, withIncreases } from '../../../src/ratelimit/rules/increases.ts'
+import { toNamedLimit } from '../../../src/ratelimit/rules/named-limits.ts'
+
+const whose = { subscription: 'team', organization: '' }
+const place = { resource: 'team', origin: 'subscription', whose } as const
+const hour = { ms: 3_600_000 }
+const written = {
+  ...({ name: 'x', per: 'user', of: 'tokens', limit: 100, window: '1h' } as const),
+  ...{ windowMs: hour.ms, models: undefined, enforce: true },
+}
+const limit = toNamedLimit(written, hour, place)
+const shared = toNamedLimit({ ...written, name: 'all', per: 'subscription' }, hour, place)
+const unnamed = { ...limit, limitName: undefined }
+const { key } = counterOf(limit, 'ada')
+const of = (...found: readonly Omit<Increase, 'counter'>[]) =>
+  new Map([[key, found.map((each) => ({ counter: key, ...each }))]])
+
+test('the higher of resource and increase holds', async (t) => {
+  t.match(raised(limit, key, of({ limit: 300, until: 50 }), 49), {
+    ...{ limit: 300, increasedUntil: 50, policy: '"x";q=300;w=3600;qu="tokens"' },
+    keyPrefix: limit.keyPrefix,
+  })
+  t.equal(raised(limit, key, of({ limit: 90, until: 50 }), 49), limit)
+  t.equal(raised(limit, key, of({ limit: 2n ** 60n, until: 50 }), 49).limit, 2n ** 60n)
+  t.equal(raised(limit, 'of another', of({ limit: 300, until: 50 }), 49), limit)
+})
+
+test('an increase ends by itself', async (t) => {
+  const both = of({ limit: 300, until: 50 }, { limit: 200, until: 80 })
+  const at = (now: number) => raised(limit, key, both, now)
+  t.strictSame(
+    [49, 50, 79, 80].map((now) => [at(now).limit, at(now).increasedUntil]),
+    [
+      [300, 50],
+      [200, 80],
+      [200, 80],
+      [100, undefined],
+    ],
+  )
+})
+
+test('of a grant only what is raised is another object, always the same', async (t) => {
+  const grant = { limits: [unnamed, limit, shared], caller: { user: 'ada' }, pool: undefined }
+  t.equal(withIncreases(grant, new Map(), 0), grant)
+  const increases = of({ limit: 300, until: 50 })
+  t.equal(withIncreases({ ...grant, caller: { user: 'bob' } }, increases, 0).limits, grant.limits)
+  t.equal(withIncreases(grant, increases, 50), grant)
+  const { limits } = withIncreases(grant, increases, 0)
+  t.equal(limits[0], unnamed)
+  t.equal(limits[1]?.limit, 300)
+  t.equal(limits[2], shared)
+  t.equal(withIncreases(grant, increases, 1).limits[1], limits[1])
+  const all = counterOf(shared, 'ada').key
+  const more = new Map([[all, [{ counter: all, limit: 500, until: 9 }]]])
+  const [, , high] = withIncreases(grant, more, 0).limits
+  t.match(counterOf(high ?? limit, 'ada'), { key: all, limit: 500 })
+})
