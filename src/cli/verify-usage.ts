@@ -53,8 +53,8 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
       const { bytes: unreadBytes, lines: unreadLines } = unread
       const { gaps } = state
       const shown = {
-        differences: differences.map((one) => ({ ...one, ...inMoney(one.figure, one) })),
-        limits: limits.map((one) => ({ ...one, ...inMoney(one.limit.kind, one) })),
+        differences: differences.map((one) => ({ ...one, ...inJson(one.figure, one) })),
+        limits: limits.map((one) => ({ ...one, ...inJson(one.limit.kind, one) })),
       }
       io.out(toJson({ problems, gaps, unreadBytes, unreadLines, ...result, ...shown }))
     } else {
@@ -115,9 +115,11 @@ function show(
     out(unread.bytes > 0 ? soFar(compared, unread) : `${compared.toLocaleString('en')} sums agree.`)
 }
 
-/** Costs are decimal numbers. */
-function inMoney(figure: string, { ledger, journals }: Record<'ledger' | 'journals', Exact>) {
-  return figure === 'cost' ? { ledger: toMoney(ledger), journals: toMoney(journals) } : {}
+/** Costs are decimal numbers, and what would be rounded as a number is text, too. */
+function inJson(figure: string, { ledger, journals }: Record<'ledger' | 'journals', Exact>) {
+  const exact = (sum: Exact) => (typeof sum === 'bigint' ? `${sum}` : sum)
+  const shown = figure === 'cost' ? toMoney : exact
+  return { ledger: shown(ledger), journals: shown(journals) }
 }
 
 function showSum(figure: string, sum: Exact): string {

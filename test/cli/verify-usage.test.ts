@@ -186,13 +186,16 @@ test('what limits were charged agrees, by limit, whom and window', async (t) => 
 })
 
 test('sums that end where counters do agree', async (t) => {
-  const { path, feed, run } = await createWorld(t)
+  const { sql, path, feed, run } = await createWorld(t)
   const huge = { ...charged, prices: 'token=900000000000' }
   writeFileSync(path, line(0) + line(kept, huge))
   await feed.step()
   appendFileSync(path, line(kept + 1, huge) + line(kept + 2, { ...huge, key: 'k1' }))
   await feed.step()
   t.match(await run(), { status: 0, out: /^\d+ sums agree\.$/ })
+  await sql`update tollgate_usage_limits set amount = 9007199254740993 where name = 'pool'`
+  const { status, out } = await run('--json')
+  t.match([status, JSON.parse(out).limits], [1, [{ ledger: '9007199254740993', journals: 9 }]])
 })
 
 test('who was forgotten is no difference of a limit', async (t) => {
