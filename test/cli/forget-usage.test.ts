@@ -73,6 +73,29 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   t.equal((await read()).filter(({ user }) => user === 'ann').length, 1, 'later usage is new')
 })
 
+test('a pool of the same name is not of the user', async (t) => {
+  const { sql, run, fill } = await start(t)
+  await fill(['ann'])
+  const ledger = createUsageLedger(sql)
+  const { revision } = await ledger.open('journal')
+  const step = { journal: 'journal', revision, places: [], gaps: [], closes: false, rows: [] }
+  const [window, kind, whom] = ['month1@UTC', 'cost', 'ann'] as const
+  const charge = { resource: 'team', kind, whom, window, begin: 0, amount: 5, first: 0, last: 0 }
+  const limits = [
+    { ...charge, name: 'each', per: 'user' },
+    { ...charge, name: 'pool', per: 'group' },
+  ] as const
+  await ledger.feed({ ...step, limits })
+  const counters = limits.map(({ name }) => `team\n#${name}\n${kind}-${window}\n${whom}`)
+  const { write, read } = createKeptResets(sql)
+  await write(counters, Date.now())
+  t.equal((await run('y', 'ann')).status, 0)
+  t.strictSame(
+    (await read()).map(({ key }) => key),
+    counters.slice(1),
+  )
+})
+
 test('invalid arguments say where help is', async (t) => {
   const { run } = await start(t)
   for (const args of [[], ['a', 'b'], ['a', '--all']])

@@ -26,9 +26,14 @@ export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
     await transaction`
       update tollgate_usage_limits set whom = ${name}, id = gen_random_uuid()
       where per in ('user', 'key') and whom = ${cutName(user)}`
+    // A pool of that name stays as it was reset: its counter would jump back.
     await transaction`
       delete from tollgate_counter_resets
-      where right(counter, char_length(${user}::text) + 1) = E'\n' || ${user}::text`
+      where right(counter, char_length(${user}::text) + 1) = E'\n' || ${user}::text
+        and counter not in (
+          select concat_ws(E'\n', resource, '#' || name, kind || '-' || window_text, whom)
+          from tollgate_usage_limits
+          where per not in ('user', 'key') and whom = ${cutName(user)})`
     await transaction`
       delete from tollgate_increases
       where per = 'user' and right(counter, char_length(${user}::text) + 1) = E'\n' || ${user}::text`
