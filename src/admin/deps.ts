@@ -18,6 +18,7 @@ import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import type { PathRules } from '../operations/operations.ts'
 import type { ResettableCounters } from '../ratelimit/counters.ts'
 import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts'
+import type { LimitRequests } from '../usage/limit-requests/limit-requests.ts'
 import type { UsageReader } from '../usage/store.ts'
 import type { TableCondition } from './explain/explain-table.ts'
 import type { Locate } from './explain/explain-view.ts'
@@ -64,6 +65,8 @@ export interface ExternalDeps extends SharedDeps {
   readonly resetCounters: ResettableCounters['reset']
   /** undefined: there are none, and nothing would remember one. */
   readonly increases?: ActiveIncreases | undefined
+  /** undefined: nothing would remember one. */
+  readonly limitRequests?: LimitRequests | undefined
   /** As for Check, but it holds nothing. */
   readonly limits: (
     grant: Grant,

@@ -52,6 +52,8 @@ import { health, probes } from './operation/probes.ts'
 import { readState, type ServiceStateDeps } from './operation/service-state.ts'
 import { counterRoutes } from './usage/counters.ts'
 import { increaseRoutes } from './usage/increases.ts'
+import { limitDecisionRoutes } from './usage/limit-decisions.ts'
+import { limitRequestRoutes } from './usage/limit-requests.ts'
 import { listLimitsOfCaller } from './usage/limits.ts'
 import { listSharedLimits } from './usage/shared-limits.ts'
 import { type SimulateDeps, simulateResources } from './usage/simulate.ts'
@@ -141,9 +143,11 @@ export function buildAdmin(deps: AdminDeps): Api {
       listAccess(inner, deps)
       listSharedLimits(inner, deps)
       increaseRoutes(inner, deps)
+      limitDecisionRoutes(inner, deps)
       simulateResources(inner, deps)
     })
     listLimitsOfCaller(scope, deps)
+    limitRequestRoutes(scope, deps)
     counterRoutes(scope, deps)
   })
   return app

@@ -22,6 +22,7 @@ import { withWaits } from '../telemetry/tracing.ts'
 import type { ListenerTls, ServerTls } from '../tls/listener-tls.ts'
 import { readPastSums } from '../usage/ledger/postgres/state.ts'
 import { createSimulate } from '../usage/ledger/simulation.ts'
+import { createLimitRequests } from '../usage/limit-requests/kept-limit-requests.ts'
 import type { Context } from './context.ts'
 import type { Parts } from './parts.ts'
 import type { State } from './state.ts'
@@ -73,6 +74,7 @@ export function createExternalApi(
     }),
     resetCounters: counterParts.counters.reset,
     increases: counterParts.increases,
+    limitRequests: createLimitRequests(parts.database.pool, config.notifyUrl !== undefined),
     tableCondition() {
       // Only the writer knows more.
       if (!parts.table.isOn) return 'off'

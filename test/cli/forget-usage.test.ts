@@ -3,6 +3,7 @@ import { createKeptIncreases } from '../../src/ratelimit/increases/kept-increase
 import { createKeptResets } from '../../src/ratelimit/sums/kept-resets.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
+import { createLimitRequests } from '../../src/usage/limit-requests/kept-limit-requests.ts'
 import { runAt } from '../support/command.ts'
 import { createDatabase } from '../support/database.ts'
 import { createPool } from '../support/key-store.ts'
@@ -45,6 +46,12 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   const more = { limit: 9, until: createdAt + 60_000, createdAt, reason: 'a test' }
   for (const counter of counters)
     await increases.add({ ...more, counter, per: 'user', createdBy: 'ann' })
+  const requests = createLimitRequests(sql, true)
+  const [mine = '', , others = ''] = counters
+  await requests.add({ ...more, counter: mine, per: 'user', user: 'ann' })
+  const other = await requests.add({ ...more, counter: others, per: 'user', user: 'bob' })
+  const verdict = { by: 'ann', at: createdAt, reason: null, grant: undefined }
+  await requests.decide(other?.id as string, verdict)
   const before = await read()
   t.equal((await run('n', 'ann')).status, 1)
   t.strictSame(await read(), before, 'not without a yes')
@@ -64,6 +71,12 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   const raised = await increases.read(createdAt)
   t.strictSame(raised.map(({ counter }) => counter).toSorted(), counters.slice(1).toSorted())
   for (const { createdBy } of raised) t.match(createdBy, /^forgotten-/)
+  const page = { limit: 9, offset: 0 }
+  t.strictSame(await requests.list('ann', createdAt, page), [])
+  t.match(await requests.list('bob', createdAt, page), [{ decidedBy: /^forgotten-/ }])
+  const notices = await sql<{ body: string }[]>`select body from tollgate_notices`
+  t.match(notices, [{ body: /limit\.request\.created.*"user":"bob"/ }])
+  t.equal(notices.length, 1)
   t.equal((await run('y', long)).status, 0, 'a name that was cut')
   t.match(await run(undefined, 'ann', '--yes'), {
     status: 1,

@@ -186,4 +186,13 @@ test('an increase holds until it is ended', async (t, gateway) => {
   const refused = await gateway.chat(key, forty)
   t.equal(refused.status, 429)
   t.match(refused.text, / 40 /)
+
+  const { user: _, ...asked } = more
+  const post = (at: string, as: string, json = '') =>
+    gateway.ask(`/v1/limit-requests${at}`, as, { method: 'POST', headers, body: json })
+  const request = await post('', `token-${user}`, JSON.stringify({ ...asked, limit: 130 }))
+  t.equal(request.status, 200, request.text)
+  const approved = await post(`/${JSON.parse(request.text).id}/approve`, 'token-admin')
+  t.equal(approved.status, 200, approved.text)
+  t.equal(await ask(), 200, 'asked for, and approved')
 })

@@ -353,6 +353,21 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'admin/usage/limit-decisions.ts',
+    ['admin/usage/limit-requests.test.ts'],
+    [['asked.user === by', 'false']],
+  ),
+  ...mutants(
+    'admin/usage/limit-requests.ts',
+    ['admin/usage/limit-requests.test.ts'],
+    [['if (hasFigures(limit)) ', '']],
+  ),
+  ...mutants(
+    'usage/limit-requests/kept-limit-requests.ts',
+    ['admin/usage/limit-requests.test.ts'],
+    [["if (open.state !== 'open') return open", '']],
+  ),
+  ...mutants(
     'extauthz/reserve.ts',
     ['extauthz/service.test.ts'],
     [

@@ -32,6 +32,7 @@ import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createUsageReader } from '../../src/usage/ledger/postgres/reader.ts'
 import { readPastSums } from '../../src/usage/ledger/postgres/state.ts'
 import { createSimulate } from '../../src/usage/ledger/simulation.ts'
+import { createLimitRequests } from '../../src/usage/limit-requests/kept-limit-requests.ts'
 import { createTestCounters } from './counters.ts'
 import { createMigratedDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
@@ -216,6 +217,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
       options.limits ??
       createLimits({ counters: { read: options.readCounters ?? memory.readFresh }, increases }),
     increases,
+    limitRequests: createLimitRequests(sql, true),
     ...(options.backendOf && { backendOf: options.backendOf }),
     paths: pathRules(),
     usage: options.ledger === false ? undefined : createUsageReader(sql),

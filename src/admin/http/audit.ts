@@ -51,6 +51,7 @@ const reads: readonly AuditAction[] = [
   'usage.read',
   'counter.read',
   'increase.read',
+  'limit_request.read',
 ]
 
 /** Error codes after which it is unknown whether the database has executed the change. */

@@ -1,16 +1,10 @@
 /** `POST`, `GET` and `DELETE /v1/admin/increases` (contract, 3.22): more of a limit by name for a while, for administrators. */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import type { AuditTarget } from '../../audit/event.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
-import type { Exact } from '../../formats/exact.ts'
-import { parseMoney } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
-import type { LimitKind } from '../../kinds/limits.ts'
 import { whomOf } from '../../models/rules/shared-limits.ts'
-import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/active-increases.ts'
-import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
@@ -19,21 +13,20 @@ import { ignoreBodies, requirePlainText } from '../http/body.ts'
 import { answers, objects, optional, string, timestamp } from '../http/schema.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import { orUnsure } from '../keys/propagation.ts'
+import { name, type OwnLimit } from './limit-state.ts'
 import {
-  figure,
-  kindSchema,
-  limitsIn,
-  name,
-  type OwnLimit,
-  scopeSchema,
-  toFigure,
-} from './limit-state.ts'
-import { selectShared } from './shared-limits.ts'
-import { readTime } from './usage-question.ts'
-
-const maxDays = 92
-const dayMs = 86_400_000
-const maxLimit = 1_000_000_000_000_000
+  limitMeant,
+  limitsOfName,
+  readFigure,
+  readUntil,
+  requireEnforced,
+  requireHigher,
+  targetOf,
+  toMeantJson,
+  tooMany,
+  unknownLimit,
+  wanted,
+} from './wanted-limit.ts'
 
 const body = {
   title: 'NewIncrease',
@@ -41,43 +34,20 @@ const body = {
   additionalProperties: false,
   required: ['name', 'limit', 'until', 'reason'],
   properties: {
-    subscription: { ...name, description: 'Whose spec.limits has the limit.' },
-    model: {
-      ...name,
-      description: 'The same of a ModelRef; without both it is the Tenant.',
-      examples: ['llm/sim-small'],
-    },
-    name: { ...name, description: 'Of the limit.' },
+    ...wanted,
     user: { ...name, description: 'Whose, of a limit per user.' },
     whom: {
       ...name,
       description:
         'Of a limit that has several counters: the group (users: those whom the subscription names), the organization, or of a limit of a model the subscription.',
     },
-    limit: {
-      ...figure,
-      description: 'As in the resource: of cost a decimal number as a string. Higher than there.',
-    },
-    until: string(`When it ends by itself (RFC 3339), within ${maxDays} days.`, {
-      examples: ['2026-03-01T12:00:00Z'],
-    }),
-    reason: { type: 'string', minLength: 1, maxLength: 256 },
   },
 } as const
 
 const fields = {
   id: { type: 'string' },
-  subscription: {
-    type: ['string', 'null'],
-    description: 'null: the limit is of a model, or without one of the installation.',
-  },
-  model: { type: ['string', 'null'] },
-  name: string('Of the limit.'),
-  kind: kindSchema,
-  scope: scopeSchema,
+  ...limitMeant,
   user: optional(string('Of a limit per user.')),
-  whom: optional(string('Of a limit that has several counters.')),
-  limit: figure,
   until: timestamp,
   reason: { type: 'string' },
   createdBy: { type: 'string' },
@@ -159,10 +129,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
       const until = readUntil(asked.until, now)
       const { limit, counter } = choose(await limitsOfName(asked, snapshot()), asked)
       const higher = readFigure(limit.kind, asked.limit)
-      if (higher <= limit.limit)
-        throw invalidRequest(
-          `limit must be above that of the resource, ${toFigure(limit, limit.limit)}.`,
-        )
+      requireHigher(higher, limit)
       await intend(request, target)
       const { user: createdBy } = callerOf(request)
       const { reason } = asked
@@ -179,10 +146,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
         }),
         unsure,
       )
-      if (added === undefined)
-        throw invalidRequest(
-          `${maxIncreases.toLocaleString('en')} increases are in force; end one first.`,
-        )
+      if (added === undefined) throw tooMany()
       return { ...toJson(added), propagation }
     },
   )
@@ -215,64 +179,12 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
   })
 }
 
-/** As the trail names it. */
-function targetOf({
-  subscription,
-  model,
-  name: limit,
-  user,
-  whom,
-}: {
-  readonly [Field in 'subscription' | 'model' | 'user' | 'whom']?: string | null | undefined
-} & { readonly name: string }): AuditTarget {
-  const resource = model ? `ModelRef/${model}` : subscription ? undefined : 'Tenant'
-  return {
-    ...(user && { user }),
-    ...(subscription && { subscription }),
-    ...(resource && { resource }),
-    limit,
-    ...(whom && { whom }),
-  }
-}
-
-function readUntil(raw: string, now: number): number {
-  const until = readTime('until', raw) as number
-  if (until <= now) throw invalidRequest('until is over; it must be in the future.')
-  if (until > now + maxDays * dayMs) throw invalidRequest(`until must be within ${maxDays} days.`)
-  return until
-}
-
-/** Each counter of the limits that are meant, once. */
-async function limitsOfName(
-  { subscription, model, name, user = '' }: Body,
-  snapshot: Snapshot,
-): Promise<readonly OwnLimit[]> {
-  if (subscription !== undefined && model !== undefined)
-    throw invalidRequest('Name either subscription or model: whose spec.limits has the limit.')
-  const { subscriptions } = snapshot
-  const open =
-    subscription === undefined
-      ? subscriptions.values()
-      : [subscriptions.get(subscription)].filter((each) => each !== undefined)
-  const drawing = { user, poolIn: undefined, mayUse: () => true }
-  const origin =
-    model !== undefined ? 'model' : subscription !== undefined ? 'subscription' : 'tenant'
-  return [
-    ...(await selectShared(snapshot, { subscription, model, name })),
-    ...limitsIn(open, { model, name }, drawing, snapshot),
-  ].filter(({ limit }) => limit.origin === origin)
-}
-
 /** The one that is meant. */
 function choose(found: readonly OwnLimit[], { user, whom }: Body): OwnLimit {
   const [first] = found
-  if (first === undefined) {
-    const message = 'No limit of this name is in force there: spec.limits of the resource has them.'
-    throw new ServiceError('not_found', { message })
-  }
+  if (first === undefined) throw unknownLimit()
   const { scope } = first.limit
-  if (!first.isEnforced)
-    throw invalidRequest('name: the limit is only counted, and refuses nobody.')
+  requireEnforced(first)
   if (scope === 'user') {
     if (whom !== undefined) throw invalidRequest('whom: the limit is per user; name the user.')
     if (user === undefined) throw invalidRequest('user is needed: the limit is per user.')
@@ -287,32 +199,10 @@ function choose(found: readonly OwnLimit[], { user, whom }: Body): OwnLimit {
   throw invalidRequest(`whom: no ${scope} of this name shares the limit.`)
 }
 
-function readFigure(kind: LimitKind, raw: number | string): Exact {
-  if (kind === 'cost') {
-    const nano = typeof raw === 'string' ? parseMoney(raw) : undefined
-    if (nano !== undefined) return nano
-    throw invalidRequest(
-      'limit is one on cost: a decimal number as a string, at most "9000000000", with at most 9 digits behind the point.',
-    )
-  }
-  if (typeof raw === 'number' && raw <= maxLimit) return raw
-  throw invalidRequest(`limit must be an integer of at most ${maxLimit}.`)
-}
-
-function toJson({ id, counter, per, limit, until, reason, createdBy, createdAt }: KeptIncrease) {
-  const { subscription: resource, model, counted, user: whom } = readCounterKey(counter)
-  const kind = kindOf({ counted })
-  const [, ofModel] = /^ModelRef\/(.*)$/.exec(resource) ?? []
-  const pool = whom || (per === 'group' ? 'users' : '')
+function toJson({ id, until, reason, createdBy, createdAt, ...meant }: KeptIncrease) {
   return {
     id,
-    subscription: ofModel === undefined && resource !== 'Tenant' ? resource : null,
-    model: ofModel ?? null,
-    name: model.slice(1),
-    kind,
-    scope: per,
-    ...(pool && (per === 'user' ? { user: pool } : { whom: pool })),
-    limit: toFigure({ kind }, limit),
+    ...toMeantJson(meant),
     until: toEndTimestamp(until),
     reason,
     createdBy,

@@ -23,6 +23,7 @@ import {
   maxLimits,
   type OwnLimit,
   readLimits,
+  type Selected,
 } from './limit-state.ts'
 
 const parameters = { type: 'object', additionalProperties: false, properties: filters } as const
@@ -81,7 +82,12 @@ export function listLimitsOfCaller(app: Api, deps: ExternalDeps): void {
   })
 }
 
-function limitsOf(caller: Caller, only: Parameters, snapshot: Snapshot): readonly OwnLimit[] {
+/** Those that the caller may see, in order. */
+export function limitsOf(
+  caller: Caller,
+  only: Parameters & Pick<Selected, 'name'>,
+  snapshot: Snapshot,
+): readonly OwnLimit[] {
   const open = accessibleSubscriptions(snapshot, caller).filter(
     ({ name }) =>
       (caller.by === 'token' || name === caller.subscription) &&

@@ -40,6 +40,7 @@ const all = [
   '0029-replica-zones.sql',
   '0030-usage-limits.sql',
   '0031-increases.sql',
+  '0032-limit-requests.sql',
 ]
 
 test('each migration is applied once', async (t) => {

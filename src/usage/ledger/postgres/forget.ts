@@ -12,8 +12,8 @@ export interface Forgotten {
 
 /**
  * Gives the rows of a user a random name; their sums stay. Later usage of the user makes new rows, and
- * lines that the ledger has not read yet, too. Resets of the user's counters, increases
- * and notices are removed.
+ * lines that the ledger has not read yet, too. Resets of the user's counters, increases,
+ * requests for more and notices are removed.
  */
 export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
   const name = `forgotten-${randomUUID()}`
@@ -39,8 +39,12 @@ export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
       where per = 'user' and right(counter, char_length(${user}::text) + 1) = E'\n' || ${user}::text`
     await transaction`
       update tollgate_increases set created_by = ${name} where created_by = ${user}`
+    await transaction`delete from tollgate_limit_requests where username = ${user}`
     await transaction`
-      delete from tollgate_notices where body::jsonb #>> '{data,user}' = ${user}`
+      update tollgate_limit_requests set decided_by = ${name} where decided_by = ${user}`
+    await transaction`
+      delete from tollgate_notices
+      where ${user} in (body::jsonb #>> '{data,user}', body::jsonb #>> '{data,decidedBy}')`
     return { rows: count, name }
   })
 }

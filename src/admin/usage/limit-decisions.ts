@@ -1,0 +1,158 @@
+/** `POST /v1/limit-requests/{requestId}/approve` and `…/deny` (contract, 3.23), for administrators. */
+
+import type { FastifyRequest } from 'fastify'
+import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import type { LimitRequest, Verdict } from '../../usage/limit-requests/limit-requests.ts'
+import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
+import { addToOutcome, intend } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { type BodyOf, requirePlainText } from '../http/body.ts'
+import { answers } from '../http/schema.ts'
+import { isKeyId } from '../keys/key-access.ts'
+import { orUnsure } from '../keys/propagation.ts'
+import { openedRequests, requestFields, toRequestJson } from './limit-requests.ts'
+import {
+  limitsOfName,
+  readFigure,
+  readUntil,
+  requireEnforced,
+  requireHigher,
+  targetOf,
+  tooMany,
+  unknownLimit,
+  wanted,
+} from './wanted-limit.ts'
+
+const { limit, until, reason } = wanted
+
+const common = {
+  tags: ['Administration'],
+  security: [{ identityToken: [] }],
+  params: {
+    type: 'object',
+    required: ['requestId'],
+    properties: { requestId: { type: 'string' } },
+  },
+} as const
+
+const approveSchema = {
+  ...common,
+  operationId: 'approveLimitRequest',
+  summary: 'Approve a request for more of a limit',
+  description:
+    'For administrators, but not for oneself. It increases the limit, as POST /v1/admin/increases does. Repeated, it changes nothing.',
+  body: {
+    title: 'LimitApproval',
+    type: ['object', 'null'],
+    additionalProperties: false,
+    properties: {
+      limit: { ...limit, description: 'At most as asked for, which it is if it is left out.' },
+      until: { ...until, description: 'At the latest as asked for, which it is if left out.' },
+    },
+  },
+  response: answers('Approved.', [400, 403, 404, 413], 'ApprovedLimitRequest', requestFields),
+} as const
+
+const denySchema = {
+  ...common,
+  operationId: 'denyLimitRequest',
+  summary: 'Deny a request for more of a limit',
+  description: 'For administrators, but not for oneself. Repeated, it changes nothing.',
+  body: {
+    title: 'LimitDenial',
+    type: ['object', 'null'],
+    additionalProperties: false,
+    properties: { reason },
+  },
+  response: answers('Denied.', [400, 403, 404, 413], 'DeniedLimitRequest', requestFields),
+} as const
+
+const unsure =
+  'The key store did not answer: the request may or may not have been decided. Repeat it until it is answered.'
+
+/** Adds the routes, in a scope of administrators. */
+export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
+  const { snapshot, clock, increases } = deps
+
+  async function decide(
+    request: FastifyRequest,
+    id: string,
+    state: 'approved' | 'denied',
+    read: (asked: LimitRequest, now: number) => Promise<Pick<Verdict, 'reason' | 'grant'>>,
+  ) {
+    const { user: by } = callerOf(request)
+    const requests = openedRequests(deps)
+    const now = clock()
+    const asked = foundRequest(isKeyId(id) ? await requests.find(id, now) : undefined)
+    const target = targetOf(toRequestJson(asked))
+    addToOutcome(request, target)
+    if (asked.user === by) {
+      const message = 'Nobody decides their own request; another administrator does.'
+      throw new ServiceError('admin_required', { message })
+    }
+    if (asked.state !== 'open') return settled(asked, state)
+    const verdict = { by, at: now, ...(await read(asked, now)) }
+    await intend(request, target)
+    const decided = await orUnsure(requests.decide(id, verdict), unsure)
+    if (decided === 'full') throw tooMany()
+    if (state === 'approved') await orUnsure(increases?.follow() ?? Promise.resolve(), unsure)
+    return settled(foundRequest(decided), state)
+  }
+
+  app.post(
+    '/v1/limit-requests/:requestId/approve',
+    { schema: approveSchema, config: { audit: 'limit_request.approve' } },
+    async (request) =>
+      await decide(request, request.params.requestId, 'approved', async (asked, now) => {
+        const grant = readGrant(request.body ?? {}, asked, now)
+        const { subscription, model, name, user } = toRequestJson(asked)
+        const named = { subscription: subscription ?? undefined, model: model ?? undefined }
+        const found = await limitsOfName({ ...named, name, user }, snapshot())
+        const own = found.find(({ counter }) => counter.key === asked.counter)
+        if (own === undefined) throw unknownLimit()
+        requireEnforced(own)
+        requireHigher(grant.limit, own.limit)
+        return { grant, reason: null }
+      }),
+  )
+  app.post(
+    '/v1/limit-requests/:requestId/deny',
+    { schema: denySchema, config: { audit: 'limit_request.deny' } },
+    async (request) =>
+      await decide(request, request.params.requestId, 'denied', async () => {
+        const { reason = null } = request.body ?? {}
+        requirePlainText('reason', reason ?? undefined)
+        return { grant: undefined, reason }
+      }),
+  )
+}
+
+function readGrant(
+  body: NonNullable<BodyOf<typeof approveSchema.body>>,
+  asked: LimitRequest,
+  now: number,
+) {
+  const { kind } = toRequestJson(asked)
+  const limit = body.limit === undefined ? asked.limit : readFigure(kind, body.limit)
+  const until = body.until === undefined ? asked.until : readUntil(body.until, now)
+  if (limit > asked.limit || until > asked.until) {
+    const field = limit > asked.limit ? 'limit' : 'until'
+    throw invalidRequest(
+      `${field} must not be beyond what was asked for; POST /v1/admin/increases gives more.`,
+    )
+  }
+  return { limit, until }
+}
+
+function foundRequest(found: LimitRequest | undefined): LimitRequest {
+  if (found !== undefined) return found
+  const message = 'There is no such request, or it is over.'
+  throw new ServiceError('not_found', { message })
+}
+
+/** The request, if that is its state: of two who decide at a time one is first. */
+function settled(request: LimitRequest, state: 'approved' | 'denied') {
+  if (request.state === state) return toRequestJson(request)
+  throw invalidRequest(`The request was ${request.state} before; that stays.`)
+}

@@ -1,0 +1,208 @@
+/** `POST` and `GET /v1/limit-requests` (contract, 3.23): users ask for more of a limit for a while. */
+
+import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
+import { whomOf } from '../../models/rules/shared-limits.ts'
+import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
+import {
+  type LimitRequest,
+  listedDays,
+  maxOpen,
+} from '../../usage/limit-requests/limit-requests.ts'
+import type { ExternalDeps } from '../deps.ts'
+import type { Api } from '../http/api.ts'
+import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
+import { callerOf } from '../http/authenticate.ts'
+import { requirePlainText } from '../http/body.ts'
+import { hasMore, pageQuery, readPage } from '../http/page.ts'
+import { answers, objects, optional, string, timestamp } from '../http/schema.ts'
+import { orUnsure } from '../keys/propagation.ts'
+import { figure, name, type OwnLimit, toFigure } from './limit-state.ts'
+import { limitsOf } from './limits.ts'
+import {
+  limitMeant,
+  originOf,
+  readFigure,
+  readUntil,
+  requireEnforced,
+  requireHigher,
+  targetOf,
+  toMeantJson,
+  unknownLimit,
+  wanted,
+} from './wanted-limit.ts'
+
+export const requestFields = {
+  id: { type: 'string' },
+  user: string('Who asks.'),
+  ...limitMeant,
+  until: timestamp,
+  reason: { type: 'string' },
+  createdAt: timestamp,
+  state: string('What became of it.', { enum: ['open', 'approved', 'denied'] }),
+  decidedBy: optional({ type: 'string' }),
+  decidedAt: optional(timestamp),
+  decisionReason: optional(string('Why it was denied.')),
+  increaseId: optional(string('Of the increase, if it was approved.')),
+  grantedLimit: optional({ ...figure, description: 'What was approved, like grantedUntil.' }),
+  grantedUntil: optional(timestamp),
+} as const
+
+const common = { tags: ['Usage'], security: [{ identityToken: [] }] } as const
+
+const createSchema = {
+  ...common,
+  operationId: 'createLimitRequest',
+  summary: 'Ask for more of a limit for a while',
+  description: `With an identity token, of a limit that GET /v1/limits shows you. An administrator approves or denies it; at most ${maxOpen} are open at a time, and one that nobody has decided is over at its until.`,
+  body: {
+    title: 'NewLimitRequest',
+    type: 'object',
+    additionalProperties: false,
+    required: ['name', 'limit', 'until', 'reason'],
+    properties: {
+      ...wanted,
+      whom: {
+        ...name,
+        description:
+          'As in GET /v1/limits; needed if you draw on several counters of the limit, which may be those of your subscriptions.',
+      },
+    },
+  },
+  response: answers('It is open.', [400, 403, 404, 413], 'LimitRequest', requestFields),
+} as const
+
+const listSchema = {
+  ...common,
+  operationId: 'listLimitRequests',
+  summary: 'List requests for more of a limit',
+  description: `Yours with an identity token: those that are open, and those that were decided in the last ${listedDays} days, the latest first.`,
+  querystring: {
+    type: 'object',
+    properties: {
+      all: {
+        type: 'string',
+        enum: ['true', 'false'],
+        description: 'For administrators: the open ones of everybody, the oldest first.',
+      },
+      ...pageQuery,
+    },
+  },
+  response: answers('A page of them.', [400, 403], 'LimitRequestList', {
+    object: { type: 'string', const: 'list' },
+    data: objects('ListedLimitRequest', requestFields),
+    has_more: hasMore,
+  }),
+} as const
+
+const unsure =
+  'The key store did not answer: it may or may not have been recorded. GET /v1/limit-requests lists your requests.'
+
+/** Adds the routes. */
+export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
+  const { snapshot, clock, isAdmin } = deps
+
+  app.post(
+    '/v1/limit-requests',
+    { schema: createSchema, config: { audit: 'limit_request.create' } },
+    async (request) => {
+      const caller = callerOf(request)
+      if (caller.by !== 'token') throw needsToken()
+      const { body: asked } = request
+      for (const field of ['subscription', 'model', 'name', 'whom', 'reason'] as const)
+        requirePlainText(field, asked[field])
+      const { user } = caller
+      const target = targetOf({ ...asked, user })
+      addToOutcome(request, target)
+      const requests = openedRequests(deps)
+      const now = clock()
+      const until = readUntil(asked.until, now)
+      const origin = originOf(asked)
+      const found = limitsOf(caller, asked, snapshot())
+      const own = choose(
+        found.filter(({ limit }) => limit.origin === origin),
+        asked.whom,
+      )
+      requireEnforced(own)
+      const { limit, counter } = own
+      const higher = readFigure(limit.kind, asked.limit)
+      // What callers are not told of the others' limits is compared when an administrator approves it.
+      if (hasFigures(limit)) requireHigher(higher, limit)
+      await intend(request, target)
+      const { reason } = asked
+      const added = await orUnsure(
+        requests.add({
+          ...{ user, counter: counter.key, per: limit.scope, limit: higher },
+          ...{ until, reason, createdAt: now },
+        }),
+        unsure,
+      )
+      if (added === undefined)
+        throw invalidRequest(`You have ${maxOpen} open requests; wait until one is decided.`)
+      return toRequestJson(added)
+    },
+  )
+  app.get(
+    '/v1/limit-requests',
+    { schema: listSchema, config: { audit: 'limit_request.read' } },
+    async (request) => {
+      const caller = callerOf(request)
+      const { all, ...paging } = request.query
+      const isAll = all === 'true'
+      if (isAll) {
+        lookAtOthers(request, {})
+        if (!(await isAdmin(caller))) {
+          const message = "Only an administrator may list others' requests; leave out all."
+          throw new ServiceError('admin_required', { message })
+        }
+      }
+      if (caller.by !== 'token') throw needsToken()
+      const { limit, offset } = readPage(paging)
+      const page = { limit: limit + 1, offset }
+      const requests = openedRequests(deps)
+      const found = await requests.list(isAll ? null : caller.user, clock(), page)
+      const data = found.slice(0, limit).map(toRequestJson)
+      await showOthers(request, data.length)
+      return { object: 'list', data, has_more: found.length > limit }
+    },
+  )
+}
+
+export function openedRequests({ limitRequests }: Pick<ExternalDeps, 'limitRequests'>) {
+  if (limitRequests === undefined) throw new ServiceError('store_unavailable')
+  return limitRequests
+}
+
+function needsToken(): ServiceError {
+  const message = 'Requests for more of a limit are a matter of people; use an identity token.'
+  return new ServiceError('identity_token_required', { message })
+}
+
+/** The counter on which the caller draws. */
+function choose(found: readonly OwnLimit[], whom: string | undefined): OwnLimit {
+  const [first, another] =
+    whom === undefined
+      ? found
+      : found.filter(({ limit, counter }) => whomOf(limit, counter) === whom)
+  if (first === undefined) throw unknownLimit()
+  if (another === undefined) return first
+  throw invalidRequest('whom is needed: you draw on several counters of the limit.')
+}
+
+/** What is shown of a request. */
+export function toRequestJson(request: LimitRequest) {
+  const { id, user, counter, per, limit, until, reason, createdAt, state, increaseId } = request
+  const { decidedBy, decidedAt, decisionReason, grantedLimit, grantedUntil } = request
+  const meant = toMeantJson({ counter, per, limit })
+  return {
+    id,
+    ...meant,
+    ...{ user, until: toEndTimestamp(until), reason, createdAt: toTimestamp(createdAt), state },
+    ...(decidedBy !== null && { decidedBy }),
+    ...(decidedAt !== null && { decidedAt: toTimestamp(decidedAt) }),
+    ...(decisionReason !== null && { decisionReason }),
+    ...(increaseId !== null && { increaseId }),
+    ...(grantedLimit !== null && { grantedLimit: toFigure(meant, grantedLimit) }),
+    ...(grantedUntil !== null && { grantedUntil: toEndTimestamp(grantedUntil) }),
+  }
+}

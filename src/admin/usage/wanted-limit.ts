@@ -1,0 +1,174 @@
+/** A limit by name of which more is asked for or given: how it is named, found and shown. */
+
+import type { AuditTarget } from '../../audit/event.ts'
+import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import type { Exact } from '../../formats/exact.ts'
+import { parseMoney } from '../../formats/money.ts'
+import type { LimitKind } from '../../kinds/limits.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
+import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/active-increases.ts'
+import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
+import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
+import { optional, string } from '../http/schema.ts'
+import {
+  figure,
+  kindSchema,
+  limitsIn,
+  name,
+  type OwnLimit,
+  scopeSchema,
+  toFigure,
+} from './limit-state.ts'
+import { selectShared } from './shared-limits.ts'
+import { readTime } from './usage-question.ts'
+
+const maxDays = 92
+const dayMs = 86_400_000
+const maxLimit = 1_000_000_000_000_000
+
+/** Which limit, and what of it, wherever more is asked for or given. */
+export const wanted = {
+  subscription: { ...name, description: 'Whose spec.limits has the limit.' },
+  model: {
+    ...name,
+    description: 'The same of a ModelRef; without both it is the Tenant.',
+    examples: ['llm/sim-small'],
+  },
+  name: { ...name, description: 'Of the limit.' },
+  limit: {
+    ...figure,
+    description: 'As in the resource: of cost a decimal number as a string. Higher than there.',
+  },
+  until: string(`When it ends by itself (RFC 3339), within ${maxDays} days.`, {
+    examples: ['2026-03-01T12:00:00Z'],
+  }),
+  reason: { type: 'string', minLength: 1, maxLength: 256 },
+} as const
+
+/** What tells a limit, and the counter of it that is meant. */
+export const limitMeant = {
+  subscription: {
+    type: ['string', 'null'],
+    description: 'null: the limit is of a model, or without one of the installation.',
+  },
+  model: { type: ['string', 'null'] },
+  name: string('Of the limit.'),
+  kind: kindSchema,
+  scope: scopeSchema,
+  whom: optional(string('Of a limit that has several counters.')),
+  limit: figure,
+} as const
+
+interface Named {
+  readonly name: string
+  readonly subscription?: string | undefined
+  readonly model?: string | undefined
+  readonly user?: string | undefined
+}
+
+/** As the trail names it. */
+export function targetOf({
+  subscription,
+  model,
+  name: limit,
+  user,
+  whom,
+}: {
+  readonly [Field in 'subscription' | 'model' | 'user' | 'whom']?: string | null | undefined
+} & { readonly name: string }): AuditTarget {
+  const resource = model ? `ModelRef/${model}` : subscription ? undefined : 'Tenant'
+  return {
+    ...(user && { user }),
+    ...(subscription && { subscription }),
+    ...(resource && { resource }),
+    limit,
+    ...(whom && { whom }),
+  }
+}
+
+/** Milliseconds since the epoch, in the time that an increase may last. */
+export function readUntil(raw: string, now: number): number {
+  const until = readTime('until', raw) as number
+  if (until <= now) throw invalidRequest('until is over; it must be in the future.')
+  if (until > now + maxDays * dayMs) throw invalidRequest(`until must be within ${maxDays} days.`)
+  return until
+}
+
+/** Whose limit is meant. */
+export function originOf({ subscription, model }: Omit<Named, 'name' | 'user'>) {
+  if (subscription !== undefined && model !== undefined)
+    throw invalidRequest('Name either subscription or model: whose spec.limits has the limit.')
+  return model !== undefined ? 'model' : subscription !== undefined ? 'subscription' : 'tenant'
+}
+
+/** Each counter of the limits that are meant, once. */
+export async function limitsOfName(
+  { subscription, model, name, user = '' }: Named,
+  snapshot: Snapshot,
+): Promise<readonly OwnLimit[]> {
+  const origin = originOf({ subscription, model })
+  const { subscriptions } = snapshot
+  const open =
+    subscription === undefined
+      ? subscriptions.values()
+      : [subscriptions.get(subscription)].filter((each) => each !== undefined)
+  const drawing = { user, poolIn: undefined, mayUse: () => true }
+  return [
+    ...(await selectShared(snapshot, { subscription, model, name })),
+    ...limitsIn(open, { model, name }, drawing, snapshot),
+  ].filter(({ limit }) => limit.origin === origin)
+}
+
+export function unknownLimit(): ServiceError {
+  const message = 'No limit of this name is in force there: spec.limits of the resource has them.'
+  return new ServiceError('not_found', { message })
+}
+
+export function tooMany(): ServiceError {
+  return invalidRequest(
+    `${maxIncreases.toLocaleString('en')} increases are in force; end one first.`,
+  )
+}
+
+export function requireEnforced({ isEnforced }: OwnLimit): void {
+  if (!isEnforced) throw invalidRequest('name: the limit is only counted, and refuses nobody.')
+}
+
+export function requireHigher(asked: Exact, limit: CountedLimit): void {
+  if (asked > limit.limit) return
+  throw invalidRequest(`limit must be above that of the resource, ${toFigure(limit, limit.limit)}.`)
+}
+
+/** In the form of the limit. */
+export function readFigure(kind: LimitKind, raw: number | string): Exact {
+  if (kind === 'cost') {
+    const nano = typeof raw === 'string' ? parseMoney(raw) : undefined
+    if (nano !== undefined) return nano
+    throw invalidRequest(
+      'limit is one on cost: a decimal number as a string, at most "9000000000", with at most 9 digits behind the point.',
+    )
+  }
+  if (typeof raw === 'number' && raw <= maxLimit) return raw
+  throw invalidRequest(`limit must be an integer of at most ${maxLimit}.`)
+}
+
+/** What is meant by the key of a counter. */
+export function toMeantJson({
+  counter,
+  per,
+  limit,
+}: Pick<KeptIncrease, 'counter' | 'per' | 'limit'>) {
+  const { subscription: resource, model, counted, user: whom } = readCounterKey(counter)
+  const kind = kindOf({ counted })
+  const [, ofModel] = /^ModelRef\/(.*)$/.exec(resource) ?? []
+  const pool = whom || (per === 'group' ? 'users' : '')
+  return {
+    subscription: ofModel === undefined && resource !== 'Tenant' ? resource : null,
+    model: ofModel ?? null,
+    name: model.slice(1),
+    kind,
+    scope: per,
+    ...(pool && (per === 'user' ? { user: pool } : { whom: pool })),
+    limit: toFigure({ kind }, limit),
+  } as const
+}
