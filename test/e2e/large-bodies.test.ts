@@ -77,7 +77,7 @@ test('the next hit knows what a large body has used', async (t, gateway) => {
   const table = writeTable(gateway.journal)
   table.block(0)
   table.record([key, chatPath, ''])
-  table.record([key, shared, 'sim'])
+  table.record([key, shared, 'sim'], {}, 1)
   const long = { user: 'x'.repeat(2 ** 20) }
   const used = async (path: string) => {
     table.head({ lease: bootTime() + 4_900 })

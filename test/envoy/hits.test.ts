@@ -52,11 +52,9 @@ async function known(
     table.head({ lease: bootTime() + 4_900 })
     table.template(0, templateFor(gateway, changes))
     for (const [number, cells] of blocks.entries()) table.block(number, { cells })
-    for (const [path, model] of [
-      [chatPath, ''],
-      [sharedPath, 'sim'],
-    ] as const)
-      table.record([key, path, model], { blocks: [...blocks.keys()] })
+    const all = [...blocks.keys()]
+    table.record([key, chatPath, ''], { blocks: all })
+    table.record([key, sharedPath, 'sim'], { blocks: all }, 1)
   }
   put()
   await gateway.stopService()

@@ -66,7 +66,8 @@ export function writeTable(usageJournal: string, changes: Partial<TableHead> = {
     file: head.file,
     /** Writes the head again. */
     head: put,
-    record([credential, path, model]: Asking, record: Partial<TableRecord> = {}): void {
+    /** Two records may have the same bucket, and need slots of their own then. */
+    record([credential, path, model]: Asking, record: Partial<TableRecord> = {}, slot = 0): void {
       const digest = recordDigest(credential, path, model)
       writeRecord(part, {
         ...{ digest, generation: 1, template: 0, blocks: [0] },
@@ -74,7 +75,8 @@ export function writeTable(usageJournal: string, changes: Partial<TableHead> = {
         ...{ inputPerByte: 0, bytesPerToken: 0, text: '"user":"ann","key":"k"' },
         ...record,
       })
-      write(table, recordBytes, places.recordAt(bucketOf(digest, head.buckets) * slotsOfBucket))
+      const at = bucketOf(digest, head.buckets) * slotsOfBucket + slot
+      write(table, recordBytes, places.recordAt(at))
     },
     /** By default with one cell, whose window is this hour's. */
     block(number: number, block: Partial<TableBlock> = {}): void {
