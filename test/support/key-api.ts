@@ -33,6 +33,7 @@ import { createUsageReader } from '../../src/usage/ledger/postgres/reader.ts'
 import { readPastSums } from '../../src/usage/ledger/postgres/state.ts'
 import { createSimulate } from '../../src/usage/ledger/simulation.ts'
 import { createLimitRequests } from '../../src/usage/limit-requests/kept-limit-requests.ts'
+import type { LimitRequests } from '../../src/usage/limit-requests/limit-requests.ts'
 import { createTestCounters } from './counters.ts'
 import { createMigratedDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
@@ -95,6 +96,7 @@ export interface KeyApi {
   readonly url: string
   readonly keys: ApiKeyStore
   readonly idempotency: Idempotency
+  readonly limitRequests: LimitRequests
   /** Writes a use of a secret, given in plaintext or by its hash, to the table. */
   noteUse(key: string, at: number): Promise<void>
   /** Milliseconds since the epoch; the API's current time. */
@@ -183,6 +185,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     ...(options.times !== undefined && { times: options.times }),
   }
   const idempotency = createIdempotency(sql)
+  const limitRequests = createLimitRequests(sql, true)
   const increases = createActiveIncreases(createKeptIncreases(sql), () => api.now)
   const memory = createTestCounters()
   const propagation = createPropagationWatch({ pool: sql, id: randomUUID(), others: () => [] })
@@ -217,7 +220,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
       options.limits ??
       createLimits({ counters: { read: options.readCounters ?? memory.readFresh }, increases }),
     increases,
-    limitRequests: createLimitRequests(sql, true),
+    limitRequests,
     ...(options.backendOf && { backendOf: options.backendOf }),
     paths: pathRules(),
     usage: options.ledger === false ? undefined : createUsageReader(sql),
@@ -243,6 +246,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     url,
     keys,
     idempotency,
+    limitRequests,
     noteUse: (key, at) => store.noteUses(new Map([[hashOfKey(key, markers) ?? key, at]])),
     now: Date.UTC(2026, 2, 1, 12),
     uses,

@@ -134,9 +134,20 @@ test('an administrator denies it (200)', async (t) => {
 test('of those who decide at a time one is first', async (t) => {
   const api = await createKeyApi(t, { snapshot })
   const { id } = await ask(api, 'alice', asked)
-  const answers = await Promise.all(
-    ['approve', 'deny', 'approve', 'deny', 'approve'].map((verb) => decide(api, id, verb)),
-  )
+  // Each has found it open before any decides.
+  const verbs = ['approve', 'deny', 'approve', 'deny', 'approve']
+  let finding = verbs.length
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const requests = api.limitRequests
+  const { find } = requests
+  requests.find = async (...asked) => {
+    const found = await find(...asked)
+    finding -= 1
+    if (finding === 0) resolve()
+    await promise
+    return found
+  }
+  const answers = await Promise.all(verbs.map((verb) => decide(api, id, verb)))
   const [{ state }] = await list(api, 'alice')
   t.strictSame(
     answers.map(({ statusCode }) => statusCode),
