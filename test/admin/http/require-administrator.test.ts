@@ -10,6 +10,12 @@ const routes = Object.entries(JSON.parse(await renderOpenapi()).paths as Record<
     Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
   )
 
+/** What an administrator gets who sends nothing, where that is not enough. */
+const incomplete: Readonly<Record<string, number>> = {
+  'POST /v1/admin/increases': 400,
+  'DELETE /v1/admin/increases/{increaseId}': 404,
+}
+
 test('only an identity token of an administrator opens them', async (t) => {
   const api = await createKeyApi(t)
   const { key } = await api.createKey('admin')
@@ -21,6 +27,7 @@ test('only an identity token of an administrator opens them', async (t) => {
       refused(t, answer, 403, 'admin_required', route)
       t.notMatch(answer.body, /llm|small|premium/)
     }
-    t.equal((await api.ask(route, { as: 'admin' })).statusCode, 200, route)
+    const { statusCode } = await api.ask(route, { as: 'admin' })
+    t.equal(statusCode, incomplete[route] ?? 200, route)
   }
 })
