@@ -11,7 +11,15 @@
 
 import type { Exact } from '../../../formats/exact.ts'
 import { type Expected, firstFloor } from './estimator.ts'
-import { type Factors, type HeldTokens, holdOf, mostAmount, outputsIn, type Sums } from './hold.ts'
+import {
+  type Factors,
+  type HeldTokens,
+  holdOf,
+  isEnoughInput,
+  mostAmount,
+  outputsIn,
+  type Sums,
+} from './hold.ts'
 
 /** A limit during an admission. */
 export interface Room {
@@ -93,7 +101,11 @@ export function scarcestOf(
 ): { readonly index: number; readonly isShort: boolean } {
   const all = limits.map(({ limit, used, held, factors }, index) => {
     const whole = unusedRoom(limit, overshoot)
-    const left = outputsIn(whole - Number(used) - held, expected.input, factors)
+    const amount = whole - Number(used) - held
+    const outputs = outputsIn(amount, expected.input, factors)
+    // A limit on input counts no output, and may still have no room.
+    const left =
+      outputs < Infinity || isEnoughInput(amount, expected.input, factors) ? outputs : -Infinity
     const most = mostOf(left, outputsIn(whole, expected.input, factors), expected)
     return { index, left, isShort: held === 0 && most < expected.least }
   })

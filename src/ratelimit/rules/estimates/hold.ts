@@ -68,6 +68,11 @@ export function outputsIn(amount: number, input: number, factors = plain): numbe
   return Math.floor((amount - mostInput(factors, input)) / perOutput)
 }
 
+/** Whether so much of a limit is enough for the input alone. */
+export function isEnoughInput(amount: number, input: number, factors = plain): boolean {
+  return amount >= mostInput(factors, input)
+}
+
 function spreadOf({ perInput, perOutput, grain }: Factors, input: number, output: number): number {
   const variance = perInput ** 2 * input + perOutput ** 2 * output
   return Math.min(mostVariance, Math.ceil(variance / grain ** 2))
