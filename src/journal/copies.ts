@@ -116,12 +116,16 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
   async function putAside(name: string, all: readonly Listed[]): Promise<void> {
     const copy = all.find((each) => each.name === name)
     if (copy === undefined || copy.size === 0 || !files.includes(name)) return
-    await fs.rename(at(name), at(await freeName(name, all))).catch(unlessMissing)
+    const to = await freeName(name, all)
+    if (to !== undefined) await fs.rename(at(name), at(to)).catch(unlessMissing)
   }
 
-  async function freeName(file: string, all: readonly Listed[]): Promise<string> {
+  /** undefined: another process has renamed it meanwhile. */
+  async function freeName(file: string, all: readonly Listed[]): Promise<string | undefined> {
     const taken = new Set([...all, ...folder.list()].map(({ name }) => name))
-    let ms = Math.floor((await fs.stat(at(file))).mtimeMs)
+    const found = await fs.stat(at(file)).catch(unlessMissing)
+    if (found === undefined) return undefined
+    let ms = Math.floor(found.mtimeMs)
     while (taken.has(`${file}.${ms}`)) ms += 1
     return `${file}.${ms}`
   }
@@ -181,6 +185,7 @@ export function createCopies({ folder, path, keptPath, files }: CopiesOptions) {
       for (const { name } of all) {
         if (heads.has(headIn(await readCopy(name, 0, headBytes)))) continue
         const to = files.includes(name) ? await freeName(name, all) : name
+        if (to === undefined) continue
         if (to !== name) await fs.rename(at(name), at(to)).catch(unlessMissing)
         const draft = join(path, `${to}.${process.pid}.tmp`)
         try {
