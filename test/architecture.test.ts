@@ -18,7 +18,7 @@ const mayImport: Readonly<Record<string, string>> = {
   'keys/rules': 'formats kinds ratelimit/rules identity/rules',
   decide: 'formats kinds operations ratelimit/rules models/rules identity/rules keys/rules',
   'usage/rules': 'formats kinds ratelimit/rules models/rules keys/rules decide',
-  'cluster/rules': 'formats kinds models/rules usage/rules',
+  'cluster/rules': 'formats kinds ratelimit/rules models/rules usage/rules',
   'table/rules': 'operations ratelimit/rules models/rules identity/rules keys/rules decide usage/rules',
   runtime: 'formats',
   tls: 'runtime',

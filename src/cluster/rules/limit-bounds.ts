@@ -2,7 +2,9 @@
 
 import { type Exact, normalize, plus } from '../../formats/exact.ts'
 import type { LimitKind, Per } from '../../kinds/limits.ts'
-import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
+import { resourceOf } from '../../models/rules/shared-limits.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
+import { type CountedLimit, isTaken } from '../../ratelimit/rules/counter.ts'
 
 export interface LimitBound {
   /** A Subscription's name, `ModelRef/<namespace>/<name>` or `Tenant`. */
@@ -21,11 +23,9 @@ export interface LimitBound {
   readonly inProgress: Exact | undefined
 }
 
-type Limit = NonNullable<ReturnType<CompiledSubscription['limits']['get']>>[number]
-
 /** A limit, and what is known of each model under each Subscription that draws on it. */
 interface Drawn {
-  readonly limit: Limit
+  readonly limit: CountedLimit
   readonly because: Set<string>
   overshoot: number
   /** Limits on requests in progress, each once; undefined: something draws on it without one. */
@@ -43,8 +43,9 @@ export function limitBounds({ subscriptions, models }: Snapshot): readonly Limit
         .sort((a, b) => (a.limit < b.limit ? -1 : 1))
       const fewest = { ofUser: slots[0], ofAll: slots.find(({ scope }) => !isOfSome(scope)) }
       for (const limit of applying) {
+        // One that is taken from before a request is sent is exact.
         if (limit.limitName === undefined || isTaken(limit)) continue
-        const id = idOf(limit, name, model)
+        const id = idOf(limit, model)
         const fresh = { limit, because: new Set<string>(), overshoot: 0, concurrency: new Map() }
         const drawn: Drawn = all.get(id) ?? fresh
         all.set(id, drawn)
@@ -53,7 +54,7 @@ export function limitBounds({ subscriptions, models }: Snapshot): readonly Limit
         drawn.overshoot = Math.max(drawn.overshoot, admission?.overshoot ?? 0)
         const slot = limit.scope === 'user' ? fewest.ofUser : fewest.ofAll
         if (slot === undefined) drawn.concurrency = undefined
-        else drawn.concurrency?.set(idOf(slot, name, model), slot.limit)
+        else drawn.concurrency?.set(idOf(slot, model), slot.limit)
       }
     }
   }
@@ -71,17 +72,12 @@ function toBound(id: string, { limit, because, overshoot, concurrency }: Drawn):
   }
 }
 
-/** Exact: a request takes from it before it is sent. */
-function isTaken({ kind }: Limit): boolean {
-  return kind === 'requests' || kind === 'concurrency'
-}
-
 /** Whether it bounds the requests in progress of some users only, and each of these alone. */
 function isOfSome(scope: Per): boolean {
   return scope === 'user' || scope === 'group' || scope === 'key'
 }
 
-function idOf({ origin, limitName }: Limit, subscription: string, model: string): string {
-  const resources = { subscription, model: `ModelRef/${model}`, tenant: 'Tenant', key: '' }
-  return `${resources[origin]} ${limitName ?? model}`
+/** One for all its counters: `<resource> <name>`, or without a name the model. */
+function idOf({ keyPrefix, limitName }: CountedLimit, model: string): string {
+  return `${resourceOf({ key: keyPrefix })} ${limitName ?? model}`
 }

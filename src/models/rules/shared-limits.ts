@@ -36,7 +36,7 @@ export function* sharedLimits(
   return [...found.values()]
 }
 
-function isShared({ scope }: CountedLimit): boolean {
+function isShared({ scope }: Pick<CountedLimit, 'scope'>): boolean {
   return scope !== 'user' && scope !== 'key'
 }
 
@@ -51,12 +51,15 @@ function poolsOf({ scope }: CountedLimit, { resource }: CompiledSubscription): r
 const byName = 'users'
 
 /** A group, an organization or a Subscription whose pool the counter is; undefined: one user's or key's, or that of all. */
-export function whomOf(limit: CountedLimit, { key }: Counter): string | undefined {
+export function whomOf(
+  limit: Pick<CountedLimit, 'scope'>,
+  { key }: Pick<Counter, 'key'>,
+): string | undefined {
   if (!isShared(limit)) return undefined
   return readCounterKey(key).user || (limit.scope === 'group' ? byName : undefined)
 }
 
 /** What has it, as counters of limits by name begin: a Subscription, `ModelRef/<namespace>/<name>`, or `Tenant`. */
-export function resourceOf({ key }: Counter): string {
+export function resourceOf({ key }: Pick<Counter, 'key'>): string {
   return readCounterKey(key).subscription
 }
