@@ -32,6 +32,11 @@ export interface NamedLimit {
   readonly enforce: boolean
 }
 
+/** Whether it is on money and refuses: under such a limit nothing is free. */
+export function isCostLimit({ of, enforce }: Pick<NamedLimit, 'of' | 'enforce'>): boolean {
+  return of === 'cost' && enforce
+}
+
 export type CalendarWindow = 'day' | 'week' | 'month'
 
 /** `spec.calendar`, as far as it is written. */

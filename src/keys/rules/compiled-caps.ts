@@ -2,12 +2,12 @@
 
 import { parseWindow } from '../../formats/duration.ts'
 import type { CompiledCaps, KeyLimits } from '../../identity/rules/caller.ts'
-import type { NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
-import { type Counter, isTaken, toCountedLimits } from '../../ratelimit/rules/counter.ts'
+import type { WrittenCalendar } from '../../kinds/limits.ts'
+import { applyingTo, compileLimits } from '../../ratelimit/rules/applying-limits.ts'
+import { type Counter, toCountedLimits } from '../../ratelimit/rules/counter.ts'
 import { countedAs, counterKey } from '../../ratelimit/rules/counter-key.ts'
 import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
 import { userInLines } from '../../ratelimit/rules/line-user.ts'
-import { toNamedLimit, windowOf, writeChargedLimit } from '../../ratelimit/rules/named-limits.ts'
 import { isUncapped, type KeyCaps, modelKeyOf, networksOf } from './key-caps.ts'
 import { readLimits } from './key-limits.ts'
 
@@ -47,28 +47,17 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
   const told = new Set(named.flatMap(({ models = [] }) => models.map(modelKeyOf)))
 
   function compile(model: string | undefined, calendar: WrittenCalendar): KeyLimits {
-    const applying = named
-      .filter(({ models }) => model === undefined || isAbout(model, models))
-      .map((limit) => ({ limit, window: windowOf(limit, calendar) }))
-    const compiled = (enforce: boolean) =>
-      applying
-        .filter(({ limit }) => limit.enforce === enforce)
-        .map(({ limit, window }) => toNamedLimit(limit, window, place))
-    const limits = [...unnamed, ...compiled(true)].toSorted(
-      (a, b) => Number(isTaken(a)) - Number(isTaken(b)),
+    const { charged: items, ...compiled } = compileLimits(
+      unnamed,
+      applyingTo(model, named, calendar, place),
     )
-    const items = applying.map(({ limit, window }) =>
-      writeChargedLimit({ resource: 'key', ...limit, kind: limit.of, window }),
-    )
-    const hasCostLimit = applying.some(({ limit }) => limit.of === 'cost' && limit.enforce)
+    const { limits, hasCostLimit } = compiled
     const charged = `"key_limits":${JSON.stringify(items)}${hasCostLimit ? ',"key_cost_limit":true' : ''}`
     return {
-      limits,
-      observed: compiled(false),
+      ...compiled,
       policies: toPolicies(limits),
       counted,
       charged: items.length === 0 ? undefined : charged,
-      hasCostLimit,
     }
   }
 
@@ -82,10 +71,6 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
     known.set(same, found)
     return found
   }
-}
-
-function isAbout(model: string, models: NamedLimit['models']): boolean {
-  return models?.some((each) => modelKeyOf(each) === model) ?? true
 }
 
 /** The counters of the key with which a response was admitted; `counted` is that of its caps. */

@@ -1,6 +1,6 @@
 /** Compiles a Subscription: which limits its models have, its own and those of the models and the Tenant, and who pays. */
 
-import type { NamedLimit, WrittenCalendar } from '../../kinds/limits.ts'
+import { isCostLimit, type WrittenCalendar } from '../../kinds/limits.ts'
 import type {
   AdmissionMode,
   BilledModel,
@@ -8,15 +8,13 @@ import type {
   Subscription,
   Tenant,
 } from '../../kinds/resources.ts'
-import { type CountedLimit, isTaken, limitsOfModel } from '../../ratelimit/rules/counter.ts'
-import { groupInLines } from '../../ratelimit/rules/line-user.ts'
 import {
-  type Place,
-  toNamedLimit,
-  windowOf,
-  writeChargedLimit,
-} from '../../ratelimit/rules/named-limits.ts'
-import type { Window } from '../../ratelimit/rules/windows.ts'
+  type ApplyingLimit,
+  applyingTo,
+  compileLimits,
+} from '../../ratelimit/rules/applying-limits.ts'
+import { type CountedLimit, limitsOfModel } from '../../ratelimit/rules/counter.ts'
+import { groupInLines } from '../../ratelimit/rules/line-user.ts'
 import { admissionRules } from './admission-rules.ts'
 import { writePayer } from './payer.ts'
 import {
@@ -27,7 +25,7 @@ import {
   type ResourceProblem,
   resourceKey,
 } from './snapshot.ts'
-import { isCostLimit, toTariff } from './tariff.ts'
+import { toTariff } from './tariff.ts'
 
 /** What limits depend on besides the Subscription. */
 export interface LimitContext {
@@ -66,26 +64,18 @@ export function compileSubscription(
       problems.push({ resource: resourceKey(resource), path, message: closed })
       continue
     }
-    const named = applying.map((each) => toNamedLimit(each.limit, each.window, each.place))
-    const isRefusing = applying.map(({ limit }) => limit.enforce)
-    const refusing = [...limitsOfModel(name, key, model), ...named.filter((_, i) => isRefusing[i])]
-    limits.set(
-      key,
-      refusing.toSorted((a, b) => Number(isTaken(a)) - Number(isTaken(b))),
-    )
-    const others = named.filter((_, i) => !isRefusing[i])
-    if (others.length > 0) observed.set(key, others)
+    const compiled = compileLimits(limitsOfModel(name, key, model), applying)
+    limits.set(key, compiled.limits)
+    if (compiled.observed.length > 0) observed.set(key, compiled.observed)
     const tariff = toTariff({
       prices: model.billingRate,
       weights: model.weights,
-      limits: applying.map(({ limit, window, place }) =>
-        writeChargedLimit({ ...place, ...limit, kind: limit.of, window }),
-      ),
+      limits: compiled.charged,
       organization: applying.some(({ limit }) => limit.per === 'organization')
         ? organizationOf(resource)
         : undefined,
       chargesAdmission: admission?.charge === 'admission',
-      hasCostLimit: applying.some(({ limit }) => isCostLimit(limit)),
+      hasCostLimit: compiled.hasCostLimit,
     })
     if (tariff !== undefined) tariffs.set(key, tariff)
   }
@@ -110,49 +100,31 @@ export function compileSubscription(
   }
 }
 
-interface Applying {
-  readonly limit: NamedLimit
-  readonly window: Window
-  readonly place: Place
-}
-
 /** All limits by name on one of its models. */
 function limitsOn(
   subscription: Subscription,
   key: string,
   calendar: WrittenCalendar,
   { modelRefs, tenant }: LimitContext,
-): readonly Applying[] {
+): readonly ApplyingLimit[] {
   const whose = {
     subscription: subscription.metadata.name,
     organization: organizationOf(subscription),
   }
   const ofTenant = tenant?.calendar
-  const from = (
-    limits: readonly NamedLimit[],
-    calendar: WrittenCalendar | undefined,
-    resource: string,
-    origin: Place['origin'],
-  ): Applying[] =>
-    limits
-      .filter(
-        ({ models }) => models?.some((each) => `${each.namespace}/${each.name}` === key) ?? true,
-      )
-      .map((limit) => ({
-        limit,
-        window: windowOf(limit, calendar),
-        place: { resource, origin, whose },
-      }))
+  const own = { resource: whose.subscription, origin: 'subscription', whose } as const
+  const ofModel = { resource: `ModelRef/${key}`, origin: 'model', whose } as const
+  const ofAll = { resource: 'Tenant', origin: 'tenant', whose } as const
   return [
-    ...from(subscription.limits, calendar, whose.subscription, 'subscription'),
-    ...from(modelRefs.get(key)?.limits ?? [], ofTenant, `ModelRef/${key}`, 'model'),
-    ...from(tenant?.limits ?? [], ofTenant, 'Tenant', 'tenant'),
+    ...applyingTo(key, subscription.limits, calendar, own),
+    ...applyingTo(key, modelRefs.get(key)?.limits ?? [], ofTenant, ofModel),
+    ...applyingTo(key, tenant?.limits ?? [], ofTenant, ofAll),
   ]
 }
 
 /** Why these limits close an entry. */
 function closedBy(
-  applying: readonly Applying[],
+  applying: readonly ApplyingLimit[],
   { billingRate, namespace, name }: BilledModel,
   { attribution }: Subscription,
   { tenant }: LimitContext,
@@ -172,7 +144,7 @@ function closedBy(
   return undefined
 }
 
-function nameOf({ limit, place }: Applying): string {
+function nameOf({ limit, place }: ApplyingLimit): string {
   const where = { subscription: '', model: ' of the ModelRef', tenant: ' of the Tenant', key: '' }
   return `the limit ${limit.name}${where[place.origin]}`
 }

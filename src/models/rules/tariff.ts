@@ -3,7 +3,7 @@
  * limits by name. It is frozen when a request is admitted, so that what a line adds is known from the line alone.
  */
 
-import type { NamedLimit, Prices, Weights } from '../../kinds/limits.ts'
+import type { Prices, Weights } from '../../kinds/limits.ts'
 import { modelFactors } from '../../ratelimit/rules/estimates/factors.ts'
 import type { CompiledTariff } from './snapshot.ts'
 
@@ -59,8 +59,4 @@ export function writePrices(prices: Prices): string {
 /** In thousandths: `cached=100&write=1250&output=4000`. */
 export function writeWeights({ cached, cacheWrite, output }: Weights): string {
   return `cached=${cached}&write=${cacheWrite}&output=${output}`
-}
-
-export function isCostLimit({ of, enforce }: Pick<NamedLimit, 'of' | 'enforce'>): boolean {
-  return of === 'cost' && enforce
 }
