@@ -1,8 +1,9 @@
 /** Time zones by their IANA names, as far as this process's edition of the zones' rules knows them. */
 
-/** One takes some 50 kB. */
+import { remember } from './remember.ts'
+
+/** One format takes some 50 kB. */
 const maxFormats = 100
-const formats = new Map<string, Intl.DateTimeFormat>()
 
 const ianaName =
   /^(?:[A-Z][A-Za-z0-9+-]*(?:_[A-Za-z0-9+-]+)*)(?:\/[A-Z][A-Za-z0-9+-]*(?:_[A-Za-z0-9+-]+)*){0,2}$/
@@ -29,23 +30,17 @@ export function offsetAt(zone: string, at: number): number {
   return Date.UTC(year, month - 1, day, hour, minute, second) - Math.floor(at / 1_000) * 1_000
 }
 
-function formatOf(zone: string): Intl.DateTimeFormat {
-  let format = formats.get(zone)
-  if (format === undefined) {
-    const number = 'numeric'
-    format = new Intl.DateTimeFormat('en-US', {
-      timeZone: zone,
-      hourCycle: 'h23',
-      calendar: 'gregory',
-      year: number,
-      month: number,
-      day: number,
-      hour: number,
-      minute: number,
-      second: number,
-    })
-    if (formats.size >= maxFormats) formats.clear()
-    formats.set(zone, format)
-  }
-  return format
-}
+const formatOf = remember(maxFormats, (zone) => {
+  const number = 'numeric'
+  return new Intl.DateTimeFormat('en-US', {
+    timeZone: zone,
+    hourCycle: 'h23',
+    calendar: 'gregory',
+    year: number,
+    month: number,
+    day: number,
+    hour: number,
+    minute: number,
+    second: number,
+  })
+})

@@ -480,9 +480,13 @@ export const allMutants: readonly Mutant[] = [
       ['owner: id,', 'owner: user,'],
       ['calendar !== last', 'false'],
       ["hasCostLimit ? ',\"key_cost_limit\":true' : ''", "''"],
-      ["limit.of === 'cost' && limit.enforce", "limit.of === 'cost'"],
       ['model === undefined || told.has(model) ? model', 'model === undefined ? model'],
     ],
+  ),
+  ...mutants(
+    'kinds/limits.ts',
+    ['keys/rules/compiled-caps.test.ts'],
+    [["of === 'cost' && enforce", "of === 'cost'"]],
   ),
   ...mutants(
     'decide/steps/budget.ts',
@@ -1062,8 +1066,8 @@ export const allMutants: readonly Mutant[] = [
     ['usage/rules/amounts.test.ts'],
     [
       ['tokens - known.output', 'tokens'],
-      ["written('cached') ?? input", "written('cached') ?? token"],
-      ["written('output') ?? token", "written('output') ?? input"],
+      ['cached = input', 'cached = token'],
+      ['output = token', 'output = input'],
       ['+ 999n', ''],
       ['allInput - cacheWrite)', 'allInput)'],
     ],

@@ -4,6 +4,7 @@
  */
 
 import type { Exact } from '../../formats/exact.ts'
+import { remember } from '../../formats/remember.ts'
 import type {
   CalendarWindow,
   LimitKind,
@@ -63,21 +64,14 @@ const pers: Readonly<Record<Per, true>> = {
 
 /** Lines of one time name few; beyond this many all are forgotten. */
 const maxRead = 10_000
-const read = new Map<string, ChargedLimit | undefined>()
 
 /** undefined for anything else. The same object for the same text. Never throws. */
-export function readChargedLimit(text: string): ChargedLimit | undefined {
-  if (read.has(text)) return read.get(text)
-  if (read.size >= maxRead) read.clear()
+export const readChargedLimit = remember(maxRead, (text): ChargedLimit | undefined => {
   const [, resource = '', name = '', kind = '', per = '', written = ''] = forms.exec(text) ?? []
   const window = readWindowText(written)
   const isKnown = Object.hasOwn(kinds, kind) && Object.hasOwn(pers, per) && window !== undefined
-  const found = isKnown
-    ? { resource, name, kind: kind as LimitKind, per: per as Per, window }
-    : undefined
-  read.set(text, found)
-  return found
-}
+  return isKnown ? { resource, name, kind: kind as LimitKind, per: per as Per, window } : undefined
+})
 
 /** Whose use one counter of it adds up; empty: there is one. */
 export function whomOf({ per, resource }: Pick<ChargedLimit, 'per' | 'resource'>, whose: Whose) {

@@ -7,6 +7,7 @@
 import { crc32 } from '../../formats/base62.ts'
 import { maxWindowMs } from '../../formats/duration.ts'
 import type { Exact } from '../../formats/exact.ts'
+import { remember } from '../../formats/remember.ts'
 import { isKnownZone } from '../../formats/time-zone.ts'
 import { type Calendar, calendarSpanAt, type NamedSpan } from './calendar.ts'
 
@@ -66,29 +67,19 @@ export function windowText(window: Window): string {
 }
 
 const maxRead = 4_096
-const read = new Map<string, Window>()
 const form = /^(?:(0|[1-9]\d{0,10})|(?:day|week([0-6])|month([1-9]|1\d|2[0-8]))@(.+))$/
 
 /**
  * The window of a text as `windowText` writes it: the same object for the same text, mostly, which a calendar's spans
  * are remembered by. undefined for any other text, and for a zone that is not known here.
  */
-export function readWindowText(text: string): Window | undefined {
-  let window = read.get(text)
-  if (window !== undefined) return window
+export const readWindowText = remember(maxRead, (text): Window | undefined => {
   const [, ms, week, month, zone] = form.exec(text) ?? []
-  if (ms !== undefined) window = +ms <= maxWindowMs ? { ms: +ms } : undefined
-  else if (zone !== undefined && isKnownZone(zone)) {
-    if (week !== undefined) window = { every: 'week', zone, startsOn: +week }
-    else
-      window =
-        month === undefined ? { every: 'day', zone } : { every: 'month', zone, startsOn: +month }
-  }
-  if (window === undefined) return undefined
-  if (read.size >= maxRead) read.clear()
-  read.set(text, window)
-  return window
-}
+  if (ms !== undefined) return +ms <= maxWindowMs ? { ms: +ms } : undefined
+  if (zone === undefined || !isKnownZone(zone)) return undefined
+  if (week !== undefined) return { every: 'week', zone, startsOn: +week }
+  return month === undefined ? { every: 'day', zone } : { every: 'month', zone, startsOn: +month }
+})
 
 /** Whether it counts what is open, whatever the time is: requests in progress. */
 export function isWindowless({ window }: Pick<WindowedCounter, 'window'>): boolean {

@@ -2,6 +2,7 @@
 
 import { type Exact, mostExact, normalize } from '../../formats/exact.ts'
 import { nanoOf, priceUnits } from '../../formats/money.ts'
+import { remember } from '../../formats/remember.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import { type Charge, isSuccess, tokensByType, type Usage } from './usage.ts'
 
@@ -55,26 +56,28 @@ export interface Rates {
   readonly request: bigint
 }
 
-/** Texts are few, and the same for many lines. */
-const knownRates = new Map<string, Rates>()
-const knownWeights = new Map<string, Weighting>()
-const mostKnown = 1_000
+/** Of prices, and of weights: they are few, and the same for many lines. */
+const mostTexts = 1_000
 
 /** The rates of `Usage.prices`. A kind without a price costs its parent's; one without any is free. */
-export function ratesOf(prices: string): Rates {
-  return remembered(knownRates, prices, (written) => {
-    const token = written('token')
-    const input = written('input') ?? token
-    const units = (price: string | undefined): bigint => (price ? priceUnits(price) : 0n)
-    return {
-      input: units(input),
-      cached: units(written('cached') ?? input),
-      cacheWrite: units(written('write') ?? input),
-      output: units(written('output') ?? token),
-      request: units(written('request')),
-    }
-  })
-}
+export const ratesOf = remember(mostTexts, (prices): Rates => {
+  const {
+    token,
+    input = token,
+    cached = input,
+    write = input,
+    output = token,
+    request,
+  } = readFigures(prices)
+  const units = (price: string | undefined): bigint => (price ? priceUnits(price) : 0n)
+  return {
+    input: units(input),
+    cached: units(cached),
+    cacheWrite: units(write),
+    output: units(output),
+    request: units(request),
+  }
+})
 
 /** In nano-units: the whole is rounded up once. */
 export function costOf(parts: Parts, prices: string, requests = 1): Exact {
@@ -95,18 +98,21 @@ interface Weighting {
   readonly output: bigint
 }
 
+const weightingOf = remember(mostTexts, (weights): Weighting => {
+  const { cached, write, output } = readFigures(weights)
+  const thousandths = (written = '1000'): bigint => BigInt(Math.round(Number(written)))
+  return {
+    cached: thousandths(cached),
+    cacheWrite: thousandths(write),
+    output: thousandths(output),
+  }
+})
+
 /** Rounded up once. Tokens weigh 1 where nothing tells their kinds. */
 export function weightedTokens(parts: Parts, weights: string | undefined): number {
   const { input, cached, cacheWrite, output, isWhole } = parts
   if (weights === undefined || isWhole) return input + cached + cacheWrite + output
-  const weight = remembered(knownWeights, weights, (written) => {
-    const thousandths = (name: string): bigint => BigInt(Math.round(Number(written(name) ?? 1_000)))
-    return {
-      cached: thousandths('cached'),
-      cacheWrite: thousandths('write'),
-      output: thousandths('output'),
-    }
-  })
+  const weight = weightingOf(weights)
   const thousandths =
     BigInt(input) * 1_000n +
     BigInt(cached) * weight.cached +
@@ -137,24 +143,10 @@ export function amountOfParts(kind: LimitKind, parts: Parts, { prices, weights }
   return prices === undefined ? 0 : costOf(parts, prices)
 }
 
-/** Reads a text `name=value&…` once; what is no plain decimal number counts as not written. */
-function remembered<Value>(
-  known: Map<string, Value>,
-  text: string,
-  make: (written: (name: string) => string | undefined) => Value,
-): Value {
-  const found = known.get(text)
-  if (found !== undefined) return found
-  const fields = new Map(text.split('&').flatMap(field))
-  const value = make((name) => fields.get(name))
-  if (known.size >= mostKnown) known.clear()
-  known.set(text, value)
-  return value
-}
-
 const form = /^(\w+)=(\d{1,12}(?:\.\d{1,24})?)$/
 
-function field(text: string): readonly (readonly [string, string])[] {
-  const [, name, value] = form.exec(text) ?? []
-  return name === undefined || value === undefined ? [] : [[name, value]]
+/** Of a text `name=value&…`; what is no plain decimal number counts as not written. */
+function readFigures(text: string): Readonly<Partial<Record<string, string>>> {
+  const fields = text.split('&').map((field) => form.exec(field) ?? [])
+  return Object.fromEntries(fields.map(([, name = '', value]) => [name, value]))
 }
