@@ -9,7 +9,7 @@ import { boundsOf } from '../cluster/rules/overshoot.ts'
 import { policiesInSteps } from '../cluster/rules/policies.ts'
 import type { Exact } from '../formats/exact.ts'
 import { showFirst } from '../formats/lists.ts'
-import { toMoney } from '../formats/money.ts'
+import { toFigure } from '../formats/money.ts'
 import { addressRulesOf } from '../gateway/address-rules.ts'
 import { newCounters } from '../models/rules/new-counters.ts'
 import { showProblem } from '../models/sources/files.ts'
@@ -106,7 +106,7 @@ async function load(folder: string, options: Parameters<typeof loadSnapshot>[1])
 
 /** With sums of money as decimal texts; null: there is no figure. */
 function toFigures({ limit, beyond, inProgress, ...rest }: LimitBound) {
-  const figure = (value: Exact) => (rest.of === 'cost' ? toMoney(value) : Number(value))
+  const figure = (amount: Exact) => toFigure({ kind: rest.of }, amount)
   return {
     ...rest,
     limit: figure(limit),

@@ -12,6 +12,11 @@ export function toMoney(nano: Exact): string {
   return showDecimal(nano, nanoDecimals)
 }
 
+/** The amount of a limit of this kind as APIs, notices and the CLI have it: of cost a decimal string. */
+export function toFigure({ kind }: { readonly kind: string }, amount: Exact): number | string {
+  return kind === 'cost' ? toMoney(amount) : Number(amount)
+}
+
 /** In nano-units; undefined: it is no decimal number of 0 to 9,000,000,000 with at most 9 digits behind the point. */
 export function parseMoney(text: string): Exact | undefined {
   const [, whole, fraction = ''] = /^(\d{1,10})(?:\.(\d{1,9}))?$/.exec(text) ?? []

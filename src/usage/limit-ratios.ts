@@ -7,16 +7,11 @@ import {
   whomOf,
 } from '../models/rules/shared-limits.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
-import type { ResettableCounters } from '../ratelimit/counters.ts'
-import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts'
-import { limitStates } from '../ratelimit/rules/counter.ts'
+import { type ReadStatesDeps, readStates } from '../ratelimit/increases/read-states.ts'
 import { inSlices } from '../runtime/slices.ts'
 
-export interface LimitRatiosDeps {
+export interface LimitRatiosDeps extends ReadStatesDeps {
   readonly snapshot: () => Pick<Snapshot, 'subscriptions'>
-  readonly readCounters: ResettableCounters['readFresh']
-  /** None is raised by default. */
-  readonly raise?: ActiveIncreases['raise']
   /** Milliseconds since the epoch. */
   readonly clock: () => number
 }
@@ -25,15 +20,11 @@ export interface LimitRatiosDeps {
 const maxRatios = 1_000
 
 /** Those that can be read, with the labels of the metric. */
-export function createLimitRatios({ snapshot, readCounters, raise, clock }: LimitRatiosDeps) {
+export function createLimitRatios({ snapshot, clock, ...deps }: LimitRatiosDeps) {
   return async () => {
     const shared = (await inSlices(sharedLimits(snapshot()))).slice(0, maxRatios)
-    const now = clock()
-    const limits = shared.map(({ limit, counter }) => raise?.(limit, counter.key, now) ?? limit)
-    const counters = shared.map(({ counter }) => counter)
-    const read = await readCounters(counters, now).catch(() => undefined)
-    if (read === undefined) return []
-    return limitStates(limits, read, now).map(({ limit, used }, i) => {
+    const states = await readStates(deps, shared, clock()).catch(() => [])
+    return states.map(({ limit, used }, i) => {
       const { counter } = shared[i] as SharedLimit
       const { limitName = '', kind } = limit
       const whom = whomOf(limit, counter) ?? ''

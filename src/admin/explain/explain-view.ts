@@ -9,6 +9,7 @@ import { messageOf } from '../../decide/refusal-message.ts'
 import { refusalReason } from '../../decide/refusal-reason.ts'
 import { describe, toEnvelope } from '../../formats/errors.ts'
 import { showFirst } from '../../formats/lists.ts'
+import { toFigure } from '../../formats/money.ts'
 import { redact } from '../../formats/redact.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
@@ -34,7 +35,6 @@ import {
   figure,
   limitFields,
   limitNames,
-  toFigure,
   toStateJson,
 } from '../usage/limit-state.ts'
 import { tableField } from './explain-table.ts'

@@ -1,6 +1,7 @@
 /** `POST` and `GET /v1/limit-requests` (contract, 3.23): users ask for more of a limit for a while. */
 
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
 import { whomOf } from '../../models/rules/shared-limits.ts'
 import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
@@ -17,7 +18,7 @@ import { requirePlainText } from '../http/body.ts'
 import { hasMore, pageQuery, readPage } from '../http/page.ts'
 import { answers, objects, optional, string, timestamp } from '../http/schema.ts'
 import { orUnsure } from '../keys/propagation.ts'
-import { figure, name, type OwnLimit, toFigure } from './limit-state.ts'
+import { figure, name, type OwnLimit } from './limit-state.ts'
 import { limitsOf } from './limits.ts'
 import {
   limitMeant,

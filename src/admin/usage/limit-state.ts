@@ -1,7 +1,7 @@
 /** Limits and their counters: which are selected, what is shown of one, and what its counter says. */
 
 import type { Exact } from '../../formats/exact.ts'
-import { toMoney } from '../../formats/money.ts'
+import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
 import type { CompiledCaps } from '../../identity/rules/caller.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
@@ -10,12 +10,12 @@ import { whomOf } from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
 import type { ActiveIncreases } from '../../ratelimit/increases/active-increases.ts'
+import { readStates } from '../../ratelimit/increases/read-states.ts'
 import {
   type CountedLimit,
   type Counter,
   counterOf,
   type LimitState,
-  limitStates,
 } from '../../ratelimit/rules/counter.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
 import { boolean, integer, nullableTimestamp, optional, string, timestamp } from '../http/schema.ts'
@@ -100,11 +100,6 @@ export const currencySchema = optional(
   string('Of limits on cost, ISO 4217; left out if there are none.'),
 )
 
-/** A figure as all surfaces show it: money as a decimal string. */
-export function toFigure({ kind }: Pick<CountedLimit, 'kind'>, value: Exact): number | string {
-  return kind === 'cost' ? toMoney(value) : Number(value)
-}
-
 /** Rounded down, but what is left is never nothing. */
 export function percentLeft({ limit, remaining }: LimitState): number {
   if (remaining === 0) return 0
@@ -112,7 +107,7 @@ export function percentLeft({ limit, remaining }: LimitState): number {
 }
 
 /** Kind, scope and window of a limit, and who shares it. */
-export function toNamesJson(limit: CountedLimit, counter: Counter) {
+function toNamesJson(limit: CountedLimit, counter: Counter) {
   const { kind, scope, window, limitName } = limit
   const whom = whomOf(limit, counter)
   return {
@@ -263,13 +258,7 @@ export async function readLimits(
   own: readonly OwnLimit[],
   isTold: (limit: CountedLimit) => boolean = () => true,
 ) {
-  const now = clock()
-  const counters = own.map(({ counter }) => counter)
-  const states = limitStates(
-    own.map(({ limit, counter }) => increases?.raise(limit, counter.key, now) ?? limit),
-    await readCounters(counters, now),
-    now,
-  )
+  const states = await readStates({ readCounters, raise: increases?.raise }, own, clock())
   return own.map(({ subscription, model, models, limit, isEnforced, counter }, i) => {
     const state = states[i] as LimitState
     const shown = {

@@ -2,6 +2,7 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import { toFigure } from '../../formats/money.ts'
 import type { Span } from '../../formats/span.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
@@ -19,7 +20,6 @@ import {
   lengthOf,
   limitFields,
   scopeSchema,
-  toFigure,
   windowSchema,
 } from './limit-state.ts'
 import { noLedger } from './usage.ts'

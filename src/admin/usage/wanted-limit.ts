@@ -3,22 +3,15 @@
 import type { AuditTarget } from '../../audit/event.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import type { Exact } from '../../formats/exact.ts'
-import { parseMoney } from '../../formats/money.ts'
+import { parseMoney, toFigure } from '../../formats/money.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
+import { whomOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/active-increases.ts'
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
 import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import { optional, string } from '../http/schema.ts'
-import {
-  figure,
-  kindSchema,
-  limitsIn,
-  name,
-  type OwnLimit,
-  scopeSchema,
-  toFigure,
-} from './limit-state.ts'
+import { figure, kindSchema, limitsIn, name, type OwnLimit, scopeSchema } from './limit-state.ts'
 import { selectShared } from './shared-limits.ts'
 import { readTime } from './usage-question.ts'
 
@@ -158,17 +151,18 @@ export function toMeantJson({
   per,
   limit,
 }: Pick<KeptIncrease, 'counter' | 'per' | 'limit'>) {
-  const { subscription: resource, model, counted, user: whom } = readCounterKey(counter)
+  const { subscription: resource, model, counted, user } = readCounterKey(counter)
   const kind = kindOf({ counted })
   const [, ofModel] = /^ModelRef\/(.*)$/.exec(resource) ?? []
-  const pool = whom || (per === 'group' ? 'users' : '')
+  const whom = whomOf({ scope: per }, { key: counter })
   return {
     subscription: ofModel === undefined && resource !== 'Tenant' ? resource : null,
     model: ofModel ?? null,
     name: model.slice(1),
     kind,
     scope: per,
-    ...(pool && (per === 'user' ? { user: pool } : { whom: pool })),
+    ...(per === 'user' && { user }),
+    ...(whom !== undefined && { whom }),
     limit: toFigure({ kind }, limit),
   } as const
 }

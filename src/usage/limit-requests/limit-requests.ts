@@ -1,8 +1,9 @@
 /** Requests of users for more of a limit for a while, until an administrator has decided them. */
 
 import type { Exact } from '../../formats/exact.ts'
-import { toMoney } from '../../formats/money.ts'
+import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
+import { whomOf } from '../../models/rules/shared-limits.ts'
 import type { NewIncrease } from '../../ratelimit/increases/active-increases.ts'
 import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import type { Notice } from '../notices/store.ts'
@@ -60,10 +61,9 @@ export interface LimitRequests {
 export function noticeOf(request: LimitRequest): Notice {
   const { id, user, counter, per, limit, until, reason, createdAt } = request
   const { state, decidedBy, decidedAt, decisionReason, grantedLimit, grantedUntil } = request
-  const { subscription: resource, model, counted, user: whom } = readCounterKey(counter)
+  const { subscription: resource, model, counted } = readCounterKey(counter)
   const kind = kindOf({ counted })
-  const pool = whom || (per === 'group' ? 'users' : '')
-  const shown = (figure: Exact) => (kind === 'cost' ? toMoney(figure) : Number(figure))
+  const whom = whomOf({ scope: per }, { key: counter })
   const isOpen = state === 'open'
   return {
     subject: `limit request ${id}`,
@@ -75,11 +75,11 @@ export function noticeOf(request: LimitRequest): Notice {
       timestamp: toTimestamp(decidedAt ?? createdAt),
       data: {
         ...{ id, user, resource, name: model.slice(1), scope: per, kind },
-        ...(per !== 'user' && pool && { whom: pool }),
-        ...{ limit: shown(limit), until: toEndTimestamp(until), reason },
+        ...(whom !== undefined && { whom }),
+        ...{ limit: toFigure({ kind }, limit), until: toEndTimestamp(until), reason },
         ...(!isOpen && { state, decidedBy }),
         ...(decisionReason !== null && { decisionReason }),
-        ...(grantedLimit !== null && { grantedLimit: shown(grantedLimit) }),
+        ...(grantedLimit !== null && { grantedLimit: toFigure({ kind }, grantedLimit) }),
         ...(grantedUntil !== null && { grantedUntil: toEndTimestamp(grantedUntil) }),
       },
     }),

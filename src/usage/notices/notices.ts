@@ -1,30 +1,24 @@
 /** Notices of limits: who has used how much of which, found beside the requests. */
 
-import type { Exact } from '../../formats/exact.ts'
-import { toMoney } from '../../formats/money.ts'
+import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
 import { resourceOf, whomOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import type { ResettableCounters } from '../../ratelimit/counters.ts'
-import type { ActiveIncreases } from '../../ratelimit/increases/active-increases.ts'
+import { type ReadStatesDeps, readStates } from '../../ratelimit/increases/read-states.ts'
 import {
   type CountedLimit,
   type Counter,
   counterOf,
   isTaken,
   type LimitState,
-  limitStates,
 } from '../../ratelimit/rules/counter.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
 import type { Usage } from '../rules/usage.ts'
 import type { NoticeStore } from './postgres-notices.ts'
 import type { ExpiringKey, Notice } from './store.ts'
 
-export interface NoticesDeps {
+export interface NoticesDeps extends ReadStatesDeps {
   readonly snapshot: () => Snapshot
-  readonly readCounters: ResettableCounters['readFresh']
-  /** None is raised by default. */
-  readonly raise?: ActiveIncreases['raise']
   readonly store: Pick<NoticeStore, 'add' | 'expiring'>
   /** Milliseconds since the epoch. */
   readonly clock: () => number
@@ -38,7 +32,7 @@ const maxKeys = 500
 
 type Use = Pick<Usage, 'user' | 'subscription' | 'model'> & { readonly pool?: string | undefined }
 
-export function createNotices({ snapshot, readCounters, raise, store, clock }: NoticesDeps) {
+export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) {
   let waiting = new Map<string, Use>()
 
   /** By the keys of the counters: many uses may be of one pool. */
@@ -77,8 +71,8 @@ export function createNotices({ snapshot, readCounters, raise, store, clock }: N
           data: {
             ...whose,
             window: limit.window,
-            limit: toShown(limit, limit.limit),
-            used: toShown(limit, used),
+            limit: toFigure(limit, limit.limit),
+            used: toFigure(limit, used),
             percent,
             resetsAt: toEndTimestamp(resetsAt),
           },
@@ -100,10 +94,7 @@ export function createNotices({ snapshot, readCounters, raise, store, clock }: N
         for (const [name] of some) waiting.delete(name)
         const all = [...watchedBy(some.map(([, use]) => use)).values()]
         try {
-          const now = clock()
-          const limits = all.map(({ limit, counter }) => raise?.(limit, counter.key, now) ?? limit)
-          const counters = all.map(({ counter }) => counter)
-          const states = limitStates(limits, await readCounters(counters, now), now)
+          const states = await readStates(deps, all, clock())
           await store.add(all.flatMap((each, i) => noticesOf(each, states[i] as LimitState)))
         } catch (error) {
           waiting = new Map([...some, ...waiting])
@@ -147,8 +138,4 @@ function whoseIs(limit: CountedLimit, counter: Counter, use: Omit<Use, 'pool'>) 
   const whom = whomOf(limit, counter)
   const whose = scope === 'user' ? { user: use.user } : whom === undefined ? {} : { whom }
   return { ...whose, resource: resourceOf(counter), name, scope, kind }
-}
-
-function toShown({ kind }: CountedLimit, amount: Exact): number | string {
-  return kind === 'cost' ? toMoney(amount) : Number(amount)
 }

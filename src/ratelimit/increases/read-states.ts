@@ -1,0 +1,22 @@
+/** What is left of limits, with their increases: for whoever shows them, beside the requests. */
+
+import type { ResettableCounters } from '../counters.ts'
+import { type CountedLimit, type Counter, type LimitState, limitStates } from '../rules/counter.ts'
+import type { ActiveIncreases } from './active-increases.ts'
+
+export interface ReadStatesDeps {
+  readonly readCounters: ResettableCounters['readFresh']
+  /** None is raised by default. */
+  readonly raise?: ActiveIncreases['raise'] | undefined
+}
+
+/** Each limit, for one of its counters, in the given order. `now`: milliseconds since the epoch. Rejects as `readFresh`. */
+export async function readStates(
+  { readCounters, raise }: ReadStatesDeps,
+  asked: readonly { readonly limit: CountedLimit; readonly counter: Counter }[],
+  now: number,
+): Promise<readonly LimitState[]> {
+  const limits = asked.map(({ limit, counter }) => raise?.(limit, counter.key, now) ?? limit)
+  const counters = asked.map(({ counter }) => counter)
+  return limitStates(limits, await readCounters(counters, now), now)
+}
