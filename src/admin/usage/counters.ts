@@ -218,7 +218,6 @@ async function limitsOf(selected: Selected, { user, key }: Subject, snapshot: Sn
     names.flatMap((name) => subscriptions.get(name) ?? []),
     selected,
     drawing,
-    snapshot,
   )
 }
 

@@ -7,7 +7,7 @@ import type { CompiledCaps } from '../../identity/rules/caller.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import { type About, aboutOf, type LimitOn, limitsOn } from '../../models/rules/limits-on.ts'
 import { whomOf } from '../../models/rules/shared-limits.ts'
-import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
+import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
 import type { ActiveIncreases } from '../../ratelimit/increases/active-increases.ts'
 import { readStates } from '../../ratelimit/increases/read-states.ts'
@@ -168,7 +168,6 @@ export function limitsIn(
   subscriptions: Iterable<CompiledSubscription>,
   only: Selected,
   { user, poolIn, mayUse }: Drawing,
-  { tenant }: Pick<Snapshot, 'tenant'>,
 ): OwnLimit[] {
   const found = new Map<string, OwnLimit>()
   for (const subscription of subscriptions) {
@@ -184,7 +183,7 @@ export function limitsIn(
         if (pool === undefined && limit.scope !== 'user') continue
         const counter = counterOf(limit, user, pool)
         if (found.has(counter.key)) continue
-        const about = aboutOf(limit, model, subscription, tenant)
+        const about = aboutOf(limit, model, subscription)
         const shown = about.models?.filter(mayUse)
         found.set(counter.key, { ...about, models: shown, limit, isEnforced, counter })
       }
@@ -194,15 +193,17 @@ export function limitsIn(
   return inOrder([...found.values()])
 }
 
-/** Those of a key itself. */
+/** Those of a key itself, on this model or on any. */
 export function limitsOfKey(
   caps: CompiledCaps | undefined,
-  { name: subscription, calendar }: Pick<CompiledSubscription, 'name' | 'calendar'>,
+  subscription: Pick<CompiledSubscription, 'name' | 'calendar'>,
   user: string,
+  model?: string,
 ): readonly OwnLimit[] {
-  const { limits = [], observed = [] } = caps?.limitsOn?.(undefined, calendar) ?? {}
+  const { limits = [], observed = [] } = caps?.limitsOn?.(model, subscription.calendar) ?? {}
   const own = (limit: CountedLimit, isEnforced: boolean) => {
-    return { subscription, model: null, limit, isEnforced, counter: counterOf(limit, user) }
+    const about = aboutOf(limit, null, subscription)
+    return { ...about, limit, isEnforced, counter: counterOf(limit, user) }
   }
   return [...limits.map((each) => own(each, true)), ...observed.map((each) => own(each, false))]
 }

@@ -94,12 +94,14 @@ export function limitsOf(
       name === (only.subscription ?? name),
   )
   const caps = capsOf(caller)
-  const ofKey = open.flatMap((subscription) => limitsOfKey(caps, subscription, caller.user))
+  const ofKey = open.flatMap((subscription) =>
+    limitsOfKey(caps, subscription, caller.user, only.model),
+  )
   const mayUse = (key: string) => {
     const model = snapshot.models.get(key)
     return model !== undefined && mayCall(caller, model)
   }
   const { user, groups } = caller
   const poolIn = ({ resource }: CompiledSubscription) => poolOf(resource, groups)
-  return inOrder([...limitsIn(open, only, { user, poolIn, mayUse }, snapshot), ...ofKey])
+  return inOrder([...limitsIn(open, only, { user, poolIn, mayUse }), ...ofKey])
 }

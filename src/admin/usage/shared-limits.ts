@@ -90,6 +90,6 @@ export async function selectShared(
   return found
     .filter(({ limit }) => isSelected(limit, { name: selected.name }))
     .map(({ subscription, model, ...on }) => {
-      return { ...aboutOf(on.limit, model, subscription, snapshot.tenant), ...on }
+      return { ...aboutOf(on.limit, model, subscription), ...on }
     })
 }

@@ -108,7 +108,7 @@ export async function limitsOfName(
   const drawing = { user, poolIn: undefined, mayUse: () => true }
   return [
     ...(await selectShared(snapshot, { subscription, model, name })),
-    ...limitsIn(open, { model, name }, drawing, snapshot),
+    ...limitsIn(open, { model, name }, drawing),
   ].filter(({ limit }) => limit.origin === origin)
 }
 

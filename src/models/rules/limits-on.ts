@@ -1,7 +1,7 @@
 /** Which limits hold for a model of a Subscription, and whose they are. */
 
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
-import type { CompiledSubscription, Snapshot } from './snapshot.ts'
+import type { CompiledSubscription } from './snapshot.ts'
 
 export interface LimitOn {
   readonly limit: CountedLimit
@@ -28,19 +28,18 @@ export interface About {
   readonly models?: readonly string[] | undefined
 }
 
-/** What one of these limits is about, as its resource says. */
+/** What a limit of a model, or of a key, is about; `model`: null is all of the Subscription. */
 export function aboutOf(
-  { origin, limitName }: CountedLimit,
-  model: string,
-  { name, resource }: Pick<CompiledSubscription, 'name' | 'resource'>,
-  tenant: Snapshot['tenant'],
+  { origin, limitName, models }: CountedLimit,
+  model: string | null,
+  { name }: Pick<CompiledSubscription, 'name'>,
 ): About {
   if (origin === 'model') return { subscription: null, model }
   const subscription = origin === 'tenant' ? null : name
   if (limitName === undefined) return { subscription, model }
-  const { limits = [] } = (origin === 'tenant' ? tenant : resource) ?? {}
-  const written = limits.find((each) => each.name === limitName)?.models
-  const models = written?.map((each) => `${each.namespace}/${each.name}`)
-  const [first = null, ...others] = models ?? []
-  return others.length > 0 ? { subscription, model: null, models } : { subscription, model: first }
+  const named = models?.map(({ namespace, name }) => `${namespace}/${name}`)
+  const [first = null, ...others] = named ?? []
+  return others.length > 0
+    ? { subscription, model: null, models: named }
+    : { subscription, model: first }
 }

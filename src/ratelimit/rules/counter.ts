@@ -6,7 +6,7 @@
  */
 
 import { type Exact, minus } from '../../formats/exact.ts'
-import type { LimitKind, Per } from '../../kinds/limits.ts'
+import type { LimitKind, NamedLimit, Per } from '../../kinds/limits.ts'
 import type { BilledModel, Limit } from '../../kinds/resources.ts'
 import { countedAs, counterKey, counterKeyPrefix } from './counter-key.ts'
 import { userInLines } from './line-user.ts'
@@ -26,6 +26,8 @@ export interface CountedLimit extends Omit<Limit, 'limit'> {
   readonly origin: 'subscription' | 'model' | 'tenant' | 'key'
   /** In `limits[]`; undefined: it has none. */
   readonly limitName: string | undefined
+  /** Which models it says that it counts together. */
+  readonly models?: NamedLimit['models']
   /** Its windows, as its counters have them. */
   readonly windows: Window
   /** The counter, if it is the same in each request. */

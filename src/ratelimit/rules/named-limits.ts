@@ -128,6 +128,7 @@ export function toNamedLimit(
     scope: per,
     origin,
     limitName: name,
+    models: limit.models,
     windows: window,
     name: nameIn(name, origin),
     counter: isShared ? { ...counterOfCharged(charged, all), limit: limit.limit } : undefined,

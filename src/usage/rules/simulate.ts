@@ -129,7 +129,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
       for (const { limit } of limitsOn(subscription, model)) {
         if (limits.has(limit.keyPrefix)) continue
         limits.set(limit.keyPrefix, {
-          ...aboutOf(limit, model, subscription, snapshot.tenant),
+          ...aboutOf(limit, model, subscription),
           limit,
           isDecidedByHours: isDecidedByHours(limit, rated),
           ...{ most: 0, mostBy: '', mostAt: 0 },

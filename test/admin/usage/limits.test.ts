@@ -312,6 +312,28 @@ test('a limit by name is one entry, with who shares it and only own figures', as
   t.strictSame(await of('model=llm/large'), [null, 'one', 'monthly', 'budget', 'all'])
 })
 
+test('a limit of a key says which models it is about', async (t) => {
+  const { api } = await startPools(t)
+  const of = { limit: 5, window: 'day' }
+  const limits = [
+    { name: 'all', ...of },
+    { name: 'one', ...of, models: refs('small') },
+    { name: 'two', ...of, models: refs('small', 'large') },
+  ]
+  const { key } = await api.createKey('alice', { subscription: 'premium', limits })
+  const asked = async (query: string) =>
+    ((await read(api, key, query)) as { name: string; scope: string }[])
+      .filter(({ scope }) => scope === 'key')
+      .map(({ name }) => name)
+  t.match((await read(api, key)).slice(-3), [
+    { scope: 'key', name: 'one', model: 'llm/small', models: undefined },
+    { scope: 'key', name: 'all', model: null, models: undefined },
+    { scope: 'key', name: 'two', model: null, models: ['llm/small', 'llm/large'] },
+  ])
+  t.strictSame(await asked('model=llm/small'), ['one', 'all', 'two'])
+  t.strictSame(await asked('model=llm/large'), ['all', 'two'])
+})
+
 test('administrators see all shared limits, page by page (200, 403)', async (t) => {
   const { api } = await startPools(t)
   const ask = (query = '', as = 'admin') => api.ask(`GET /v1/admin/limits?${query}`, { as })
