@@ -63,7 +63,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (tenant?.unreadable !== undefined)', 'if (false)'],
       ['if (costly !== undefined && billingRate === undefined)', 'if (false)'],
-      ['if (ofOrganization !== undefined && !attribution.organizationId)', 'if (false)'],
+      ['if (ofOrganization === undefined || attribution.organizationId)', 'if (true)'],
     ],
   ),
   ...mutants(

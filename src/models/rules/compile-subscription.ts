@@ -57,12 +57,14 @@ export function compileSubscription(
     if (payer !== undefined) payers.set(key, payer)
     if (missing.has(key)) continue
     const applying = limitsOn(resource, key, calendar, context)
-    const closed = closedBy(applying, model, resource, context)
-    if (closed !== undefined) {
-      missing.add(key)
+    const fault = faultOf(applying, model, resource, context)
+    if (fault !== undefined) {
       const path = ['spec', 'modelRefs', index]
-      problems.push({ resource: resourceKey(resource), path, message: closed })
-      continue
+      problems.push({ resource: resourceKey(resource), path, message: fault.message })
+      if (fault.closes) {
+        missing.add(key)
+        continue
+      }
     }
     const compiled = compileLimits(limitsOfModel(name, key, model), applying)
     limits.set(key, compiled.limits)
@@ -122,26 +124,29 @@ function limitsOn(
   ]
 }
 
-/** Why these limits close an entry. */
-function closedBy(
+/** What an entry lacks for these limits, and whether that takes it out of force: limits that refuse nothing do not. */
+function faultOf(
   applying: readonly ApplyingLimit[],
   { billingRate, namespace, name }: BilledModel,
   { attribution }: Subscription,
   { tenant }: LimitContext,
-): string | undefined {
-  const consequence = `so the entry of ${namespace}/${name} is not in force`
+): { readonly message: string; readonly closes: boolean } | undefined {
+  const closed = (why: string) => {
+    return { message: `${why}, so the entry of ${namespace}/${name} is not in force`, closes: true }
+  }
   if (tenant?.unreadable !== undefined) {
-    return `may be limited by the Tenant, whose limits cannot be read, ${consequence}`
+    return closed('may be limited by the Tenant, whose limits cannot be read')
   }
   const costly = applying.find(({ limit }) => isCostLimit(limit))
   if (costly !== undefined && billingRate === undefined) {
-    return `needs a billingRate under ${nameOf(costly)} on cost, ${consequence}`
+    return closed(`needs a billingRate under ${nameOf(costly)} on cost`)
   }
-  const ofOrganization = applying.find(({ limit }) => limit.per === 'organization')
-  if (ofOrganization !== undefined && !attribution.organizationId) {
-    return `needs tokenMetadata.organizationId, because ${nameOf(ofOrganization)} is one per organization, ${consequence}`
-  }
-  return undefined
+  const ofEach = applying.filter(({ limit }) => limit.per === 'organization')
+  const ofOrganization = ofEach.find(({ limit }) => limit.enforce) ?? ofEach[0]
+  if (ofOrganization === undefined || attribution.organizationId) return undefined
+  const why = `needs tokenMetadata.organizationId, because ${nameOf(ofOrganization)} is one per organization`
+  if (ofOrganization.limit.enforce) return closed(why)
+  return { message: `${why}, and counts it with all that have none`, closes: false }
 }
 
 function nameOf({ limit, place }: ApplyingLimit): string {

@@ -63,6 +63,16 @@ test('a Subscription without an organization is closed where organizations are l
     ],
     'Degraded',
   ])
+  const observed = tenantOf({ limits: [{ ...ofEach, models: small, enforce: false }] })
+  t.match(
+    team(compile([...models, teamOf(), observed])),
+    [
+      both,
+      [/needs tokenMetadata.* per organization, and counts it with all that have none$/],
+      'Active',
+    ],
+    'what refuses nothing',
+  )
   const named = teamOf({ tokenMetadata: { organizationId: 'acme' } })
   t.strictSame(team(compile([...models, named, ofTenant])), [both, [], 'Active'])
 })
