@@ -206,6 +206,16 @@ test('who was forgotten is no difference of a limit', async (t) => {
   const named = await sql`select 1 from tollgate_usage_limits where whom = 'ann'`
   t.equal(named.length, 0)
   t.match(await run(), { status: 0, out: /sums agree/ })
+
+  appendFileSync(path, line(kept + 2, charged))
+  await feed.step()
+  t.match(await run(), { status: 0, out: /sums agree/ }, 'who comes back begins anew there')
+  await forgetUser(sql, 'ann')
+  appendFileSync(path, line(kept + 3, charged) + line(kept + 4, charged))
+  await feed.step()
+  t.match(await run(), { status: 0, out: /sums agree/ }, 'and has several names there')
+  await sql`update tollgate_usage_limits set amount = amount - 1 where name = 'daily' and whom = 'ann'`
+  t.match(await run(), { status: 1, out: /plenty daily +cost +ann / })
 })
 
 test('says what it cannot compare', async (t) => {

@@ -1,6 +1,6 @@
 /** Recomputes the sums of a ledger from lines of journals, and compares. */
 
-import { type Exact, plus } from '../../formats/exact.ts'
+import { type Exact, minus, plus } from '../../formats/exact.ts'
 import { addTo } from '../../formats/lists.ts'
 import { cutName } from '../../formats/names.ts'
 import type { Span } from '../../formats/span.ts'
@@ -200,8 +200,8 @@ function compare(
 }
 
 /**
- * A user whose name was replaced in the ledger still has the old one in the journals. `placeOf` tells what a difference is
- * of besides its user.
+ * A user whose name was replaced in the ledger still has the old one in the journals, and what was used since is in the
+ * ledger under that, too. `placeOf` tells what a difference is of besides its user.
  */
 function withoutForgotten<One extends { readonly ledger: Exact; readonly journals: Exact }>(
   differences: readonly One[],
@@ -210,14 +210,25 @@ function withoutForgotten<One extends { readonly ledger: Exact; readonly journal
 ): readonly One[] {
   const left = new Set(differences)
   const sameAs = (one: One, value: Exact): string => JSON.stringify([...placeOf(one), `${value}`])
+  const isLacking = ({ ledger, journals }: One): boolean => ledger < journals
+  const isForgotten = (one: One) => one.journals === 0 && userOf(one).startsWith('forgotten-')
   const lacking = new Map<string, One[]>()
-  for (const one of differences.filter(({ ledger }) => ledger === 0)) {
-    addTo(lacking, sameAs(one, one.journals), one)
+  for (const one of differences.filter(isLacking)) {
+    addTo(lacking, sameAs(one, minus(one.journals, one.ledger)), one)
   }
-  for (const one of differences) {
-    if (one.journals !== 0 || !userOf(one).startsWith('forgotten-')) continue
+  for (const one of differences.filter(isForgotten)) {
     const earlier = lacking.get(sameAs(one, one.ledger))?.pop()
     if (earlier !== undefined && left.delete(earlier)) left.delete(one)
+  }
+  // Who was forgotten several times in a window has several names for one sum.
+  const places = new Map<string, One[]>()
+  for (const one of left) {
+    if (isLacking(one) || isForgotten(one)) addTo(places, JSON.stringify(placeOf(one)), one)
+  }
+  for (const all of places.values()) {
+    const sumOf = (side: 'ledger' | 'journals') =>
+      all.reduce((sum, one) => sum + BigInt(one[side]), 0n)
+    if (sumOf('ledger') === sumOf('journals')) for (const one of all) left.delete(one)
   }
   return [...left]
 }
