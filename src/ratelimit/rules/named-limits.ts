@@ -172,9 +172,13 @@ function policyOf(
   return `"${nameIn(name, origin)}";q=${limit}${seconds};qu="${units[of]}"`
 }
 
-/** In the `RateLimit` fields, where a key's follow those of its Subscription. */
+/** What a limit without a name, or one of a key, may be called in the `RateLimit` fields; or a name that was told from one. */
+const taken = /^(limit-)*(key-.*|concurrency|(requests-)?\d+[smh])$/
+
+/** In the `RateLimit` fields, where a key's follow those of its Subscription. No two are the same. */
 function nameIn(name: string, origin: CountedLimit['origin']): string {
-  return origin === 'key' ? `key-${name}` : name
+  const own = taken.test(name) ? `limit-${name}` : name
+  return origin === 'key' ? `key-${own}` : own
 }
 
 const units = {

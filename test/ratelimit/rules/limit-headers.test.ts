@@ -165,6 +165,26 @@ test('limits by name are listed by it, those of models and the Tenant are not', 
   })
 })
 
+test('no two limits have the same name there', async (t) => {
+  const own = { origin: 'key', per: 'key' } as const
+  for (const [name, limit] of [
+    ['pool', named('pool', 'tokens')],
+    ['limit-1h', named('1h', 'tokens')],
+    ['limit-limit-1h', named('limit-1h', 'tokens')],
+    ['limit-requests-1m', named('requests-1m', 'tokens')],
+    ['limit-concurrency', named('concurrency', 'tokens')],
+    ['limit-key-pool', named('key-pool', 'tokens')],
+    ['limit-pool', named('limit-pool', 'tokens')],
+    ['key-pool', named('pool', 'tokens', own)],
+    ['key-limit-1h', named('1h', 'tokens', own)],
+  ] as const) {
+    t.match(headers([used(9, 60_000)], 'openai', [limit]), {
+      'ratelimit-policy': `"${name}";q=1000;qu="tokens"`,
+      ratelimit: `"${name}";r=991;t=60`,
+    })
+  }
+})
+
 test('without a limit there are no headers', async (t) => {
   t.strictSame(headers([], 'openai', []), {})
   t.strictSame(headers([], 'anthropic', []), {})
