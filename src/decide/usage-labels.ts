@@ -1,7 +1,7 @@
 /** The labels of usage metrics. Pure. */
 
 import type { Subscription, WrittenTelemetry } from '../kinds/resources.ts'
-import { groupInLines } from '../ratelimit/rules/line-user.ts'
+import { poolOfGroup } from '../models/rules/shared-limits.ts'
 
 /** How users are named: in clear, by a hash, or not at all. */
 export type UserNaming = 'on' | 'hash' | 'off'
@@ -40,5 +40,5 @@ export function owningGroup({ owner }: Subscription, groups: readonly string[]):
 
 /** The group whose pool the caller draws on, as lines name it; empty: that of the users whom the Subscription names. */
 export function poolOf(subscription: Subscription, groups: readonly string[]): string {
-  return groupInLines(owningGroup(subscription, groups))
+  return poolOfGroup(owningGroup(subscription, groups))
 }

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { owningGroup, toUsageLabels } from '../../src/decide/usage-labels.ts'
+import { owningGroup, poolOf, toUsageLabels } from '../../src/decide/usage-labels.ts'
 import type { Subscription, WrittenTelemetry } from '../../src/kinds/resources.ts'
 
 const nothing: WrittenTelemetry = {
@@ -45,4 +45,7 @@ test('the owning group is the first that user and owner share', async (t) => {
   t.equal(owningGroup(owned, ['blue', 'red']), 'red')
   t.equal(owningGroup(owned, ['blue', 'x']), 'blue')
   t.equal(owningGroup(owned, []), '', 'the user owns it by name')
+  const both = { owner: { users: ['ada'], groups: ['red', 'users'] } } as unknown as Subscription
+  t.equal(poolOf(both, ['red', 'users']), 'red')
+  t.equal(poolOf(both, ['users']), poolOf(both, []), 'a group `users` is in the pool of that name')
 })

@@ -44,11 +44,16 @@ function isShared({ scope }: Pick<CountedLimit, 'scope'>): boolean {
 function poolsOf({ scope }: CountedLimit, { resource }: CompiledSubscription): readonly string[] {
   if (scope !== 'group') return ['']
   const { users, groups } = resource.owner
-  return [...groups.map(groupInLines), ...(users.length > 0 ? [''] : [])]
+  return [...groups.map(poolOfGroup), ...(users.length > 0 ? [''] : [])]
 }
 
 /** The members of the pool of those whom a Subscription names. */
 const byName = 'users'
+
+/** As counters name it. A group of that name shares the pool: what is shown as one is one. */
+export function poolOfGroup(group: string): string {
+  return group === byName ? '' : groupInLines(group)
+}
 
 /** A group, an organization or a Subscription whose pool the counter is; undefined: one user's or key's, or that of all. */
 export function whomOf(

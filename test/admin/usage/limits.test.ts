@@ -363,6 +363,19 @@ test('administrators see all shared limits, page by page (200, 403)', async (t) 
   refused(t, await ask('limit=0'), 400)
 })
 
+test('a group `users` has the pool of that name, and no second one', async (t) => {
+  const limits = [{ name: 'all', limit: 9, window: 'day', per: 'group' }]
+  const owner = { groups: ['users', 'team-a'], users: ['dora'] }
+  const snapshot = snapshotOf(
+    modelRef('small'),
+    accessPolicy('open', ['llm/small'], everybody),
+    subscription('premium', owner, { 'llm/small': [minute] }, { named: limits }),
+  )
+  const api = await createKeyApi(t, { snapshot })
+  const listed = (await api.ask('GET /v1/admin/limits', { as: 'admin' })).json()
+  t.strictSame(listed.data.map(({ whom }: { whom: string }) => whom).sort(), ['team-a', 'users'])
+})
+
 test('what a pool has used is shown and reset by its limit and who shares it', async (t) => {
   const { api } = await startPools(t)
   const show = (query: string) => api.ask(`GET /v1/counters?${query}`, { as: 'admin' })
