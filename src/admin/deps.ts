@@ -53,6 +53,8 @@ export interface ExternalDeps extends SharedDeps {
   readonly idempotency: Pick<Idempotency, 'claim' | 'release'>
   /** Waits, for a limited time, until every replica has applied a revocation; never rejects. */
   readonly propagation: PropagationWatch['wait']
+  /** Likewise every change of increases. */
+  readonly whenIncreased: PropagationWatch['waitForIncreases']
   /** Searches and queries of all callers together; the store's other connections are for everything else. */
   readonly searchesAtOnce: number
   /** undefined: there is no ledger. */
@@ -63,7 +65,7 @@ export interface ExternalDeps extends SharedDeps {
   readonly instanceName: string
   readonly readCounters: ResettableCounters['readFresh']
   readonly resetCounters: ResettableCounters['reset']
-  /** undefined: there are none, and nothing would remember one. */
+  /** undefined: there are none. */
   readonly increases?: ActiveIncreases | undefined
   /** undefined: nothing would remember one. */
   readonly limitRequests?: LimitRequests | undefined

@@ -56,6 +56,7 @@ export function createExternalApi(
     openSpan: tracing.open,
     keys: withWaits(tracing, 'database', keyParts.keys),
     propagation: keyParts.propagation.wait,
+    whenIncreased: keyParts.propagation.waitForIncreases,
     idempotency: keyParts.idempotency,
     rate: config.apiRateLimit,
     addressRate: config.apiAddressRateLimit,
@@ -64,7 +65,7 @@ export function createExternalApi(
     readCounters: counterParts.counters.readFresh,
     limits: createLimits({
       counters: { read: counterParts.counters.readFresh },
-      increases: counterParts.increases,
+      increases: keyParts.increases,
       holding: {
         holds: counterParts.holds,
         estimators: parts.estimators,
@@ -73,7 +74,7 @@ export function createExternalApi(
       },
     }),
     resetCounters: counterParts.counters.reset,
-    increases: counterParts.increases,
+    increases: keyParts.increases,
     limitRequests: createLimitRequests(parts.database.pool, config.notifyUrl !== undefined),
     tableCondition() {
       // Only the writer knows more.

@@ -8,11 +8,6 @@ import { fileModeOf } from '../journal/prepare-folder.ts'
 import { createCounters, type ResettableCounters } from '../ratelimit/counters.ts'
 import { createMemoryHolds } from '../ratelimit/holds/memory.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
-import {
-  type ActiveIncreases,
-  createActiveIncreases,
-} from '../ratelimit/increases/active-increases.ts'
-import { createKeptIncreases } from '../ratelimit/increases/kept-increases.ts'
 import type { RedisConnection } from '../ratelimit/redis/connection.ts'
 import { tagsOf } from '../ratelimit/redis/keys.ts'
 import type { CounterReset } from '../ratelimit/rules/windows.ts'
@@ -48,7 +43,6 @@ export interface Counters {
   readonly histograms: () => readonly MetricData[]
   readonly counters: ResettableCounters
   readonly holds: HoldStore
-  readonly increases: ActiveIncreases
   /** Undefined: there is no journal, and nothing can be counted. */
   readonly sums: OpenSums | undefined
   readonly resets: Pick<ResetFeed, 'ring'> | undefined
@@ -81,8 +75,7 @@ export async function openCounters(
 ): Promise<Counters> {
   const { config, log, clock, onFault, stops } = context
   const { usageJournal: path, unusableUsage } = config
-  const increases = createActiveIncreases(createKeptIncreases(pool), clock)
-  if (path === undefined) return uncounted(snapshot().subscriptions.size, increases)
+  if (path === undefined) return uncounted(snapshot().subscriptions.size)
   const redis = await connect(context)
   const kept = createKeptResets(pool)
   let noteCanRead = (_canRead: boolean): void => {}
@@ -92,7 +85,6 @@ export async function openCounters(
   stops.push(resets.stop)
   // A line that ended before a reset must not count after it.
   const early = await untilAnswered(resets.read, context)
-  await untilAnswered(increases.follow, context)
   const opened = await openSums({
     path,
     dataDir: config.dataDir,
@@ -151,7 +143,7 @@ export async function openCounters(
     opened.reset(key, to)
   }
 
-  resets.start(reset, increases.follow)
+  resets.start(reset)
   const { windows, read, readFresh, partOf } = opened
   const isWriter = (): boolean => opened.isWriter
   const holds =
@@ -172,7 +164,6 @@ export async function openCounters(
   return {
     sums: opened,
     holds,
-    increases,
     resets,
     isWriter,
     canRead: {
@@ -187,7 +178,7 @@ export async function openCounters(
 }
 
 /** Without lines nothing is counted, so nothing that is limited may be allowed. */
-function uncounted(subscriptions: number, increases: ActiveIncreases): Counters {
+function uncounted(subscriptions: number): Counters {
   if (subscriptions > 0) {
     throw new Error(
       `USAGE_JOURNAL: is off, and ${subscriptions} Subscriptions are in force, whose use only the journal tells`,
@@ -201,7 +192,6 @@ function uncounted(subscriptions: number, increases: ActiveIncreases): Counters 
     counters: { read: refuse, readFresh: refuseLate, reset: refuseLate },
     holds: { hold: refuse, release() {}, undo() {}, renew() {} },
     sums: undefined,
-    increases,
     resets: undefined,
     isWriter: () => false,
     histograms: () => [],

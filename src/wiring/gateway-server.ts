@@ -19,7 +19,7 @@ export function createGatewayServer(
   tls: ListenerTls | undefined,
 ): GrpcServer {
   const { tracing, discovery, authenticate, counterParts, estimators, telemetry, table } = parts
-  const { counters, holds, increases, sums } = counterParts
+  const { counters, holds, sums } = counterParts
   const onRefused = (refused: RefusedCheck): void => {
     parts.refusals.check(refused)
     parts.pastRefusals.note(refused)
@@ -41,7 +41,7 @@ export function createGatewayServer(
       snapshot: discovery.snapshot,
       limits: createLimits({
         counters: { read: tracing.waiting('redis', counters.read) },
-        increases,
+        increases: parts.keyParts.increases,
         holding: { holds, estimators, onLoss: config.onCounterLoss },
         charging: { estimators, isAlways: config.chargeUnreported },
       }),

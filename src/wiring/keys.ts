@@ -14,6 +14,8 @@ import { createRevocationFollower } from '../keys/revocations/revocation-followe
 import { createRevocationKeeper } from '../keys/revocations/revocation-keeper.ts'
 import { purgeRevocations, secretsOf } from '../keys/revocations/revocation-log.ts'
 import type { ApiKeyTable } from '../keys/store.ts'
+import { createActiveIncreases } from '../ratelimit/increases/active-increases.ts'
+import { createKeptIncreases } from '../ratelimit/increases/kept-increases.ts'
 import { repeat } from '../runtime/loop.ts'
 import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
@@ -30,6 +32,8 @@ export type Keys = Awaited<ReturnType<typeof openKeys>>
 
 /** Between two polls of revocations, milliseconds: the cache is trusted for one second. */
 const revalidateMs = 250
+/** How long increases may take to be read, milliseconds: after a slow poll the cache is trusted no longer. */
+const increasesMs = 300
 /** From the end of a cleanup of keys to the next one (contract, 3.13). */
 const cleanupEveryMs = 900_000
 /** The keys used last that are cached before readiness. */
@@ -54,6 +58,8 @@ export async function openKeys(
   // A separate connection, so that no other query delays the follower.
   const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
   const pods = openPods(context, pool)
+  const increases = createActiveIncreases(createKeptIncreases(pool), clock)
+  const ownIncreases = createKeptIncreases(own, increasesMs)
   const follower = createRevocationFollower({
     pool: own,
     url,
@@ -75,6 +81,7 @@ export async function openKeys(
       await decisions.suspend()
       decisions.resume()
     },
+    readIncreases: () => increases.follow(ownIncreases),
     ...logFollower(log),
     onFault,
   })
@@ -169,6 +176,7 @@ export async function openKeys(
   )
   return {
     keys,
+    increases,
     follower,
     propagation,
     keeper,

@@ -7,6 +7,7 @@ import type { Usage } from '../usage/rules/usage.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'
 import type { Database } from './database.ts'
+import type { Keys } from './keys.ts'
 import type { Resources } from './resources.ts'
 
 /** Notes a counted response; undefined: there is no NOTIFY_URL. */
@@ -16,8 +17,9 @@ export type NoteUse = ((usage: Usage) => void) | undefined
 export function startNotices(
   { config, log, clock, stops }: Context,
   { pool }: Database,
-  counters: () => Pick<Counters, 'counters' | 'increases'>,
+  counters: () => Pick<Counters, 'counters'>,
   { snapshot }: Resources,
+  { increases }: Pick<Keys, 'increases'>,
 ): NoteUse {
   const { notifyUrl: url, notifySecret: secret } = config
   if (url === undefined || secret === undefined) return undefined
@@ -30,7 +32,7 @@ export function startNotices(
     clock,
     snapshot,
     readCounters: (...read) => counters().counters.readFresh(...read),
-    raise: (...asked) => counters().increases.raise(...asked),
+    raise: increases.raise,
   })
   stops.push(part('notices', notifier.stop))
   return notifier.note

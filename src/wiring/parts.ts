@@ -66,7 +66,7 @@ export async function openParts(context: Context) {
       release: (...ended) => counterParts.holds.release(...ended),
       renew: (...running) => counterParts.holds.renew(...running),
     },
-    noteUse: startNotices(context, database, counters, resources),
+    noteUse: startNotices(context, database, counters, resources, keyParts),
     noteKeyUse(keyId, at) {
       const hash = table.hashOf(keyId)
       if (hash !== undefined) keyParts.noteUse(hash, at)

@@ -28,7 +28,7 @@ export interface Measured extends Keys, Resources {
 
 export function openTelemetry(context: Context, measured: Measured): Telemetry {
   const { config, stops, clock } = context
-  const { snapshot, identity, queries, counters } = measured
+  const { snapshot, identity, queries, counters, increases } = measured
   const telemetry = createTelemetry({
     version: readVersion(),
     usage: {
@@ -48,7 +48,7 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
     limitRatios: createLimitRatios({
       snapshot,
       readCounters: (...asked) => counters().counters.readFresh(...asked),
-      raise: (...asked) => counters().increases.raise(...asked),
+      raise: increases.raise,
       clock,
     }),
     proofs: identity.proofs,
@@ -60,7 +60,7 @@ export function openTelemetry(context: Context, measured: Measured): Telemetry {
 /** The readings of each part. */
 export function sourcesOf(
   { config, audit }: Pick<Context, 'config' | 'audit'>,
-  measured: Omit<Measured, 'queries'>,
+  measured: Omit<Measured, 'queries' | 'increases'>,
 ): Sources {
   const { keys, follower, propagation, keeper, counters, identity } = measured
   const { snapshot, problems, modelsWaiting, published } = measured

@@ -53,6 +53,48 @@ t.test('revocations reach both replicas', { skip }, async (t) => {
     t.ok(confirmed > 0, `${confirmed} confirmed`)
   })
 
+  t.test('an increase that is confirmed holds in both, until it is ended', async (t) => {
+    const { key } = await pair.mint('once')
+    // Each holds the request that it has let pass.
+    t.strictSame(
+      [...(await pair.statuses(key)), ...(await pair.statuses(key))],
+      [200, 200, 429, 429],
+    )
+    const until = new Date(Date.now() + 3_600_000).toISOString()
+    const more = { subscription: 'once', name: 'own', user: 'ann', until, reason: 'a test' }
+    const increase = async (replica: number, limit: number) => {
+      const { id, propagation } = await pair.manage(replica, 'POST', 'increases', {
+        ...more,
+        limit,
+      })
+      t.strictSame(propagation, { state: 'confirmed', replicas: 2, acknowledged: 2 })
+      return id
+    }
+    const ids: string[] = []
+    for (const replica of [0, 1]) {
+      ids.push(await increase(replica, 2 + replica))
+      t.strictSame(await pair.statuses(key), [200, 200])
+      t.strictSame(await pair.statuses(key), [429, 429])
+    }
+    ids.push(await increase(1, 100))
+    t.strictSame(await pair.statuses(key), [200, 200])
+    await second?.end('SIGTERM')
+    await second?.start()
+    for (let i = 0; i < 3; i += 1)
+      t.strictSame(await pair.statuses(key), [200, 200], 'also in a process that starts again')
+    for (const id of ids) {
+      const { propagation } = await pair.manage(0, 'DELETE', `increases/${id}`)
+      t.strictSame(propagation, { state: 'confirmed', replicas: 2, acknowledged: 2 })
+    }
+    t.strictSame(await pair.statuses(key), [429, 429])
+
+    const soon = new Date(Date.now() + 1_500).toISOString()
+    await pair.manage(0, 'POST', 'increases', { ...more, limit: 1_000, until: soon })
+    t.strictSame(await pair.statuses(key), [200, 200])
+    await delay(Date.parse(soon) - Date.now())
+    t.strictSame(await pair.statuses(key), [429, 429], 'it ends by itself in both')
+  })
+
   t.test('a closed connection loses no revocation', async (t) => {
     for (let round = 0; round < 3; round += 1) {
       const { key, id } = await pair.mint()

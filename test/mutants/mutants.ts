@@ -353,6 +353,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'admin/usage/increases.ts',
+    ['admin/usage/increases.test.ts'],
+    [['user === createdBy', 'false']],
+  ),
+  ...mutants(
     'admin/usage/limit-decisions.ts',
     ['admin/usage/limit-requests.test.ts'],
     [['asked.user === by', 'false']],
@@ -589,6 +594,14 @@ export const allMutants: readonly Mutant[] = [
     'keys/revocations/revocation-follower.ts',
     ['keys/revocations/revocation-follower.test.ts'],
     [['        await forgetting\n', '']],
+  ),
+  ...mutants(
+    'keys/revocations/revocation-follower.ts',
+    ['keys/revocations/propagation.test.ts'],
+    [
+      ['        position = acknowledged\n', ''],
+      [' || hashes.includes(increasesChanged)', ''],
+    ],
   ),
   ...mutants(
     'models/rules/served-names.ts',

@@ -41,7 +41,7 @@ import { noOtherProcess } from './no-other-process.ts'
 import { wholeState } from './service-state.ts'
 
 export interface KeyApiOptions {
-  readonly snapshot?: Snapshot
+  readonly snapshot?: Snapshot | (() => Snapshot)
   /** Instead of a new database. */
   readonly url?: string
   /** Wraps the store, to make calls fail or wait. */
@@ -175,7 +175,10 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
   const policies = { ...noPolicies, compared }
   const deps = {
     keys,
-    snapshot: () => options.snapshot ?? sampleSnapshot,
+    snapshot: () =>
+      typeof options.snapshot === 'function'
+        ? options.snapshot()
+        : (options.snapshot ?? sampleSnapshot),
     clock: () => api.now,
     log,
     audit,
@@ -195,6 +198,10 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
     addressRate: options.addressRate,
     trustedProxies: options.trustedProxies ?? [],
     propagation: propagation.wait,
+    async whenIncreased() {
+      await increases.follow()
+      return await propagation.waitForIncreases()
+    },
     idempotency,
     authenticate: createAuthenticate({
       key: createVerifyKey(keys, markers, noteUse),

@@ -92,6 +92,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
       release: async () => true,
     },
     propagation: async () => ({ state: 'confirmed', replicas: 1, acknowledged: 1 }),
+    whenIncreased: async () => ({ state: 'confirmed', replicas: 1, acknowledged: 1 }),
     authenticate: believe,
     serviceState: async () => wholeState,
     isAdmin: () => false,

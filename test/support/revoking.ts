@@ -1,4 +1,5 @@
 import type { Test } from 'tap'
+import { subscription } from './documents.ts'
 import { checkOf, checkResponse } from './envoy-messages.ts'
 import { chatPath, models, subscriptions } from './gateway.ts'
 import { connect } from './grpc-client.ts'
@@ -14,9 +15,17 @@ export interface Propagation {
   readonly waitingFor?: readonly string[]
 }
 
+export interface Managed {
+  readonly id: string
+  readonly propagation: Propagation
+}
+
 /** Replicas, with operations on keys. */
 export interface RevokingReplicas extends Replicas {
-  mint(): Promise<{ readonly key: string; readonly id: string }>
+  /** By default under a Subscription without a limit that matters. */
+  mint(subscription?: string): Promise<{ readonly key: string; readonly id: string }>
+  /** A call to the API of one replica as an administrator; its response. */
+  manage(replica: number, method: string, path: string, body?: object): Promise<Managed>
   /** DELETE through the API of one replica, by default the first. */
   revoke(id: string, replica?: number): Promise<Propagation>
   /**
@@ -34,15 +43,21 @@ export interface RevokingReplicas extends Replicas {
 
 const checkPath = '/envoy.service.auth.v3.Authorization/Check'
 
-/** Starts replicas with one user, `ann`, whose keys have practically no limits. */
+const own = { name: 'own', of: 'requests', limit: 1, window: 'day' }
+
+/** Starts replicas with one user, `ann`, whose keys have practically no limits, but for one request a day of `once`. */
 export async function startRevoking(
   t: Test,
   settings: Omit<ReplicasSettings, 'resources' | 'tokens'>,
 ): Promise<RevokingReplicas> {
   const replicas = await startReplicas(t, {
     ...settings,
-    resources: (backendUrl) => [...models(backendUrl), ...subscriptions({ plenty: 1e9 })],
-    tokens: ['token-ann,ann,1,team'],
+    resources: (backendUrl) => [
+      ...models(backendUrl),
+      ...subscriptions({ plenty: 1e9 }),
+      subscription('once', { groups: ['team'] }, { 'llm/sim': [[1e9, '1m']] }, { named: [own] }),
+    ],
+    tokens: ['token-ann,ann,1,team', 'token-admin,admin,2,tollgate-admins'],
   })
   const { all, url } = replicas
   const clients = all.flatMap(({ grpc }) => grpc.split(',').map((at) => connect(t, at)))
@@ -66,8 +81,17 @@ export async function startRevoking(
         'all replicas know the key',
       )
     },
-    async mint() {
-      const body = JSON.stringify({ name: 'revoked', subscription: 'plenty' })
+    async manage(replica, method, path, body) {
+      const answer = await fetch(`http://${all[replica]?.api}/v1/admin/${path}`, {
+        method,
+        headers: { ...(body && headers), authorization: 'Bearer token-admin' },
+        ...(body && { body: JSON.stringify(body) }),
+      })
+      if (answer.status !== 200) throw new Error(`${answer.status} ${await answer.text()}`)
+      return (await answer.json()) as Managed
+    },
+    async mint(subscription = 'plenty') {
+      const body = JSON.stringify({ name: 'revoked', subscription })
       const answer = await fetch(`${first}/v1/api-keys`, { method: 'POST', headers, body })
       if (answer.status !== 201) throw new Error(`no key: ${answer.status} ${await answer.text()}`)
       return (await answer.json()) as { key: string; id: string }

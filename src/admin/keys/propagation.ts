@@ -3,12 +3,12 @@
 import { type ErrorCode, ServiceError } from '../../formats/errors.ts'
 import { integer, object, optional, string } from '../http/schema.ts'
 
-/** Whether every replica has applied a revocation; our addition to the contract. */
+/** Whether every replica has applied a revocation, or another change; our addition to the contract. */
 export const propagationSchema = {
   description: 'Who knows of it, after at most a second of waiting for all.',
   ...object('Propagation', {
     state: string(
-      'confirmed: no replica lets such a key pass any more, not even after a restored backup. pending: the other replicas learn of it, or stop serving, on their own.',
+      'confirmed: every replica acts by it: none lets a key pass that has ended, not even after a restored backup. pending: those that wait learn of it, or stop serving, on their own.',
       { enum: ['confirmed', 'pending'] },
     ),
     replicas: integer('How many may be serving, the one that answers included.', {

@@ -6,7 +6,6 @@ import type { AuditTarget } from '../../audit/event.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
-import { compileCaps } from '../../keys/rules/compiled-caps.ts'
 import { whomOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { maxResets } from '../../ratelimit/counters.ts'
@@ -24,7 +23,7 @@ import {
   isSelected,
   limitFields,
   limitsIn,
-  limitsOfKey,
+  limitsOfRecord,
   maxLimits,
   name,
   type OwnLimit,
@@ -204,10 +203,8 @@ function targetOf({ user, key_id: keyId, subscription, model, name, whom }: Sele
 async function limitsOf(selected: Selected, { user, key }: Subject, snapshot: Snapshot) {
   if (user === undefined) return sharedLimitsOf(selected, snapshot)
   if (key !== undefined) {
-    const { subscription } = key
-    if ((selected.subscription ?? subscription) !== subscription) return []
-    const { calendar = {} } = snapshot.subscriptions.get(subscription) ?? {}
-    const own = limitsOfKey(compileCaps(key), { name: subscription, calendar }, user)
+    if ((selected.subscription ?? key.subscription) !== key.subscription) return []
+    const own = limitsOfRecord(key, snapshot)
     return inOrder(own.filter(({ limit }) => isSelected(limit, selected)))
   }
   const { subscription: only } = selected

@@ -3,6 +3,7 @@
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
+import { statusAt } from '../../keys/rules/api-key.ts'
 import { whomOf } from '../../models/rules/shared-limits.ts'
 import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/active-increases.ts'
 import type { ExternalDeps } from '../deps.ts'
@@ -12,8 +13,8 @@ import { callerOf } from '../http/authenticate.ts'
 import { ignoreBodies, requirePlainText } from '../http/body.ts'
 import { answers, objects, optional, string, timestamp } from '../http/schema.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
-import { orUnsure } from '../keys/propagation.ts'
-import { name, type OwnLimit } from './limit-state.ts'
+import { orUnsure, propagationSchema } from '../keys/propagation.ts'
+import { limitsOfRecord, name, type OwnLimit } from './limit-state.ts'
 import {
   limitMeant,
   limitsOfName,
@@ -35,7 +36,12 @@ const body = {
   required: ['name', 'limit', 'until', 'reason'],
   properties: {
     ...wanted,
-    user: { ...name, description: 'Whose, of a limit per user.' },
+    user: { ...name, description: 'Whose, of a limit per user. Not you.' },
+    keyId: {
+      ...name,
+      description:
+        'The key that has the limit in its own limits, which is then none of a resource: without model, user and whom. Not one of yours.',
+    },
     whom: {
       ...name,
       description:
@@ -47,20 +53,15 @@ const body = {
 const fields = {
   id: { type: 'string' },
   ...limitMeant,
-  user: optional(string('Of a limit per user.')),
+  user: optional(string('Of a limit per user, or the owner of the key.')),
+  keyId: optional(string('Of a limit of a key itself.')),
   until: timestamp,
   reason: { type: 'string' },
   createdBy: { type: 'string' },
   createdAt: timestamp,
 } as const
 
-const changed = {
-  ...fields,
-  propagation: string(
-    'pending: in force in the process that answers; others read it within about a second, or when they reach the database again.',
-    { enum: ['pending'] },
-  ),
-} as const
+const changed = { ...fields, propagation: propagationSchema } as const
 
 const common = { tags: ['Administration'], security: [{ identityToken: [] }] } as const
 
@@ -68,7 +69,7 @@ const createSchema = {
   ...common,
   operationId: 'createIncrease',
   summary: 'Increase a limit for a while',
-  description: `For administrators. The higher of the limit and its increases holds. Counters stay as they are, and no model is opened. At most ${maxIncreases.toLocaleString('en')} are in force at a time.`,
+  description: `For administrators. The higher of the limit and its increases holds. Counters stay as they are, and no model is opened. At most ${maxIncreases.toLocaleString('en')} are in force at a time. Answered when every replica knows of it, or after a second: \`propagation\` says which.`,
   body,
   response: answers('In force.', [400, 403, 404, 413], 'IncreaseCreated', changed),
 } as const
@@ -88,7 +89,8 @@ const endSchema = {
   ...common,
   operationId: 'endIncrease',
   summary: 'End an increase of a limit',
-  description: 'For administrators. The limit is that of the resource again.',
+  description:
+    'For administrators. The limit is that of the resource again. Answered when every replica knows of it, or after a second: `propagation` says which.',
   params: {
     type: 'object',
     required: ['increaseId'],
@@ -102,17 +104,35 @@ export type IncreaseList = FromSchema<(typeof listSchema.response)[200]>
 
 type Body = FromSchema<typeof body>
 
-const propagation = 'pending'
+const named = ['subscription', 'model', 'name', 'user', 'keyId', 'whom'] as const
+
 const unsure =
   'The key store did not answer: it may or may not have been done. GET /v1/admin/increases lists what is in force.'
 
 /** Adds the routes, in a scope of administrators. */
 export function increaseRoutes(app: Api, deps: ExternalDeps): void {
-  const { snapshot, clock } = deps
+  const { snapshot, clock, keys, whenIncreased } = deps
 
   function opened() {
     if (deps.increases === undefined) throw new ServiceError('store_unavailable')
     return deps.increases
+  }
+
+  /** Of a key's own limits the one that is meant. */
+  async function findOfKey({ keyId = '', name, subscription, ...others }: Body, now: number) {
+    for (const field of ['model', 'user', 'whom'] as const)
+      if (others[field] !== undefined)
+        throw invalidRequest(`${field}: keyId says whose limit it is; leave ${field} out.`)
+    const key = foundKey(isKeyId(keyId) ? await keys.findById(keyId) : undefined)
+    if ((subscription ?? key.subscription) !== key.subscription)
+      throw invalidRequest(`subscription: the key's is ${key.subscription}; leave it out.`)
+    const status = statusAt(key, now)
+    if (status !== 'active') throw invalidRequest(`keyId: the key is ${status}.`)
+    const found = limitsOfRecord(key, snapshot()).find(({ limit }) => limit.limitName === name)
+    if (found !== undefined) return { chosen: found, user: key.user }
+    const message =
+      'The key has no limit of this name: limits in its record has them. For one of its subscription name that and the user.'
+    throw new ServiceError('not_found', { message })
   }
 
   app.post(
@@ -120,18 +140,27 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     { schema: createSchema, config: { audit: 'increase.create' } },
     async (request) => {
       const { body: asked } = request
-      for (const field of ['subscription', 'model', 'name', 'user', 'whom', 'reason'] as const)
-        requirePlainText(field, asked[field])
+      for (const field of [...named, 'reason'] as const) requirePlainText(field, asked[field])
       const target = targetOf(asked)
       addToOutcome(request, target)
       const increases = opened()
       const now = clock()
       const until = readUntil(asked.until, now)
-      const { limit, counter } = choose(await limitsOfName(asked, snapshot()), asked)
+      const { chosen, user } =
+        asked.keyId === undefined
+          ? { chosen: choose(await limitsOfName(asked, snapshot()), asked), user: asked.user }
+          : await findOfKey(asked, now)
+      const { user: createdBy } = callerOf(request)
+      if (user === createdBy) {
+        const message = 'Nobody increases their own limit; another administrator does.'
+        throw new ServiceError('admin_required', { message })
+      }
+      if (user !== undefined) addToOutcome(request, { user })
+      requireEnforced(chosen)
+      const { limit, counter } = chosen
       const higher = readFigure(limit.kind, asked.limit)
       requireHigher(higher, limit)
-      await intend(request, target)
-      const { user: createdBy } = callerOf(request)
+      await intend(request, { ...target, ...(user !== undefined && { user }) })
       const { reason } = asked
       const { key } = counter
       const added = await orUnsure(
@@ -147,7 +176,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
         unsure,
       )
       if (added === undefined) throw tooMany()
-      return { ...toJson(added), propagation }
+      return { ...toJson(added), propagation: await whenIncreased() }
     },
   )
   app.get(
@@ -173,7 +202,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
         const ended = foundKey(isKeyId(id) ? await orUnsure(increases.end(id), unsure) : undefined)
         const shown = toJson(ended)
         addToOutcome(request, targetOf(shown))
-        return { ...shown, propagation }
+        return { ...shown, propagation: await whenIncreased() }
       },
     )
   })
@@ -184,7 +213,6 @@ function choose(found: readonly OwnLimit[], { user, whom }: Body): OwnLimit {
   const [first] = found
   if (first === undefined) throw unknownLimit()
   const { scope } = first.limit
-  requireEnforced(first)
   if (scope === 'user') {
     if (whom !== undefined) throw invalidRequest('whom: the limit is per user; name the user.')
     if (user === undefined) throw invalidRequest('user is needed: the limit is per user.')

@@ -10,7 +10,7 @@ import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { answers } from '../http/schema.ts'
 import { isKeyId } from '../keys/key-access.ts'
-import { orUnsure } from '../keys/propagation.ts'
+import { orUnsure, propagationSchema } from '../keys/propagation.ts'
 import { openedRequests, requestFields, toRequestJson } from './limit-requests.ts'
 import {
   limitsOfName,
@@ -51,7 +51,10 @@ const approveSchema = {
       until: { ...until, description: 'At the latest as asked for, which it is if left out.' },
     },
   },
-  response: answers('Approved.', [400, 403, 404, 413], 'ApprovedLimitRequest', requestFields),
+  response: answers('Approved.', [400, 403, 404, 413], 'ApprovedLimitRequest', {
+    ...requestFields,
+    propagation: propagationSchema,
+  }),
 } as const
 
 const denySchema = {
@@ -73,7 +76,7 @@ const unsure =
 
 /** Adds the routes, in a scope of administrators. */
 export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
-  const { snapshot, clock, increases } = deps
+  const { snapshot, clock, whenIncreased } = deps
 
   async function decide(
     request: FastifyRequest,
@@ -96,15 +99,15 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
     await intend(request, target)
     const decided = await orUnsure(requests.decide(id, verdict), unsure)
     if (decided === 'full') throw tooMany()
-    if (state === 'approved') await orUnsure(increases?.follow() ?? Promise.resolve(), unsure)
     return settled(foundRequest(decided), state)
   }
 
   app.post(
     '/v1/limit-requests/:requestId/approve',
     { schema: approveSchema, config: { audit: 'limit_request.approve' } },
-    async (request) =>
-      await decide(request, request.params.requestId, 'approved', async (asked, now) => {
+    async (request) => {
+      const { requestId } = request.params
+      const approved = await decide(request, requestId, 'approved', async (asked, now) => {
         const grant = readGrant(request.body ?? {}, asked, now)
         const { subscription, model, name, user } = toRequestJson(asked)
         const named = { subscription: subscription ?? undefined, model: model ?? undefined }
@@ -114,7 +117,9 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
         requireEnforced(own)
         requireHigher(grant.limit, own.limit)
         return { grant, reason: null }
-      }),
+      })
+      return { ...approved, propagation: await whenIncreased() }
+    },
   )
   app.post(
     '/v1/limit-requests/:requestId/deny',

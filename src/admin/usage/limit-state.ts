@@ -4,10 +4,12 @@ import type { Exact } from '../../formats/exact.ts'
 import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
 import type { CompiledCaps } from '../../identity/rules/caller.ts'
+import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
+import { compileCaps } from '../../keys/rules/compiled-caps.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 import { type About, aboutOf, type LimitOn, limitsOn } from '../../models/rules/limits-on.ts'
 import { whomOf } from '../../models/rules/shared-limits.ts'
-import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
+import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
 import type { ActiveIncreases } from '../../ratelimit/increases/active-increases.ts'
 import { readStates } from '../../ratelimit/increases/read-states.ts'
@@ -206,6 +208,16 @@ export function limitsOfKey(
     return { ...about, limit, isEnforced, counter: counterOf(limit, user) }
   }
   return [...limits.map((each) => own(each, true)), ...observed.map((each) => own(each, false))]
+}
+
+/** The same by the record. */
+export function limitsOfRecord(
+  key: ApiKeyRecord,
+  { subscriptions }: Pick<Snapshot, 'subscriptions'>,
+): readonly OwnLimit[] {
+  const { subscription: name, user } = key
+  const { calendar = {} } = subscriptions.get(name) ?? {}
+  return limitsOfKey(compileCaps(key), { name, calendar }, user)
 }
 
 export function isSelected(

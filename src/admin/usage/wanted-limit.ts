@@ -65,13 +65,18 @@ export function targetOf({
   model,
   name: limit,
   user,
+  keyId,
   whom,
 }: {
-  readonly [Field in 'subscription' | 'model' | 'user' | 'whom']?: string | null | undefined
+  readonly [Field in 'subscription' | 'model' | 'user' | 'keyId' | 'whom']?:
+    | string
+    | null
+    | undefined
 } & { readonly name: string }): AuditTarget {
-  const resource = model ? `ModelRef/${model}` : subscription ? undefined : 'Tenant'
+  const resource = model ? `ModelRef/${model}` : (keyId ?? subscription) ? undefined : 'Tenant'
   return {
     ...(user && { user }),
+    ...(keyId && { keyId }),
     ...(subscription && { subscription }),
     ...(resource && { resource }),
     limit,
@@ -154,14 +159,16 @@ export function toMeantJson({
   const { subscription: resource, model, counted, user } = readCounterKey(counter)
   const kind = kindOf({ counted })
   const [, ofModel] = /^ModelRef\/(.*)$/.exec(resource) ?? []
+  const [, keyId, name = ''] = /^(?:@(.*))?#(.*)$/.exec(model) ?? []
   const whom = whomOf({ scope: per }, { key: counter })
   return {
     subscription: ofModel === undefined && resource !== 'Tenant' ? resource : null,
     model: ofModel ?? null,
-    name: model.slice(1),
+    name,
     kind,
     scope: per,
-    ...(per === 'user' && { user }),
+    ...((per === 'user' || per === 'key') && { user }),
+    ...(keyId !== undefined && { keyId }),
     ...(whom !== undefined && { whom }),
     limit: toFigure({ kind }, limit),
   } as const

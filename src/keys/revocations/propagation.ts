@@ -5,7 +5,9 @@ import type { Sql } from '../../store/postgres/sql.ts'
 import {
   type Acknowledgement,
   findUnlogged,
+  increasesChanged,
   logRevocations,
+  migrationOf,
   type RevokedKey,
   readAcknowledgements,
 } from './revocation-log.ts'
@@ -51,13 +53,16 @@ export interface PropagationWatchOptions {
   readonly deadlineMs?: number
 }
 
-interface Waiter {
+interface Logged {
   /** Transactions that must be known everywhere. */
   readonly transactions: readonly string[]
   /** Whether knowing them is enough. */
   readonly isLogged: boolean
-  /** Whether processes of older versions do not apply them. */
-  readonly isNew: boolean
+}
+
+interface Waiter extends Logged {
+  /** The migration that a process must know to apply them. */
+  readonly needs: number
   readonly answer: (propagation: Propagation) => void
   readonly giveUpAt: number
   last: Propagation | undefined
@@ -105,7 +110,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
     // This process too: another one may have ended an earlier secret of the key just before.
     const late = replicas.filter((replica) =>
       waiter.isLogged
-        ? (waiter.isNew && replica.isOlder) ||
+        ? replica.knows < waiter.needs ||
           replica.missing.some((transaction) => waiter.transactions.includes(transaction))
         : replica.id !== id,
     )
@@ -131,10 +136,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
   }
 
   /** The transactions to wait for, once the log is sure to have them; rejects during an outage. */
-  async function find(
-    revoked: readonly RevokedKey[],
-    giveUpAt: number,
-  ): Promise<Omit<Waiter, 'isNew' | 'answer' | 'giveUpAt' | 'last'>> {
+  async function find(revoked: readonly RevokedKey[], giveUpAt: number): Promise<Logged> {
     const unlogged = await findUnlogged(pool, revoked, leftUntil(giveUpAt))
     if (unlogged.length > 0) options.onUnlogged?.(unlogged.length)
     const transactions = revoked.map(({ transaction }) => transaction)
@@ -145,15 +147,15 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
     return { transactions: [...new Set(transactions)], isLogged: unlogged.length === 0 }
   }
 
-  async function waitForOthers(
-    revoked: readonly RevokedKey[],
-    isNew: boolean,
+  async function waitForAll(
+    needs: number,
+    log: (giveUpAt: number) => Promise<Logged>,
   ): Promise<Propagation> {
     const giveUpAt = performance.now() + deadlineMs
-    const found = await find(revoked, giveUpAt).catch(() => undefined)
-    if (found === undefined) return unknown()
+    const logged = await log(giveUpAt).catch(() => undefined)
+    if (logged === undefined) return unknown()
     return await new Promise((answer) => {
-      waiting.add({ ...found, isNew, answer, giveUpAt, last: undefined })
+      waiting.add({ ...logged, needs, answer, giveUpAt, last: undefined })
       polls = 0
       alarm.ring()
       if (isLooping) return
@@ -173,7 +175,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
     async wait(revoked: readonly RevokedKey[] = [], capped?: 'capped'): Promise<Propagation> {
       const since = performance.now()
       const [known, isKept] = await Promise.all([
-        waitForOthers(revoked, capped !== undefined),
+        waitForAll(capped ? migrationOf.caps : 0, (giveUpAt) => find(revoked, giveUpAt)),
         capped ?? options.keep?.(revoked) ?? true,
       ])
       const waitingFor = [...(known.waitingFor ?? []), options.keptAs ?? 'the revocation log']
@@ -182,6 +184,15 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
       if (propagation.state === 'confirmed') lastMs = performance.now() - since
       return propagation
     },
+    /**
+     * The same for all changes of increases that were committed before the call. They are logged again, since the
+     * trigger on their table may be off. Never rejects.
+     */
+    waitForIncreases: (): Promise<Propagation> =>
+      waitForAll(migrationOf.increases, async (giveUpAt) => {
+        const logging = logRevocations(pool, [increasesChanged], leftUntil(giveUpAt))
+        return { transactions: [await logging], isLogged: true }
+      }),
     stats: (): PropagationStats => ({ ...counted, lastMs }),
   }
 }

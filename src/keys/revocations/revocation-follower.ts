@@ -17,6 +17,7 @@ import { createLease } from './lease.ts'
 import {
   everyKey,
   followLog,
+  increasesChanged,
   type LogAnswer,
   type LogPosition,
   logRows,
@@ -48,6 +49,11 @@ export interface RevocationFollowerOptions {
    * it never rejects.
    */
   readonly forgetAll: () => void | Promise<void>
+  /**
+   * Reads the increases of limits, at first and when they may have changed. Nothing is acknowledged while it rejects; the
+   * cache of keys is trusted meanwhile, so it must take less time than a poll.
+   */
+  readonly readIncreases?: () => Promise<void>
   /**
    * Called when the set of other processes that have been silent for five seconds changes, with all
    * of them.
@@ -112,11 +118,14 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
   let off: readonly string[] = []
   let server = ''
   let forgetting: void | Promise<void>
+  /** Whether increases may hold that were not read. */
+  let isBehind = true
 
   /** Reads the log to its end. Found keys are evicted before they are acknowledged. */
   async function readOn(): Promise<void> {
     for (let isDone = false; !isDone && !signal.aborted; ) {
       const sentAt = lease.now()
+      const acknowledged = position
       try {
         isDone = take(await followLog(pool, replica, position, deadlineMs))
         await forgetting
@@ -130,7 +139,23 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
       if (source === null) return lease.fail(sentAt)
       // The next poll acknowledges what was found.
       lease.renew(sentAt)
+      if (!(await readIncreases())) {
+        position = acknowledged
+        return
+      }
     }
+  }
+
+  /** Whether all that is in the log holds here. */
+  async function readIncreases(): Promise<boolean> {
+    if (!isBehind) return true
+    try {
+      await options.readIncreases?.()
+      isBehind = false
+    } catch (error) {
+      if (!(error instanceof ServiceError)) options.onFault(error)
+    }
+    return !isBehind
   }
 
   /** Applies a response; true if nothing is left to acknowledge. */
@@ -162,7 +187,9 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
     // Another server may have reused transaction numbers that the snapshot counts as known.
     const isOther = before.server !== server
     const isTooMuch = hashes.length > logRows || hashes.includes(everyKey)
-    forgetting = isGap || isOther || isTooMuch ? options.forgetAll() : undefined
+    const isLost = isGap || isOther || isTooMuch
+    forgetting = isLost ? options.forgetAll() : undefined
+    isBehind ||= isLost || hashes.includes(increasesChanged)
     options.evict(hashes, ended)
     return hashes.length === 0 && !isGap && !isOther
   }
@@ -203,10 +230,10 @@ export function createRevocationFollower(options: RevocationFollowerOptions) {
      */
     async start() {
       const giveUpAt = lease.now() + startDeadlineMs
-      while (state() !== 'confirmed') {
+      while (state() !== 'confirmed' || isBehind) {
         if (signal.aborted || lease.now() > giveUpAt) throw new ServiceError('store_unavailable')
         await catchUp()
-        if (state() === 'unavailable') await delay(databaseRetryMs)
+        if (state() === 'unavailable' || isBehind) await delay(databaseRetryMs)
       }
       const { url } = options
       listener = startListener({

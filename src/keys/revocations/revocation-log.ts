@@ -11,11 +11,13 @@ import { type EndedKey, msOf } from './ended-keys.ts'
 export const revocationChannel = 'tollgate_revocations'
 /** Stands for every key in the log. */
 export const everyKey = '*'
+/** Stands in the log for the increases of limits, which a trigger notes like a change of a key. */
+export const increasesChanged = '#increases'
 /** If there are more new rows than this, every key is evicted instead. */
 export const logRows = 10_000
 
-/** The last migration whose changes of keys this version applies; it is in the replica's row. */
-const knownMigration = 19
+/** The last migrations with changes that a process may not know: what they are about is ignored by one that knows less. */
+export const migrationOf = { caps: 19, increases: 33 } as const
 
 /** The triggers on `api_keys` that write the log. */
 export const triggers = ['tollgate_key_changed', 'tollgate_key_deleted', 'tollgate_keys_truncated']
@@ -110,8 +112,8 @@ export interface Acknowledgement {
   readonly id: string
   readonly name: string
   readonly missing: readonly string[]
-  /** Whether it is of a version before this one, which ignores what it does not know of a key. */
-  readonly isOlder: boolean
+  /** The last migration whose changes it applies. */
+  readonly knows: number
 }
 
 /** A revoked key or secret, and the Postgres transaction that revoked it. */
@@ -150,7 +152,7 @@ export function followLog(
         (id, name, place, pod, zones, seen_at, serves_until, acknowledged, snapshot, knows)
       values (${id}, ${name}, ${place}, ${pod}::text::jsonb, ${zones},
         now(), now() + ${servesMs}::float8 * interval '1 millisecond',
-        coalesce(${sequence}::bigint, 0), ${snapshot}::pg_snapshot, ${knownMigration})
+        coalesce(${sequence}::bigint, 0), ${snapshot}::pg_snapshot, ${migrationOf.increases})
       on conflict (id) do update set name = excluded.name, seen_at = excluded.seen_at,
         serves_until = excluded.serves_until, acknowledged = excluded.acknowledged,
         snapshot = excluded.snapshot
@@ -214,7 +216,7 @@ export async function readAcknowledgements(
     select id, name, array(
       select transaction from unnest(${transactions}::text[]) as transaction
       where pg_visible_in_snapshot(transaction::xid8, snapshot) is not true
-    ) as missing, knows < ${knownMigration} as "isOlder"
+    ) as missing, knows
     from tollgate_replicas where serves_until > now() order by name, id`
   return await within(query, deadlineMs)
 }

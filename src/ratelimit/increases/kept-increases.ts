@@ -1,16 +1,15 @@
 /** Increases in Postgres, where every gateway reads them. */
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
-import { withLongDeadline } from '../../store/postgres/postgres.ts'
+import { within, withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
-import { resetsChannel } from '../sums/kept-resets.ts'
 import { type IncreaseStore, type KeptIncrease, maxIncreases } from './active-increases.ts'
 
 /** How long one that is over stays. */
 const keptFor = '1 day'
 
-/** All reject if the database is unavailable; a change may then have been made. */
-export function createKeptIncreases(sql: Sql): IncreaseStore {
+/** All reject if the database is unavailable; a change may then have been made. `readMs`: how long a read may take. */
+export function createKeptIncreases(sql: Sql, readMs?: number): IncreaseStore {
   const columns = sql`
     id, counter, per, amount::text as limit, reason, created_by as "createdBy",
     (extract(epoch from until) * 1000)::float8 as until,
@@ -21,10 +20,13 @@ export function createKeptIncreases(sql: Sql): IncreaseStore {
   }
 
   return {
-    async read(now) {
-      const rows = await withLongDeadline(sql<Row[]>`
-        select ${columns} from tollgate_increases where until > ${new Date(now)}::timestamptz
-        order by amount desc, until desc, id`)
+    async read(after) {
+      const rows = await within(
+        sql<Row[]>`
+          select ${columns} from tollgate_increases where until > ${new Date(after)}::timestamptz
+          order by amount desc, until desc, id`,
+        readMs,
+      )
       return rows.map(toIncrease)
     },
     async add({ counter, per, limit, until, reason, createdBy, createdAt }) {
@@ -39,16 +41,13 @@ export function createKeptIncreases(sql: Sql): IncreaseStore {
           where (select count(*) from tollgate_increases where until > ${now}::timestamptz) < ${maxIncreases}
           returning *
         )
-        select ${columns}, pg_notify(${resetsChannel}, '')::text as told from added`)
+        select ${columns} from added`)
       return row && toIncrease(row)
     },
     async remove(id, now) {
       const [row] = await withLongDeadline(sql<Row[]>`
-        with removed as (
-          delete from tollgate_increases
-          where id = ${id}::uuid and until > ${new Date(now)}::timestamptz returning *
-        )
-        select ${columns}, pg_notify(${resetsChannel}, '')::text as told from removed`)
+        delete from tollgate_increases
+        where id = ${id}::uuid and until > ${new Date(now)}::timestamptz returning ${columns}`)
       return row && toIncrease(row)
     },
   }

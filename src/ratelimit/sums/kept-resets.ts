@@ -6,7 +6,7 @@ import { withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { CounterReset } from '../rules/windows.ts'
 
-/** The channel that tells of a reset, or of an increase. It may be missed, so these are also asked for each second. */
+/** The channel that tells of a reset. It may be missed, so these are also asked for each second. */
 export const resetsChannel = 'tollgate_counter_resets'
 
 /** Longer than the longest window (366 days). */

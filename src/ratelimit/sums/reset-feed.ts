@@ -28,14 +28,10 @@ export function createResetFeed(
 
   return {
     read,
-    /** Hears of further ones, some of them more than once. `follow`: what else is asked for as often. */
-    start(
-      onReset: (key: string, reset: CounterReset) => void,
-      follow = async (): Promise<void> => {},
-    ): void {
+    /** Hears of further ones, some of them more than once. */
+    start(onReset: (key: string, reset: CounterReset) => void): void {
       const step = async (): Promise<void> => {
         for (const { key, at, used } of await read()) onReset(key, { at, used })
-        await follow()
       }
       void repeat({ step, restMs: everyMs, onFault, signal, alarm })
     },

@@ -1,46 +1,43 @@
-import { type Test, test } from 'tap'
-import { createActiveIncreases } from '../../../src/ratelimit/increases/active-increases.ts'
-import { createKeptIncreases } from '../../../src/ratelimit/increases/kept-increases.ts'
-import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
-import { createKeptResets } from '../../../src/ratelimit/sums/kept-resets.ts'
-import { createResetFeed } from '../../../src/ratelimit/sums/reset-feed.ts'
+import { test } from 'tap'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
-import { poll } from '../../support/poll.ts'
 import { refused } from '../../support/refusals.ts'
 
 const route = '/v1/admin/increases'
 const day = { window: 'day', limit: 100 }
-const snapshot = snapshotOf(
-  modelRef('small', {
-    limits: [
-      { ...day, name: 'fair', per: 'model' },
-      { ...day, name: 'each', per: 'subscription' },
-    ],
-  }),
-  accessPolicy('open', ['llm/small'], { groups: ['team-a', 'team-b'] }),
-  subscription(
-    'premium',
-    { groups: ['team-b', 'team-a'], users: ['dora'] },
-    { 'llm/small': [[1_000, '1m']] },
-    {
-      ofModels: { billingRate: { perToken: '0.01' } },
-      spec: {
-        limits: [
-          { ...day, name: 'own' },
-          { ...day, name: 'pool', of: 'cost', limit: '50.5', per: 'group' },
-          { ...day, name: 'seen', per: 'subscription', enforce: false },
-        ],
+const withOwn = (own: object) =>
+  snapshotOf(
+    modelRef('small', {
+      limits: [
+        { ...day, name: 'fair', per: 'model' },
+        { ...day, name: 'each', per: 'subscription' },
+      ],
+    }),
+    accessPolicy('open', ['llm/small'], { groups: ['team-a', 'team-b'] }),
+    subscription(
+      'premium',
+      { groups: ['team-b', 'team-a'], users: ['dora'] },
+      { 'llm/small': [[1_000, '1m']] },
+      {
+        ofModels: { billingRate: { perToken: '0.01' } },
+        spec: {
+          limits: [
+            { ...day, name: 'own', ...own },
+            { ...day, name: 'pool', of: 'cost', limit: '50.5', per: 'group' },
+            { ...day, name: 'seen', per: 'subscription', enforce: false },
+          ],
+        },
       },
+    ),
+    {
+      ...{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant' },
+      ...{ metadata: { name: 'default-tenant' } },
+      spec: { limits: [{ ...day, name: 'all', per: 'installation' }] },
     },
-  ),
-  {
-    ...{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant' },
-    ...{ metadata: { name: 'default-tenant' } },
-    spec: { limits: [{ ...day, name: 'all', per: 'installation' }] },
-  },
-)
+  )
+const snapshot = withOwn({})
 const own = { subscription: 'premium', name: 'own', user: 'alice' }
+const confirmed = { state: 'confirmed', replicas: 1, acknowledged: 1 }
 const asked = { ...own, limit: 300, until: '2026-03-02T12:00:00Z', reason: 'a deadline' }
 
 async function create(api: KeyApi, body: object) {
@@ -67,7 +64,7 @@ test('an administrator increases a limit of a user, for a while (200)', async (t
     ...{ scope: 'user', user: 'alice', limit: 300, until, reason },
     ...{ createdBy: 'admin', createdAt: '2026-03-01T12:00:00Z' },
   }
-  t.strictSame(made, { ...shown, propagation: 'pending' })
+  t.strictSame(made, { ...shown, propagation: confirmed })
   const target = { user: 'alice', subscription: 'premium', limit: 'own' }
   t.match(api.audited, [
     { action: 'increase.create', outcome: 'intent', actor: { user: 'admin' }, target },
@@ -132,7 +129,7 @@ test('an increase is ended early (200), once (404)', async (t) => {
   const { id } = await create(api, asked)
   await create(api, { ...asked, limit: 200 })
   const ended = await api.ask(`DELETE ${route}/${id}`, { as: 'admin' })
-  t.match(ended.json(), { id, user: 'alice', limit: 300, propagation: 'pending' })
+  t.match(ended.json(), { id, user: 'alice', limit: 300, propagation: confirmed })
   const target = { user: 'alice', subscription: 'premium', limit: 'own' }
   t.match(api.audited.slice(-2), [
     { action: 'increase.end', outcome: 'intent' },
@@ -167,7 +164,9 @@ const wrong: readonly (readonly [object, number, RegExp])[] = [
   [{ reason: '' }, 400, /reason/],
   [{ reason: 'x'.repeat(257) }, 400, /reason/],
   [{ reason: 'x\0' }, 400, /^reason must not hold NUL/],
-  [{ keyId: 'x' }, 400, /keyId/],
+  [{ keyId: 'x' }, 400, /^user: keyId says whose/],
+  [{ keyId: 'x', user: undefined }, 404, /no such API key/],
+  [{ user: 'admin' }, 403, /^Nobody increases their own limit/],
 ]
 
 test('refusals name the field and the mend (400, 404)', async (t) => {
@@ -215,23 +214,74 @@ test('without the database none is made, listed or ended (503)', async (t) => {
   }
 })
 
-test('another process reads increases and their ends', async (t: Test) => {
+const perKey = { limits: [{ name: 'daily', limit: 50, window: 'day' }] }
+
+test('the own limit of a key is increased by its id (200)', async (t) => {
   const api = await createKeyApi(t, { snapshot })
-  const other = createActiveIncreases(createKeptIncreases(api.sql), () => api.now)
-  const feed = createResetFeed(createKeptResets(api.sql), (error) => t.fail(String(error)))
-  t.teardown(() => feed.stop())
-  feed.start(() => {}, other.follow)
-  const all = snapshot.subscriptions.get('premium')?.limits.get('llm/small') ?? []
-  const limit = all.find(({ limitName }) => limitName === 'own') as (typeof all)[number]
-  const { key } = counterOf(limit, 'alice')
-  const raised = () => other.raise(limit, key, api.now)
-  const { id } = await create(api, asked)
-  feed.ring()
-  await poll(() => raised().limit === 300, 'it is in force')
-  const once = raised()
-  await other.follow()
-  t.equal(raised(), once, 'the same object after it is read again')
-  await api.ask(`DELETE ${route}/${id}`, { as: 'admin' })
-  feed.ring()
-  await poll(() => raised() === limit, 'it is over')
+  const { id, key } = await api.createKey('alice', { subscription: 'premium', ...perKey })
+  const { until, reason } = asked
+  const more = { keyId: id, name: 'daily', limit: 80, until, reason }
+  const whose = { subscription: 'premium', model: null, scope: 'key', user: 'alice', keyId: id }
+  const made = await create(api, more)
+  t.match(made, { ...whose, name: 'daily', limit: 80, propagation: confirmed })
+  const target = { user: 'alice', keyId: id, limit: 'daily' }
+  const { target: noted } = api.audited.at(-1) as { target: object }
+  t.strictSame(noted, target)
+  t.match((await list(api)).data, [whose])
+  t.match(await limitOf(api, key, 'daily'), { scope: 'key', limit: 80, increasedUntil: until })
+  const question = { model: 'small', keyId: id }
+  const { limits } = (await api.ask('POST /v1/explain', { as: 'admin', body: question })).json()
+  t.match(limits.at(-1), { name: 'daily', limit: 80, increasedUntil: until })
+  const counters = await api.ask(`GET /v1/counters?key_id=${id}`, { as: 'admin' })
+  t.equal(counters.statusCode, 200)
+  const ended = await api.ask(`DELETE ${route}/${made.id}`, { as: 'admin' })
+  t.match(ended.json(), whose)
+  t.match(api.audited.at(-1), { action: 'increase.end', target: { keyId: id, user: 'alice' } })
+  t.match(await limitOf(api, key, 'daily'), { limit: 50 })
+
+  const own = await api.createKey('admin', { subscription: 'premium', ...perKey })
+  const seen = { limits: [{ ...perKey.limits[0], enforce: false }] }
+  const counted = await api.createKey('alice', { subscription: 'premium', ...seen })
+  const refusals: readonly (readonly [object, number, RegExp])[] = [
+    [{ name: 'own' }, 404, /^The key has no limit of this name/],
+    [{ subscription: 'other' }, 400, /^subscription: the key's is premium/],
+    [{ model: 'llm/small' }, 400, /^model: keyId says whose/],
+    [{ user: 'alice' }, 400, /^user: keyId says whose/],
+    [{ whom: 'team-a' }, 400, /^whom: keyId says whose/],
+    [{ limit: 50 }, 400, /^limit must be above .* 50/],
+    [{ keyId: counted.id }, 400, /^name: the limit is only counted/],
+    [{ keyId: own.id }, 403, /^Nobody increases their own limit/],
+    [{ keyId: id.replace(/./g, (each) => (each === '-' ? '-' : 'f')) }, 404, /no such API key/],
+  ]
+  for (const [other, status, message] of refusals) {
+    const answer = await api.ask(`POST ${route}`, { as: 'admin', body: { ...more, ...other } })
+    refused(t, answer, status, undefined, JSON.stringify(other))
+    t.match(answer.json().error.message, message)
+  }
+  await create(api, { ...more, subscription: 'premium' })
+  await api.ask(`DELETE /v1/api-keys/${id}`, { as: 'alice' })
+  const late = await api.ask(`POST ${route}`, { as: 'admin', body: more })
+  refused(t, late, 400)
+  t.match(late.json().error.message, /^keyId: the key is revoked/)
+})
+
+test('the higher holds, also after the resource has changed', async (t) => {
+  let now = snapshot
+  const api = await createKeyApi(t, { snapshot: () => now })
+  await create(api, asked)
+  await create(api, { ...asked, limit: 200, until: '2026-03-09T12:00:00Z' })
+  t.match(await limitOf(api, 'alice', 'own'), { limit: 300 })
+  now = withOwn({ limit: 500 })
+  const higher = await limitOf(api, 'alice', 'own')
+  t.equal(higher.limit, 500)
+  t.notOk('increasedUntil' in higher)
+  for (const other of [{ of: 'output' }, { window: '1h' }]) {
+    now = withOwn(other)
+    t.equal((await limitOf(api, 'alice', 'own')).limit, 100, 'another counter')
+  }
+  now = withOwn({ name: 'renamed' })
+  t.equal((await limitOf(api, 'alice', 'renamed')).limit, 100)
+  t.equal((await list(api)).data.length, 2, 'they are listed')
+  now = snapshot
+  t.match(await limitOf(api, 'alice', 'own'), { limit: 300 }, 'the counter of before')
 })

@@ -86,6 +86,7 @@ test('a user asks for more, and an administrator approves it (200)', async (t) =
   t.strictSame(shown, {
     ...{ ...open, state: 'approved', decidedBy: 'admin', decidedAt: '2026-03-01T12:00:00Z' },
     ...{ grantedLimit: 200, grantedUntil: less.until },
+    propagation: { state: 'confirmed', replicas: 1, acknowledged: 1 },
   })
   t.match(api.audited.slice(-2), [
     { action: 'limit_request.approve', outcome: 'intent', actor: { user: 'admin' }, target },

@@ -1,10 +1,16 @@
 import { randomUUID } from 'node:crypto'
 import { test } from 'tap'
+import { ServiceError } from '../../../src/formats/errors.ts'
 import { createPostgresApiKeys } from '../../../src/keys/postgres-api-keys.ts'
 import { createPropagationWatch } from '../../../src/keys/revocations/propagation.ts'
 import type { RevokedKey } from '../../../src/keys/revocations/revocation-log.ts'
+import { createActiveIncreases } from '../../../src/ratelimit/increases/active-increases.ts'
+import { createKeptIncreases } from '../../../src/ratelimit/increases/kept-increases.ts'
+import type { CountedLimit } from '../../../src/ratelimit/rules/counter.ts'
+import { counterKey } from '../../../src/ratelimit/rules/counter-key.ts'
 import { addReplica, createKeyDatabase, fillKeys, startFollower } from '../../support/followers.ts'
 import { createPool, createRecord, now } from '../../support/key-store.ts'
+import { poll } from '../../support/poll.ts'
 import { startTcpProxy } from '../../support/tcp-proxy.ts'
 
 const patient = { deadlineMs: 20_000 }
@@ -110,6 +116,60 @@ test('changed caps are followed, and pending while an older process may be servi
   const revoked = [(await keys.revoke(row?.id ?? '', undefined, now)) as RevokedKey]
   await follow()
   t.match(await brief.wait(revoked), { state: 'confirmed' }, 'it knows revocations')
+})
+
+test('an increase is confirmed once every process has read it', async (t) => {
+  const { url, sql } = await createKeyDatabase(t)
+  const kept = createKeptIncreases(sql)
+  const start = async (name: string) => {
+    const increases = createActiveIncreases(kept, () => now)
+    let isBroken = false
+    const setBroken = (is: boolean) => {
+      isBroken = is
+    }
+    const readIncreases = async () => {
+      if (isBroken) throw new ServiceError('store_slow')
+      await increases.follow()
+    }
+    const follower = await startFollower(t, url, { name, everyMs: 100, readIncreases })
+    return { ...increases, id: follower.id, break: setBroken }
+  }
+  const counter = counterKey({ subscription: 'a', model: '#b', counted: 'tokens-1', user: 'c' })
+  const more = { counter, per: 'user', limit: 300, reason: '', createdBy: 'd' } as const
+  const first = await kept.add({ ...more, until: now + 9_000, createdAt: now })
+  const own = await start('one')
+  const other = await start('two')
+  const options = { pool: sql, id: own.id, others: () => [] }
+  const watch = createPropagationWatch({ ...options, ...patient })
+  const written = { limit: 100 } as CountedLimit
+  const limits = () => [own, other].map(({ raise }) => raise(written, counter, now).limit)
+  t.strictSame(limits(), [300, 300], 'those in force are read at a start')
+  await kept.add({ ...more, limit: 400, until: now + 9_000, createdAt: now })
+  t.strictSame(await watch.waitForIncreases(), {
+    ...{ state: 'confirmed', replicas: 2, acknowledged: 2 },
+  })
+  t.strictSame(limits(), [400, 400])
+  t.equal(own.raise(written, counter, now + 8_999).limit, 400)
+  t.equal(own.raise(written, counter, now + 9_000).limit, 100, 'it ends by itself')
+
+  await sql`delete from tollgate_increases where amount = 400`
+  await poll(() => limits().every((limit) => limit === 300), 'changes from outside are read')
+  other.break(true)
+  await kept.remove(first?.id ?? '', now)
+  const brief = createPropagationWatch({ ...options, deadlineMs: 400 })
+  t.match(await brief.waitForIncreases(), { state: 'pending', waitingFor: ['two'] })
+  t.strictSame(limits(), [100, 300])
+  await sql`alter table tollgate_increases disable trigger tollgate_increases_changed`
+  await kept.add({ ...more, until: now + 9_000, createdAt: now })
+  other.break(false)
+  t.match(await watch.waitForIncreases(), { state: 'confirmed' }, 'whatever the trigger does')
+  t.strictSame(limits(), [300, 300])
+
+  await addReplica(sql, 'older')
+  // It has followed the log, and ignores what it has read.
+  const all = '1000000000000000:1000000000000000:'
+  await sql`update tollgate_replicas set knows = 32, snapshot = ${all} where name = 'older'`
+  t.match(await brief.waitForIncreases(), { state: 'pending', waitingFor: ['older'] })
 })
 
 test('later revocations are not waited for', async (t) => {

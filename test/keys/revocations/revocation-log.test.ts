@@ -220,8 +220,8 @@ test('a replica is recorded, waited for and removed', async (t) => {
   t.strictSame(
     [...(await readAcknowledgements(sql, transactions))],
     [
-      { id: one.id, name: 'one', missing: [], isOlder: false },
-      { id: two.id, name: 'two', missing: transactions, isOlder: false },
+      { id: one.id, name: 'one', missing: [], knows: 33 },
+      { id: two.id, name: 'two', missing: transactions, knows: 33 },
     ],
   )
   await sql`update tollgate_replicas set serves_until = now() where id = ${two.id}`

@@ -41,6 +41,7 @@ const all = [
   '0030-usage-limits.sql',
   '0031-increases.sql',
   '0032-limit-requests.sql',
+  '0033-increases-logged.sql',
 ]
 
 test('each migration is applied once', async (t) => {
