@@ -57,7 +57,7 @@ const pages = [
   ['state', 'State'],
 ] as const
 
-/** Makes a key with names that look like markup, uses it, and is refused with it. */
+/** Makes a key with names that look like markup, uses it, is refused with it, and asks for more and grants it. */
 async function prepare({ gateway }: ConsoleTest, user: string): Promise<string> {
   const body = {
     name: hostile,
@@ -65,11 +65,17 @@ async function prepare({ gateway }: ConsoleTest, user: string): Promise<string> 
     labels: { about: hostile },
     subscription: 'plenty',
   }
-  const { text } = await gateway.ask('/v1/api-keys', `token-${user}`, {
-    method: 'POST',
-    body: JSON.stringify(body),
-  })
-  const { id, key } = JSON.parse(text)
+  const post = async (path: string, body: object) => {
+    const init = { method: 'POST', body: JSON.stringify(body) }
+    const { status, text } = await gateway.ask(path, `token-${user}`, init)
+    if (status > 201) throw new Error(text)
+    return JSON.parse(text)
+  }
+  const { id, key } = await post('/v1/api-keys', body)
+  const until = new Date(Date.now() + 86_400_000).toISOString()
+  const more = { subscription: 'plenty', name: 'funds', limit: '2345678.9', until, reason: hostile }
+  await post('/v1/limit-requests', more)
+  await post('/v1/admin/increases', { ...more, whom: hostile })
   const path = '/v1/chat/completions'
   await gateway.chat(key, { totalTokens: 100 }, { model: hostile }, '/llm/sim/v1/chat/completions')
   await gateway.chat(key, {}, { model: `${hostile}?` }, path)

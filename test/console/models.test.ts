@@ -1,7 +1,7 @@
 import type { Page } from 'playwright-core'
 import { consoleTests, isAccessible } from '../support/console.ts'
-import { modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
-import { meter, models, subscriptions } from '../support/gateway.ts'
+import { accessPolicy, modelRef, subscription, type WrittenDocument } from '../support/documents.ts'
+import { type Gateway, meter, models, subscriptions } from '../support/gateway.ts'
 import { keepPicture } from '../support/pictures.ts'
 import { poll } from '../support/poll.ts'
 
@@ -34,6 +34,13 @@ const test = consoleTests({
           ],
         },
       },
+    ),
+    accessPolicy('for-admins', ['llm/sim'], { groups: ['tollgate-admins'] }),
+    subscription(
+      'desk',
+      { groups: ['tollgate-admins'] },
+      { 'llm/sim': [[1_000, '1h']] },
+      { spec: { limits: [{ name: 'papers', limit: 1_000, window: 'day' }] } },
     ),
     meter,
   ],
@@ -118,6 +125,106 @@ test('the budget of a month has a card, and administrators see who used what of 
   await used.getByRole('row', { name: user }).getByRole('cell', { name: '$22.50' }).waitFor()
   await isAccessible(t, page, 'who used a budget')
   await keepPicture(page, 'budgets-of-everybody')
+})
+
+/** Asks by the API for more, until tomorrow. */
+async function askFor(gateway: Gateway, user: string, more: object): Promise<void> {
+  const until = new Date(Date.now() + 86_400_000).toISOString()
+  const body = JSON.stringify({ until, reason: hostile, ...more })
+  const asked = await gateway.ask('/v1/limit-requests', `token-${user}`, { method: 'POST', body })
+  if (asked.status !== 200) throw new Error(asked.text)
+}
+
+test('more of a budget is asked for, approved, denied and ended', async (t, world) => {
+  const { page, gateway, expected, signIn } = world
+  expected.add(400)
+  const user = gateway.newUser()
+  await signIn(user, 'budgets')
+  const card = page.getByRole('region', { name: 'Budget funds' })
+  const watched = page.getByRole('region', { name: 'Budget watched' })
+  await watched.waitFor()
+  t.equal(await watched.getByRole('link').count(), 0, 'what refuses nobody needs no more')
+  const more = 'Ask for more of funds'
+  const link = card.getByRole('link', { name: more })
+  await link.click()
+  const dialog = page.getByRole('dialog')
+  const [limit, reason] = [dialog.getByLabel('Limit'), dialog.getByLabel('Reason')]
+  await dialog.getByText('Now $100.00 per month.').waitFor()
+  await limit.fill('50')
+  await reason.fill('a deadline')
+  await isAccessible(t, page, 'asking for more')
+  const ask = dialog.getByRole('button', { name: 'Ask' })
+  await ask.click()
+  await dialog.getByText('Limit must be above that of the resource, 100.').waitFor()
+  await limit.fill('250.50')
+  await ask.click()
+  await page.getByRole('status').getByText('Asked for more of funds').waitFor()
+  await card.getByText('asked for $250.50').waitFor()
+  await poll(
+    async () => (await page.evaluate('document.activeElement.textContent')) === more,
+    'the link has the focus again',
+  )
+  for (const wanted of ['300', '301', '302', '303'])
+    await askFor(gateway, user, { subscription: 'funded', name: 'funds', limit: wanted })
+  await link.click()
+  await limit.fill('400')
+  await reason.fill('one more')
+  await ask.click()
+  await dialog.getByText('You have 5 open requests; wait until one is decided.').waitFor()
+
+  await askFor(gateway, 'admin', { subscription: 'desk', name: 'papers', limit: 2_000 })
+  await signIn('admin', 'budgets?owner=*')
+  const open = page.getByRole('region', { name: 'Open requests' }).first()
+  const asked = (what: string) => open.getByRole('row').filter({ hasText: what })
+  await asked('$250.50').getByText('now $100.00').waitFor()
+  await isAccessible(t, page, 'open requests')
+  await keepPicture(page, 'open-requests')
+  const approve = `Approve funds for ${user}`
+  await asked('papers').getByText('Yours: another administrator decides it.').waitFor()
+  for (const verb of ['Approve', 'Deny'])
+    t.ok(await open.getByRole('button', { name: `${verb} papers for admin` }).isDisabled(), verb)
+  await asked('$250.50').getByRole('button', { name: approve }).click()
+  await dialog.getByText('a deadline').waitFor()
+  await limit.fill('999')
+  await dialog.getByRole('button', { name: 'Approve' }).click()
+  await dialog.getByText('Limit must not be beyond what was asked for').waitFor()
+  await limit.fill('200')
+  await dialog.getByRole('button', { name: 'Approve' }).click()
+  await page.getByText(`Approved: funds for ${user}`).waitFor()
+  await asked('$250.50').waitFor({ state: 'detached' })
+  await asked('$300.00')
+    .getByRole('button', { name: `Deny funds for ${user}` })
+    .click()
+  await reason.fill(hostile)
+  await dialog.getByRole('button', { name: 'Deny' }).click()
+  await asked('$300.00').waitFor({ state: 'detached' })
+  await card.getByText('left of $200.00 per month').waitFor()
+
+  await signIn(user, 'budgets')
+  await card.getByText('left of $200.00 per month').waitFor()
+  const own = page.getByRole('region', { name: 'Your requests' }).first()
+  const became = (what: string) => own.getByRole('row').filter({ hasText: what })
+  await became('$250.50').getByText('approved').waitFor()
+  await became('$300.00').getByText('denied').waitFor()
+  t.match(await became('$300.00').innerText(), `${hostile}\nby admin`)
+  t.equal(await page.locator('main img').count(), 0)
+  await keepPicture(page, 'own-requests')
+
+  await signIn('admin', 'budgets?owner=*')
+  await page.getByRole('button', { name: 'End funds' }).click()
+  await dialog.getByRole('button', { name: 'End it' }).click()
+  await page
+    .getByRole('status')
+    .getByText(/^Ended.*: funds$/)
+    .waitFor()
+  await card.getByText('left of $100.00 per month').waitFor()
+  await card.getByRole('link', { name: 'Grant more' }).click()
+  await limit.fill('10')
+  await reason.fill('the end of the month')
+  await dialog.getByRole('button', { name: 'Grant' }).click()
+  await dialog.getByText('Limit must be above that of the resource, 100.').waitFor()
+  await signIn(user, 'budgets')
+  await became('$250.50').getByText('ended').waitFor()
 })
 
 test('a refusal leads to its explanation', async (t, { page, gateway, expected, signIn }) => {

@@ -1,6 +1,6 @@
 import { Card } from '@mantine/core'
 import type { ReactNode } from 'react'
-import { figure, isSpent, LeftBar, nameIn, per, whole } from '../parts/limits.tsx'
+import { figure, isSpent, LeftBar, per, sharersIn, whole } from '../parts/limits.tsx'
 import { share } from '../parts/numbers.ts'
 import { Time } from '../parts/time.tsx'
 import { type Budget, forecast } from './budget.ts'
@@ -15,6 +15,7 @@ interface BudgetCardProps {
 /** What is left of a budget, what was used, and how long it will last. */
 export function BudgetCard({ budget, currency, more }: BudgetCardProps) {
   const { name, kind, limit, used, remaining, percentLeft, resetsAt, enforced } = budget
+  const { increasedUntil } = budget
   const left = isSpent(budget)
     ? 'Nothing'
     : remaining === null
@@ -48,8 +49,16 @@ export function BudgetCard({ budget, currency, more }: BudgetCardProps) {
         <dd>
           <Time at={resetsAt} isDistance />
         </dd>
+        {increasedUntil !== undefined && (
+          <>
+            <dt>Raised, ends</dt>
+            <dd>
+              <Time at={increasedUntil} isDistance />
+            </dd>
+          </>
+        )}
       </dl>
-      {more}
+      {more && <div className="below">{more}</div>}
     </Card>
   )
 }
@@ -62,10 +71,9 @@ function exactly(value: number | string, currency = ''): string {
 /** On what it is, and who shares it. */
 function aboutOf(budget: Budget): string {
   const { subscription, model, models, scope } = budget
-  const { name: _, ...rest } = budget
   const on = model ?? models?.join(', ') ?? (scope === 'key' ? 'this key' : 'all models')
   const of = subscription ?? (model === null && scope !== 'installation' && 'of the installation')
-  return [of, on, nameIn(rest)].filter(Boolean).join(' · ')
+  return [of, on, sharersIn(budget)].filter(Boolean).join(' · ')
 }
 
 function Outlook({ budget, currency }: Pick<BudgetCardProps, 'budget' | 'currency'>) {

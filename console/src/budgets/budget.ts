@@ -1,6 +1,7 @@
 /** Which limits are budgets, and what becomes of one if its use goes on as it has begun. */
 
 import type { LimitList } from '../api.ts'
+import { sharersIn } from '../parts/limits.tsx'
 
 export type Limit = LimitList['data'][number]
 
@@ -24,9 +25,20 @@ export function budgetsIn(limits: readonly Limit[]): readonly Budget[] {
   return limits.filter(isBudget).sort((a, b) => a.percentLeft - b.percentLeft)
 }
 
+/** A limit by name, as every list of the API tells it. */
+export type Named = Pick<Limit, 'subscription' | 'model' | 'kind' | 'scope' | 'whom'> & {
+  readonly name: string | null
+}
+
 /** What tells it from others: its resource, name and who shares it. */
-export function idOf({ subscription, model, name, kind, whom = '' }: Limit): string {
-  return [subscription ?? '', model ?? '', name, kind, whom].join(' ')
+export function idOf({ subscription, model, name, kind, whom = '' }: Named): string {
+  return [subscription ?? model ?? '', name, kind, whom].join(' ')
+}
+
+/** Whose it is and who shares it: `funded · shared by group team`. */
+export function whereOf({ subscription, model, ...names }: Named): string {
+  const of = subscription ?? model ?? 'the installation'
+  return [of, sharersIn(names)].filter(Boolean).join(' · ')
 }
 
 /** How much of it is used, 1 being all of it. */

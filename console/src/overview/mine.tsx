@@ -1,7 +1,8 @@
 import { Button, Card, Group, Text } from '@mantine/core'
 import type { LimitList } from '../api.ts'
+import { AskLink } from '../budgets/ask-link.tsx'
 import { budgetsIn, isBudget } from '../budgets/budget.ts'
-import { Cards } from '../budgets/budgets-page.tsx'
+import { Cards } from '../budgets/budget-cards.tsx'
 import { ExpiringKeys } from '../keys/expiring.tsx'
 import { useOwnKeys } from '../keys/own-keys.ts'
 import { LimitBars } from '../parts/limits.tsx'
@@ -55,7 +56,11 @@ export function Mine() {
             </Text>
             <Link to={addressOf('budgets')}>All budgets</Link>
           </div>
-          <Cards budgets={budgets.slice(0, shownBudgets)} currency={limits.value?.currency} />
+          <Cards
+            budgets={budgets.slice(0, shownBudgets)}
+            currency={limits.value?.currency}
+            more={(budget) => <AskLink limit={budget} />}
+          />
         </section>
       )}
       <div className="halves">
@@ -107,7 +112,12 @@ function Left({ data, currency }: LimitList) {
             <b className="breaks">{model}</b>
             <span className="note">{subscription}</span>
           </div>
-          <LimitBars limits={states} of={`${model}, ${subscription}`} currency={currency} />
+          <LimitBars
+            limits={states}
+            of={`${model}, ${subscription}`}
+            currency={currency}
+            more={(limit) => <AskLink limit={limit} />}
+          />
         </div>
       ))}
     </Panel>

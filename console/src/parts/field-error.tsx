@@ -22,6 +22,12 @@ export const fieldNames = {
   allowedAddresses: 'Networks',
   expiresIn: 'Lifetime',
   subscription: 'Subscription',
+  model: 'Model',
+  user: 'User',
+  whom: 'Shared by',
+  limit: 'Limit',
+  until: 'Until',
+  reason: 'Reason',
 } as const
 
 const about = new RegExp(

@@ -1,5 +1,5 @@
 import { Text } from '@mantine/core'
-import { Fragment } from 'react'
+import { Fragment, type ReactNode } from 'react'
 import { count, money, some } from './numbers.ts'
 import { Time } from './time.tsx'
 
@@ -56,6 +56,8 @@ export interface LimitState extends Limit {
   readonly percentLeft: number
   /** null: it has no window. */
   readonly resetsAt: string | null
+  /** Left out: it is that of the resource. */
+  readonly increasedUntil?: string
 }
 
 const units: Readonly<Record<string, string>> = { s: 'second', m: 'minute', h: 'hour', d: 'day' }
@@ -98,10 +100,14 @@ export function whole({ name, kind, limit, window }: Limit, currency?: string): 
 }
 
 /** `monthly, shared by group team-a`; empty for a limit without a name that nobody shares. */
-export function nameIn({ name, scope = 'user', whom }: LimitState): string {
-  const own = scope === 'user' || scope === 'key'
-  const shared = own ? '' : `shared by ${whom ? `${scope} ${whom}` : `the whole ${scope}`}`
-  return [name, shared].filter(Boolean).join(', ')
+export function nameIn({ name, ...names }: LimitState): string {
+  return [name, sharersIn(names)].filter(Boolean).join(', ')
+}
+
+/** `shared by group team`; empty: nobody shares it. */
+export function sharersIn({ scope = 'user', whom }: Pick<LimitState, 'scope' | 'whom'>): string {
+  if (scope === 'user' || scope === 'key') return ''
+  return `shared by ${whom ? `${scope} ${whom}` : `the whole ${scope}`}`
 }
 
 /** How much of it is left, from 0 to 1. */
@@ -137,13 +143,16 @@ export function LeftBar({ state, label }: { readonly state: LimitState; readonly
 }
 
 /** What is left of each limit, and when it is whole again. */
-export function LimitBars({
+export function LimitBars<State extends LimitState>({
   limits,
   of,
   currency,
+  more,
 }: {
-  readonly limits: readonly LimitState[]
+  readonly limits: readonly State[]
   readonly of: string
+  /** What leads further. */
+  readonly more?: (state: State) => ReactNode
   /** Of limits on cost. */
   readonly currency?: string | undefined
 }) {
@@ -152,6 +161,7 @@ export function LimitBars({
     <div className="limits">
       {limits.map((state) => {
         const { name, kind, window, limit, used, remaining, percentLeft, resetsAt } = state
+        const { increasedUntil } = state
         const left = remaining === null ? `${percentLeft}%` : figure(kind, remaining, currency)
         // Without a figure the name is the limit.
         const about = nameIn(limit === null ? { ...state, name: null } : state)
@@ -169,6 +179,14 @@ export function LimitBars({
               )}
             </p>
             <LeftBar state={state} label={`Left of ${whole(state, currency)} of ${of}`} />
+            <div className="below">
+              {increasedUntil !== undefined && (
+                <span className="note">
+                  raised, ends <Time at={increasedUntil} isDistance />
+                </span>
+              )}
+              {more?.(state)}
+            </div>
           </div>
         )
       })}

@@ -1,5 +1,6 @@
 import { Card, SimpleGrid, Text } from '@mantine/core'
 import type { LimitList } from '../api.ts'
+import { AskLink } from '../budgets/ask-link.tsx'
 import { LimitBars, partLeft } from '../parts/limits.tsx'
 import type { Asked, FoundUsage } from './read-usage.ts'
 
@@ -55,7 +56,12 @@ export function LimitsNow({
               <b className="breaks">{model}</b>
               <span className="note">{subscription}</span>
             </div>
-            <LimitBars limits={states} of={`${model}, ${subscription}`} currency={currency} />
+            <LimitBars
+              limits={states}
+              of={`${model}, ${subscription}`}
+              currency={currency}
+              more={(limit) => <AskLink limit={limit} />}
+            />
           </Card>
         ))}
       </SimpleGrid>

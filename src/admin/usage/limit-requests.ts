@@ -1,5 +1,6 @@
 /** `POST` and `GET /v1/limit-requests` (contract, 3.23): users ask for more of a limit for a while. */
 
+import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
@@ -95,6 +96,9 @@ const listSchema = {
     has_more: hasMore,
   }),
 } as const
+
+/** The answer. */
+export type LimitRequestList = FromSchema<(typeof listSchema.response)[200]>
 
 const unsure =
   'The key store did not answer: it may or may not have been recorded. GET /v1/limit-requests lists your requests.'

@@ -1,0 +1,31 @@
+import { figure } from '../parts/limits.tsx'
+import { Link } from '../parts/link.tsx'
+import { useSession } from '../session.tsx'
+import type { Limit } from './budget.ts'
+import { askAddress, mayAsk } from './more.ts'
+import type { LimitRequest } from './own-requests.tsx'
+
+interface AskLinkProps {
+  readonly limit: Limit
+  readonly currency?: string | undefined
+  /** What of it the caller waits for. */
+  readonly open?: readonly LimitRequest[]
+}
+
+/** Leads to the form that asks for more of a limit, where one can. */
+export function AskLink({ limit, currency, open = [] }: AskLinkProps) {
+  const { me } = useSession()
+  if (!mayAsk(limit, me)) return null
+  return (
+    <>
+      <Link to={askAddress(limit)}>
+        Ask for more<span className="unseen"> of {limit.name}</span>
+      </Link>
+      {open.map(({ id, kind, limit: asked }) => (
+        <span key={id} className="note">
+          asked for {figure(kind, asked, currency)}
+        </span>
+      ))}
+    </>
+  )
+}

@@ -1,0 +1,79 @@
+import { Modal, Text } from '@mantine/core'
+import type { LimitList, LimitRequestList } from '../api.ts'
+import { DialogForm, textIn } from '../parts/dialog-form.tsx'
+import { whole } from '../parts/limits.tsx'
+import { Nothing } from '../parts/nothing.tsx'
+import { toast } from '../parts/toast.tsx'
+import { refine, usePlace } from '../route.ts'
+import { useSession } from '../session.tsx'
+import { idOf, type Limit } from './budget.ts'
+import { LimitCell } from './cells.tsx'
+import { mayAsk, moreIn, namedOf, usualEnd } from './more.ts'
+import { MoreFields, ReasonField } from './more-fields.tsx'
+
+type LimitRequest = LimitRequestList['data'][number]
+
+interface AskProps {
+  /** The caller's own. */
+  readonly limits: LimitList
+  readonly onAsked: () => void
+}
+
+/** Asks for more of the limit that the address names. */
+export function Ask({ limits: { data, currency }, onAsked }: AskProps) {
+  const { me } = useSession()
+  const wanted = usePlace().query.get('ask')
+  const limit = data.find((each) => idOf(each) === wanted && mayAsk(each, me))
+  const onClose = () => refine({ ask: '' })
+  return (
+    <Modal opened={wanted !== null} onClose={onClose} title="Ask for more">
+      {limit && <Form {...{ limit, currency, onClose, onAsked }} />}
+      {wanted !== null && !limit && (
+        <Nothing title="You have no such limit">
+          More can be asked for of a limit by name that holds for you.
+        </Nothing>
+      )}
+    </Modal>
+  )
+}
+
+interface FormProps extends Pick<AskProps, 'onAsked'> {
+  readonly limit: Limit
+  readonly currency: string | undefined
+  readonly onClose: () => void
+}
+
+function Form({ limit, currency, onClose, onAsked }: FormProps) {
+  const { call } = useSession()
+  const { name, kind, resetsAt, increasedUntil } = limit
+
+  async function ask(form: FormData) {
+    await call<LimitRequest>('POST', '/v1/limit-requests', {
+      ...namedOf(limit),
+      ...moreIn(form, kind),
+      reason: textIn(form, 'reason'),
+    })
+    onAsked()
+    toast(`Asked for more of ${name}`)
+    onClose()
+  }
+
+  const now =
+    limit.limit === null
+      ? 'How much there is now is for administrators.'
+      : `Now ${whole(limit, currency)}${increasedUntil === undefined ? '' : ', raised for a while'}.`
+  return (
+    <DialogForm
+      label="Ask"
+      note="An administrator approves or denies it."
+      onSubmit={ask}
+      onCancel={onClose}
+    >
+      <Text size="sm" className="breaks" component="div">
+        <LimitCell limit={limit} />
+      </Text>
+      <MoreFields about={now} until={usualEnd(resetsAt, Date.now())} />
+      <ReasonField about="Whoever decides reads it." />
+    </DialogForm>
+  )
+}

@@ -1,0 +1,93 @@
+import { Modal, Text } from '@mantine/core'
+import { DialogForm, textIn } from '../parts/dialog-form.tsx'
+import { amount, figure } from '../parts/limits.tsx'
+import { Time } from '../parts/time.tsx'
+import { toast } from '../parts/toast.tsx'
+import { useSession } from '../session.tsx'
+import { whereOf } from './budget.ts'
+import { Said } from './cells.tsx'
+import { moreIn, toField } from './more.ts'
+import { MoreFields, ReasonField } from './more-fields.tsx'
+import type { OpenRequest } from './read-requests.ts'
+
+export interface Decision {
+  readonly verb: 'approve' | 'deny'
+  readonly request: OpenRequest
+}
+
+interface DecideProps {
+  /** undefined: nothing is decided. */
+  readonly decision: Decision | undefined
+  readonly currency: string | undefined
+  readonly onClose: () => void
+  readonly onDecided: () => void
+}
+
+const titles = { approve: 'Approve a request', deny: 'Deny a request' } as const
+
+export function Decide({ decision, ...rest }: DecideProps) {
+  return (
+    <Modal
+      opened={decision !== undefined}
+      onClose={rest.onClose}
+      title={decision && titles[decision.verb]}
+    >
+      {decision && <Form {...rest} {...decision} />}
+    </Modal>
+  )
+}
+
+type FormProps = Decision & Omit<DecideProps, 'decision'>
+
+function Form({ verb, request, currency, onClose, onDecided }: FormProps) {
+  const { call } = useSession()
+  const { id, user, name, kind, limit, until, reason, now } = request
+  const isApproval = verb === 'approve'
+
+  async function decide(form: FormData) {
+    const why = textIn(form, 'reason')
+    const body = isApproval ? grantIn(form, request) : { ...(why !== '' && { reason: why }) }
+    await call('POST', `/v1/limit-requests/${encodeURIComponent(id)}/${verb}`, body)
+    onDecided()
+    toast(`${isApproval ? 'Approved' : 'Denied'}: ${name} for ${user}`)
+    onClose()
+  }
+
+  const present = now?.limit ? ` Now ${figure(kind, now.limit, currency)}.` : ''
+  return (
+    <DialogForm
+      label={isApproval ? 'Approve' : 'Deny'}
+      {...(!isApproval && { color: 'red.9' })}
+      onSubmit={decide}
+      onCancel={onClose}
+    >
+      <Text size="sm" className="breaks" component="div">
+        <bdi>{user}</bdi> asks for <b>{amount(kind, limit, currency)}</b> of <b>{name}</b> until{' '}
+        <Time at={until} />:
+        <blockquote className="quote">
+          <Said text={reason} />
+        </blockquote>
+        <div className="note">{whereOf(request)}</div>
+      </Text>
+      {isApproval ? (
+        <MoreFields
+          about={`At most what was asked for.${present}`}
+          limit={limit}
+          until={Date.parse(until)}
+          latest={Date.parse(until)}
+        />
+      ) : (
+        <ReasonField about="Shown to whoever has asked." isRequired={false} />
+      )}
+    </DialogForm>
+  )
+}
+
+/** What is not as it was asked for; a field has whole minutes only. */
+function grantIn(form: FormData, { kind, limit, until }: OpenRequest) {
+  const given = moreIn(form, kind)
+  return {
+    ...(String(given.limit) !== String(limit) && { limit: given.limit }),
+    ...(textIn(form, 'until') !== toField(Date.parse(until)) && { until: given.until }),
+  }
+}

@@ -1,0 +1,126 @@
+import { Modal, NativeSelect, SimpleGrid, Text, TextInput } from '@mantine/core'
+import { useState } from 'react'
+import type { Propagation } from '../api.ts'
+import { DialogForm, textIn } from '../parts/dialog-form.tsx'
+import { fieldNames, useFieldError } from '../parts/field-error.tsx'
+import { whole } from '../parts/limits.tsx'
+import { endWith, PropagationNote } from '../parts/propagation.tsx'
+import { refine, usePlace } from '../route.ts'
+import { useSession } from '../session.tsx'
+import { idOf, type Limit } from './budget.ts'
+import { LimitCell } from './cells.tsx'
+import { moreIn, namedOf, spreadOf, usualEnd } from './more.ts'
+import { MoreFields, ReasonField } from './more-fields.tsx'
+
+interface GrantProps {
+  /** Those that several share. */
+  readonly limits: readonly Limit[]
+  readonly currency: string | undefined
+  readonly onGranted: () => void
+}
+
+/** Gives more of the limit that the address names, or of one that is written down. */
+export function Grant({ limits, currency, onGranted }: GrantProps) {
+  const wanted = usePlace().query.get('raise')
+  const onClose = () => refine({ raise: '' })
+  const limit = limits.find((each) => idOf(each) === wanted)
+  return (
+    <Modal opened={wanted !== null} onClose={onClose} title="Grant more for a while">
+      {wanted !== null && <Form {...{ limit, currency, onClose, onGranted }} />}
+    </Modal>
+  )
+}
+
+interface FormProps extends Omit<GrantProps, 'limits'> {
+  /** undefined: it is written down. */
+  readonly limit: Limit | undefined
+  readonly onClose: () => void
+}
+
+function Form({ limit, currency, onClose, onGranted }: FormProps) {
+  const { call } = useSession()
+  const [propagation, setPropagation] = useState<Propagation>()
+
+  async function grant(form: FormData) {
+    const kind = limit?.kind ?? textIn(form, 'kind')
+    const named = limit ? namedOf(limit) : writtenIn(form)
+    const answer = await call<{ readonly propagation: Propagation | 'pending' }>(
+      'POST',
+      '/v1/admin/increases',
+      { ...named, ...moreIn(form, kind), reason: textIn(form, 'reason') },
+    )
+    onGranted()
+    const granted = { done: 'Raised', name: named.name ?? '' }
+    endWith(spreadOf(answer), granted, { onClose, onPending: setPropagation })
+  }
+
+  if (propagation) return <PropagationNote done="Raised" {...{ propagation, onClose }} />
+  return (
+    <DialogForm label="Grant" onSubmit={grant} onCancel={onClose}>
+      {limit ? (
+        <Text size="sm" className="breaks" component="div">
+          <LimitCell limit={limit} />
+        </Text>
+      ) : (
+        <Written />
+      )}
+      <MoreFields
+        about={limit ? `Now ${whole(limit, currency)}.` : 'Higher than that of the resource.'}
+        until={usualEnd(limit?.resetsAt ?? null, Date.now())}
+      />
+      <ReasonField about="Listed with the increase." />
+    </DialogForm>
+  )
+}
+
+/** What names a limit that is not in the list, such as one per user. */
+const fields = ['name', 'subscription', 'model', 'user', 'whom'] as const
+const abouts = {
+  name: 'As in spec.limits.',
+  subscription: 'Whose limit it is.',
+  model: 'Instead: namespace/name. Neither: the Tenant’s.',
+  user: 'Of a limit per user.',
+  whom: 'Of a shared one: which group or organization.',
+} as const
+
+function Written() {
+  return (
+    <SimpleGrid cols={{ base: 1, xs: 2 }} spacing="sm" verticalSpacing="sm">
+      {fields.map((name) => (
+        <WrittenField key={name} name={name} />
+      ))}
+      <NativeSelect
+        name="kind"
+        label="Counts"
+        description="Money has decimals."
+        data={[
+          { value: 'tokens', label: 'Tokens or requests' },
+          { value: 'cost', label: 'Money' },
+        ]}
+      />
+    </SimpleGrid>
+  )
+}
+
+function WrittenField({ name }: { readonly name: (typeof fields)[number] }) {
+  return (
+    <TextInput
+      name={name}
+      error={useFieldError(name)}
+      label={fieldNames[name]}
+      description={abouts[name]}
+      autoComplete="off"
+      spellCheck={false}
+      required={name === 'name'}
+      data-autofocus={name === 'name' || undefined}
+    />
+  )
+}
+
+function writtenIn(form: FormData) {
+  const written = fields.map((name) => [name, textIn(form, name)] as const)
+  return {
+    name: textIn(form, 'name'),
+    ...Object.fromEntries(written.filter(([, text]) => text !== '')),
+  }
+}

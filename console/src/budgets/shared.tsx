@@ -1,0 +1,61 @@
+import { Group } from '@mantine/core'
+import type { IncreaseList, SharedLimitList } from '../api.ts'
+import { Filter } from '../parts/filter.tsx'
+import { Link } from '../parts/link.tsx'
+import { addressOf, usePlace } from '../route.ts'
+import { useSession } from '../session.tsx'
+import { useLoaded } from '../use-loaded.ts'
+import { budgetsIn, idOf } from './budget.ts'
+import { BudgetCards } from './budget-cards.tsx'
+import { Grant } from './grant.tsx'
+import { Increases } from './increases.tsx'
+import { OpenRequestList } from './open-requests.tsx'
+import { WhoUsed } from './who-used.tsx'
+
+const everyMs = 10_000
+/** Of what changes rarely, and is audited whenever it is read. */
+const rarelyMs = 60_000
+/** The `owner` of the address. */
+export const everybody = '*'
+
+/** For administrators: what is asked for, all budgets that several share, and what was given. */
+export function Shared() {
+  const { call, me } = useSession()
+  const { query } = usePlace()
+  const subscription = query.get('subscription') ?? ''
+  const address = `/v1/admin/limits?limit=1000&subscription=${encodeURIComponent(subscription)}`
+  const limits = useLoaded(address, () => call<SharedLimitList>('GET', address), everyMs)
+  const increases = useLoaded('', () => call<IncreaseList>('GET', '/v1/admin/increases'), rarelyMs)
+  const { data, currency } = limits.value ?? { data: [] }
+  const of = me.ledger ? query.get('of') : null
+  const opened = budgetsIn(data).find((each) => idOf(each) === of)
+  const onChanged = () => {
+    limits.reload()
+    increases.reload()
+  }
+  return (
+    <>
+      <OpenRequestList onDecided={onChanged} />
+      <Group gap="sm">
+        <Filter name="subscription" label="Subscription" placeholder="Subscription: all" />
+      </Group>
+      {opened && <WhoUsed budget={opened} id={idOf(opened)} />}
+      <BudgetCards
+        {...limits}
+        empty="No budget is shared"
+        more={(budget) => (
+          <>
+            {me.ledger && <Link to={addressWith({ of: idOf(budget) })}>Who used it</Link>}
+            {budget.enforced && <Link to={addressWith({ raise: idOf(budget) })}>Grant more</Link>}
+          </>
+        )}
+      />
+      <Increases {...increases} currency={currency} onEnded={onChanged} />
+      <Grant limits={data} currency={currency} onGranted={onChanged} />
+    </>
+  )
+}
+
+function addressWith(query: Readonly<Record<string, string>>): string {
+  return addressOf('budgets', { owner: everybody, ...query })
+}
