@@ -177,6 +177,25 @@ test('an unknown field in a limit takes the models that it counts out of force',
   t.notOk('resource' in parseResource(ofModel), 'a model with one is not in force at all')
 })
 
+test('limits under another name, or in another place, are not no limits', async (t) => {
+  const limits = [{ name: 'hourly', limit: 5, window: '1h' }]
+  for (const document of [
+    ofTeam({ limit: limits }),
+    ofTeam({ Limits: limits }),
+    { ...ofTeam({}), limits },
+    ofTeam({ owner: { ...ada, limits } }),
+    modelRef('small', { limit: limits }),
+  ]) {
+    const [problem = ''] = problemsOf(document)
+    t.match(problem, /limits? is not known here \((did you mean limits\?|it belongs to spec)\)/i)
+    t.notOk('resource' in parseResource(document), problem)
+  }
+  for (const tenant of [ofTenant({ limit: limits }), { ...ofTenant({}), limits }]) {
+    t.match(inForce<Tenant>(tenant), { limits: [], unreadable: [{}] })
+  }
+  t.ok('resource' in parseResource(ofTeam({ prioritty: 5 })), 'other fields are only named')
+})
+
 test('a Tenant whose limits are faulty opens nothing', async (t) => {
   const limit = { name: 'all', per: 'installation', of: 'cost', limit: '500', window: 'month' }
   for (const spec of [

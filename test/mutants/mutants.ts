@@ -63,7 +63,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (tenant?.unreadable !== undefined)', 'if (false)'],
       ['if (costly !== undefined && billingRate === undefined)', 'if (false)'],
-      ['if (ofOrganization === undefined || attribution.organizationId)', 'if (true)'],
+      ['if (each === undefined || attribution.organizationId)', 'if (true)'],
     ],
   ),
   ...mutants(
@@ -74,7 +74,8 @@ export const allMutants: readonly Mutant[] = [
       ['check: ({ spec }) => strangersIn(spec)', 'check: () => []'],
       ['{ salvage: salvageTenant }', '{}'],
       ['if (problems.length === 0) modelRefs', 'if (true) modelRefs'],
-      ['problems.push({ ...problem, isMild: false })', 'problems.push(problem)'],
+      ['problems.push({ ...problem, isMild })', 'problems.push(problem)'],
+      ['!(hasLimits && meansLimits(problem))', 'true'],
     ],
   ),
   ...mutants(

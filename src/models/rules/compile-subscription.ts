@@ -57,14 +57,13 @@ export function compileSubscription(
     if (payer !== undefined) payers.set(key, payer)
     if (missing.has(key)) continue
     const applying = limitsOn(resource, key, calendar, context)
-    const fault = faultOf(applying, model, resource, context)
-    if (fault !== undefined) {
+    const lack = lackOf(applying, model, resource, context)
+    if (lack !== undefined) {
+      const message = lack.closes ? `${lack.why}, so the entry of ${key} is not in force` : lack.why
       const path = ['spec', 'modelRefs', index]
-      problems.push({ resource: resourceKey(resource), path, message: fault.message })
-      if (fault.closes) {
-        missing.add(key)
-        continue
-      }
+      problems.push({ resource: resourceKey(resource), path, message })
+      if (lack.closes) missing.add(key)
+      if (lack.closes) continue
     }
     const compiled = compileLimits(limitsOfModel(name, key, model), applying)
     limits.set(key, compiled.limits)
@@ -125,28 +124,24 @@ function limitsOn(
 }
 
 /** What an entry lacks for these limits, and whether that takes it out of force: limits that refuse nothing do not. */
-function faultOf(
+function lackOf(
   applying: readonly ApplyingLimit[],
-  { billingRate, namespace, name }: BilledModel,
+  { billingRate }: BilledModel,
   { attribution }: Subscription,
   { tenant }: LimitContext,
-): { readonly message: string; readonly closes: boolean } | undefined {
-  const closed = (why: string) => {
-    return { message: `${why}, so the entry of ${namespace}/${name} is not in force`, closes: true }
-  }
+): { readonly why: string; readonly closes: boolean } | undefined {
   if (tenant?.unreadable !== undefined) {
-    return closed('may be limited by the Tenant, whose limits cannot be read')
+    return { why: 'may be limited by the Tenant, whose limits cannot be read', closes: true }
   }
   const costly = applying.find(({ limit }) => isCostLimit(limit))
   if (costly !== undefined && billingRate === undefined) {
-    return closed(`needs a billingRate under ${nameOf(costly)} on cost`)
+    return { why: `needs a billingRate under ${nameOf(costly)} on cost`, closes: true }
   }
   const ofEach = applying.filter(({ limit }) => limit.per === 'organization')
-  const ofOrganization = ofEach.find(({ limit }) => limit.enforce) ?? ofEach[0]
-  if (ofOrganization === undefined || attribution.organizationId) return undefined
-  const why = `needs tokenMetadata.organizationId, because ${nameOf(ofOrganization)} is one per organization`
-  if (ofOrganization.limit.enforce) return closed(why)
-  return { message: `${why}, and counts it with all that have none`, closes: false }
+  const each = ofEach.find(({ limit }) => limit.enforce) ?? ofEach[0]
+  if (each === undefined || attribution.organizationId) return undefined
+  const why = `needs tokenMetadata.organizationId, because ${nameOf(each)} is one per organization`
+  return { why, closes: each.limit.enforce }
 }
 
 function nameOf({ limit, place }: ApplyingLimit): string {

@@ -18,8 +18,7 @@ export function newCounters(before: Snapshot, after: Snapshot): readonly string[
     ),
     ...[...after.subscriptions.values()].flatMap(({ resource: { metadata, owner, limits } }) => {
       const earlier = before.subscriptions.get(metadata.name)?.resource.owner.groups ?? []
-      const kept = new Set(owner.groups)
-      const stay = earlier.filter((group) => kept.has(group))
+      const stay = earlier.filter((group) => owner.groups.includes(group))
       const isMoved = stay.some((group, i) => group !== owner.groups[i])
       return isMoved && limits.some(({ per }) => per === 'group')
         ? `Subscription ${metadata.name} names its groups in another order, or another one before them: who is in several of them draws on another pool`

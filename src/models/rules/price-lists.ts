@@ -30,8 +30,6 @@ const names: Readonly<Record<string, keyof Prices>> = {
 }
 /** Reasoning is output. */
 const reasoning = ['output_cost_per_reasoning_token', 'internal_reasoning']
-/** The entry of LiteLLM's list that says what the others mean. */
-const sample = 'sample_spec'
 
 /** The models of a parsed list; undefined: it has neither form. */
 export function readPriceList(list: unknown): readonly ListedModel[] | undefined {
@@ -43,7 +41,8 @@ export function readPriceList(list: unknown): readonly ListedModel[] | undefined
     })
   }
   const models = Object.entries(list).flatMap(([model, each]) => {
-    if (!isObject(each) || model === sample) return []
+    // It says what the others mean.
+    if (!isObject(each) || model === 'sample_spec') return []
     const fields = Object.entries(each).filter(([name]) => /cost|pricing/.test(name))
     return fields.length === 0 ? [] : [toListed(model, fields)]
   })

@@ -6,6 +6,7 @@
 import { parseWindow } from '../../../formats/duration.ts'
 import { type FieldPath, type FieldProblem, isObject, readFields } from '../../../formats/fields.ts'
 import { addTo } from '../../../formats/lists.ts'
+import { nearestName } from '../../../formats/nearest-name.ts'
 import type { Schema, ValueOf } from '../../../formats/schema.ts'
 import { findUnknown, type UnknownField } from '../../../formats/unknown-fields.ts'
 import { toCalendar, toNamedLimit, toPrices, toWeights } from '../../../kinds/limit-schemas.ts'
@@ -104,7 +105,7 @@ type Reader = (document: unknown) => ParseResult
 /**
  * What reads a document of a kind. An unknown field is left out. One in an entry of the lists that
  * `entries` names takes the entry out of force, which its resource says; one in another closed
- * object takes the document out of force, so that a misspelt limit is never no limit. `check` finds what no schema
+ * object, or that stands for `spec.limits`, takes the document out of force, so that a misspelt limit is never no limit. `check` finds what no schema
  * can say; `salvage` is what is in force of a document that is not.
  */
 function reader<Raw>(
@@ -112,15 +113,17 @@ function reader<Raw>(
   toResource: (raw: Raw, unknown: readonly UnknownField[]) => Resource,
   { entries = [], check, salvage }: More<Raw> = {},
 ): Reader {
+  const hasLimits = schema.properties?.spec?.properties?.limits !== undefined
   return (document) => {
     const problems: FieldProblem[] = []
     const raw = readFields(document, schema, problems)
     const unknown = findUnknown(withPruned(document, schema), schema)
     const inEntries: FieldProblem[] = []
     for (const { closed, ...problem } of unknown) {
-      if (closed === undefined) problems.push(problem)
-      else if (entries.some((list) => entryOf(closed, list) !== undefined)) inEntries.push(problem)
-      else problems.push({ ...problem, isMild: false })
+      const isEntry = closed && entries.some((list) => entryOf(closed, list) !== undefined)
+      const isMild = closed === undefined && !(hasLimits && meansLimits(problem))
+      if (isEntry) inEntries.push(problem)
+      else problems.push({ ...problem, isMild })
     }
     if (problems.every(({ isMild }) => isMild)) problems.push(...(check?.(raw) ?? []))
     if (problems.every(({ isMild }) => isMild)) {
@@ -131,6 +134,11 @@ function reader<Raw>(
     const resource = salvage?.(raw, all)
     return resource === undefined ? { problems: all } : { resource, problems: all }
   }
+}
+
+/** Whether it is in `limits`, or that, misspelt or in a wrong place. */
+function meansLimits({ path }: FieldProblem): boolean {
+  return path.some((step) => nearestName(`${step}`, ['limits']) !== undefined)
 }
 
 interface More<Raw> {
@@ -274,7 +282,7 @@ function salvageTenant(
   // What is faulty reads as undefined: this is another Tenant, or has nothing at all.
   if (!metadata?.name || !metadata.namespace || !spec) return undefined
   const unreadable = problems.filter(
-    ({ path: [, field], isMild }) => !isMild && (field === 'limits' || field === 'calendar'),
+    (problem) => !problem.isMild && (problem.path[1] === 'calendar' || meansLimits(problem)),
   )
   const isWell = unreadable.length === 0
   if (isWell && spec.limits.length === 0 && spec.calendar === undefined) return undefined
