@@ -19,7 +19,7 @@ const mayImport: Readonly<Record<string, string>> = {
   decide: 'formats kinds operations ratelimit/rules models/rules identity/rules keys/rules',
   'usage/rules': 'formats kinds ratelimit/rules models/rules keys/rules decide',
   'cluster/rules': 'formats kinds ratelimit/rules models/rules usage/rules',
-  'table/rules': 'operations ratelimit/rules models/rules identity/rules keys/rules decide usage/rules',
+  'table/rules': 'formats operations ratelimit/rules models/rules identity/rules keys/rules decide usage/rules',
   runtime: 'formats',
   tls: 'runtime',
   grpc: 'runtime tls',

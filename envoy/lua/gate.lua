@@ -17,14 +17,13 @@ local function key_of(headers)
   return key and #key <= LONGEST_KEY and match(key, "^sk%-[^%s,]+$")
 end
 
--- The same as `decide_by_table` for a request with these headers, if it may be in the table at all. `longest`: of a body.
-local function look_up(headers, model, started_at, longest)
+-- The same as `decide_by_table` for a request with these headers, if it may be in the table at all.
+local function look_up(headers, model, started_at)
   if not decide_by_table then return nil, "off" end
   local key, path, length = key_of(headers), headers:get(":path"), tonumber(headers:get("content-length") or "")
-  if not key or #path > LONGEST_PATH or #model > LONGEST_MODEL or find(model, "%z") or headers:get(":method") ~= "POST" then
+  if not key or #path > LONGEST_PATH or not length or length > LONGEST_BODY or headers:get(":method") ~= "POST" then
     return nil, "shape"
   end
-  if length and length > longest then length = nil end
   return decide_by_table(key, path, model, headers:get("x-request-id") or "", started_at, length)
 end
 
@@ -49,10 +48,9 @@ local function leave_noted(handle, asked)
   leave(handle, asked.plan)
 end
 
--- Has Check asked, and told why. `lane`: where the response adds what it has used, unless Check says.
-local function ask_check(handle, why, lane)
+-- Has Check asked, and told why.
+local function ask_check(handle, why)
   handle:headers():replace("x-tollgate-miss", why)
-  if lane and lane ~= "" then handle:streamInfo():dynamicMetadata():set("tollgate.gate", "lane", lane) end
 end
 
 -- Takes back what an error has left half done.
@@ -65,9 +63,9 @@ end
 
 -- The path names the model: it is decided before the body is read.
 local function decide_by_path(handle, headers)
-  local fine, plan, line, passed = pcall(look_up, headers, "", now_ms(), LONGEST_BODY)
+  local fine, plan, line, passed = pcall(look_up, headers, "", now_ms())
   if not fine then return recover(handle, plan) end
-  if not plan then return ask_check(handle, line, passed) end
+  if not plan then return ask_check(handle, line) end
   local path = match(headers:get(":path"), "^[^?]*")
   note(handle, line, passed)
   if not read_request(handle, path, plan) then return end
@@ -78,7 +76,11 @@ end
 
 -- The plan for a request whose body names this model. If the body must name another one too, Check compares them.
 local function choose(asked, headers, model)
-  local fine, plan, line, passed = pcall(look_up, headers, model, asked.started_at, asked.longest)
+  if #model > LONGEST_MODEL or find(model, "%z") then
+    asked.why = "shape"
+    return nil
+  end
+  local fine, plan, line, passed = pcall(look_up, headers, model, asked.started_at)
   if not fine then
     asked.why = "closed"
     return nil
@@ -87,17 +89,18 @@ local function choose(asked, headers, model)
   return plan
 end
 
--- The body names the model: it is read first. What is wrong with it, Check tells the caller. If it is longer than `longest`, Check
--- decides in any case.
-local function decide_by_body(handle, headers, longest)
-  local asked = { is_first = true, choose = choose, started_at = now_ms(), why = "shape", longest = longest }
+-- The body names the model: it is read first. What is wrong with it, Check tells the caller.
+local function decide_by_body(handle, headers)
+  local asked = { is_first = true, choose = choose, started_at = now_ms(), why = "shape" }
   local path = match(headers:get(":path"), "^[^?]*")
   if not require_credential(handle, path) then return end
   if not read_request(handle, path, asked) then return ask_check(handle, "shape") end
-  if not asked.plan then return ask_check(handle, asked.why, asked.passed) end
+  if not asked.plan then return ask_check(handle, asked.why) end
   local fine, problem = pcall(leave_noted, handle, asked)
   if not fine then recover(handle, problem) end
 end
+
+local BODY_ALONE = { is_first = true }
 
 function envoy_on_request(handle)
   local headers = handle:headers()
@@ -107,9 +110,12 @@ function envoy_on_request(handle)
   local context = handle:filterContext()
   local named_by = context and context:get("model")
   if named_by == "path" then return decide_by_path(handle, headers) end
-  if named_by == "body" then return decide_by_body(handle, headers, LONGEST_BODY) end
-  if named_by == "large-body" then return decide_by_body(handle, headers, -1) end
+  if named_by == "body" then return decide_by_body(handle, headers) end
   ask_check(handle, decide_by_table and "shape" or "off")
+  if named_by == "large-body" then
+    local path = match(headers:get(":path"), "^[^?]*")
+    if require_credential(handle, path) then read_request(handle, path, BODY_ALONE) end
+  end
 end
 
 -- How the dialects call the limit that binds, what is left of it, and when it is reset.
@@ -150,7 +156,5 @@ function envoy_on_response(handle)
   if not check then return leave_if_unserved(handle) end
   local gate = metadata:get("tollgate.gate")
   if gate and gate.passed then as_from_check(handle, check, gate.passed) end
-  -- A process that is not the gateway's writer has no lane to name, and the next hit is not to wait until the writer has read the line.
-  if gate and gate.lane and not check.lane then check.lane = gate.lane end
   read_response(handle, check, metadata:get("tollgate.body"))
 end

@@ -24,8 +24,9 @@ ffi.cdef([[
     double trusted_until, ends_at, input_per_byte, bytes_per_token; char text[160]; uint32_t rest; int32_t check;
   } table_record;
   typedef struct { double start, end_, offset, next_end, next_offset; } table_cell;
-  typedef struct { uint32_t cells, flags; double fresh_until; table_cell cell[6]; uint32_t rest[15]; int32_t check; } table_block;
+  typedef struct { uint32_t cells, flags; double fresh_until; table_cell cell[6]; uint32_t name[2], rest[13]; int32_t check; } table_block;
   typedef struct { uint32_t length, rest; char text[2036]; int32_t check; } table_template;
+  typedef struct { uint32_t name[2], block; int32_t check; } table_name;
 ]])
 local C = ffi.C
 
@@ -33,19 +34,21 @@ local C = ffi.C
 local OPTIONS = 2048 + 524288
 local BOOTTIME = 7
 -- "TGTABLE1", with the low byte first.
-local MAGIC, FORM = 0x31454c4241544754ULL, 1
-local HEAD_BYTES, RECORD_BYTES, BLOCK_BYTES, TEMPLATE_BYTES, BUCKETS_AT = 96, 256, 320, 2048, 4096
+local MAGIC, FORM = 0x31454c4241544754ULL, 2
+local HEAD_BYTES, RECORD_BYTES, BLOCK_BYTES, TEMPLATE_BYTES, NAME_BYTES, BUCKETS_AT = 96, 256, 320, 2048, 16, 4096
 local SLOTS, CELLS, LONGEST_TEMPLATE, NO_BLOCK, IN_FORCE = 8, 6, 2036, 0xffffffff, 1
 -- For how many milliseconds a head is believed, and a lease may last; how far the clocks may be from where the service sees them.
 local HEAD_FOR, LONGEST_LEASE, MOST_DRIFT = 5, 5000, 500
--- After how many milliseconds the files are looked for again, and again while there are none in force.
-local OPEN_FOR, CLOSED_FOR = 1000, 100
+-- After how many milliseconds the files are looked for again, and again while there are none in force: a block is older before a
+-- decision needs it (`settledMs` of src/table/table.ts).
+local OPEN_FOR, CLOSED_FOR = 1000, 1
 -- The most templates that are kept.
 local MOST_PLANS = 512
 
 local time = ffi.new("long[2]")
 local head, fresh_head = ffi.new("table_head"), ffi.new("table_head")
 local bucket, block, template = ffi.new("table_record[?]", SLOTS), ffi.new("table_block"), ffi.new("table_template")
+local named = ffi.new("table_name[?]", SLOTS)
 local starts = ffi.new("double[?]", CELLS)
 local descriptor, looked_at, read_at = -1, -1e9, -1e9
 -- Why there is none in force.
@@ -91,9 +94,9 @@ local function look(now)
   descriptor, read_at, plans, plan_count = found, now, {}, 0
 end
 
--- Why nothing is decided by the table now, or nil: it is in force.
-local function why_not(boot, real)
-  if descriptor >= 0 and (boot - read_at > HEAD_FOR or boot < read_at) then
+-- Why nothing is decided by the table now, or nil: it is in force. `believed`: for how many milliseconds what was read of the head is.
+local function why_not(boot, real, believed)
+  if descriptor >= 0 and (boot - read_at > believed or boot < read_at) then
     -- The head is read into another place: what is half read must not be believed.
     if read_head(descriptor, fresh_head) and fresh_head.file == head.file and fresh_head.lease > 0 then
       ffi.copy(head, fresh_head, HEAD_BYTES)
@@ -103,15 +106,21 @@ local function why_not(boot, real)
       looked_at = -1e9
     end
   end
-  if boot - looked_at >= (descriptor >= 0 and OPEN_FOR or CLOSED_FOR) or boot < looked_at then look(boot) end
+  local is_open = descriptor >= 0 and head.lease > boot
+  if boot - looked_at >= (is_open and OPEN_FOR or CLOSED_FOR) or boot < looked_at then look(boot) end
   if descriptor < 0 then return why_closed end
   if head.lease <= boot or head.lease > boot + LONGEST_LEASE then return "closed" end
   if math.abs(real - boot - head.clock) >= MOST_DRIFT then return "clock" end
 end
 
+-- Where the parts of the file behind its records are.
+local function blocks_at() return BUCKETS_AT + head.buckets * SLOTS * RECORD_BYTES end
+local function templates_at() return blocks_at() + head.blocks * BLOCK_BYTES end
+local function names_at() return templates_at() + head.templates * TEMPLATE_BYTES end
+
 -- What many requests have in common (src/table/rules/plan.ts), by the names that the other parts of the script have for it.
 local function read_plan(number)
-  local at = BUCKETS_AT + head.buckets * SLOTS * RECORD_BYTES + head.blocks * BLOCK_BYTES + number * TEMPLATE_BYTES
+  local at = templates_at() + number * TEMPLATE_BYTES
   if number >= head.templates or not read_part(descriptor, template, TEMPLATE_BYTES, at) then return nil end
   if template.length > LONGEST_TEMPLATE then return nil end
   local lines = {}
@@ -161,7 +170,7 @@ local function plan_of(number)
 end
 
 local function read_block(number)
-  local at = BUCKETS_AT + head.buckets * SLOTS * RECORD_BYTES + number * BLOCK_BYTES
+  local at = blocks_at() + number * BLOCK_BYTES
   return number < head.blocks and read_part(descriptor, block, BLOCK_BYTES, at) and block.cells > 0 and block.cells <= CELLS
 end
 
@@ -175,8 +184,8 @@ end
 -- What is left of each limit, and when it is reset. They stay until the next decision.
 local left, resets_at = ffi.new("double[?]", 2 * CELLS), ffi.new("double[?]", 2 * CELLS)
 
--- Reads the limits of a block, which come after those of `before` others. Returns how many there are now; nil and why, if they
--- do not let the request pass.
+-- Reads the limits of a block, which come after those of `before` others. Returns how many there are now, and the block's name; nil
+-- and why, if they do not let the request pass.
 local function read_limits(number, plan, before, boot, real)
   if not read_block(number) then return nil, "stale" end
   if boot >= block.fresh_until then return nil, "fresh" end
@@ -192,7 +201,7 @@ local function read_limits(number, plan, before, boot, real)
     if not (used < limit / share) then return nil, "limit" end
     left[before + cell], resets_at[before + cell] = math.min(limit, limit - used), ends_at
   end
-  return before + block.cells
+  return before + block.cells, format("%08x%08x", block.name[0], block.name[1])
 end
 
 -- Whether the limit at `one` binds more than the one at `other` (src/ratelimit/rules/limit-headers.ts).
@@ -240,23 +249,15 @@ local function line_head(plan, record, id, started_at, bytes)
   return format('{"start":%.0f,"id":"%s","by":"table",%s,%s%s}', started_at, id, plan.subject, text, held)
 end
 
--- Where the response to a request of this record adds what it has used; an empty text if it has no limits.
-local function lane_of(record)
-  local one = record.block ~= NO_BLOCK and format(" %d", record.block) or ""
-  local other = record.block2 ~= NO_BLOCK and format(" %d", record.block2) or ""
-  return (one ~= "" or other ~= "") and format("%.0f%s%s", head.file, one, other) or ""
-end
-
 -- Decides a request: `credential` and the whole `path`, and the model of its body if the path names none; its `id`, when it began,
 -- and the length of its body. Returns the plan for it, what its line says of it, and what its response has to know: flags,
--- limits and where it adds what it has used, between tabs. nil and why, if Check has to decide; and where its response adds what
--- it has used, if that is known: the process that Check asks may not know. Check also decides if no length is given.
+-- limits and where it adds what it has used, between tabs; nil and why, if Check has to decide.
 local function decide(credential, path, model, id, started_at, bytes)
   local boot, real = boot_ms(), now_ms()
-  local why = why_not(boot, real)
+  local why = why_not(boot, real, HEAD_FOR)
   if why then return nil, why end
   -- Of a span's decision the service tells more.
-  local for_check = not bytes and "shape" or byte(id, 15) ~= 52 and "traced" or nil
+  if byte(id, 15) ~= 52 then return nil, "traced" end
   local digest = sha256_of(credential, path, model)
   if not digest then return nil, "shape" end
   local want, at = ffi.cast("const uint64_t*", digest), bit.band(digest[0], 0x7fffffff) % head.buckets
@@ -268,20 +269,25 @@ local function decide(credential, path, model, id, started_at, bytes)
     if own[0] == want[0] and own[1] == want[1] and own[2] == want[2] and own[3] == want[3] then
       if record.state ~= IN_FORCE or record.generation ~= head.generation or check_sum(record, RECORD_BYTES) ~= record.check
         or boot >= record.trusted_until or real >= record.ends_at then
-        return nil, for_check or "stale"
+        return nil, "stale"
       end
-      if for_check then return nil, for_check, lane_of(record) end
       local plan = plan_of(record.template)
       if not plan then return nil, "stale" end
-      local count, reason, lane = 0, nil, lane_of(record)
-      if record.block ~= NO_BLOCK then count, reason = read_limits(record.block, plan, 0, boot, real) end
-      if count and record.block2 ~= NO_BLOCK then count, reason = read_limits(record.block2, plan, count, boot, real) end
-      if not count then return nil, reason, lane end
+      local count, lane, other = 0, "", nil
+      if record.block ~= NO_BLOCK then
+        count, lane = read_limits(record.block, plan, 0, boot, real)
+        if not count then return nil, lane end
+      end
+      if record.block2 ~= NO_BLOCK then
+        count, other = read_limits(record.block2, plan, count, boot, real)
+        if not count then return nil, other end
+        lane = lane .. " " .. other
+      end
       if count ~= #plan.limits then return nil, "stale" end
       return plan, line_head(plan, record, id, started_at, bytes), plan.flags .. "\t" .. limits_text(plan, count, real) .. "\t" .. lane
     end
   end
-  return nil, for_check or "unknown"
+  return nil, "unknown"
 end
 
 -- Adds the tokens of a response that ended at `ended_at` to the own lane of one block. Returns whether that has them.
@@ -295,19 +301,33 @@ local function add(number, tokens, ended_at)
   return add_in_lane(number, starts, block.cells, tokens)
 end
 
--- The same for a response, to each of its blocks: `place` is the number of the table's file and those of the blocks. Returns what
--- was added where, for its line; nil: nothing. Never fails.
-local function add_to_lane(place, tokens, ended_at)
-  local file, one, other = match(place, "^(%d+) (%d+) ?(%d*)$")
-  if not file or descriptor < 0 or tonumber(file) ~= head.file then return nil end
-  local blocks = add(tonumber(one), tokens, ended_at) and " " .. one or ""
-  if other ~= "" and add(tonumber(other), tokens, ended_at) then blocks = blocks .. " " .. other end
-  return blocks ~= "" and format("%s %.0f%s", file, tokens, blocks) or nil
+-- The number of the block with this name, two numbers, if the table has it.
+local function find_block(first, second)
+  local bytes = SLOTS * NAME_BYTES
+  if C.pread(descriptor, named, bytes, names_at() + bit.band(first, 0x7fffffff) % head.buckets * bytes) ~= bytes then return nil end
+  for slot = 0, SLOTS - 1 do
+    local each = named[slot]
+    if each.name[0] == first and each.name[1] == second and check_sum(each, NAME_BYTES) == each.check then return each.block end
+  end
+end
+
+-- The same for a response, to each of its blocks, which have these names (src/table/rules/lane.ts): another request, or another
+-- process, may have put them there since it began. Returns what was added where, for its line; nil: nothing.
+local function add_to_lane(names, tokens, ended_at)
+  why_not(boot_ms(), now_ms(), 0)
+  if descriptor < 0 then return nil end
+  local blocks = ""
+  for first, second in names:gmatch("(%x%x%x%x%x%x%x%x)(%x%x%x%x%x%x%x%x)") do
+    local number = find_block(tonumber(first, 16), tonumber(second, 16))
+    if number and add(number, tokens, ended_at) then blocks = format("%s %d", blocks, number) end
+  end
+  return blocks ~= "" and format("%.0f %.0f%s", head.file, tokens, blocks) or nil
 end
 
 -- There is no such function if Check decides everything.
 decide_by_table = TABLE ~= "" and decide
-function add_by_table(place, tokens, ended_at)
-  local fine, added = pcall(add_to_lane, place, tokens, ended_at)
+-- Never fails.
+function add_by_table(names, tokens, ended_at)
+  local fine, added = pcall(add_to_lane, names, tokens, ended_at)
   return fine and added or nil
 end

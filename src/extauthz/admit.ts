@@ -8,8 +8,9 @@ import type { Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf } from '../operations/dialect.ts'
 import type { PathRules } from '../operations/operations.ts'
 import type { Target } from '../operations/target.ts'
+import type { Unpublished } from '../table/rules/misses.ts'
 import { ruleOf } from '../table/rules/rules.ts'
-import type { DecisionTable, Offered, PublishedEstimate } from '../table/table.ts'
+import type { DecisionTable, PublishedEstimate } from '../table/table.ts'
 import type { CheckRequest } from './check-request.ts'
 
 export type Table = Pick<DecisionTable, 'mark' | 'admit'>
@@ -34,9 +35,19 @@ export interface Allowed {
   readonly mark: number
 }
 
-/** To be called in the turn of the decision, with nothing awaited in between. Never throws. */
+/**
+ * To be called in the turn of the decision, with nothing awaited in between. Returns why the gateway will ask again.
+ * Never throws.
+ */
 export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
-  return ({ grant, key, credential, request, target, ...asked }: Allowed): Offered => {
+  return ({
+    grant,
+    key,
+    credential,
+    request,
+    target,
+    ...asked
+  }: Allowed): Unpublished | undefined => {
     const { operation, query, modelKey } = target
     const { now, traceparent, mark } = asked
     const rule =
@@ -50,8 +61,7 @@ export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
       }) ?? (isSized(grant) ? undefined : 'unread')
     const { remembered } = key
     // Without them nobody could withdraw it.
-    if (remembered === undefined || credential === undefined)
-      return { lane: undefined, rule: 'key_news' }
+    if (remembered === undefined || credential === undefined) return 'key_news'
     return table.admit({
       grant,
       credential,

@@ -21,7 +21,7 @@ import { type Asked, writeLineHead } from '../usage/rules/line-head.ts'
 import { type AllowTemplate, makeTemplate, type TemplateOf } from './allow-template.ts'
 import { responseHeaders, writeHeader } from './header.ts'
 
-/** The request, as its line names it; `lane`: where its response adds, if anywhere. */
+/** The request, as its line names it; `lane`: where its response adds (table/rules/lane.ts). */
 export type LinedRequest = Pick<Asked, 'id' | 'startedAt'> & { readonly lane?: string | undefined }
 
 /** Of a caller's key, what its response tells. */

@@ -18,6 +18,7 @@ import type { Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf, statusIn } from '../operations/dialect.ts'
 import { isListing, type PathRules } from '../operations/operations.ts'
 import { readTarget, type Target } from '../operations/target.ts'
+import { laneOf } from '../table/rules/lane.ts'
 import { missReason } from '../table/rules/misses.ts'
 import { createAdmit, type Table } from './admit.ts'
 import { createTemplates } from './allow-template.ts'
@@ -154,12 +155,12 @@ export function createCheck(deps: CheckDeps): Check {
       })
     }
     const key = caller?.by === 'key' ? caller : undefined
-    const offered =
+    const rule =
       decision.allowed && key && target
         ? admit?.({ grant: decision, key, credential, request, target, now, traceparent, mark })
         : undefined
-    onMissed(missReason(request.miss, offered?.rule))
-    const lined = decision.allowed ? linedAs(request, now, offered?.lane) : undefined
+    onMissed(missReason(request.miss, rule))
+    const lined = decision.allowed ? linedAs(request, now, table && laneOf(decision)) : undefined
     const response = toCheckResponse(decision, now, dialect, key, templateOf, lined)
     if (!isSampled(traceparent)) return response
     const { subscription } = request

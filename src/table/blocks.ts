@@ -11,7 +11,9 @@ import type { Counter } from '../ratelimit/rules/counter.ts'
 import type { Counted } from '../ratelimit/rules/sums.ts'
 import { spanAt } from '../ratelimit/rules/windows.ts'
 import type { TableClocks } from './clocks.ts'
+import type { createNames } from './names.ts'
 import type { TableBlock, TableCell } from './rules/format.ts'
+import { blockName } from './rules/lane.ts'
 
 /** A window of a counter: what this gateway and others have used in it, as far as is known. */
 export interface ReadWindow {
@@ -34,6 +36,7 @@ export interface BlocksOptions {
   readonly file: number
   /** How many there may ever be: a number is never given to another counter. */
   readonly most: number
+  readonly names: ReturnType<typeof createNames>
   readonly clocks: TableClocks
   readonly readWindow: (counter: Counter, at: number) => ReadWindow
   readonly write: (block: number, written: TableBlock) => void
@@ -61,13 +64,17 @@ interface Block {
   readonly number: number
   readonly counters: readonly Counter[]
   readonly cells: readonly Cell[]
+  readonly name: Buffer
+  /** Where its name is, and since when (CLOCK_BOOTTIME) responses find it there. */
+  readonly slot: number
+  readonly namedAt: number
   written: TableBlock | undefined
 }
 
 export type Blocks = ReturnType<typeof createBlocks>
 
 export function createBlocks(options: BlocksOptions) {
-  const { file, most, clocks, readWindow } = options
+  const { file, most, names, clocks, readWindow } = options
   const byNumber = new Map<number, Block>()
   const byCounter = new Map<string, Block>()
   let given = 0
@@ -83,8 +90,13 @@ export function createBlocks(options: BlocksOptions) {
   function create(counters: readonly Counter[]): Block | undefined {
     for (const { key } of counters) drop(byCounter.get(key))
     if (given >= most) return undefined
+    // Two numbers, of which the text has the digits.
+    const name = Buffer.from(blockName(counters), 'hex').swap32()
+    const slot = names.place(name, given)
+    if (slot === undefined) return undefined
     const cells = counters.map(() => ({ start: -Infinity, end: -Infinity, nextEnd: 0, added: 0 }))
-    const block = { number: given, counters, cells, written: undefined }
+    const namedAt = clocks.boot()
+    const block = { number: given, counters, cells, name, slot, namedAt, written: undefined }
     given += 1
     byNumber.set(block.number, block)
     for (const { key } of counters) byCounter.set(key, block)
@@ -95,6 +107,7 @@ export function createBlocks(options: BlocksOptions) {
     if (block === undefined) return
     byNumber.delete(block.number)
     for (const { key } of block.counters) byCounter.delete(key)
+    names.remove(block.slot)
     options.clear(block.number)
   }
 
@@ -123,7 +136,7 @@ export function createBlocks(options: BlocksOptions) {
       cells.push({ start, end, offset: used - cell.added, nextEnd: cell.nextEnd, nextOffset: 0 })
     }
     const freshUntil = isShared ? Math.max(0, clocks.boot() + freshMs - ageMs) : Infinity
-    const next = { cells, isShared, freshUntil }
+    const next = { name: block.name, cells, isShared, freshUntil }
     if (!isEqual(block.written, next)) options.write(block.number, next)
     block.written = next
     return true
@@ -147,14 +160,17 @@ export function createBlocks(options: BlocksOptions) {
     get size(): number {
       return given
     },
-    /** The block of these counters, if there is one. */
-    numberOf: (counters: readonly Counter[]): number | undefined => find(counters)?.number,
+    /** Names their block, if there is plenty of room: responses find it before a decision needs it. */
+    prepare(counters: readonly Counter[]): void {
+      const block = given < most / 2 && find(counters) === undefined ? create(counters) : undefined
+      if (block !== undefined) update(block)
+    },
     /** Their block, with what is known now; undefined: there is no room for it. */
-    place(counters: readonly Counter[]): number | undefined {
+    place(counters: readonly Counter[]): Pick<Block, 'number' | 'namedAt'> | undefined {
       const known = find(counters)
-      if (known !== undefined && update(known)) return known.number
+      if (known !== undefined && update(known)) return known
       const block = create(counters)
-      return block !== undefined && update(block) ? block.number : undefined
+      return block !== undefined && update(block) ? block : undefined
     },
     drop: (key: string): void => drop(byCounter.get(key)),
     /** A line that is in the sums now. */

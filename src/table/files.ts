@@ -10,6 +10,7 @@ import {
   blockBytes,
   headBytes,
   lanesHeadBytes,
+  nameBytes,
   placesOf,
   recordBytes,
   type TableBlock,
@@ -21,6 +22,7 @@ import {
   writeBlock,
   writeHead,
   writeLanesHead,
+  writeName,
   writeRecord,
   writeTemplate,
 } from './rules/format.ts'
@@ -139,6 +141,13 @@ function openFiles(
     },
     clearBlock(block: number): void {
       writeWhole(table, chunk, blockBytes, places.blockAt(block))
+    },
+    writeName(slot: number, name: Buffer, block: number): void {
+      writeName(part, name, block)
+      put(nameBytes, places.nameAt(slot))
+    },
+    clearName(slot: number): void {
+      writeWhole(table, chunk, nameBytes, places.nameAt(slot))
     },
     writeTemplate(template: number, text: string): void {
       writeTemplate(part, text)

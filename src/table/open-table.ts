@@ -5,14 +5,15 @@
 
 import type { Grant } from '../decide/decision.ts'
 import type { Dialect } from '../operations/dialect.ts'
-import { type Counter, counterOf } from '../ratelimit/rules/counter.ts'
+import type { Counter } from '../ratelimit/rules/counter.ts'
 import type { Counted } from '../ratelimit/rules/sums.ts'
 import { type CountedLine, createBlocks, type ReadWindow } from './blocks.ts'
 import type { TableClocks } from './clocks.ts'
 import type { TableFiles } from './files.ts'
+import { createNames } from './names.ts'
 import { recordDigest } from './rules/digest.ts'
 import type { TableSizes } from './rules/format.ts'
-import { writeLanePlace } from './rules/lane.ts'
+import { blocksOf } from './rules/lane.ts'
 import type { Unpublished } from './rules/misses.ts'
 import { type Plan, planOf } from './rules/plan.ts'
 import type { MissRule } from './rules/rules.ts'
@@ -44,14 +45,6 @@ export interface Admitted {
   readonly estimate?: PublishedEstimate | undefined
 }
 
-/** What became of it. */
-export interface Offered {
-  /** Where its response adds (`lane` of Check's metadata); undefined: nowhere. */
-  readonly lane: string | undefined
-  /** Why it will be asked about again; undefined: the table may decide it the next time. */
-  readonly rule: Unpublished | undefined
-}
-
 export interface PublishedEstimate {
   readonly inputPerByte: number
   /** 0: the operation has no output. */
@@ -68,6 +61,7 @@ export interface OpenTableOptions {
   readonly readWindow: (counter: Counter, at: number) => ReadWindow
   /** Whether such a request (its digest) came before, so that it is worth a record. */
   readonly isRepeated: (digest: Buffer) => boolean
+  readonly settledMs: number
   /** Called once for each record that is written, withdrawn, or not written for want of room. */
   readonly count: (what: 'published' | 'withdrawn' | 'unplaced', records: number) => void
 }
@@ -93,12 +87,17 @@ const sweptSlots = 2_048
 export type OpenTable = ReturnType<typeof createOpenTable>
 
 export function createOpenTable(options: OpenTableOptions) {
-  const { files, file, records, clocks, readWindow, isRepeated, count } = options
+  const { files, file, records, clocks, readWindow, isRepeated, settledMs, count } = options
   const sizes: TableSizes = files.sizes
   const slots = createSlots(sizes.buckets, records)
   const blocks = createBlocks({
     file,
     most: sizes.blocks,
+    names: createNames({
+      buckets: sizes.buckets,
+      write: files.writeName,
+      clear: files.clearName,
+    }),
     clocks,
     readWindow,
     write: files.writeBlock,
@@ -199,20 +198,25 @@ export function createOpenTable(options: OpenTableOptions) {
     },
     /** Whether its files are where scripts look for them, and whole. */
     isInPlace: files.isInPlace,
-    /** Publishes it, if it may be and is worth it. */
-    admit(asked: Admitted, mayPublish: boolean): Offered {
-      const mayBe = mayPublish && asked.rule === undefined && leaseUntil > 0
-      const found = mayBe ? draw(asked) : asked.rule
-      const drawn = typeof found === 'object' ? found : undefined
-      const own = countersOf(asked.grant)
-      const placed = own.map(drawn ? blocks.place : blocks.numberOf)
-      const numbers = placed.filter((number) => number !== undefined)
-      if (drawn !== undefined) {
-        const isPlaced = numbers.length === own.length && publish(asked, drawn, numbers)
-        count(isPlaced ? 'published' : 'unplaced', 1)
-      }
-      const lane = numbers.length === 0 ? undefined : writeLanePlace(file, numbers)
-      return { lane, rule: typeof found === 'object' ? undefined : found }
+    /**
+     * Publishes it, if it may be and is worth it. Returns why it will be asked about again; undefined: the table may
+     * decide it the next time.
+     */
+    admit(asked: Admitted): Unpublished | undefined {
+      if (leaseUntil === 0) return undefined
+      const drawn = draw(asked)
+      const own = blocksOf(asked.grant)
+      if (drawn === 'first') for (const counters of own) blocks.prepare(counters)
+      if (typeof drawn !== 'object') return drawn
+      const placed = own.map(blocks.place)
+      const found = placed.filter((block) => block !== undefined)
+      const now = clocks.boot()
+      // A response that did not find it yet is counted by its line, which this Check may not have read.
+      if (found.some(({ namedAt }) => now - namedAt < settledMs)) return undefined
+      const numbers = found.map(({ number }) => number)
+      const isPlaced = found.length === placed.length && publish(asked, drawn, numbers)
+      count(isPlaced ? 'published' : 'unplaced', 1)
+      return undefined
     },
     beginGeneration,
     /** Before it returns no record of these keys is in force. */
@@ -256,12 +260,4 @@ export function createOpenTable(options: OpenTableOptions) {
       }
     },
   }
-}
-
-/** Those of the user, then those of the key, as far as there are any. */
-function countersOf({ limits, caller: { user } }: Grant): readonly (readonly Counter[])[] {
-  return (['user', 'key'] as const)
-    .map((scope) => limits.filter((each) => each.scope === scope && each.kind === 'tokens'))
-    .filter((own) => own.length > 0)
-    .map((own) => own.map((limit) => counterOf(limit, user)))
 }

@@ -17,21 +17,21 @@ import {
   createOpenTable,
   headKeptMs,
   leaseMs,
-  type Offered,
   type OpenTable,
   type PublishedEstimate,
 } from './open-table.ts'
+import type { Unpublished } from './rules/misses.ts'
 
-export type { Admitted, CountedLine, Offered, PublishedEstimate, ReadWindow, TableClocks }
+export type { Admitted, CountedLine, PublishedEstimate, ReadWindow, TableClocks }
 
 export interface DecisionTable {
   /** Changes with each withdrawal: what was decided before one is not published after it. Take it before authenticating. */
   readonly mark: number
   /**
-   * Called for every allow of a key in the turn of the decision: publishes it if it may and is worth it. Never
-   * throws.
+   * Called for every allow of a key in the turn of the decision: publishes it if it may and is worth it. Returns why it
+   * will be asked about again; undefined: the table may decide it the next time. Never throws.
    */
-  admit(asked: Admitted): Offered
+  admit(asked: Admitted): Unpublished | undefined
   /** Before this returns no record of these keys (hashes as in the key cache) is in force. */
   withdraw(keyHashes: readonly string[]): void
   /** Before this returns no record is in force. */
@@ -91,6 +91,8 @@ export interface TableOptions {
   readonly readWindow: (counter: Counter, at: number) => ReadWindow
   /** Whether a request of this digest came before (repeats.ts); by default all are published at once. */
   readonly isRepeated?: (digest: Buffer) => boolean
+  /** How long a block has had its name before anything is published with it, in milliseconds. */
+  readonly settledMs?: number
   readonly clocks?: TableClocks
   /** What failed; the table is closed then, and opened again when that is possible. */
   readonly onFault: (error: unknown) => void
@@ -108,7 +110,7 @@ const nothing = {
 /** Never throws: what is not possible now is tried again at a later beat. */
 export function openDecisionTable(options: TableOptions): DecisionTable {
   const { paths, records = 20_000, lanes, mode, isWriter, readWindow, onFault } = options
-  const { isRepeated = () => true } = options
+  const { isRepeated = () => true, settledMs = 2 } = options
   const clocks = options.clocks ?? systemClocks()
   // Three of eight places of a bucket are taken then: one in 600 finds its bucket full.
   const sizes = { buckets: Math.ceil(records / 3), blocks: records, templates: 1_024 }
@@ -188,7 +190,9 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
         const count = (what: keyof typeof counts, of: number) => {
           counts[what] += of
         }
-        open = createOpenTable({ files, file, records, clocks, readWindow, isRepeated, count })
+        open = createOpenTable({
+          ...{ files, file, records, clocks, readWindow, isRepeated, settledMs, count },
+        })
         return beat()
       })
       .catch((error: unknown) => {
@@ -221,11 +225,10 @@ export function openDecisionTable(options: TableOptions): DecisionTable {
     get mark(): number {
       return mark
     },
-    admit: (asked) =>
-      act((table) => table.admit(asked, suspended === 0 && asked.mark === mark)) ?? {
-        lane: undefined,
-        rule: asked.rule,
-      },
+    admit(asked) {
+      const mayPublish = asked.rule === undefined && suspended === 0 && asked.mark === mark
+      return mayPublish ? act((table) => table.admit(asked)) : asked.rule
+    },
     withdraw(keyHashes) {
       if (keyHashes.length === 0) return
       mark += 1

@@ -106,10 +106,10 @@ export function createTable(context: Context): Table {
       return table?.mark ?? 0
     },
     admit(asked) {
-      const offered = table?.admit(asked) ?? { lane: undefined, rule: asked.rule }
+      const rule = table === undefined ? asked.rule : table.admit(asked)
       const { caller } = asked.grant
-      if (offered.rule === undefined && caller.by === 'key') hashes.set(caller.keyId, asked.keyHash)
-      return offered
+      if (rule === undefined && caller.by === 'key') hashes.set(caller.keyId, asked.keyHash)
+      return rule
     },
     hashOf: (keyId) => hashes.get(keyId),
     withdraw: (keyHashes) => table?.withdraw(keyHashes),

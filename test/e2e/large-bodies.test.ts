@@ -11,7 +11,6 @@ import {
   subscriptions,
 } from '../support/gateway.ts'
 import { poll } from '../support/poll.ts'
-import { bootTime, writeTable } from '../support/table-files.ts'
 
 const bodyTimeoutMs = 3_000
 const test = gatewayTests({
@@ -21,8 +20,6 @@ const test = gatewayTests({
     meter,
   ],
   limits: { bodyTimeoutMs, bodyLimit: 4 * 2 ** 20 },
-  // As a process that does not write the table: it knows no lanes.
-  env: { DECISION_TABLE: 'off' },
 })
 const shared = '/v1/chat/completions'
 
@@ -70,24 +67,6 @@ test('serves and counts large and chunked bodies of known callers', async (t, ga
       }
     }
   }
-})
-
-test('the next hit knows what a large body has used', async (t, gateway) => {
-  const { key } = await gateway.mint()
-  const table = writeTable(gateway.journal)
-  table.block(0)
-  table.record([key, chatPath, ''])
-  table.record([key, shared, 'sim'], {}, 1)
-  const long = { user: 'x'.repeat(2 ** 20) }
-  const used = async (path: string) => {
-    table.head({ lease: bootTime() + 4_900 })
-    const before = table.added(0)
-    const { status } = await gateway.chat(key, { totalTokens: 12 }, long, path)
-    t.equal(status, 200)
-    return table.added(0) - before
-  }
-  await poll(() => used(chatPath), 'the script has found the table')
-  for (const path of [chatPath, shared]) t.equal(await used(path), 12, path)
 })
 
 test('refuses a body above the limit with 413', async (t, gateway) => {

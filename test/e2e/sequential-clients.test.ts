@@ -53,15 +53,20 @@ async function start(t: Test) {
     const minted = await post('/v1/api-keys', `token-u${user}`, { name, subscription: name })
     return ((await minted.json()) as { key: string }).key
   }
-  const ask = (key: string, words: number) =>
-    post('/v1/chat/completions', key, { model: 'sim', messages: [], sim: { words } })
-  /** Of so many requests, each after the last answer, how many did not know what the ones before have used. */
+  const ask = (key: string, words: number, more = {}) =>
+    post('/v1/chat/completions', key, { model: 'sim', messages: [], sim: { words }, ...more })
+  // So long that Check decides it, by whichever process.
+  const long = { user: 'x'.repeat(2 ** 20) }
+  /**
+   * Of so many requests with two keys of one user, each after the last answer, how many did not know what the ones before
+   * have used.
+   */
   async function countLate(requests: number, user: number): Promise<number> {
-    const key = await mint('plenty', user)
+    const [one, other] = [await mint('plenty', user), await mint('plenty', user)]
     let late = 0
     for (let used = 0, i = 0; i < requests; i += 1) {
       const words = 1 + ((i * 37) % 100)
-      const answer = await ask(key, words)
+      const answer = await ask(i % 5 === 2 ? other : one, words, i % 23 === 7 ? long : {})
       await answer.arrayBuffer()
       const left = Number(answer.headers.get('x-ratelimit-remaining-tokens'))
       if (left !== plenty - used) late += 1

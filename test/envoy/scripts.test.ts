@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { test } from 'tap'
 import { filesOf } from '../../src/journal/files.ts'
 import type { LimitState } from '../../src/ratelimit/rules/counter.ts'
 import { putLimitHeaders } from '../../src/ratelimit/rules/limit-headers.ts'
 import { envoyPath } from '../support/envoy-binary.ts'
 import { startLoneScript } from '../support/lone-script.ts'
-import { poll } from '../support/poll.ts'
 import { createRandom } from '../support/random.ts'
-import { bootTime, writeTable } from '../support/table-files.ts'
+import { bootTime, nameOf, writeTable } from '../support/table-files.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = envoyPath() === undefined && 'no Envoy'
@@ -88,33 +88,34 @@ _G.limits_text = limits_text`
   }
 })
 
-test('a miss of a known record says where its response adds', { skip }, async (t) => {
+test('a response adds to the blocks of its names that the table has', { skip }, async (t) => {
   const journal = join(temporaryFolder(t), 'usage.jsonl')
   const { table: tableFile, lanes } = filesOf(journal)
-  const code = `
-    local model, form, bytes = input:match("(.) ?(%d?) ?(%a*)$")
-    local id = "00000000-0000-" .. (form == "" and "4" or form) .. "000-8000-000000000000"
-    local plan, why, lane = decide_by_table("sk-a", "/p", model, id, 1795000000000, bytes == "" and 10 or nil)
-    return plan and "hit" or why .. "|" .. (lane or "")`
+  const code = 'return add_by_table(input, 12, now_ms()) or "nothing"'
   const ask = await startLoneScript(t, ['line', 'sha256', 'lanes', 'table'], code, (text) =>
     text
       .replace('local TABLE = ""', `local TABLE = "${tableFile}"`)
       .replace('local LANES = ""', `local LANES = "${lanes}"`),
   )
+  t.equal(await ask(nameOf(0)), 'nothing', 'there is no table')
   const table = writeTable(journal)
-  table.head({ lease: bootTime() + 4_900 })
-  table.template(0, ['', '', '/p', '', '', '', '', 'p', 'h:1000:u,d:9000:k', ''].join('\n'))
-  table.record(['sk-a', '/p', 'm'], { blocks: [0, 1] })
   table.block(0)
   table.block(1)
-  await poll(async () => (await ask('m')) === 'hit', 'the script has found the table')
-  t.equal(await ask('m 9'), `traced|${table.file} 0 1`, 'so does one whose span is recorded')
-  t.equal(await ask('m 4 long'), `shape|${table.file} 0 1`, 'and one with a long body')
-  t.equal(await ask('n 9'), 'traced|')
-  table.block(1, { freshUntil: bootTime() - 20 })
-  t.equal(await ask('m'), `fresh|${table.file} 0 1`, 'also if a process without lanes decides it')
-  t.equal(await ask('n'), 'unknown|')
-  table.record(['sk-a', '/p', 'm'], { blocks: [0, 1], until: bootTime() - 20 })
-  t.equal(await ask('m'), 'stale|', 'its blocks may be those of others')
-  t.equal(await ask('m 9'), 'traced|')
+  await delay(10)
+  // Nobody has asked for a decision since the table was there.
+  t.equal(await ask(`${nameOf(0)} ${nameOf(1)}`), `${table.file} 12 0 1`)
+  t.equal(await ask(`${nameOf(2)} ${nameOf(1)}`), `${table.file} 12 1`)
+  t.equal(await ask(nameOf(2)), 'nothing')
+  table.block(2)
+  t.equal(await ask(nameOf(2)), `${table.file} 12 2`, 'put there meanwhile')
+  table.block(2, { cells: [] })
+  const odd = [nameOf(2), `${nameOf(0).slice(0, 8)}00000000`, '', '5 1', 'x'.repeat(16)]
+  for (const names of odd) t.equal(await ask(names), 'nothing', names)
+  t.strictSame([0, 1].map(table.added), [12, 24])
+  // A gateway's writer was killed, and another one has made a table of its own.
+  table.head({ lease: bootTime() - 20 })
+  const next = writeTable(journal)
+  next.block(0)
+  await delay(10)
+  t.equal(await ask(nameOf(0)), `${next.file} 12 0`)
 })

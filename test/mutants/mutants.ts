@@ -572,7 +572,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['if (!known || error.cause !== undefined) deps.onFault(error)', ''],
       ['return fail(asked, error)', 'throw error'],
-      ['request, now, offered?.lane)', 'request, now, undefined)'],
+      ['request, now, table && laneOf(decision))', 'request, now, undefined)'],
     ],
   ),
   ...mutants(
@@ -1041,14 +1041,9 @@ export const allMutants: readonly Mutant[] = [
     '../envoy/lua/table.lua',
     ['envoy/scripts.test.ts'],
     [
-      [
-        'if not count then return nil, reason, lane end',
-        'if not count then return nil, reason end',
-      ],
-      [
-        'if for_check then return nil, for_check, lane_of(record) end',
-        'if for_check then return nil, for_check end',
-      ],
+      ['  why_not(boot_ms(), now_ms(), 0)\n', ''],
+      ['each.name[1] == second', 'true'],
+      ['descriptor >= 0 and head.lease > boot\n', 'descriptor >= 0\n'],
     ],
   ),
   ...mutants(
@@ -1484,11 +1479,21 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'table/open-table.ts',
+    ['table/repeats.test.ts'],
+    [["if (drawn === 'first') for", 'if (false) for']],
+  ),
+  ...mutants(
+    'table/table.ts',
+    ['table/table.test.ts'],
+    [['asked.rule === undefined && suspended', 'suspended']],
+  ),
+  ...mutants(
+    'table/open-table.ts',
     ['table/table.test.ts'],
     [
       ['leaseUntil = now + Math.min(leaseMs, ms)', 'leaseUntil = now + leaseMs'],
       ['generation = (generation + 1) >>> 0', ''],
-      ['asked.rule === undefined && leaseUntil > 0', 'leaseUntil > 0'],
+      ['now - namedAt < settledMs', 'false'],
       ['grant.held?.estimate !== undefined && estimate === undefined', 'false'],
       ['slots.endAll(clocks.boot() + headKeptMs)', 'slots.size, slots.clear()'],
       ['    files.clearRecord(slot)', ''],

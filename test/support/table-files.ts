@@ -6,6 +6,7 @@ import {
   bucketOf,
   headBytes,
   lanesHeadBytes,
+  nameBytes,
   placesOf,
   recordBytes,
   slotsOfBucket,
@@ -16,6 +17,7 @@ import {
   writeBlock,
   writeHead,
   writeLanesHead,
+  writeName,
   writeRecord,
   writeTemplate,
 } from '../../src/table/rules/format.ts'
@@ -26,6 +28,11 @@ export type Asking = readonly [credential: string, path: string, model: string]
 /** CLOCK_BOOTTIME, in milliseconds, as exact as the kernel tells it. */
 export function bootTime(): number {
   return Number(fs.readFileSync('/proc/uptime', 'utf8').split(' ')[0]) * 1_000
+}
+
+/** Of a block that `writeTable` writes, as Check would say it: some digits are those of negative numbers. */
+export function nameOf(block: number): string {
+  return `fedcba9${block}8765432${block}`
 }
 
 /** Writes a decision table as a test wants it, beside a USAGE_JOURNAL. Nothing renews its lease of five seconds. */
@@ -78,14 +85,18 @@ export function writeTable(usageJournal: string, changes: Partial<TableHead> = {
       const at = bucketOf(digest, head.buckets) * slotsOfBucket + slot
       write(table, recordBytes, places.recordAt(at))
     },
-    /** By default with one cell, whose window is this hour's. */
+    /** By default with one cell, whose window is this hour's; found by its name. */
     block(number: number, block: Partial<TableBlock> = {}): void {
       const start = Date.now() - (Date.now() % 3_600_000)
       const end = start + 3_600_000
       const cell = { start, end, offset: 0, nextEnd: end + 3_600_000, nextOffset: 0 }
       const fresh = { isShared: false, freshUntil: Number.POSITIVE_INFINITY }
-      writeBlock(part, { cells: [cell], ...fresh, ...block })
+      const name = Buffer.from(nameOf(number), 'hex').swap32()
+      writeBlock(part, { name, cells: [cell], ...fresh, ...block })
       write(table, blockBytes, places.blockAt(number))
+      writeName(part, name, number)
+      const slot = bucketOf(name, head.buckets) * slotsOfBucket + number
+      write(table, nameBytes, places.nameAt(slot))
     },
     template(number: number, text: string): void {
       writeTemplate(part, text)

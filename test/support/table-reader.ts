@@ -39,13 +39,14 @@ export function openTableReader(folder: string, stem = 'usage') {
 
   function readHead() {
     const head = part(0, 96)
-    if (head?.toString('latin1', 0, 8) !== 'TGTABLE1' || head.readUInt32LE(8) !== 1)
+    if (head?.toString('latin1', 0, 8) !== 'TGTABLE1' || head.readUInt32LE(8) !== 2)
       return undefined
     const lanesHead = part(0, 28, lanes)
     if (lanesHead?.toString('latin1', 0, 8) !== 'TGLANES1') return undefined
     if (lanesHead.readDoubleLE(16) !== head.readDoubleLE(16)) return undefined
     const buckets = head.readUInt32LE(40)
     const blocksAt = 4_096 + buckets * 8 * recordBytes
+    const templatesAt = blocksAt + head.readUInt32LE(44) * blockBytes
     return {
       generation: head.readUInt32LE(12),
       file: head.readDoubleLE(16),
@@ -54,7 +55,8 @@ export function openTableReader(folder: string, stem = 'usage') {
       buckets,
       lanes: head.readUInt32LE(52),
       blocksAt,
-      templatesAt: blocksAt + head.readUInt32LE(44) * blockBytes,
+      templatesAt,
+      namesAt: templatesAt + head.readUInt32LE(48) * templateBytes,
     }
   }
 
@@ -135,6 +137,22 @@ export function openTableReader(folder: string, stem = 'usage') {
         return { template, text: own, blocks, inputPerByte, bytesPerToken, used }
       }
       return 'unknown'
+    },
+    /** The numbers of the file and of the blocks with these names, as far as they are there; undefined: none is. */
+    placeOf(names: string): string | undefined {
+      const head = readHead()
+      if (head === undefined) return undefined
+      const numbers = names.split(' ').flatMap((text) => {
+        if (!/^[0-9a-f]{16}$/.test(text)) return []
+        const name = Buffer.from(text, 'hex').swap32()
+        const bucket = (name.readUInt32LE(0) & 0x7fffffff) % head.buckets
+        const entries = Array.from({ length: 8 }, (_, i) =>
+          part(head.namesAt + (bucket * 8 + i) * 16, 16),
+        )
+        const found = entries.find((entry) => entry?.subarray(0, 8).equals(name))
+        return found === undefined ? [] : [found.readUInt32LE(8)]
+      })
+      return numbers.length === 0 ? undefined : [head.file, ...numbers].join(' ')
     },
     /**
      * Adds as a response does that ends at this instant, in this lane, where all windows are known; returns the lane

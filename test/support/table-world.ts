@@ -16,6 +16,7 @@ import {
 import { createSums } from '../../src/ratelimit/rules/sums.ts'
 import type { CounterReset } from '../../src/ratelimit/rules/windows.ts'
 import type { CountedLine } from '../../src/table/blocks.ts'
+import { laneOf } from '../../src/table/rules/lane.ts'
 import {
   type Admitted,
   openDecisionTable,
@@ -86,7 +87,7 @@ export async function createTableWorld(
 
   const table = openDecisionTable({
     paths: filesOf(join(folder, 'usage.jsonl')),
-    ...{ mode: 0o600, lanes: () => 4, records: 300, readWindow },
+    ...{ mode: 0o600, lanes: () => 4, records: 300, readWindow, settledMs: 0 },
     isWriter: () => state.isWriter,
     mayServe: () => state.mayServe,
     keyLeaseLeftMs: () => state.keyLeaseLeftMs,
@@ -129,12 +130,12 @@ export async function createTableWorld(
     /** A Check has allowed it; returns where its response adds. */
     admit(grant: Grant, change: Partial<Admitted> = {}): string | undefined {
       const keyId = grant.caller.by === 'key' ? grant.caller.keyId : ''
-      const { lane } = table.admit({
+      table.admit({
         ...{ grant, keyHash: `hash-${keyId}`, credential: `sk-${keyId}`, path: chat },
         ...({ bodyModel: undefined, dialect: 'openai' } as const),
         ...{ now: now.real, mark: table.mark, ...change },
       })
-      return lane
+      return world.reader.placeOf(laneOf(grant) ?? '')
     },
     decide: (id = 'one', path = chat, name = '') =>
       world.reader.decide([`sk-${id}`, path, name], now),

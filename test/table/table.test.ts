@@ -38,6 +38,32 @@ test('a record has what is charged if a model reports less', async (t) => {
   t.equal(world.decide('two'), 'unknown', 'without its figures it is not published')
 })
 
+test('a response finds a block before a decision needs it', async (t) => {
+  const world = await createTableWorld(t, { settledMs: 20 })
+  const place = world.admit(hourly)
+  t.equal(place, `${world.reader.readHead()?.file} 0`)
+  t.equal(world.decide(), 'unknown')
+  // Told by its line alone: this response did not find the block.
+  world.count(world.end([], 0), 100, hourly)
+  world.now.boot += 19
+  world.admit(hourly)
+  t.equal(world.decide(), 'unknown')
+  world.now.boot += 1
+  world.admit(hourly)
+  t.strictSame(world.used(), [100])
+  world.admit(hourly, { path: '/other' })
+  t.not(world.decide('one', '/other'), 'unknown', 'the block is known')
+  t.match(world.table.stats(), { published: 2, unplaced: 0 })
+})
+
+test('a block whose bucket of names is full is not there', async (t) => {
+  const world = await createTableWorld(t, { records: 3 })
+  const users = Array.from({ length: 9 }, (_, i) => `user-${i}`)
+  const places = users.map((user) => world.admit(grantOf(user, [[1_000, '1h']], {}, user)))
+  t.equal(places.filter((place) => place === undefined).length, 6)
+  t.equal(world.table.stats().unplaced, 6)
+})
+
 test('a key without limits has no block', async (t) => {
   const world = await createTableWorld(t)
   t.equal(world.admit(grantOf('alice', [])), undefined)

@@ -54,7 +54,7 @@ test('nothing is published that was decided before there is a table', async (t) 
   const { table, start, come, path, faults } = await createWorld(t)
   const mark = table.mark
   const grant = { caller: { by: 'key', keyId: 'k' } }
-  t.equal(table.admit({ grant, keyHash: 'h' } as Admitted).lane, undefined)
+  t.equal(table.admit({ grant, keyHash: 'h' } as Admitted), undefined)
   t.equal(table.hashOf('k'), 'h', 'for its last use')
   table.withdraw(['a'])
   table.withdrawAll()

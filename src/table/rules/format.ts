@@ -5,14 +5,15 @@
  */
 
 /** The first words of both files, `TGTABLE1` and `TGLANES1`, and the form of what follows. */
-const [tableMagic, lanesMagic, form] = ['TGTABLE1', 'TGLANES1', 1]
+const [tableMagic, lanesMagic, form] = ['TGTABLE1', 'TGLANES1', 2]
 
 export const headBytes = 96
 export const lanesHeadBytes = 28
 export const recordBytes = 256
 export const blockBytes = 320
 export const templateBytes = 2_048
-/** Records of one bucket, which are read at once. */
+export const nameBytes = 16
+/** Records of one bucket, which are read at once, and names of blocks. */
 export const slotsOfBucket = 8
 /** Limits of one block. */
 export const cellsOfBlock = 6
@@ -37,6 +38,7 @@ export interface TablePlaces {
   readonly recordAt: (slot: number) => number
   readonly blockAt: (block: number) => number
   readonly templateAt: (template: number) => number
+  readonly nameAt: (slot: number) => number
   /** Where buckets begin, and their length. */
   readonly bucketsAt: number
   readonly bucketsBytes: number
@@ -48,18 +50,20 @@ export function placesOf({ buckets, blocks, templates, lanes }: TableSizes): Tab
   const bucketsBytes = buckets * slotsOfBucket * recordBytes
   const blocksAt = partsAt + bucketsBytes
   const templatesAt = blocksAt + blocks * blockBytes
+  const namesAt = templatesAt + templates * templateBytes
   return {
     recordAt: (slot) => partsAt + slot * recordBytes,
     blockAt: (block) => blocksAt + block * blockBytes,
     templateAt: (template) => templatesAt + template * templateBytes,
+    nameAt: (slot) => namesAt + slot * nameBytes,
     bucketsAt: partsAt,
     bucketsBytes,
-    tableBytes: templatesAt + templates * templateBytes,
+    tableBytes: namesAt + buckets * slotsOfBucket * nameBytes,
     lanesBytes: partsAt + blocks * lanes * laneBytes,
   }
 }
 
-/** The bucket that a record with this digest is in. */
+/** The bucket that a record with this digest is in, or this name. */
 export function bucketOf(digest: Buffer, buckets: number): number {
   return (digest.readUInt32LE(0) & 0x7fffffff) % buckets
 }
@@ -145,6 +149,8 @@ export interface TableCell {
 }
 
 export interface TableBlock {
+  /** Of 8 bytes. */
+  readonly name: Buffer
   readonly cells: readonly TableCell[]
   /** Whether others count, too: of a limit only the lower half is then given away without asking. */
   readonly isShared: boolean
@@ -152,7 +158,7 @@ export interface TableBlock {
   readonly freshUntil: number
 }
 
-export function writeBlock(part: Buffer, { cells, isShared, freshUntil }: TableBlock): void {
+export function writeBlock(part: Buffer, { name, cells, isShared, freshUntil }: TableBlock): void {
   part.fill(0, 0, blockBytes)
   part.writeUInt32LE(cells.length, 0)
   part.writeUInt32LE(isShared ? 1 : 0, 4)
@@ -165,7 +171,15 @@ export function writeBlock(part: Buffer, { cells, isShared, freshUntil }: TableB
     part.writeDoubleLE(nextEnd, at + 24)
     part.writeDoubleLE(nextOffset, at + 32)
   }
+  name.copy(part, 16 + cellsOfBlock * 40, 0, 8)
   seal(part, blockBytes)
+}
+
+/** By which a block is found. */
+export function writeName(part: Buffer, name: Buffer, block: number): void {
+  name.copy(part, 0, 0, 8)
+  part.writeUInt32LE(block, 8)
+  seal(part, nameBytes)
 }
 
 /** `text` has at most `maxTemplateText` bytes. */

@@ -1,7 +1,13 @@
 /**
  * What the response of a line has added to the lane of its worker (docs/table.md), as the line says it:
- * `<file> <tokens> <block>[ <block>]`.
+ * `<file> <tokens> <block>[ <block>]`. Where it is to add, a Check says by names: only the writer knows the numbers of
+ * blocks, and a response may end long after its Check, by whatever process, was answered.
  */
+
+import { hash } from 'node:crypto'
+import type { Grant } from '../../decide/decision.ts'
+import { remember } from '../../formats/remember.ts'
+import { type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
 
 export interface Lane {
   /** Which files the lane and the blocks are in. */
@@ -20,7 +26,23 @@ export function readLane(text: unknown): Lane | undefined {
   return file === undefined || added === undefined ? undefined : { file, added, blocks }
 }
 
-/** Where a response is to add: a lane without a figure. */
-export function writeLanePlace(file: number, blocks: readonly number[]): string {
-  return [file, ...blocks].join(' ')
+/** The name of these counters' block, 16 hex digits: the same in each process. */
+export function blockName(counters: readonly Counter[]): string {
+  return nameOf(counters.map(({ key }) => key).join('\n\n'))
+}
+
+const nameOf = remember(10_000, (keys) => hash('sha256', keys, 'hex').slice(0, 16))
+
+/** Where the response to a grant is to add: the names of its blocks; undefined: it has none. */
+export function laneOf(grant: Grant): string | undefined {
+  const blocks = blocksOf(grant)
+  return blocks.length === 0 ? undefined : blocks.map(blockName).join(' ')
+}
+
+/** The counters of each block of a grant: those of the user, then those of the key, as far as there are any. */
+export function blocksOf({ limits, caller: { user } }: Grant): readonly (readonly Counter[])[] {
+  return (['user', 'key'] as const)
+    .map((scope) => limits.filter((each) => each.scope === scope && each.kind === 'tokens'))
+    .filter((own) => own.length > 0)
+    .map((own) => own.map((limit) => counterOf(limit, user)))
 }

@@ -46,7 +46,7 @@ test('what was in a part before is not left in it', async (t) => {
   t.equal(part.readUInt32LE(0), 2)
   t.ok(part.subarray(10, templateBytes - 4).every((byte) => byte === 0))
   part.fill(0xff)
-  writeBlock(part, { cells: [], isShared: true, freshUntil: 1 })
+  writeBlock(part, { name: Buffer.alloc(8), cells: [], isShared: true, freshUntil: 1 })
   t.ok(part.subarray(16, blockBytes - 4).every((byte) => byte === 0))
   part.fill(0xff)
   const sizes = { buckets: 2, blocks: 3, templates: 4, lanes: 5 }
@@ -58,7 +58,8 @@ test('parts follow each other', async (t) => {
   const places = placesOf({ buckets: 2, blocks: 3, templates: 4, lanes: 5 })
   t.equal(places.recordAt(16), places.blockAt(0))
   t.equal(places.blockAt(3), places.templateAt(0))
-  t.equal(places.templateAt(4), places.tableBytes)
+  t.equal(places.templateAt(4), places.nameAt(0))
+  t.equal(places.nameAt(16), places.tableBytes)
   t.equal(places.lanesBytes, 4_096 + 3 * 5 * 96)
 })
 

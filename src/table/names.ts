@@ -1,0 +1,30 @@
+/** Where a script finds the number of a block by its name: in buckets, as records are. */
+
+import { bucketOf, slotsOfBucket } from './rules/format.ts'
+
+export interface NamesOptions {
+  readonly buckets: number
+  readonly write: (slot: number, name: Buffer, block: number) => void
+  readonly clear: (slot: number) => void
+}
+
+export function createNames({ buckets, write, clear }: NamesOptions) {
+  const taken = new Set<number>()
+  return {
+    /** Its place, from now on that of this block; undefined: its bucket is full. */
+    place(name: Buffer, block: number): number | undefined {
+      const first = bucketOf(name, buckets) * slotsOfBucket
+      for (let slot = first; slot < first + slotsOfBucket; slot += 1) {
+        if (taken.has(slot)) continue
+        write(slot, name, block)
+        taken.add(slot)
+        return slot
+      }
+      return undefined
+    },
+    remove(slot: number): void {
+      clear(slot)
+      taken.delete(slot)
+    },
+  }
+}
