@@ -1,11 +1,20 @@
 /** What tables of requests and increases show alike. */
 
 import { figure } from '../parts/limits.tsx'
+import { Link } from '../parts/link.tsx'
 import { Time } from '../parts/time.tsx'
+import { addressOf } from '../route.ts'
 import { type Named, whereOf } from './budget.ts'
 
-/** Which limit; `user`: whose, of one per user. */
-export function LimitCell({ limit, user }: { readonly limit: Named; readonly user?: string }) {
+interface LimitCellProps {
+  readonly limit: Named
+  /** Whose, of one per user or of a key. */
+  readonly user?: string | undefined
+  readonly keyId?: string | undefined
+}
+
+/** Which limit. */
+export function LimitCell({ limit, user, keyId }: LimitCellProps) {
   return (
     <>
       <b className="medium">{limit.name}</b>
@@ -15,6 +24,12 @@ export function LimitCell({ limit, user }: { readonly limit: Named; readonly use
           <>
             {' · of '}
             <bdi>{user}</bdi>
+          </>
+        )}
+        {keyId !== undefined && (
+          <>
+            {' · '}
+            <Link to={addressOf(`keys/${keyId}`)}>one key</Link>
           </>
         )}
       </div>
@@ -39,8 +54,8 @@ export function AmountCell({ kind, value, currency, until }: AmountCellProps) {
       >
         {figure(kind, value, currency)}
       </div>
-      <div className="note">
-        ends <Time at={until} isDistance />
+      <div className="note loose">
+        until <Time at={until} />
       </div>
     </>
   )

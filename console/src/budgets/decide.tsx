@@ -1,8 +1,10 @@
 import { Modal, Text } from '@mantine/core'
+import { useState } from 'react'
+import type { Propagation } from '../api.ts'
 import { DialogForm, textIn } from '../parts/dialog-form.tsx'
 import { amount, figure } from '../parts/limits.tsx'
+import { endWith, PropagationNote } from '../parts/propagation.tsx'
 import { Time } from '../parts/time.tsx'
-import { toast } from '../parts/toast.tsx'
 import { useSession } from '../session.tsx'
 import { whereOf } from './budget.ts'
 import { Said } from './cells.tsx'
@@ -43,16 +45,20 @@ function Form({ verb, request, currency, onClose, onDecided }: FormProps) {
   const { call } = useSession()
   const { id, user, name, kind, limit, until, reason, now } = request
   const isApproval = verb === 'approve'
+  const done = isApproval ? 'Approved' : 'Denied'
+  const [propagation, setPropagation] = useState<Propagation>()
 
   async function decide(form: FormData) {
     const why = textIn(form, 'reason')
     const body = isApproval ? grantIn(form, request) : { ...(why !== '' && { reason: why }) }
-    await call('POST', `/v1/limit-requests/${encodeURIComponent(id)}/${verb}`, body)
+    const path = `/v1/limit-requests/${encodeURIComponent(id)}/${verb}`
+    const answer = await call<{ readonly propagation?: Propagation }>('POST', path, body)
     onDecided()
-    toast(`${isApproval ? 'Approved' : 'Denied'}: ${name} for ${user}`)
-    onClose()
+    const decided = { done, name: `${name} for ${user}` }
+    endWith(answer.propagation, decided, { onClose, onPending: setPropagation })
   }
 
+  if (propagation) return <PropagationNote {...{ done, propagation, onClose }} />
   const present = now?.limit ? ` Now ${figure(kind, now.limit, currency)}.` : ''
   return (
     <DialogForm

@@ -9,7 +9,7 @@ import { refine, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { idOf, type Limit } from './budget.ts'
 import { LimitCell } from './cells.tsx'
-import { moreIn, namedOf, spreadOf, usualEnd } from './more.ts'
+import { moreIn, namedOf, usualEnd } from './more.ts'
 import { MoreFields, ReasonField } from './more-fields.tsx'
 
 interface GrantProps {
@@ -44,14 +44,14 @@ function Form({ limit, currency, onClose, onGranted }: FormProps) {
   async function grant(form: FormData) {
     const kind = limit?.kind ?? textIn(form, 'kind')
     const named = limit ? namedOf(limit) : writtenIn(form)
-    const answer = await call<{ readonly propagation: Propagation | 'pending' }>(
+    const answer = await call<{ readonly propagation: Propagation }>(
       'POST',
       '/v1/admin/increases',
       { ...named, ...moreIn(form, kind), reason: textIn(form, 'reason') },
     )
     onGranted()
     const granted = { done: 'Raised', name: named.name ?? '' }
-    endWith(spreadOf(answer), granted, { onClose, onPending: setPropagation })
+    endWith(answer.propagation, granted, { onClose, onPending: setPropagation })
   }
 
   if (propagation) return <PropagationNote done="Raised" {...{ propagation, onClose }} />
@@ -74,13 +74,14 @@ function Form({ limit, currency, onClose, onGranted }: FormProps) {
 }
 
 /** What names a limit that is not in the list, such as one per user. */
-const fields = ['name', 'subscription', 'model', 'user', 'whom'] as const
+const fields = ['name', 'subscription', 'model', 'user', 'whom', 'keyId'] as const
 const abouts = {
   name: 'As in spec.limits.',
   subscription: 'Whose limit it is.',
   model: 'Instead: namespace/name. Neither: the Tenant’s.',
   user: 'Of a limit per user.',
   whom: 'Of a shared one: which group or organization.',
+  keyId: 'Of a key’s own limit: its id alone.',
 } as const
 
 function Written() {

@@ -13,7 +13,6 @@ import { refine } from '../route.ts'
 import { useSession } from '../session.tsx'
 import type { Loaded } from '../use-loaded.ts'
 import { AmountCell, LimitCell, Said } from './cells.tsx'
-import { spreadOf } from './more.ts'
 import { Section } from './section.tsx'
 
 type Increase = IncreaseList['data'][number]
@@ -33,7 +32,7 @@ export function Increases({ value, error, currency, onEnded }: IncreasesProps) {
       title: 'Limit',
       kind: 'wide',
       cell: (increase) => (
-        <LimitCell limit={increase} {...(increase.user && { user: increase.user })} />
+        <LimitCell limit={increase} user={increase.user} keyId={increase.keyId} />
       ),
     },
     {
@@ -125,9 +124,9 @@ function Question({ increase: { id, name }, onClose, onEnded }: QuestionProps) {
 
   async function end() {
     const path = `/v1/admin/increases/${encodeURIComponent(id)}`
-    const answer = await call<{ readonly propagation: Propagation | 'pending' }>('DELETE', path)
+    const answer = await call<{ readonly propagation: Propagation }>('DELETE', path)
     onEnded()
-    endWith(spreadOf(answer), { done: 'Ended', name }, { onClose, onPending: setPropagation })
+    endWith(answer.propagation, { done: 'Ended', name }, { onClose, onPending: setPropagation })
   }
 
   if (propagation) return <PropagationNote done="Ended" {...{ propagation, onClose }} />

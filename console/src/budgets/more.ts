@@ -1,6 +1,6 @@
 /** More of a limit for a while: whose limit it is, and what forms hold of it. */
 
-import type { Me, Propagation } from '../api.ts'
+import type { Me } from '../api.ts'
 import { textIn } from '../parts/dialog-form.tsx'
 import { addressOf } from '../route.ts'
 import { idOf, type Limit, type Named } from './budget.ts'
@@ -47,9 +47,4 @@ export function toField(ms: number): string {
 export function usualEnd(resetsAt: string | null, now: number): number {
   const end = resetsAt === null ? 0 : Date.parse(resetsAt)
   return end > now + dayMs && end < now + maxDays * dayMs ? end : now + 7 * dayMs
-}
-
-/** Who knows of a change; undefined: the API does not tell. */
-export function spreadOf({ propagation }: { readonly propagation: Propagation | 'pending' }) {
-  return propagation === 'pending' ? undefined : propagation
 }

@@ -1,7 +1,7 @@
 import { addressOf } from '../route.ts'
 import { Link } from './link.tsx'
 
-const pages = /\b(Models|Access|Resources) page\b/
+const pages = /\b(Models|Access|Resources|Budgets) page\b/
 
 /** What to do, as the words of a code have it; each page that it names is a link. */
 export function Advice({ text }: { readonly text: string }) {

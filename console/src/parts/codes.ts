@@ -23,7 +23,7 @@ const codes: Readonly<Record<PublicCode, Words>> = {
   },
   insufficient_quota: {
     title: 'Budget used up',
-    next: 'Wait until it resets, or ask an administrator for a larger budget.',
+    next: 'Wait until it resets, or ask for more of it on the Budgets page.',
   },
   request_limit_exceeded: {
     title: 'Request limit used up',
@@ -137,7 +137,7 @@ const ofOthers: Partial<Readonly<Record<PublicCode, Words>>> = {
   },
   insufficient_quota: {
     title: 'Budget used up',
-    next: 'It resets by itself. A larger budget in the subscription would let more pass.',
+    next: 'It resets by itself. A larger budget, or more for a while as on the Budgets page, would let more pass.',
   },
   request_limit_exceeded: {
     title: 'Request limit used up',

@@ -25,6 +25,7 @@ export const fieldNames = {
   model: 'Model',
   user: 'User',
   whom: 'Shared by',
+  keyId: 'Key',
   limit: 'Limit',
   until: 'Until',
   reason: 'Reason',
