@@ -1,6 +1,14 @@
 /** All commands with what runs each, which is loaded only when it is, and the old names of some. */
 
 import type { Call, Command, Flags } from './command.ts'
+import {
+  approveRequest,
+  denyRequest,
+  endIncrease,
+  grantIncrease,
+  listIncreases,
+  listRequests,
+} from './commands/increases.ts'
 import { editKey, listKeys, newKey, revokeKeys, rotateKey, showKey } from './commands/keys.ts'
 import {
   check,
@@ -42,6 +50,16 @@ const rows: readonly (readonly [Command, Run])[] = [
   by(explain, async (call, io) => (await import('./explain.ts')).explain(call, io)),
   by(limits, async (call, io) => (await import('./show-limits.ts')).showLimits(call, io)),
   by(resetLimits, async (call, io) => (await import('./counter.ts')).resetLimits(call, io)),
+  by(listIncreases, async (call, io) => (await import('./increases.ts')).showIncreases(call, io)),
+  by(grantIncrease, async (call, io) => (await import('./increases.ts')).grantIncrease(call, io)),
+  by(endIncrease, async (call, io) => (await import('./increases.ts')).endIncrease(call, io)),
+  by(listRequests, async (call, io) =>
+    (await import('./limit-requests.ts')).showRequests(call, io),
+  ),
+  by(approveRequest, async (call, io) =>
+    (await import('./limit-requests.ts')).approveRequest(call, io),
+  ),
+  by(denyRequest, async (call, io) => (await import('./limit-requests.ts')).denyRequest(call, io)),
   by(usage, async (call, io) => (await import('./show-usage.ts')).showUsage(call, io)),
   by(verifyUsage, async (call, io) =>
     (await import('./verify-usage.ts')).verifyUsageCommand(call, io),

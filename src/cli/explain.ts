@@ -92,6 +92,7 @@ function toRow(limit: ExplainAnswer['limits'][number], currency: string | undefi
     HELD: held === undefined ? '' : showFigure(held, currency),
     LIMIT: showFigure(limit.limit, currency),
     RESETS: resetsAt ?? '-',
+    INCREASED: limit.increasedUntil === undefined ? '' : `until ${limit.increasedUntil}`,
   }
 }
 

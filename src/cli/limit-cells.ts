@@ -11,6 +11,7 @@ export interface ShownLimit {
   readonly whom?: string
   readonly window: string | null
   readonly enforced?: boolean
+  readonly increasedUntil?: string
 }
 
 /** Columns by their heads, without those that are empty in all rows. */
@@ -32,6 +33,7 @@ export function toCells(limit: ShownLimit): Cells {
     'SHARED BY': showSharers(limit),
     OF: kind,
     WINDOW: window ?? '-',
+    INCREASED: limit.increasedUntil === undefined ? '' : `until ${limit.increasedUntil}`,
   }
 }
 

@@ -199,7 +199,11 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
         const { increaseId: id } = request.params
         const increases = opened()
         if (isKeyId(id)) await intend(request)
-        const ended = foundKey(isKeyId(id) ? await orUnsure(increases.end(id), unsure) : undefined)
+        const ended = isKeyId(id) ? await orUnsure(increases.end(id), unsure) : undefined
+        if (ended === undefined) {
+          const message = 'There is no such increase, or it is over.'
+          throw new ServiceError('not_found', { message })
+        }
         const shown = toJson(ended)
         addToOutcome(request, targetOf(shown))
         return { ...shown, propagation: await whenIncreased() }

@@ -1,0 +1,109 @@
+/** `tollgate increases`: more of a limit for a while, as administrators give it. */
+
+import type { IncreaseList } from '../admin/usage/increases.ts'
+import { parseDuration } from '../formats/duration.ts'
+import { createApiClient } from './api-client.ts'
+import { findApiServer } from './api-server.ts'
+import { type Call, WrongCall } from './command.ts'
+import type {
+  endIncreaseFlags,
+  grantIncreaseFlags,
+  listIncreasesFlags,
+} from './commands/increases.ts'
+import { toJson } from './json.ts'
+import { type Revoked, warnOfPending } from './key-client.ts'
+import { type Cells, showFigure, showSharers, toTable } from './limit-cells.ts'
+import { printable, renderTable } from './table.ts'
+import type { CommandIo } from './terminal.ts'
+import { readTimeFlag } from './time-flag.ts'
+
+type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
+type Increase = IncreaseList['data'][number]
+
+const path = '/v1/admin/increases'
+
+/** Returns the exit status, as the others. */
+export async function showIncreases(
+  { flags }: Call<typeof listIncreasesFlags>,
+  io: Io,
+): Promise<number> {
+  const list = (await createApiClient(findApiServer(io.env, flags))('GET', path)) as IncreaseList
+  const rows = list.data.map((each) => ({ ID: each.id, ...toCells(each), BY: each.createdBy }))
+  if (flags.json) io.out(toJson(list))
+  else if (rows.length === 0) io.err('No limit is increased.')
+  else io.out(renderTable(...toTable(rows)))
+  return 0
+}
+
+/** `tollgate increases grant`. */
+export async function grantIncrease(
+  { flags }: Call<typeof grantIncreaseFlags>,
+  io: Io,
+): Promise<number> {
+  const { limit: name, to, until, reason, subscription, model, key: keyId, user, whom } = flags
+  if (name === undefined || to === undefined || until === undefined || reason === undefined)
+    throw new WrongCall('Give --limit, --to, --until and --reason.')
+  const whose = { subscription, model, keyId, user, whom }
+  const body = { name, ...whose, ...readGiven(flags), reason }
+  return await change('POST', path, body, 'Increased', flags, io)
+}
+
+/** `tollgate increases end`. */
+export async function endIncrease(
+  { operands: [id = ''], flags }: Call<typeof endIncreaseFlags>,
+  io: Io,
+): Promise<number> {
+  return await change('DELETE', `${path}/${encodeURIComponent(id)}`, undefined, 'Ended', flags, io)
+}
+
+async function change(
+  method: string,
+  at: string,
+  body: object | undefined,
+  done: string,
+  flags: Call<typeof listIncreasesFlags>['flags'],
+  io: Io,
+): Promise<number> {
+  const ask = createApiClient(findApiServer(io.env, flags))
+  const changed = (await ask(method, at, body)) as Increase & Revoked
+  const { id, name, limit, until } = changed
+  const said = `${done} ${name} to ${showFigure(limit)} until ${until} (${id}).`
+  io.out(flags.json ? toJson(changed) : printable(said))
+  warnOfPending(changed, io, meanwhile)
+  return 0
+}
+
+/** Where it is not known yet. */
+export const meanwhile = 'there the limit may be as before for a while'
+
+/** What is given, as the API takes it; those without a flag are left out. */
+export function readGiven({ to, until }: { to?: string | undefined; until?: string | undefined }) {
+  const isWhole = /^\d{1,16}$/.test(to ?? '')
+  if (to !== undefined && !isWhole && !/^\d{1,10}\.\d{1,9}$/.test(to))
+    throw new WrongCall('--to is a whole number, or an amount with its decimals, like 60.00.')
+  return { limit: isWhole ? Number(to) : to, until: until && readUntil(until) }
+}
+
+function readUntil(raw: string): string {
+  const fromNow = parseDuration(raw)
+  const ms = fromNow === undefined ? readTimeFlag('--until', raw) : Date.now() + fromNow
+  return new Date(ms).toISOString()
+}
+
+type Given =
+  | ('subscription' | 'model' | 'name' | 'kind' | 'scope' | 'whom' | 'user' | 'keyId')
+  | ('limit' | 'until' | 'reason')
+
+/** Which limit is meant, for whom, and what of it is given or asked for. */
+export function toCells(given: Pick<Increase, Given>): Cells {
+  const { subscription, model, name, kind, user, keyId, limit, until, reason } = given
+  return {
+    LIMIT: name,
+    OF: keyId === undefined ? (subscription ?? model ?? 'the installation') : `key ${keyId}`,
+    FOR: [user, showSharers({ ...given, window: null })].filter(Boolean).join(', '),
+    KIND: kind,
+    TO: showFigure(limit),
+    UNTIL: until,
+    REASON: reason,
+  }
+}

@@ -1,0 +1,88 @@
+/** `tollgate limit-requests`: what users ask for, and what administrators say to it. */
+
+import type { LimitRequestList } from '../admin/usage/limit-requests.ts'
+import { createApiClient } from './api-client.ts'
+import { findApiServer } from './api-server.ts'
+import type { Call } from './command.ts'
+import type {
+  approveRequestFlags,
+  denyRequestFlags,
+  listRequestsFlags,
+} from './commands/increases.ts'
+import { meanwhile, readGiven, toCells } from './increases.ts'
+import { toJson } from './json.ts'
+import { type Revoked, warnOfPending } from './key-client.ts'
+import { showFigure, toTable } from './limit-cells.ts'
+import { printable, renderTable } from './table.ts'
+import type { CommandIo } from './terminal.ts'
+
+type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
+type LimitRequest = LimitRequestList['data'][number]
+
+const path = '/v1/limit-requests'
+const pageSize = 1_000
+
+/** Returns the exit status, as the others. */
+export async function showRequests(
+  { flags }: Call<typeof listRequestsFlags>,
+  io: Io,
+): Promise<number> {
+  const ask = createApiClient(findApiServer(io.env, flags))
+  const data: LimitRequest[] = []
+  for (let isDone = false; !isDone; ) {
+    const query = `all=${flags.all}&limit=${pageSize}&offset=${data.length}`
+    const page = (await ask('GET', `${path}?${query}`)) as LimitRequestList
+    data.push(...page.data)
+    isDone = !page.has_more || page.data.length === 0
+  }
+  const rows = data.map((each) => {
+    const { limit, until, grantedLimit = limit, grantedUntil = until } = each
+    return {
+      ID: each.id,
+      STATE: each.state,
+      ...toCells({ ...each, limit: grantedLimit, until: grantedUntil }),
+      'DECIDED BY': each.decidedBy ?? '',
+      WHY: each.decisionReason ?? '',
+    }
+  })
+  if (flags.json) io.out(toJson({ object: 'list', data }))
+  else if (rows.length === 0) io.err(flags.all ? 'No request is open.' : 'You have no requests.')
+  else io.out(renderTable(...toTable(rows)))
+  return 0
+}
+
+/** `tollgate limit-requests approve`. */
+export async function approveRequest(
+  { operands: [id = ''], flags }: Call<typeof approveRequestFlags>,
+  io: Io,
+): Promise<number> {
+  const approved = await decide(id, 'approve', readGiven(flags), flags, io)
+  const { name, user, grantedLimit = '', grantedUntil } = approved
+  const said = `${user} has ${name} up to ${showFigure(grantedLimit)} until ${grantedUntil}.`
+  io.out(flags.json ? toJson(approved) : printable(said))
+  warnOfPending(approved, io, meanwhile)
+  return 0
+}
+
+/** `tollgate limit-requests deny`. */
+export async function denyRequest(
+  { operands: [id = ''], flags }: Call<typeof denyRequestFlags>,
+  io: Io,
+): Promise<number> {
+  const { reason } = flags
+  const denied = await decide(id, 'deny', { reason }, flags, io)
+  io.out(flags.json ? toJson(denied) : printable(`Denied ${denied.user} more of ${denied.name}.`))
+  return 0
+}
+
+async function decide(
+  id: string,
+  verb: 'approve' | 'deny',
+  body: object,
+  flags: Call<typeof denyRequestFlags>['flags'] | Call<typeof approveRequestFlags>['flags'],
+  io: Io,
+) {
+  const ask = createApiClient(findApiServer(io.env, flags))
+  const decided = await ask('POST', `${path}/${encodeURIComponent(id)}/${verb}`, body)
+  return decided as LimitRequest & Revoked
+}
