@@ -122,8 +122,9 @@ export interface Denial {
   readonly selection?: SelectionError
   /** Milliseconds since the epoch; if a limit refused, like the following. */
   readonly retryAt?: number
-  /** The states of the limits. */
+  /** The states of the limits, and that of the one that refused. */
   readonly states?: readonly LimitState[]
+  readonly refusing?: LimitState
   /** Whether what is left is only held, not used. */
   readonly isBusy?: boolean
   /** If what is left is not enough, the fewest output tokens that the request can be given. */

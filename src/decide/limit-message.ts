@@ -6,20 +6,21 @@ import { toEndTimestamp, toZonedTimestamp } from '../formats/timestamp.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import type { LimitKind, Per } from '../kinds/limits.ts'
 import type { CountedLimit, LimitState } from '../ratelimit/rules/counter.ts'
-import { bindingOf, hasFigures, toResetDuration } from '../ratelimit/rules/limit-headers.ts'
-import { type Denial, type Grant, limitCodes } from './decision.ts'
+import { hasFigures, secondsUntil, toResetDuration } from '../ratelimit/rules/limit-headers.ts'
+import type { Denial, Grant } from './decision.ts'
 
 /** undefined: no limit has refused. `now` in milliseconds since the epoch. */
 export function limitMessageOf(denial: Denial, now: number): string | undefined {
-  const { code, grant, states, retryAt, isBusy } = denial
-  if (states === undefined || retryAt === undefined) return undefined
-  const binding = bindingOf(states, ({ kind }) => limitCodes[kind] === code)
-  if (binding === undefined) return undefined
-  const what = describe(denial, binding, whereOf(binding, grant))
-  // Waiting for a budget is for people, who are told when it resets; a program would take it for a request to wait.
-  if (binding.limit.kind === 'cost' && !isBusy) return what
+  const { grant, refusing, retryAt } = denial
+  if (refusing === undefined || retryAt === undefined) return undefined
+  const what = describe(denial, refusing, whereOf(refusing, grant))
+  // Until a budget resets people wait, who are told when; a program would take it for a request to wait.
+  if (refusing.limit.kind === 'cost' && secondsUntil(retryAt, now) > longestWaitS) return what
   return `${what} Please try again in ${toResetDuration(retryAt - now)}.`
 }
+
+/** Programs wait so long by themselves. */
+const longestWaitS = 60
 
 function describe({ isBusy, needed }: Denial, state: LimitState, where: string): string {
   const { limit, used, held = 0 } = state

@@ -442,11 +442,13 @@ test('every limit is checked', async (t) => {
       { used: 1_007, resetsAt: soon },
     ],
   ]) {
+    const states = limitStates(grant.limits, counters, now)
     t.strictSame(enforceLimits(grant, counters, now), {
       allowed: false,
       code: 'token_limit_exceeded',
       retryAt: soon,
-      states: limitStates(grant.limits, counters, now),
+      refusing: states.find(({ remaining }) => remaining === 0),
+      states,
       grant,
     })
   }

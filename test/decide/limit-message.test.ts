@@ -24,36 +24,40 @@ test('the message of an exhausted limit gives its figures', async (t) => {
     stateOf({ kind, window, limit: 100 }, used, now + 5_000)
   const denial = { allowed: false, code: 'token_limit_exceeded', retryAt: now + 5_000 } as const
   const at = toTimestamp(now + 5_000)
-  const states = [state(107), state(100, 'requests'), state(100, 'concurrency', '')]
-  for (const [more, message] of [
+  for (const [refusing, more, message] of [
     [
+      state(107),
       {},
       'The token limit of your subscription for this model is used up: ' +
         `107 of 100 tokens in 1m (subscription "premium", resets at ${at}). Please try again in 5s.`,
     ],
     [
-      { code: 'request_limit_exceeded' },
+      state(100, 'requests'),
+      {},
       'The request limit of your subscription for this model is used up: ' +
         `100 of 100 requests in 1m (subscription "premium", resets at ${at}). Please try again in 5s.`,
     ],
     [
-      { code: 'concurrency_limit_exceeded', isBusy: true },
+      state(100, 'concurrency', ''),
+      { isBusy: true },
       '100 of your requests to this model are in progress, and your subscription allows ' +
         '100 at a time (subscription "premium"). Please try again in 5s.',
     ],
     [
+      state(107),
       { isBusy: true },
       'The rest of the token limit of your subscription for this model is held by your requests in ' +
         `progress: 107 of 100 tokens in 1m are used, 0 held (subscription "premium", resets at ${at}). ` +
         'Please try again in 5s.',
     ],
     [
+      state(107),
       { grant: { ...grant, caller: { ...key, caps: {} } } },
       'The token limit of your subscription for this model is used up: ' +
         `107 of 100 tokens in 1m (resets at ${at}). Please try again in 5s.`,
     ],
   ] as const) {
-    t.equal(messageOf({ ...denial, states, grant, ...more } as Denial, now), message)
+    t.equal(messageOf({ ...denial, refusing, grant, ...more } as Denial, now), message)
   }
 })
 
@@ -61,9 +65,9 @@ test('the message of an exhausted limit gives its figures', async (t) => {
 function told(limit: Partial<CountedLimit>, used: Exact, more: Partial<Denial> = {}) {
   const windows = { every: 'month', zone: 'Europe/Zurich' } as const
   const retryAt = Date.UTC(2026, 10, 30, 23)
-  const state = stateOf({ kind: 'cost', window: 'month', windows, ...limit }, used, retryAt)
-  const code = limitCodes[state.limit.kind]
-  return messageOf({ allowed: false, code, retryAt, states: [state], grant, ...more }, now)
+  const refusing = stateOf({ kind: 'cost', window: 'month', windows, ...limit }, used, retryAt)
+  const code = limitCodes[refusing.limit.kind]
+  return messageOf({ allowed: false, code, retryAt, refusing, grant, ...more }, now)
 }
 
 const inZurich = 'resets at 2026-12-01T00:00:00+01:00 in Europe/Zurich'
@@ -120,6 +124,25 @@ test('a budget is named with its money, its zone, and whether others share it', 
     told({ ...budget, windows: utc }, used),
     'in a day (subscription "premium", resets at 2026-11-30T23:00:00Z)',
   )
+})
+
+test('a budget that resets within a minute says when to try again, for programs', async (t) => {
+  const soon = { retryAt: now + 59_000 }
+  t.match(told({ limit: 5 }, 5, soon), /\)\. Please try again in 59s\.$/)
+  t.notMatch(told({ limit: 5 }, 5, { retryAt: now + 61_000 }), 'again')
+})
+
+test('the limit that is used up is named, not one whose rest is held', async (t) => {
+  const held = stateOf({ kind: 'tokens', limit: 100, limitName: 'held' }, 0, now + 90_000).limit
+  const spent = stateOf({ kind: 'tokens', limit: 100, limitName: 'spent' }, 0, now + 50_000).limit
+  const hold = { ...noTokens, admittedAt: now }
+  const windows = [
+    { used: 10, held: 90, resetsAt: now + 90_000 },
+    { used: 100, held: 0, resetsAt: now + 50_000 },
+  ]
+  const limits = { ...grant, limits: [held, spent] }
+  const denial = enforceHold(limits, hold, { outcome: 'spent', cap: 0, windows }, 5_000) as Denial
+  t.match(messageOf(denial, now), /token limit "spent" of .* is used up: 100 of 100 .* in 50s\.$/)
 })
 
 test('what is only held, or too little, says so of each kind', async (t) => {

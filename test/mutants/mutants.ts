@@ -337,6 +337,7 @@ export const allMutants: readonly Mutant[] = [
     ['decide/limit-message.test.ts'],
     [
       ['if (!hasFigures(limit)) {', 'if (used === -1) {'],
+      ['> longestWaitS) return what', '> 0) return what'],
       ["origin === 'subscription' && !capsOf(grant.caller)", "origin === 'subscription'"],
     ],
   ),
@@ -925,11 +926,8 @@ export const allMutants: readonly Mutant[] = [
       ['hold.problem ?? ', ''],
       ['if (least <= most) return undefined', 'return undefined'],
       ["if (outcome === 'spent')", "if (outcome !== 'spent')"],
-      [
-        "refuse('concurrency', now + nextMs), isBusy: true",
-        "refuse('concurrency', now + nextMs), isBusy: false",
-      ],
-      ['refuse(limit.kind, retryAt), isBusy: true', 'refuse(limit.kind, retryAt), isBusy: false'],
+      ['refuse(full, now + nextMs), isBusy: true', 'refuse(full, now + nextMs), isBusy: false'],
+      ['refuse(scarcest, retryAt), isBusy: true', 'refuse(scarcest, retryAt), isBusy: false'],
     ],
   ),
   ...mutants(

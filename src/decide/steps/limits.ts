@@ -3,7 +3,6 @@
  * needs more than the request and the resources; whoever enforces limits reads or asks (extauthz/reserve.ts).
  */
 
-import type { LimitKind } from '../../kinds/limits.ts'
 import {
   type CounterState,
   isTaken,
@@ -27,8 +26,12 @@ export function enforceLimits(
   const states = limitStates(grant.limits, counters, now)
   const last = lastSpent(states)
   if (last === undefined) return { ...grant, states }
-  const code = limitCodes[last.limit.kind]
-  return { allowed: false, code, retryAt: last.resetsAt, states, grant }
+  return refusalBy({ states, grant }, last, last.resetsAt)
+}
+
+function refusalBy(all: Pick<Denial, 'states' | 'grant'>, refusing: LimitState, retryAt: number) {
+  const code = limitCodes[refusing.limit.kind]
+  return { allowed: false, code, retryAt, refusing, ...all } as const
 }
 
 /**
@@ -93,31 +96,28 @@ export function enforceHold(
     const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling, estimate }
     return { ...grant, states, held }
   }
-  const refuse = (kind: LimitKind, retryAt: number): Denial => {
-    return { allowed: false, code: limitCodes[kind], retryAt, states, grant }
-  }
+  const refuse = refusalBy.bind(undefined, { states, grant })
   const reached = states.filter(({ limit, used }) => used >= limit.limit)
   if (outcome === 'spent') {
     const spent = reached.filter(({ limit }) => limit.kind !== 'concurrency')
     const last = spent.reduce((a, b) => (b.resetsAt > a.resetsAt ? b : a))
-    return refuse(last.limit.kind, last.resetsAt)
+    return refuse(last, last.resetsAt)
   }
   const full = reached.find(({ limit }) => limit.kind === 'concurrency')
   if (full !== undefined) {
     const nextMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / Number(full.used)))
-    return { ...refuse('concurrency', now + nextMs), isBusy: true }
+    return { ...refuse(full, now + nextMs), isBusy: true }
   }
   // Its last ones are of requests that another limit may refuse.
-  if (reached.some(({ limit }) => limit.kind === 'requests')) {
-    return { ...refuse('requests', now + minWaitMs), isBusy: true }
-  }
+  const taken = reached.find(({ limit }) => limit.kind === 'requests')
+  if (taken !== undefined) return { ...refuse(taken, now + minWaitMs), isBusy: true }
   const room = states.filter(({ limit }) => !isTaken(limit))
   const rooms = room.map(({ limit: { limit }, used, held = 0 }, i) => {
     return { limit, used, held, factors: hold.counters[i]?.factors }
   })
   const { index, isShort } = scarcestOf(rooms, expected, hold.overshoot)
-  const { limit, resetsAt: endsAt } = room[index] as LimitState
-  if (isShort) return { ...refuse(limit.kind, endsAt), needed: expected.least }
+  const scarcest = room[index] as LimitState
+  if (isShort) return { ...refuse(scarcest, scarcest.resetsAt), needed: expected.least }
   // With several in progress the next one ends after a part of the usual time.
   const tokens = room.filter(({ limit }) => limit.kind === 'tokens')
   const held = Math.max(0, ...tokens.map((state) => state.held ?? 0))
@@ -125,7 +125,7 @@ export function enforceHold(
   const waitMs = Math.min(maxWaitMs, Math.max(minWaitMs, usualMs / count))
   const resetsAt = Math.min(...room.map((state) => state.resetsAt))
   const retryAt = Math.min(now + waitMs, Math.max(now, resetsAt))
-  return { ...refuse(limit.kind, retryAt), isBusy: true }
+  return { ...refuse(scarcest, retryAt), isBusy: true }
 }
 
 /** Windows of tokens and then of what is taken, in the order of the limits. */
