@@ -3,7 +3,7 @@
 import { parseWindow } from '../../formats/duration.ts'
 import type { CompiledCaps, KeyLimits } from '../../identity/rules/caller.ts'
 import type { WrittenCalendar } from '../../kinds/limits.ts'
-import { applyingTo, compileLimits } from '../../ratelimit/rules/applying-limits.ts'
+import { applyingTo, compileLimits, placeLimits } from '../../ratelimit/rules/applying-limits.ts'
 import { type Counter, toCountedLimits } from '../../ratelimit/rules/counter.ts'
 import { countedAs, counterKey } from '../../ratelimit/rules/counter-key.ts'
 import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
@@ -49,7 +49,7 @@ function limitsOf({ id, user, subscription, caps }: CappedKey): CompiledCaps['li
   function compile(model: string | undefined, calendar: WrittenCalendar): KeyLimits {
     const { charged: items, ...compiled } = compileLimits(
       unnamed,
-      applyingTo(model, named, calendar, place),
+      applyingTo(model, placeLimits(named, calendar, place)),
     )
     const { limits, hasCostLimit } = compiled
     const charged = `"key_limits":${JSON.stringify(items)}${hasCostLimit ? ',"key_cost_limit":true' : ''}`

@@ -12,6 +12,7 @@ import {
   type ApplyingLimit,
   applyingTo,
   compileLimits,
+  placeLimits,
 } from '../../ratelimit/rules/applying-limits.ts'
 import { type CountedLimit, limitsOfModel } from '../../ratelimit/rules/counter.ts'
 import { groupInLines } from '../../ratelimit/rules/line-user.ts'
@@ -43,6 +44,7 @@ export function compileSubscription(
   const { name } = resource.metadata
   const admission = admissionRules(resource, context.admissionMode)
   const calendar = calendarOf(resource, context.tenant)
+  const limitsOn = limitsOf(resource, calendar, context)
   const limits = new Map<string, readonly CountedLimit[]>()
   const observed = new Map<string, readonly CountedLimit[]>()
   const tariffs = new Map<string, CompiledTariff>()
@@ -56,7 +58,7 @@ export function compileSubscription(
     const payer = writePayer(resource.attribution, model)
     if (payer !== undefined) payers.set(key, payer)
     if (missing.has(key)) continue
-    const applying = limitsOn(resource, key, calendar, context)
+    const applying = limitsOn(key)
     const lack = lackOf(applying, model, resource, context)
     if (lack !== undefined) {
       const message = lack.closes ? `${lack.why}, so the entry of ${key} is not in force` : lack.why
@@ -101,26 +103,25 @@ export function compileSubscription(
   }
 }
 
-/** All limits by name on one of its models. */
-function limitsOn(
+/** All limits by name on each of its models. */
+function limitsOf(
   subscription: Subscription,
-  key: string,
   calendar: WrittenCalendar,
   { modelRefs, tenant }: LimitContext,
-): readonly ApplyingLimit[] {
+): (key: string) => readonly ApplyingLimit[] {
   const whose = {
     subscription: subscription.metadata.name,
     organization: organizationOf(subscription),
   }
-  const ofTenant = tenant?.calendar
   const own = { resource: whose.subscription, origin: 'subscription', whose } as const
-  const ofModel = { resource: `ModelRef/${key}`, origin: 'model', whose } as const
   const ofAll = { resource: 'Tenant', origin: 'tenant', whose } as const
-  return [
-    ...applyingTo(key, subscription.limits, calendar, own),
-    ...applyingTo(key, modelRefs.get(key)?.limits ?? [], ofTenant, ofModel),
-    ...applyingTo(key, tenant?.limits ?? [], ofTenant, ofAll),
-  ]
+  const ours = placeLimits(subscription.limits, calendar, own)
+  const all = placeLimits(tenant?.limits ?? [], tenant?.calendar, ofAll)
+  return (key) => {
+    const place = { resource: `ModelRef/${key}`, origin: 'model', whose } as const
+    const ofModel = placeLimits(modelRefs.get(key)?.limits ?? [], tenant?.calendar, place)
+    return [...applyingTo(key, ours), ...ofModel, ...applyingTo(key, all)]
+  }
 }
 
 /** What an entry lacks for these limits, and whether that takes it out of force: limits that refuse nothing do not. */

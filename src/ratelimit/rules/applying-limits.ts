@@ -3,27 +3,48 @@
 import { isCostLimit, type NamedLimit, type WrittenCalendar } from '../../kinds/limits.ts'
 import { type CountedLimit, isTaken } from './counter.ts'
 import { type Place, toNamedLimit, windowOf, writeChargedLimit } from './named-limits.ts'
-import type { Window } from './windows.ts'
 
 export interface ApplyingLimit {
   readonly limit: NamedLimit
-  readonly window: Window
   readonly place: Place
+  readonly counted: CountedLimit
+  /** As lines name it. */
+  readonly charged: string
 }
 
-/** Those of one place that are about this model (`<namespace>/<name>`); undefined: all. */
-export function applyingTo(
-  model: string | undefined,
+/** The limits of one place, which are the same for each model that they are about. */
+export function placeLimits(
   limits: readonly NamedLimit[],
   calendar: WrittenCalendar | undefined,
   place: Place,
 ): readonly ApplyingLimit[] {
-  const isAbout = ({ models }: NamedLimit): boolean =>
-    model === undefined ||
-    (models?.some(({ namespace, name }) => `${namespace}/${name}` === model) ?? true)
-  return limits
-    .filter(isAbout)
-    .map((limit) => ({ limit, window: windowOf(limit, calendar), place }))
+  return limits.map((limit) => {
+    const window = windowOf(limit, calendar)
+    const { resource } = place
+    const charged = writeChargedLimit({ ...limit, resource, kind: limit.of, window })
+    return { limit, place, counted: toNamedLimit(limit, window, place), charged }
+  })
+}
+
+/** Those that are about this model (`<namespace>/<name>`); undefined: all. */
+export function applyingTo(
+  model: string | undefined,
+  placed: readonly ApplyingLimit[],
+): readonly ApplyingLimit[] {
+  const isAbout = ({ limit: { models } }: ApplyingLimit) =>
+    model === undefined || models === undefined || keysOf(models).has(model)
+  return placed.filter(isAbout)
+}
+
+/** Of a list that may be long, in which each model of each Subscription is looked for. */
+const known = new WeakMap<object, ReadonlySet<string>>()
+
+function keysOf(models: NonNullable<NamedLimit['models']>): ReadonlySet<string> {
+  const made = known.get(models)
+  if (made !== undefined) return made
+  const keys = new Set(models.map(({ namespace, name }) => `${namespace}/${name}`))
+  known.set(models, keys)
+  return keys
 }
 
 /** What applies, compiled. */
@@ -43,17 +64,13 @@ export function compileLimits(
   applying: readonly ApplyingLimit[],
 ): CompiledLimits {
   const named = (enforce: boolean) =>
-    applying
-      .filter(({ limit }) => limit.enforce === enforce)
-      .map(({ limit, window, place }) => toNamedLimit(limit, window, place))
+    applying.filter(({ limit }) => limit.enforce === enforce).map(({ counted }) => counted)
   return {
     limits: [...unnamed, ...named(true)].toSorted(
       (a, b) => Number(isTaken(a)) - Number(isTaken(b)),
     ),
     observed: named(false),
-    charged: applying.map(({ limit, window, place }) =>
-      writeChargedLimit({ ...limit, resource: place.resource, kind: limit.of, window }),
-    ),
+    charged: applying.map(({ charged }) => charged),
     hasCostLimit: applying.some(({ limit }) => isCostLimit(limit)),
   }
 }

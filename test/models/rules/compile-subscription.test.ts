@@ -92,6 +92,15 @@ test('a Tenant whose limits cannot be read closes all, until they can', async (t
   )
 })
 
+test('a limit on many models is compiled once', async (t) => {
+  const limits = [{ name: 'all', limit: 5, window: 'day' }]
+  const { limits: compiled } =
+    compile([...models, teamOf({ limits })]).subscriptions.get('team') ?? {}
+  const [one, other] = both.map((model) => compiled?.get(model)?.at(-1))
+  t.equal(one?.limitName, 'all')
+  t.equal(one, other)
+})
+
 test('limits of a model are those of all who pay for it', async (t) => {
   const subscribed = teamOf()
   const before = compile([...models, subscribed])
