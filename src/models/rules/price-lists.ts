@@ -43,7 +43,8 @@ export function readPriceList(list: unknown): readonly ListedModel[] | undefined
   const models = Object.entries(list).flatMap(([model, each]) => {
     // It says what the others mean.
     if (!isObject(each) || model === 'sample_spec') return []
-    const fields = Object.entries(each).filter(([name]) => /cost|pricing/.test(name))
+    // The last two multiply prices: `regional_…_multiplier`, `provider_specific_entry`.
+    const fields = Object.entries(each).filter(([name]) => /cost|pric|multipl|specific/.test(name))
     return fields.length === 0 ? [] : [toListed(model, fields)]
   })
   return models.length === 0 ? undefined : models
