@@ -34,15 +34,20 @@ export function go(address: string): void {
   arrive()
 }
 
-/** Changes the query of this place; an empty value removes its name. */
-export function refine(changes: Readonly<Record<string, string>>): void {
+/** The address of this place with a changed query; an empty value removes its name. */
+export function addressHere(changes: Readonly<Record<string, string>>): string {
   const query = new URLSearchParams(location.search)
   for (const [name, value] of Object.entries(changes)) {
     if (value === '') query.delete(name)
     else query.set(name, value)
   }
   const search = query.toString()
-  history.replaceState(null, '', location.pathname + (search && `?${search}`))
+  return location.pathname + (search && `?${search}`)
+}
+
+/** Changes the query of this place. */
+export function refine(changes: Readonly<Record<string, string>>): void {
+  history.replaceState(null, '', addressHere(changes))
   arrive()
 }
 

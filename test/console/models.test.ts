@@ -118,9 +118,10 @@ test('the budget of a month has a card, and administrators see who used what of 
   const overview = page.getByRole('region', { name: 'Budgets', exact: true })
   await overview.getByText('$77.50 left of $100.00 per month').waitFor()
 
-  await signIn('admin', 'budgets?owner=*')
+  await signIn('admin', 'budgets?owner=*&subscription=funded')
   await card.getByText('$77.50 left of $100.00 per month').waitFor()
   await card.getByRole('link', { name: 'Who used it' }).click()
+  t.match(page.url(), 'subscription=funded', 'what narrows the cards stays')
   const used = page.getByRole('region', { name: 'Who used funds' })
   await used.getByRole('row', { name: user }).getByRole('cell', { name: '$22.50' }).waitFor()
   await isAccessible(t, page, 'who used a budget')
@@ -151,9 +152,11 @@ test('more of a budget is asked for, approved, denied and ended', async (t, worl
   const [limit, reason] = [dialog.getByLabel('Limit'), dialog.getByLabel('Reason')]
   await dialog.getByText('Now $100.00 per month.').waitFor()
   await limit.fill('50')
-  await reason.fill('a deadline')
   await isAccessible(t, page, 'asking for more')
   const ask = dialog.getByRole('button', { name: 'Ask' })
+  await ask.click()
+  await dialog.getByText('Reason must not be empty.').waitFor()
+  await reason.fill('a deadline')
   await ask.click()
   await dialog.getByText('Limit must be above that of the resource, 100.').waitFor()
   await limit.fill('250.50')
@@ -174,7 +177,7 @@ test('more of a budget is asked for, approved, denied and ended', async (t, worl
 
   await askFor(gateway, 'admin', { subscription: 'desk', name: 'papers', limit: 2_000 })
   await signIn('admin', 'budgets?owner=*')
-  const open = page.getByRole('region', { name: 'Open requests' }).first()
+  const open = page.getByRole('region', { name: 'Open requests' })
   const asked = (what: string) => open.getByRole('row').filter({ hasText: what })
   await asked('$250.50').getByText('now $100.00').waitFor()
   await isAccessible(t, page, 'open requests')
@@ -202,7 +205,7 @@ test('more of a budget is asked for, approved, denied and ended', async (t, worl
 
   await signIn(user, 'budgets')
   await card.getByText('left of $200.00 per month').waitFor()
-  const own = page.getByRole('region', { name: 'Your requests' }).first()
+  const own = page.getByRole('region', { name: 'Your requests' })
   const became = (what: string) => own.getByRole('row').filter({ hasText: what })
   await became('$250.50').getByText('approved').waitFor()
   await became('$300.00').getByText('denied').waitFor()

@@ -88,7 +88,7 @@ export function Increases({ value, error, currency, onEnded }: IncreasesProps) {
       )}
       {value && value.data.length > 0 && (
         <DataTable
-          label="Increases in force"
+          label="Increases"
           columns={columns}
           rows={value.data.slice(0, maxRows)}
           keyOf={({ id }) => id}

@@ -65,12 +65,7 @@ export function OpenRequestList({ onDecided }: { readonly onDecided: () => void 
         </Text>
       )}
       {value && value.rows.length > 0 && (
-        <DataTable
-          label="Open requests"
-          columns={columns}
-          rows={value.rows}
-          keyOf={({ id }) => id}
-        />
+        <DataTable label="Requests" columns={columns} rows={value.rows} keyOf={({ id }) => id} />
       )}
       {value?.hasMore && (
         <Text size="sm" c="dimmed" mt="xs">

@@ -2,7 +2,7 @@ import { Group } from '@mantine/core'
 import type { IncreaseList, SharedLimitList } from '../api.ts'
 import { Filter } from '../parts/filter.tsx'
 import { Link } from '../parts/link.tsx'
-import { addressOf, usePlace } from '../route.ts'
+import { addressHere, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
 import { budgetsIn, idOf } from './budget.ts'
@@ -45,8 +45,8 @@ export function Shared() {
         empty="No budget is shared"
         more={(budget) => (
           <>
-            {me.ledger && <Link to={addressWith({ of: idOf(budget) })}>Who used it</Link>}
-            {budget.enforced && <Link to={addressWith({ raise: idOf(budget) })}>Grant more</Link>}
+            {me.ledger && <Link to={addressHere({ of: idOf(budget) })}>Who used it</Link>}
+            {budget.enforced && <Link to={addressHere({ raise: idOf(budget) })}>Grant more</Link>}
           </>
         )}
       />
@@ -54,8 +54,4 @@ export function Shared() {
       <Grant limits={data} currency={currency} onGranted={onChanged} />
     </>
   )
-}
-
-function addressWith(query: Readonly<Record<string, string>>): string {
-  return addressOf('budgets', { owner: everybody, ...query })
 }

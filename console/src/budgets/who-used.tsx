@@ -1,11 +1,12 @@
 import { Text } from '@mantine/core'
+import { useEffect, useRef } from 'react'
 import { type Column, DataTable } from '../parts/data-table.tsx'
 import { Link } from '../parts/link.tsx'
 import { count, money, share } from '../parts/numbers.ts'
 import { Panel } from '../parts/panel.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
-import { addressOf } from '../route.ts'
+import { addressHere, addressOf } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { readPages, type UsageRow } from '../usage/read-usage.ts'
 import { useLoaded } from '../use-loaded.ts'
@@ -31,6 +32,13 @@ export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: 
     },
     everyMs,
   )
+  const place = useRef<HTMLDivElement>(null)
+  // It is above the cards, of which one may be far below.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the id stands for what was opened
+  useEffect(() => {
+    place.current?.focus({ preventScroll: true })
+    place.current?.scrollIntoView()
+  }, [id])
   const isMoney = budget.kind === 'cost'
   const all = value?.rows.reduce((sum, row) => sum + (isMoney ? row.cost : row.tokens), 0) ?? 0
   const columns: readonly Column<Used>[] = [
@@ -57,19 +65,26 @@ export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: 
     },
   ]
   return (
-    <Panel title={`Who used ${budget.name}`} more={[addressOf('budgets', { owner: '*' }), 'Close']}>
-      <Problem error={error} />
-      {value === undefined && error === undefined && <Pending />}
-      {value && value.rows.length > 0 && (
-        <DataTable label="By user" columns={columns} rows={value.rows} keyOf={({ user }) => user} />
-      )}
-      {value?.rows.length === 0 && <Text size="sm">Nobody has used it since it began.</Text>}
-      <Text size="xs" c="dimmed" mt="sm">
-        From the usage ledger, in whole hours since the window began.
-        {budget.scope === 'group' &&
-          ' It does not tell groups: this is everybody whom the subscription pays for.'}
-      </Text>
-    </Panel>
+    <div ref={place} className="opened" tabIndex={-1}>
+      <Panel title={`Who used ${budget.name}`} more={[addressHere({ of: '' }), 'Close']}>
+        <Problem error={error} />
+        {value === undefined && error === undefined && <Pending />}
+        {value && value.rows.length > 0 && (
+          <DataTable
+            label="By user"
+            columns={columns}
+            rows={value.rows}
+            keyOf={({ user }) => user}
+          />
+        )}
+        {value?.rows.length === 0 && <Text size="sm">Nobody has used it since it began.</Text>}
+        <Text size="xs" c="dimmed" mt="sm">
+          From the usage ledger, in whole hours since the window began.
+          {budget.scope === 'group' &&
+            ' It does not tell groups: this is everybody whom the subscription pays for.'}
+        </Text>
+      </Panel>
+    </div>
   )
 }
 

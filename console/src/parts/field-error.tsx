@@ -38,9 +38,10 @@ const about = new RegExp(
 
 /** undefined: the error is not about one field. */
 export function fieldErrorOf({ status, message }: ApiError): FieldError | undefined {
-  const [, before = '', field, index, part, rest] = about.exec(message) ?? []
+  const [, before = '', field, index, part, end = ''] = about.exec(message) ?? []
   if (field === undefined || ![400, 403].includes(status)) return undefined
   const words = before.replace('widen caps', 'loosen restrictions')
+  const rest = end.replace('must NOT have fewer than 1 characters', 'must not be empty')
   if (index === undefined) return { field, text: `${words}${fieldNames[field as Field]} ${rest}` }
   const place = { field, index: Number(index), part }
   if (field === 'limits')
