@@ -1,5 +1,6 @@
 import { type Test, test } from 'tap'
 import { createKeptIncreases } from '../../src/ratelimit/increases/kept-increases.ts'
+import { userInLines } from '../../src/ratelimit/rules/line-user.ts'
 import { createKeptResets } from '../../src/ratelimit/sums/kept-resets.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
@@ -46,6 +47,9 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   const more = { limit: 9, until: createdAt + 60_000, createdAt, reason: 'a test' }
   for (const counter of counters)
     await increases.add({ ...more, counter, per: 'user', createdBy: 'ann' })
+  const ofKey = ['ann', userInLines(long)].map((user) => `basic\n@id#daily\ntokens-1\n${user}`)
+  for (const counter of ofKey)
+    await increases.add({ ...more, counter, per: 'key', createdBy: 'bob' })
   const requests = createLimitRequests(sql, true)
   const [mine = '', , others = ''] = counters
   await requests.add({ ...more, counter: mine, per: 'user', user: 'ann' })
@@ -69,8 +73,9 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   t.not(after[1]?.id, before[0]?.id, 'the digest of the name is gone too')
   t.strictSame((await resets()).map(({ key }) => key).toSorted(), counters.slice(1).toSorted())
   const raised = await increases.read(createdAt)
-  t.strictSame(raised.map(({ counter }) => counter).toSorted(), counters.slice(1).toSorted())
-  for (const { createdBy } of raised) t.match(createdBy, /^forgotten-/)
+  const left = [...counters.slice(1), ...ofKey.slice(1)].toSorted()
+  t.strictSame(raised.map(({ counter }) => counter).toSorted(), left)
+  for (const { per, createdBy } of raised) t.match(createdBy, per === 'key' ? 'bob' : /^forgotten-/)
   const page = { limit: 9, offset: 0 }
   t.strictSame(await requests.list('ann', createdAt, page), [])
   t.match(await requests.list('bob', createdAt, page), [{ decidedBy: /^forgotten-/ }])
@@ -78,6 +83,7 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   t.match(notices, [{ body: /limit\.request\.created.*"user":"bob"/ }])
   t.equal(notices.length, 1)
   t.equal((await run('y', long)).status, 0, 'a name that was cut')
+  t.equal((await increases.read(createdAt)).length, 2)
   t.match(await run(undefined, 'ann', '--yes'), {
     status: 1,
     err: 'The ledger has no usage of ann.',

@@ -2,6 +2,7 @@
 
 import type { Exact } from '../../formats/exact.ts'
 import { type CountedLimit, counterOf } from './counter.ts'
+import { toPolicies } from './limit-headers.ts'
 import { raiseNamedLimit } from './named-limits.ts'
 
 export interface Increase {
@@ -38,6 +39,8 @@ export interface Limited {
   readonly limits: readonly CountedLimit[]
   readonly caller: { readonly user: string }
   readonly pool?: string | undefined
+  /** Of the key itself; `policies` are those of its limits. */
+  readonly keyLimits?: { readonly policies: string } | undefined
 }
 
 /** The grant with all its limits as they hold then; the same object if none is raised. */
@@ -53,5 +56,9 @@ export function withIncreases<Grant extends Limited>(
       ? limit
       : raised(limit, counterOf(limit, caller.user, pool).key, increases, now),
   )
-  return limits.every((limit, i) => limit === written[i]) ? grant : { ...grant, limits }
+  if (limits.every((limit, i) => limit === written[i])) return grant
+  const own = limits.filter(({ origin }) => origin === 'key')
+  const { keyLimits } = grant
+  if (keyLimits === undefined || own.length === 0) return { ...grant, limits }
+  return { ...grant, limits, keyLimits: { ...keyLimits, policies: toPolicies(own) } }
 }

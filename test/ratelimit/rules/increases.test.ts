@@ -27,6 +27,20 @@ test('the higher of resource and increase holds', async (t) => {
   t.equal(raised(limit, 'of another', of({ limit: 300, until: 50 }), 49), limit)
 })
 
+test('the policies of a key are those of its raised limits', async (t) => {
+  const own = { subscription: 'team', organization: '', user: 'ada', keyId: 'k' }
+  const whose = { resource: 'key', origin: 'key', whose: own } as const
+  const ofKey = toNamedLimit({ ...written, per: 'key' }, hour, whose)
+  const { key: counter } = counterOf(ofKey, 'ada')
+  const caller = { user: 'ada' }
+  const keyLimits = { policies: ofKey.policy, charged: 'y' }
+  const grant = { limits: [shared, ofKey], caller, keyLimits }
+  const more = new Map([[counter, [{ counter, limit: 300, until: 9 }]]])
+  const found = withIncreases(grant, more, 0).keyLimits
+  t.strictSame(found, { policies: '"key-x";q=300;w=3600;qu="tokens"', charged: 'y' })
+  t.equal(withIncreases(grant, of({ limit: 300, until: 9 }), 0), grant)
+})
+
 test('an increase ends by itself', async (t) => {
   const both = of({ limit: 300, until: 50 }, { limit: 200, until: 80 })
   const at = (now: number) => raised(limit, key, both, now)

@@ -2,6 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { cutName } from '../../../formats/names.ts'
+import { userInLines } from '../../../ratelimit/rules/line-user.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 
 /** How many rows had the name, and what they have instead. */
@@ -17,6 +18,7 @@ export interface Forgotten {
  */
 export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
   const name = `forgotten-${randomUUID()}`
+  const counted = userInLines(user)
   return await sql.begin(async (transaction) => {
     await transaction`set local statement_timeout = 0`
     // The id is a digest of the name, from which a name could be guessed.
@@ -29,14 +31,15 @@ export async function forgetUser(sql: Pool, user: string): Promise<Forgotten> {
     // A pool of that name stays as it was reset: its counter would jump back.
     await transaction`
       delete from tollgate_counter_resets
-      where right(counter, char_length(${user}::text) + 1) = E'\n' || ${user}::text
+      where right(counter, char_length(${counted}::text) + 1) = E'\n' || ${counted}::text
         and counter not in (
           select concat_ws(E'\n', resource, '#' || name, kind || '-' || window_text, whom)
           from tollgate_usage_limits
           where per not in ('user', 'key') and whom = ${cutName(user)})`
     await transaction`
       delete from tollgate_increases
-      where per = 'user' and right(counter, char_length(${user}::text) + 1) = E'\n' || ${user}::text`
+      where per in ('user', 'key')
+        and right(counter, char_length(${counted}::text) + 1) = E'\n' || ${counted}::text`
     await transaction`
       update tollgate_increases set created_by = ${name} where created_by = ${user}`
     await transaction`delete from tollgate_limit_requests where username = ${user}`
