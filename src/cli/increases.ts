@@ -28,7 +28,12 @@ export async function showIncreases(
   io: Io,
 ): Promise<number> {
   const list = (await createApiClient(findApiServer(io.env, flags))('GET', path)) as IncreaseList
-  const rows = list.data.map((each) => ({ ID: each.id, ...toCells(each), BY: each.createdBy }))
+  const rows = list.data.map((each) => ({
+    ID: each.id,
+    ...toCells(each),
+    BY: each.createdBy,
+    NOTE: each.effective === false ? 'raises nothing now' : '',
+  }))
   if (flags.json) io.out(toJson(list))
   else if (rows.length === 0) io.err('No limit is increased.')
   else io.out(renderTable(...toTable(rows)))

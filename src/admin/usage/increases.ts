@@ -11,9 +11,10 @@ import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { ignoreBodies, requirePlainText } from '../http/body.ts'
-import { answers, objects, optional, string, timestamp } from '../http/schema.ts'
+import { answers, boolean, objects, optional, string, timestamp } from '../http/schema.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
+import { effectiveOf } from './effective-increases.ts'
 import { limitsOfRecord, name, type OwnLimit } from './limit-state.ts'
 import {
   limitMeant,
@@ -81,7 +82,12 @@ const listSchema = {
   description: 'For administrators.',
   response: answers('Those that are not over, the highest first.', [403], 'IncreaseList', {
     object: { type: 'string', const: 'list' },
-    data: objects('Increase', fields),
+    data: objects('Increase', {
+      ...fields,
+      effective: boolean(
+        'Whether it raises a limit now; false: the limit is as high by itself, is not in force any more, or has another counter.',
+      ),
+    }),
   }),
 } as const
 
@@ -184,7 +190,9 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     { schema: listSchema, config: { audit: 'increase.read' } },
     async (request) => {
       lookAtOthers(request, {})
-      const data = (await opened().list()).map(toJson)
+      const found = await opened().list()
+      const isEffective = await effectiveOf(found, snapshot(), keys, clock())
+      const data = found.map((each) => ({ ...toJson(each), effective: isEffective(each) }))
       await showOthers(request, data.length)
       return { object: 'list', data }
     },

@@ -70,7 +70,7 @@ test('an administrator increases a limit of a user, for a while (200)', async (t
     { action: 'increase.create', outcome: 'intent', actor: { user: 'admin' }, target },
     { action: 'increase.create', outcome: 'success', target },
   ])
-  t.strictSame(await list(api), { object: 'list', data: [shown] })
+  t.strictSame(await list(api), { object: 'list', data: [{ ...shown, effective: true }] })
   t.match(api.audited.at(-1), { action: 'increase.read', count: 1 })
   const raised = { limit: 300, remaining: 300, increasedUntil: until }
   t.match(await limitOf(api, 'alice', 'own'), raised)
@@ -227,7 +227,7 @@ test('the own limit of a key is increased by its id (200)', async (t) => {
   const target = { user: 'alice', keyId: id, limit: 'daily' }
   const { target: noted } = api.audited.at(-1) as { target: object }
   t.strictSame(noted, target)
-  t.match((await list(api)).data, [whose])
+  t.match((await list(api)).data, [{ ...whose, effective: true }])
   t.match(await limitOf(api, key, 'daily'), { scope: 'key', limit: 80, increasedUntil: until })
   const question = { model: 'small', keyId: id }
   const { limits } = (await api.ask('POST /v1/explain', { as: 'admin', body: question })).json()
@@ -260,6 +260,7 @@ test('the own limit of a key is increased by its id (200)', async (t) => {
   }
   await create(api, { ...more, subscription: 'premium' })
   await api.ask(`DELETE /v1/api-keys/${id}`, { as: 'alice' })
+  t.match((await list(api)).data, [{ ...whose, effective: false }], 'listed without effect')
   const late = await api.ask(`POST ${route}`, { as: 'admin', body: more })
   refused(t, late, 400)
   t.match(late.json().error.message, /^keyId: the key is revoked/)
@@ -271,17 +272,26 @@ test('the higher holds, also after the resource has changed', async (t) => {
   await create(api, asked)
   await create(api, { ...asked, limit: 200, until: '2026-03-09T12:00:00Z' })
   t.match(await limitOf(api, 'alice', 'own'), { limit: 300 })
+  const effective = async () =>
+    (await list(api)).data.map((each: { effective: boolean }) => each.effective)
+  t.strictSame(await effective(), [true, true])
+  now = withOwn({ limit: 250 })
+  t.strictSame(await effective(), [true, false])
   now = withOwn({ limit: 500 })
   const higher = await limitOf(api, 'alice', 'own')
   t.equal(higher.limit, 500)
   t.notOk('increasedUntil' in higher)
+  t.strictSame(await effective(), [false, false])
   for (const other of [{ of: 'output' }, { window: '1h' }]) {
     now = withOwn(other)
     t.equal((await limitOf(api, 'alice', 'own')).limit, 100, 'another counter')
+    t.strictSame(await effective(), [false, false])
   }
   now = withOwn({ name: 'renamed' })
   t.equal((await limitOf(api, 'alice', 'renamed')).limit, 100)
-  t.equal((await list(api)).data.length, 2, 'they are listed')
+  t.strictSame(await effective(), [false, false])
+  now = withOwn({ enforce: false })
+  t.strictSame(await effective(), [false, false])
   now = snapshot
   t.match(await limitOf(api, 'alice', 'own'), { limit: 300 }, 'the counter of before')
 })

@@ -1,0 +1,41 @@
+/** Which increases raise a limit now: what they were made for may have changed since. */
+
+import type { Exact } from '../../formats/exact.ts'
+import { statusAt } from '../../keys/rules/api-key.ts'
+import type { ApiKeyStore } from '../../keys/store.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
+import type { KeptIncrease } from '../../ratelimit/increases/active-increases.ts'
+import { counterKeyPrefix, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
+import { inSlices } from '../../runtime/slices.ts'
+import { limitsOfRecord } from './limit-state.ts'
+import { toMeantJson } from './wanted-limit.ts'
+
+/** The figures of what refuses, by the keys of counters without whom. */
+type Figures = Map<string, Exact>
+
+/** `now`: milliseconds since the epoch. Rejects if the database is unavailable. */
+export async function effectiveOf(
+  increases: readonly KeptIncrease[],
+  snapshot: Snapshot,
+  keys: Pick<ApiKeyStore, 'findById'>,
+  now: number,
+): Promise<(increase: KeptIncrease) => boolean> {
+  const figures = await inSlices(figuresIn(snapshot))
+  for (const id of new Set(increases.flatMap((each) => toMeantJson(each).keyId ?? []))) {
+    const key = await keys.findById(id)
+    if (key === undefined || statusAt(key, now) !== 'active') continue
+    for (const { limit, isEnforced } of limitsOfRecord(key, snapshot))
+      if (isEnforced) figures.set(limit.keyPrefix, limit.limit)
+  }
+  return ({ counter, limit }) =>
+    limit > (figures.get(counterKeyPrefix(readCounterKey(counter))) ?? limit)
+}
+
+function* figuresIn({ subscriptions }: Snapshot): Generator<undefined, Figures> {
+  const figures: Figures = new Map()
+  for (const { limits } of subscriptions.values()) {
+    for (const { keyPrefix, limit } of [...limits.values()].flat()) figures.set(keyPrefix, limit)
+    yield
+  }
+  return figures
+}
