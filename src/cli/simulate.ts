@@ -97,7 +97,7 @@ function show(answer: SimulationAnswer): string {
 const reasons = {
   sums_of_hours: 'only sums of hours are kept',
   longer_than_the_time: 'it is longer',
-  groups_unknown: 'past usage does not tell groups',
+  groups_unknown: 'some past usage does not tell on whose pool it would draw',
 }
 
 function showLimit(

@@ -6,7 +6,7 @@ import { toFigure } from '../../formats/money.ts'
 import type { Span } from '../../formats/span.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
-import { isReplayed, type SimulatedRefusals, type Simulation } from '../../usage/rules/simulate.ts'
+import type { SimulatedRefusals, Simulation } from '../../usage/rules/simulate.ts'
 import type { NamedGap } from '../../usage/store.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
@@ -156,7 +156,7 @@ const schema = {
           from: timestamp,
           to: timestamp,
           because: string(
-            'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day, cost, weights, or kinds of tokens. groups_unknown: past usage does not tell the groups of users.',
+            'sums_of_hours: the journal of that time is not kept whole, and sums cannot replay windows shorter than a day, cost, weights, or kinds of tokens. groups_unknown: past usage does not tell on whose pool some of it would draw.',
             { enum: ['sums_of_hours', 'longer_than_the_time', 'groups_unknown'] },
           ),
         }),
@@ -218,7 +218,7 @@ function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, sp
   const { answers, limits, refusals: found } = simulation
   const inOrder = found.toSorted((a, b) => b.requests - a.requests)
   const used = limits
-    .filter(({ limit }) => isReplayed(limit))
+    .filter(({ lacksGroups }) => !lacksGroups)
     .toSorted((a, b) => mostShare(b) - mostShare(a))
   return {
     from: toTimestamp(span.from),
@@ -274,16 +274,16 @@ function toLimitJson(each: SimulatedLimit['limit']) {
 /** Each name, kind and length of a window once. */
 function* notJudged({ limits }: Simulation, summed: readonly Span[], span: Span) {
   const seen = new Set<string>()
-  for (const { limit, isDecidedByHours } of limits) {
+  for (const { limit, isDecidedByHours, lacksGroups } of limits) {
     const { limitName: name = null, kind, window } = limit
-    const text = `${name} ${kind} ${lengthOf(limit)}`
+    const text = `${name} ${kind} ${lengthOf(limit)} ${lacksGroups}`
     if (seen.has(text)) continue
     seen.add(text)
     const shown = ({ from, to }: Span, because: string) => {
       const times = { from: toTimestamp(from), to: toTimestamp(to) }
       return { name, kind, window: window || null, ...times, because }
     }
-    if (!isReplayed(limit)) yield shown(span, 'groups_unknown')
+    if (lacksGroups) yield shown(span, 'groups_unknown')
     else if (lengthOf(limit) > span.to - span.from) yield shown(span, 'longer_than_the_time')
     else if (!isDecidedByHours) for (const each of summed) yield shown(each, 'sums_of_hours')
   }

@@ -24,7 +24,7 @@ export function* sharedLimits(
     for (const model of only.model === undefined ? subscription.limits.keys() : [only.model]) {
       for (const on of limitsOn(subscription, model)) {
         if (!isShared(on.limit)) continue
-        for (const pool of poolsOf(on.limit, subscription)) {
+        for (const pool of on.limit.scope === 'group' ? poolsIn(subscription) : ['']) {
           const counter = counterOf(on.limit, '', pool)
           if (!found.has(counter.key))
             found.set(counter.key, { ...on, counter, subscription, model })
@@ -40,9 +40,8 @@ function isShared({ scope }: Pick<CountedLimit, 'scope'>): boolean {
   return scope !== 'user' && scope !== 'key'
 }
 
-/** As counters name them. */
-function poolsOf({ scope }: CountedLimit, { resource }: CompiledSubscription): readonly string[] {
-  if (scope !== 'group') return ['']
+/** Those of groups that there can be in a Subscription, as counters name them. */
+export function poolsIn({ resource }: CompiledSubscription): readonly string[] {
   const { users, groups } = resource.owner
   return [...groups.map(poolOfGroup), ...(users.length > 0 ? [''] : [])]
 }

@@ -77,7 +77,7 @@ async function readLines(
         if (!isCharged(usage, charge)) continue
         count += 1
         if (count > maxAnswers) throw new TooManyAnswers()
-        const spender = spenders(usage.user, usage.subscription, usage.model)
+        const spender = spenders(usage.user, usage.subscription, usage.model, usage.pool)
         addTo(found, endedAt - (endedAt % hourMs), {
           spender,
           startedAt,
@@ -94,9 +94,12 @@ async function readLines(
 /** One object for each. */
 function createSpenders() {
   const known = new Map<string, Spender>()
-  return (user: string, subscription: string, model: string): Spender => {
-    const name = `${model}\n${subscription}\n${user}`
-    const spender = known.get(name) ?? { user, subscription, model }
+  return (user: string, subscription: string, model: string, pool?: string): Spender => {
+    const name = JSON.stringify([model, subscription, user, pool])
+    const spender = known.get(name) ?? {
+      ...{ user, subscription, model },
+      ...(pool !== undefined && { pool }),
+    }
     known.set(name, spender)
     return spender
   }

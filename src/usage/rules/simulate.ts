@@ -4,13 +4,14 @@
  * it starts, and its tokens are added when it ends, to that window or, by `charge: admission`, to the one in
  * which it started. The first window of each counter is empty before the first request.
  *
- * Past usage has no groups, so access and ownership are not decided, and limits per group are left out. Nor is room that
- * requests hold. Prices and weights are those of the resources.
+ * Past usage has no groups, so access and ownership are not decided; limits per group are replayed as far as it is known who
+ * shared one. Room that requests hold is left out. Prices and weights are those of the resources.
  */
 
 import { findSubscription, unusableReason } from '../../decide/selection.ts'
 import { type Exact, minus, plus } from '../../formats/exact.ts'
 import { type About, aboutOf, limitsOn } from '../../models/rules/limits-on.ts'
+import { poolsIn, whomOf } from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import {
   type CountedLimit,
@@ -20,7 +21,6 @@ import {
   lastSpent,
   limitStates,
 } from '../../ratelimit/rules/counter.ts'
-import { readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
 import { amountOfParts, type Parts, type Rated } from './amounts.ts'
 
@@ -31,6 +31,8 @@ export interface Spender {
   readonly subscription: string
   /** `<namespace>/<name>`. */
   readonly model: string
+  /** The group whose pool they drew on, if lines say it. */
+  readonly pool?: string
 }
 
 /** Times in milliseconds since the epoch. */
@@ -66,6 +68,8 @@ export interface SimulatedLimit extends About {
   readonly limit: CountedLimit
   /** Whether hours say something about it: their sums are of tokens that all weigh the same. */
   readonly isDecidedByHours: boolean
+  /** Whether it is per group, and some usage does not tell of whose pool it would be. */
+  lacksGroups: boolean
   /** The most that was used in a window, by whom and when; 0: nobody used anything. */
   most: Exact
   /** A user, or who shares it; empty: all. */
@@ -89,9 +93,10 @@ function isDecidedByHours({ kind, windows }: CountedLimit, rated: Rated): boolea
   return isLong && (kind === 'requests' || (kind === 'tokens' && rated.weights === undefined))
 }
 
-/** Of those per group past usage does not tell who draws on them. */
-export function isReplayed({ scope }: CountedLimit): boolean {
-  return scope !== 'group'
+/** The pool on which they would draw: the only one, or that on which they drew if there still is one. */
+function poolIn(subscription: CompiledSubscription, { pool }: Spender): string | undefined {
+  const pools = poolsIn(subscription)
+  return pools.length > 1 ? pools.find((each) => each === pool) : pools[0]
 }
 
 /** A window while usage is replayed; of concurrency it never ends. */
@@ -132,7 +137,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
           ...aboutOf(limit, model, subscription),
           limit,
           isDecidedByHours: isDecidedByHours(limit, rated),
-          ...{ most: 0, mostBy: '', mostAt: 0 },
+          ...{ lacksGroups: false, most: 0, mostBy: '', mostAt: 0 },
         })
       }
     }
@@ -152,21 +157,24 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
     const unpaid: Unpaid | undefined =
       subscription === undefined ? 'not_found' : unusableReason(subscription, model)
     const own = unpaid === undefined && subscription ? [...limitsOn(subscription, model)] : []
+    const pool = subscription && poolIn(subscription, spender)
     const account = {
       spender,
       unpaid,
-      counters: own
-        .filter(({ limit }) => isReplayed(limit))
-        .map(({ limit, isEnforced }) => {
-          const counter = counterOf(limit, user)
-          const figure = limits.get(limit.keyPrefix) as SimulatedLimit
-          const replayed = counters.get(counter.key) ?? {
-            ...{ limit, isEnforced, counter, figure },
-            window: undefined,
-          }
-          counters.set(counter.key, replayed)
-          return replayed
-        }),
+      counters: own.flatMap(({ limit, isEnforced }) => {
+        const figure = limits.get(limit.keyPrefix) as SimulatedLimit
+        if (limit.scope === 'group' && pool === undefined) {
+          figure.lacksGroups = true
+          return []
+        }
+        const counter = counterOf(limit, user, pool)
+        const replayed = counters.get(counter.key) ?? {
+          ...{ limit, isEnforced, counter, figure },
+          window: undefined,
+        }
+        counters.set(counter.key, replayed)
+        return replayed
+      }),
       rated: subscription ? ratedIn(subscription, model) : {},
       chargesAdmission: subscription?.admission?.charge === 'admission',
     }
@@ -215,7 +223,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
   ): void {
     window.used = plus(window.used, amount)
     if (window.used <= figure.most) return
-    const mostBy = limit.scope === 'user' ? user : readCounterKey(counter.key).user
+    const mostBy = limit.scope === 'user' ? user : (whomOf(limit, counter) ?? '')
     Object.assign(figure, { most: window.used, mostBy, mostAt: at })
   }
 

@@ -172,7 +172,9 @@ test('limits by name are replayed over all who share them, with the prices of th
     { ...day, name: 'answers', of: 'output', limit: 50, enforce: false },
     { ...day, name: 'groups', per: 'group', limit: 1 },
   ]
-  const found = (await ask(bundle([[1_000_000, '1h']], { billingRate }, { limits }))).json()
+  const owner = { groups: [{ name: 'team' }, { name: 'other' }] }
+  const spec = { owner, limits }
+  const found = (await ask(bundle([[1_000_000, '1h']], { billingRate }, spec))).json()
   const budget = { name: 'budget', kind: 'cost', scope: 'subscription', window: 'day', limit: '2' }
   t.match(found, { answers: 6, refused: 2 })
   t.match(found.refusals, [
@@ -185,6 +187,29 @@ test('limits by name are replayed over all who share them, with the prices of th
   ])
   t.equal(found.limits.length, 3)
   t.match(found.not_judged, [{ name: 'groups', kind: 'tokens', because: 'groups_unknown' }])
+})
+
+test('limits per group are replayed where it is known on whose pool a request draws', async (t) => {
+  const per = (name: string, limit: number) => {
+    return { name, limit, window: 'day', per: 'group', of: 'output' }
+  }
+  const limits = [per('known', 250), per('ample', 9_000)]
+  const drawn = (pool: string) => ({ pool, limits: ['plenty any tokens group day@UTC'] })
+  const past = ['red', 'red', '', 'red', 'red', ''].map((pool, i) => {
+    return { ms: 10 * hour + i * 2_000, user: pool || 'eve', fields: drawn(pool) }
+  })
+  const { ask } = await start(t, past)
+  const simulated = async (owner: object) => {
+    return (await ask(bundle([[1_000_000, '1h']], {}, { owner, limits }))).json()
+  }
+  const [red, blue] = [{ name: 'red' }, { name: 'blue' }]
+  const both = await simulated({ groups: [blue, red], users: ['eve'] })
+  t.match(both, { refused: 1, refusals: [{ user: 'red', name: 'known', requests: 1 }] })
+  t.match(both.limits, [{ name: 'known', most: 300, most_by: 'red' }, { most: 300 }, {}])
+  t.strictSame(both.not_judged, [])
+  t.match(await simulated({ groups: [red] }), { refused: 3 }, 'there is only one')
+  const gone = await simulated({ groups: [blue, { name: 'green' }], users: ['eve'] })
+  t.match(gone, { refused: 0, limits: { length: 1 }, not_judged: { length: 2 } })
 })
 
 test('requests, concurrency and missing subscriptions refuse', async (t) => {
