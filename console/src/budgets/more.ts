@@ -2,6 +2,7 @@
 
 import type { Me } from '../api.ts'
 import { textIn } from '../parts/dialog-form.tsx'
+import { ungrouped } from '../parts/numbers.ts'
 import { addressOf } from '../route.ts'
 import { idOf, type Limit, type Named } from './budget.ts'
 
@@ -29,7 +30,7 @@ export function namedOf({ subscription, model, name, whom }: Named) {
 
 /** How much and how long. What is wrong with it, the API says. */
 export function moreIn(form: FormData, kind: string) {
-  const written = textIn(form, 'limit').replaceAll(/[\s,_]/g, '')
+  const written = ungrouped(textIn(form, 'limit'))
   const until = Date.parse(textIn(form, 'until'))
   return {
     limit: kind !== 'cost' && /^\d+$/.test(written) ? Number(written) : written,

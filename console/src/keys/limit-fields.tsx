@@ -18,7 +18,7 @@ import { textIn } from '../parts/dialog-form.tsx'
 import { useEntryError, useFieldError } from '../parts/field-error.tsx'
 import { Icon } from '../parts/icon.tsx'
 import { windowIn } from '../parts/limits.tsx'
-import { some } from '../parts/numbers.ts'
+import { some, ungrouped } from '../parts/numbers.ts'
 
 export type KeyLimit = NonNullable<ApiKey['limits']>[number]
 
@@ -185,7 +185,7 @@ export function limitsIn(form: FormData): KeyLimit[] {
 function limitIn(form: FormData, index: number): KeyLimit {
   const text = (part: string) => textIn(form, `limits[${index}].${part}`)
   const of = text('of') as Kind
-  const written = text('limit').replaceAll(/[\s,_]/g, '')
+  const written = ungrouped(text('limit'))
   const window = text('window')
   const models = text('models')
     .split(',')

@@ -42,3 +42,8 @@ export function money(value: number, currency: string | undefined): string {
 export function duration(seconds: number): string {
   return seconds < 1 ? `${Math.round(seconds * 1_000)} ms` : `${seconds.toFixed(1)} s`
 }
+
+/** What a person has written, without the marks between thousands: `1,234.5` is 1234.5, while `2,50` stays, as no number. */
+export function ungrouped(written: string): string {
+  return written.replaceAll(/(?<=\d)[\s,_](?=\d{3}(?!\d))/g, '')
+}
