@@ -6,16 +6,23 @@ import { windowText } from '../../ratelimit/rules/windows.ts'
 import { calendarOf } from './compile-subscription.ts'
 import type { Snapshot } from './snapshot.ts'
 
-/** By resource, then by name: `cost per user in day@Europe/Zurich`. */
-type Counted = ReadonlyMap<string, ReadonlyMap<string, string>>
+/** A limit, and what is counted: `cost per user in day@Europe/Zurich`. */
+interface Counted {
+  readonly resource: string
+  readonly name: string
+  readonly counted: string
+}
+
+const idOf = ({ resource, name }: Counted): string => `${resource} ${name}`
 
 /** One sentence for each limit that is not continued. A limit that is only added has nothing to continue. */
 export function newCounters(before: Snapshot, after: Snapshot): readonly string[] {
-  const now = countedIn(after)
+  const [were, are] = [countedIn(before), countedIn(after)]
+  const known = new Map(were.map((each) => [idOf(each), each.counted]))
+  const kept = new Set(are.map(idOf))
+  const gone = were.filter((each) => !kept.has(idOf(each)))
   return [
-    ...[...countedIn(before)].flatMap(([resource, limits]) =>
-      limitsBegun(resource, limits, now.get(resource) ?? new Map()),
-    ),
+    ...are.flatMap((limit) => sentenceOn(limit, known.get(idOf(limit)), gone)),
     ...[...after.subscriptions.values()].flatMap(({ resource: { metadata, owner, limits } }) => {
       const earlier = before.subscriptions.get(metadata.name)?.resource.owner.groups ?? []
       const stay = earlier.filter((group) => owner.groups.includes(group))
@@ -27,41 +34,36 @@ export function newCounters(before: Snapshot, after: Snapshot): readonly string[
   ]
 }
 
-function limitsBegun(
-  resource: string,
-  before: ReadonlyMap<string, string>,
-  after: ReadonlyMap<string, string>,
-): readonly string[] {
-  const gone = [...before].filter(([name]) => !after.has(name))
-  return [...after].flatMap(([name, counted]) => {
-    const earlier = before.get(name)
-    if (earlier === counted) return []
-    const begins = `${resource}: the limit ${name} begins new counters`
-    if (earlier !== undefined) return `${begins}, because it was ${earlier} and is ${counted}`
-    const renamed = gone.find(([, each]) => each === counted)
-    return renamed === undefined ? [] : `${begins}, if it is ${renamed[0]} by another name`
-  })
+function sentenceOn(
+  { resource, name, counted }: Counted,
+  before: string | undefined,
+  gone: readonly Counted[],
+): string | readonly [] {
+  if (before === counted) return []
+  const begins = `${resource}: the limit ${name} begins new counters`
+  if (before !== undefined) return `${begins}, because it was ${before} and is ${counted}`
+  // Under another name, or of a resource that has another name.
+  const same = gone.filter((each) => each.counted === counted)
+  const own = same.find((each) => each.resource === resource)
+  if (own !== undefined) return `${begins}, if it is ${own.name} by another name`
+  const moved = same.find((each) => each.name === name)
+  return moved === undefined ? [] : `${begins}, if it is that of ${moved.resource}`
 }
 
-function countedIn({ subscriptions, models, tenant }: Snapshot): Counted {
-  const all = new Map<string, ReadonlyMap<string, string>>()
-  const add = (resource: string, limits: readonly NamedLimit[], calendar?: WrittenCalendar) =>
-    all.set(
-      resource,
-      new Map(
-        limits.map((limit) => {
-          const window =
-            limit.of === 'concurrency' ? '' : ` in ${windowText(windowOf(limit, calendar))}`
-          return [limit.name, `${limit.of} per ${limit.per}${window}`]
-        }),
-      ),
-    )
-  for (const { name, resource } of subscriptions.values()) {
-    add(`Subscription ${name}`, resource.limits, calendarOf(resource, tenant))
-  }
-  for (const { key, resource } of models.values()) {
-    add(`ModelRef ${key}`, resource.limits, tenant?.calendar)
-  }
-  if (tenant !== undefined) add('Tenant', tenant.limits, tenant.calendar)
-  return all
+function countedIn({ subscriptions, models, tenant }: Snapshot): readonly Counted[] {
+  const of = (resource: string, limits: readonly NamedLimit[], calendar?: WrittenCalendar) =>
+    limits.map((limit) => {
+      const window = windowText(windowOf(limit, calendar))
+      const counted = `${limit.of} per ${limit.per}${limit.of === 'concurrency' ? '' : ` in ${window}`}`
+      return { resource, name: limit.name, counted }
+    })
+  return [
+    ...[...subscriptions.values()].flatMap(({ name, resource }) =>
+      of(`Subscription ${name}`, resource.limits, calendarOf(resource, tenant)),
+    ),
+    ...[...models.values()].flatMap(({ key, resource }) =>
+      of(`ModelRef ${key}`, resource.limits, tenant?.calendar),
+    ),
+    ...of('Tenant', tenant?.limits ?? [], tenant?.calendar),
+  ]
 }

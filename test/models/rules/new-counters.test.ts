@@ -47,6 +47,10 @@ test('what begins new counters is named', async (t) => {
       `${begins('daily')}, because it was tokens per user in day@UTC and is tokens per user in day@Asia/Tokyo`,
     ],
   )
+  const named = subscription('squad', owner, { 'llm/small': [[5, '1m']] }, { named: [hourly] })
+  t.strictSame(newCounters(before, snapshotOf(modelRef('small'), named)), [
+    'Subscription squad: the limit hourly begins new counters, if it is that of Subscription team',
+  ])
   for (const groups of ['bac', 'dabc', 'adb']) {
     t.strictSame(newCounters(before, world([hourly, daily], [...groups])), [
       'Subscription team names its groups in another order, or another one before them: who is in several of them draws on another pool',
