@@ -258,3 +258,26 @@ test('the addresses hold for the API and for lists, which are asked for on behal
   })
   t.equal(remove.status, 200, 'but it ends itself from anywhere')
 })
+
+test('the own limit of a key is higher while it is increased', async (t, gateway) => {
+  const limits = [{ name: 'daily', limit: 40, window: 'day' }]
+  const { key, id } = await mint(gateway, { limits, subscription: 'priced' })
+  const ask = async () => {
+    const { status, headers } = await gateway.chat(key, { totalTokens: 40 })
+    await gateway.settled()
+    return { status, policy: headers.get('ratelimit-policy') }
+  }
+  t.match(await ask(), { status: 200, policy: '"key-daily";q=40;' })
+  t.match(await ask(), { status: 429 })
+  const until = new Date(Date.now() + 3_600_000).toISOString()
+  const body = JSON.stringify({ keyId: id, name: 'daily', limit: 100, until, reason: 'a test' })
+  const path = '/v1/admin/increases'
+  const made = await gateway.ask(path, adminToken, { method: 'POST', body })
+  t.match(JSON.parse(made.text), { keyId: id, propagation: { state: 'confirmed' } })
+  t.match(await ask(), { status: 200, policy: '"key-daily";q=100;' })
+  const ended = await gateway.ask(`${path}/${JSON.parse(made.text).id}`, adminToken, {
+    method: 'DELETE',
+  })
+  t.match(JSON.parse(ended.text), { propagation: { state: 'confirmed' } })
+  t.match(await ask(), { status: 429 })
+})

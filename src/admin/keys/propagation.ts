@@ -15,7 +15,7 @@ export const propagationSchema = {
       minimum: 1,
       examples: [2],
     }),
-    acknowledged: { type: 'integer', minimum: 1, examples: [2] },
+    acknowledged: { type: 'integer', minimum: 0, examples: [2] },
     waitingFor: optional({
       type: 'array',
       items: { type: 'string' },

@@ -126,13 +126,14 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
 
   function finish(waiter: Waiter): void {
     waiting.delete(waiter)
-    waiter.answer(waiter.last ?? unknown())
+    waiter.answer(waiter.last ?? unknown(waiter))
   }
 
-  /** The database is unavailable: the processes last known have not acknowledged. */
-  function unknown(): Propagation {
+  /** The database is unavailable: the processes last known have not acknowledged, nor has this one read increases. */
+  function unknown({ needs }: Pick<Waiter, 'needs'>): Propagation {
     const waitingFor = options.others()
-    return { state: 'pending', replicas: waitingFor.length + 1, acknowledged: 1, waitingFor }
+    const acknowledged = needs === migrationOf.increases ? 0 : 1
+    return { state: 'pending', replicas: waitingFor.length + 1, acknowledged, waitingFor }
   }
 
   /** The transactions to wait for, once the log is sure to have them; rejects during an outage. */
@@ -153,7 +154,7 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
   ): Promise<Propagation> {
     const giveUpAt = performance.now() + deadlineMs
     const logged = await log(giveUpAt).catch(() => undefined)
-    if (logged === undefined) return unknown()
+    if (logged === undefined) return unknown({ needs })
     return await new Promise((answer) => {
       waiting.add({ ...logged, needs, answer, giveUpAt, last: undefined })
       polls = 0

@@ -121,8 +121,9 @@ test('changed caps are followed, and pending while an older process may be servi
 test('an increase is confirmed once every process has read it', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
   const kept = createKeptIncreases(sql)
+  let at = now
   const start = async (name: string) => {
-    const increases = createActiveIncreases(kept, () => now)
+    const increases = createActiveIncreases(kept, () => at)
     let isBroken = false
     const setBroken = (is: boolean) => {
       isBroken = is
@@ -151,6 +152,10 @@ test('an increase is confirmed once every process has read it', async (t) => {
   t.strictSame(limits(), [400, 400])
   t.equal(own.raise(written, counter, now + 8_999).limit, 400)
   t.equal(own.raise(written, counter, now + 9_000).limit, 100, 'it ends by itself')
+  at = now + 60_000
+  await own.follow()
+  at = now
+  t.equal(own.raise(written, counter, now).limit, 400, 'also if the clock is set back')
 
   await sql`delete from tollgate_increases where amount = 400`
   await poll(() => limits().every((limit) => limit === 300), 'changes from outside are read')
@@ -164,6 +169,11 @@ test('an increase is confirmed once every process has read it', async (t) => {
   other.break(false)
   t.match(await watch.waitForIncreases(), { state: 'confirmed' }, 'whatever the trigger does')
   t.strictSame(limits(), [300, 300])
+
+  const gone = createPool(t, url.replace(/[^/]+$/, 'nowhere'))
+  const cut = createPropagationWatch({ ...options, pool: await gone, others: () => ['two'] })
+  const nobody = { state: 'pending', replicas: 2, acknowledged: 0, waitingFor: ['two'] }
+  t.strictSame(await cut.waitForIncreases(), nobody, 'without the database')
 
   await addReplica(sql, 'older')
   // It has followed the log, and ignores what it has read.
