@@ -76,30 +76,34 @@ function Form({ limit, currency, onClose, onGranted }: FormProps) {
 /** What names a limit that is not in the list, such as one per user. */
 const fields = ['name', 'subscription', 'model', 'user', 'whom', 'keyId'] as const
 const abouts = {
-  name: 'As in spec.limits.',
+  name: 'As in spec.limits of the Subscription or ModelRef; without both it is the Tenant.',
   subscription: 'Whose limit it is.',
-  model: 'Instead: namespace/name. Neither: the Tenant’s.',
+  model: 'Or whose: namespace/name.',
   user: 'Of a limit per user.',
-  whom: 'Of a shared one: which group or organization.',
-  keyId: 'Of a key’s own limit: its id alone.',
+  whom: 'Group or organization.',
+  keyId: 'Of a key’s own limit: its id.',
 } as const
 
 function Written() {
+  const [first, ...others] = fields
   return (
-    <SimpleGrid cols={{ base: 1, xs: 2 }} spacing="sm" verticalSpacing="sm">
-      {fields.map((name) => (
-        <WrittenField key={name} name={name} />
-      ))}
-      <NativeSelect
-        name="kind"
-        label="Counts"
-        description="Money has decimals."
-        data={[
-          { value: 'tokens', label: 'Tokens or requests' },
-          { value: 'cost', label: 'Money' },
-        ]}
-      />
-    </SimpleGrid>
+    <>
+      <WrittenField name={first} />
+      <SimpleGrid cols={{ base: 1, xs: 2 }} spacing="sm">
+        {others.map((name) => (
+          <WrittenField key={name} name={name} />
+        ))}
+        <NativeSelect
+          name="kind"
+          label="Counts"
+          description="Money has decimals."
+          data={[
+            { value: 'tokens', label: 'Tokens or requests' },
+            { value: 'cost', label: 'Money' },
+          ]}
+        />
+      </SimpleGrid>
+    </>
   )
 }
 
