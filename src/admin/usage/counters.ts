@@ -6,9 +6,10 @@ import type { AuditTarget } from '../../audit/event.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toTimestamp } from '../../formats/timestamp.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
-import { whomOf } from '../../models/rules/shared-limits.ts'
+import { resourceOf, whomOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { maxResets } from '../../ratelimit/counters.ts'
+import type { Counter } from '../../ratelimit/rules/counter.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
@@ -43,7 +44,7 @@ const properties = {
   name: {
     ...name,
     description:
-      "Only of limits with this name. Without user and key_id it is one that several share: the model's, else the subscription's, else the installation's.",
+      "Only of limits with this name. Without user and key_id it is one that several share: the model's, else the subscription's, else the installation's, or of whatever has one; a reset is of one.",
   },
   whom: {
     ...name,
@@ -141,8 +142,9 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
   }
 
   /** Those of which something is used. */
-  async function readUsed(selected: Selected, subject: Subject) {
+  async function readUsed(selected: Selected, subject: Subject, isOne = false) {
     const all = await limitsOf(selected, subject, snapshot())
+    if (isOne && subject.user === undefined) requireOne(all)
     if (all.length > maxLimits) throw tooMany(subject, 'selects too many limits')
     return (await readLimits(deps, all)).filter(({ isUsed }) => isUsed)
   }
@@ -164,12 +166,13 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     async (request) => {
       const subject = await admit(request, request.body)
       // Requests in progress end by themselves.
-      const used = (await readUsed(request.body, subject)).filter(
+      const used = (await readUsed(request.body, subject, true)).filter(
         ({ shown }) => shown.kind !== 'concurrency',
       )
       if (used.length > maxResets) throw tooMany(subject, `selects more than ${maxResets} counters`)
       const { user } = subject
-      await intend(request, { ...targetOf(request.body), ...(user !== undefined && { user }) })
+      const whose = user === undefined ? resourceIn(used[0]?.counter) : { user }
+      await intend(request, { ...targetOf(request.body), ...whose })
       const at = clock()
       const reset = used.map(({ counter }) => counter)
       if (reset.length > 0) await resetCounters(reset, at)
@@ -187,6 +190,13 @@ interface Subject {
 
 function show({ user, key }: Subject) {
   return { ...(user !== undefined && { user }), ...(key && { key_id: key.id }) }
+}
+
+/** Whose limit a counter is of, as the trail names it; the Tenant's has no name. */
+function resourceIn(counter: Counter | undefined): AuditTarget {
+  const resource = counter ? resourceOf(counter) : 'Tenant'
+  if (resource === 'Tenant') return {}
+  return resource.includes('/') ? { resource } : { subscription: resource }
 }
 
 /** As the trail names it. */
@@ -218,27 +228,34 @@ async function limitsOf(selected: Selected, { user, key }: Subject, snapshot: Sn
   )
 }
 
-/** All counters of one limit that several share. */
+/** All counters of a limit that several share; without a resource that of the Tenant, else of whatever has one of this name. */
 async function sharedLimitsOf(
   { name = '', subscription, model, window, whom }: Selected,
   snapshot: Snapshot,
 ): Promise<readonly OwnLimit[]> {
-  const origin = model ? 'model' : subscription ? 'subscription' : 'tenant'
-  const all = await selectShared(snapshot, { name, subscription, model })
-  const found = all.filter(({ limit }) => limit.origin === origin && isSelected(limit, { window }))
+  const origin = model ? 'model' : subscription ? 'subscription' : undefined
+  const all = (await selectShared(snapshot, { name, subscription, model })).filter(
+    ({ limit }) => isSelected(limit, { window }) && limit.origin === (origin ?? limit.origin),
+  )
+  const ofTenant = all.filter(({ limit }) => limit.origin === 'tenant')
+  const found = ofTenant.length > 0 ? ofTenant : all
   if (found.length === 0) {
-    const of = {
-      model: 'of the model',
-      subscription: 'of the subscription',
-      tenant: 'of the installation',
-    }
-    const message = `No limit ${of[origin]} that several share has this name; GET /v1/admin/limits lists them.`
+    const message = `No limit ${origin === undefined ? '' : `of the ${origin} `}that several share has this name; GET /v1/admin/limits lists them. Of one per user name the user.`
     throw new ServiceError('not_found', { message })
   }
   return inOrder(
     found.filter(
       ({ limit, counter }) => (whom ?? whomOf(limit, counter)) === whomOf(limit, counter),
     ),
+  )
+}
+
+/** Of one resource, so that no other one is reset by mistake. */
+function requireOne(limits: readonly OwnLimit[]): void {
+  const resources = [...new Set(limits.map(({ counter }) => resourceOf(counter)))]
+  if (resources.length < 2) return
+  throw invalidRequest(
+    `name: several have a limit of this name, ${resources.slice(0, 2).join(' and ')}; say subscription or model.`,
   )
 }
 

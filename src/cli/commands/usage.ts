@@ -128,7 +128,7 @@ const ofLimit = {
   limit: {
     takes: '<name>',
     means:
-      'of limits with this name; without --user and --key the one that several share: of --model, else of --subscription, else of the installation',
+      'of limits with this name; without --user and --key one that several share: of --model, else of --subscription, else of the installation or whatever has one',
     field: 'name',
   },
   whom: {

@@ -386,11 +386,13 @@ test('what a pool has used is shown and reset by its limit and who shares it', a
   ])
   t.match(await found('name=fair&model=llm/small'), [{ name: 'fair', used: 399, limit: 400 }])
   t.match(await found('name=all'), [{ name: 'all', used: 2_500, subscription: null }])
-  refused(t, await show('name=budget'), 404)
+  t.equal((await found('name=budget')).length, 2, 'of the only resource that has one')
+  refused(t, await show('name=other'), 404)
+  refused(t, await show('name=budget&model=llm/small'), 404)
   refused(t, await show('name=budget&user=alice&whom=team-a'), 400)
 
   api.audited.length = 0
-  const body = { name: 'budget', subscription: 'premium', whom: 'team-a' }
+  const body = { name: 'budget', whom: 'team-a' }
   const reset = await api.ask('POST /v1/counters/reset', { as: 'admin', body })
   t.match(reset.json(), { reset: [{ whom: 'team-a', used: '12.3' }] })
   const target = { subscription: 'premium', limit: 'budget', whom: 'team-a' }
@@ -400,6 +402,30 @@ test('what a pool has used is shown and reset by its limit and who shares it', a
   ])
   api.now += 1
   t.match(await found('name=budget&subscription=premium'), [{ whom: 'users', used: '1' }])
+})
+
+test('a name that several resources have is shown of each, and reset of one (400)', async (t) => {
+  const more = { named: [{ name: 'x', limit: 9, window: 'day', per: 'subscription' }] }
+  const limits = { 'llm/small': [minute] }
+  const snapshot = snapshotOf(
+    modelRef('small'),
+    accessPolicy('open', ['llm/small'], everybody),
+    ...['one', 'two'].map((name) => subscription(name, teamA, limits, more)),
+  )
+  const counters = createTestCounters()
+  const options = { readCounters: counters.readFresh, resetCounters: counters.reset }
+  const api = await createKeyApi(t, { snapshot, ...options })
+  for (const { limits } of snapshot.subscriptions.values()) {
+    const [, x] = limits.get('llm/small') ?? []
+    counters.add([counterOf(x as CountedLimit, '')], 1, api.now)
+  }
+  const listed = (await api.ask('GET /v1/counters?name=x', { as: 'admin' })).json()
+  t.match(listed.data, [{ subscription: 'one' }, { subscription: 'two' }])
+  const reset = (body: object) => api.ask('POST /v1/counters/reset', { as: 'admin', body })
+  const answer = await reset({ name: 'x' })
+  refused(t, answer, 400)
+  t.match(answer.json().error.message, 'several have a limit of this name, one and two;')
+  t.match((await reset({ name: 'x', subscription: 'two' })).json(), { reset: { length: 1 } })
 })
 
 test('the command shows all shared limits, and one of them', async (t) => {
@@ -413,7 +439,7 @@ test('the command shows all shared limits, and one of them', async (t) => {
   const own = await run('alice')
   t.match(own.out, /^ +llm\/small +fair +all of the model +tokens +1h +1% +- /m)
   t.match(own.out, /^premium +all +monthly \(only counted\) +subscription premium /m)
-  const one = await run('admin', '--limit', 'budget', '--subscription', 'premium', '--json')
+  const one = await run('admin', '--limit', 'budget', '--json')
   t.equal(JSON.parse(one.out).data.length, 2)
   t.match(await run('admin', '--all', '--user', 'alice'), { status: 2 })
 })
