@@ -10,6 +10,7 @@
 
 import { toMoney } from '../../formats/money.ts'
 import { toEndTimestamp } from '../../formats/timestamp.ts'
+import type { LimitKind } from '../../kinds/limits.ts'
 import type { Dialect } from '../../operations/dialect.ts'
 import type { CountedLimit, LimitState } from './counter.ts'
 
@@ -40,8 +41,13 @@ export function putBindingHeaders(
   now: number,
   put: PutHeader,
 ): void {
+  const bindings: Partial<Record<LimitKind, LimitState>> = {}
+  for (const state of states) {
+    const { kind } = state.limit
+    if (isShown(state.limit)) bindings[kind] = tighter(bindings[kind], state)
+  }
   for (const kind of ['tokens', 'requests'] as const) {
-    const binding = bindingOf(states, isShown[kind])
+    const binding = bindings[kind]
     if (binding === undefined) continue
     const { limit, remaining, reset } = names[dialect][kind]
     put(limit, String(binding.limit.limit))
@@ -49,20 +55,16 @@ export function putBindingHeaders(
     const at = binding.resetsAt
     put(reset, dialect === 'openai' ? toResetDuration(at - now) : toEndTimestamp(at))
   }
-  const budget = bindingOf(states, isShown.cost)
+  const budget = bindings.cost
   if (budget === undefined) return
   put('x-tollgate-budget-limit', toMoney(budget.limit.limit))
   put('x-tollgate-budget-remaining', toMoney(budget.remaining))
   put('x-tollgate-budget-reset', toEndTimestamp(budget.resetsAt))
 }
 
-type Choice = (limit: CountedLimit) => boolean
-
-/** Of which limits of a kind the headers may tell. */
-const isShown: Readonly<Record<'tokens' | 'requests' | 'cost', Choice>> = {
-  tokens: ({ kind, policy }) => kind === 'tokens' && policy !== '',
-  requests: ({ kind, policy }) => kind === 'requests' && policy !== '',
-  cost: ({ kind, origin }) => kind === 'cost' && hasFigures({ origin }),
+/** Whether headers may tell of it. */
+function isShown(limit: CountedLimit): boolean {
+  return limit.kind === 'cost' ? hasFigures(limit) : limit.policy !== ''
 }
 
 /** Whether callers are told figures of it: they are if it is one of their Subscription, or of their key. */
@@ -108,9 +110,8 @@ export function toItems(states: readonly LimitState[], now: number): string {
   let items = ''
   for (const { limit, remaining, resetsAt } of states) {
     if (limit.policy === '') continue
-    const comma = items === '' ? '' : ', '
-    const reset = limit.kind === 'concurrency' ? '' : `;t=${secondsUntil(resetsAt, now)}`
-    items += `${comma}"${limit.name}";r=${remaining}${reset}`
+    items += items === '' ? limit.item + remaining : `, ${limit.item}${remaining}`
+    if (limit.kind !== 'concurrency') items += `;t=${secondsUntil(resetsAt, now)}`
   }
   return items
 }
@@ -120,13 +121,17 @@ export function toItems(states: readonly LimitState[], now: number): string {
  * so that among used-up limits it is the one to wait for. Between a user and a key with equal shares it
  * is the one with less left.
  */
-export function bindingOf(states: readonly LimitState[], isChosen: Choice): LimitState | undefined {
+export function bindingOf(
+  states: readonly LimitState[],
+  isChosen: (limit: CountedLimit) => boolean,
+): LimitState | undefined {
   let binding: LimitState | undefined
-  for (const state of states) {
-    if (!isChosen(state.limit)) continue
-    if (binding === undefined || bindsMore(state, binding)) binding = state
-  }
+  for (const state of states) if (isChosen(state.limit)) binding = tighter(binding, state)
   return binding
+}
+
+function tighter(binding: LimitState | undefined, state: LimitState): LimitState {
+  return binding === undefined || bindsMore(state, binding) ? state : binding
 }
 
 /** Whole seconds, rounded up, at least one: after that wait the next window has begun. */

@@ -12,7 +12,7 @@ import type {
   Per,
   WrittenCalendar,
 } from '../../kinds/limits.ts'
-import type { CountedLimit, Counter } from './counter.ts'
+import { type CountedLimit, type Counter, itemOf } from './counter.ts'
 import { counterKeyPrefix } from './counter-key.ts'
 import { readWindowText, type Window, windowText } from './windows.ts'
 
@@ -120,6 +120,7 @@ export function toNamedLimit(
   const charged = { resource, name, kind, per, window }
   const isShared = per !== 'user' && per !== 'group'
   const all = { user: '', keyId: '', pool: '', ...whose }
+  const { key, owner } = counterOfCharged(charged, all)
   return {
     kind,
     limit: limit.limit,
@@ -131,9 +132,10 @@ export function toNamedLimit(
     models: limit.models,
     windows: window,
     name: nameIn(name, origin),
-    counter: isShared ? { ...counterOfCharged(charged, all), limit: limit.limit } : undefined,
+    counter: isShared ? { key, owner, window, limit: limit.limit } : undefined,
     keyPrefix: prefixOf(charged, all),
     policy: policyOf(limit, origin),
+    item: itemOf(nameIn(name, origin)),
   }
 }
 

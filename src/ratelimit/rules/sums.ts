@@ -85,7 +85,8 @@ export function createSums(resets: Resets, monotonic: () => number) {
       tally.isKnown = true
     }
     // A slice of the id: a key of its own would take as much memory as all that is known of the window.
-    latest.set(keyIn(tally), tally)
+    // By the text that is asked for, which is mostly the same object (counterOf), and so is found by its address.
+    latest.set(counter.key, tally)
     return tally
   }
 

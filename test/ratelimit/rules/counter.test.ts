@@ -146,3 +146,15 @@ test('of a later time nothing is known but what has been counted', async (t) => 
     resetsAt: now + 1,
   })
 })
+
+test('a counter is remembered for its limit and whose use it is', async (t) => {
+  const [limit, other] = [60, 70].flatMap((most) => limits([most, '1m', minute]))
+  if (limit === undefined || other === undefined) return t.fail('there are two')
+  const ada = counterOf(limit, 'ada')
+  t.equal(counterOf(limit, 'ada'), ada)
+  t.match(counterOf(other, 'ada'), { key: ada.key, limit: 70 }, 'another limit, the same counter')
+  // More than are remembered.
+  for (let i = 0; i < 70_000; i += 1) counterOf(limit, `user-${i}`)
+  t.not(counterOf(limit, 'ada'), ada)
+  t.same(counterOf(limit, 'ada'), ada)
+})
