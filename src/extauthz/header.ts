@@ -1,6 +1,6 @@
 /** Headers in Envoy's responses: `envoy.config.core.v3.HeaderValueOption`. */
 
-import type { WireWriter } from '../grpc/wire.ts'
+import { varintSize, type WireWriter } from '../grpc/wire.ts'
 
 /** Fields of OkHttpResponse; a DeniedHttpResponse has its response headers in the first one. */
 const requestHeaders = 2
@@ -16,8 +16,9 @@ export function writeHeader(
   value: string,
   field: number = requestHeaders,
 ): void {
-  const option = writer.open(field)
-  const header = writer.open(1)
-  writer.string(1, name).string(2, value).close(header)
-  writer.unsigned(3, overwrite).close(option)
+  const lengthBytes = varintSize(name.length + value.length)
+  const option = writer.open(field, lengthBytes)
+  const header = writer.open(1, lengthBytes)
+  writer.string(1, name).string(2, value).close(header, lengthBytes)
+  writer.unsigned(3, overwrite).close(option, lengthBytes)
 }

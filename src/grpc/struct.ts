@@ -1,6 +1,6 @@
 /** google.protobuf.Struct (Envoy's metadata), written for flat values only. */
 
-import type { WireWriter } from './wire.ts'
+import { varintSize, type WireWriter } from './wire.ts'
 
 /** Writes a Struct as field `field` of the current message. */
 export function writeStruct(
@@ -19,11 +19,12 @@ export function writeStructField(
   key: string,
   value: string | number | boolean,
 ): void {
-  const entry = writer.open(1)
+  const lengthBytes = typeof value === 'string' ? varintSize(value.length) : 1
+  const entry = writer.open(1, lengthBytes)
   writer.string(1, key)
-  const wrapped = writer.open(2)
+  const wrapped = writer.open(2, lengthBytes)
   if (typeof value === 'string') writer.string(3, value)
   else if (typeof value === 'number') writer.double(2, value)
   else writer.unsigned(4, value ? 1 : 0)
-  writer.close(wrapped).close(entry)
+  writer.close(wrapped, lengthBytes).close(entry, lengthBytes)
 }

@@ -220,11 +220,12 @@ export class WireWriter {
   string(field: number, text: string): this {
     // UTF-8 needs at most three bytes per UTF-16 unit.
     this.#reserve(text.length * 3 + 10)
+    const lengthBytes = varintSize(text.length)
     this.#tag(field, wireType.bytes)
-    this.#at += 1
+    this.#at += lengthBytes
     const start = this.#at
     if (!this.#ascii(text)) this.#at += this.#buffer.write(text, this.#at, 'utf8')
-    return this.close(start)
+    return this.close(start, lengthBytes)
   }
 
   /** A nested message; `body` writes it into this writer. */
@@ -350,7 +351,8 @@ function shortLength(buffer: Buffer, at: number, end: number): number {
   return end === at + 1 ? low : (low & 0x7f) + (buffer[at + 1] as number) * 0x80
 }
 
-function varintSize(value: number): number {
+/** The bytes of the length of a message with this much in it. */
+export function varintSize(value: number): number {
   let size = 1
   for (let rest = value; rest > 0x7f; rest = Math.floor(rest / 0x80)) size += 1
   return size

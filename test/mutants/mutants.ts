@@ -1329,7 +1329,7 @@ export const allMutants: readonly Mutant[] = [
     'formats/bound-text.ts',
     ['usage/rules/line-head.test.ts'],
     [
-      ['const text = JSON.stringify(value)', 'const text = `"${value}"`'],
+      [': JSON.stringify(value)\n', ': `"${value}"`\n'],
       ['|| Buffer.byteLength(text) <= bytes) return text', '|| true) return text'],
       ['kept + digest', 'kept'],
     ],
