@@ -3,6 +3,8 @@
  * with `/v1/…` the body does.
  */
 
+import { intern } from '../formats/intern.ts'
+import { remember } from '../formats/remember.ts'
 import { isNamedByBody, isNamedByPath } from './operations.ts'
 
 export interface Target {
@@ -14,14 +16,22 @@ export interface Target {
   readonly query: string
 }
 
+/** What is remembered is little, and holds no key. */
+const [maxPaths, maxLength] = [4_096, 256]
+const recall = remember(maxPaths, read)
+
 /** The target of a path that Envoy has normalized; undefined if it leads to no model. */
 export function readTarget(path: string): Target | undefined {
+  return path.length > maxLength || path.includes('?') ? read(path) : recall(path)
+}
+
+function read(path: string): Target | undefined {
   const queryStart = path.indexOf('?')
   const end = queryStart < 0 ? path.length : queryStart
   const query = path.slice(end)
   const whole = path.slice(0, end)
   if (isNamedByBody(whole) || isNamedByPath(whole)) {
-    return { modelKey: undefined, operation: whole, query }
+    return { modelKey: undefined, operation: intern(whole), query }
   }
   const nameStart = path.indexOf('/', 1) + 1
   const operationStart = nameStart === 0 ? -1 : path.indexOf('/', nameStart)
@@ -29,5 +39,5 @@ export function readTarget(path: string): Target | undefined {
   const modelKey = path.slice(1, operationStart)
   const operation = path.slice(operationStart, end)
   if (!operation.startsWith('/v1/') && operation !== '/v1') return undefined
-  return { modelKey, operation, query }
+  return { modelKey: intern(modelKey), operation: intern(operation), query }
 }
