@@ -150,18 +150,15 @@ export function toCountedLimits(
       scope,
       origin: scope === 'key' ? 'key' : 'subscription',
       limitName: undefined,
+      models: undefined,
       windows,
       name,
       counter,
       keyPrefix,
       policy: `"${name}";q=${limit.limit}${windowMs > 0 ? `;w=${windowMs / 1_000}` : ''};qu="${units[kind]}"`,
-      item: itemOf(name),
+      item: `"${name}";r=`,
     }
   })
-}
-
-export function itemOf(name: string): string {
-  return `"${name}";r=`
 }
 
 const units = {

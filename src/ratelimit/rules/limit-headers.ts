@@ -43,8 +43,9 @@ export function putBindingHeaders(
 ): void {
   const bindings: Partial<Record<LimitKind, LimitState>> = {}
   for (const state of states) {
-    const { kind } = state.limit
-    if (isShown(state.limit)) bindings[kind] = tighter(bindings[kind], state)
+    const { kind, policy } = state.limit
+    const isShown = kind === 'cost' ? hasFigures(state.limit) : policy !== ''
+    if (isShown) bindings[kind] = tighter(bindings[kind], state)
   }
   for (const kind of ['tokens', 'requests'] as const) {
     const binding = bindings[kind]
@@ -60,11 +61,6 @@ export function putBindingHeaders(
   put('x-tollgate-budget-limit', toMoney(budget.limit.limit))
   put('x-tollgate-budget-remaining', toMoney(budget.remaining))
   put('x-tollgate-budget-reset', toEndTimestamp(budget.resetsAt))
-}
-
-/** Whether headers may tell of it. */
-function isShown(limit: CountedLimit): boolean {
-  return limit.kind === 'cost' ? hasFigures(limit) : limit.policy !== ''
 }
 
 /** Whether callers are told figures of it: they are if it is one of their Subscription, or of their key. */

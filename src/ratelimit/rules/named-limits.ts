@@ -12,7 +12,7 @@ import type {
   Per,
   WrittenCalendar,
 } from '../../kinds/limits.ts'
-import { type CountedLimit, type Counter, itemOf } from './counter.ts'
+import type { CountedLimit, Counter } from './counter.ts'
 import { counterKeyPrefix } from './counter-key.ts'
 import { readWindowText, type Window, windowText } from './windows.ts'
 
@@ -135,7 +135,7 @@ export function toNamedLimit(
     counter: isShared ? { key, owner, window, limit: limit.limit } : undefined,
     keyPrefix: prefixOf(charged, all),
     policy: policyOf(limit, origin),
-    item: itemOf(nameIn(name, origin)),
+    item: `"${nameIn(name, origin)}";r=`,
   }
 }
 

@@ -1,5 +1,6 @@
 import { test } from 'tap'
 import {
+  type CountedLimit,
   type CounterState,
   counterOf,
   lastSpent,
@@ -148,8 +149,9 @@ test('of a later time nothing is known but what has been counted', async (t) => 
 })
 
 test('a counter is remembered for its limit and whose use it is', async (t) => {
-  const [limit, other] = [60, 70].flatMap((most) => limits([most, '1m', minute]))
-  if (limit === undefined || other === undefined) return t.fail('there are two')
+  const [limit, other] = [60, 70].map(
+    (most) => limits([most, '1m', minute])[0] as CountedLimit,
+  ) as [CountedLimit, CountedLimit]
   const ada = counterOf(limit, 'ada')
   t.equal(counterOf(limit, 'ada'), ada)
   t.match(counterOf(other, 'ada'), { key: ada.key, limit: 70 }, 'another limit, the same counter')
