@@ -357,7 +357,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'admin/usage/increases.ts',
     ['admin/usage/increases.test.ts'],
-    [['user === createdBy', 'false']],
+    [['userInLines(user) === userInLines(createdBy)', 'false']],
   ),
   ...mutants(
     'admin/usage/limit-decisions.ts',

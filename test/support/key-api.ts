@@ -129,12 +129,16 @@ export const sampleSnapshot = snapshotOf(
   subscription('b-only', { groups: ['team-b'] }, { 'llm/small': [[50, '1m']] }),
 )
 
+/** Of whose name lines have less. */
+export const longAdmin = 'admin'.repeat(200)
+
 /** The identities by name, with their groups; the token of each is `<name>-token`. */
 const people: Readonly<Record<string, readonly string[]>> = {
   alice: ['team-a'],
   carol: ['team-a'],
   bob: ['team-b'],
   admin: ['tollgate-admins', 'team-a'],
+  [longAdmin]: ['tollgate-admins'],
   stranger: [],
 }
 

@@ -1,6 +1,7 @@
 import { test } from 'tap'
+import { userInLines } from '../../../src/ratelimit/rules/line-user.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
-import { createKeyApi, type KeyApi } from '../../support/key-api.ts'
+import { createKeyApi, type KeyApi, longAdmin } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'
 
 const route = '/v1/admin/increases'
@@ -183,6 +184,14 @@ test('refusals name the field and the mend (400, 404)', async (t) => {
     outcome: 'refused',
     target: { limit: 'own' },
   })
+})
+
+test('nobody increases their own limit under the name in lines either (403)', async (t) => {
+  const api = await createKeyApi(t, { snapshot })
+  for (const user of [longAdmin, userInLines(longAdmin)]) {
+    const answer = await api.ask(`POST ${route}`, { as: longAdmin, body: { ...asked, user } })
+    refused(t, answer, 403, 'admin_required')
+  }
 })
 
 test('nobody else may (403)', async (t) => {
