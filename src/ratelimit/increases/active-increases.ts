@@ -46,6 +46,8 @@ const clockStepMs = 600_000
 export function createActiveIncreases(kept: IncreaseStore, clock: () => number) {
   let byId: ReadonlyMap<string, KeptIncrease> = new Map()
   let byCounter: Increases = new Map()
+  /** When the last one is over. */
+  let allOverAt = 0
 
   return {
     /**
@@ -58,13 +60,14 @@ export function createActiveIncreases(kept: IncreaseStore, clock: () => number) 
       const found = read.map((each) => byId.get(each.id) ?? each)
       byId = new Map(found.map((each) => [each.id, each]))
       byCounter = Map.groupBy(found, ({ counter }) => counter)
+      allOverAt = found.reduce((last, { until }) => Math.max(last, until), 0)
     },
     /** The limit as it holds at `at`; without increases it costs a look-up in an empty map. */
     raise: (limit: CountedLimit, counter: string, at: number): CountedLimit =>
       raised(limit, counter, byCounter, at),
     /** The grant with its limits as they hold at `at`; the same object if none is raised. */
     raiseOf: <Grant extends Limited>(grant: Grant, at: number): Grant =>
-      withIncreases(grant, byCounter, at),
+      at >= allOverAt ? grant : withIncreases(grant, byCounter, at),
     /** Those in force in the database, not only here. */
     list: (): Promise<readonly KeptIncrease[]> => kept.read(clock()),
     /** In force in a process once it has followed. undefined: as many as may be are. */

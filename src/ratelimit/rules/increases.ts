@@ -49,7 +49,6 @@ export function withIncreases<Grant extends Limited>(
   increases: Increases,
   now: number,
 ): Grant {
-  if (increases.size === 0) return grant
   const { limits: written, caller, pool } = grant
   const limits = written.map((limit) =>
     limit.limitName === undefined
