@@ -21,13 +21,15 @@ export function* sharedLimits(
   const found = new Map<string, SharedLimit>()
   for (const subscription of subscriptions.values()) {
     if (subscription.name !== (only.subscription ?? subscription.name)) continue
+    // Of several models a limit has the same counters, of which there may be thousands.
+    const seen = new Set<string>()
     for (const model of only.model === undefined ? subscription.limits.keys() : [only.model]) {
       for (const on of limitsOn(subscription, model)) {
-        if (!isShared(on.limit)) continue
+        if (!isShared(on.limit) || seen.has(on.limit.keyPrefix)) continue
+        seen.add(on.limit.keyPrefix)
         for (const pool of on.limit.scope === 'group' ? poolsIn(subscription) : ['']) {
           const counter = counterOf(on.limit, '', pool)
-          if (!found.has(counter.key))
-            found.set(counter.key, { ...on, counter, subscription, model })
+          found.set(counter.key, found.get(counter.key) ?? { ...on, counter, subscription, model })
         }
       }
       yield
