@@ -253,7 +253,7 @@ export function calendarOf(description: string, otherwise?: string) {
         otherwise: otherwise ?? '1',
       }),
     }),
-    { description },
+    { description, closed: true },
   )
 }
 

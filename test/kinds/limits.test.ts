@@ -196,6 +196,31 @@ test('limits under another name, or in another place, are not no limits', async 
   t.ok('resource' in parseResource(ofTeam({ prioritty: 5 })), 'other fields are only named')
 })
 
+test('a misspelt calendar is not the one of UTC', async (t) => {
+  const zone = { timeZone: 'Europe/Zurich' }
+  for (const spec of [
+    { calendar: { timezone: 'Europe/Zurich' } },
+    { calendar: { ...zone, weekStart: 'sunday' } },
+    { calender: zone },
+    { owner: { ...ada, calendar: zone } },
+  ]) {
+    const document = ofTeam(spec)
+    const what = JSON.stringify(spec)
+    t.match(problemsOf(document), [/(cal|week|time)\w+ is not known here \((did|it belongs)/], what)
+    t.notOk('resource' in parseResource(document), what)
+  }
+  for (const tenant of [
+    ofTenant({ calendar: { timezone: 'Europe/Zurich' } }),
+    ofTenant({ calender: zone }),
+    { ...ofTenant({}), calendar: zone },
+  ]) {
+    t.match(inForce<Tenant>(tenant), { calendar: undefined, unreadable: [{}] })
+  }
+  const ofModel = modelRef('small', { calendar: zone })
+  t.match(problemsOf(ofModel), [/calendar is not known here/])
+  t.ok('resource' in parseResource(ofModel), 'a ModelRef has none')
+})
+
 test('a Tenant whose limits are faulty opens nothing', async (t) => {
   const limit = { name: 'all', per: 'installation', of: 'cost', limit: '500', window: 'month' }
   for (const spec of [

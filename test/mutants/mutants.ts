@@ -75,7 +75,8 @@ export const allMutants: readonly Mutant[] = [
       ['{ salvage: salvageTenant }', '{}'],
       ['if (problems.length === 0) modelRefs', 'if (true) modelRefs'],
       ['problems.push({ ...problem, isMild })', 'problems.push(problem)'],
-      ['!(hasLimits && meansLimits(problem))', 'true'],
+      ['!meansLimits(problem, ofLimits)', 'true'],
+      ["= ['limits', 'calendar']", "= ['limits']"],
     ],
   ),
   ...mutants(

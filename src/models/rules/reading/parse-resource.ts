@@ -105,7 +105,7 @@ type Reader = (document: unknown) => ParseResult
 /**
  * What reads a document of a kind. An unknown field is left out. One in an entry of the lists that
  * `entries` names takes the entry out of force, which its resource says; one in another closed
- * object, or that stands for `spec.limits`, takes the document out of force, so that a misspelt limit is never no limit. `check` finds what no schema
+ * object, or that stands for `spec.limits` or `spec.calendar`, takes the document out of force, so that a misspelt limit is never no limit. `check` finds what no schema
  * can say; `salvage` is what is in force of a document that is not.
  */
 function reader<Raw>(
@@ -113,7 +113,8 @@ function reader<Raw>(
   toResource: (raw: Raw, unknown: readonly UnknownField[]) => Resource,
   { entries = [], check, salvage }: More<Raw> = {},
 ): Reader {
-  const hasLimits = schema.properties?.spec?.properties?.limits !== undefined
+  const ofSpec = schema.properties?.spec?.properties ?? {}
+  const ofLimits = fieldsOfLimits.filter((name) => Object.hasOwn(ofSpec, name))
   return (document) => {
     const problems: FieldProblem[] = []
     const raw = readFields(document, schema, problems)
@@ -121,7 +122,7 @@ function reader<Raw>(
     const inEntries: FieldProblem[] = []
     for (const { closed, ...problem } of unknown) {
       const isEntry = closed && entries.some((list) => entryOf(closed, list) !== undefined)
-      const isMild = closed === undefined && !(hasLimits && meansLimits(problem))
+      const isMild = closed === undefined && !meansLimits(problem, ofLimits)
       if (isEntry) inEntries.push(problem)
       else problems.push({ ...problem, isMild })
     }
@@ -136,9 +137,12 @@ function reader<Raw>(
   }
 }
 
-/** Whether it is in `limits`, or that, misspelt or in a wrong place. */
-function meansLimits({ path }: FieldProblem): boolean {
-  return path.some((step) => nearestName(`${step}`, ['limits']) !== undefined)
+/** The fields of a spec that say which limits there are: another calendar begins other counters. */
+const fieldsOfLimits = ['limits', 'calendar']
+
+/** Whether it is in one of these fields, or that, misspelt or in a wrong place. */
+function meansLimits({ path }: FieldProblem, names: readonly string[] = fieldsOfLimits): boolean {
+  return path.some((step) => nearestName(`${step}`, names) !== undefined)
 }
 
 interface More<Raw> {
@@ -281,9 +285,7 @@ function salvageTenant(
 ): Tenant | undefined {
   // What is faulty reads as undefined: this is another Tenant, or has nothing at all.
   if (!metadata?.name || !metadata.namespace || !spec) return undefined
-  const unreadable = problems.filter(
-    (problem) => !problem.isMild && (problem.path[1] === 'calendar' || meansLimits(problem)),
-  )
+  const unreadable = problems.filter((problem) => !problem.isMild && meansLimits(problem))
   const isWell = unreadable.length === 0
   if (isWell && spec.limits.length === 0 && spec.calendar === undefined) return undefined
   return {
