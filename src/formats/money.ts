@@ -9,6 +9,8 @@ const most = 9_000_000_000n * 10n ** 9n
 
 /** Without exponent and without zeros at the end: `12.5`, `0`. */
 export function toMoney(nano: Exact): string {
+  // Most limits are round, and each response has one of those on money.
+  if (typeof nano === 'number' && nano % 1e9 === 0) return String(nano / 1e9)
   return showDecimal(nano, nanoDecimals)
 }
 

@@ -469,7 +469,7 @@ export const allMutants: readonly Mutant[] = [
       ['Math.max(1, Math.ceil((instant - now) / 1_000))', 'Math.floor((instant - now) / 1_000)'],
       ['return share < 0', 'return share > 0'],
       ['a.resetsAt > b.resetsAt', 'a.resetsAt < b.resetsAt'],
-      ["=== 'cost' ? hasFigures(state.limit) :", "=== 'cost' ? true :"],
+      ["=== 'cost' ? !hasFigures(state.limit) :", "=== 'cost' ? false :"],
     ],
   ),
   ...mutants(

@@ -132,8 +132,7 @@ export function toCountedLimits(
     const { windowMs, window } = limit
     const sort = [scope === 'user' ? '' : scope, kind === 'tokens' ? '' : kind]
     const name = [...sort, window].filter(Boolean).join('-')
-    const counted = countedAs(kind, windowMs)
-    const keyPrefix = counterKeyPrefix({ subscription, model, counted })
+    const keyPrefix = counterKeyPrefix({ subscription, model, counted: countedAs(kind, windowMs) })
     const windows = { ms: windowMs }
     const counter = key && {
       key: keyPrefix + userInLines(key.user),

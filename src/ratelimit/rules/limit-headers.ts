@@ -10,7 +10,6 @@
 
 import { toMoney } from '../../formats/money.ts'
 import { toEndTimestamp } from '../../formats/timestamp.ts'
-import type { LimitKind } from '../../kinds/limits.ts'
 import type { Dialect } from '../../operations/dialect.ts'
 import type { CountedLimit, LimitState } from './counter.ts'
 
@@ -41,14 +40,18 @@ export function putBindingHeaders(
   now: number,
   put: PutHeader,
 ): void {
-  const bindings: Partial<Record<LimitKind, LimitState>> = {}
+  let tokens: LimitState | undefined
+  let requests: LimitState | undefined
+  let budget: LimitState | undefined
   for (const state of states) {
     const { kind, policy } = state.limit
-    const isShown = kind === 'cost' ? hasFigures(state.limit) : policy !== ''
-    if (isShown) bindings[kind] = tighter(bindings[kind], state)
+    if (kind === 'cost' ? !hasFigures(state.limit) : policy === '') continue
+    if (kind === 'tokens') tokens = tighter(tokens, state)
+    else if (kind === 'requests') requests = tighter(requests, state)
+    else if (kind === 'cost') budget = tighter(budget, state)
   }
   for (const kind of ['tokens', 'requests'] as const) {
-    const binding = bindings[kind]
+    const binding = kind === 'tokens' ? tokens : requests
     if (binding === undefined) continue
     const { limit, remaining, reset } = names[dialect][kind]
     put(limit, String(binding.limit.limit))
@@ -56,12 +59,13 @@ export function putBindingHeaders(
     const at = binding.resetsAt
     put(reset, dialect === 'openai' ? toResetDuration(at - now) : toEndTimestamp(at))
   }
-  const budget = bindings.cost
   if (budget === undefined) return
   put('x-tollgate-budget-limit', toMoney(budget.limit.limit))
   put('x-tollgate-budget-remaining', toMoney(budget.remaining))
   put('x-tollgate-budget-reset', toEndTimestamp(budget.resetsAt))
 }
+
+type Choice = (limit: CountedLimit) => boolean
 
 /** Whether callers are told figures of it: they are if it is one of their Subscription, or of their key. */
 export function hasFigures({ origin }: Pick<CountedLimit, 'origin'>): boolean {
@@ -117,10 +121,7 @@ export function toItems(states: readonly LimitState[], now: number): string {
  * so that among used-up limits it is the one to wait for. Between a user and a key with equal shares it
  * is the one with less left.
  */
-export function bindingOf(
-  states: readonly LimitState[],
-  isChosen: (limit: CountedLimit) => boolean,
-): LimitState | undefined {
+export function bindingOf(states: readonly LimitState[], isChosen: Choice): LimitState | undefined {
   let binding: LimitState | undefined
   for (const state of states) if (isChosen(state.limit)) binding = tighter(binding, state)
   return binding
