@@ -101,6 +101,7 @@ export async function benchCheck(calls = 100_000): Promise<readonly Figure[]> {
     { name: '  its garbage', value: `${garbage.toFixed(0)} bytes` },
     { name: '  with its metrics counted', value: `${withMetrics.toFixed(2)} µs CPU` },
     { name: '  more with three caps', value: `${(await benchCaps()).toFixed(2)} µs` },
+    ...(await benchNamedLimits()),
     ...(await benchTracing()),
     { name: 'Check over gRPC, 64 at once', value: `${busy.microsPerCall.toFixed(1)} µs CPU` },
     {
@@ -120,15 +121,53 @@ async function benchCaps(): Promise<number> {
     tokenRateLimits: [{ limit: 1_000_000_000, window: '1m' }],
     allowedAddresses: ['2001:db8::/32', '192.0.2.0/24'],
   }
-  const worldOf = async (each: KeyCaps) => {
-    const world = await createWarmCheck(createTestCounters(), {}, noTracing, each)
-    return (i: number) => world.check(world.messages[i % keyCount] as Buffer)
+  const worldOf = (each: KeyCaps) => createWarmCheck(createTestCounters(), {}, noTracing, each)
+  const [, more] = compare(await worldOf({}), await worldOf(caps))
+  return more
+}
+
+/** A Check of a model with a price, whose response has a line; and what five limits by name add to it. */
+export async function benchNamedLimits(): Promise<readonly Figure[]> {
+  const limit = 1_000_000_000
+  const limits = { billingRate: { perToken: '0.000002' } }
+  const named = {
+    limits,
+    model: { limits: [{ name: 'all-minute', per: 'model', of: 'tokens', limit, window: '1m' }] },
+    subscription: {
+      limits: [
+        { name: 'team-month', per: 'group', of: 'cost', limit: '500', window: 'month' },
+        { name: 'person-day', of: 'cost', limit: '50', window: 'day' },
+        { name: 'output-hour', of: 'output', limit, window: '1h' },
+        { name: 'person-week', of: 'tokens', limit, window: 'week' },
+      ],
+    },
   }
-  const [plain, capped] = [await worldOf({}), await worldOf(caps)]
+  const worldOf = (more: object) => {
+    const snapshot = createSnapshot(models, teams, more)
+    const sent = { 'x-request-id': crypto.randomUUID(), 'content-length': '4000' }
+    return createWarmCheck(createTestCounters(), { snapshot: () => snapshot }, noTracing, {}, sent)
+  }
+  const [plain, more] = compare(await worldOf({ limits }), await worldOf(named))
+  return [
+    { name: 'Check of a priced model, with a line', value: `${plain.toFixed(2)} µs` },
+    { name: '  more with five limits by name', value: `${more.toFixed(2)} µs` },
+  ]
+}
+
+type World = Awaited<ReturnType<typeof createWarmCheck>>
+
+/** Microseconds of the first, and how many more the other takes. */
+function compare(...worlds: readonly [World, World]): readonly [first: number, more: number] {
+  const [first, other] = worlds.map(
+    ({ check, messages }) =>
+      (i: number) =>
+        check(messages[i % keyCount] as Buffer),
+  ) as [(i: number) => unknown, (i: number) => unknown]
   // What is measured second is slower by itself.
-  const [plainFirst = 0, cappedSecond = 0] = microsInTurn([plain, capped])
-  const [cappedFirst = 0, plainSecond = 0] = microsInTurn([capped, plain])
-  return (cappedSecond - plainFirst + cappedFirst - plainSecond) / 2
+  const [firstFirst = 0, otherSecond = 0] = microsInTurn([first, other])
+  const [otherFirst = 0, firstSecond = 0] = microsInTurn([other, first])
+  const [one, two] = [(firstFirst + firstSecond) / 2, (otherFirst + otherSecond) / 2]
+  return [one, two - one]
 }
 
 /** The same Check with metrics of its decisions, calls and durations. */

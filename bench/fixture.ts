@@ -15,12 +15,13 @@ const apiVersion = 'tollgate.dev/v1alpha1'
 
 /**
  * A snapshot of models `llm/m<i>` from `first` on, open to everybody, and a subscription per team:
- * for all of them, or for `covered` models each, one team after another, with `limits` beside those of tokens.
+ * for all of them, or for `covered` models each, one team after another, with `limits` beside those of tokens. `model`
+ * and `subscription`: more of what they specify.
  */
 export function createSnapshot(
   models: number,
   teams: number,
-  { covered = models, first = 0, limits = {} } = {},
+  { covered = models, first = 0, limits = {}, model = {}, subscription = {} } = {},
 ): Snapshot {
   const modelRefs = Array.from({ length: models }, (_, i) => ({
     namespace: 'llm',
@@ -37,6 +38,7 @@ export function createSnapshot(
       resource('ModelRef', metadata, {
         modelRef: { kind: 'LLMInferenceService', name: metadata.name },
         backendUrl: 'http://127.0.0.1:8090',
+        ...model,
       }),
     ),
     resource('AccessPolicy', { name: 'all' }, { modelRefs, subjects: { groups } }),
@@ -46,6 +48,7 @@ export function createSnapshot(
         { name },
         {
           owner: { groups: [{ name }] },
+          ...subscription,
           modelRefs: Array.from({ length: covered }, (_, k) => ({
             ...modelRefs[(team * covered + k) % models],
             tokenRateLimits,
