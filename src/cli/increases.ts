@@ -85,7 +85,7 @@ export const meanwhile = 'there the limit may be as before for a while'
 export function readGiven({ to, until }: { to?: string | undefined; until?: string | undefined }) {
   const isWhole = /^\d{1,16}$/.test(to ?? '')
   if (to !== undefined && !isWhole && !/^\d{1,10}\.\d{1,9}$/.test(to))
-    throw new WrongCall('--to is a whole number, or an amount with its decimals, like 60.00.')
+    throw new WrongCall('--to is a whole number, or an amount of cost like 60.50.')
   return { limit: isWhole ? Number(to) : to, until: until && readUntil(until) }
 }
 

@@ -161,7 +161,7 @@ test('more of a budget is asked for, approved, denied and ended', async (t, worl
   await dialog.getByText('Limit must be above that of the resource, 100.').waitFor()
   await limit.fill('250,50')
   await ask.click()
-  await dialog.getByText('Limit is one on cost: a decimal number').waitFor()
+  await dialog.getByText('Limit must be an amount of cost').waitFor()
   await limit.fill('250.50')
   await ask.click()
   await page.getByRole('status').getByText('Asked for more of funds').waitFor()

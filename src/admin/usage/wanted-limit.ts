@@ -30,7 +30,8 @@ export const wanted = {
   name: { ...name, description: 'Of the limit.' },
   limit: {
     ...figure,
-    description: 'As in the resource: of cost a decimal number as a string. Higher than there.',
+    description:
+      'Higher than in the resource. Of cost a decimal number as a string, or a whole number.',
   },
   until: string(`When it ends by itself (RFC 3339), within ${maxDays} days.`, {
     examples: ['2026-03-01T12:00:00Z'],
@@ -140,10 +141,10 @@ export function requireHigher(asked: Exact, limit: CountedLimit): void {
 /** In the form of the limit. */
 export function readFigure(kind: LimitKind, raw: number | string): Exact {
   if (kind === 'cost') {
-    const nano = typeof raw === 'string' ? parseMoney(raw) : undefined
+    const nano = parseMoney(`${raw}`)
     if (nano !== undefined) return nano
     throw invalidRequest(
-      'limit is one on cost: a decimal number as a string, at most "9000000000", with at most 9 digits behind the point.',
+      'limit must be an amount of cost such as 60 or "60.50": at most 9000000000, with at most 9 digits behind the point.',
     )
   }
   if (typeof raw === 'number' && raw <= maxLimit) return raw

@@ -8,7 +8,7 @@ const common = { ...connection, ...json } as const
 const given = {
   to: {
     takes: '<figure>',
-    means: 'the higher figure; of cost an amount with its decimals, like 60.00',
+    means: 'the higher figure; of cost an amount, like 60 or 60.50',
     field: 'limit',
   },
   until: {

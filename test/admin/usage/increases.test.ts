@@ -152,7 +152,11 @@ const wrong: readonly (readonly [object, number, RegExp])[] = [
   [{ name: 'pool', limit: '60' }, 400, /^user: the limit is per group/],
   [{ name: 'pool', user: undefined, limit: '60' }, 400, /^whom is needed: the limit is per group/],
   [{ name: 'pool', user: undefined, whom: 'x', limit: '60' }, 400, /^whom: no group/],
-  [{ name: 'pool', user: undefined, whom: 'team-a', limit: 60 }, 400, /^limit is one on cost/],
+  [
+    { name: 'pool', user: undefined, whom: 'team-a', limit: '60,5' },
+    400,
+    /^limit must be an amount/,
+  ],
   [{ name: 'pool', user: undefined, whom: 'team-a', limit: '50.5' }, 400, /^limit .* 50\.5\.$/],
   [{ name: 'seen', user: undefined }, 400, /^name: the limit is only counted/],
   [{ limit: 100 }, 400, /^limit must be above that of the resource, 100/],

@@ -245,7 +245,7 @@ test('limits that several share are meant by whom the caller shares them with', 
 const wrong: readonly (readonly [object, RegExp])[] = [
   [{ model: 'llm/small' }, /either subscription or model/],
   [{ name: 'seen' }, /^name: the limit is only counted/],
-  [{ name: 'pool' }, /^limit is one on cost/],
+  [{ name: 'pool', limit: '60,5' }, /^limit must be an amount/],
   [{ limit: 100 }, /^limit must be above that of the resource, 100/],
   [{ until: '2026-03-01T12:00:00Z' }, /^until is over/],
   [{ until: '2026-06-01T12:00:01Z' }, /^until must be within 92 days/],
