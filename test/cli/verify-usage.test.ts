@@ -210,6 +210,11 @@ test('who was forgotten is no difference of a limit', async (t) => {
   appendFileSync(path, line(kept + 2, charged))
   await feed.step()
   t.match(await run(), { status: 0, out: /sums agree/ }, 'who comes back begins anew there')
+  const takeOfBob = (amount: number) => sql`
+    update tollgate_usage_limits set amount = amount - ${amount} where name = 'daily' and whom = 'bob'`
+  await takeOfBob(1)
+  t.match(JSON.parse((await run('--json')).out).limits, [{ limit: { whom: 'bob' } }], 'and no more')
+  await takeOfBob(-1)
   await forgetUser(sql, 'ann')
   appendFileSync(path, line(kept + 3, charged) + line(kept + 4, charged))
   await feed.step()

@@ -893,6 +893,37 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'usage/ledger/verify.ts',
+    ['cli/verify-usage.test.ts'],
+    [
+      ['minus(one.journals, one.ledger)', 'one.journals'],
+      ["sumOf('ledger') === sumOf('journals')", 'false'],
+    ],
+  ),
+  ...mutants(
+    'models/rules/shared-limits.ts',
+    ['admin/usage/limits.test.ts'],
+    [["group === byName ? '' :", '']],
+  ),
+  ...mutants(
+    'admin/usage/counters.ts',
+    ['admin/usage/limits.test.ts'],
+    [
+      ['if (isOne && subject.user === undefined) requireOne(all)', ''],
+      ['ofTenant.length > 0 ? ofTenant : all', 'ofTenant'],
+    ],
+  ),
+  ...mutants(
+    'ratelimit/rules/named-limits.ts',
+    ['ratelimit/rules/limit-headers.test.ts'],
+    [['taken.test(name) ?', 'false ?']],
+  ),
+  ...mutants(
+    'usage/rules/simulate.ts',
+    ['admin/usage/simulate.test.ts'],
+    [['pools.length > 1 ?', 'true ?']],
+  ),
+  ...mutants(
     'usage/rules/simulate.ts',
     ['usage/rules/simulate.test.ts'],
     [
