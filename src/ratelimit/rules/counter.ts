@@ -178,8 +178,8 @@ export function anyCounterOf(subscription: string, model: string, user: string):
   return { key, owner, window: { ms: 0 } }
 }
 
-/** By limit and whose use it is: to write a key, and to look it up by its text, costs a Check more than all else that a limit does. */
-const known = new Map<CountedLimit, Map<string, Required<Counter>>>()
+/** By whose use it is, whose few are together in memory: a key that is written anew, and found by its text, costs a Check most. */
+const known = new Map<string, Map<CountedLimit, Required<Counter>>>()
 /** Beyond this many all are forgotten, also those of limits that are in force no more. */
 const maxKnown = 32_768
 let size = 0
@@ -188,13 +188,13 @@ let size = 0
 export function counterOf(limit: CountedLimit, user: string, pool = ''): Required<Counter> {
   if (limit.counter !== undefined) return limit.counter
   const whom = limit.scope === 'group' ? pool : userInLines(user)
-  const found = known.get(limit)?.get(whom)
+  const found = known.get(whom)?.get(limit)
   if (found !== undefined) return found
   const key = limit.keyPrefix + whom
   const owner = limit.scope === 'group' ? key : whom
   const counter = { key, owner, window: limit.windows, limit: limit.limit }
   if (size++ % maxKnown === 0) known.clear()
-  known.set(limit, (known.get(limit) ?? new Map()).set(whom, counter))
+  known.set(whom, (known.get(whom) ?? new Map()).set(limit, counter))
   return counter
 }
 
