@@ -1,17 +1,45 @@
 /** The database of a command: connections that end with its work. */
 
-import { loadConfig } from '../settings/config.ts'
+import { join } from 'node:path'
+import { isSet, withRecordedAddresses } from '../../dev/own-addresses.ts'
+import { findEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
+import { type Config, loadConfig } from '../settings/config.ts'
 import { openPool, type Pool, type PoolOptions } from '../store/postgres/postgres.ts'
+import { Unreachable } from './command.ts'
 
-/** Works with the database of DATABASE_URL; throws an error that names the setting if there is none. */
+/**
+ * Works with the database of DATABASE_URL, or the one that `tollgate up` has made in DATA_DIR, with the settings that it has
+ * noted there; throws an error that names the settings if there is none.
+ */
 export async function withDatabase<Result>(
   env: NodeJS.ProcessEnv,
   command: string,
-  work: (sql: Pool) => Promise<Result>,
+  work: (sql: Pool, config: Config) => Promise<Result>,
 ): Promise<Result> {
-  const { databaseUrl: url } = loadConfig(env)
-  if (url === undefined) throw new Error('Name the database by DATABASE_URL.')
-  return await withPool({ url, connections: 1, applicationName: `tollgate ${command}` }, work)
+  const config = loadConfig(isSet(env, 'DATABASE_URL') ? env : withRecordedAddresses(env))
+  const { dataDir, databaseUrl } = config
+  const url = databaseUrl ?? embeddedIn(dataDir)
+  if (url === undefined) {
+    const place = `npm start has made none in ${dataDir} (set DATA_DIR as it has it)`
+    throw new Error(`Name the database by DATABASE_URL: ${place}.`)
+  }
+  const options = { url, connections: 1, applicationName: `tollgate ${command}` }
+  return await withPool(options, async (sql) => {
+    if (databaseUrl === undefined) await requireRunning(sql, dataDir)
+    return await work(sql, config)
+  })
+}
+
+/** The URL of the database that `tollgate up` has made there, if it has. */
+export function embeddedIn(dataDir: string): string | undefined {
+  return findEmbeddedPostgres(join(dataDir, 'postgres'))
+}
+
+/** Rejects with what to do if this database of `tollgate up` does not answer. */
+export async function requireRunning(sql: Pool, dataDir: string): Promise<void> {
+  await sql`select 1`.catch(() => {
+    throw new Unreachable(`The database in ${dataDir} does not run: run npm start.`)
+  })
 }
 
 export async function withPool<Result>(

@@ -1,14 +1,11 @@
 /** What `tollgate demo` is for: the gateway that `tollgate up` runs, and the database that it has made. */
 
-import { join } from 'node:path'
 import { withRecordedAddresses } from '../../dev/own-addresses.ts'
-import { findEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
 import { isLoopback } from '../formats/trustworthy.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Pool } from '../store/postgres/postgres.ts'
 import { checkUrl, defaultUrl } from './api-server.ts'
-import { Unreachable } from './command.ts'
-import { withPool } from './database.ts'
+import { embeddedIn, requireRunning, withPool } from './database.ts'
 
 /** The sample gateway, and its database if that is the one that `tollgate up` has made. */
 export interface DemoPlace {
@@ -36,7 +33,7 @@ export async function withDemo<Result>(
   const { dataDir, databaseUrl } = loadConfig(env)
   const recorded = withRecordedAddresses({ DATA_DIR: dataDir }).GATEWAY_ADDRESS
   const url = named ?? (recorded === undefined ? defaultUrl : `http://${recorded}`)
-  const database = findEmbeddedPostgres(join(dataDir, 'postgres'))
+  const database = embeddedIn(dataDir)
   if (databaseUrl !== undefined) {
     return await work({ url, reason: 'DATABASE_URL names another database than npm start makes' })
   }
@@ -50,9 +47,7 @@ export async function withDemo<Result>(
   }
   const options = { url: database, connections: 1, applicationName: 'tollgate demo' }
   return await withPool(options, async (sql) => {
-    await sql`select 1`.catch(() => {
-      throw new Unreachable(`The database in ${dataDir} does not run: run npm start.`)
-    })
+    await requireRunning(sql, dataDir)
     return await work({ url, sql })
   })
 }

@@ -6,7 +6,6 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parse } from 'yaml'
 import { isSet, withRecordedAddresses } from '../../dev/own-addresses.ts'
-import { findEmbeddedPostgres } from '../../dev/postgres/embedded-postgres.ts'
 import { listReplicas } from '../cluster/replicas.ts'
 import type { Condition } from '../cluster/rules/condition.ts'
 import { parseSocketAddress } from '../formats/address.ts'
@@ -20,6 +19,7 @@ import { type Config, loadConfig, showAddress } from '../settings/config.ts'
 import { openPool, statementDeadlineMs } from '../store/postgres/postgres.ts'
 import type { Call } from './command.ts'
 import type { doctorFlags } from './commands/operate.ts'
+import { embeddedIn } from './database.ts'
 import { conditions, type Figures, type Observed } from './findings.ts'
 import { toJson } from './json.ts'
 import { askOwn } from './own-listener.ts'
@@ -40,7 +40,10 @@ export async function doctor(
   const env = withRecordedAddresses(io.env)
   const config = loadConfig(env)
   const metrics = isSet(env, 'METRICS_ADDRESS') ? {} : await askMetricsAddress(config)
-  const seen = await observe({ ...config, ...metrics }, flags['since-start'])
+  const observed = await observe({ ...config, ...metrics }, flags['since-start'])
+  const isNamed = isSet(env, 'INTERNAL_ADDRESS')
+  const down = observed.down && (isNamed ? observed.down : `${observed.down}; ${unnamed(config)}`)
+  const seen = { ...observed, down }
   const found = sections().flatMap((section) => {
     const details = conditions[section.name]?.(seen)
     return details === undefined ? [] : [{ ...section, details }]
@@ -58,6 +61,10 @@ export async function doctor(
   }
   if (found.length === 0) io.out('Nothing is wrong.')
   return status
+}
+
+function unnamed({ dataDir }: Config): string {
+  return `it is not set, and npm start has noted no addresses in ${dataDir} (set DATA_DIR as it has it)`
 }
 
 interface Alert {
@@ -228,7 +235,7 @@ function certificatesOf(config: Config): readonly (readonly [string, number])[] 
 }
 
 async function seeDatabase(config: Config) {
-  const url = config.databaseUrl ?? findEmbeddedPostgres(join(config.dataDir, 'postgres'))
+  const url = config.databaseUrl ?? embeddedIn(config.dataDir)
   if (url === undefined) return { silent: [] }
   const sql = openPool({ url, connections: 1, applicationName: 'tollgate doctor' })
   try {

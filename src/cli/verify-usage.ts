@@ -4,8 +4,6 @@ import type { Exact } from '../formats/exact.ts'
 import { toMoney } from '../formats/money.ts'
 import type { Span } from '../formats/span.ts'
 import { toTimestamp } from '../formats/timestamp.ts'
-import { loadConfig } from '../settings/config.ts'
-import { openPool } from '../store/postgres/postgres.ts'
 import { findJournalName } from '../usage/ledger/journal-name.ts'
 import { findKept } from '../usage/ledger/kept.ts'
 import { readLedgerState } from '../usage/ledger/postgres/state.ts'
@@ -14,6 +12,7 @@ import { type Verification, verifyUsage } from '../usage/ledger/verify.ts'
 import type { LedgerState } from '../usage/store.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { verifyUsageFlags } from './commands/usage.ts'
+import { withDatabase } from './database.ts'
 import { toJson } from './json.ts'
 import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
@@ -26,19 +25,15 @@ const hourMs = 3_600_000
 /** Runs the command; returns the exit status: 1 if anything differs. */
 export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags>, io: Io) {
   const span = readSpan(flags)
-  const config = loadConfig(io.env)
-  const { databaseUrl: url, unusableUsage } = config
-  if (url === undefined) throw new Error('Name the database of the ledger by DATABASE_URL.')
-  if (config.usageJournal === undefined && config.usageArchiveDir === undefined) {
-    throw new Error('Name the journal by USAGE_JOURNAL, or its archives by USAGE_ARCHIVE_DIR.')
-  }
-  const { usageJournal: path, dataDir, usageArchiveDir: folder } = config
-  if (path !== undefined && findJournalName(path, dataDir) === undefined) {
-    throw new Error(`No service has read a journal at ${path}: USAGE_JOURNAL is another file.`)
-  }
-  const { from, to } = span
-  const sql = openPool({ url, connections: 1, applicationName: 'tollgate usage' })
-  try {
+  return await withDatabase(io.env, 'usage', async (sql, config) => {
+    const { unusableUsage, usageJournal: path, dataDir, usageArchiveDir: folder } = config
+    if (path === undefined && folder === undefined) {
+      throw new Error('Name the journal by USAGE_JOURNAL, or its archives by USAGE_ARCHIVE_DIR.')
+    }
+    if (path !== undefined && findJournalName(path, dataDir) === undefined) {
+      throw new Error(`No service has read a journal at ${path}: USAGE_JOURNAL is another file.`)
+    }
+    const { from, to } = span
     const state = await readLedgerState(sql, from, to)
     // Before the lines are compared: what is written meanwhile is no lag.
     const unread = countUnread({ path, dataDir }, state.journals)
@@ -63,9 +58,7 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
       show(result, state, span, unread, io)
     }
     return status
-  } finally {
-    await sql.end()
-  }
+  })
 }
 
 function lagging({ bytes }: Unread): string {

@@ -75,9 +75,8 @@ test('the sample has keys, traffic and two weeks of usage to look at', { skip },
   for (const format of ['csv&group_by=user', 'focus']) {
     t.notMatch(await ask(`/v1/usage?from=${from}&format=${format}`), 'demo-', format)
   }
-  const journal = { DATABASE_URL: database, USAGE_JOURNAL: join(DATA_DIR, 'journal/usage.jsonl') }
   const verified = await poll(async () => {
-    const said = await runAt({ env: journal }, 'usage', 'verify')
+    const said = await runAt({ env: { DATA_DIR } }, 'usage', 'verify')
     return said.out.startsWith('Not finished') ? undefined : said
   }, 'the ledger has the whole journal')
   t.match(verified, { status: 0, out: /sums agree/ })
@@ -114,6 +113,8 @@ test('the sample has keys, traffic and two weeks of usage to look at', { skip },
   up.signal('SIGTERM')
   await up.ended
   t.match(await run(), { status: 3, err: 'does not run: run npm start' })
+  const away = await runAt({ env: { DATA_DIR } }, 'usage', 'verify')
+  t.match(away, { status: 3, err: 'does not run: run npm start' })
 })
 
 test('a demo is for this machine only, and bounded', async (t) => {

@@ -164,6 +164,12 @@ test('without a process it says what would keep it from serving', { skip }, asyn
   ])
 })
 
+test('without settings and the folder of npm start it says so', async (t) => {
+  const DATA_DIR = temporaryFolder(t)
+  const { text } = await run({ DATA_DIR }, '--since-start')
+  t.match(text, `it is not set, and npm start has noted no addresses in ${DATA_DIR} (set DATA_DIR`)
+})
+
 test('invalid arguments say where help is', async (t) => {
   for (const args of [['now'], ['--since']]) {
     const { status, text } = await run({}, ...args)

@@ -132,7 +132,7 @@ export const cleanup = command({
 export const revocations = command({
   name: 'revocations',
   summary: 'List the processes that a revocation waits for',
-  about: 'From the database of DATABASE_URL.',
+  about: 'From the database of DATABASE_URL, or beside tollgate up of DATA_DIR.',
   flags: json,
 })
 

@@ -107,7 +107,7 @@ export const verifyUsage = command({
     'Recomputes the sums of usage from the files of USAGE_JOURNAL that are kept and the archives in USAGE_ARCHIVE_DIR, ' +
     'and says where they differ from the ledger in DATABASE_URL: by hour, user, key and model. Names archives that were ' +
     'changed, are missing or in another order. By default of all that is kept, in whole hours. Give it the settings of ' +
-    'the service, UNUSABLE_USAGE included.',
+    'the service, UNUSABLE_USAGE included; of tollgate up it finds database and journal by DATA_DIR.',
   flags: verifyUsageFlags,
   exit: '0 everything that is in the ledger agrees, 1 something does not.',
 })
@@ -118,7 +118,7 @@ export const forgetUsage = command({
   name: 'usage forget',
   summary: "Remove a user's name from the usage ledger",
   about:
-    'Replaces the name in the usage ledger of DATABASE_URL with a random one; the sums stay. This cannot be undone. Files ' +
+    'Replaces the name in the usage ledger of DATABASE_URL, or beside tollgate up of DATA_DIR, with a random one; the sums stay. This cannot be undone. Files ' +
     "of the journal and of logs, and the user's API keys, keep the name: revoke the keys first.",
   operands: [{ name: 'user' }],
   flags: forgetUsageFlags,
