@@ -54,10 +54,12 @@ function show(answer: ExplainAnswer, asking: Asking): string {
     unlistedName && printable(showUnlisted(unlistedName)),
     table(
       ['STEP', 'RESULT', 'BY', 'WRITTEN IN'],
-      steps.map(({ step, passed, resource }) => [
-        ...[step, passed ? 'passed' : 'refused'],
-        ...showResource(resource),
-      ]),
+      steps.map(({ step, passed, resource }) => {
+        const [by, writtenIn] = showResource(resource)
+        const name = step === 'limits' && limits.find(({ refuses }) => refuses)?.name
+        const result = passed ? 'passed' : 'refused'
+        return [step, result, name ? `${by}, limit ${name}` : by, writtenIn]
+      }),
     ),
     table(
       ['POLICY', 'WRITTEN IN', 'OPENS THE MODEL'],
@@ -93,6 +95,7 @@ function toRow(limit: ExplainAnswer['limits'][number], currency: string | undefi
     LIMIT: showFigure(limit.limit, currency),
     RESETS: resetsAt ?? '-',
     INCREASED: limit.increasedUntil === undefined ? '' : `until ${limit.increasedUntil}`,
+    REFUSES: limit.refuses ? 'yes' : '',
   }
 }
 

@@ -39,6 +39,7 @@ test('shows the steps, what pays and what is left', async (t) => {
   t.equal(spent.status, 1, 'a refusal')
   t.match(spent.out, /^It would be refused with 429 rate_limit_exceeded: /)
   t.match(spent.out, /^limits +refused +Subscription models-as-a-service\/basic$/m)
+  t.match(spent.out, new RegExp(`^1m +user +100 +100 +${end} +yes$`, 'm'), 'it refuses')
   t.match(spent.out, new RegExp(`^This changes at ${end}\\.$`, 'm'))
   const json = await run('alice-token', 'small', '--json', '--at', end)
   t.match(JSON.parse(json.out), { allowed: true, limits: [{ used: 0 }] })

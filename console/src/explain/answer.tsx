@@ -21,6 +21,7 @@ interface AnswerProps {
 export function Answer({ explanation, keys }: AnswerProps) {
   const { allowed, refusal, limits, model, steps, subscriptions } = explanation
   const { me } = useSession()
+  const refusing = limits.find(({ refuses }) => refuses)?.name
   const isOfOther = explanation.user !== undefined && explanation.user !== me.username
   return (
     <Stack role="status">
@@ -58,6 +59,7 @@ export function Answer({ explanation, keys }: AnswerProps) {
                 {resource && (
                   <span className="where">
                     <WrittenAt {...resource} />
+                    {step === 'limits' && refusing && `, limit ${refusing}`}
                   </span>
                 )}
               </li>

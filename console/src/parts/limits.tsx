@@ -58,6 +58,8 @@ export interface LimitState extends Limit {
   readonly resetsAt: string | null
   /** Left out: it is that of the resource. */
   readonly increasedUntil?: string
+  /** Whether it is the one that refuses the request that is explained. */
+  readonly refuses?: boolean
 }
 
 const units: Readonly<Record<string, string>> = { s: 'second', m: 'minute', h: 'hour', d: 'day' }
@@ -161,7 +163,7 @@ export function LimitBars<State extends LimitState>({
     <div className="limits">
       {limits.map((state) => {
         const { name, kind, window, limit, used, remaining, percentLeft, resetsAt } = state
-        const { increasedUntil } = state
+        const { increasedUntil, refuses } = state
         const left = remaining === null ? `${percentLeft}%` : figure(kind, remaining, currency)
         // Without a figure the name is the limit.
         const about = nameIn(limit === null ? { ...state, name: null } : state)
@@ -171,6 +173,7 @@ export function LimitBars<State extends LimitState>({
               <span>
                 <b>{isSpent(state) ? 'Nothing' : left}</b> left of {whole(state, currency)}
                 {about && <span className="note"> {about}</span>}
+                {refuses && <b> (refuses)</b>}
               </span>
               {used !== 0 && resetsAt !== null && (
                 <span className="note">

@@ -57,6 +57,7 @@ export interface View {
   readonly broken?: readonly string[]
   /** Of limits on cost. */
   readonly currency: string
+  readonly tenant: Resource | undefined
   /** How the last request to a model's server ended. */
   readonly backendOf?: ((model: string) => BackendState | undefined) | undefined
 }
@@ -78,6 +79,7 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
   const { caller, path, at, expiresAt, locate, askedAs, backendOf, broken = [] } = view
   const states = decision.states ?? []
   const { pool } = (decision.allowed ? decision : decision.grant) ?? {}
+  const refusing = decision.allowed ? undefined : decision.refusing
   const steps = toStepsJson(explanation, view)
   const isOpen = steps.some(({ step }) => step === 'operation')
   const changesAt = decision.allowed ? expiresAt : decision.retryAt
@@ -115,7 +117,7 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
       .filter(({ opens }) => opens || locate)
       .map(({ policy, opens }) => ({ ...toResourceJson(policy.resource, locate), opens })),
     subscriptions: subscriptions.map((each) => toSubscriptionJson(each, explanation, view)),
-    limits: toLimitsJson(states, caller, pool, locate !== undefined),
+    limits: toLimitsJson(states, caller, pool, locate !== undefined, refusing),
     ...currencyOf(
       states.map(({ limit }) => limit),
       view.currency,
@@ -124,18 +126,20 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
   }
 }
 
-/** The steps with the resource that decided them; for users, `model` includes `access`. */
-function toStepsJson(explanation: Explanation, { locate }: View) {
+/** The steps with what decided them; for users, `model` includes `access`. */
+function toStepsJson(explanation: Explanation, { locate, caller, tenant }: View) {
   const { decision, steps, model, policies, subscriptions } = explanation
   const opening = policies.find(({ opens }) => opens)?.policy.resource
   const paying = subscriptions.find(({ passedOver }) => !passedOver)?.subscription?.resource
+  const { origin = 'subscription' } = (!decision.allowed && decision.refusing?.limit) || {}
+  const ofKey = origin === 'key' && caller?.by === 'key' && caller.keyId
   const resources: Partial<Record<StepName, Resource | undefined>> = {
     model: model?.resource,
     access: opening,
     subscription: paying,
     budget: paying,
     backend: model?.resource,
-    limits: paying,
+    limits: { subscription: paying, model: model?.resource, tenant, key: undefined }[origin],
   }
   const refusedAt = decision.allowed ? undefined : steps.at(-1)
   return steps
@@ -150,6 +154,7 @@ function toStepsJson(explanation: Explanation, { locate }: View) {
         step,
         passed: !isRefused,
         ...(resource && { resource: toResourceJson(resource, locate) }),
+        ...(step === 'limits' && ofKey && { resource: { kind: 'APIKey', name: ofKey } }),
       }
     })
 }
@@ -192,6 +197,7 @@ function toLimitsJson(
   caller: Caller | null,
   pool: string | undefined,
   whole: boolean,
+  refusing?: LimitState,
 ): readonly Json[] {
   return states.map((state) => {
     const { limit, held } = state
@@ -199,6 +205,7 @@ function toLimitsJson(
     return {
       ...toStateJson(state, counterOf(limit, caller?.user ?? '', pool), isTold),
       ...(held !== undefined && isTold && { held: toFigure(limit, held) }),
+      ...(state === refusing && { refuses: true }),
     }
   })
 }
@@ -284,6 +291,10 @@ const outcome = {
       startsAt: limitFields.startsAt,
       resetsAt: { ...nullableTimestamp, description: 'null: of concurrency.' },
       increasedUntil: limitFields.increasedUntil,
+      refuses: optional({
+        ...{ type: 'boolean', const: true },
+        description: 'Only of the limit that refuses the request; not of a past refusal.',
+      }),
     }),
   },
 } as const

@@ -219,8 +219,16 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
       const explained = await decide(who, asked, at)
       const broken = whole ? await findBroken(explained, who.caller, asked) : []
       const seen = { locate: whole ? locate : undefined, broken, currency: deps.billingCurrency }
+      const { tenant } = snapshot()
       return {
-        ...toExplanationJson(explained, { ...who, ...seen, path: asked.path, at, backendOf }),
+        ...toExplanationJson(explained, {
+          ...who,
+          ...seen,
+          tenant,
+          path: asked.path,
+          at,
+          backendOf,
+        }),
         ...toTableJson(explained.decision, asked, {
           condition: condition(),
           snapshot: snapshot(),

@@ -2,6 +2,8 @@ import { type Test, test } from 'tap'
 import type { OthersRefusals } from '../../../src/decide/past-refusal.ts'
 import { createRefusalMemory } from '../../../src/extauthz/refusal-memory.ts'
 import { createLimits } from '../../../src/extauthz/reserve.ts'
+import type { ApiKeyRecord } from '../../../src/keys/rules/api-key.ts'
+import { compileCaps } from '../../../src/keys/rules/compiled-caps.ts'
 import { withOpenRequests } from '../../../src/ratelimit/counters.ts'
 import { createMemoryHolds } from '../../../src/ratelimit/holds/memory.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
@@ -181,6 +183,50 @@ test('limits by name say who shares them; figures of all are for administrators'
   const spent = await explain('alice', asked)
   t.match(spent, { allowed: false, status: 429, code: 'insufficient_quota' })
   t.match(spent, { currency: 'EUR', changesAt: '2026-04-01T00:00:00Z' })
+})
+
+test('the limit that refuses is marked, and whose it is named', async (t) => {
+  const each = { limit: 10, window: '1m' }
+  const world = snapshotOf(
+    modelRef('small', { limits: [{ ...each, name: 'capacity', per: 'model' }] }),
+    accessPolicy('open', ['llm/small'], teams),
+    subscription('basic', teams, { 'llm/small': [[100, '1m']] }),
+    {
+      ...{ apiVersion: 'tollgate.dev/v1alpha1', kind: 'Tenant' },
+      metadata: { name: 'default-tenant' },
+      spec: { limits: [{ ...each, name: 'all', per: 'installation' }] },
+    },
+  )
+  for (const [spent, resource] of [
+    ['capacity', { kind: 'ModelRef', namespace: 'llm', name: 'small' }],
+    ['all', { kind: 'Tenant', name: 'default-tenant' }],
+    ['own', { kind: 'APIKey' }],
+    [undefined, { kind: 'Subscription', name: 'basic' }],
+  ] as const) {
+    const { api, counters, explain } = await createWorld(t, noOtherProcess, { snapshot: world })
+    const { id } = await api.createKey('alice', { limits: [{ ...each, name: 'own' }] })
+    const asked = { keyId: id, model: 'llm/small' }
+    const before = await explain('alice', asked)
+    t.notOk(before.limits.some(({ refuses }: { refuses?: boolean }) => refuses))
+    const [whole] = [...(world.subscriptions.get('basic')?.limits.get('llm/small') ?? [])]
+      .concat(
+        compileCaps((await api.keys.findById(id)) as ApiKeyRecord)?.limitsOn?.('llm/small', {})
+          .limits ?? [],
+      )
+      .filter(({ limitName }) => limitName === spent)
+    if (whole === undefined) throw new Error('no limit')
+    counters.add([counterOf(whole, 'alice')], 100, api.now)
+    for (const as of ['alice', 'admin']) {
+      const { steps, limits } = await explain(as, asked)
+      const refusing = limits.filter(({ refuses }: { refuses?: boolean }) => refuses)
+      t.match(refusing, [{ name: spent ?? null, percentLeft: 0 }])
+      t.equal(refusing.length, 1)
+      const { resource: shown } = steps.at(-1)
+      t.match(shown, { ...resource, ...(spent === 'own' && { name: id }) })
+      const isWritten = as === 'admin' && spent !== 'own'
+      t.equal(shown.line, isWritten ? 1 : undefined)
+    }
+  }
 })
 
 test('under a limit on cost: what is not counted, and a model without a price', async (t) => {
