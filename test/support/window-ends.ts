@@ -1,5 +1,5 @@
 import { parseWindow } from '../../src/formats/duration.ts'
-import { toEndTimestamp, toTimestamp } from '../../src/formats/timestamp.ts'
+import { toEndTimestamp } from '../../src/formats/timestamp.ts'
 import { userInLines } from '../../src/ratelimit/rules/line-user.ts'
 import { spanAt } from '../../src/ratelimit/rules/windows.ts'
 
@@ -13,9 +13,9 @@ export function shownEnd(window: string, owner: string, at: number): string {
   return toEndTimestamp(endOf(window, owner, at))
 }
 
-/** When it began, as answers show it. */
+/** When it began, as answers show it: the end of the one before. */
 export function shownStart(window: string, owner: string, at: number): string {
-  return toTimestamp(spanAt({ ms: parseWindow(window) as number }, owner, at).start)
+  return toEndTimestamp(spanAt({ ms: parseWindow(window) as number }, owner, at).start)
 }
 
 /** Longer than a test file may run. */

@@ -2,7 +2,7 @@
 
 import type { Exact } from '../../formats/exact.ts'
 import { toFigure } from '../../formats/money.ts'
-import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
+import { toEndTimestamp } from '../../formats/timestamp.ts'
 import type { CompiledCaps } from '../../identity/rules/caller.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import { compileCaps } from '../../keys/rules/compiled-caps.ts'
@@ -88,7 +88,10 @@ export const limitFields = {
   used: maybeFigure,
   remaining: maybeFigure,
   percentLeft: integer('Rounded down; 0: it is used up.', { minimum: 0, maximum: 100 }),
-  startsAt: { ...nullableTimestamp, description: 'When the window began; null: of concurrency.' },
+  startsAt: {
+    ...nullableTimestamp,
+    description: 'When the window began, as resetsAt of the one before; null: of concurrency.',
+  },
   resetsAt: nullableTimestamp,
   enforced: boolean('Whether it refuses; else it is only counted and shown.'),
   increasedUntil: optional({
@@ -134,7 +137,7 @@ export function toStateJson(state: LimitState, counter: Counter, isTold: boolean
     percentLeft: percentLeft(state),
     startsAt: isOpen
       ? null
-      : toTimestamp(spanAt(counter.window, counter.owner, resetsAt - 1).start),
+      : toEndTimestamp(spanAt(counter.window, counter.owner, resetsAt - 1).start),
     resetsAt: isOpen ? null : toEndTimestamp(resetsAt),
     ...(limit.increasedUntil !== undefined && {
       increasedUntil: toEndTimestamp(limit.increasedUntil),
