@@ -142,7 +142,7 @@ export function toCrd(kind: Kind): object {
 
 /** Converts a schema for the API server: our own keywords become CEL rules or are left out. */
 function toOpenApi(schema: Schema, ofKind: Kind['rules'] = []): object {
-  const { form, item, otherwise, missing, others, closed, mild, cut, maxBytes, ...ofServer } =
+  const { form, hint, item, otherwise, missing, others, closed, mild, cut, maxBytes, ...ofServer } =
     schema
   const { refuses = [], rules = [], unique, orText, ...plain } = ofServer
   if (orText !== undefined) return toIntOrString(schema, orText)

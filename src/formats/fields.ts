@@ -1,6 +1,6 @@
 /** Reads a document by its schema; one pass finds all problems, with their places. */
 
-import type { Schema } from './schema.ts'
+import type { Rule, Schema } from './schema.ts'
 
 /** A position in a document: field names and list indexes from the root. */
 export type FieldPath = readonly (string | number)[]
@@ -55,12 +55,12 @@ function read(value: unknown, schema: Schema, problems: FieldProblem[], path: Fi
     return read(value, schema.orText, problems, path)
   }
   if (schema.type === 'integer' || schema.type === 'number') {
-    const wrong = breaksNumber(value, schema) ?? broken(value, schema)
+    const wrong = breaksNumber(value, schema) ?? broken(value, schema)?.message
     return wrong === undefined ? value : problem(wrong)
   }
   if (schema.type === 'string') {
     if (typeof value !== 'string') return problem(`must be a string, is ${describe(value)}`)
-    const wrong = breaks(value, schema) ?? broken(value, schema)
+    const wrong = breaks(value, schema) ?? broken(value, schema)?.message
     return wrong === undefined ? value : problem(wrong)
   }
   if (schema.type === 'array') {
@@ -71,13 +71,14 @@ function read(value: unknown, schema: Schema, problems: FieldProblem[], path: Fi
   if (schema.additionalProperties !== undefined) return readMap(value, schema, problems, path)
   if (schema.properties === undefined) return value
   const fields: Record<string, unknown> = {}
+  const wrong = broken(value, schema)
   for (const [name, inside] of Object.entries(schema.properties)) {
+    if (name === wrong?.instead) continue
     const inner = inside.unless?.(value) ? undefined : (value[name] ?? inside.missing)
     if (inner === undefined && !schema.required?.includes(name)) continue
     fields[name] = read(inner, inside, problems, [...path, name])
   }
-  const wrong = broken(value, schema)
-  return wrong === undefined ? fields : problem(wrong)
+  return wrong === undefined ? fields : problem(wrong.message)
 }
 
 /** undefined if anything in it is wrong. */
@@ -165,8 +166,8 @@ function readMap(
   return Object.fromEntries(entries)
 }
 
-function broken(value: unknown, { rules = [] }: Schema): string | undefined {
-  return rules.find(({ holds }) => !holds(value as never))?.message
+function broken(value: unknown, { rules = [] }: Schema): Rule | undefined {
+  return rules.find(({ holds }) => !holds(value as never))
 }
 
 function breaksNumber(value: unknown, { type, minimum, maximum }: Schema): string | undefined {
@@ -182,10 +183,19 @@ function breaks(text: string, schema: Schema): string | undefined {
   const length = lengthOf(text)
   if (length < minLength) return text === '' ? 'must not be empty' : `needs ${minLength} characters`
   if (length > maxLength) return `must have at most ${maxLength} characters`
-  if (schema.enum?.includes(text) === false) return `must be one of ${schema.enum.join(', ')}`
-  if (pattern !== undefined && !compiled(pattern).test(text)) return `must be ${schema.form}`
+  if (schema.enum?.includes(text) === false) {
+    return `must be one of ${schema.enum.join(', ')}${hintFor(text, schema)}`
+  }
+  if (pattern !== undefined && !compiled(pattern).test(text)) {
+    return `must be ${schema.form}${hintFor(text, schema)}`
+  }
   return refuses.find(({ pattern, ignoreCase }) => compiled(pattern, ignoreCase).test(text))
     ?.message
+}
+
+function hintFor(text: string, { hint }: Schema): string {
+  const found = hint?.(text)
+  return found === undefined ? '' : ` (${found})`
 }
 
 /** In code points, as JSON Schema counts. */

@@ -38,6 +38,8 @@ export interface Schema<Value = unknown> {
   readonly format?: 'int32' | 'int64' | 'date-time'
   /** The pattern in words, as the end of "must be …". */
   readonly form?: string
+  /** What is probably meant by a text that is not valid, or where it belongs; undefined: nobody knows. */
+  readonly hint?: (text: string) => string | undefined
   /** The name of one item of a list. */
   readonly item?: string
   /** A field of a list's items of which no two may have the same text. */
@@ -73,6 +75,8 @@ export interface Rule {
   /** For the API server; undefined: its own validation is enough. */
   readonly cel?: string
   readonly message: string
+  /** A field of the object: nothing else is said of it if the rule is broken. */
+  readonly instead?: string
   /** The same for a text that is otherwise valid, or for an object as it is written. */
   readonly holds: (value: never) => boolean
 }

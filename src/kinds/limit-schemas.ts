@@ -2,6 +2,7 @@
 
 import { parseWindow } from '../formats/duration.ts'
 import { parseMoney } from '../formats/money.ts'
+import { nearestName } from '../formats/nearest-name.ts'
 import { readPrice } from '../formats/price.ts'
 import {
   boolean,
@@ -19,6 +20,7 @@ import {
   text,
 } from '../formats/schema.ts'
 import { isKnownZone } from '../formats/time-zone.ts'
+import { asked, meantLabel, meantNumber, meantPer, meantWindow } from './limit-hints.ts'
 import type {
   CalendarWindow,
   LimitKind,
@@ -67,6 +69,7 @@ const window = text({
   maxLength: 16,
   pattern: `^(${lengthPattern}|${calendarWindows.join('|')})$`,
   form: windowForm,
+  hint: (raw) => asked(meantWindow(raw)),
   rules: [
     {
       cel: `self in [${calendarWindows.map((each) => `'${each}'`).join(', ')}] || duration(self) <= duration('8784h')`,
@@ -104,6 +107,7 @@ const amount = integerOrText(
     maxLength: 32,
     pattern: moneyPattern,
     form: 'a decimal number above 0 and at most 9000000000, with at most 9 digits behind the point',
+    hint: (raw) => asked(meantNumber(raw)),
   }),
 )
 
@@ -126,13 +130,22 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
         maxLength: 63,
         pattern: dnsLabel,
         form: 'a DNS label in lower case',
+        hint: (raw) => asked(meantLabel(raw)),
       }),
       per: filled(
-        oneOf(per, { description: 'whose use one counter adds up', otherwise: `\`${per[0]}\`` }),
+        oneOf(per, {
+          description: 'whose use one counter adds up',
+          otherwise: `\`${per[0]}\``,
+          hint: (raw) => meantPer(raw, per),
+        }),
         per[0],
       ),
       of: filled(
-        oneOf(limitKinds, { description: 'what is counted', otherwise: '`tokens`' }),
+        oneOf(limitKinds, {
+          description: 'what is counted',
+          otherwise: '`tokens`',
+          hint: (raw) => asked(nearestName(raw, limitKinds)),
+        }),
         'tokens',
       ),
       limit: amount,
@@ -172,11 +185,14 @@ const limitRules = [
   {
     cel: "!(has(self.of) && self.of == 'cost') || type(self.limit) == string",
     message: 'is of cost: its limit must be a decimal number in quotes, like "500" or "0.25"',
+    instead: 'limit',
     holds: ({ of, limit }: Object) => of !== 'cost' || typeof limit !== 'number',
   },
   {
     cel: "(has(self.of) && self.of == 'cost') || type(self.limit) == int",
-    message: 'must have a limit that is a whole number, without quotes, unless it is of cost',
+    message:
+      'must have a limit that is a whole number, without quotes or separators, unless it is of cost',
+    instead: 'limit',
     holds: ({ of, limit }: Object) => of === 'cost' || typeof limit !== 'string',
   },
   {

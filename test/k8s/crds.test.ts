@@ -27,7 +27,7 @@ const exceptions: Readonly<
   },
   'unknown field': {
     of: ({ kind, spec }) =>
-      'more' in Object(spec.admission) ||
+      [spec.admission, spec.calendar].some((closed) => 'more' in Object(closed)) ||
       (kind !== 'Subscription' && JSON.stringify(spec.limits ?? '').includes('"more"')),
     why: 'the API server leaves it out, and the client that sent it gets a warning',
   },

@@ -86,8 +86,8 @@ test('each kind limits its own', async (t) => {
     for (const per of ['user', 'group', 'subscription', 'model', 'organization', 'installation']) {
       const isOwn = own.some((each) => each === per)
       const found = problemsOf({ ...document, spec: { ...spec, ...limit(per) } })
-      const message = `spec.limits[0].per must be one of ${own.join(', ')}`
-      t.strictSame(found, isOwn ? [] : [message], `${document.kind} ${per}`)
+      const message = `spec.limits[0].per must be one of ${own.join(', ')} (${per} belongs to the limits of `
+      t.ok(isOwn ? found.length === 0 : found[0]?.startsWith(message), `${document.kind} ${per}`)
     }
   }
   const limits = [{ name: 'a', limit: 5, window: '1m', models: [{ namespace: 'llm', name: 'a' }] }]
@@ -102,7 +102,7 @@ const quoted = ' is of cost: its limit must be a decimal number in quotes, like 
 test('a faulty limit is a problem, and what it is in is not in force', async (t) => {
   for (const [change, message] of [
     [{ name: undefined }, '.name is required'],
-    [{ name: 'A' }, '.name must be a DNS label in lower case'],
+    [{ name: 'A' }, '.name must be a DNS label in lower case (did you mean a?)'],
     [{ limit: undefined }, '.limit is required'],
     ...[0, -1, 1.5, 1e15 + 1, Number.NaN, true].map(
       (limit) => [{ of: 'tokens', limit }, `.${wholeNumber}`] as const,
@@ -124,7 +124,7 @@ test('a faulty limit is a problem, and what it is in is not in force', async (t)
     [{ limit: 50 }, quoted],
     [
       { of: 'tokens' },
-      ' must have a limit that is a whole number, without quotes, unless it is of cost',
+      ' must have a limit that is a whole number, without quotes or separators, unless it is of cost',
     ],
     [{ of: 'money' }, /\.of must be one of tokens, input, output, requests, concurrency, cost/],
     [{ window: undefined }, ' needs a window, like 1h, day or month'],
@@ -157,6 +157,36 @@ test('a faulty limit is a problem, and what it is in is not in force', async (t)
   const many = Array.from({ length: 21 }, (_, n) => ({ ...daily, name: `a${n}` }))
   t.strictSame(problemsOf(ofTeam({ limits: many })), ['spec.limits must have at most 20 limits'])
   t.notOk('resource' in parseResource(modelRef('small', { limits: [{ ...daily, limit: '0' }] })))
+})
+
+test('a faulty limit has one problem, with what was probably meant', async (t) => {
+  for (const [change, message] of [
+    [{ of: 'tokens', limit: '2_000_000' }, / must have a limit .* without quotes or separators/],
+    [{ limit: 1.5 }, / is of cost: its limit must be a decimal number in quotes/],
+    [{ limit: '$500' }, /\.limit .*\(did you mean "500"\?\)$/],
+    [{ limit: '1,000.50 USD' }, /\.limit .*\(did you mean "1000\.50"\?\)$/],
+    [{ limit: '2,50' }, /behind the point$/],
+    [{ name: 'Team A' }, /\.name .*\(did you mean team-a\?\)$/],
+    [{ per: 'model' }, /\.per .*\(model belongs to the limits of a ModelRef\)$/],
+    [{ per: 'gruop' }, /\.per .*\(did you mean group\?\)$/],
+    ...[
+      ['1 month', 'month'],
+      ['monthly', 'month'],
+      ['1M', 'month'],
+      ['Day', 'day'],
+      ['30d', '720h'],
+      ['2 weeks', '336h'],
+      ['90 min', '90m'],
+    ].map(
+      ([window, meant]) =>
+        [{ window }, new RegExp(`\\.window .*\\(did you mean ${meant}\\?\\)$`)] as const,
+    ),
+    [{ window: 'year' }, /8784h$/],
+  ] as const) {
+    const found = problemsOf(ofTeam({ limits: [{ ...daily, ...change }] }))
+    t.equal(found.length, 1, JSON.stringify([change, found]))
+    t.match(found[0], message)
+  }
 })
 
 test('an unknown field in a limit takes the models that it counts out of force', async (t) => {

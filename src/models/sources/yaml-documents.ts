@@ -63,7 +63,15 @@ function read(
   const start = lineAt(document.contents?.range?.[0] ?? document.range?.[0] ?? 0)
   try {
     const repeated = findRepeatedKey(document.contents)
-    if (repeated !== undefined) return fail(lineAt(repeated), 'Map keys must be unique')
+    if (repeated !== undefined) {
+      const { at, name } = repeated
+      // In braces 2,000,000 is a number and two fields.
+      const mend = /^[0-9]+$/.test(name) ? '; write numbers without separators' : ''
+      return fail(
+        lineAt(at),
+        `Map keys must be unique, and ${name.slice(0, 64)} is there twice${mend}`,
+      )
+    }
     const value: unknown = document.toJS({ maxAliasCount: aliasLimit })
     return { value: hasMerges ? mergeKeys(value) : value, problem: undefined }
   } catch (error) {
@@ -71,8 +79,10 @@ function read(
   }
 }
 
-/** The position of the first key that its map has twice. */
-function findRepeatedKey(root: unknown): number | undefined {
+/** The first key that its map has twice, and its position. */
+function findRepeatedKey(
+  root: unknown,
+): { readonly at: number; readonly name: string } | undefined {
   const open = [root]
   for (let node = open.pop(); node !== undefined; node = open.pop()) {
     if (isSeq(node)) open.push(...node.items.filter(isNode))
@@ -82,7 +92,7 @@ function findRepeatedKey(root: unknown): number | undefined {
       if (isNode(value)) open.push(value)
       if (!isScalar(key)) continue
       const name = String(key.value)
-      if (known.has(name)) return key.range?.[0] ?? 0
+      if (known.has(name)) return { at: key.range?.[0] ?? 0, name: key.source ?? name }
       known.add(name)
     }
   }

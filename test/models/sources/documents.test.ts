@@ -89,7 +89,8 @@ test('reports invalid YAML and reads the other documents', async (t) => {
   for (const [broken, line, message] of [
     ['a: [', 2, /flow collection|sequence/i],
     ['a:\n\t- b', 2, /Tabs are not allowed/],
-    ['a: 1\na: 2', 2, /Map keys must be unique/],
+    ['a: 1\na: 2', 2, /Map keys must be unique, and a is there twice$/],
+    ['a: { limit: 2,000,000 }', 1, /000 is there twice; write numbers without separators$/],
     ['a: *none', 1, /alias|anchor/i],
     ['a: b: c', 1, /Nested mappings/],
   ] as const) {

@@ -1,0 +1,67 @@
+/** What is probably meant by the texts of a limit that are not valid. */
+
+import { parseWindow } from '../formats/duration.ts'
+import { nearestName } from '../formats/nearest-name.ts'
+import type { CalendarWindow, Per } from './limits.ts'
+
+/** The hint that names it. */
+export function asked(meant: string | undefined): string | undefined {
+  return meant && `did you mean ${meant}?`
+}
+
+/** How people write units, ours for it, and how many of these it is. */
+const units: readonly (readonly [written: RegExp, unit: string, factor: number])[] = [
+  [/^(s|secs?|seconds?)$/, 's', 1],
+  [/^(m|mins?|minutes?)$/, 'm', 1],
+  [/^(h|hrs?|hours?|hourly)$/, 'h', 1],
+  [/^(d|days?|daily)$/, 'h', 24],
+  [/^(w|wks?|weeks?|weekly)$/, 'h', 168],
+]
+
+const calendar: Readonly<Record<CalendarWindow, RegExp>> = {
+  day: /^1? ?(d|days?|daily)$/i,
+  week: /^1? ?(w|wks?|weeks?|weekly)$/i,
+  month: /^1? ?(M|[Mm]o|[Mm]onths?|[Mm]onthly|MONTH)$/,
+}
+
+/** `month` for `monthly`, `720h` for `30d`. */
+export function meantWindow(raw: string): string | undefined {
+  const ofCalendar = Object.entries(calendar).find(([, written]) => written.test(raw))
+  if (ofCalendar !== undefined) return ofCalendar[0]
+  const [, count = '', written = ''] = /^([0-9]{0,4}) ?([A-Za-z]+)$/.exec(raw) ?? []
+  const found = units.find(([each]) => each.test(written.toLowerCase()))
+  // Several months have no length, and the letter of minutes.
+  if (found === undefined || written === 'M') return undefined
+  const meant = `${Number(count || 1) * found[2]}${found[1]}`
+  return parseWindow(meant) === undefined ? undefined : meant
+}
+
+/** The number alone of `$500`, `500 USD` and `1,000`. */
+export function meantNumber(raw: string): string | undefined {
+  const written = /^[^-.0-9]{0,4}([0-9]{1,3}([,_' ][0-9]{3})+|[0-9]+)(\.[0-9]{1,9})?[^.0-9]{0,4}$/
+  const [, whole, , fraction = ''] = written.exec(raw) ?? []
+  return whole && `"${whole.replace(/\D/g, '').replace(/^0+(?=.)/, '')}${fraction}"`
+}
+
+/** `team-a` for `Team A`. */
+export function meantLabel(raw: string): string | undefined {
+  const label = raw.toLowerCase().replace(/[^a-z0-9]+/g, '-')
+  return label.replace(/^-|-$/g, '') || undefined
+}
+
+const places: Readonly<Record<Exclude<Per, 'key'>, string>> = {
+  user: 'each resource',
+  group: 'a Subscription',
+  subscription: 'a Subscription or a ModelRef',
+  model: 'a ModelRef',
+  organization: 'the Tenant',
+  installation: 'the Tenant',
+}
+
+/** The hint for a `per` that is not among these: the nearest of them, or whose limits may have it. */
+export function meantPer(raw: string, own: readonly Per[]): string | undefined {
+  const all = Object.keys(places) as (keyof typeof places)[]
+  const meant = all.find((per) => per === nearestName(raw, all))
+  if (meant === undefined || own.includes(meant)) return asked(meant)
+  return `${meant} belongs to the limits of ${places[meant]}`
+}
