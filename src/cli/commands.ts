@@ -8,6 +8,7 @@ import {
   grantIncrease,
   listIncreases,
   listRequests,
+  newRequest,
 } from './commands/increases.ts'
 import { editKey, listKeys, newKey, revokeKeys, rotateKey, showKey } from './commands/keys.ts'
 import {
@@ -56,6 +57,7 @@ const rows: readonly (readonly [Command, Run])[] = [
   by(listRequests, async (call, io) =>
     (await import('./limit-requests.ts')).showRequests(call, io),
   ),
+  by(newRequest, async (call, io) => (await import('./limit-requests.ts')).newRequest(call, io)),
   by(approveRequest, async (call, io) =>
     (await import('./limit-requests.ts')).approveRequest(call, io),
   ),

@@ -3,11 +3,12 @@
 import type { LimitRequestList } from '../admin/usage/limit-requests.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
-import type { Call } from './command.ts'
+import { type Call, WrongCall } from './command.ts'
 import type {
   approveRequestFlags,
   denyRequestFlags,
   listRequestsFlags,
+  newRequestFlags,
 } from './commands/increases.ts'
 import { meanwhile, readGiven, toCells } from './increases.ts'
 import { toJson } from './json.ts'
@@ -21,6 +22,8 @@ type LimitRequest = LimitRequestList['data'][number]
 
 const path = '/v1/limit-requests'
 const pageSize = 1_000
+
+const noneAsked = 'You have no requests. tollgate limit-requests new asks for more of a limit.'
 
 /** Returns the exit status, as the others. */
 export async function showRequests(
@@ -46,8 +49,21 @@ export async function showRequests(
     }
   })
   if (flags.json) io.out(toJson({ object: 'list', data }))
-  else if (rows.length === 0) io.err(flags.all ? 'No request is open.' : 'You have no requests.')
+  else if (rows.length === 0) io.err(flags.all ? 'No request is open.' : noneAsked)
   else io.out(renderTable(...toTable(rows)))
+  return 0
+}
+
+/** `tollgate limit-requests new`. */
+export async function newRequest({ flags }: Call<typeof newRequestFlags>, io: Io): Promise<number> {
+  const { limit: name, to, until, reason, subscription, model, whom } = flags
+  if (name === undefined || to === undefined || until === undefined || reason === undefined)
+    throw new WrongCall('Give --limit, --to, --until and --reason.')
+  const body = { subscription, model, name, whom, ...readGiven(flags), reason }
+  const ask = createApiClient(findApiServer(io.env, flags))
+  const made = (await ask('POST', path, body)) as LimitRequest
+  const said = `Asked for ${name} up to ${showFigure(made.limit)} until ${made.until} (${made.id}).`
+  io.out(flags.json ? toJson(made) : printable(said))
   return 0
 }
 

@@ -10,7 +10,7 @@ import type { limitsFlags } from './commands/usage.ts'
 import { listCounters } from './counter.ts'
 import { toJson } from './json.ts'
 import { showFigure, toCells, toTable } from './limit-cells.ts'
-import { renderTable } from './table.ts'
+import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
 /** Runs the command; returns the exit status. */
@@ -28,14 +28,48 @@ export async function showLimits(
   const only = Object.entries({ subscription, model, name: limit }).filter(
     ([, value]) => value !== undefined,
   ) as [string, string][]
-  const list = all
-    ? await readShared(ask, only)
-    : ((await ask('GET', `/v1/limits?${new URLSearchParams(only)}`)) as LimitList)
+  const read = async (selected: readonly [string, string][]): Promise<Limits> =>
+    all
+      ? await readShared(ask, selected)
+      : ((await ask('GET', `/v1/limits?${new URLSearchParams([...selected])}`)) as LimitList)
+  const list = await read(only)
   if (flags.json) io.out(toJson(list))
-  else if (list.data.length === 0) io.err(all ? 'No limit is shared.' : 'You have no limits.')
+  else if (list.data.length === 0)
+    io.err(explainNone(only, only.length > 0 ? await read([]) : list, all))
   else io.out(show(list))
   if (list.has_more) io.err('There are more: name a subscription or a model.')
   return 0
+}
+
+type Limits = LimitList | SharedLimitList
+type Limit = Limits['data'][number]
+
+const most = 10
+
+/** By parameter: its flag, and what it may be to select a limit. */
+const selecting: Readonly<
+  Record<string, readonly [flag: string, (limit: Limit) => readonly (string | null)[]]>
+> = {
+  subscription: ['--subscription', ({ subscription }) => [subscription]],
+  model: ['--model', ({ model, models = [] }) => [model, ...models]],
+  name: ['--limit', ({ name }) => [name]],
+}
+
+/** `known`: those that there are without the flags. */
+function explainNone(
+  only: readonly (readonly [string, string])[],
+  known: Limits,
+  all: boolean,
+): string {
+  if (known.data.length === 0) return all ? 'No limit is shared.' : 'You have no limits.'
+  const sentences = only.flatMap(([parameter, value]) => {
+    const [flag, namesOf] = selecting[parameter] as (typeof selecting)[string]
+    const names = [...new Set(known.data.flatMap(namesOf))].filter((name) => name !== null).sort()
+    if (names.includes(value)) return []
+    const shown = names.slice(0, most).join(', ') + (names.length > most ? ' and others' : '')
+    return [`No limit for ${flag} ${value}${shown && `; there are limits of ${shown}`}.`]
+  })
+  return printable(sentences.join(' ') || 'No limit is of all that is named together.')
 }
 
 const pageSize = 1_000

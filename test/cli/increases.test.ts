@@ -98,6 +98,26 @@ test('what is wrong with an increase is said in the words of the command', async
   t.match(await as('alice')('increases'), { status: 1, err: /administrator/ })
 })
 
+test('a user asks for more of a limit', async (t) => {
+  const { as } = await start(t)
+  const alice = as('alice')
+  const mine = ['--limit', 'own', '--subscription', 'basic']
+  const made = await alice('limit-requests', 'new', ...mine, ...more)
+  t.match(made, { status: 0, out: /^Asked for own up to 300 until 2026-03-02T12:00:00Z \(.+\)\.$/ })
+  const pool = ['--limit', 'money', '--subscription', 'basic', '--to', '60', ...more.slice(2)]
+  const paid = await alice('limit-requests', 'new', ...pool, '--json')
+  t.match(JSON.parse(paid.out), { limit: '60', whom: 'team-a', state: 'open' })
+  t.match((await alice('limit-requests')).out, / open +own +basic +alice +tokens +300 /)
+  const wrong: readonly (readonly [readonly string[], number, RegExp])[] = [
+    [mine, 2, /^Give --limit, --to, --until and --reason\./],
+    [[...mine.slice(0, 2), ...more], 1, /^You have no limit of this name there/],
+    [[...mine, ...more, '--to', '100'], 1, /^--to must be above/],
+    [[...mine, ...more, '--user', 'bob'], 2, /--user/],
+  ]
+  for (const [args, status, err] of wrong)
+    t.match(await alice('limit-requests', 'new', ...args), { status, err }, args.join(' '))
+})
+
 test('requests for more are listed, approved and denied', async (t) => {
   const { api, as } = await start(t)
   const [run, alice] = [as('admin'), as('alice')]
@@ -106,7 +126,9 @@ test('requests for more are listed, approved and denied', async (t) => {
     return (await api.ask('POST /v1/limit-requests', { as: 'alice', body })).json().id
   }
   t.match(await run('limit-requests', '--all'), { status: 0, err: 'No request is open.' })
-  t.match(await alice('limit-requests'), { status: 0, err: 'You have no requests.' })
+  t.match(await alice('limit-requests'), {
+    ...{ status: 0, err: /^You have no requests\. tollgate limit-requests new asks/ },
+  })
   const [first, second] = [await ask(300), await ask(400)]
   const { out } = await run('limit-requests', '--all')
   t.match(out, /^ID +STATE +LIMIT +OF +FOR +KIND +TO +UNTIL +REASON\n/)
@@ -134,5 +156,5 @@ test('requests for more are listed, approved and denied', async (t) => {
   t.match(granted, { status: 0, out: /^Increased money to 9000000000 until/ })
   const tooMuch = await run('increases', 'grant', ...pool, '--to', '9000000001', ...more.slice(2))
   t.match(tooMuch, { status: 1, err: /^--to must be an amount of cost such as 60/ })
-  t.match(await alice('limit-requests', '--all'), { status: 1, err: /administrator/ })
+  t.match(await alice('limit-requests', '--all'), { status: 1, err: /^--all is for administrator/ })
 })

@@ -93,6 +93,13 @@ test('shows what is left', async (t) => {
     data: [{ used: 500 }],
   })
   t.match((await run('limits', 'stranger-token')).err, 'You have no limits.')
+  for (const [flag, value, has] of [
+    ['--subscription', 'nope', 'basic'],
+    ['--model', 'small', 'llm/small'],
+  ] as const)
+    t.match(await run('limits', 'alice-token', flag, value), {
+      ...{ status: 0, out: '', err: `No limit for ${flag} ${value}; there are limits of ${has}.` },
+    })
 })
 
 test('invalid arguments say where help is, and refusals their reason', async (t) => {

@@ -31,6 +31,7 @@ import {
   readLimits,
 } from './limit-state.ts'
 import { selectShared } from './shared-limits.ts'
+import { unknownLimit } from './unknown-limit.ts'
 
 const properties = {
   user: {
@@ -239,10 +240,7 @@ async function sharedLimitsOf(
   )
   const ofTenant = all.filter(({ limit }) => limit.origin === 'tenant')
   const found = ofTenant.length > 0 ? ofTenant : all
-  if (found.length === 0) {
-    const message = `No limit ${origin === undefined ? '' : `of the ${origin} `}that several share has this name; GET /v1/admin/limits lists them. Of one per user name the user.`
-    throw new ServiceError('not_found', { message })
-  }
+  if (found.length === 0) throw await unknownLimit({ name, subscription, model }, snapshot)
   return inOrder(
     found.filter(
       ({ limit, counter }) => (whom ?? whomOf(limit, counter)) === whomOf(limit, counter),

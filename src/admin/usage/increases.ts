@@ -17,6 +17,7 @@ import { foundKey, isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
 import { effectiveOf } from './effective-increases.ts'
 import { limitsOfRecord, name, type OwnLimit } from './limit-state.ts'
+import { unknownLimit } from './unknown-limit.ts'
 import {
   limitMeant,
   limitsOfName,
@@ -27,7 +28,6 @@ import {
   targetOf,
   toMeantJson,
   tooMany,
-  unknownLimit,
   wanted,
 } from './wanted-limit.ts'
 
@@ -142,6 +142,12 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     throw new ServiceError('not_found', { message })
   }
 
+  async function findOfResource(asked: Body) {
+    const found = await limitsOfName(asked, snapshot())
+    if (found.length === 0) throw await unknownLimit(asked, snapshot())
+    return choose(found, asked)
+  }
+
   app.post(
     '/v1/admin/increases',
     { schema: createSchema, config: { audit: 'increase.create' } },
@@ -155,7 +161,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
       const until = readUntil(asked.until, now)
       const { chosen, user } =
         asked.keyId === undefined
-          ? { chosen: choose(await limitsOfName(asked, snapshot()), asked), user: asked.user }
+          ? { chosen: await findOfResource(asked), user: asked.user }
           : await findOfKey(asked, now)
       const { user: createdBy } = callerOf(request)
       // Whoever has a long name has the counter of what lines have of it.
@@ -222,10 +228,9 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
   })
 }
 
-/** The one that is meant. */
+/** The one that is meant, of some. */
 function choose(found: readonly OwnLimit[], { user, whom }: Body): OwnLimit {
-  const [first] = found
-  if (first === undefined) throw unknownLimit()
+  const [first] = found as [OwnLimit]
   const { scope } = first.limit
   if (scope === 'user') {
     if (whom !== undefined) throw invalidRequest('whom: the limit is per user; name the user.')

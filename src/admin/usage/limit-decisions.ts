@@ -18,9 +18,9 @@ import {
   readUntil,
   requireEnforced,
   requireHigher,
+  requireLower,
   targetOf,
   tooMany,
-  unknownLimit,
   wanted,
 } from './wanted-limit.ts'
 
@@ -113,7 +113,8 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
         const named = { subscription: subscription ?? undefined, model: model ?? undefined }
         const found = await limitsOfName({ ...named, name, user }, snapshot())
         const own = found.find(({ counter }) => counter.key === asked.counter)
-        if (own === undefined) throw unknownLimit()
+        if (own === undefined) throw noLonger()
+        requireLower(own.limit, asked.limit)
         requireEnforced(own)
         requireHigher(grant.limit, own.limit)
         return { grant, reason: null }
@@ -154,6 +155,11 @@ function foundRequest(found: LimitRequest | undefined): LimitRequest {
   if (found !== undefined) return found
   const message = 'There is no such request, or it is over.'
   throw new ServiceError('not_found', { message })
+}
+
+function noLonger(): ServiceError {
+  const message = 'The limit is not in force any more; deny the request.'
+  return new ServiceError('not_found', { message })
 }
 
 /** The request, if that is its state: of two who decide at a time one is first. */

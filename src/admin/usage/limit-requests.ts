@@ -21,6 +21,7 @@ import { answers, objects, optional, string, timestamp } from '../http/schema.ts
 import { orUnsure } from '../keys/propagation.ts'
 import { figure, name, type OwnLimit } from './limit-state.ts'
 import { limitsOf } from './limits.ts'
+import { foreignLimit } from './unknown-limit.ts'
 import {
   limitMeant,
   originOf,
@@ -30,7 +31,6 @@ import {
   requireHigher,
   targetOf,
   toMeantJson,
-  unknownLimit,
   wanted,
 } from './wanted-limit.ts'
 
@@ -157,7 +157,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
       if (isAll) {
         lookAtOthers(request, {})
         if (!(await isAdmin(caller))) {
-          const message = "Only an administrator may list others' requests; leave out all."
+          const message = "all is for administrators: it lists others' requests."
           throw new ServiceError('admin_required', { message })
         }
       }
@@ -189,7 +189,7 @@ function choose(found: readonly OwnLimit[], whom: string | undefined): OwnLimit 
     whom === undefined
       ? found
       : found.filter(({ limit, counter }) => whomOf(limit, counter) === whom)
-  if (first === undefined) throw unknownLimit()
+  if (first === undefined) throw foreignLimit()
   if (another === undefined) return first
   throw invalidRequest('whom is needed: you draw on several counters of the limit.')
 }

@@ -1,7 +1,7 @@
 /** A limit by name of which more is asked for or given: how it is named, found and shown. */
 
 import type { AuditTarget } from '../../audit/event.ts'
-import { invalidRequest, ServiceError } from '../../formats/errors.ts'
+import { invalidRequest, type ServiceError } from '../../formats/errors.ts'
 import type { Exact } from '../../formats/exact.ts'
 import { parseMoney, toFigure } from '../../formats/money.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
@@ -53,7 +53,7 @@ export const limitMeant = {
   limit: figure,
 } as const
 
-interface Named {
+export interface Named {
   readonly name: string
   readonly subscription?: string | undefined
   readonly model?: string | undefined
@@ -101,11 +101,16 @@ export function originOf({ subscription, model }: Omit<Named, 'name' | 'user'>) 
 }
 
 /** Each counter of the limits that are meant, once. */
-export async function limitsOfName(
-  { subscription, model, name, user = '' }: Named,
+export async function limitsOfName(named: Named, snapshot: Snapshot): Promise<readonly OwnLimit[]> {
+  const origin = originOf(named)
+  return (await limitsWhere(named, snapshot)).filter(({ limit }) => limit.origin === origin)
+}
+
+/** Those that hold there, whosever they are. */
+export async function limitsWhere(
+  { subscription, model, name, user = '' }: Partial<Named>,
   snapshot: Snapshot,
 ): Promise<readonly OwnLimit[]> {
-  const origin = originOf({ subscription, model })
   const { subscriptions } = snapshot
   const open =
     subscription === undefined
@@ -115,12 +120,7 @@ export async function limitsOfName(
   return [
     ...(await selectShared(snapshot, { subscription, model, name })),
     ...limitsIn(open, { model, name }, drawing),
-  ].filter(({ limit }) => limit.origin === origin)
-}
-
-export function unknownLimit(): ServiceError {
-  const message = 'No limit of this name is in force there: spec.limits of the resource has them.'
-  return new ServiceError('not_found', { message })
+  ]
 }
 
 export function tooMany(): ServiceError {
@@ -131,6 +131,15 @@ export function tooMany(): ServiceError {
 
 export function requireEnforced({ isEnforced }: OwnLimit): void {
   if (!isEnforced) throw invalidRequest('name: the limit is only counted, and refuses nobody.')
+}
+
+/** A request may be older than the limit. */
+export function requireLower({ limit, kind }: CountedLimit, asked: Exact): void {
+  if (asked > limit) return
+  const figure = toFigure({ kind }, limit)
+  throw invalidRequest(
+    `The limit is ${figure} without an increase, no less than was asked for; deny the request.`,
+  )
 }
 
 export function requireHigher(asked: Exact, limit: CountedLimit): void {

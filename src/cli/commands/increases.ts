@@ -67,7 +67,7 @@ export const endIncrease = command({
 })
 
 export const listRequestsFlags = {
-  all: { means: 'the open ones of everybody, for administrators' },
+  all: { means: 'the open ones of everybody, for administrators', field: 'all' },
   ...common,
 } as const
 
@@ -76,6 +76,33 @@ export const listRequests = command({
   summary: 'List requests for more of a limit for a while',
   about: 'Yours: the open ones, and those that were decided in the last 30 days.',
   flags: listRequestsFlags,
+})
+
+const { user: _, key: __, ...asked } = grantIncreaseFlags
+
+export const newRequestFlags = {
+  ...asked,
+  limit: {
+    takes: '<name>',
+    means:
+      'the limit with this name: of --model, of --subscription, or without these of the installation',
+    field: 'name',
+  },
+  reason: { takes: '<text>', means: 'why, for whoever decides' },
+  whom: {
+    takes: '<name>',
+    means:
+      'for this group (users: those by name), organization or subscription, if you draw on several counters of the limit',
+  },
+} as const
+
+export const newRequest = command({
+  name: 'limit-requests new',
+  summary: 'Ask for more of one of your limits for a while',
+  about:
+    'With an identity token, of a limit by name that tollgate limits shows you. An administrator approves or denies it, and tollgate ' +
+    'limit-requests says which. At most five are open at a time.',
+  flags: newRequestFlags,
 })
 
 export const approveRequestFlags = { ...given, ...common } as const

@@ -219,7 +219,7 @@ test('a foreign limit is as unknown (404), and no figure of others is told', asy
     const { id } = await ask(api, 'alice', { model: 'llm/small', name, ...more, limit: 50 })
     const answer = await decide(api, id, 'approve')
     refused(t, answer, 400, 'invalid_request')
-    t.match(answer.json().error.message, /^limit must be above that of the resource, 100/)
+    t.match(answer.json().error.message, /^The limit is 100 without an increase.* deny/)
   }
   const { id } = await ask(api, 'alice', { name: 'all', ...more, limit: 50 })
   refused(t, await decide(api, id, 'approve', 'admin', { limit: 51 }), 400)

@@ -1,0 +1,54 @@
+/** Why there is no such limit by name. */
+
+import { ServiceError } from '../../formats/errors.ts'
+import { resourceOf } from '../../models/rules/shared-limits.ts'
+import type { Snapshot } from '../../models/rules/snapshot.ts'
+import type { OwnLimit } from './limit-state.ts'
+import { limitsWhere, type Named } from './wanted-limit.ts'
+
+type Asked = Omit<Named, 'user'>
+
+/** Says which part of what was asked for is wrong, and who has a limit of this name. For administrators: it names resources. */
+export async function unknownLimit(asked: Asked, snapshot: Snapshot): Promise<ServiceError> {
+  return new ServiceError('not_found', { message: await reasonOf(asked, snapshot) })
+}
+
+async function reasonOf({ subscription, model, name }: Asked, snapshot: Snapshot) {
+  const [field, where] =
+    model !== undefined
+      ? (['model', `ModelRef ${model}`] as const)
+      : subscription !== undefined
+        ? (['subscription', `Subscription ${subscription}`] as const)
+        : (['tenant', 'the Tenant'] as const)
+  const there = (await limitsWhere({ subscription, model }, snapshot))
+    .map(({ limit }) => limit)
+    .filter(({ origin, limitName }) => origin === field && limitName !== undefined)
+  const same = there.find(({ limitName }) => limitName === name)
+  if (same?.scope === 'user') return `user is needed: the limit of ${where} is per user.`
+  if (same !== undefined) return `window: the limit of ${where} has ${same.window}.`
+  const owners = few((await limitsWhere({ name }, snapshot)).map(showOwner))
+  if (owners === '' && field === 'tenant') return 'name: no limit of this name is in force.'
+  const hint = owners && `; who has one: ${owners}`
+  const known = few(there.map(({ limitName = '' }) => limitName))
+  if (known !== '') return `name: ${where} has no limit of this name, only ${known}${hint}.`
+  if (field === 'tenant') return `name: ${where} has no limit of this name${hint}.`
+  return `${field}: ${where} is not in force, or has no limits by name${hint}.`
+}
+
+function showOwner({ counter, limit }: OwnLimit): string {
+  const resource = resourceOf(counter)
+  const kind = limit.origin === 'subscription' ? 'Subscription ' : ''
+  return `${kind}${resource.replace('/', ' ')}${limit.scope === 'user' ? ' (per user)' : ''}`
+}
+
+/** The first of them, each once. */
+function few(words: readonly string[]): string {
+  const all = [...new Set(words)].sort()
+  return [...all.slice(0, 3), ...(all.length > 3 ? [`${all.length - 3} more`] : [])].join(', ')
+}
+
+/** What a user is told of a limit that is not theirs, whether or not there is one. */
+export function foreignLimit(): ServiceError {
+  const message = 'You have no limit of this name there; your limits say whose they are.'
+  return new ServiceError('not_found', { message })
+}
