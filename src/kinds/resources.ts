@@ -45,6 +45,8 @@ export interface BilledModel extends ModelReference {
   readonly concurrency: number | undefined
   /** Without exponents; either all tokens of input and output have a price, or it is undefined. */
   readonly billingRate: Prices | undefined
+  /** Why that is undefined, if one is written. */
+  readonly rateProblem?: FieldProblem
   /** undefined: each token counts as one. */
   readonly weights: Weights | undefined
 }

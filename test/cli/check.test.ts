@@ -123,6 +123,32 @@ test('says what limits by name close, what passes them, and which begin anew', a
   )
 })
 
+test('says once, at its line, why a price closes a model', async (t) => {
+  const { output } = await check(t, {
+    'a.yaml': good,
+    'b.yaml': `apiVersion: tollgate.dev/v1alpha1
+kind: Subscription
+metadata: {name: paid}
+spec:
+  owner: {groups: [{name: team}]}
+  modelRefs:
+    - namespace: llm
+      name: small
+      tokenRateLimits: [{limit: 5, window: 1m}]
+      billingRate:
+        perInputToken: 0.000003
+        perOutputToken: "0.000015"
+  limits:
+    - {name: month, of: cost, limit: "500", window: month}
+`,
+  })
+  const lines = output.split('\n').filter((line) => line.startsWith('b.yaml'))
+  t.match(lines, [
+    /^b\.yaml:11: warning: Subscription paid: spec\.modelRefs\[0\]\.billingRate\.perInputToken must be a string, .* quotes, and the limit month is on cost, so the entry of llm\/small is not in force$/,
+  ])
+  t.equal(lines.length, 1)
+})
+
 test('reports each problem with file and line', async (t) => {
   const { status, output } = await check(t, {
     'a.yaml': good,
@@ -170,7 +196,7 @@ spec:
   )
   t.match(
     output,
-    /^b\.yaml:\d+: warning: Subscription\/models-as-a-service\/misspelt: spec\.modelRefs\[1\]\.concurency .*so the entry of llm\/unserved is not in force$/m,
+    /^b\.yaml:\d+: warning: Subscription misspelt: spec\.modelRefs\[1\]\.concurency .*so the entry of llm\/unserved is not in force$/m,
   )
   t.match(
     output,

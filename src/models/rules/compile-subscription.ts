@@ -62,8 +62,8 @@ export function compileSubscription(
     const lack = lackOf(applying, model, resource, context)
     if (lack !== undefined) {
       const message = lack.closes ? `${lack.why}, so the entry of ${key} is not in force` : lack.why
-      const path = ['spec', 'modelRefs', index]
-      problems.push({ resource: resourceKey(resource), path, message })
+      const { path = ['spec', 'modelRefs', index], because } = lack
+      problems.push({ resource: resourceKey(resource), path, message, ...(because && { because }) })
       if (lack.closes) missing.add(key)
       if (lack.closes) continue
     }
@@ -124,18 +124,28 @@ function limitsOf(
   }
 }
 
+interface Lack extends Pick<Partial<ResourceProblem>, 'path' | 'because'> {
+  readonly why: string
+  readonly closes: boolean
+}
+
 /** What an entry lacks for these limits, and whether that takes it out of force: limits that refuse nothing do not. */
 function lackOf(
   applying: readonly ApplyingLimit[],
-  { billingRate }: BilledModel,
+  { billingRate, rateProblem }: BilledModel,
   { attribution }: Subscription,
   { tenant }: LimitContext,
-): { readonly why: string; readonly closes: boolean } | undefined {
+): Lack | undefined {
   if (tenant?.unreadable !== undefined) {
     return { why: 'may be limited by the Tenant, whose limits cannot be read', closes: true }
   }
   const costly = applying.find(({ limit }) => isCostLimit(limit))
   if (costly !== undefined && billingRate === undefined) {
+    if (rateProblem !== undefined) {
+      const { path, message: because } = rateProblem
+      const why = `${because}, and ${nameOf(costly)} is on cost`
+      return { why, closes: true, path, because }
+    }
     return { why: `needs a billingRate under ${nameOf(costly)} on cost`, closes: true }
   }
   const ofEach = applying.filter(({ limit }) => limit.per === 'organization')

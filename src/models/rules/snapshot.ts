@@ -104,6 +104,8 @@ export interface ResourceProblem {
   readonly resource: string
   readonly path: FieldPath
   readonly message: string
+  /** The message of the same field when it was read: this one says what follows from it, too. */
+  readonly because?: string
 }
 
 /** The names that model servers list. */

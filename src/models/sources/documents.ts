@@ -210,7 +210,8 @@ export function readObject(value: unknown): Reading {
   const more = result.problems.length - found.length
   if (more > 0) found.push({ path: [], severity: 'warning', sentence: `has ${more} more problems` })
   const problems = found.map(({ path, severity, sentence }) => {
-    return { path, severity, message: `${named(value)}${sentence}` }
+    const subject = 'resource' in result ? subjectOf(resourceKey(result.resource)) : named(value)
+    return { path, severity, message: `${subject}${sentence}` }
   })
   if ('resource' in result) return { resource: result.resource, problems }
   const refused = toRefused(value, found.map(({ sentence }) => sentence).join('; '))
@@ -245,6 +246,12 @@ function openTiers(mapping: { readonly data?: unknown }): unknown {
   const isValid = document?.problem === undefined && second === undefined
   if (!isValid) return new Error('is not valid YAML')
   return { ...mapping, data: { ...data, tiers: document?.value } }
+}
+
+/** `Subscription team-a: ` of the resource's key, as of a document that is not read. */
+export function subjectOf(key: string): string {
+  const [kind, , name] = key.split('/')
+  return `${kind} ${name}: `
 }
 
 /** `Subscription team-a: ` if the document has a kind and name. */

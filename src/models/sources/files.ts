@@ -13,6 +13,7 @@ import {
   type FileProblem,
   type FileText,
   readInSteps,
+  subjectOf,
   type WrittenResource,
 } from './documents.ts'
 import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
@@ -202,7 +203,7 @@ export function* gather(contents: Iterable<FileContent>): Generator<void, Gather
         file: source?.file ?? '',
         line: source?.lineOf(path) ?? 1,
         severity: 'warning',
-        message: `${key}: ${message}`,
+        message: `${subjectOf(key)}${message}`,
       }
     },
   }

@@ -92,8 +92,17 @@ function* problemsOf(
   found: readonly ResourceProblem[],
 ): Generator<void, readonly FileProblem[]> {
   const problems = [...gathered.problems]
-  for (const { resource, path, message } of found) {
-    problems.push(gathered.locate(resource, path, `${showPath(path)} ${message}`))
+  const placeOf = ({ file, message }: FileProblem) => `${file}\n${message}`
+  const read = found.some(({ because }) => because !== undefined)
+    ? new Map(problems.map((problem, index) => [placeOf(problem), index]))
+    : undefined
+  for (const { resource, path, message, because } of found) {
+    const locate = (text: string) => gathered.locate(resource, path, `${showPath(path)} ${text}`)
+    const problem = locate(message)
+    const index = because === undefined ? undefined : read?.get(placeOf(locate(because)))
+    const cause = index === undefined ? undefined : problems[index]
+    if (index === undefined || cause === undefined) problems.push(problem)
+    else problems[index] = { ...problem, line: cause.line }
     yield
   }
   return problems.sort((a, b) => (a.file < b.file ? -1 : a.file > b.file ? 1 : a.line - b.line))

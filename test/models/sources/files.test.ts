@@ -149,7 +149,7 @@ test('a problem has the file and line of its field', async (t) => {
   const content = await readFolder(folder)
   t.equal(
     showProblem(content.locate('ModelRef/llm/a', ['metadata', 'name'], 'is odd')),
-    'a.yaml:7: warning: ModelRef/llm/a: is odd',
+    'a.yaml:7: warning: ModelRef a: is odd',
   )
 })
 

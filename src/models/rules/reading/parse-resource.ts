@@ -110,7 +110,11 @@ type Reader = (document: unknown) => ParseResult
  */
 function reader<Raw>(
   schema: Schema<Raw>,
-  toResource: (raw: Raw, unknown: readonly UnknownField[]) => Resource,
+  toResource: (
+    raw: Raw,
+    unknown: readonly UnknownField[],
+    problems: readonly FieldProblem[],
+  ) => Resource,
   { entries = [], check, salvage }: More<Raw> = {},
 ): Reader {
   const ofSpec = schema.properties?.spec?.properties ?? {}
@@ -128,7 +132,7 @@ function reader<Raw>(
     }
     if (problems.every(({ isMild }) => isMild)) problems.push(...(check?.(raw) ?? []))
     if (problems.every(({ isMild }) => isMild)) {
-      return { resource: toResource(raw, unknown), problems }
+      return { resource: toResource(raw, unknown, problems), problems }
     }
     // Without a resource nobody else names them: one may be the misspelt name of a field that is missing.
     const all = [...problems, ...inEntries]
@@ -198,11 +202,11 @@ const readers: Record<Resource['kind'], Reader> = {
   })),
   Subscription: reader(
     documents.Subscription,
-    ({ metadata, spec }, unknown) => ({
+    ({ metadata, spec }, unknown, problems) => ({
       kind: 'Subscription',
       metadata: toMetadata(metadata),
       owner: toSubjects(spec.owner),
-      ...toBilledModels(spec, unknown),
+      ...toBilledModels(spec, unknown, problems),
       limits: spec.limits.map(toNamedLimit),
       calendar: spec.calendar && toCalendar(spec.calendar),
       attribution: spec.tokenMetadata,
@@ -259,7 +263,10 @@ function toSubjects({ users, groups }: Spec<'Subscription'>['owner']): Subjects 
   return { users, groups: groups.map(({ name }) => name) }
 }
 
-function toBilledModel(raw: Spec<'Subscription'>['modelRefs'][number]): BilledModel {
+function toBilledModel(
+  raw: Spec<'Subscription'>['modelRefs'][number],
+  rateProblem: FieldProblem | undefined,
+): BilledModel {
   const { namespace, name, tokenRateLimits, requestRateLimits, concurrency } = raw
   const toLimit = ({ limit, window }: { readonly limit: number; readonly window: string }) => {
     return { limit, window, windowMs: parseWindow(window) ?? 0 }
@@ -271,6 +278,7 @@ function toBilledModel(raw: Spec<'Subscription'>['modelRefs'][number]): BilledMo
     requestRateLimits: requestRateLimits?.map(toLimit) ?? [],
     concurrency,
     billingRate: raw.billingRate && toPrices(raw.billingRate),
+    ...(rateProblem && { rateProblem }),
     weights: raw.weights && toWeights(raw.weights),
   }
 }
@@ -345,7 +353,12 @@ function keyOfModel({ namespace, name }: ModelReference): string {
 function toBilledModels(
   { modelRefs: raw, limits }: Spec<'Subscription'>,
   unknown: readonly UnknownField[],
+  problems: readonly FieldProblem[],
 ): Pick<Subscription, 'modelRefs' | 'outOfForce'> {
+  const ofRates = new Map<number, FieldProblem[]>()
+  for (const problem of problems) {
+    if (problem.path[3] === 'billingRate') addTo(ofRates, Number(problem.path[2]), problem)
+  }
   const inLimits = byEntry(unknown, 'limits')
   const inModels = byEntry(unknown, 'modelRefs')
   const problemsOf = (index: number, key: string): readonly FieldProblem[] => [
@@ -364,7 +377,7 @@ function toBilledModels(
     seen.add(key)
     const problems = problemsOf(index, key)
     const { namespace, name } = entry
-    if (problems.length === 0) modelRefs.push(toBilledModel(entry))
+    if (problems.length === 0) modelRefs.push(toBilledModel(entry, ofRates.get(index)?.[0]))
     else outOfForce.push({ namespace, name, problems })
   }
   return { modelRefs, ...(outOfForce.length > 0 && { outOfForce }) }
