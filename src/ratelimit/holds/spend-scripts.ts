@@ -143,10 +143,9 @@ local function exactly(total, own, others, known, limit)
   return used, not is_less(used, limit), is_less(known, own)
 end
 local own_input, needed = math.ceil(input), math.max(floor, least)
-local plain = { base = 0, per_input = 1, most_per_input = 1, per_output = 1, grain = 1 }
-local function most_input(of) return math.ceil(of.base + of.most_per_input * own_input) end
+local plain = { base = 0, per_input = 1, most_input = own_input, per_output = 1, grain = 1 }
 local function outputs_in(of, amount)
-  return of.per_output == 0 and math.huge or math.floor((amount - most_input(of)) / of.per_output)
+  return of.per_output == 0 and math.huge or math.floor((amount - of.most_input) / of.per_output)
 end
 -- Of a counter, the output that the request may have.
 local function cap_in(each, whole)
@@ -165,17 +164,19 @@ for i = 4, #KEYS do
   local kind, limit, name, of = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], plain
   if string.sub(kind, 1, 7) == 'tokens ' then
     local base, per_input, most_per_input, per_output, grain = string.match(kind, ' (%S+) (%S+) (%S+) (%S+) (%S+)$')
-    kind, of = 'tokens', { base = tonumber(base), per_input = tonumber(per_input), most_per_input = tonumber(most_per_input),
-      per_output = tonumber(per_output), grain = tonumber(grain), kept = per_input .. ',' .. per_output .. ',' .. grain }
+    kind, of = 'tokens', { base = tonumber(base), per_input = tonumber(per_input), per_output = tonumber(per_output),
+      grain = tonumber(grain), most_input = math.ceil(base + most_per_input * own_input),
+      kept = per_input .. ',' .. per_output .. ',' .. grain }
   end
   local all = sums_of(name)
-  local each = { kind = kind, limit = limit, name = name, of = of, all = all, sums = without_ended(name, all), used = 0 }
-  each.taken = each.sums.count
+  local sums = without_ended(name, all)
+  -- With room for all its fields: one that is added beyond it makes the table anew.
+  local each = { kind = kind, limit = limit, name = name, of = of, all = all, sums = sums, used = 0, taken = sums.count, room = 0 }
   if kind ~= 'concurrency' then
     -- What somebody else has put under a window's name counts for nothing.
     local found = redis.pcall('HMGET', KEYS[i], '+', ARGV[14])
     local total, own, others, known = found[1] or '0', found[2] or '0', ARGV[at + 3], ARGV[at + 4]
-    if math.max(#total, #own, #others, #known) > 15 then
+    if #total > 15 or #own > 15 or #others > 15 or #known > 15 then
       local has_more
       each.exact, each.is_spent, has_more = exactly(total, own, others, known, ARGV[at + 1])
       each.used = tonumber(each.exact)
@@ -212,7 +213,7 @@ local function amounts_in(of)
   local own = math.ceil(of.per_output * expects)
   return { mean = math.ceil(of.base + of.per_input * own_input) + own, output = own,
     variance = spread(of.per_input, input_variance, of.per_output, output_variance, of.grain),
-    ceiling = most_input(of) + math.ceil(of.per_output * bound) }
+    ceiling = of.most_input + math.ceil(of.per_output * bound) }
 end
 local tokens = amounts_in(plain)
 for _, each in ipairs(places) do
