@@ -29,6 +29,8 @@ export interface RefusalList {
   readonly complete: boolean
   /** The processes that have not answered; undefined: it is not known which there are. */
   readonly silent?: readonly string[]
+  /** When the service started, if that is less than an hour ago. */
+  readonly since?: string
 }
 
 export interface Me {

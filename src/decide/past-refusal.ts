@@ -50,6 +50,8 @@ export interface PastRefusals {
   find(requestId: string, user: string | undefined, now: number): PastRefusal | undefined
   /** The last ones, newest first. `whose` undefined: everybody's. */
   recent(limit: number, now: number, whose?: Whose): readonly PastRefusal[]
+  /** When the process began to remember, if that is less than an hour ago. */
+  since(now: number): number | undefined
 }
 
 /** What other processes remember. */

@@ -25,7 +25,8 @@ export interface RefusalMemory extends PastRefusals {
   note(refused: RefusedCheck): void
 }
 
-export function createRefusalMemory(): RefusalMemory {
+/** `startedAt` in milliseconds since the epoch. */
+export function createRefusalMemory(startedAt = Date.now()): RefusalMemory {
   const slots: PastRefusal[] = []
   /** The slots of each user, oldest first. */
   const byUser = new Map<string, number[]>()
@@ -75,6 +76,7 @@ export function createRefusalMemory(): RefusalMemory {
               .filter((each) => isOf(each, whose))
       return newest(among.filter((each) => isRecent(each, now))).slice(0, limit)
     },
+    since: (now) => (now - startedAt < rememberedMs ? startedAt : undefined),
   }
 }
 

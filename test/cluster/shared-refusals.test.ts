@@ -46,6 +46,7 @@ function remembering(refusals: readonly PastRefusal[]): PastRefusals {
       ),
     recent: (limit, _now, whose) =>
       refusals.filter((each) => whose === undefined || isOf(each, whose)).slice(0, limit),
+    since: () => undefined,
   }
 }
 

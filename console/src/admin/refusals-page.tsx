@@ -10,6 +10,7 @@ import { Page } from '../parts/page.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
 import { Time } from '../parts/time.tsx'
+import { within } from '../parts/within.ts'
 import { addressOf, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
@@ -35,7 +36,7 @@ export function RefusalsPage() {
   return (
     <Page
       title="Refusals"
-      about={`Model requests refused within the last hour, the newest ${maxShown}, read again every ${everyMs / 1_000} seconds.`}
+      about={`Model requests refused ${within(value?.since)}, the newest ${maxShown}, read again every ${everyMs / 1_000} seconds.`}
     >
       <Filter name="find" label="Find" placeholder="Find user, model or code" />
       <Problem error={error} />
@@ -48,7 +49,9 @@ export function RefusalsPage() {
         </Alert>
       )}
       {found?.length === 0 && (
-        <Nothing title={sought ? 'No refusal fits' : 'Nothing was refused within the hour'} />
+        <Nothing
+          title={sought ? 'No refusal fits' : `Nothing was refused ${within(value?.since)}`}
+        />
       )}
       {found && found.length > 0 && (
         <DataTable

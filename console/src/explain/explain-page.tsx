@@ -8,6 +8,7 @@ import { Page } from '../parts/page.tsx'
 import { Panel } from '../parts/panel.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
+import { within } from '../parts/within.ts'
 import { addressOf, usePlace } from '../route.ts'
 import { useSession } from '../session.tsx'
 import { useLoaded } from '../use-loaded.ts'
@@ -68,7 +69,7 @@ export function ExplainPage() {
           </QuestionForm>
           <Text size="sm" c="dimmed" my="sm">
             {refusals.value?.data.length === 0
-              ? 'None of your requests was refused within the last hour.'
+              ? `None of your requests was refused ${within(refusals.value.since)}.`
               : 'Your last refusals:'}
             {me.administrator && (
               <>

@@ -6,6 +6,7 @@ import { compact, count, duration, money, some } from '../parts/numbers.ts'
 import { Panel } from '../parts/panel.tsx'
 import { Pending } from '../parts/pending.tsx'
 import { Problem } from '../parts/problem.tsx'
+import { within } from '../parts/within.ts'
 import { addressOf } from '../route.ts'
 import { type Session, useSession } from '../session.tsx'
 import { readPages, type UsageRow } from '../usage/read-usage.ts'
@@ -67,7 +68,7 @@ export function Everybody() {
         {usage.value && usage.value.users.length > 0 && <TopUsers users={usage.value.users} />}
         {resources.value && <Unwell {...resources.value} />}
         {refusals.value && (
-          <LastRefusals refusals={refusals.value.data} showsUser all={addressOf('refusals')} />
+          <LastRefusals {...refusals.value} showsUser all={addressOf('refusals')} />
         )}
       </div>
     </>
@@ -125,7 +126,7 @@ function Refused({ list }: { readonly list: RefusalList | undefined }) {
   const all = list?.data.length ?? 0
   return (
     <Stat
-      title="Refusals, last hour"
+      title={list?.since === undefined ? 'Refusals, last hour' : `Refusals ${within(list.since)}`}
       label="Refusals"
       value={list && `${count(all)}${all >= maxRefusals ? '+' : ''}`}
       foot={list && `${count(limits)} by limits, ${count(all - limits)} for other reasons`}

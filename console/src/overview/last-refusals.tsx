@@ -4,11 +4,13 @@ import { wordsOf } from '../parts/codes.ts'
 import { Link } from '../parts/link.tsx'
 import { Panel } from '../parts/panel.tsx'
 import { Time } from '../parts/time.tsx'
+import { within } from '../parts/within.ts'
 import { addressOf } from '../route.ts'
 
 interface LastRefusalsProps {
-  /** undefined: they are being read. */
-  readonly refusals: readonly Refusal[] | undefined
+  /** The refusals. */
+  readonly data: readonly Refusal[]
+  readonly since?: string
   readonly showsUser?: boolean
   /** Where all of them are. */
   readonly all: string
@@ -17,17 +19,17 @@ interface LastRefusalsProps {
 const shown = 5
 
 /** The last refusals, each with its reason and where to ask further. */
-export function LastRefusals({ refusals, showsUser = false, all }: LastRefusalsProps) {
-  const isMore = refusals !== undefined && refusals.length > shown
+export function LastRefusals({ data, since, showsUser = false, all }: LastRefusalsProps) {
+  const isMore = data.length > shown
   return (
     <Panel title="Last refusals" more={isMore ? [all, 'All of the last hour'] : undefined}>
-      {refusals?.length === 0 && (
+      {data.length === 0 && (
         <Text size="sm" c="dimmed">
-          Nothing was refused within the last hour.
+          Nothing was refused {within(since)}.
         </Text>
       )}
       <ul className="rows">
-        {refusals?.slice(0, shown).map((refusal) => (
+        {data.slice(0, shown).map((refusal) => (
           <RefusalRow key={`${refusal.requestId} ${refusal.at}`} {...{ refusal, showsUser }} />
         ))}
       </ul>

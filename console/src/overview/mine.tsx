@@ -66,9 +66,7 @@ export function Mine() {
       <div className="halves">
         {limits.value && <Left {...limits.value} />}
         {keys.value && keys.value.data.length > 0 && <Keys {...keys.value} />}
-        {refusals.value && (
-          <LastRefusals refusals={refusals.value.data} all={addressOf('explain')} />
-        )}
+        {refusals.value && <LastRefusals {...refusals.value} all={addressOf('explain')} />}
       </div>
     </>
   )

@@ -5,13 +5,14 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import type { PastRefusal, Whose } from '../../decide/past-refusal.ts'
+import { toTimestamp } from '../../formats/timestamp.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { pastRefusal, toPastJson } from '../explain/explain-view.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { pageQuery, type Raw, readPage } from '../http/page.ts'
-import { answers, boolean, optional } from '../http/schema.ts'
+import { answers, boolean, optional, timestamp } from '../http/schema.ts'
 
 const querystring = { type: 'object', properties: { limit: pageQuery.limit } } as const
 
@@ -22,6 +23,11 @@ const fields = {
   object: { type: 'string', const: 'list' },
   data: { type: 'array', items: pastRefusal },
   complete: boolean('Whether all processes have answered.'),
+  since: optional({
+    ...timestamp,
+    description:
+      'Of a process that answers within an hour of its start: when it started. What it had refused before is not known.',
+  }),
 } as const
 
 const ownSchema = {
@@ -88,5 +94,12 @@ async function readRecent(
   const all: PastRefusal[] = [...pastRefusals.recent(limit, clock(), whose), ...reported]
   const newest = all.sort((a, b) => b.at - a.at).slice(0, limit)
   const data = newest.map((past) => toPastJson(past, whose === undefined))
-  return { list: { object: 'list', data, complete: silent?.length === 0 }, silent }
+  const since = pastRefusals.since(clock())
+  const list = {
+    object: 'list',
+    data,
+    complete: silent?.length === 0,
+    ...(since !== undefined && { since: toTimestamp(since) }),
+  }
+  return { list, silent }
 }

@@ -25,7 +25,7 @@ function pastRequest(requestId: string, now: number, caller: Caller | null): Ref
 }
 
 test('a person sees own refusals, the newest first, without the reason', async (t) => {
-  const pastRefusals = createRefusalMemory()
+  const pastRefusals = createRefusalMemory(Date.UTC(2026, 2, 1, 12))
   const api = await createKeyApi(t, { pastRefusals })
   const note = (id: string, ago: number, caller: Caller | null) =>
     pastRefusals.note(pastRequest(id, api.now - ago, caller))
@@ -36,7 +36,8 @@ test('a person sees own refusals, the newest first, without the reason', async (
   note('nobody', 500, null)
   const read = async (as: string, query = '') => (await api.ask(`${route}${query}`, { as })).json()
   const { data, ...rest } = await read('alice')
-  t.strictSame(rest, { object: 'list', complete: true })
+  const since = '2026-03-01T12:00:00Z'
+  t.strictSame(rest, { object: 'list', complete: true, since }, 'it has just started')
   t.match(data, [
     { requestId: 'by token', user: 'alice', status: 403, code: 'model_not_allowed' },
     { requestId: 'by key', keyId: 'one', at: '2026-03-01T11:59:57Z' },
@@ -45,6 +46,8 @@ test('a person sees own refusals, the newest first, without the reason', async (
   t.notMatch(JSON.stringify(data), /reason|no such model/)
   t.strictSame((await read('alice', '?limit=1')).data.length, 1)
   t.strictSame((await read('admin')).data, [], 'an administrator sees no others here')
+  api.now += 3_600_000
+  t.notOk('since' in (await read('alice')), 'it knows the whole hour')
   refused(t, await api.ask(`${route}?limit=0`, { as: 'alice' }), 400)
   refused(t, await api.ask(route, {}), 401)
 })
@@ -77,7 +80,7 @@ test('other processes are asked for those alone, and none is named', async (t) =
       return { refusals: other.recent(limit, api.now, whose), silent: ['replica-3'] }
     },
   }
-  const api = await createKeyApi(t, { pastRefusals: createRefusalMemory(), othersRefusals })
+  const api = await createKeyApi(t, { pastRefusals: createRefusalMemory(0), othersRefusals })
   other.note(pastRequest('mine', api.now, token('alice')))
   other.note(pastRequest('theirs', api.now, token('bob')))
   const { data, ...rest } = (await api.ask(route, { as: 'alice' })).json()

@@ -21,7 +21,7 @@ function refusal(requestId: string, at: number, user = 'bob'): RefusedCheck {
 }
 
 test('an administrator sees the last refusals, the newest first', async (t) => {
-  const pastRefusals = createRefusalMemory()
+  const pastRefusals = createRefusalMemory(0)
   const api = await createKeyApi(t, { pastRefusals })
   const note = (...about: Parameters<typeof refusal>) => pastRefusals.note(refusal(...about))
   note('long ago', api.now - 3_700_000)
@@ -42,7 +42,7 @@ test('an administrator sees the last refusals, the newest first', async (t) => {
 })
 
 test('those of other processes are among them, and who did not answer is named', async (t) => {
-  const pastRefusals = createRefusalMemory()
+  const pastRefusals = createRefusalMemory(0)
   let reported: ReportedRefusals = { refusals: [], silent: [] }
   const othersRefusals = { ...noOtherProcess, recent: async () => reported }
   const api = await createKeyApi(t, { pastRefusals, othersRefusals })
@@ -50,7 +50,7 @@ test('those of other processes are among them, and who did not answer is named',
     const { data, ...rest } = (await api.ask(`${route}${query}`, { as: 'admin' })).json()
     return { ids: data.map(({ requestId }: { requestId: string }) => requestId), ...rest }
   }
-  const other = createRefusalMemory()
+  const other = createRefusalMemory(0)
   for (const [memory, id, ago] of [
     [pastRefusals, 'own', 2_000],
     [other, 'newer', 1_000],
