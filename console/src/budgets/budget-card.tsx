@@ -41,7 +41,7 @@ export function BudgetCard({ budget, currency, more }: BudgetCardProps) {
         <dd title={used === null ? undefined : exactly(used, currency)}>
           {used === null ? `${100 - percentLeft}%` : figure(kind, used, currency)}
         </dd>
-        <dt>At today’s pace</dt>
+        <dt>At the pace so far</dt>
         <dd>
           <Outlook {...{ budget, currency }} />
         </dd>

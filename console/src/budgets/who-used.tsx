@@ -79,7 +79,8 @@ export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: 
         )}
         {value?.rows.length === 0 && <Text size="sm">Nobody has used it since it began.</Text>}
         <Text size="xs" c="dimmed" mt="sm">
-          From the usage ledger, in whole hours since the window began.
+          From the usage ledger, in whole hours since the window began, with what was used before
+          the limit was reset: then it is more than the limit has as used.
           {budget.scope === 'group' &&
             ' It does not tell groups: this is everybody whom the subscription pays for.'}
         </Text>

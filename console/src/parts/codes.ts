@@ -23,7 +23,7 @@ const codes: Readonly<Record<PublicCode, Words>> = {
   },
   insufficient_quota: {
     title: 'Budget used up',
-    next: 'Wait until it resets, or ask for more of it on the Budgets page.',
+    next: 'Wait until it resets, or ask for more of it on the Budgets page. It does not list a budget of the key itself: ask an administrator for more of that.',
   },
   request_limit_exceeded: {
     title: 'Request limit used up',
@@ -137,7 +137,7 @@ const ofOthers: Partial<Readonly<Record<PublicCode, Words>>> = {
   },
   insufficient_quota: {
     title: 'Budget used up',
-    next: 'It resets by itself. A larger budget, or more for a while as on the Budgets page, would let more pass.',
+    next: 'It resets by itself. A larger budget would let more pass, or more for a while, granted on the Budgets page: of a budget of the key itself, which it does not list, by the id of the key.',
   },
   request_limit_exceeded: {
     title: 'Request limit used up',
