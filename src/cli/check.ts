@@ -19,7 +19,7 @@ import { loadConfig } from '../settings/config.ts'
 import type { Call } from './command.ts'
 import type { checkFlags } from './commands/operate.ts'
 import { toJson } from './json.ts'
-import { printable, renderTable } from './table.ts'
+import { counted, printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
 /**
@@ -124,8 +124,4 @@ function underWay({ because, inProgress }: LimitBound): string {
       ? 'what is in progress uses'
       : `what ${inProgress} requests in progress use`
   return `${requests}: ${showFirst(because, maxReasons)}`
-}
-
-function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`
 }

@@ -16,7 +16,16 @@ export function inWordsOf(command: Command, message: string): string {
       said = word + said.slice(field.length)
     }
   }
-  return said
+  return said.replace(oneOfMany, showOneOfMany)
+}
+
+const oneOfMany = /(--[\w-]+)\[(\d+)\](?:\.([\w.[\]]+))?/g
+const ordinals = ['first', 'second', 'third', 'fourth', 'fifth']
+
+/** `window in the first --limit`, of a flag that may be given several times. */
+function showOneOfMany(_: string, flag: string, index: string, part?: string): string {
+  const ordinal = ordinals[Number(index)] ?? `${Number(index) + 1}th`
+  return `${part === undefined ? '' : `${part} in `}the ${ordinal} ${flag}`
 }
 
 /** The longest first, because one may begin as another. */

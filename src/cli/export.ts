@@ -1,7 +1,5 @@
 /** `tollgate export`: prints the original's resources as ours, as YAML on standard output. */
 
-import { readFile } from 'node:fs/promises'
-import { text } from 'node:stream/consumers'
 import { parseAllDocuments, stringify } from 'yaml'
 import { isObject } from '../formats/fields.ts'
 import { accessOf } from '../kubernetes/access.ts'
@@ -13,8 +11,9 @@ import { collections } from '../models/sources/collections.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Call } from './command.ts'
 import type { json } from './commands/shared.ts'
+import { readInput } from './input-file.ts'
 import { toJson } from './json.ts'
-import { printable } from './table.ts'
+import { counted, printable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
 /**
@@ -33,7 +32,7 @@ export async function exportCommand(
     io.out(documents.map((document) => stringify(document).trimEnd()).join('\n---\n'))
   }
   const missing = notes.filter(({ severity }) => severity === 'error').length
-  io.err(`${documents.length} resources exported, ${missing} problems`)
+  io.err(`${counted(documents.length, 'resource')} exported, ${counted(missing, 'problem')}`)
   return missing > 0 ? 1 : 0
 }
 
@@ -61,7 +60,7 @@ async function readFiles(
 ): Promise<readonly unknown[]> {
   const objects: unknown[] = []
   for (const path of paths) {
-    const content = path === '-' ? await text(input) : await readFile(path, 'utf8')
+    const content = await readInput(path, input)
     for (const document of parseAllDocuments(content)) {
       const [broken] = document.errors
       if (broken !== undefined) {

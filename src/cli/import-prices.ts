@@ -1,14 +1,13 @@
 /** `tollgate prices import`: prints the prices of others' lists as billingRates, as YAML on standard output. */
 
-import { readFile } from 'node:fs/promises'
-import { text } from 'node:stream/consumers'
 import { stringify } from 'yaml'
 import { type ListedModel, readPriceList } from '../models/rules/price-lists.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Call } from './command.ts'
 import type { json } from './commands/shared.ts'
+import { readInput } from './input-file.ts'
 import { toJson } from './json.ts'
-import { printable } from './table.ts'
+import { counted, printable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
 /** In which the lists are. */
@@ -39,13 +38,13 @@ export async function importPrices(
   }
   const lacking = chosen.filter(({ prices, others }) => prices === undefined || others.length > 0)
   io.err(
-    `${priced.length} models have prices; ${lacking.length} have prices that were not imported`,
+    `${counted(priced.length, 'model')} with prices; ${lacking.length} with prices that were not imported`,
   )
   return lacking.length + missing.length > 0 ? 1 : 0
 }
 
 async function readList(file: string, input: NodeJS.ReadableStream) {
-  const raw = file === '-' ? await text(input) : await readFile(file, 'utf8')
+  const raw = await readInput(file, input)
   const list = readPriceList(parse(file, raw))
   if (list !== undefined) return list
   throw new Error(

@@ -74,7 +74,7 @@ function show(answer: SimulationAnswer): string {
       limits.map((each) => [
         ...[each.subscription ?? '-', each.model ?? each.models?.join(', ') ?? 'all'],
         ...[showLimit(each), showFigure(each.most)],
-        ...[printable(each.most_by ?? '-'), each.near ? renderBar(share(each)) : 'never near'],
+        ...[printable(each.most_by ?? '-'), showNear(each, answer)],
       ]),
       answer.more_limits,
     ),
@@ -110,6 +110,22 @@ function showLimit(
 
 function share({ most, limit }: SimulationAnswer['limits'][number]): number {
   return Number(most) / Number(limit)
+}
+
+/** What is not known is never called far. */
+function showNear(limit: SimulationAnswer['limits'][number], answer: SimulationAnswer): string {
+  if (limit.near) return renderBar(share(limit))
+  const { name, kind, window } = limit
+  const unknown = answer.not_judged.filter(
+    (each) =>
+      each.name === name &&
+      each.kind === kind &&
+      each.window === window &&
+      // Those are not among the limits.
+      each.because !== 'groups_unknown',
+  )
+  if (unknown.some(({ from, to }) => from <= answer.from && to >= answer.to)) return 'not judged'
+  return unknown.length > 0 ? 'judged in part' : 'never near'
 }
 
 function count(value: number): string {

@@ -34,3 +34,8 @@ function shorten(text: string, maxLength: number): string {
   if (characters.length <= maxLength) return characters.join('')
   return `${characters.slice(0, maxLength - 1).join('')}…`
 }
+
+/** `1 model`, `2,000 models`. */
+export function counted(count: number, noun: string): string {
+  return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`
+}

@@ -14,7 +14,7 @@ import { type Call, WrongCall } from './command.ts'
 import type { verifyUsageFlags } from './commands/usage.ts'
 import { withDatabase } from './database.ts'
 import { toJson } from './json.ts'
-import { printable, renderTable } from './table.ts'
+import { counted, printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 import { readTimeFlag } from './time-flag.ts'
 
@@ -127,10 +127,6 @@ function soFar(compared: number, { lines }: Unread): string {
       : `what is written agrees (${counted(compared, 'sum')})`
   // Bytes without a line end are a line that the gateway has not ended yet.
   return `Not finished: ${raw}, and ${counted(Math.max(1, lines), 'line')} of the journal ${lines > 1 ? 'are' : 'is'} not in the ledger yet.`
-}
-
-function counted(count: number, noun: string): string {
-  return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`
 }
 
 /** Of whole hours. */

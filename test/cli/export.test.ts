@@ -60,7 +60,9 @@ test('reports an invalid resource, with status 1', async (t) => {
 
 test('unreadable input is an error, and invalid arguments print the usage', async (t) => {
   t.match(await run(['-'], {}, 'a: [b'), { status: 1, err: /not valid YAML/ })
-  t.match(await run(['/nowhere/at/all.yaml']), { status: 1, err: /ENOENT/ })
+  t.match(await run(['/nowhere/at/all.yaml']), {
+    ...{ status: 1, err: '/nowhere/at/all.yaml cannot be read (ENOENT).' },
+  })
   t.equal((await run(['--nope'])).status, 2)
   t.equal((await run(['--help'])).status, 0)
   t.strictSame((await run(['-'], {}, '')).documents, [])

@@ -54,12 +54,12 @@ test("LiteLLM's prices are billingRates", async (t) => {
     'tiered: not imported: regional_uplift_multiplier_eu: 1.1',
     'picture: not imported: no price of input and output',
     'picture: not imported: output_cost_per_image: 0.06',
-    '2 models have prices; 2 have prices that were not imported',
+    '2 models with prices; 2 with prices that were not imported',
   ])
   t.match(out, /^# not imported: input_cost_per_token_above_200k_tokens: 0\.000006$/m)
   t.match(await run('plain'), {
     status: 0,
-    err: '1 models have prices; 0 have prices that were not imported',
+    err: '1 model with prices; 0 with prices that were not imported',
   })
   t.match(await run('plain', 'none'), { status: 1, err: /^none: not in the list$/m })
   t.match(JSON.parse((await run('plain', '--json')).out), { models: [{ model: 'plain' }] })

@@ -95,7 +95,7 @@ test('caps and labels are given, shown, narrowed and dropped', async (t) => {
   t.match(await run(env, 'edit', id, '--limit', daily), { status: 1, err: /keep "at-once"/ })
   t.match(await run(env, 'edit', id, '--limit', 'name=a,limit=1,window=year'), {
     status: 1,
-    err: /--limit\[0\]\.window must be day, week or month/,
+    err: /^window in the first --limit must be day, week or month/,
   })
   const admin = { ...env, TOLLGATE_TOKEN: 'admin-token' }
   t.equal(

@@ -126,7 +126,11 @@ test('messages of the API are in the words of the command', async (t) => {
   for (const [name, message, expected] of [
     ['key new', 'expiresIn must be at most 90 days.', '--expires must be at most 90 days.'],
     ['key new', 'name must not be empty.', '<name> must not be empty.'],
-    ['key new', 'tokenRateLimits[0].limit is no number.', '--token-limit[0].limit is no number.'],
+    [
+      'key new',
+      'tokenRateLimits[0].limit is no number.',
+      'limit in the first --token-limit is no number.',
+    ],
     ['key new', 'No subscription is yours.', 'No subscription is yours.'],
     ['key new', 'subscription must be a string.', '--subscription must be a string.'],
     ['key list', 'filters.keyPrefix must be …', '--prefix must be …'],

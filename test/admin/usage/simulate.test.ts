@@ -276,6 +276,7 @@ test('a folder is simulated at a terminal', async (t) => {
     bundle([
       [100, '1m'],
       [10_000, '1h'],
+      [10_000, '24h'],
     ]),
   )
   const env = { TOLLGATE_URL: url, TOLLGATE_TOKEN: 'admin-token' }
@@ -288,9 +289,12 @@ test('a folder is simulated at a terminal', async (t) => {
     'USER  SUBSCRIPTION  MODEL    BY               REQUESTS  FIRST                 LAST',
     'ann   plenty        llm/sim  100 tokens / 1m  1         2026-03-01T10:00:04Z  2026-03-01T10:00:04Z',
     '',
-    'SUBSCRIPTION  MODEL    LIMIT               MOST USED  BY',
-    'plenty        llm/sim  100 tokens / 1m     100        ann  ████████████████████',
-    'plenty        llm/sim  10,000 tokens / 1h  100        ann  never near',
+    'SUBSCRIPTION  MODEL    LIMIT                MOST USED  BY',
+    'plenty        llm/sim  100 tokens / 1m      100        ann  ████████████████████',
+    'plenty        llm/sim  10,000 tokens / 1h   100        ann  never near',
+    'plenty        llm/sim  10,000 tokens / 24h  100        ann  not judged',
+    '',
+    'Not judged: tokens 24h from 2026-03-01T00:00:00Z to 2026-03-01T12:00:00Z: it is longer.',
   ])
   writeFileSync(join(folder, 'all.yaml'), bundle([[0, '1m']]))
   const wrong = await run(folder)
