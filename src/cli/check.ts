@@ -40,6 +40,7 @@ export async function check(
   const inForce = flags['in-force']
   const begun =
     inForce === undefined ? [] : newCounters((await load(inForce, options)).snapshot, snapshot)
+  const unread = new Map(problems.flatMap((each) => (each.unread ? [[each.unread, each]] : [])))
   const advice = [...adviceOn(snapshot, refused), ...begun]
   // Only serving processes know what is enforced.
   const policies = await inSlices(policiesInSteps(snapshot, refused))
@@ -66,7 +67,18 @@ export async function check(
   for (const problem of problems) err(printable(showProblem(problem)))
   for (const each of advice) err(`advice: ${each}`)
   const rows = [
-    ...resources.map((each) => [each.kind, `${each.namespace}/${each.name}`, each.phase, each.why]),
+    ...resources.map((each) => [
+      each.kind,
+      `${each.namespace}/${each.name}`,
+      each.phase,
+      each.why.replace(/^(.* the model (\S+)), which does not exist/, (whole, model, key) =>
+        unread.has(`ModelRef/${key}`) ? `${model}, which is not in force` : whole,
+      ),
+    ]),
+    ...[...unread].map(([key, { file, line }]) => {
+      const [kind = '', namespace, name] = key.split('/')
+      return [kind, `${namespace}/${name}`, 'not read', `see ${file}:${line}`]
+    }),
     ...generated.map((each) => [
       each.kind,
       `${each.namespace}/${each.name}`,
@@ -92,7 +104,8 @@ export async function check(
     })
     out(`\n${renderTable(names, cells, 320)}`)
   }
-  out(`\n${counted(resources.length, 'resource')}, ${counted(problems.length, 'problem')}`)
+  const left = unread.size > 0 ? ` and ${unread.size} not read` : ''
+  out(`\n${counted(resources.length, 'resource')}${left}, ${counted(problems.length, 'problem')}`)
   return status
 }
 

@@ -166,8 +166,29 @@ test('reports each problem with file and line', async (t) => {
     output,
     /^Subscription +models-as-a-service\/three +Degraded +spec\.modelRefs\[1\] names the model llm\/gone, which/m,
   )
-  t.notMatch(output, /models-as-a-service\/two/)
+  t.match(output, /^Subscription +models-as-a-service\/two +not read +see d\.yaml:1$/m)
+  t.match(output, '4 resources and 1 not read, 4 problems')
   t.match(output, /^TokenRateLimitPolicy +llm\/maas-trlp-small +NotAccepted +Subscription two /m)
+})
+
+test('says of a model that is not there why, or which one was probably meant', async (t) => {
+  const pays = (name: string, model: string) => subscription(name, team, { [model]: [[5, '1m']] })
+  const { output } = await check(t, {
+    'a.yaml': good,
+    'b.yaml': [modelRef('broken', { backendUrl: 'nowhere' })],
+    'c.yaml': [pays('near', 'llm/smal'), pays('far', 'other/small'), pays('shut', 'llm/broken')],
+  })
+  t.match(
+    output,
+    /: Subscription near: .* llm\/smal, which does not exist \(did you mean llm\/small\?\)$/m,
+  )
+  t.match(output, /: Subscription far: .* does not exist \(did you mean llm\/small\?\)$/m)
+  t.match(output, /: Subscription shut: .* llm\/broken, which is not in force: see b\.yaml:1$/m)
+  t.match(
+    output,
+    /^Subscription +models-as-a-service\/shut +Failed +.*broken, which is not in force$/m,
+  )
+  t.match(output, /^ModelRef +llm\/broken +not read +see b\.yaml:1$/m)
 })
 
 test('reports unknown fields, and why a model is Pending', async (t) => {

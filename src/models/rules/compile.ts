@@ -94,7 +94,7 @@ export function* compileInSteps(
       if (tenant === undefined || modelRefs.has(keyOfModel(model))) continue
       const path = ['spec', 'limits', index, 'models', at]
       const message = `names the model ${keyOfModel(model)}, which does not exist`
-      problems.push({ resource: resourceKey(tenant), path, message })
+      problems.push({ resource: resourceKey(tenant), path, message, missing: keyOfModel(model) })
     }
   }
   for (const other of mappings.slice(1)) {
@@ -292,6 +292,7 @@ function referring(
           resource: resourceKey(resource),
           path: ['spec', 'modelRefs', index],
           message: `names the model ${key}, which does not exist`,
+          missing: key,
         }
       : [],
   )

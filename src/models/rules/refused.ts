@@ -1,6 +1,7 @@
 /** Policies and subscriptions that are not in force, if they name their models. */
 
 import { isObject } from '../../formats/fields.ts'
+import { subscriptionNamespace } from '../../kinds/metadata.ts'
 import { namesOfKind } from './original/original-kinds.ts'
 
 /** An AccessPolicy or a Subscription that cannot be parsed. */
@@ -33,4 +34,16 @@ export function toRefused(document: unknown, message: string): Refused | undefin
     modelKeys.add(`${reference.namespace}/${reference.name}`)
   }
   return { kind, name, modelKeys: [...modelKeys], message }
+}
+
+/** `<kind>/<namespace>/<name>` of a document that cannot be parsed; undefined: it does not say it legibly. */
+export function keyOfUnread(document: unknown): string | undefined {
+  if (!isObject(document) || !isObject(document.metadata)) return undefined
+  const kind = (['ModelRef', ...kinds] as const).find((each) =>
+    namesOfKind(each).some((name) => name === document.kind),
+  )
+  const { name, namespace } = document.metadata
+  if (kind === undefined || typeof name !== 'string') return undefined
+  const ofKind = kind === 'ModelRef' ? 'default' : subscriptionNamespace
+  return `${kind}/${typeof namespace === 'string' ? namespace : ofKind}/${name}`
 }

@@ -222,11 +222,10 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
       const { key, resource, problems: own, refused: not } = readOne(each, name, object)
       if (not !== undefined) refused.push(not)
       const shown = `${each.shown} ${name}`
-      const wrong: FileProblem[] = own.map(({ severity, message }) => ({
+      const wrong: FileProblem[] = own.map(({ path: _, ...problem }) => ({
         file: shown,
         line: 0,
-        severity,
-        message,
+        ...problem,
       }))
       if (key !== undefined && resource !== undefined) {
         const earlier = found.get(key)

@@ -7,7 +7,7 @@ import { defaultTenant } from '../rules/compile.ts'
 import { isTierMapping } from '../rules/original/tiers.ts'
 import { listedObjects } from '../rules/reading/listed-objects.ts'
 import { parseResource } from '../rules/reading/parse-resource.ts'
-import { type Refused, toRefused } from '../rules/refused.ts'
+import { keyOfUnread, type Refused, toRefused } from '../rules/refused.ts'
 import { resourceKey } from '../rules/snapshot.ts'
 import { type Lines, parseYaml, type YamlDocument } from './yaml-documents.ts'
 
@@ -18,6 +18,8 @@ export interface FileProblem {
   readonly line: number
   readonly severity: 'error' | 'warning'
   readonly message: string
+  /** `<kind>/<namespace>/<name>` of the document, if it is not in force. */
+  readonly unread?: string
 }
 
 /** A resource, and the lines of its fields. */
@@ -164,16 +166,15 @@ function read(document: YamlDocument, object: unknown, path: FieldPath): Documen
   return {
     refused,
     found: resource && { key: resourceKey(resource), resource },
-    problems: problems.map(({ path: inside, severity, message }) => ({
+    problems: problems.map(({ path: inside, ...problem }) => ({
       line: document.lineOf([...path, ...inside]),
-      severity,
-      message,
+      ...problem,
     })),
     lines: document.linesOf(path),
   }
 }
 
-export interface DocumentProblem extends Pick<FileProblem, 'severity' | 'message'> {
+export interface DocumentProblem extends Omit<FileProblem, 'file' | 'line'> {
   readonly path: FieldPath
 }
 
@@ -215,7 +216,9 @@ export function readObject(value: unknown): Reading {
   })
   if ('resource' in result) return { resource: result.resource, problems }
   const refused = toRefused(value, found.map(({ sentence }) => sentence).join('; '))
-  return { refused, problems }
+  const unread = keyOfUnread(value)
+  if (unread === undefined) return { refused, problems }
+  return { refused, problems: problems.map((problem) => ({ ...problem, unread })) }
 }
 
 /**

@@ -1,12 +1,13 @@
 /** The loop: gather → compile → publish → report. */
 
 import { showPath } from '../../formats/fields.ts'
-import type { AdmissionMode } from '../../kinds/resources.ts'
+import { type AdmissionMode, keyOf } from '../../kinds/resources.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { compileInSteps } from '../rules/compile.ts'
 import type { RoutingOptions } from '../rules/find-backend.ts'
 import { joinRoutes } from '../rules/join-routes.ts'
+import { missingModels } from '../rules/missing-model.ts'
 import { joinExternalModels } from '../rules/original/external-models.ts'
 import { type CheckAddress, refuseAddresses } from '../rules/refuse-addresses.ts'
 import type { ResourceProblem, Snapshot } from '../rules/snapshot.ts'
@@ -96,9 +97,16 @@ function* problemsOf(
   const read = found.some(({ because }) => because !== undefined)
     ? new Map(problems.map((problem, index) => [placeOf(problem), index]))
     : undefined
-  for (const { resource, path, message, because } of found) {
+  const unread = new Map<string, string>()
+  for (const { unread: key, file, line } of problems) {
+    if (key !== undefined && !unread.has(key))
+      unread.set(key, line === 0 ? file : `${file}:${line}`)
+  }
+  const models = gathered.resources.filter(({ kind }) => kind === 'ModelRef').map(keyOf)
+  const sayMissing = missingModels(models, unread)
+  for (const { resource, path, message, because, missing } of found) {
     const locate = (text: string) => gathered.locate(resource, path, `${showPath(path)} ${text}`)
-    const problem = locate(message)
+    const problem = locate((missing === undefined ? undefined : sayMissing(missing)) ?? message)
     const index = because === undefined ? undefined : read?.get(placeOf(locate(because)))
     const cause = index === undefined ? undefined : problems[index]
     if (index === undefined || cause === undefined) problems.push(problem)
