@@ -33,10 +33,10 @@ export async function resetLimits(
   const ask = createApiClient(findApiServer(io.env, flags))
   if (!flags.yes) {
     const query = new URLSearchParams(selected)
-    const { data } = (await ask('GET', `/v1/counters?${query}`)) as CounterList
+    const { data, currency } = (await ask('GET', `/v1/counters?${query}`)) as CounterList
     if (data.length === 0) io.err(nothingUsed)
     if (data.length === 0) return 0
-    io.err(show(data))
+    io.err(show(data, currency))
     if (!(await agrees(io, `Reset ${data.length === 1 ? 'it' : `these ${data.length}`}?`))) return 1
   }
   const answer = (await ask('POST', '/v1/counters/reset', selected)) as CountersReset
@@ -57,21 +57,21 @@ function selectedBy(flags: Chosen | Call<typeof resetLimitsFlags>['flags']) {
 }
 
 function print(
-  answer: object,
+  answer: Pick<CounterList, 'currency'>,
   counters: CounterList['data'],
   json: boolean,
   { out, err }: Pick<Io, 'out' | 'err'>,
 ): void {
   if (json) out(toJson(answer))
   else if (counters.length === 0) err(nothingUsed)
-  else out(show(counters))
+  else out(show(counters, answer.currency))
 }
 
-function show(counters: CounterList['data']): string {
+function show(counters: CounterList['data'], currency: string | undefined): string {
   const rows = counters.map((each) => ({
     ...toCells(each),
-    USED: showFigure(each.used),
-    LIMIT: showFigure(each.limit),
+    USED: showFigure(each.used, currency),
+    LIMIT: showFigure(each.limit, currency),
     RESETS: each.resetsAt ?? '-',
   }))
   return renderTable(...toTable(rows))

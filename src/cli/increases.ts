@@ -30,7 +30,7 @@ export async function showIncreases(
   const list = (await createApiClient(findApiServer(io.env, flags))('GET', path)) as IncreaseList
   const rows = list.data.map((each) => ({
     ID: each.id,
-    ...toCells(each),
+    ...toCells(each, list.currency),
     BY: each.createdBy,
     NOTE: each.effective === false ? 'raises nothing now' : '',
   }))
@@ -70,9 +70,11 @@ async function change(
   io: Io,
 ): Promise<number> {
   const ask = createApiClient(findApiServer(io.env, flags))
-  const changed = (await ask(method, at, body)) as Increase & Revoked
-  const { id, name, limit, until } = changed
-  const said = `${done} ${name} to ${showFigure(limit)} until ${until} (${id}).`
+  const changed = (await ask(method, at, body)) as Increase &
+    Revoked &
+    Pick<IncreaseList, 'currency'>
+  const { id, name, limit, until, currency } = changed
+  const said = `${done} ${name} to ${showFigure(limit, currency)} until ${until} (${id}).`
   io.out(flags.json ? toJson(changed) : printable(said))
   warnOfPending(changed, io, meanwhile)
   return 0
@@ -100,14 +102,14 @@ type Given =
   | ('limit' | 'until' | 'reason')
 
 /** Which limit is meant, for whom, and what of it is given or asked for. */
-export function toCells(given: Pick<Increase, Given>): Cells {
+export function toCells(given: Pick<Increase, Given>, currency: string | undefined): Cells {
   const { subscription, model, name, kind, user, keyId, limit, until, reason } = given
   return {
     LIMIT: name,
     OF: keyId === undefined ? (subscription ?? model ?? 'the installation') : `key ${keyId}`,
     FOR: [user, showSharers({ ...given, window: null })].filter(Boolean).join(', '),
     KIND: kind,
-    TO: showFigure(limit),
+    TO: showFigure(limit, currency),
     UNTIL: until,
     REASON: reason,
   }

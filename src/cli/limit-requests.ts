@@ -18,7 +18,7 @@ import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
-type LimitRequest = LimitRequestList['data'][number]
+type LimitRequest = LimitRequestList['data'][number] & Pick<LimitRequestList, 'currency'>
 
 const path = '/v1/limit-requests'
 const pageSize = 1_000
@@ -32,10 +32,12 @@ export async function showRequests(
 ): Promise<number> {
   const ask = createApiClient(findApiServer(io.env, flags))
   const data: LimitRequest[] = []
+  let currency: string | undefined
   for (let isDone = false; !isDone; ) {
     const query = `all=${flags.all}&limit=${pageSize}&offset=${data.length}`
     const page = (await ask('GET', `${path}?${query}`)) as LimitRequestList
     data.push(...page.data)
+    currency ??= page.currency
     isDone = !page.has_more || page.data.length === 0
   }
   const rows = data.map((each) => {
@@ -43,12 +45,12 @@ export async function showRequests(
     return {
       ID: each.id,
       STATE: each.state,
-      ...toCells({ ...each, limit: grantedLimit, until: grantedUntil }),
+      ...toCells({ ...each, limit: grantedLimit, until: grantedUntil }, currency),
       'DECIDED BY': each.decidedBy ?? '',
       WHY: each.decisionReason ?? '',
     }
   })
-  if (flags.json) io.out(toJson({ object: 'list', data }))
+  if (flags.json) io.out(toJson({ object: 'list', data, currency }))
   else if (rows.length === 0) io.err(flags.all ? 'No request is open.' : noneAsked)
   else io.out(renderTable(...toTable(rows)))
   return 0
@@ -62,7 +64,7 @@ export async function newRequest({ flags }: Call<typeof newRequestFlags>, io: Io
   const body = { subscription, model, name, whom, ...readGiven(flags), reason }
   const ask = createApiClient(findApiServer(io.env, flags))
   const made = (await ask('POST', path, body)) as LimitRequest
-  const said = `Asked for ${name} up to ${showFigure(made.limit)} until ${made.until} (${made.id}).`
+  const said = `Asked for ${name} up to ${showFigure(made.limit, made.currency)} until ${made.until} (${made.id}).`
   io.out(flags.json ? toJson(made) : printable(said))
   return 0
 }
@@ -73,8 +75,8 @@ export async function approveRequest(
   io: Io,
 ): Promise<number> {
   const approved = await decide(id, 'approve', readGiven(flags), flags, io)
-  const { name, user, grantedLimit = '', grantedUntil } = approved
-  const said = `${user} has ${name} up to ${showFigure(grantedLimit)} until ${grantedUntil}.`
+  const { name, user, grantedLimit = '', grantedUntil, currency } = approved
+  const said = `${user} has ${name} up to ${showFigure(grantedLimit, currency)} until ${grantedUntil}.`
   io.out(flags.json ? toJson(approved) : printable(said))
   warnOfPending(approved, io, meanwhile)
   return 0

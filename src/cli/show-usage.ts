@@ -32,7 +32,7 @@ export async function showUsage({ flags }: Call<typeof usageFlags>, io: Io): Pro
   if (json) io.out(toJson({ ...first, data: rows, has_more: false }))
   else if (csv) io.out(toCsv(columnsOf(rows), rows).trimEnd())
   else if (rows.length === 0) io.err('Nothing was used.')
-  else io.out(show(rows))
+  else io.out(show(rows, first?.currency))
   for (const { from, to } of first?.gaps ?? []) {
     const span = `between ${from} and ${to ?? 'an unknown time'}`
     io.err(printable(`Some usage ${span} was lost and is missing here.`))
@@ -81,6 +81,7 @@ async function printFocus(
 /** The fields of a page that are shown; the others are passed through. */
 interface Page {
   readonly data: readonly CsvRow[]
+  readonly currency?: string
   readonly gaps: readonly { readonly from: string; readonly to: string | null }[]
   readonly next_cursor?: string
 }
@@ -124,19 +125,18 @@ function columnsOf(rows: readonly CsvRow[]): readonly string[] {
 }
 
 /** The columns that have anything to say, and a bar for the total. */
-function show(rows: readonly CsvRow[]): string {
+function show(rows: readonly CsvRow[], currency: string | undefined): string {
   const most = Math.max(...rows.map(({ total_tokens: total }) => Number(total)))
   const columns = columnsOf(rows).filter(
     (column) => !others.includes(column) || rows.some((row) => hasToSay(row, column)),
   )
   return renderTable(
     [
-      ...columns.map((column) =>
-        column
-          .replace(/_(tokens|id)$/, '')
-          .replaceAll('_', ' ')
-          .toUpperCase(),
-      ),
+      ...columns.map((column) => {
+        const head = column.replace(/_(tokens|id)$/, '').replaceAll('_', ' ')
+        const unit = column === 'cost' && currency !== undefined ? ` (${currency})` : ''
+        return `${head.toUpperCase()}${unit}`
+      }),
       '',
     ],
     rows.map((row) => [

@@ -61,7 +61,7 @@ test('an administrator grants increases, lists and ends them', async (t) => {
     [
       ['daily', `key ${key}`, 'alice', 'tokens', '300', ...end],
       ['fair', 'llm/small', 'all of the model', 'tokens', '300', ...end],
-      ['money', 'basic', 'group team-a', 'cost', '60.5', ...end],
+      ['money', 'basic', 'group team-a', 'cost', '60.5 EUR', ...end],
       ['own', 'basic', 'alice', 'tokens', '300', ...end],
     ],
   )
@@ -150,10 +150,10 @@ test('requests for more are listed, approved and denied', async (t) => {
   t.match(shown, / denied .* admin +not now/)
   t.equal(JSON.parse((await alice('limit-requests', '--json')).out).data.length, 2)
   const approve = await run('limit-requests', 'approve', await ask(80, 'money'), '--to', '60')
-  t.match(approve, { status: 0, out: /^alice has money up to 60 until/ })
+  t.match(approve, { status: 0, out: /^alice has money up to 60 EUR until/ })
   const pool = ['--limit', 'money', '--subscription', 'basic', '--whom', 'team-a']
   const granted = await run('increases', 'grant', ...pool, '--to', '9000000000', ...more.slice(2))
-  t.match(granted, { status: 0, out: /^Increased money to 9000000000 until/ })
+  t.match(granted, { status: 0, out: /^Increased money to 9000000000 EUR until/ })
   const tooMuch = await run('increases', 'grant', ...pool, '--to', '9000000001', ...more.slice(2))
   t.match(tooMuch, { status: 1, err: /^--to must be an amount of cost such as 60/ })
   t.match(await alice('limit-requests', '--all'), { status: 1, err: /^--all is for administrator/ })

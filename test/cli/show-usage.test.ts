@@ -50,9 +50,9 @@ test('shows usage with bars, as JSON and as CSV', async (t) => {
   const shown = await run('usage', 'alice-token', '--by', 'day,model')
   t.equal(shown.status, 0)
   t.strictSame(shown.out.split('\n'), [
-    'START       MODEL    ANSWERS  INPUT  OUTPUT  TOTAL  REASONING  COST',
-    '2026-03-01  =1+1     1        7      10      850    0          -     ██████████',
-    '2026-03-01  llm/big  1        7      10      1,700  4          17    ████████████████████',
+    'START       MODEL    ANSWERS  INPUT  OUTPUT  TOTAL  REASONING  COST (EUR)',
+    '2026-03-01  =1+1     1        7      10      850    0          -           ██████████',
+    '2026-03-01  llm/big  1        7      10      1,700  4          17          ████████████████████',
   ])
   const json = JSON.parse((await run('usage', 'alice-token', '--json')).out)
   t.match(json, { from: '2026-03-01T00:00:00Z', data: [{ total_tokens: 2_550, cost: '17' }] })

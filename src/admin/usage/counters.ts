@@ -18,6 +18,8 @@ import { requirePlainText } from '../http/body.ts'
 import { answers, object, optional, string, timestamp } from '../http/schema.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import {
+  currencyOf,
+  currencySchema,
   figure,
   filters,
   inOrder,
@@ -90,6 +92,7 @@ const listSchema = {
       object: { type: 'string', const: 'list' },
       ...subject,
       data: { type: 'array', items: counter },
+      currency: currencySchema,
     },
   ),
 } as const
@@ -105,6 +108,7 @@ before are not added again; the windows end when they would have. The usage ledg
     ...subject,
     at: timestamp,
     reset: { type: 'array', items: counter },
+    currency: currencySchema,
   }),
 } as const
 
@@ -158,7 +162,9 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
       const subject = await admit(request, request.query)
       const used = await readUsed(request.query, subject)
       await showOthers(request, used.length)
-      return { object: 'list', ...show(subject), data: used.map(({ shown }) => shown) }
+      const data = used.map(({ shown }) => shown)
+      const currency = currencyOf(data, deps.billingCurrency)
+      return { object: 'list', ...show(subject), data, ...currency }
     },
   )
   app.post(
@@ -178,7 +184,9 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
       const reset = used.map(({ counter }) => counter)
       if (reset.length > 0) await resetCounters(reset, at)
       addToOutcome(request, {}, used.length)
-      return { ...show(subject), at: toTimestamp(at), reset: used.map(({ shown }) => shown) }
+      const shown = used.map((each) => each.shown)
+      const currency = currencyOf(shown, deps.billingCurrency)
+      return { ...show(subject), at: toTimestamp(at), reset: shown, ...currency }
     },
   )
 }

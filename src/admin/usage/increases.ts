@@ -16,7 +16,7 @@ import { answers, boolean, objects, optional, string, timestamp } from '../http/
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
 import { effectiveOf } from './effective-increases.ts'
-import { limitsOfRecord, name, type OwnLimit } from './limit-state.ts'
+import { currencyOf, currencySchema, limitsOfRecord, name, type OwnLimit } from './limit-state.ts'
 import { unknownLimit } from './unknown-limit.ts'
 import {
   limitMeant,
@@ -63,7 +63,7 @@ const fields = {
   createdAt: timestamp,
 } as const
 
-const changed = { ...fields, propagation: propagationSchema } as const
+const changed = { ...fields, currency: currencySchema, propagation: propagationSchema } as const
 
 const common = { tags: ['Administration'], security: [{ identityToken: [] }] } as const
 
@@ -89,6 +89,7 @@ const listSchema = {
         'Whether it raises a limit now; false: the limit is as high by itself, is not in force any more, or has another counter.',
       ),
     }),
+    currency: currencySchema,
   }),
 } as const
 
@@ -148,6 +149,11 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
     return choose(found, asked)
   }
 
+  async function answer(shown: ReturnType<typeof toJson>) {
+    const currency = currencyOf([shown], deps.billingCurrency)
+    return { ...shown, ...currency, propagation: await whenIncreased() }
+  }
+
   app.post(
     '/v1/admin/increases',
     { schema: createSchema, config: { audit: 'increase.create' } },
@@ -190,7 +196,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
         unsure,
       )
       if (added === undefined) throw tooMany()
-      return { ...toJson(added), propagation: await whenIncreased() }
+      return await answer(toJson(added))
     },
   )
   app.get(
@@ -202,7 +208,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
       const isEffective = await effectiveOf(found, snapshot(), keys, clock())
       const data = found.map((each) => ({ ...toJson(each), effective: isEffective(each) }))
       await showOthers(request, data.length)
-      return { object: 'list', data }
+      return { object: 'list', data, ...currencyOf(data, deps.billingCurrency) }
     },
   )
   app.register(async (scope: Api) => {
@@ -222,7 +228,7 @@ export function increaseRoutes(app: Api, deps: ExternalDeps): void {
         }
         const shown = toJson(ended)
         addToOutcome(request, targetOf(shown))
-        return { ...shown, propagation: await whenIncreased() }
+        return await answer(shown)
       },
     )
   })

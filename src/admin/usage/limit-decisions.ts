@@ -11,7 +11,7 @@ import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { answers } from '../http/schema.ts'
 import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
-import { openedRequests, requestFields, toRequestJson } from './limit-requests.ts'
+import { oneRequest, openedRequests, showRequest, toRequestJson } from './limit-requests.ts'
 import {
   limitsOfName,
   readFigure,
@@ -52,7 +52,7 @@ const approveSchema = {
     },
   },
   response: answers('Approved.', [400, 403, 404, 413], 'ApprovedLimitRequest', {
-    ...requestFields,
+    ...oneRequest,
     propagation: propagationSchema,
   }),
 } as const
@@ -68,7 +68,7 @@ const denySchema = {
     additionalProperties: false,
     properties: { reason },
   },
-  response: answers('Denied.', [400, 403, 404, 413], 'DeniedLimitRequest', requestFields),
+  response: answers('Denied.', [400, 403, 404, 413], 'DeniedLimitRequest', oneRequest),
 } as const
 
 const unsure =
@@ -94,12 +94,12 @@ export function limitDecisionRoutes(app: Api, deps: ExternalDeps): void {
       const message = 'Nobody decides their own request; another administrator does.'
       throw new ServiceError('admin_required', { message })
     }
-    if (asked.state !== 'open') return settled(asked, state)
+    if (asked.state !== 'open') return settled(asked, state, deps)
     const verdict = { by, at: now, ...(await read(asked, now)) }
     await intend(request, target)
     const decided = await orUnsure(requests.decide(id, verdict), unsure)
     if (decided === 'full') throw tooMany()
-    return settled(foundRequest(decided), state)
+    return settled(foundRequest(decided), state, deps)
   }
 
   app.post(
@@ -163,7 +163,11 @@ function noLonger(): ServiceError {
 }
 
 /** The request, if that is its state: of two who decide at a time one is first. */
-function settled(request: LimitRequest, state: 'approved' | 'denied') {
-  if (request.state === state) return toRequestJson(request)
+function settled(
+  request: LimitRequest,
+  state: 'approved' | 'denied',
+  deps: Pick<ExternalDeps, 'billingCurrency'>,
+) {
+  if (request.state === state) return showRequest(request, deps)
   throw invalidRequest(`The request was ${request.state} before; that stays.`)
 }

@@ -19,7 +19,7 @@ import { requirePlainText } from '../http/body.ts'
 import { hasMore, pageQuery, readPage } from '../http/page.ts'
 import { answers, objects, optional, string, timestamp } from '../http/schema.ts'
 import { orUnsure } from '../keys/propagation.ts'
-import { figure, name, type OwnLimit } from './limit-state.ts'
+import { currencyOf, currencySchema, figure, name, type OwnLimit } from './limit-state.ts'
 import { limitsOf } from './limits.ts'
 import { foreignLimit } from './unknown-limit.ts'
 import {
@@ -50,6 +50,9 @@ export const requestFields = {
   grantedUntil: optional(timestamp),
 } as const
 
+/** Where one is the whole answer. */
+export const oneRequest = { ...requestFields, currency: currencySchema } as const
+
 const common = { tags: ['Usage'], security: [{ identityToken: [] }] } as const
 
 const createSchema = {
@@ -71,7 +74,7 @@ const createSchema = {
       },
     },
   },
-  response: answers('It is open.', [400, 403, 404, 413], 'LimitRequest', requestFields),
+  response: answers('It is open.', [400, 403, 404, 413], 'LimitRequest', oneRequest),
 } as const
 
 const listSchema = {
@@ -93,6 +96,7 @@ const listSchema = {
   response: answers('A page of them.', [400, 403], 'LimitRequestList', {
     object: { type: 'string', const: 'list' },
     data: objects('ListedLimitRequest', requestFields),
+    currency: currencySchema,
     has_more: hasMore,
   }),
 } as const
@@ -144,7 +148,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
       )
       if (added === undefined)
         throw invalidRequest(`You have ${maxOpen} open requests; wait until one is decided.`)
-      return toRequestJson(added)
+      return showRequest(added, deps)
     },
   )
   app.get(
@@ -168,7 +172,8 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
       const found = await requests.list(isAll ? null : caller.user, clock(), page)
       const data = found.slice(0, limit).map(toRequestJson)
       await showOthers(request, data.length)
-      return { object: 'list', data, has_more: found.length > limit }
+      const currency = currencyOf(data, deps.billingCurrency)
+      return { object: 'list', data, ...currency, has_more: found.length > limit }
     },
   )
 }
@@ -192,6 +197,15 @@ function choose(found: readonly OwnLimit[], whom: string | undefined): OwnLimit 
   if (first === undefined) throw foreignLimit()
   if (another === undefined) return first
   throw invalidRequest('whom is needed: you draw on several counters of the limit.')
+}
+
+/** Alone, with the currency. */
+export function showRequest(
+  request: LimitRequest,
+  { billingCurrency }: Pick<ExternalDeps, 'billingCurrency'>,
+) {
+  const shown = toRequestJson(request)
+  return { ...shown, ...currencyOf([shown], billingCurrency) }
 }
 
 /** What is shown of a request. */

@@ -93,8 +93,8 @@ export const usage = command({
   name: 'usage',
   summary: 'Show how many tokens were used',
   about:
-    'Of yourself; with a key of that key; for administrators of everybody. By default this month until now. Costs have no ' +
-    'currency: they are tokens times the rate per token of their subscription.',
+    'Of yourself; with a key of that key; for administrators of everybody. By default this month until now. Costs are by the ' +
+    'prices of the subscriptions, in BILLING_CURRENCY.',
   flags: usageFlags,
 })
 

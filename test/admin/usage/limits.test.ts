@@ -437,5 +437,16 @@ test('the command shows all shared limits, and one of them', async (t) => {
   t.match(own.out, /^premium +all +monthly \(only counted\) +subscription premium /m)
   const one = await run('admin', '--limit', 'budget', '--json')
   t.equal(JSON.parse(one.out).data.length, 2)
+  const shown = (await run('admin', '--limit', 'budget')).out
+  t.match(shown, /^premium +all +budget +group team-a +cost +month +12\.3 EUR +50\.5 EUR +2026-/m)
+  for (const [args, err] of [
+    [['budgets'], /^--limit: no limit of this name is in force\.$/],
+    [
+      ['fair', '--subscription', 'premium'],
+      /^--limit: .* only budget, .*; who has one: ModelRef llm/,
+    ],
+    [['fair', '--subscription', 'none'], /^--subscription: Subscription none is not in force, or/],
+  ] as const)
+    t.match(await run('admin', '--limit', ...args), { status: 1, err }, args.join(' '))
   t.match(await run('admin', '--all', '--user', 'alice'), { status: 2 })
 })
