@@ -123,7 +123,8 @@ test('says what limits by name close, what passes them, and which begin anew', a
   )
 })
 
-test('says once, at its line, why a price closes a model', async (t) => {
+test('says once, at its line, why a price closes a model, and names limits', async (t) => {
+  const unlimited = subscription('c', team, { 'llm/small': [[5, '1m']] })
   const { output } = await check(t, {
     'a.yaml': good,
     'b.yaml': `apiVersion: tollgate.dev/v1alpha1
@@ -141,7 +142,20 @@ spec:
   limits:
     - {name: month, of: cost, limit: "500", window: month}
 `,
+    'c.yaml': [
+      { limits: [{ name: 'slow', limit: 5, window: '30d' }] },
+      { limits: [{ name: 'odd', limit: 5, window: '1h', enforced: true }] },
+    ].map((spec, n) => ({
+      ...unlimited,
+      metadata: { name: `c${n}` },
+      spec: { ...unlimited.spec, ...spec },
+    })),
   })
+  t.match(
+    output,
+    /: Subscription c0: spec\.limits\[0\]\.window \(limit slow\) must be .*720h\?\)$/m,
+  )
+  t.match(output, /: Subscription c1: spec\.limits\[0\]\.enforced \(limit odd\) is not known here/m)
   const lines = output.split('\n').filter((line) => line.startsWith('b.yaml'))
   t.match(lines, [
     /^b\.yaml:11: warning: Subscription paid: spec\.modelRefs\[0\]\.billingRate\.perInputToken must be a string, .* quotes, and the limit month is on cost, so the entry of llm\/small is not in force$/,

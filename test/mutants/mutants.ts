@@ -70,7 +70,7 @@ export const allMutants: readonly Mutant[] = [
     'models/rules/reading/parse-resource.ts',
     ['kinds/resources.test.ts', 'kinds/limits.test.ts'],
     [
-      ['return models === undefined ||', 'return models !== undefined &&'],
+      ['models?.every(', '(models ?? []).every('],
       ['check: ({ spec }) => strangersIn(spec)', 'check: () => []'],
       ['{ salvage: salvageTenant }', '{}'],
       ['if (problems.length === 0) modelRefs', 'if (true) modelRefs'],

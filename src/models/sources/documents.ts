@@ -206,7 +206,7 @@ export function readObject(value: unknown): Reading {
   const found = result.problems.slice(0, maxProblems).map(({ path, message, isMild }) => ({
     path,
     severity: isMild ? ('warning' as const) : ('error' as const),
-    sentence: `${showPath(path)} ${message}`.trim(),
+    sentence: `${showPath(path)}${nameOfLimit(opened, path)} ${message}`.trim(),
   }))
   const more = result.problems.length - found.length
   if (more > 0) found.push({ path: [], severity: 'warning', sentence: `has ${more} more problems` })
@@ -249,6 +249,13 @@ function openTiers(mapping: { readonly data?: unknown }): unknown {
   const isValid = document?.problem === undefined && second === undefined
   if (!isValid) return new Error('is not valid YAML')
   return { ...mapping, data: { ...data, tiers: document?.value } }
+}
+
+/** ` (limit daily)`: a place in a list is hard to find. */
+function nameOfLimit(document: unknown, [, list, index]: FieldPath): string {
+  const { spec } = document as { spec?: { limits?: Readonly<Record<string, { name?: unknown }>> } }
+  const name = list === 'limits' ? spec?.limits?.[`${index}`]?.name : undefined
+  return typeof name === 'string' && name !== '' ? ` (limit ${name.slice(0, 63)})` : ''
 }
 
 /** `Subscription team-a: ` of the resource's key, as of a document that is not read. */

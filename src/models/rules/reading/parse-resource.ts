@@ -364,8 +364,9 @@ function toBilledModels(
   const problemsOf = (index: number, key: string): readonly FieldProblem[] => [
     ...(inModels.get(index) ?? []),
     ...[...inLimits].flatMap(([at, problems]) => {
-      const models = limits[at]?.models
-      return models === undefined || models.some((each) => keyOfModel(each) === key) ? problems : []
+      const { name, models } = limits[at] ?? {}
+      if (models?.every((each) => keyOfModel(each) !== key)) return []
+      return problems.map((each) => ({ ...each, message: `(limit ${name}) ${each.message}` }))
     }),
   ]
   const seen = new Set<string>()
