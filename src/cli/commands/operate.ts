@@ -59,7 +59,8 @@ export const importPrices = command({
   summary: "Print the prices of LiteLLM's or OpenRouter's list as billingRates, to review",
   about:
     "Reads LiteLLM's model_prices_and_context_window.json, or what OpenRouter's /api/v1/models answers, and prints the " +
-    'prices of its models, or of those named, as YAML for the modelRefs of a Subscription; - is standard input. Both are in ' +
+    'prices of its models, or of those named, as YAML: each billingRate below the name of its model, to be copied into the entry of ' +
+    'modelRefs that names your ModelRef; - is standard input. Both are in ' +
     'USD per token: with another BILLING_CURRENCY it fails. Prices that a billingRate cannot say (negative, or by tier, audio, image, time or search) are ' +
     'named beside the model and on standard error.',
   operands: [
