@@ -16,8 +16,19 @@ export function inWordsOf(command: Command, message: string): string {
       said = word + said.slice(field.length)
     }
   }
+  for (const [operation, name] of operations) said = replaceAll(said, operation, `tollgate ${name}`)
   return said.replace(oneOfMany, showOneOfMany)
 }
+
+/** What messages recommend, and the command that does it. */
+const operations = [
+  ['GET /v1/limits', 'limits'],
+  ['GET /v1/admin/limits', 'limits --all'],
+  ['GET /v1/admin/increases', 'increases'],
+  ['POST /v1/admin/increases', 'increases grant'],
+  ['GET /v1/limit-requests', 'limit-requests'],
+  ['POST /v1/api-keys/search', 'key list'],
+] as const
 
 const oneOfMany = /(--[\w-]+)\[(\d+)\](?:\.([\w.[\]]+))?/g
 const ordinals = ['first', 'second', 'third', 'fourth', 'fifth']

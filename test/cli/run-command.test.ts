@@ -135,6 +135,11 @@ test('messages of the API are in the words of the command', async (t) => {
     ['key new', 'subscription must be a string.', '--subscription must be a string.'],
     ['key list', 'filters.keyPrefix must be …', '--prefix must be …'],
     ['usage', 'group_by may name only one label.', '--by may name only one label.'],
+    [
+      'limit-requests approve',
+      'until must not be beyond what was asked for; POST /v1/admin/increases gives more.',
+      '--until must not be beyond what was asked for; tollgate increases grant gives more.',
+    ],
     ['usage', 'from must be before to.', '--from must be before to.'],
     ['usage', 'format=focus is for administrators.', '--focus is for administrators.'],
     ['explain', 'Give either keyId, or user and groups.', 'Give either --key, or user and groups.'],
