@@ -79,7 +79,8 @@ const window = text({
   ],
 })
 
-function isCalendar(window: string): boolean {
+/** Whether a window is one of the calendar. */
+export function isCalendar(window: string): boolean {
   return calendarWindows.some((each) => each === window)
 }
 

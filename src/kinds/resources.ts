@@ -173,6 +173,8 @@ export interface Subscription {
   /** Limits by name, all enforceable: a faulty one takes the models that it is about out of force. */
   readonly limits: readonly NamedLimit[]
   readonly calendar: WrittenCalendar | undefined
+  /** Names of limits on cost that do not say whose it is: each user has one. */
+  readonly ofEach?: readonly string[]
   /** Models of which the entry, or a limit, has unknown fields: it pays for none of them. */
   readonly outOfForce?: readonly (ModelReference & { readonly problems: readonly FieldProblem[] })[]
   readonly attribution: Attribution

@@ -117,6 +117,10 @@ test('says what limits by name close, what passes them, and which begin anew', a
     output,
     /^paid daily +cost +user +day +0\.5 +what 7 requests in progress use: paid does not reserve$/m,
   )
+  t.match(output, /^advice: Subscription\/\S+\/free: each user has a limit day of their own; per:/m)
+  t.match(output, /^advice: Subscription\/\S+\/free counts by the calendar of UTC \(day\); spec/m)
+  t.match(output, /^advice: Tenant\/\S+ counts by the calendar of UTC \(month\); spec/m)
+  t.notMatch(output, /paid counts by/, 'it names a zone')
   t.match(
     output,
     /^advice: Subscription paid: the limit month begins new counters, because it was cost per subscription in month1@UTC and is cost per subscription in month1@Europe\/Zurich$/m,

@@ -2,6 +2,7 @@
  * Advice about resources that are valid and in force but probably not what their author intended.
  */
 
+import { isCalendar } from '../../kinds/limit-schemas.ts'
 import type { Refused } from '../../models/rules/refused.ts'
 import { resourceKey, type Snapshot } from '../../models/rules/snapshot.ts'
 import { sharedPriorities } from './conditions.ts'
@@ -38,7 +39,37 @@ export function adviceOn(snapshot: Snapshot, refused: readonly Refused[] = []): 
         : []),
     ]
   })
-  return [...long, ...servers, ...uncallable(snapshot, refused), ...sharedPriorities(snapshot)]
+  return [
+    ...long,
+    ...servers,
+    ...unsaid(snapshot),
+    ...uncallable(snapshot, refused),
+    ...sharedPriorities(snapshot),
+  ]
+}
+
+/** What limits by name leave to a default that is often not the one that was meant. */
+function unsaid({ subscriptions, models, tenant }: Snapshot): string[] {
+  const all = [...subscriptions.values()]
+  const limited = [
+    ...all.map(({ resource, calendar }) => ({ resource, calendar })),
+    ...[...models.values()].map(({ resource }) => ({ resource, calendar: tenant?.calendar })),
+    ...(tenant ? [{ resource: tenant, calendar: tenant.calendar }] : []),
+  ]
+  return [
+    ...all.flatMap(({ resource }) =>
+      (resource.ofEach ?? []).map(
+        (name) =>
+          `${resourceKey(resource)}: each user has a limit ${name} of their own; per: group or per: subscription shares it`,
+      ),
+    ),
+    ...limited.flatMap(({ resource, calendar }) => {
+      const named = resource.limits.filter(({ window }) => isCalendar(window))
+      if (named.length === 0 || calendar?.timeZone !== undefined) return []
+      const where = resource.kind === 'Subscription' ? '' : ' of the Tenant'
+      return `${resourceKey(resource)} counts by the calendar of UTC (${named.map(({ name }) => name).join(', ')}); spec.calendar.timeZone${where} names another`
+    }),
+  ]
 }
 
 /** Models that no key can call. */

@@ -110,11 +110,7 @@ type Reader = (document: unknown) => ParseResult
  */
 function reader<Raw>(
   schema: Schema<Raw>,
-  toResource: (
-    raw: Raw,
-    unknown: readonly UnknownField[],
-    problems: readonly FieldProblem[],
-  ) => Resource,
+  toResource: (raw: Raw, found: Found) => Resource,
   { entries = [], check, salvage }: More<Raw> = {},
 ): Reader {
   const ofSpec = schema.properties?.spec?.properties ?? {}
@@ -132,7 +128,7 @@ function reader<Raw>(
     }
     if (problems.every(({ isMild }) => isMild)) problems.push(...(check?.(raw) ?? []))
     if (problems.every(({ isMild }) => isMild)) {
-      return { resource: toResource(raw, unknown, problems), problems }
+      return { resource: toResource(raw, { document, unknown, problems }), problems }
     }
     // Without a resource nobody else names them: one may be the misspelt name of a field that is missing.
     const all = [...problems, ...inEntries]
@@ -147,6 +143,13 @@ const fieldsOfLimits = ['limits', 'calendar']
 /** Whether it is in one of these fields, or that, misspelt or in a wrong place. */
 function meansLimits({ path }: FieldProblem, names: readonly string[] = fieldsOfLimits): boolean {
   return path.some((step) => nearestName(`${step}`, names) !== undefined)
+}
+
+interface Found {
+  /** As written, without defaults. */
+  readonly document: unknown
+  readonly unknown: readonly UnknownField[]
+  readonly problems: readonly FieldProblem[]
 }
 
 interface More<Raw> {
@@ -202,13 +205,14 @@ const readers: Record<Resource['kind'], Reader> = {
   })),
   Subscription: reader(
     documents.Subscription,
-    ({ metadata, spec }, unknown, problems) => ({
+    ({ metadata, spec }, { document, unknown, problems }) => ({
       kind: 'Subscription',
       metadata: toMetadata(metadata),
       owner: toSubjects(spec.owner),
       ...toBilledModels(spec, unknown, problems),
       limits: spec.limits.map(toNamedLimit),
       calendar: spec.calendar && toCalendar(spec.calendar),
+      ...ofEachIn(document),
       attribution: spec.tokenMetadata,
       priority: spec.priority,
       ...(spec.admission && { admission: spec.admission }),
@@ -328,6 +332,21 @@ function byEntry(
     if (index !== undefined) addTo(found, index, field)
   }
   return found
+}
+
+function ofEachIn(document: unknown): Pick<Subscription, 'ofEach'> {
+  const { spec } = document as Written
+  const ofEach = (spec.limits ?? []).filter(({ of, per }) => of === 'cost' && !per)
+  return ofEach.length > 0 ? { ofEach: ofEach.map(({ name }) => name) } : {}
+}
+
+/** What is read of a valid Subscription as it is written. */
+interface Written {
+  readonly spec: {
+    readonly limits?:
+      | readonly { readonly name: string; readonly of?: string; readonly per?: string }[]
+      | null
+  }
 }
 
 /** A limit of no model that is paid for would be no limit of the one that was meant. */
