@@ -107,7 +107,7 @@ test('the budget of a month has a card, and administrators see who used what of 
   const card = page.getByRole('region', { name: 'Budget funds' })
   await card.getByText('$77.50 left of $100.00 per month').waitFor()
   await card.getByText('funded · all models · shared by group team').waitFor()
-  t.match(await card.innerText(), /Used\s+\$22\.50\s+At today’s pace\s+\S.*\s+Resets\s+in \d+ /)
+  t.match(await card.innerText(), /Used\s+\$22\.50\s+At the pace so far\s+\S.*\s+Resets\s+in \d+ /)
   const bar = card.getByRole('progressbar', { name: 'Left of funds' })
   t.equal(await bar.getAttribute('aria-valuenow'), '77.5')
   await page.getByRole('region', { name: 'Budget watched' }).getByText('Nothing left').waitFor()
