@@ -79,8 +79,8 @@ export function WhoUsed({ budget, id }: { readonly budget: Budget; readonly id: 
         )}
         {value?.rows.length === 0 && <Text size="sm">Nobody has used it since it began.</Text>}
         <Text size="xs" c="dimmed" mt="sm">
-          From the usage ledger, in whole hours since the window began, with what was used before
-          the limit was reset: then it is more than the limit has as used.
+          From the usage ledger, in whole hours since the window began. What was used before a reset
+          is included: the sum may be above Used.
           {budget.scope === 'group' &&
             ' It does not tell groups: this is everybody whom the subscription pays for.'}
         </Text>
