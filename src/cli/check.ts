@@ -40,7 +40,10 @@ export async function check(
   const inForce = flags['in-force']
   const begun =
     inForce === undefined ? [] : newCounters((await load(inForce, options)).snapshot, snapshot)
-  const unread = new Map(problems.flatMap((each) => (each.unread ? [[each.unread, each]] : [])))
+  const unread = new Map<string, (typeof problems)[number]>()
+  for (const each of problems) {
+    if (each.unread !== undefined && !unread.has(each.unread)) unread.set(each.unread, each)
+  }
   const advice = [...adviceOn(snapshot, refused), ...begun]
   // Only serving processes know what is enforced.
   const policies = await inSlices(policiesInSteps(snapshot, refused))

@@ -159,6 +159,7 @@ spec:
     output,
     /: Subscription c0: spec\.limits\[0\]\.window \(limit slow\) must be .*720h\?\)$/m,
   )
+  t.match(output, /^Subscription +models-as-a-service\/c0 +not read +see c\.yaml:1$/m)
   t.match(output, /: Subscription c1: spec\.limits\[0\]\.enforced \(limit odd\) is not known here/m)
   const lines = output.split('\n').filter((line) => line.startsWith('b.yaml'))
   t.match(lines, [
