@@ -80,6 +80,11 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'kinds/limit-schemas.ts',
+    ['kinds/limits.test.ts'],
+    [['{ description, closed: true }', '{ description }']],
+  ),
+  ...mutants(
     'formats/fields.ts',
     ['kinds/resources.test.ts'],
     [['if (tooMany && !schema.cut)', 'if (false)']],
