@@ -246,6 +246,9 @@ test('a misspelt calendar is not the one of UTC', async (t) => {
   ]) {
     t.match(inForce<Tenant>(tenant), { calendar: undefined, unreadable: [{}] })
   }
+  const others = Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`unknown${n}`, n]))
+  const last = ofTeam({ ...others, calendar: { timezone: 'Europe/Zurich' } })
+  t.notOk('resource' in parseResource(last), 'also after more unknown fields than are named')
   const ofModel = modelRef('small', { calendar: zone })
   t.match(problemsOf(ofModel), [/calendar is not known here/])
   t.ok('resource' in parseResource(ofModel), 'a ModelRef has none')
