@@ -77,12 +77,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
   const { increases } = deps
   const { tableCondition: condition = () => 'off' } = deps
 
-  async function decide(
-    who: Who,
-    asked: Hypothetical,
-    at: number,
-    isByKey: boolean,
-  ): Promise<Explanation> {
+  async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
     const { caller, ended, isStandIn } = who
     const { path, address, ...request } = asked
     if (caller === null || ended !== undefined) {
@@ -98,21 +93,8 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const known = snapshot()
     const traced = trace(access, known, paths)
     const { decision } = traced
-    const decided = decision.allowed
-      ? await enforce(decision, access, at)
-      : isByKey
-        ? decision
-        : inFull(decision, access)
+    const decided = decision.allowed ? await enforce(decision, access, at) : decision
     return explain(access, traced, decided, known)
-  }
-
-  /** The holder of a key with caps is not told why nothing pays; whoever owns it is, as of each other key. */
-  function inFull(denial: Denial, { caller, ...request }: AccessRequest): Denial {
-    const isTold = denial.code !== 'subscription_not_allowed' || denial.detail !== undefined
-    if (isTold || caller?.by !== 'key') return denial
-    const { caps: _, ...uncapped } = caller
-    const { decision } = trace({ ...request, caller: uncapped }, snapshot(), paths)
-    return !decision.allowed && decision.selection === denial.selection ? decision : denial
   }
 
   /** Stores know windows that have begun, so they are asked only as of now. Later, what runs now has ended. */
@@ -234,7 +216,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const whole = await isAdmin(caller)
     const show = async (who: Who, asked: Hypothetical, at: number) => {
       await showOthers(request)
-      const explained = await decide(who, asked, at, caller.by === 'key')
+      const explained = await decide(who, asked, at)
       const broken = whole ? await findBroken(explained, who.caller, asked) : []
       const seen = { locate: whole ? locate : undefined, broken, currency: deps.billingCurrency }
       const { tenant } = snapshot()

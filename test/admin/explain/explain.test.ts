@@ -462,22 +462,6 @@ test('an identity token asks with a key where a key is required', async (t) => {
   t.notOk(asToken.askedAs)
 })
 
-test('why nothing pays for a key with caps is told to its owner, not to its holder', async (t) => {
-  const open = ['llm/small', 'llm/other']
-  const world = snapshotOf(
-    ...[modelRef('small'), modelRef('other')],
-    accessPolicy('open', open, { groups: ['team-a'] }),
-    subscription('basic', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] }),
-  )
-  const { api, explain } = await createWorld(t, noOtherProcess, { snapshot: world })
-  const { key } = await api.createKey('alice', { tokenRateLimits: [{ limit: 9, window: '1m' }] })
-  const asked = { model: 'llm/other' }
-  const whole = /"basic" pays for this API key and does not include it/
-  t.match(await explain('alice', asked), { code: 'subscription_not_allowed', message: whole })
-  const own = await explain(key, asked)
-  t.equal(own.message, 'You have no access to the subscription for this model.')
-})
-
 test('what is not in force is named to administrators, with its place', async (t) => {
   const broken = (line: number, name: string) => `access.yaml:${line}: error: ${name}: spec is bad`
   const refusedOnes = [
