@@ -41,8 +41,6 @@ export interface CountedLimit extends Omit<Limit, 'limit'> {
    * quota, unit (the draft's default is requests) and seconds. Empty: these fields leave it out.
    */
   readonly policy: string
-  /** Its item of the `RateLimit` field, up to what is left: written with each response, so it is kept. */
-  readonly item: string
   /** If it is increased, until when; milliseconds since the epoch. */
   readonly increasedUntil?: number
 }
@@ -155,7 +153,6 @@ export function toCountedLimits(
       counter,
       keyPrefix,
       policy: `"${name}";q=${limit.limit}${windowMs > 0 ? `;w=${windowMs / 1_000}` : ''};qu="${units[kind]}"`,
-      item: `"${name}";r=`,
     }
   })
 }

@@ -110,7 +110,7 @@ export function toItems(states: readonly LimitState[], now: number): string {
   let items = ''
   for (const { limit, remaining, resetsAt } of states) {
     if (limit.policy === '') continue
-    items += items === '' ? limit.item + remaining : `, ${limit.item}${remaining}`
+    items += `${items === '' ? '"' : ', "'}${limit.name}";r=${remaining}`
     if (limit.kind !== 'concurrency') items += `;t=${secondsUntil(resetsAt, now)}`
   }
   return items

@@ -135,7 +135,6 @@ export function toNamedLimit(
     counter: isShared ? { key, owner, window, limit: limit.limit } : undefined,
     keyPrefix: prefixOf(charged, all),
     policy: policyOf(limit, origin),
-    item: `"${nameIn(name, origin)}";r=`,
   }
 }
 
