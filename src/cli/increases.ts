@@ -107,7 +107,7 @@ export function toCells(given: Pick<Increase, Given>, currency: string | undefin
   return {
     LIMIT: name,
     OF: keyId === undefined ? (subscription ?? model ?? 'the installation') : `key ${keyId}`,
-    FOR: [user, showSharers({ ...given, window: null })].filter(Boolean).join(', '),
+    FOR: [user, showSharers(given)].filter(Boolean).join(', '),
     KIND: kind,
     TO: showFigure(limit, currency),
     UNTIL: until,

@@ -38,7 +38,11 @@ export function toCells(limit: ShownLimit): Cells {
 }
 
 /** Empty if nobody shares it. */
-export function showSharers({ scope = 'user', whom, subscription }: ShownLimit): string {
+export function showSharers({
+  scope = 'user',
+  whom,
+  subscription,
+}: Pick<ShownLimit, 'scope' | 'whom' | 'subscription'>): string {
   if (whom !== undefined) return `${scope} ${whom}`
   if (scope === 'subscription' && subscription) return `subscription ${subscription}`
   return scope === 'user' || scope === 'key' ? '' : `all of the ${scope}`

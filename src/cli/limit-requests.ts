@@ -13,7 +13,7 @@ import type {
 import { meanwhile, readGiven, toCells } from './increases.ts'
 import { toJson } from './json.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
-import { showFigure, toTable } from './limit-cells.ts'
+import { showFigure, showSharers, toTable } from './limit-cells.ts'
 import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
@@ -76,7 +76,8 @@ export async function approveRequest(
 ): Promise<number> {
   const approved = await decide(id, 'approve', readGiven(flags), flags, io)
   const { name, user, grantedLimit = '', grantedUntil, currency } = approved
-  const said = `${user} has ${name} up to ${showFigure(grantedLimit, currency)} until ${grantedUntil}.`
+  const whose = showSharers(approved) || user
+  const said = `${whose} has ${name} up to ${showFigure(grantedLimit, currency)} until ${grantedUntil}.`
   io.out(flags.json ? toJson(approved) : printable(said))
   warnOfPending(approved, io, meanwhile)
   return 0

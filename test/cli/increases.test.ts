@@ -150,7 +150,7 @@ test('requests for more are listed, approved and denied', async (t) => {
   t.match(shown, / denied .* admin +not now/)
   t.equal(JSON.parse((await alice('limit-requests', '--json')).out).data.length, 2)
   const approve = await run('limit-requests', 'approve', await ask(80, 'money'), '--to', '60')
-  t.match(approve, { status: 0, out: /^alice has money up to 60 EUR until/ })
+  t.match(approve, { status: 0, out: /^group team-a has money up to 60 EUR until/ })
   const pool = ['--limit', 'money', '--subscription', 'basic', '--whom', 'team-a']
   const granted = await run('increases', 'grant', ...pool, '--to', '9000000000', ...more.slice(2))
   t.match(granted, { status: 0, out: /^Increased money to 9000000000 EUR until/ })
