@@ -64,8 +64,10 @@ export function compileSubscription(
       const message = lack.closes ? `${lack.why}, so the entry of ${key} is not in force` : lack.why
       const { path = ['spec', 'modelRefs', index], because } = lack
       problems.push({ resource: resourceKey(resource), path, message, ...(because && { because }) })
-      if (lack.closes) missing.add(key)
-      if (lack.closes) continue
+      if (lack.closes) {
+        missing.add(key)
+        continue
+      }
     }
     const compiled = compileLimits(limitsOfModel(name, key, model), applying)
     limits.set(key, compiled.limits)
