@@ -1,6 +1,7 @@
 /** Why there is no such limit by name. */
 
 import { ServiceError } from '../../formats/errors.ts'
+import { showFirst } from '../../formats/lists.ts'
 import { resourceOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { OwnLimit } from './limit-state.ts'
@@ -43,8 +44,7 @@ function showOwner({ counter, limit }: OwnLimit): string {
 
 /** The first of them, each once. */
 function few(words: readonly string[]): string {
-  const all = [...new Set(words)].sort()
-  return [...all.slice(0, 3), ...(all.length > 3 ? [`${all.length - 3} more`] : [])].join(', ')
+  return showFirst([...new Set(words)].sort(), 3)
 }
 
 /** What a user is told of a limit that is not theirs, whether or not there is one. */
