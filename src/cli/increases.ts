@@ -9,6 +9,7 @@ import type {
   endIncreaseFlags,
   grantIncreaseFlags,
   listIncreasesFlags,
+  newRequestFlags,
 } from './commands/increases.ts'
 import { toJson } from './json.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
@@ -45,12 +46,8 @@ export async function grantIncrease(
   { flags }: Call<typeof grantIncreaseFlags>,
   io: Io,
 ): Promise<number> {
-  const { limit: name, to, until, reason, subscription, model, key: keyId, user, whom } = flags
-  if (name === undefined || to === undefined || until === undefined || reason === undefined)
-    throw new WrongCall('Give --limit, --to, --until and --reason.')
-  const whose = { subscription, model, keyId, user, whom }
-  const body = { name, ...whose, ...readGiven(flags), reason }
-  return await change('POST', path, body, 'Increased', flags, io)
+  const { key: keyId, user } = flags
+  return await change('POST', path, { ...readWanted(flags), keyId, user }, 'Increased', flags, io)
 }
 
 /** `tollgate increases end`. */
@@ -82,6 +79,14 @@ async function change(
 
 /** Where it is not known yet. */
 export const meanwhile = 'there the limit may be as before for a while'
+
+/** What is given or asked for, as the API takes it; throws if something lacks that every increase has. */
+export function readWanted(flags: Call<typeof newRequestFlags>['flags']) {
+  const { limit: name, to, until, reason, subscription, model, whom } = flags
+  if (name === undefined || to === undefined || until === undefined || reason === undefined)
+    throw new WrongCall('Give --limit, --to, --until and --reason.')
+  return { subscription, model, name, whom, ...readGiven(flags), reason }
+}
 
 /** What is given, as the API takes it; those without a flag are left out. */
 export function readGiven({ to, until }: { to?: string | undefined; until?: string | undefined }) {

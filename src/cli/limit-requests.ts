@@ -3,17 +3,18 @@
 import type { LimitRequestList } from '../admin/usage/limit-requests.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
-import { type Call, WrongCall } from './command.ts'
+import type { Call } from './command.ts'
 import type {
   approveRequestFlags,
   denyRequestFlags,
   listRequestsFlags,
   newRequestFlags,
 } from './commands/increases.ts'
-import { meanwhile, readGiven, toCells } from './increases.ts'
+import { meanwhile, readGiven, readWanted, toCells } from './increases.ts'
 import { toJson } from './json.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
 import { showFigure, showSharers, toTable } from './limit-cells.ts'
+import { readPages } from './pages.ts'
 import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
@@ -21,7 +22,6 @@ type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 type LimitRequest = LimitRequestList['data'][number] & Pick<LimitRequestList, 'currency'>
 
 const path = '/v1/limit-requests'
-const pageSize = 1_000
 
 const noneAsked = 'You have no requests. tollgate limit-requests new asks for more of a limit.'
 
@@ -31,15 +31,7 @@ export async function showRequests(
   io: Io,
 ): Promise<number> {
   const ask = createApiClient(findApiServer(io.env, flags))
-  const data: LimitRequest[] = []
-  let currency: string | undefined
-  for (let isDone = false; !isDone; ) {
-    const query = `all=${flags.all}&limit=${pageSize}&offset=${data.length}`
-    const page = (await ask('GET', `${path}?${query}`)) as LimitRequestList
-    data.push(...page.data)
-    currency ??= page.currency
-    isDone = !page.has_more || page.data.length === 0
-  }
+  const { data, currency } = await readPages<LimitRequestList>(ask, path, [['all', `${flags.all}`]])
   const rows = data.map((each) => {
     const { limit, until, grantedLimit = limit, grantedUntil = until } = each
     return {
@@ -58,13 +50,10 @@ export async function showRequests(
 
 /** `tollgate limit-requests new`. */
 export async function newRequest({ flags }: Call<typeof newRequestFlags>, io: Io): Promise<number> {
-  const { limit: name, to, until, reason, subscription, model, whom } = flags
-  if (name === undefined || to === undefined || until === undefined || reason === undefined)
-    throw new WrongCall('Give --limit, --to, --until and --reason.')
-  const body = { subscription, model, name, whom, ...readGiven(flags), reason }
+  const body = readWanted(flags)
   const ask = createApiClient(findApiServer(io.env, flags))
   const made = (await ask('POST', path, body)) as LimitRequest
-  const said = `Asked for ${name} up to ${showFigure(made.limit, made.currency)} until ${made.until} (${made.id}).`
+  const said = `Asked for ${body.name} up to ${showFigure(made.limit, made.currency)} until ${made.until} (${made.id}).`
   io.out(flags.json ? toJson(made) : printable(said))
   return 0
 }

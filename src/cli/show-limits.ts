@@ -2,7 +2,7 @@
 
 import type { LimitList } from '../admin/usage/limits.ts'
 import type { SharedLimitList } from '../admin/usage/shared-limits.ts'
-import { type ApiClient, createApiClient } from './api-client.ts'
+import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
 import { type Call, WrongCall } from './command.ts'
@@ -10,6 +10,7 @@ import type { limitsFlags } from './commands/usage.ts'
 import { listCounters } from './counter.ts'
 import { toJson } from './json.ts'
 import { showFigure, toCells, toTable } from './limit-cells.ts'
+import { readPages } from './pages.ts'
 import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
@@ -30,7 +31,7 @@ export async function showLimits(
   ) as [string, string][]
   const read = async (selected: readonly [string, string][]): Promise<Limits> =>
     all
-      ? await readShared(ask, selected)
+      ? await readPages<SharedLimitList>(ask, '/v1/admin/limits', selected)
       : ((await ask('GET', `/v1/limits?${new URLSearchParams([...selected])}`)) as LimitList)
   const list = await read(only)
   if (flags.json) io.out(toJson(list))
@@ -70,24 +71,6 @@ function explainNone(
     return [`No limit for ${flag} ${value}${shown && `; there are limits of ${shown}`}.`]
   })
   return printable(sentences.join(' ') || 'No limit is of all that is named together.')
-}
-
-const pageSize = 1_000
-
-/** All pages as one. */
-async function readShared(
-  ask: ApiClient,
-  only: readonly [string, string][],
-): Promise<SharedLimitList> {
-  const data: SharedLimitList['data'] = []
-  for (;;) {
-    const page = new URLSearchParams([...only])
-    page.set('limit', `${pageSize}`)
-    page.set('offset', `${data.length}`)
-    const list = (await ask('GET', `/v1/admin/limits?${page}`)) as SharedLimitList
-    data.push(...list.data)
-    if (!list.has_more || list.data.length === 0) return { ...list, data }
-  }
 }
 
 function show({ data, currency }: LimitList): string {
