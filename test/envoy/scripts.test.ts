@@ -39,6 +39,18 @@ test('the script has the SHA-256 of Node, whatever the length', { skip }, async 
   t.equal(await ask(parts(1_279).join('|')), 'too long')
 })
 
+test('the script knows where it finds its names', { skip }, async (t) => {
+  const search = 'factor = factor * 5 + 2'
+  const ask = await startLoneScript(t, ['request-body'], 'return "found"', (text) => {
+    t.match(text, search)
+    return text.replace(
+      search,
+      'error("names have changed: begin with the factor that this finds")',
+    )
+  })
+  t.equal(await ask(''), 'found')
+})
+
 test('the script tells limits as Check does', { skip }, async (t) => {
   // Cells of 'limit:left:resetsAt:scope', and the time.
   const code = `
