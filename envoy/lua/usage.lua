@@ -1375,9 +1375,30 @@ local function reported_tokens(stream)
   return input and output and usable(input + output) or nil
 end
 
+-- Whether a response without usable usage is charged by its length (UNUSABLE_USAGE). The service fills it in.
+local CHARGES_UNUSABLE = false
+
+-- No less than what is charged where a model has not reported all: two bytes have a token at most. What is too much of it the
+-- service takes back once it has read the line; until then Check decides in doubt.
+local function most_tokens(stream, line)
+  local tokens = math.ceil(stream.bytes / 2) + (tonumber(match(line, '"estimate":"(%d+);')) or 0)
+  for _, figure in ipairs(stream.told) do
+    if is_usable(figure) then tokens = tokens + figure end
+  end
+  return tokens
+end
+
+-- What the response adds to its lane; nil: nothing. Of a message of which only the start was reported an estimate is charged, too.
+local function used_tokens(stream, check)
+  local told, labels, tokens = stream.told, stream.dialect.labels, reported_tokens(stream)
+  local is_cut_short = told[labels.start_input_tokens] and not told[labels.output_tokens]
+  if check.estimate and (is_cut_short or not tokens) or CHARGES_UNUSABLE and not tokens then return most_tokens(stream, check.line) end
+  return tokens
+end
+
 -- Adds what the response has used to the lane of this worker, if it is counted and known. Returns what its line says of that.
-local function count_in_lane(stream, place, ended_at)
-  local tokens = place and stream.is_metered and reported_tokens(stream)
+local function count_in_lane(stream, check, ended_at)
+  local tokens, place = check.lane and stream.is_metered and used_tokens(stream, check), check.lane
   return tokens and tokens > 0 and add_by_table(place, tokens, ended_at)
 end
 
@@ -1386,7 +1407,7 @@ end
 local function tell_line(stream, check, status, first_byte_at)
   local now, started_at = now_ms(), tonumber(match(check.line, '^{"start":(%d+)'))
   -- Before the line: whoever reads that finds what it has added.
-  local lane = count_in_lane(stream, check.lane, math.max(now, started_at))
+  local lane = count_in_lane(stream, check, math.max(now, started_at))
   local line = string.format(
     '{"v":1,"metered":%s,"fb":%.0f,"ms":%.0f,"bytes":%.0f,"status":%s,"sent":true,"reported":%s%s,"check":%s}',
     tostring(stream.is_metered), math.max(0, first_byte_at - started_at), math.max(0, now - started_at), stream.bytes, status,

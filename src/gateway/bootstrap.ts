@@ -44,6 +44,8 @@ export type BootstrapSettings = {
   readonly tracing?: GatewayTracing | undefined
   /** Whether clients' trace headers are trusted; by default they are removed. */
   readonly trustsTraces?: boolean | undefined
+  /** Whether a response without usable usage is charged by its length; by default nothing is. */
+  readonly chargesUnusable?: boolean | undefined
   /** The memory that Envoy may use for all connections together (bytes). */
   readonly heapBytes?: number | undefined
   /**
@@ -169,8 +171,9 @@ export function renderBootstrap(template: string, settings: BootstrapSettings): 
       putOrigins(connections, settings.allowedOrigins)
       putTracing(connections, clusters, settings)
       if (settings.tracing !== undefined) {
-        putIntoScript(connections, 'local IS_TRACED = false', 'local IS_TRACED = true')
+        setInScript(connections, 'IS_TRACED')
       }
+      if (settings.chargesUnusable) setInScript(connections, 'CHARGES_UNUSABLE')
     }
   }
   if (settings.heapBytes !== undefined) {
@@ -272,6 +275,10 @@ function putLines(connections: Connections, files: LinesFiles | undefined): void
   const { table = '', lanes = '' } = files
   putIntoScript(connections, 'local TABLE = ""', `local TABLE = ${toLua(table)}`)
   putIntoScript(connections, 'local LANES = ""', `local LANES = ${toLua(lanes)}`)
+}
+
+function setInScript(connections: Connections, name: string): void {
+  putIntoScript(connections, `local ${name} = false`, `local ${name} = true`)
 }
 
 /** Replaces a line of the script of the filter gate. */

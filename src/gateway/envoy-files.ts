@@ -43,6 +43,7 @@ export function renderEnvoyFiles(config: Config): EnvoyFiles {
     bodyTimeoutMs: config.bodyTimeoutMs,
     allowedOrigins: config.allowedOrigins,
     headersToModels: config.headersToModels,
+    chargesUnusable: config.unusableUsage === 'estimate',
     heapBytes: config.envoyHeapBytes,
     tracing: config.otel?.gateway,
     trustsTraces: config.traceTrustClients,

@@ -2,7 +2,7 @@ import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { filesOf } from '../../src/journal/files.ts'
-import { countedTokens } from '../../src/usage/rules/usage.ts'
+import { chargeOf, countedTokens } from '../../src/usage/rules/usage.ts'
 import { chatPath, type Gateway, gatewayTests } from '../support/gateway.ts'
 import { linesOf } from '../support/lines.ts'
 import { poll } from '../support/poll.ts'
@@ -26,7 +26,12 @@ const test = gatewayTests({
 const sharedPath = '/v1/chat/completions'
 const hour = 3_600_000
 
-type Changes = { flags?: string; limits?: string; policy?: string }
+type Changes = {
+  flags?: string
+  limits?: string
+  policy?: string
+  record?: Parameters<ReturnType<typeof writeTable>['record']>[1]
+}
 
 /** A template for the sample model, as the service would write it. */
 function templateFor(gateway: Gateway, { flags = '', limits, policy }: Changes = {}): string {
@@ -46,15 +51,15 @@ async function known(
   changes: Changes & { blocks?: readonly Cell[][] } = {},
 ) {
   const key = `sk-test-${Math.random().toString(36).slice(2)}`
-  const { blocks = [[windowCell()]] } = changes
+  const { blocks = [[windowCell()]], record = {} } = changes
   let table = writeTable(gateway.journal)
   const put = () => {
     table.head({ lease: bootTime() + 4_900 })
     table.template(0, templateFor(gateway, changes))
     for (const [number, cells] of blocks.entries()) table.block(number, { cells })
     const all = [...blocks.keys()]
-    table.record([key, chatPath, ''], { blocks: all })
-    table.record([key, sharedPath, 'sim'], { blocks: all }, 1)
+    table.record([key, chatPath, ''], { blocks: all, ...record })
+    table.record([key, sharedPath, 'sim'], { blocks: all, ...record }, 1)
   }
   put()
   await gateway.stopService()
@@ -127,6 +132,33 @@ test('what the table knows is let pass, counted in a lane and told in a line', a
     }
   }
   t.ok(sum > 50)
+})
+
+test('where an estimate is charged, no less is in the lane until its line is read', async (t, gateway) => {
+  const limits = '1h:100000:u'
+  const record = { inputPerByte: 0.5, bytesPerToken: 2 }
+  const { key, table } = await known(t, gateway, { flags: 'e', limits, record })
+  const before = table().added(0)
+  let [added, charged] = [0, 0]
+  for (const sim of [
+    { usage: 'none' },
+    { usage: null, words: 90 },
+    { usage: { prompt_tokens: 7 } },
+    { usage: { prompt_tokens: 7, completion_tokens: 0.5 }, answerBytes: 5_000 },
+    { usage: { total_tokens: 30 } },
+  ]) {
+    for (const fields of [{}, { stream: true }]) {
+      t.equal((await gateway.chat(key, sim, fields)).status, 200)
+      const line = linesOf(gateway.journal).ofScript().at(-1)
+      const { tokens = 0 } = line === undefined ? {} : chargeOf(line.usage, 'allow')
+      t.ok(tokens > 0, 'it is charged')
+      t.ok(Number(line?.lane?.added) >= tokens, `${line?.lane?.added} of ${tokens}`)
+      added += line?.lane?.added ?? 0
+      charged += tokens
+    }
+  }
+  t.equal(table().added(0), before + added)
+  t.ok(added < 5 * charged, 'not much more')
 })
 
 test('whatever is odd in a request is for Check', async (t, gateway) => {

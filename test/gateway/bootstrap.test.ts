@@ -134,13 +134,19 @@ test('lines are written where the settings say, by script and log, or not at all
   t.strictSame(linesOf({ lines }), ['/run/usage.envoy.jsonl', written])
 })
 
+function inScript(name: string, changes: object): string | undefined {
+  const text = renderBootstrap(template, { ...settings, ...changes })
+  return RegExp(`\\\\nlocal ${name} = (\\w+)\\\\n`).exec(text)?.[1]
+}
+
 test('scripts tell spans of figures only if there is a collector', async (t) => {
-  const isTold = (changes: object) =>
-    /\\nlocal IS_TRACED = (\w+)\\n/.exec(
-      renderBootstrap(template, { ...settings, ...changes }),
-    )?.[1]
-  t.equal(isTold({}), 'false')
-  t.equal(isTold({ tracing }), 'true')
+  t.equal(inScript('IS_TRACED', {}), 'false')
+  t.equal(inScript('IS_TRACED', { tracing }), 'true')
+})
+
+test('scripts know whether a response without usable usage is charged', async (t) => {
+  t.equal(inScript('CHARGES_UNUSABLE', {}), 'false')
+  t.equal(inScript('CHARGES_UNUSABLE', { chargesUnusable: true }), 'true')
 })
 
 test('an eighth of the memory is left to the scripts', async (t) => {

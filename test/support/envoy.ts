@@ -33,6 +33,7 @@ export interface EnvoySettings
     | 'lines'
     | 'bodyLimit'
     | 'bodyTimeoutMs'
+    | 'chargesUnusable'
     | 'heapBytes'
     | 'allowedOrigins'
     | 'headersToModels'

@@ -210,6 +210,7 @@ export async function startGateway(t: Test, settings: GatewaySettings = {}): Pro
     port,
     hopMark: config.hopMark,
     trustedHops: config.gatewayTrustedHops,
+    chargesUnusable: config.unusableUsage === 'estimate',
     ...tracing,
     ...settings.limits,
     adjust: settings.adjustEnvoy,
