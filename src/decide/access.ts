@@ -1,8 +1,8 @@
-/** Whether a caller may use a model: the union of all policies that name it (contract, 8.1). */
+/** Whether a caller may use a model: the union of all policies that name it (contract, 8.1); and whose Subscriptions are whose. */
 
 import type { Caller, Person } from '../identity/rules/caller.ts'
 import { isModelAllowed } from '../keys/rules/caps-of-caller.ts'
-import type { Model } from '../models/rules/snapshot.ts'
+import type { CompiledSubscription, Model, Owners } from '../models/rules/snapshot.ts'
 
 export function mayUse(caller: Person, model: Pick<Model, 'users' | 'groups'>): boolean {
   if (model.users.has(caller.user)) return true
@@ -13,4 +13,18 @@ export function mayUse(caller: Person, model: Pick<Model, 'users' | 'groups'>): 
 /** The same, and a key's own models include it. */
 export function mayCall(caller: Caller, model: Pick<Model, 'key' | 'users' | 'groups'>): boolean {
   return mayUse(caller, model) && isModelAllowed(caller, model.key)
+}
+
+/** All subscriptions of a person, each once, by an index instead of a search. */
+export function* ownedBy(
+  { users, groups }: Owners,
+  person: Person,
+): Generator<CompiledSubscription, void> {
+  const seen = new Set<CompiledSubscription>()
+  for (const list of [users.get(person.user), ...person.groups.map((each) => groups.get(each))]) {
+    for (const subscription of list ?? []) {
+      if (!seen.has(subscription)) yield subscription
+      seen.add(subscription)
+    }
+  }
 }

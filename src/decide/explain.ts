@@ -13,12 +13,11 @@ import type {
   Snapshot,
 } from '../models/rules/snapshot.ts'
 import { isListing } from '../operations/operations.ts'
-import { mayUse } from './access.ts'
+import { mayUse, ownedBy } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { StepName, Trace } from './decide.ts'
 import type { Decision } from './decision.ts'
 import { closedModels, listingModels } from './named-models.ts'
-import { ownedBy } from './owners.ts'
 import { findSubscription, requestedBy, type SelectionError, unusableReason } from './selection.ts'
 
 export interface Explanation {

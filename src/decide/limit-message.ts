@@ -1,7 +1,7 @@
 /** What a refusal by a limit says: which limit it is, how much of it is used, when it resets, and whether others share it. */
 
 import { toMoney } from '../formats/money.ts'
-import { toQuoted } from '../formats/quoted.ts'
+import { toQuoted } from '../formats/redact.ts'
 import { toEndTimestamp, toZonedTimestamp } from '../formats/timestamp.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import type { LimitKind, Per } from '../kinds/limits.ts'

@@ -7,8 +7,7 @@
 import type { Caller } from '../identity/rules/caller.ts'
 import { publishedModels, readPublishedName } from '../models/rules/published-names.ts'
 import type { CompiledSubscription, Model, Snapshot } from '../models/rules/snapshot.ts'
-import { mayCall, mayUse } from './access.ts'
-import { ownedBy } from './owners.ts'
+import { mayCall, mayUse, ownedBy } from './access.ts'
 import { findSubscription, requestedBy, select } from './selection.ts'
 
 /** Who asks: only a token's own header counts. */

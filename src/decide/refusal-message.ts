@@ -1,7 +1,7 @@
 /** The message of a refusal at the gateway, one sentence for the caller. */
 
 import { describe } from '../formats/errors.ts'
-import { toQuoted } from '../formats/quoted.ts'
+import { toQuoted } from '../formats/redact.ts'
 import type { Denial, DenialDetail } from './decision.ts'
 import { limitMessageOf } from './limit-message.ts'
 

@@ -7,8 +7,7 @@ import { ServiceError } from '../formats/errors.ts'
 import type { Caller, Person } from '../identity/rules/caller.ts'
 import { subscriptionNamespace } from '../kinds/metadata.ts'
 import type { CompiledSubscription, Snapshot } from '../models/rules/snapshot.ts'
-import { mayUse } from './access.ts'
-import { ownedBy } from './owners.ts'
+import { mayUse, ownedBy } from './access.ts'
 
 /** The selection's error codes, also sent as `x-ext-auth-reason`. */
 export type SelectionError =

@@ -2,8 +2,8 @@
 
 import type { Decision, Denial, Grant } from '../decide/decision.ts'
 import { messageOf } from '../decide/refusal-message.ts'
-import { challengeOf } from '../formats/challenge.ts'
 import { isFinal, retryAfterOutage } from '../formats/errors.ts'
+import { challengeOf } from '../formats/header-value.ts'
 import { toTimestamp } from '../formats/timestamp.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'

@@ -1,4 +1,4 @@
-/** Text of at most so many bytes: of a longer one its beginning, and a digest of the whole. */
+/** Text and names of bounded length: of a longer one its beginning, and a digest of the whole. */
 
 import { hash } from 'node:crypto'
 
@@ -25,4 +25,20 @@ export function cutText(value: string, bytes: number, raw: (char: string) => str
     kept += char
   }
   return kept + digest
+}
+
+/** The longest name, in UTF-16 code units. */
+export const maxNameLength = 300
+
+const nameDigestLength = 32
+
+/**
+ * The name itself, or if it is longer than `maxNameLength` its beginning and a digest of the whole.
+ * Without NUL and lone surrogates, which databases do not store.
+ */
+export function cutName(name: string): string {
+  const clean = name.toWellFormed().replaceAll('\0', '\uFFFD')
+  if (clean.length <= maxNameLength) return clean
+  const digest = hash('sha256', name.toWellFormed(), 'hex').slice(0, nameDigestLength)
+  return `${clean.slice(0, maxNameLength - nameDigestLength - 1).toWellFormed()}…${digest}`
 }

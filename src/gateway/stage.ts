@@ -1,13 +1,12 @@
 /** Puts snapshots in force, as soon as Envoy can reach their models. */
 
-import type { Resource } from '../kinds/resources.ts'
+import { keyOf, type Resource } from '../kinds/resources.ts'
 import { compileInSteps } from '../models/rules/compile.ts'
 import type { Refused } from '../models/rules/refused.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { ClusterFile } from './cluster-file.ts'
-import { holdModels } from './pending-models.ts'
 import type { SecretFiles } from './secret-files.ts'
 
 /** A snapshot, its resources, and what was refused. */
@@ -87,4 +86,20 @@ export function createStage(
     latest: () => published(latest?.fresh),
     state: () => ({ snapshot: snapshot(), refused }),
   }
+}
+
+/**
+ * The resources with these models (`<namespace>/<name>`) as in `shown`, or left out if they are not
+ * there. Policies and subscriptions are the new ones, so that revoked access ends at once.
+ */
+export function holdModels(
+  resources: readonly Resource[],
+  held: Pick<ReadonlySet<string>, 'has'>,
+  shown: Snapshot | undefined,
+): readonly Resource[] {
+  return resources.flatMap((resource) => {
+    const key = keyOf(resource)
+    if (resource.kind !== 'ModelRef' || !held.has(key)) return resource
+    return shown?.models.get(key)?.resource ?? []
+  })
 }

@@ -14,7 +14,6 @@ import {
   prefixBytes,
 } from './message-reader.ts'
 import { CallError, code, encodeMessage, toCallError } from './status.ts'
-import { readTimeout } from './timeout.ts'
 
 const status200 = { name: ':status', value: '200' }
 const contentType = { name: 'content-type', value: 'application/grpc+proto', agreed: true }
@@ -148,4 +147,23 @@ export function endWith(stream: Stream, error: CallError): void {
 export function refuse(stream: Stream, status: number): StreamHandler {
   stream.respond([{ name: ':status', value: String(status) }], true)
   return ignoreStream
+}
+
+const form = /^([0-9]{1,8})([HMSmun])$/
+const unitMs: Readonly<Record<string, number>> = {
+  H: 3_600_000,
+  M: 60_000,
+  S: 1_000,
+  m: 1,
+  u: 1e-3,
+  n: 1e-6,
+}
+/** The longest time of a timer: 24 days. */
+const maxMs = 2 ** 31 - 1
+
+/** In milliseconds; undefined if absent or invalid. */
+export function readTimeout(text: string | undefined): number | undefined {
+  const [, count, unit = ''] = form.exec(text ?? '') ?? []
+  if (count === undefined) return undefined
+  return Math.min(maxMs, Math.ceil(Number(count) * (unitMs[unit] as number)))
 }

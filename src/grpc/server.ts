@@ -1,5 +1,6 @@
 /** The gRPC server: starts, answers bytes with bytes, drains. */
 
+import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
 import {
   type AddressInfo,
@@ -16,7 +17,6 @@ import { Connection } from './http2/connection.ts'
 import { type ConnectionLimits, defaultLimits } from './http2/limits.ts'
 import type { RequestHead } from './http2/request-head.ts'
 import { ignoreStream, type Stream, type StreamHandler } from './http2/stream.ts'
-import { findListenAddresses } from './listen-addresses.ts'
 import type { MessageForm } from './message-reader.ts'
 import { type Serve, serveServerStreaming, serveUnary, type Unary } from './methods.ts'
 import { CallError, code } from './status.ts'
@@ -176,4 +176,14 @@ function isNotHere(error: unknown): boolean {
 
 function isGrpc(contentType: string | undefined): boolean {
   return contentType !== undefined && /^application\/grpc(\+proto)?\s*(;|$)/.test(contentType)
+}
+
+/** All addresses of `host:port` or `unix:/path`: a host name may have several. */
+export async function findListenAddresses(address: string): Promise<readonly ListenOptions[]> {
+  if (address.startsWith('unix:')) return [{ path: address.slice('unix:'.length) }]
+  const colon = address.lastIndexOf(':')
+  const name = address.slice(0, colon).replace(/^\[(.*)\]$/, '$1')
+  const port = Number(address.slice(colon + 1))
+  const found = await lookup(name, { all: true })
+  return [...new Set(found.map((one) => one.address))].map((host) => ({ host, port }))
 }

@@ -1,9 +1,8 @@
 /** Schemas of limits, of the calendar of their windows, and of what tokens cost and weigh. */
 
 import { parseWindow } from '../formats/duration.ts'
-import { parseMoney } from '../formats/money.ts'
+import { parseMoney, readPrice } from '../formats/money.ts'
 import { nearestName } from '../formats/nearest-name.ts'
-import { readPrice } from '../formats/price.ts'
 import {
   boolean,
   dnsLabel,

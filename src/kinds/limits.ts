@@ -49,7 +49,7 @@ export interface WrittenCalendar {
   readonly monthStartsOn?: number | undefined
 }
 
-/** Decimal numbers without exponent (formats/price.ts), in BILLING_CURRENCY. A kind without a price costs its parent's. */
+/** Decimal numbers without exponent (formats/money.ts), in BILLING_CURRENCY. A kind without a price costs its parent's. */
 export interface Prices {
   readonly perToken?: string | undefined
   readonly perInputToken?: string | undefined

@@ -3,7 +3,7 @@
 import { errorMessage } from '../runtime/error-message.ts'
 import { repeat } from '../runtime/loop.ts'
 import type { KubeClient } from './client.ts'
-import { type SeenLease, seeLease } from './lease-record.ts'
+import { type SeenLease, seeLease } from './lease.ts'
 import { keyOf, listObjects } from './list.ts'
 
 export interface OthersLeaseOptions {

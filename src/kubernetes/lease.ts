@@ -9,7 +9,6 @@ import { errorMessage } from '../runtime/error-message.ts'
 import { repeat } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
 import { type JsonObject, type KubeClient, KubeError } from './client.ts'
-import { type SeenLease, seeLease } from './lease-record.ts'
 
 export interface LeaseOptions {
   readonly client: KubeClient
@@ -142,5 +141,34 @@ export function followLease(options: LeaseOptions) {
         // The next process waits for its duration.
       }
     },
+  }
+}
+
+/** A Lease as this process has seen it. It counts from when it was seen to change, because other clocks are not trusted. */
+export interface SeenLease {
+  readonly version: string
+  /** Empty: it has no holder. */
+  readonly holder: string
+  readonly durationMs: number
+  /** When this state was first seen. */
+  readonly since: number
+}
+
+/** The state after this read; `before` itself if nothing has changed. */
+export function seeLease(
+  lease: Readonly<Record<string, unknown>>,
+  before: SeenLease | undefined,
+  now: number,
+): SeenLease {
+  const metadata = isObject(lease.metadata) ? lease.metadata : {}
+  const spec = isObject(lease.spec) ? lease.spec : {}
+  const version = `${metadata.uid}/${metadata.resourceVersion}`
+  if (before?.version === version) return before
+  const seconds = Number(spec.leaseDurationSeconds ?? 15)
+  return {
+    version,
+    holder: String(spec.holderIdentity ?? ''),
+    durationMs: 1_000 * (seconds >= 0 ? seconds : 15),
+    since: now,
   }
 }

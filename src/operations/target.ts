@@ -3,8 +3,7 @@
  * with `/v1/…` the body does.
  */
 
-import { intern } from '../formats/intern.ts'
-import { remember } from '../formats/remember.ts'
+import { intern, remember } from '../formats/remember.ts'
 import { isNamedByBody, isNamedByPath } from './operations.ts'
 
 export interface Target {

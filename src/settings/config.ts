@@ -12,10 +12,10 @@ import { hopMark } from '../formats/hop.ts'
 import { hashOfKey } from '../keys/rules/api-key.ts'
 import { pathRules } from '../operations/operations.ts'
 import { readOtel } from './otel.ts'
-import { type Environment, readSetting, textOf } from './read-setting.ts'
 import { invalid } from './readers.ts'
 import { removedSettings } from './removed.ts'
 import { isSample } from './sample.ts'
+import { type Environment, readSetting, textOf } from './setting.ts'
 import { type Setting, type Settings, settings } from './table.ts'
 
 export { type Address, type SocketAddress, showAddress }

@@ -4,9 +4,8 @@
  * cannot follow stops the start; the SDK would ignore it.
  */
 
-import { type Environment, parseSetting, textOf } from './read-setting.ts'
 import * as form from './readers.ts'
-import { optional } from './setting.ts'
+import { type Environment, optional, parseSetting, textOf } from './setting.ts'
 
 export type OtlpProtocol = 'http/protobuf' | 'grpc'
 

@@ -1,6 +1,7 @@
-/** The parts of a setting. */
+/** The parts of a setting, and how its value is read from the environment. */
 
-import type { Reader } from './readers.ts'
+import { readFileSync } from 'node:fs'
+import { invalid, type Reader } from './readers.ts'
 
 export interface Setting<T> {
   readonly name: string
@@ -30,4 +31,40 @@ export function optional<T>(
   meaning: string,
 ): Setting<T | undefined> {
   return { name, fallback: undefined, otherwise, reader, meaning }
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** The value; if it is invalid, the default, and a problem is recorded. */
+export function readSetting<T>(env: Environment, setting: Setting<T>, problems: string[]): T {
+  return parseSetting(textOf(env, setting.name, problems), setting, problems)
+}
+
+/** The same, of its text. */
+export function parseSetting<T>(
+  raw: string | undefined,
+  { name, fallback, reader }: Setting<T>,
+  problems: string[],
+): T {
+  const value = raw === undefined ? invalid : reader.read(raw)
+  if (value !== invalid) return value
+  if (raw !== undefined) {
+    const shown = reader.secret ? '' : `, is "${raw}"`
+    problems.push(`${name}: must be ${reader.form.replaceAll('`', '')}${shown}`)
+  }
+  // The table's defaults are valid, and a setting without one may be undefined.
+  return (fallback === undefined ? undefined : reader.read(fallback)) as T
+}
+
+/** The text of NAME, or of the file that NAME_FILE names; undefined: it has none. */
+export function textOf(env: Environment, name: string, problems: string[]): string | undefined {
+  const file = env[`${name}_FILE`]
+  if (!file) return env[name]?.trim() || undefined
+  if (env[name]) problems.push(`${name}: set either ${name} or ${name}_FILE, not both`)
+  try {
+    return readFileSync(file, 'utf8').trim() || undefined
+  } catch {
+    problems.push(`${name}_FILE: cannot read ${file}`)
+    return undefined
+  }
 }

@@ -10,8 +10,7 @@ import type { Attribution, WrittenTelemetry } from '../kinds/resources.ts'
 import { answerBounds } from './durations.ts'
 import { counterData, histogramData, type Point } from './metric-data.ts'
 import { createLabelledDurations } from './model-figures.ts'
-import { overflowPoint } from './overflow.ts'
-import { createSeries, type Series } from './series.ts'
+import { createSeries, overflowPoint, type Series } from './series.ts'
 import { createUserNames } from './user-names.ts'
 
 export interface AuthorizedOptions {

@@ -4,7 +4,7 @@ import type { Attributes } from '@opentelemetry/api'
 import type { Histogram } from '@opentelemetry/sdk-metrics'
 import { createDurations, type Durations } from './durations.ts'
 import type { Point } from './metric-data.ts'
-import { overflowLabels } from './overflow.ts'
+import { overflowLabels } from './series.ts'
 
 interface Sum {
   value: number

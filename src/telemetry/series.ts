@@ -1,4 +1,6 @@
-/** Figures per user, subscription and model, limited in number. */
+/** Figures per user, subscription and model, limited in number; what has no room is counted under a label of its own. */
+
+import type { Point } from './metric-data.ts'
 
 /** The figures of one user, subscription and model, since it was added. */
 export interface Series<Figures> {
@@ -106,4 +108,11 @@ function getOrPut<Key, Inner>(outer: Map<string, Map<Key, Inner>>, key: string):
     outer.set(key, inner)
   }
   return inner
+}
+
+export const overflowLabels = { overflow: 'true' } as const
+
+/** Empty if there are none. */
+export function overflowPoint(value: number): readonly Point[] {
+  return value === 0 ? [] : [{ attributes: overflowLabels, value }]
 }

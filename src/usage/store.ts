@@ -4,7 +4,7 @@ import type { Exact } from '../formats/exact.ts'
 import type { Labels } from '../formats/labels.ts'
 import type { Span } from '../formats/span.ts'
 
-/** What a sum is for. Names are at most `maxNameLength` long (formats/names.ts). */
+/** What a sum is for. Names are at most `maxNameLength` long (formats/bound-text.ts). */
 export interface UsageGroup {
   /** Start of the hour in which the responses ended, in milliseconds since the epoch. */
   readonly hour: number

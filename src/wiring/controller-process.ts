@@ -9,17 +9,18 @@ import {
   type ControllerDatabase,
   startClusterController,
 } from '../cluster/controller/cluster-controller.ts'
+import { watchReports } from '../cluster/in-force/reports.ts'
 import { listenServer } from '../runtime/listen.ts'
 import { readVersion } from '../runtime/package-root.ts'
 import { type Stop, stopInOrder } from '../runtime/shutdown.ts'
 import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
+import { openPool } from '../store/postgres/postgres.ts'
 import { createExposition } from '../telemetry/exposition.ts'
 import { createMetricsServer } from '../telemetry/metrics-server.ts'
 import { watchProcess } from '../telemetry/process.ts'
 import type { Sources } from '../telemetry/readings.ts'
 import type { Context } from './context.ts'
-import { openControllerDatabase } from './controller-database.ts'
 import { openTls } from './listener-tls.ts'
 
 type Opening = Pick<Context, 'config' | 'log' | 'stops'>
@@ -98,4 +99,13 @@ function sourcesOf(controller: () => ClusterController | undefined): Sources {
     tollgate_controller_held_back: () => controller()?.isHeldBack,
     tollgate_resource_problems: () => controller()?.problems().length,
   }
+}
+
+/** Opens its connections; `url` is called for each, as its password may change. */
+export function openControllerDatabase(url: () => string) {
+  const sql = openPool({ url, connections: 1, applicationName: 'tollgate controller' })
+  const database: ControllerDatabase = {
+    watchReports: (listener, signal) => watchReports({ ...listener, sql, url, signal }),
+  }
+  return { database, end: (graceMs?: number) => sql.end(graceMs) }
 }

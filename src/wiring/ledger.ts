@@ -2,8 +2,7 @@
 
 import { part } from '../runtime/stops.ts'
 import { createLedger } from '../usage/ledger/ledger.ts'
-import { createArchiveHeads } from '../usage/ledger/postgres/archives.ts'
-import { createUsageLedger } from '../usage/ledger/postgres/ledger.ts'
+import { createArchiveHeads, createUsageLedger } from '../usage/ledger/postgres/ledger.ts'
 import { tendPartitions } from '../usage/ledger/postgres/partitions.ts'
 import { createUsageReader } from '../usage/ledger/postgres/reader.ts'
 import type { Context } from './context.ts'

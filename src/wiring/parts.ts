@@ -13,7 +13,6 @@ import { openDatabase } from './database.ts'
 import { openKeys } from './keys.ts'
 import { startSharing } from './learned.ts'
 import { openLedger } from './ledger.ts'
-import { startNotices } from './notices.ts'
 import { startNotifications } from './notifications.ts'
 import { openResources } from './resources.ts'
 import { openServedNames } from './served-names.ts'
@@ -21,7 +20,7 @@ import { createTable } from './table.ts'
 import { openTelemetry } from './telemetry.ts'
 import { openTokens } from './tokens.ts'
 import { openTracing, startExport } from './tracing.ts'
-import { openSettle } from './usage.ts'
+import { openSettle, startNotices } from './usage.ts'
 
 export type Parts = Awaited<ReturnType<typeof openParts>>
 

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { ownedBy } from '../../src/decide/owners.ts'
+import { ownedBy } from '../../src/decide/access.ts'
 import { accessibleSubscriptions, select } from '../../src/decide/selection.ts'
 import { indexOwners, noOwners } from '../../src/models/rules/compile.ts'
 import { compile } from '../support/compile.ts'

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { readPrice } from '../../src/formats/price.ts'
+import { readPrice } from '../../src/formats/money.ts'
 
 test('a price is read in each form that people and tools write', async (t) => {
   for (const [written, price] of [

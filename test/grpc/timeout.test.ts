@@ -1,6 +1,6 @@
 import { test } from 'tap'
+import { readTimeout } from '../../src/grpc/call.ts'
 import { defaultLimits } from '../../src/grpc/http2/limits.ts'
-import { readTimeout } from '../../src/grpc/timeout.ts'
 import { startGrpc } from '../support/grpc-client.ts'
 import { callWire, connectWire, prefixed } from '../support/grpc-wire.ts'
 

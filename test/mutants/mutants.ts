@@ -786,7 +786,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'decide/owners.ts',
+    'decide/access.ts',
     ['decide/owners.test.ts'],
     [
       ['if (!seen.has(subscription)) yield subscription', 'yield subscription'],

@@ -1,6 +1,5 @@
 import * as fs from 'node:fs'
 import { filesOf } from '../../src/journal/files.ts'
-import { recordDigest } from '../../src/table/rules/digest.ts'
 import {
   blockBytes,
   bucketOf,
@@ -9,6 +8,7 @@ import {
   nameBytes,
   placesOf,
   recordBytes,
+  recordDigest,
   slotsOfBucket,
   type TableBlock,
   type TableHead,

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { createRepeats } from '../../src/table/repeats.ts'
-import { recordDigest } from '../../src/table/rules/digest.ts'
+import { recordDigest } from '../../src/table/rules/format.ts'
 import { laneOf } from '../../src/table/rules/lane.ts'
 import { createTableWorld, grantOf } from '../support/table-world.ts'
 

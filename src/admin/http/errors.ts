@@ -2,7 +2,7 @@
 
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { FastifySchemaValidationError } from 'fastify/types/schema.js'
-import { challengeOf } from '../../formats/challenge.ts'
+import type { RefusedRequest } from '../../decide/refused-request.ts'
 import {
   describe,
   type ErrorCode,
@@ -11,9 +11,11 @@ import {
   ServiceError,
   toEnvelope,
 } from '../../formats/errors.ts'
-import { toQuoted } from '../../formats/quoted.ts'
+import { challengeOf } from '../../formats/header-value.ts'
+import { toQuoted } from '../../formats/redact.ts'
 import type { MethodsOf } from './methods.ts'
 import { pathTooLong } from './request-url.ts'
+import { addressOf } from './trusted-proxies.ts'
 
 /** Seconds after which some key may have ended. */
 const retryAfterFull = '60'
@@ -124,4 +126,25 @@ function describeProblem({ keyword, message, ...rule }: FastifySchemaValidationE
     return message ?? 'is not valid'
   }
   return `must be one of ${values.filter((value) => value !== null).join(', ')}`
+}
+
+/** Calls back for every refusal caused by the request; our own bugs are logged elsewhere. */
+export function reportRefusals(
+  app: FastifyInstance,
+  onRefused: ((refused: RefusedRequest) => void) | undefined,
+): void {
+  if (onRefused === undefined) return
+  app.addHook('onResponse', async (request) => {
+    const { refusedWith: code, caller, method, routeOptions, headers } = request
+    if (!code || describe(code).status >= 500) return
+    onRefused({
+      code,
+      caller: caller ?? null,
+      method,
+      route: routeOptions.url,
+      address: addressOf(request),
+      requestId: request.id,
+      traceparent: headers.traceparent?.toString(),
+    })
+  })
 }

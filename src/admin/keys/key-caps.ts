@@ -1,7 +1,7 @@
 /** Caps of a key in requests and records (contract, 3.2.3): their schemas, and which may be set. */
 
 import { invalidRequest } from '../../formats/errors.ts'
-import { toQuoted } from '../../formats/quoted.ts'
+import { toQuoted } from '../../formats/redact.ts'
 import {
   capNames,
   type KeyCaps,

@@ -2,7 +2,7 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { type AccessRow, accessRows } from '../../decide/access-matrix.ts'
-import { limitsOn } from '../../models/rules/limits-on.ts'
+import { limitsOn } from '../../models/rules/shared-limits.ts'
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'

@@ -7,8 +7,13 @@ import type { CompiledCaps } from '../../identity/rules/caller.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import { compileCaps } from '../../keys/rules/compiled-caps.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
-import { type About, aboutOf, type LimitOn, limitsOn } from '../../models/rules/limits-on.ts'
-import { whomOf } from '../../models/rules/shared-limits.ts'
+import {
+  type About,
+  aboutOf,
+  type LimitOn,
+  limitsOn,
+  whomOf,
+} from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import type { ResettableCounters } from '../../ratelimit/counters.ts'
 import type { ActiveIncreases } from '../../ratelimit/increases/active-increases.ts'

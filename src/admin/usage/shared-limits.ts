@@ -1,8 +1,7 @@
 /** `GET /v1/admin/limits`: what is left of the limits that several share, for administrators. */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import { aboutOf } from '../../models/rules/limits-on.ts'
-import { sharedLimits } from '../../models/rules/shared-limits.ts'
+import { aboutOf, sharedLimits } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { ExternalDeps } from '../deps.ts'

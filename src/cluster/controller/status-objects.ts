@@ -7,8 +7,12 @@ import { resourceKey, type Snapshot } from '../../models/rules/snapshot.ts'
 import { type ClusterObject, keyOfObject } from '../../models/sources/object-cache.ts'
 import { createStatusOfKey, type StatusView } from '../rules/conditions.ts'
 import type { PolicyConditions } from '../rules/generated-policies.ts'
-import { type ObjectStatus, toFailedStatus, toObjectStatus } from '../rules/object-status.ts'
-import { toOriginalStatus } from '../rules/original-status.ts'
+import {
+  type ObjectStatus,
+  toFailedStatus,
+  toObjectStatus,
+  toOriginalStatus,
+} from '../rules/object-status.ts'
 import { applyStatus, replaceStatus, takeOffFinalizers } from './apply.ts'
 import type { Target } from './object-writer.ts'
 

@@ -1,4 +1,4 @@
-/** The status of a resource as its object in the cluster contains it. */
+/** The status of a resource as its object in the cluster contains it, in our fields or in those of the original's definitions. */
 
 import { toTimestamp } from '../../formats/timestamp.ts'
 import type {
@@ -211,4 +211,18 @@ function conditionsOf(status: unknown): readonly ObjectCondition[] {
 
 function shorten(message: string): string {
   return message.length <= maxMessageLength ? message : `${message.slice(0, maxMessageLength - 1)}…`
+}
+
+const fields: ReadonlySet<string> = new Set([
+  ...['phase', 'conditions'],
+  ...['endpoint', 'httpRouteName', 'httpRouteNamespace', 'httpRouteHostnames'],
+  ...['httpRouteGatewayName', 'httpRouteGatewayNamespace'],
+  ...['authPolicies', 'modelRefStatuses', 'tokenRateLimitStatuses'],
+])
+
+/** The whole status of an object of the original, without undefined fields. */
+export function toOriginalStatus(status: ObjectStatus): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(
+    Object.entries(status).filter(([field, value]) => fields.has(field) && value !== undefined),
+  )
 }

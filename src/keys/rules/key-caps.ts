@@ -3,7 +3,7 @@
 import { isInside, type Network, parseNetwork } from '../../formats/cidr.ts'
 import { parseWindow } from '../../formats/duration.ts'
 import { isObject } from '../../formats/fields.ts'
-import { toQuoted } from '../../formats/quoted.ts'
+import { toQuoted } from '../../formats/redact.ts'
 import { type KeyLimit, problemOfLimits, wideningOfLimits } from './key-limits.ts'
 
 /** What is left out is not capped. */

@@ -1,7 +1,7 @@
 /** Limits by name of one key: read by the rules of a resource's, with the key as whose use they count. */
 
 import { type FieldProblem, readFields, showPath } from '../../formats/fields.ts'
-import { toQuoted } from '../../formats/quoted.ts'
+import { toQuoted } from '../../formats/redact.ts'
 import { object, text } from '../../formats/schema.ts'
 import { findUnknown } from '../../formats/unknown-fields.ts'
 import { limitedModels, namedLimits, toNamedLimit } from '../../kinds/limit-schemas.ts'

@@ -3,6 +3,7 @@
 import { isCostLimit, type WrittenCalendar } from '../../kinds/limits.ts'
 import type {
   AdmissionMode,
+  AdmissionRules,
   BilledModel,
   ModelRef,
   Subscription,
@@ -16,7 +17,6 @@ import {
 } from '../../ratelimit/rules/applying-limits.ts'
 import { type CountedLimit, limitsOfModel } from '../../ratelimit/rules/counter.ts'
 import { groupInLines } from '../../ratelimit/rules/line-user.ts'
-import { admissionRules } from './admission-rules.ts'
 import { writePayer } from './payer.ts'
 import {
   type CompiledSubscription,
@@ -173,4 +173,13 @@ export function calendarOf(
 ): WrittenCalendar {
   const written = Object.entries(calendar).filter(([, value]) => value !== undefined)
   return { ...tenant?.calendar, ...Object.fromEntries(written) }
+}
+
+/** undefined: it only counts. */
+export function admissionRules(
+  { admission = {} }: Pick<Subscription, 'admission'>,
+  byDefault: AdmissionMode,
+): AdmissionRules | undefined {
+  const { mode = byDefault, overshootPercent = 25, charge = 'admission' } = admission
+  return mode === 'count' ? undefined : { overshoot: overshootPercent / 100, charge }
 }

@@ -5,8 +5,8 @@
  * the usage journal.
  */
 
-import { cutName } from '../../formats/names.ts'
-import { readPrice } from '../../formats/price.ts'
+import { cutName } from '../../formats/bound-text.ts'
+import { readPrice } from '../../formats/money.ts'
 import type { Attribution, BilledModel } from '../../kinds/resources.ts'
 
 export interface Payer {

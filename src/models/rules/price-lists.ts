@@ -4,7 +4,7 @@
  */
 
 import { isObject } from '../../formats/fields.ts'
-import { readPrice } from '../../formats/price.ts'
+import { readPrice } from '../../formats/money.ts'
 import type { Prices } from '../../kinds/limits.ts'
 
 export interface ListedModel {

@@ -1,6 +1,7 @@
 /** Holds in this process, beside what it knows to be used. They end with the process. */
 
 import { type Exact, plus } from '../../formats/exact.ts'
+import { BoundedMap } from '../../runtime/bounded-map.ts'
 import type { HoldStore } from '../holds.ts'
 import { admit } from '../rules/estimates/admit.ts'
 import {
@@ -13,7 +14,6 @@ import {
   withHold,
 } from '../rules/estimates/hold.ts'
 import type { Hold, HoldAnswer } from '../rules/hold.ts'
-import { createAskers } from './askers.ts'
 import { memberOf } from './request-ids.ts'
 import { boundWindow, type KnownWindows, type Place, placesOf, windowedOf } from './windows.ts'
 
@@ -182,4 +182,27 @@ function toAnswer(
   if (outcome !== 'busy') return { outcome, cap, windows }
   const counts = places.map(({ kind, pool }) => (kind === 'requests' ? 0 : pool.sums.count))
   return { outcome, cap, windows, open: Math.max(...counts) }
+}
+
+/** A hold that ends with its lease leaves its entry here. */
+const maxEntries = 10_000
+
+/** Who has asked for a hold again; for most nobody has. */
+export function createAskers() {
+  /** By id. */
+  const others = new BoundedMap<string, number>(maxEntries)
+  return {
+    again(id: string): void {
+      others.set(id, (others.get(id) ?? 0) + 1)
+    },
+    /** Whether it was the last one. */
+    leave(id: string): boolean {
+      const left = others.get(id)
+      if (left === undefined) return true
+      if (left > 1) others.set(id, left - 1)
+      else others.delete(id)
+      return false
+    },
+    forget: (id: string): void => others.delete(id),
+  }
 }

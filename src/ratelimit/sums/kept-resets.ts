@@ -1,9 +1,8 @@
 /** Resets of counters in Postgres, where every gateway hears of them. */
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
-import { digestOf } from '../../store/postgres/digest.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
-import type { Sql } from '../../store/postgres/sql.ts'
+import { digestOf, type Sql } from '../../store/postgres/sql.ts'
 import type { CounterReset } from '../rules/windows.ts'
 
 /** The channel that tells of a reset. It may be missed, so these are also asked for each second. */

@@ -1,9 +1,8 @@
 /** Sums of long windows in Postgres. */
 
 import { parseExact } from '../../formats/exact.ts'
-import { digestOf } from '../../store/postgres/digest.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
-import type { Sql } from '../../store/postgres/sql.ts'
+import { digestOf, type Sql } from '../../store/postgres/sql.ts'
 import type { LongSums } from './sum-store.ts'
 
 /** Both reject if the database is unavailable. */

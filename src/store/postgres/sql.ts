@@ -3,6 +3,8 @@
  * the statement, never part of its text; an inserted query becomes a part of it.
  */
 
+import { hash } from 'node:crypto'
+
 /** The rows of a statement, and the number of rows it read or changed. */
 export type Rows<R extends readonly object[]> = R & { readonly count: number }
 
@@ -103,4 +105,9 @@ function isQuery(value: unknown): value is Fragment {
 function toParameter(value: unknown): unknown {
   if (value === undefined) throw new TypeError('a parameter of a statement is undefined')
   return value instanceof Date ? value.toISOString() : value
+}
+
+/** The first 128 bits of the SHA-256 of a text, in hexadecimal digits, as a column of UUIDs takes them. */
+export function digestOf(text: string): string {
+  return hash('sha256', text, 'hex').slice(0, 32)
 }

@@ -4,6 +4,8 @@
  * so that a part of which half is new counts as none. A part of zeros is valid, and says that there is nothing.
  */
 
+import { hash } from 'node:crypto'
+
 /** The first words of both files, `TGTABLE1` and `TGLANES1`, and the form of what follows. */
 const [tableMagic, lanesMagic, form] = ['TGTABLE1', 'TGLANES1', 2]
 
@@ -200,4 +202,13 @@ export function checkSum(part: Buffer, bytes: number): number {
 
 function seal(part: Buffer, bytes: number): void {
   part.writeInt32LE(checkSum(part, bytes), bytes - 4)
+}
+
+/**
+ * Under which digest a record is found: what a script can say of a request before it has asked anybody. `path`: as the
+ * gateway has normalized it, with its query; `model`: that of the body, empty where the path names one. None of the three
+ * can contain the separator.
+ */
+export function recordDigest(credential: string, path: string, model: string): Buffer {
+  return hash('sha256', `${credential}\0${path}\0${model}`, 'buffer')
 }

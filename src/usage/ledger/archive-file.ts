@@ -13,7 +13,6 @@ import { createGunzip, createGzip } from 'node:zlib'
 import { isObject } from '../../formats/fields.ts'
 import { unlessMissing } from '../../runtime/unless-missing.ts'
 import type { Lane } from './journal-files.ts'
-import { linesOf } from './lines.ts'
 
 /** What an archive says of itself. */
 export interface ArchiveHeader {
@@ -129,4 +128,25 @@ export async function inspectArchive(path: string) {
   const header = await archive.header()
   for await (const _ of archive.lines);
   return { header, hash: archive.hash() }
+}
+
+/** In bytes; longer ones are no lines of a journal. */
+export const maxLineBytes = 65_536
+const lineEnd = 10
+
+/** Lines without their ends; a last one that has no end is left out. */
+export async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  let rest: Buffer = Buffer.alloc(0)
+  let isOverlong = false
+  for await (const chunk of chunks) {
+    const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk])
+    let begin = 0
+    for (let end = bytes.indexOf(lineEnd); end >= 0; end = bytes.indexOf(lineEnd, begin)) {
+      if (!isOverlong && end - begin < maxLineBytes) yield bytes.toString('utf8', begin, end)
+      isOverlong = false
+      begin = end + 1
+    }
+    isOverlong ||= bytes.length - begin >= maxLineBytes
+    rest = isOverlong ? Buffer.alloc(0) : bytes.subarray(begin)
+  }
 }

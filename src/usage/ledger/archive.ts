@@ -8,9 +8,14 @@ import type { Folder, Listed, OpenFile } from '../../journal/folder.ts'
 import { beginningOf, headIn, storedHead } from '../../journal/head.ts'
 import { readLine } from '../../journal/read-line.ts'
 import type { ArchiveHead, ArchiveHeads } from '../store.ts'
-import { inspectArchive, listArchives, removeDrafts, writeArchive } from './archive-file.ts'
+import {
+  inspectArchive,
+  listArchives,
+  maxLineBytes,
+  removeDrafts,
+  writeArchive,
+} from './archive-file.ts'
 import { bytesOf, type LaneNames, type LineFile, listLineFiles } from './journal-files.ts'
-import { maxLineBytes } from './lines.ts'
 
 export interface ArchiveOptions {
   /** The folder that the gateway shares with the service. */

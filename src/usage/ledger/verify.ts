@@ -1,8 +1,8 @@
 /** Recomputes the sums of a ledger from lines of journals, and compares. */
 
+import { cutName } from '../../formats/bound-text.ts'
 import { type Exact, minus, plus } from '../../formats/exact.ts'
 import { addTo } from '../../formats/lists.ts'
-import { cutName } from '../../formats/names.ts'
 import type { Span } from '../../formats/span.ts'
 import { readLine } from '../../journal/read-line.ts'
 import type { UnusableUsage } from '../rules/usage.ts'

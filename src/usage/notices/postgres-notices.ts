@@ -1,8 +1,7 @@
 /** Notices in Postgres, which makes each exactly once, however many processes see its cause. */
 
-import { digestOf } from '../../store/postgres/digest.ts'
 import { withLongDeadline } from '../../store/postgres/postgres.ts'
-import type { Query, Sql } from '../../store/postgres/sql.ts'
+import { digestOf, type Query, type Sql } from '../../store/postgres/sql.ts'
 import type { DueNotice, ExpiringKey, Notice } from './store.ts'
 
 export type NoticeStore = ReturnType<typeof createNoticeStore>

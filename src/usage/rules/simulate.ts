@@ -10,8 +10,7 @@
 
 import { findSubscription, unusableReason } from '../../decide/selection.ts'
 import { type Exact, minus, plus } from '../../formats/exact.ts'
-import { type About, aboutOf, limitsOn } from '../../models/rules/limits-on.ts'
-import { poolsIn, whomOf } from '../../models/rules/shared-limits.ts'
+import { type About, aboutOf, limitsOn, poolsIn, whomOf } from '../../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 import {
   type CountedLimit,

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { toOriginalStatus } from '../../../src/cluster/rules/original-status.ts'
+import { toOriginalStatus } from '../../../src/cluster/rules/object-status.ts'
 
 test('a status of an original kind has only the fields of that kind', async (t) => {
   const conditions = [

@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
 import type { ControllerDatabase } from '../../../src/cluster/controller/cluster-controller.ts'
-import { openControllerDatabase } from '../../../src/wiring/controller-database.ts'
+import { openControllerDatabase } from '../../../src/wiring/controller-process.ts'
 
 /** This database, for a controller; its connection ends with `t`. */
 export function controllerDatabase(t: Test, url: string): ControllerDatabase {

@@ -1,10 +1,10 @@
 import { test } from 'tap'
-import { recordDigest } from '../../../src/table/rules/digest.ts'
 import {
   blockBytes,
   checkSum,
   placesOf,
   recordBytes,
+  recordDigest,
   templateBytes,
   writeBlock,
   writeHead,

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { digestOf } from '../../../src/store/postgres/digest.ts'
+import { digestOf } from '../../../src/store/postgres/sql.ts'
 import { toRows } from '../../../src/usage/ledger/postgres/ledger.ts'
 import { createUsageSums } from '../../../src/usage/ledger/sums.ts'
 import type { Usage } from '../../../src/usage/rules/usage.ts'

@@ -1,7 +1,7 @@
 /** Usage that nobody has had, to look at: its rows are marked, so that bills and comparisons leave them out. */
 
-import { digestOf } from '../../../store/postgres/digest.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
+import { digestOf } from '../../../store/postgres/sql.ts'
 import type { DemoUsage } from '../../store.ts'
 import { toRows } from './ledger.ts'
 

@@ -1,7 +1,7 @@
 /** Removes a user's name from what the database keeps of usage. */
 
 import { randomUUID } from 'node:crypto'
-import { cutName } from '../../../formats/names.ts'
+import { cutName } from '../../../formats/bound-text.ts'
 import { userInLines } from '../../../ratelimit/rules/line-user.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 

@@ -1,13 +1,14 @@
 /** The usage ledger in Postgres: its sums, and up to where each journal has been added to them. */
 
+import { cutName } from '../../../formats/bound-text.ts'
 import { plus } from '../../../formats/exact.ts'
-import { cutName } from '../../../formats/names.ts'
-import { readPrice } from '../../../formats/price.ts'
+import { readPrice } from '../../../formats/money.ts'
 import { readPayer } from '../../../models/rules/payer.ts'
-import { digestOf } from '../../../store/postgres/digest.ts'
 import { withLongDeadline } from '../../../store/postgres/postgres.ts'
-import type { Fragment, Sql } from '../../../store/postgres/sql.ts'
+import { digestOf, type Fragment, type Sql } from '../../../store/postgres/sql.ts'
 import {
+  type ArchiveHead,
+  type ArchiveHeads,
   type LedgerPosition,
   type LimitRow,
   type UsageGroup,
@@ -158,5 +159,26 @@ function toPayerColumns(payer: string) {
     cost_center: cutName(costCenter),
     // Earlier versions wrote it as the resource has it.
     rate: readPrice(rate) ?? null,
+  }
+}
+
+/** Every method throws `store_unavailable` if the database is unavailable. */
+export function createArchiveHeads(sql: Sql): ArchiveHeads {
+  return {
+    async open(journal) {
+      const [found] = await withLongDeadline(sql<ArchiveHead[]>`
+        insert into tollgate_usage_archives as kept (journal) values (${journal})
+        on conflict (journal) do update set journal = kept.journal
+        returning piece::float8 as piece, hash, places`)
+      return found as ArchiveHead
+    },
+    async move(journal, { piece, hash, places }) {
+      const moved = await withLongDeadline(sql`
+        update tollgate_usage_archives set piece = ${piece}::bigint, hash = ${hash},
+          places = ${JSON.stringify(places)}::jsonb, archived_at = now()
+        where journal = ${journal} and piece = ${piece - 1}::bigint
+        returning 1`)
+      return moved.length === 1
+    },
   }
 }

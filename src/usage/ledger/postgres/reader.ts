@@ -1,7 +1,7 @@
 /** Reads the usage ledger from Postgres. */
 
+import { cutName } from '../../../formats/bound-text.ts'
 import { ServiceError } from '../../../formats/errors.ts'
-import { cutName } from '../../../formats/names.ts'
 import { withLongDeadline } from '../../../store/postgres/postgres.ts'
 import type { Fragment, Query, Sql } from '../../../store/postgres/sql.ts'
 import {
