@@ -9,7 +9,7 @@ import { record } from './run-records.ts'
 export type Child = ReturnType<typeof startChild>
 
 /** The command and its output. */
-export interface ChildOptions {
+interface ChildOptions {
   readonly name: string
   readonly command: string
   readonly args: readonly string[]

@@ -12,7 +12,7 @@ import { checkPorts, whyNot } from './ports.ts'
 import { writeSampleResources } from './sample-resources.ts'
 import { localUrl, sampleModelServer, type UpSettings } from './up-settings.ts'
 
-export interface Models {
+interface Models {
   /** undefined: the resources are the cluster's. */
   readonly resourceFolder: string | undefined
   /** undefined: no resource needs the sample model server. */

@@ -2,7 +2,7 @@ import { linkSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { identify, isRunning, readIdentity } from './process-identity.ts'
 
 /** The result of a claim: ours until released, or the process that holds it. */
-export type Claim = { readonly release: () => void } | { readonly heldBy: number }
+type Claim = { readonly release: () => void } | { readonly heldBy: number }
 
 /**
  * Claims something for this process by a file with its name, which at most one living process

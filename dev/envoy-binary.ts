@@ -15,7 +15,7 @@ const wheel: Wheel = {
 }
 
 /** Options of findEnvoy. */
-export interface FindEnvoyOptions {
+interface FindEnvoyOptions {
   /** The value of ENVOY_PATH. */
   readonly path: string | undefined
   readonly env: NodeJS.ProcessEnv

@@ -15,7 +15,7 @@ import type { UpSettings } from './up-settings.ts'
 import { waitForHttp } from './wait-for-http.ts'
 
 /** The inputs of the processes. */
-export interface PartsOptions {
+interface PartsOptions {
   readonly env: NodeJS.ProcessEnv
   readonly settings: UpSettings
   /** undefined: the cluster's resources. */

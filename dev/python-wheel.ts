@@ -28,7 +28,7 @@ export interface Wheel {
   readonly proof: string
 }
 
-export interface FetchOptions {
+interface FetchOptions {
   readonly env: NodeJS.ProcessEnv
   /** Aborts a download. */
   readonly signal?: AbortSignal

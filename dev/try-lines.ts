@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { StartError } from '../src/runtime/start-error.ts'
 
 /** The gateway's address, and the signal that ends the wait for it. */
-export interface TryLinesOptions {
+interface TryLinesOptions {
   readonly gateway: string
   readonly signal: AbortSignal
 }

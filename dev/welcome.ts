@@ -14,7 +14,7 @@ const program = isInstalled ? 'tollgate' : 'bin/tollgate'
 const start = isInstalled ? 'tollgate up' : 'npm start --'
 
 /** The content of the welcome text. */
-export interface WelcomeOptions {
+interface WelcomeOptions {
   readonly settings: UpSettings
   /** undefined: the cluster's resources. */
   readonly resourceFolder: string | undefined

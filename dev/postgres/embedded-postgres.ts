@@ -20,7 +20,7 @@ import { chooseLocation, homeOf, type PostgresLocation, runAs } from './postgres
 export type EmbeddedPostgres = Awaited<ReturnType<typeof startEmbeddedPostgres>>
 
 /** Options of startEmbeddedPostgres. */
-export interface EmbeddedPostgresOptions {
+interface EmbeddedPostgresOptions {
   /** Its folder, created if missing; one process at a time may use it. */
   readonly directory: string
   readonly log: (line: string) => void

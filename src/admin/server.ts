@@ -84,7 +84,7 @@ export interface AdminDeps
     SimulateDeps,
     CallerDeps {}
 
-export interface InternalDeps extends ListenerDeps, OperatorDeps {
+interface InternalDeps extends ListenerDeps, OperatorDeps {
   /** Whether callers must have a certificate; probes, addresses and drain requests need none. */
   readonly asksCallers?: boolean
 }

@@ -5,7 +5,7 @@ import type { Resource } from '../kinds/resources.ts'
 import { resourceKey } from '../models/rules/snapshot.ts'
 import type { ResourceChange } from './event.ts'
 
-export type Known = ReadonlyMap<string, Resource>
+type Known = ReadonlyMap<string, Resource>
 
 /** By kind and name, as `<kind>/<namespace>/<name>`. */
 export function knownOf(resources: readonly Resource[]): Known {

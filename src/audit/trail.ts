@@ -18,7 +18,7 @@ export interface AuditTrail {
   readonly lost: number
 }
 
-export interface AuditTrailOptions {
+interface AuditTrailOptions {
   readonly sink: AuditSink
   /** Whether an action is refused if it cannot be recorded. */
   readonly required: boolean

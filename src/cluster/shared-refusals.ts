@@ -19,7 +19,7 @@ import type { Notification } from '../store/postgres/listener.ts'
 import { within } from '../store/postgres/postgres.ts'
 import type { Sql } from '../store/postgres/sql.ts'
 
-export interface OthersRefusalsOptions {
+interface OthersRefusalsOptions {
   readonly sql: Sql
   /** Of this process, in the table of replicas. */
   readonly id: string

@@ -20,7 +20,7 @@ export interface AccessRow {
   readonly subscriptions: readonly PayingSubscription[]
 }
 
-export interface PayingSubscription {
+interface PayingSubscription {
   readonly subscription: CompiledSubscription
   /** Whether it can pay for the model now. */
   readonly pays: boolean

@@ -42,13 +42,13 @@ export interface Explanation {
 }
 
 /** A name that is sent on unchanged to a server which does not list it, so that most servers refuse it. */
-export interface UnlistedName {
+interface UnlistedName {
   readonly sent: string
   /** Not empty. */
   readonly listed: readonly string[]
 }
 
-export interface ConsideredPolicy {
+interface ConsideredPolicy {
   readonly policy: CompiledPolicy
   /** Whether it opens the model to the caller. */
   readonly opens: boolean
@@ -63,7 +63,7 @@ export interface ConsideredSubscription {
 }
 
 /** `not_named`: the key, or the request, names another subscription. */
-export type PassedOver = Exclude<SelectionError, 'multiple_subscriptions'> | 'not_named'
+type PassedOver = Exclude<SelectionError, 'multiple_subscriptions'> | 'not_named'
 
 /** How a request is decided, once its limits are: `decision` is the trace's with them. Nothing is counted. */
 export function explain(

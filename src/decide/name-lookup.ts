@@ -11,7 +11,7 @@ import { mayCall, mayUse, ownedBy } from './access.ts'
 import { findSubscription, requestedBy, select } from './selection.ts'
 
 /** Who asks: only a token's own header counts. */
-export interface Asking {
+interface Asking {
   readonly caller: Caller
   readonly requestedSubscription: string | undefined
 }

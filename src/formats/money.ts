@@ -5,7 +5,7 @@ import { type Exact, normalize } from './exact.ts'
 const form = /^(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,3}))?$/
 /** What the ledger has room for. */
 const maxWhole = 12
-export const maxFraction = 24
+const maxFraction = 24
 
 /**
  * A decimal number of at least 0, also `1.5e-07` or `.5`, without exponent: `0.00000015`. undefined:

@@ -101,7 +101,7 @@ export function partial<const Of extends Properties>(
 }
 
 /** The names of the fields that objects have: not the optional ones. */
-export type RequiredName<Of> = {
+type RequiredName<Of> = {
   [Name in keyof Of & string]: Of[Name] extends Optional ? never : Name
 }[keyof Of & string]
 

@@ -1,6 +1,6 @@
 /** W3C Trace Context: the header `traceparent`. */
 
-export interface TraceParent {
+interface TraceParent {
   readonly traceId: string
   readonly parentId: string
   readonly sampled: boolean

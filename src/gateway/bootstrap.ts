@@ -57,7 +57,7 @@ export type BootstrapSettings = {
 }
 
 /** Files that the gateway shares with the service, which creates them before Envoy starts. */
-export interface LinesFiles {
+interface LinesFiles {
   /** Of the lines that the gateway's script writes, and what tells it that the file was renamed. */
   readonly script: string
   readonly head: string

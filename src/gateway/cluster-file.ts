@@ -36,7 +36,7 @@ const unseenRests = { firstMs: 500, maxMs: 4_000 }
 /** The number of recent files that are recognized. */
 const versionsKept = 16
 
-export interface ClusterFileDeps {
+interface ClusterFileDeps {
   /** Created if missing. */
   readonly directory: string
   /** Reads Envoy's admin page, and which of these clusters have an address. */
@@ -53,7 +53,7 @@ export interface ClusterFileDeps {
 export type ClusterFile = ReturnType<typeof createClusterFile>
 
 /** Envoy responds and has not loaded the cluster, or its admin page does not respond. */
-export type Unseen = 'not taken' | 'no answer'
+type Unseen = 'not taken' | 'no answer'
 
 /** A cluster as in the file; one text stands for one cluster. */
 interface Rendered {

@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Address } from '../formats/address.ts'
 import { askAdmin } from './admin-page.ts'
 
-export interface DrainOptions {
+interface DrainOptions {
   readonly admin: Address
   /**
    * How long new connections are still accepted, because load balancers may not have noticed yet;
@@ -23,7 +23,7 @@ export interface DrainOptions {
   readonly signal?: AbortSignal
 }
 
-export interface Drained {
+interface Drained {
   /** Requests still in progress at the end: 0, unless they took too long. */
   readonly requests: number
   /** Open connections at the end, all of them idle unless `requests` says otherwise. */

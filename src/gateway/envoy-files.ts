@@ -15,7 +15,7 @@ import { findAuthorities, renderBootstrap, renderCertificate } from './bootstrap
 import { clustersFile, renderClusters, writeClusters } from './clusters.ts'
 import { readTemplate } from './template.ts'
 
-export interface EnvoyFiles {
+interface EnvoyFiles {
   /** The text of `bootstrap.json`. */
   readonly bootstrap: string
   /**

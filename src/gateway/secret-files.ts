@@ -27,7 +27,7 @@ const graceMs = 60_000
 
 const discovery = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret'
 
-export interface SecretFilesDeps {
+interface SecretFilesDeps {
   /** The folder of Envoy's clusters. */
   readonly directory: string
   readonly read: (secret: Secret) => Promise<Reading>

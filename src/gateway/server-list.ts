@@ -16,7 +16,7 @@ import { findAuthorities } from './bootstrap.ts'
 import { type Secret, secretsOf } from './secret-location.ts'
 import type { Reading } from './secret-source.ts'
 
-export interface ServerListOptions {
+interface ServerListOptions {
   /** Reads a secret that the resource names, from a file or the cluster. */
   readonly readSecret: (secret: Secret) => Promise<Reading>
   /** `BACKEND_CA_FILE`. */

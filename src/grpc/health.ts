@@ -7,7 +7,7 @@ import { WireWriter } from './wire.ts'
 const serving = 1
 const notServing = 2
 
-export interface Health {
+interface Health {
   readonly unary: Readonly<Record<string, Unary>>
   readonly serverStreaming: Readonly<Record<string, ServerStreaming>>
   /** What watchers are told, and later responses say. */

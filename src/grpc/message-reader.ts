@@ -12,7 +12,7 @@ export const prefixBytes = 5
 const partBytes = 256
 
 /** The bytes of unfinished messages that one connection may make us keep. */
-export interface Allowance {
+interface Allowance {
   left: number
 }
 

@@ -179,7 +179,7 @@ function isGrpc(contentType: string | undefined): boolean {
 }
 
 /** All addresses of `host:port` or `unix:/path`: a host name may have several. */
-export async function findListenAddresses(address: string): Promise<readonly ListenOptions[]> {
+async function findListenAddresses(address: string): Promise<readonly ListenOptions[]> {
   if (address.startsWith('unix:')) return [{ path: address.slice('unix:'.length) }]
   const colon = address.lastIndexOf(':')
   const name = address.slice(0, colon).replace(/^\[(.*)\]$/, '$1')

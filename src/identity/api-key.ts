@@ -8,7 +8,7 @@ import type { Verify } from './authenticate.ts'
 import type { Caller, KeyCaller } from './rules/caller.ts'
 
 /** Records a use of a secret, by its hash, at an instant (milliseconds since the epoch). */
-export type NoteUse = (hash: string, now: number) => void
+type NoteUse = (hash: string, now: number) => void
 
 /**
  * Accepts keys that are in the store and active at this instant, and records their use. For a

@@ -8,7 +8,7 @@ import { ServiceError } from '../formats/errors.ts'
 import type { Verify, VerifyNow } from './authenticate.ts'
 import type { Caller, Proof } from './rules/caller.ts'
 
-export interface Proofs {
+interface Proofs {
   /** The tokens of a file. */
   readonly file: VerifyNow
   /** The verifier for an issuer; undefined: the issuer is not configured. */
@@ -20,9 +20,9 @@ export interface Proofs {
 }
 
 /** The verifier of a token; `none`: there is none for it. */
-export type ProofSource = Proof['by'] | 'none'
+type ProofSource = Proof['by'] | 'none'
 /** `failed`: a bug of ours. */
-export type ProofResult = 'ok' | 'refused' | 'unavailable' | 'failed'
+type ProofResult = 'ok' | 'refused' | 'unavailable' | 'failed'
 
 /** File, OIDC, cluster. */
 export function createVerifyToken(proofs: Proofs): Verify {

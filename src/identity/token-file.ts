@@ -12,7 +12,7 @@ import { hashOfToken } from './verdicts.ts'
 const sendable = /^[!-+\--~]+$/
 
 /** The content of a token file. Tokens are stored as hashes, so that a look-up leaks no timing. */
-export interface TokenTable {
+interface TokenTable {
   readonly callers: ReadonlyMap<string, TokenCaller>
   /** `line 3: …`, one for each line that was skipped. */
   readonly problems: readonly string[]

@@ -68,7 +68,7 @@ export interface CachedApiKeys extends ApiKeyStore {
 }
 
 /** Counts since the start, except `entries` and `waiting`. */
-export interface KeyCacheStats {
+interface KeyCacheStats {
   readonly entries: number
   /** Answers from the cache. */
   readonly hits: number

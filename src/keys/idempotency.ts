@@ -25,7 +25,7 @@ export interface MadeSecret {
  * `mine`: do it, or if `made` is set, replace that secret. `busy`: another try is under way. `other`:
  * the key stands for another request.
  */
-export type Claim =
+type Claim =
   | { readonly state: 'mine'; readonly made: MadeSecret | undefined }
   | { readonly state: 'busy' | 'other' }
 

@@ -8,7 +8,7 @@ import { networkOf } from '../formats/network.ts'
 import { createFairQueue } from '../runtime/fair-queue.ts'
 import type { FoundKey, KnownKey, Source } from './store.ts'
 
-export interface LookupStats {
+interface LookupStats {
   /** Queries sent. */
   readonly queries: number
   /** Hashes waiting for a query. */
@@ -17,7 +17,7 @@ export interface LookupStats {
   readonly refused: number
 }
 
-export interface KeyLookupsOptions {
+interface KeyLookupsOptions {
   /** Returns the keys that exist among the hashes. */
   readonly read: (hashes: readonly string[]) => Promise<readonly FoundKey[]>
   /** Receives the result for a hash, just before it is returned. */

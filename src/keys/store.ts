@@ -86,7 +86,7 @@ export interface KeyScope {
 export type KeyChanges = Partial<Pick<ApiKeyRecord, 'name' | 'description' | 'labels' | 'caps'>>
 
 /** A new secret for a key. */
-export interface Rotation {
+interface Rotation {
   readonly hash: string
   readonly prefix: string | null
   /** How long the present secret works, in milliseconds; 0: it ends at once. */

@@ -31,7 +31,7 @@ export interface CopyCounts {
   readonly conflicting: number
 }
 
-export interface CopyOptions {
+interface CopyOptions {
   readonly source: Pool
   readonly target: Sql
   /** Only this tenant's keys. */

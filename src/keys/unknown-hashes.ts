@@ -4,7 +4,7 @@
 
 import { BoundedMap } from '../runtime/bounded-map.ts'
 
-export interface UnknownHashesOptions {
+interface UnknownHashesOptions {
   /** The most hashes; the oldest are dropped. */
   readonly entries: number
   /**

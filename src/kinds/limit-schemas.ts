@@ -212,7 +212,7 @@ function isWritten(value: unknown): boolean {
 }
 
 /** An entry of `limits` as it is read. */
-export interface WrittenNamedLimit {
+interface WrittenNamedLimit {
   readonly name: string
   readonly per: Per
   readonly of: LimitKind

@@ -238,7 +238,7 @@ const modelRefFields = {
 } as const
 
 /** `others`, here and below: fields of the original's definitions. */
-export const modelRefSpec = object(modelRefFields, { others: ['tenantRef'] })
+const modelRefSpec = object(modelRefFields, { others: ['tenantRef'] })
 
 const accessPolicyFields = {
   modelRefs: list(object(reference), {
@@ -262,7 +262,7 @@ const accessPolicyFields = {
   meteringMetadata: attribution('whom use is attributed to'),
 } as const
 
-export const accessPolicySpec = object(accessPolicyFields, { others: ['publicPaths'] })
+const accessPolicySpec = object(accessPolicyFields, { others: ['publicPaths'] })
 
 const admission = object(
   partial({
@@ -374,7 +374,7 @@ const subscriptionFields = {
   ),
 } as const
 
-export const subscriptionSpec = object(subscriptionFields, {
+const subscriptionSpec = object(subscriptionFields, {
   others: ['billingMetadata', 'guardrails'],
 })
 
@@ -458,7 +458,7 @@ const tenantFields = {
   }),
 }
 
-export const tenantSpec = object(tenantFields, {
+const tenantSpec = object(tenantFields, {
   others: ['gatewayRef', 'guardrails', 'maasApi', 'payloadProcessing'],
 })
 

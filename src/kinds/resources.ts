@@ -200,7 +200,7 @@ export interface Tenant {
 }
 
 /** The original's newer configuration of its default tenant. */
-export interface AiTenant {
+interface AiTenant {
   readonly kind: 'AITenant'
   readonly metadata: Metadata
   /** `spec.oidc`: counts where the Tenant has none. */

@@ -81,7 +81,7 @@ export interface Routing {
   readonly bypasses: readonly Bypass[] | undefined
 }
 
-export interface ModelRoute {
+interface ModelRoute {
   readonly namespace: string
   readonly name: string
   /** `<namespace>/<name>`. */
@@ -90,7 +90,7 @@ export interface ModelRoute {
 }
 
 /** Both `<namespace>/<name>`. */
-export interface Bypass {
+interface Bypass {
   readonly route: string
   readonly gateway: string
 }

@@ -14,7 +14,7 @@ import type { ClusterAccess, JsonObject } from './client.ts'
 const accountFolder = '/var/run/secrets/kubernetes.io/serviceaccount'
 
 /** Where the API server is, by the settings. */
-export interface ClusterSettings {
+interface ClusterSettings {
   /** A file; it takes precedence. */
   readonly kubeconfig: string | undefined
   readonly kubernetesHost: string | undefined

@@ -13,7 +13,7 @@ export interface PodIdentity {
   readonly uid: string
 }
 
-export interface EndedPodsOptions<Pod extends PodIdentity> {
+interface EndedPodsOptions<Pod extends PodIdentity> {
   readonly client: KubeClient
   readonly namespace: string
   /** Called with those that have ended, as soon as that is known; possibly more than once. */

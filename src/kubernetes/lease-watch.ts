@@ -6,7 +6,7 @@ import type { KubeClient } from './client.ts'
 import { type SeenLease, seeLease } from './lease.ts'
 import { keyOf, listObjects } from './list.ts'
 
-export interface OthersLeaseOptions {
+interface OthersLeaseOptions {
   readonly client: KubeClient
   readonly name: string
   /**
@@ -23,7 +23,7 @@ export interface OthersLeaseOptions {
   readonly monotonic?: () => number
 }
 
-export interface AliveLease {
+interface AliveLease {
   /** `<namespace>/<name>` */
   readonly lease: string
   readonly holder: string

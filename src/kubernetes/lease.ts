@@ -10,7 +10,7 @@ import { repeat } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
 import { type JsonObject, type KubeClient, KubeError } from './client.ts'
 
-export interface LeaseOptions {
+interface LeaseOptions {
   readonly client: KubeClient
   readonly namespace: string
   readonly name: string
@@ -31,8 +31,6 @@ export interface LeaseOptions {
   /** A monotonic clock in milliseconds. */
   readonly monotonic?: () => number
 }
-
-export type Lease = ReturnType<typeof followLease>
 
 /** Follows the Lease until `signal`. */
 export function followLease(options: LeaseOptions) {

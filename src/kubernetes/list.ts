@@ -18,14 +18,14 @@ export interface KubeObject {
   readonly [field: string]: unknown
 }
 
-export interface Listed {
+interface Listed {
   /** By `<namespace>/<name>`. */
   readonly objects: ReadonlyMap<string, KubeObject>
   /** The version from which a watch continues. */
   readonly version: string
 }
 
-export interface ListOptions {
+interface ListOptions {
   /** Begins with `&`. */
   readonly selector?: string
   /** Reduces an object to what is kept; by default all of it. */

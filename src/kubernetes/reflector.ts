@@ -11,7 +11,7 @@ import { createOutage } from '../runtime/outage.ts'
 import { type KubeClient, KubeError } from './client.ts'
 import { isKubeObject, type KubeObject, keyOf, listObjects } from './list.ts'
 
-export interface ReflectorOptions {
+interface ReflectorOptions {
   readonly client: KubeClient
   /** `/apis/<group>/<version>/…/<plural>`, without a query. */
   readonly path: string

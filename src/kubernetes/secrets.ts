@@ -6,11 +6,11 @@ import { createSingleFlight } from '../runtime/single-flight.ts'
 import { type KubeClient, KubeError } from './client.ts'
 
 /** Its text, or why it is not available. The problem never contains the text. */
-export type SecretEntry = { readonly text: string } | { readonly problem: string }
+type SecretEntry = { readonly text: string } | { readonly problem: string }
 
-export type ReadSecretEntry = (namespace: string, name: string, key: string) => Promise<SecretEntry>
+type ReadSecretEntry = (namespace: string, name: string, key: string) => Promise<SecretEntry>
 
-export interface SecretsOptions {
+interface SecretsOptions {
   /** How long a response is cached, in milliseconds. */
   readonly keptMs?: number
   /** A monotonic clock in milliseconds. */

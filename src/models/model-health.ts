@@ -12,7 +12,7 @@ const quietMs = 30_000
 /** The most models; beyond it the oldest are forgotten. */
 const maxModels = 100_000
 
-export interface ModelHealthDeps {
+interface ModelHealthDeps {
   readonly snapshot: () => Snapshot
   readonly log: Pick<Logger, 'warn'>
   /** Milliseconds since the epoch. */

@@ -81,6 +81,6 @@ function internalProblem(field: string): string {
 }
 
 /** The script has the same text, and those of the others. */
-export function stateProblem(field: string): string {
+function stateProblem(field: string): string {
   return `${field} names what is stored in the account that all callers of this model share; spec.state: shared of its ModelRef opens it`
 }

@@ -9,7 +9,7 @@ import { meterable } from './operations.ts'
 export type Dialect = 'openai' | 'anthropic'
 
 /** The body of every refusal for Anthropic's clients. */
-export interface AnthropicEnvelope {
+interface AnthropicEnvelope {
   readonly type: 'error'
   readonly error: { readonly type: string; readonly message: string }
 }

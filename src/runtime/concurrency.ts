@@ -3,7 +3,7 @@
 import { withAbort } from './with-abort.ts'
 import { withTimeout } from './with-timeout.ts'
 
-export interface ConcurrencyOptions {
+interface ConcurrencyOptions {
   /** The number of concurrent tasks. */
   readonly concurrency: number
   /** A task that takes longer (milliseconds) continues, but no longer blocks those behind it. */

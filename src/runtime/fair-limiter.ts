@@ -2,7 +2,7 @@
 
 import { createFairQueue, type FairQueueSizes } from './fair-queue.ts'
 
-export interface FairLimiterOptions extends FairQueueSizes {
+interface FairLimiterOptions extends FairQueueSizes {
   /** The most tasks of all owners together. */
   readonly atOnce: number
   /** Whether an owner has one task at a time. */

@@ -4,7 +4,7 @@ import http, { type IncomingMessage } from 'node:http'
 import https, { type RequestOptions } from 'node:https'
 import { type Address, localHost } from '../formats/address.ts'
 
-export interface HttpRequest extends RequestOptions {
+interface HttpRequest extends RequestOptions {
   readonly body?: string
   /** Called once the request has a connection. */
   readonly onConnect?: () => void

@@ -42,7 +42,7 @@ export function createAlarm(signal: AbortSignal) {
 }
 
 /** Rests between attempts that fail, in milliseconds. */
-export interface Backoff {
+interface Backoff {
   /** After the first failure. */
   readonly firstMs: number
   /** The longest. */
@@ -61,7 +61,7 @@ export function restAfter(failures: number, backoff: Backoff): number {
   )
 }
 
-export interface Repetition {
+interface Repetition {
   readonly step: () => Promise<void>
   /** Milliseconds between two steps; a function is called with how many of them have failed in a row. */
   readonly restMs: number | ((failures: number) => number)

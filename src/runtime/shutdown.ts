@@ -20,7 +20,7 @@ export interface TimedStop {
 /** How a part is stopped; a plain function stops at once. */
 export type Stop = TimedStop | (() => unknown)
 
-export interface ShutdownOptions {
+interface ShutdownOptions {
   readonly log: Pick<Logger, 'error'>
   readonly budgetMs?: number
   /** A monotonic clock in milliseconds. */

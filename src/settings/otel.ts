@@ -7,10 +7,10 @@
 import * as form from './readers.ts'
 import { type Environment, optional, parseSetting, textOf } from './setting.ts'
 
-export type OtlpProtocol = 'http/protobuf' | 'grpc'
+type OtlpProtocol = 'http/protobuf' | 'grpc'
 
 /** What is exported, and where. */
-export interface Otel {
+interface Otel {
   /** The protocol of spans; undefined: they are not sent. */
   readonly traces: OtlpProtocol | undefined
   readonly metrics: OtlpProtocol | undefined

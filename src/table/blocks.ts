@@ -31,7 +31,7 @@ export interface ReadWindow {
 export type CountedLine = Pick<Line, 'state' | 'startedAt'> &
   Pick<ReadLine, 'lane'> & { readonly usage: Pick<Line['usage'], 'response'> }
 
-export interface BlocksOptions {
+interface BlocksOptions {
   /** The number of their files. */
   readonly file: number
   /** How many there may ever be: a number is never given to another counter. */
@@ -70,8 +70,6 @@ interface Block {
   readonly namedAt: number
   written: TableBlock | undefined
 }
-
-export type Blocks = ReturnType<typeof createBlocks>
 
 export function createBlocks(options: BlocksOptions) {
   const { file, most, names, clocks, readWindow } = options

@@ -2,7 +2,7 @@
 
 import { bucketOf, slotsOfBucket } from './rules/format.ts'
 
-export interface NamesOptions {
+interface NamesOptions {
   readonly buckets: number
   readonly write: (slot: number, name: Buffer, block: number) => void
   readonly clear: (slot: number) => void

@@ -50,7 +50,7 @@ export interface PublishedEstimate {
   readonly bytesPerToken: number
 }
 
-export interface OpenTableOptions {
+interface OpenTableOptions {
   readonly files: TableFiles
   /** Their number. */
   readonly file: number

@@ -53,7 +53,7 @@ export interface DecisionTable {
   stats(): TableStats
 }
 
-export interface Room {
+interface Room {
   readonly used: number
   readonly of: number
 }

@@ -1,6 +1,6 @@
 /** How long the servers of models took to begin their last responses, for a page that shows one figure. */
 
-export interface FirstBytes {
+interface FirstBytes {
   /** How many responses it is taken from. */
   readonly responses: number
   readonly medianMs: number

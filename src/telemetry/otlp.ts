@@ -12,10 +12,10 @@ import {
 } from '@opentelemetry/sdk-metrics'
 import { NodeSDK, type NodeSDKConfiguration } from '@opentelemetry/sdk-node'
 
-export type Protocol = 'http/protobuf' | 'grpc'
-export type Signal = 'traces' | 'metrics'
+type Protocol = 'http/protobuf' | 'grpc'
+type Signal = 'traces' | 'metrics'
 
-export interface OtlpOptions {
+interface OtlpOptions {
   /** The protocol of spans; undefined: they are not sent. */
   readonly traces: Protocol | undefined
   readonly metrics: Protocol | undefined

@@ -98,7 +98,7 @@ export type Sources = Readonly<
 >
 
 /** One figure, or one for each value of `label`. */
-export interface Reading {
+interface Reading {
   readonly kind: 'counter' | 'gauge'
   readonly name: string
   readonly help: string

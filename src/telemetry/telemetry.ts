@@ -41,7 +41,7 @@ export interface TelemetryOptions {
 /**
  * A function from bytes to bytes, as at the gateway's edge; it may use the call's `traceparent`.
  */
-export type Answering = (
+type Answering = (
   bytes: Buffer,
   traceparent?: string,
   call?: { whenReset(undo: () => void): void },

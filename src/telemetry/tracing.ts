@@ -38,7 +38,7 @@ export interface Tracing {
   annotate(attributes: Attributes): void
 }
 
-export interface OpenSpan {
+interface OpenSpan {
   /** Runs within the span, as does everything it starts. */
   run<Result>(act: () => Result): Result
   end(attributes: Attributes, failed: boolean): void

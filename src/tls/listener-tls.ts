@@ -33,7 +33,7 @@ export interface ServerTls {
 
 export type ListenerTls = ReturnType<typeof openListenerTls>
 
-export interface ListenerTlsOptions {
+interface ListenerTlsOptions {
   /** New files are in force, with the certificate's expiry in RFC 3339. */
   readonly onRead: (validTo: string) => void
   /** The files cannot be used; the previous ones stay in force. */

@@ -10,7 +10,7 @@ import type { Snapshot } from '../models/rules/snapshot.ts'
 import { type ReadStatesDeps, readStates } from '../ratelimit/increases/read-states.ts'
 import { inSlices } from '../runtime/slices.ts'
 
-export interface LimitRatiosDeps extends ReadStatesDeps {
+interface LimitRatiosDeps extends ReadStatesDeps {
   readonly snapshot: () => Pick<Snapshot, 'subscriptions'>
   /** Milliseconds since the epoch. */
   readonly clock: () => number

@@ -6,7 +6,7 @@ import type { Held } from './held.ts'
 import type { Outcome } from './rules/model-failure.ts'
 import { type Charge, chargeOf, type UnusableUsage, type Usage } from './rules/usage.ts'
 
-export interface SettleDeps {
+interface SettleDeps {
   readonly unusableUsage: UnusableUsage
   readonly held: Held
   /** Milliseconds since the epoch. */
@@ -16,13 +16,13 @@ export interface SettleDeps {
 }
 
 /** Told in every process, some of it again after a restart. */
-export interface Listeners {
+interface Listeners {
   /** How a request has ended at its model's server. */
   readonly onEnded: (outcome: Outcome) => void
 }
 
 /** Told once in all processes of a gateway. */
-export interface WriterListeners extends Listeners {
+interface WriterListeners extends Listeners {
   /** A request that began at this time (ms since the epoch) was admitted without a Check, and has ended. */
   readonly onAdmitted: (usage: Usage, startedAt: number) => void
   /** A metered response, and what it is charged. */

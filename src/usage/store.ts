@@ -98,7 +98,7 @@ export interface LedgerPosition {
 }
 
 /** One step of a journal's reader. */
-export interface LedgerFeed {
+interface LedgerFeed {
   readonly journal: string
   readonly revision: number
   readonly places: readonly LedgerPlace[]

@@ -28,7 +28,7 @@ import type { Parts } from './parts.ts'
 import type { State } from './state.ts'
 
 /** What the APIs say and ask besides the parts. */
-export interface Condition {
+interface Condition {
   readonly state: State
   readonly gatewayDrain: GatewayDrain
 }

@@ -17,7 +17,7 @@ import { type Keys, outageGraceMs } from './keys.ts'
 import type { Resources } from './resources.ts'
 import type { Table } from './table.ts'
 
-export interface Measured extends Keys, Resources {
+interface Measured extends Keys, Resources {
   readonly identity: IdentityFigures
   readonly ledger?: Pick<Ledger, 'stats'> | undefined
   /** undefined: there is none. */

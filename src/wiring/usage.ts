@@ -14,7 +14,7 @@ import type { Database } from './database.ts'
 import type { Keys } from './keys.ts'
 import type { Resources } from './resources.ts'
 
-export interface Followers extends HeldDeps {
+interface Followers extends HeldDeps {
   readonly health: Pick<ReturnType<typeof createModelHealth>, 'note' | 'tell'>
   readonly telemetry: Telemetry
   readonly noteUse: NoteUse
@@ -55,7 +55,7 @@ export function openSettle({ config, log, clock }: Context, followers: Followers
 }
 
 /** Notes a counted response; undefined: there is no NOTIFY_URL. */
-export type NoteUse = ((usage: Usage) => void) | undefined
+type NoteUse = ((usage: Usage) => void) | undefined
 
 /** Starts to find and send them until the service stops. */
 export function startNotices(

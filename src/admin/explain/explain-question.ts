@@ -56,7 +56,7 @@ export const questionSchema = {
   },
 } as const
 
-export type ExplainBody = BodyOf<typeof questionSchema>
+type ExplainBody = BodyOf<typeof questionSchema>
 
 /** A request that may never have been made. */
 export interface Hypothetical {

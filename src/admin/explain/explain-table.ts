@@ -12,7 +12,7 @@ import { object, optional, string } from '../http/schema.ts'
 /** `off`: by the settings. `closed`: not in force now. */
 export type TableCondition = 'open' | 'closed' | 'off'
 
-export interface TableWorld {
+interface TableWorld {
   readonly condition: TableCondition
   readonly snapshot: Snapshot
   readonly paths: PathRules

@@ -43,7 +43,7 @@ import { tableField } from './explain-table.ts'
 export type Locate = (resource: string) => { readonly file: string; readonly line: number }
 
 /** What an explanation is shown with. */
-export interface View {
+interface View {
   /** undefined: for a caller who is not an administrator, who sees only own resources. */
   readonly locate: Locate | undefined
   readonly caller: Caller | null

@@ -7,7 +7,7 @@ import type { Refused } from '../../models/rules/refused.ts'
 import type { Model } from '../../models/rules/snapshot.ts'
 
 /** The names in a request that may be those of a broken resource. */
-export interface Names {
+interface Names {
   /** As in the path or in the body. */
   readonly model: string | undefined
   /** Bare name of the Subscription that has to pay; undefined: none is named. */

@@ -28,7 +28,7 @@ export const hasMore = {
   description: 'Whether a further page has entries.',
 } as const
 
-export interface Page {
+interface Page {
   readonly limit: number
   readonly offset: number
 }

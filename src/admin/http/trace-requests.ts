@@ -3,7 +3,7 @@
 import type { FastifyInstance } from 'fastify'
 
 /** An open span, as the listeners use it. */
-export interface RequestSpan {
+interface RequestSpan {
   run<Result>(act: () => Result): Result
   end(attributes: Record<string, string | number>, failed: boolean): void
 }

@@ -11,7 +11,7 @@ import { errorEnvelope, refusals, string } from '../http/schema.ts'
 import { apiKeyRecord, toRecordJson } from './api-key-record.ts'
 
 /** How to do a request; both are undefined without an idempotency key. */
-export interface Once {
+interface Once {
   readonly attempt?: Attempt
   /** It was done before: only an unused secret may be replaced. */
   readonly made?: MadeSecret | undefined

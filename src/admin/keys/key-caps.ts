@@ -114,7 +114,7 @@ export const capSchemas = {
 } as const
 
 /** As written in a request. */
-export type WrittenCaps = { readonly [Name in keyof KeyCaps]?: KeyCaps[Name] | null | undefined }
+type WrittenCaps = { readonly [Name in keyof KeyCaps]?: KeyCaps[Name] | null | undefined }
 
 /** Whether a request names a cap. */
 export function namesCaps(body: WrittenCaps): boolean {

@@ -16,7 +16,7 @@ import { restAfter } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { AskGateway } from './ask-gateway.ts'
 
-export interface ProbeRequest {
+interface ProbeRequest {
   /** `<namespace>/<name>` of the ModelRef. */
   readonly model: string
   /** The caller's `Authorization`, forwarded unchanged. */
@@ -34,7 +34,7 @@ export interface ProbeRequest {
  * or what it answers is no list, which means the same for a server of fixed models. `closed`: the caller may not use it, or there
  * was no response in time.
  */
-export type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'closed'
+type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'closed'
 
 /** Never rejects, and takes no longer than its limit. */
 export type ProbeModel = (request: ProbeRequest) => Promise<ProbeOutcome>

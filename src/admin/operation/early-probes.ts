@@ -30,7 +30,7 @@ const answerWith =
       .end(isUnknown ? '' : JSON.stringify({ status }))
   }
 
-export interface EarlyProbeSettings {
+interface EarlyProbeSettings {
   readonly internalAddress: Address
   readonly socketMode: number
   readonly hopMark: string

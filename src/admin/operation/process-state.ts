@@ -7,7 +7,7 @@ import type { RevocationKeeper } from '../../keys/revocations/revocation-keeper.
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { ServiceState } from './service-state.ts'
 
-export interface ProcessParts {
+interface ProcessParts {
   readonly replica: string
   readonly version: string
   /** How long keys are trusted without the database, in milliseconds. */

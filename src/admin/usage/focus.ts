@@ -10,7 +10,7 @@ import { type Rates, ratesOf } from '../../usage/rules/amounts.ts'
 import { type UsageTotal, usageDimensions } from '../../usage/store.ts'
 
 /** Who charges, and in what. */
-export interface FocusBill {
+interface FocusBill {
   /** ISO 4217. */
   readonly currency: string
   /** The name of the installation. */

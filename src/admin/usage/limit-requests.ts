@@ -34,7 +34,7 @@ import {
   wanted,
 } from './wanted-limit.ts'
 
-export const requestFields = {
+const requestFields = {
   id: { type: 'string' },
   user: string('Who asks.'),
   ...limitMeant,

@@ -111,7 +111,7 @@ export const currencySchema = optional(
 )
 
 /** Rounded down, but what is left is never nothing. */
-export function percentLeft({ limit, remaining }: LimitState): number {
+function percentLeft({ limit, remaining }: LimitState): number {
   if (remaining === 0) return 0
   return Math.max(1, Number((BigInt(remaining) * 100n) / BigInt(limit.limit)))
 }

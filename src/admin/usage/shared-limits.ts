@@ -76,7 +76,7 @@ export function listSharedLimits(app: Api, deps: ExternalDeps): void {
   })
 }
 
-export interface SelectedShared extends Omit<Selected, 'window'> {
+interface SelectedShared extends Omit<Selected, 'window'> {
   readonly subscription?: string | undefined
 }
 

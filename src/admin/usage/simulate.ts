@@ -27,13 +27,13 @@ import { readTime, spanOf, time } from './usage-question.ts'
 import { toGapJson, usageGap } from './usage-view.ts'
 
 /** What came of it, or why the documents are not valid. Throws `usage_timeout` if it is too much. */
-export type Simulate = (text: string, span: Span) => Promise<Simulated | Refused>
+type Simulate = (text: string, span: Span) => Promise<Simulated | Refused>
 
 interface Refused {
   readonly refused: readonly string[]
 }
 
-export interface Simulated {
+interface Simulated {
   readonly simulation: Simulation
   /** Hours of which only sums were known. */
   readonly summed: readonly Span[]

@@ -58,7 +58,7 @@ export const parameters = {
   },
 } as const
 
-export type Parameters = FromSchema<typeof parameters, { keepDefaultedPropertiesOptional: true }>
+type Parameters = FromSchema<typeof parameters, { keepDefaultedPropertiesOptional: true }>
 
 /** Groups in a page. */
 export const pageSize = 1_000
@@ -111,7 +111,7 @@ export function readUsageQuestion(raw: Parameters, scope: Scope, now: number) {
 }
 
 /** What a caller may see: own usage, with a key only that of the key; undefined: everything. */
-export type Scope = Readonly<Partial<Record<'user' | 'key', string>>> | undefined
+type Scope = Readonly<Partial<Record<'user' | 'key', string>>> | undefined
 
 /** The scope of a caller who is not an administrator. */
 export function scopeOf(caller: Caller): Scope {

@@ -10,7 +10,7 @@ import type { ObjectStatus } from '../rules/object-status.ts'
 const manager = 'fieldManager=tollgate-controller'
 
 /** An object whose status is written. */
-export interface Place {
+interface Place {
   /** Its own path. */
   readonly path: string
   readonly apiVersion: string

@@ -40,13 +40,13 @@ export interface ControllerDatabase {
 }
 
 /** Is called with the reports, and with the models whose reports have changed. */
-export interface ReportsListener {
+interface ReportsListener {
   onRead(reports: Reports, changed: ReadonlySet<string> | undefined): void
   /** undefined: the problem is over. */
   onProblem(problem: string | undefined): void
 }
 
-export interface ClusterControllerOptions {
+interface ClusterControllerOptions {
   readonly config: Config
   readonly log: Logger
   /** Milliseconds since the epoch. */

@@ -16,7 +16,7 @@ export interface Target {
   readonly next: (current: KubeObject | undefined) => KubeRequest | undefined
 }
 
-export interface ObjectWriterOptions {
+interface ObjectWriterOptions {
   readonly client: KubeClient
   /** Whether this process may write now. */
   readonly mayWrite: () => boolean

@@ -22,7 +22,7 @@ import type { Policies } from '../rules/policies.ts'
 import { applyPolicy, applyStatus } from './apply.ts'
 import type { Target } from './object-writer.ts'
 
-export interface PolicyObjectsOptions {
+interface PolicyObjectsOptions {
   readonly client: KubeClient
   readonly signal: AbortSignal
   /** Milliseconds since the epoch. */

@@ -26,7 +26,7 @@ export interface StatusInputs extends StatusView {
   readonly gatewayUrl: string
 }
 
-export interface StatusObjectsOptions {
+interface StatusObjectsOptions {
   /** Milliseconds since the epoch. */
   readonly clock: () => number
   /** Whether the original's objects may be written now. */

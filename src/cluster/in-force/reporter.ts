@@ -15,7 +15,7 @@ import type { EnvoyState, InForce } from '../rules/enforcement.ts'
 import { noPolicies, type Policies, policiesInSteps } from '../rules/policies.ts'
 import { type Changes, type Edition, purgeReports, reportAll, reportChanges } from './table.ts'
 
-export interface InForceReportDeps {
+interface InForceReportDeps {
   readonly sql: Sql
   /** The process's name in the table of replicas. */
   readonly replica: string

@@ -74,7 +74,7 @@ export function followReports(sql: Sql) {
   }
 }
 
-export interface WatchedReportsOptions {
+interface WatchedReportsOptions {
   readonly sql: Sql
   readonly url: string | (() => string)
   /** The current reports, and the models for which they may have changed; undefined: all. */

@@ -106,7 +106,7 @@ export async function purgeReports(sql: Sql): Promise<void> {
 }
 
 /** New data of a process that may be serving. */
-export interface NewReport {
+interface NewReport {
   readonly replica: string
   readonly name: string
   /** undefined: it does not report. */

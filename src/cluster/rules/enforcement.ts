@@ -58,7 +58,7 @@ export function viewOf({ policies, reports }: Enforcement) {
 }
 
 /** A report older than this is ignored; milliseconds. */
-export const silentMs = 30_000
+const silentMs = 30_000
 /** The number of processes that one message names. */
 const namesShown = 10
 

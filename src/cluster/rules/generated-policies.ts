@@ -41,7 +41,7 @@ export interface Owner {
 
 export type PolicyObject = NonNullable<ReturnType<typeof toPolicyObject>>
 
-export interface PolicySpec {
+interface PolicySpec {
   readonly modelRef: { readonly name: string }
   readonly digest: string
   readonly [field: string]: unknown
@@ -142,7 +142,7 @@ export function createPolicyConditions(
 }
 
 /** The status of a policy in listings. */
-export interface PolicyStatus {
+interface PolicyStatus {
   readonly kind: PolicyKind
   readonly namespace: string
   readonly name: string

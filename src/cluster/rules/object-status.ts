@@ -12,7 +12,7 @@ import type { ResourceStatus } from './conditions.ts'
 import { type PolicyConditions, type PolicyKind, placeOfPolicy } from './generated-policies.ts'
 
 /** A Kubernetes condition (meta/v1 Condition). */
-export interface ObjectCondition {
+interface ObjectCondition {
   readonly type: string
   readonly status: string
   readonly reason: string
@@ -34,7 +34,7 @@ const maxMessageLength = 4_096
 const maxEntryLength = 256
 
 /** The status that is replaced. */
-export interface Before {
+interface Before {
   /** The current status of the object. */
   readonly before: unknown
   readonly generation: number
@@ -42,7 +42,7 @@ export interface Before {
   readonly now: number
 }
 
-export interface StatusInput extends Before {
+interface StatusInput extends Before {
   readonly status: ResourceStatus
   readonly snapshot: Snapshot
   readonly policyConditions: PolicyConditions

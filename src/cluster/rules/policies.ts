@@ -12,10 +12,10 @@ import type { Refused } from '../../models/rules/refused.ts'
 import type { CompiledPolicy, CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 
 /** The number of names that a generated policy shows. */
-export const namesShown = 100
+const namesShown = 100
 
 /** All AccessPolicies, or all Subscriptions, of one model. */
-export interface Content {
+interface Content {
   /** The first contributors in order; at most `namesShown`. */
   readonly names: readonly string[]
   /** How many contribute. */
@@ -26,12 +26,12 @@ export interface Content {
   readonly refusals: readonly string[]
 }
 
-export interface AccessContent extends Content {
+interface AccessContent extends Content {
   readonly users: number
   readonly groups: number
 }
 
-export interface LimitContent extends Content {
+interface LimitContent extends Content {
   readonly limits: number
 }
 

@@ -3,7 +3,7 @@
 import { ConnectionError, errorCode, headBytes, preface, readUint31 } from './frames.ts'
 
 /** Receives a frame; its payload is in `buffer` from `start` to `end`. */
-export type OnFrame = (
+type OnFrame = (
   type: number,
   flags: number,
   stream: number,

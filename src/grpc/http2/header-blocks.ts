@@ -2,13 +2,13 @@
 
 import { ConnectionError, errorCode, flag, readUint31 } from './frames.ts'
 
-export interface BlockLimits {
+interface BlockLimits {
   readonly blockBytes: number
   readonly blockFrames: number
 }
 
 /** Receives a complete block, in `buffer` from `start` to `end`. */
-export type OnBlock = (
+type OnBlock = (
   stream: number,
   /** The client sends nothing more on the stream. */
   last: boolean,

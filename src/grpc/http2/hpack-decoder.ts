@@ -18,7 +18,7 @@ const table: readonly (Field | undefined)[] = [
 let text = Buffer.allocUnsafeSlow(1_024)
 
 /** Receives each field of a block, in order. */
-export interface FieldSink {
+interface FieldSink {
   add(field: Field): void
 }
 

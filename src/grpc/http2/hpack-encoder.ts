@@ -8,7 +8,7 @@ import { staticFields } from './static-table.ts'
 /** A header list. A list of only agreed fields must be the same object every time. */
 export type FieldList = readonly FieldToSend[]
 
-export interface FieldToSend {
+interface FieldToSend {
   readonly name: string
   readonly value: string
   /** The field is the same in most responses and worth an entry in the peer's table. */

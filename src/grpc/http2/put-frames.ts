@@ -6,7 +6,7 @@ import type { Output } from './output.ts'
 export const pingBytes = 8
 const settingBytes = 6
 
-export type SettingsToSend = readonly (readonly [name: number, value: number])[]
+type SettingsToSend = readonly (readonly [name: number, value: number])[]
 
 export function putSettings(output: Output, settings: SettingsToSend): void {
   const bytes = settings.length * settingBytes

@@ -11,7 +11,7 @@ import { RequestHead } from './request-head.ts'
 import { Stream, type StreamHandler, type StreamLink } from './stream.ts'
 
 /** Handles a request. */
-export type Open = (stream: Stream, head: RequestHead) => StreamHandler
+type Open = (stream: Stream, head: RequestHead) => StreamHandler
 
 /** The connection, as the streams use it. */
 export interface StreamsLink extends StreamLink {

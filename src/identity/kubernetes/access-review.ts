@@ -17,7 +17,7 @@ export type AccessReview = (person: Person) => boolean | Promise<boolean>
 /** The API server's response to a review. */
 export type AccessResult = 'allowed' | 'denied' | 'failed'
 
-export interface AccessReviewOptions {
+interface AccessReviewOptions {
   readonly review: Review
   /** The permission that is required: to `create` this, in the namespace of subscriptions. */
   readonly resource: {

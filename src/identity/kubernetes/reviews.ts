@@ -11,7 +11,7 @@ import { type AccessResult, type AccessReview, createAccessReview } from './acce
 import { createReview } from './review.ts'
 import { createTokenReview, type TokenReview } from './token-review.ts'
 
-export interface Cluster {
+interface Cluster {
   readonly tokens: TokenReview
   readonly mayAdminister: AccessReview
 }

@@ -19,7 +19,7 @@ import type { Review } from './review.ts'
 
 export type TokenReview = ReturnType<typeof createTokenReview>
 
-export interface TokenReviewOptions {
+interface TokenReviewOptions {
   readonly review: Review
   /** A token must be issued for one of them. */
   readonly audiences: readonly string[]

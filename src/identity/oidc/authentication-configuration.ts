@@ -32,7 +32,7 @@ export interface WrittenProvider {
   readonly claims: ClaimRules
 }
 
-export interface AuthenticationConfiguration {
+interface AuthenticationConfiguration {
   readonly providers: readonly WrittenProvider[]
   /** `line 7: …`: errors for kube-apiserver too. The file is not used. */
   readonly broken: readonly string[]

@@ -14,7 +14,7 @@ export type ReadDocument = (
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
-export interface DocumentOptions {
+interface DocumentOptions {
   /** Certificates (PEM) of the authorities to use instead of the default ones. */
   readonly ca?: string | undefined
   /** The same in a file, which is read each time. */

@@ -32,7 +32,7 @@ const maxFitting = 8
 
 export type KeySource = ReturnType<typeof createKeySource>
 
-export interface KeySourceOptions {
+interface KeySourceOptions {
   readonly issuer: string
   /** The URL of its discovery document, if not below the issuer. */
   readonly discoveryUrl?: string | undefined

@@ -8,7 +8,7 @@ import { type ClaimRules, readClaims } from './claims.ts'
 import type { CodeFlow } from './code-flow.ts'
 import type { FoundKeys, KeySource } from './key-source.ts'
 
-export interface ProviderOptions {
+interface ProviderOptions {
   readonly issuer: string
   /** A token must name one of them (`aud`). */
   readonly audiences: readonly string[]

@@ -60,7 +60,7 @@ export function msOf(sql: Sql, column: string): Fragment {
 }
 
 /** The result of revoking again. */
-export interface EndedAgain {
+interface EndedAgain {
   /** Ids of the keys that were active. */
   readonly ids: readonly string[]
   /** The number of keys that still are, because another transaction has them locked. */

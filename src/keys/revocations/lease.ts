@@ -3,8 +3,6 @@
  * process that was paused finds its lease expired.
  */
 
-export type Lease = ReturnType<typeof createLease>
-
 /** A clock difference above this is a suspended machine, not an adjustment. */
 const suspendedMs = 400
 

@@ -23,7 +23,7 @@ export interface Propagation {
   readonly waitingFor?: readonly string[]
 }
 
-export interface PropagationStats {
+interface PropagationStats {
   readonly confirmed: number
   readonly pending: number
   /** Duration of the last confirmation, in milliseconds. */
@@ -32,7 +32,7 @@ export interface PropagationStats {
 
 export type PropagationWatch = ReturnType<typeof createPropagationWatch>
 
-export interface PropagationWatchOptions {
+interface PropagationWatchOptions {
   readonly pool: Sql
   /** This process's own id. */
   readonly id: string

@@ -74,7 +74,7 @@ export interface RevocationFollowerOptions {
 
 export type RevocationFollower = ReturnType<typeof createRevocationFollower>
 
-export interface FollowerStats {
+interface FollowerStats {
   readonly ageMs: number
   /** Names of the other processes that may be serving, as last known. */
   readonly others: readonly string[]

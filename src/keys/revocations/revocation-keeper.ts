@@ -45,7 +45,7 @@ export interface RevocationKeeperOptions {
   readonly deadlineMs?: number
 }
 
-export interface KeeperStats {
+interface KeeperStats {
   /** Ended, unexpired keys that this process knows. */
   readonly entries: number
   /** Keys that had to be revoked again in the database. */

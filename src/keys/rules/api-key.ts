@@ -69,7 +69,7 @@ export interface KeyMarkers {
 }
 
 /** A new key: the plaintext (shown once, never stored), its hash and its printable beginning. */
-export interface MintedKey {
+interface MintedKey {
   readonly key: string
   readonly hash: string
   readonly prefix: string

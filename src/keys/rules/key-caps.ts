@@ -23,7 +23,7 @@ export interface ModelName {
   readonly name: string
 }
 
-export interface TokenCap {
+interface TokenCap {
   readonly limit: number
   /** As in a Subscription: `1m`. */
   readonly window: string

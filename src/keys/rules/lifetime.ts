@@ -14,7 +14,7 @@ export function maximumDaysOf(tenant: Tenant | undefined, setting: number): numb
   return tenant?.maxExpirationDays ?? setting
 }
 
-export interface LifetimeRequest {
+interface LifetimeRequest {
   /** As in the body: seconds as a number, a duration string, null or undefined. */
   readonly expiresIn: unknown
   readonly ephemeral: boolean
@@ -46,7 +46,7 @@ export function expiryOf({ expiresIn, ephemeral, maximumDays, now }: LifetimeReq
 }
 
 /** The longest overlap of a rotation, as in `expiresIn`. */
-export const maxOverlap = '7d'
+const maxOverlap = '7d'
 const maxOverlapMs = parseDuration(maxOverlap) as number
 
 /**

@@ -15,7 +15,7 @@ import type { Model, Snapshot } from '../rules/snapshot.ts'
 
 export type NameDiscovery = ReturnType<typeof createNameDiscovery>
 
-export interface NameDiscoveryDeps {
+interface NameDiscoveryDeps {
   readonly snapshot: () => Snapshot
   /** The snapshot with models that are not in force yet; by default `snapshot`. */
   readonly latest?: () => Snapshot

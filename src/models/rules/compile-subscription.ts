@@ -29,7 +29,7 @@ import {
 import { toTariff } from './tariff.ts'
 
 /** What limits depend on besides the Subscription. */
-export interface LimitContext {
+interface LimitContext {
   readonly modelRefs: ReadonlyMap<string, ModelRef>
   readonly tenant: Pick<Tenant, 'limits' | 'calendar' | 'unreadable'> | undefined
   readonly admissionMode: AdmissionMode
@@ -176,7 +176,7 @@ export function calendarOf(
 }
 
 /** undefined: it only counts. */
-export function admissionRules(
+function admissionRules(
   { admission = {} }: Pick<Subscription, 'admission'>,
   byDefault: AdmissionMode,
 ): AdmissionRules | undefined {

@@ -11,7 +11,7 @@ import { parseResource } from './reading/parse-resource.ts'
 import { prune } from './reading/prune.ts'
 
 /** A document for `kubectl apply` or a folder of resources. */
-export interface Document {
+interface Document {
   readonly apiVersion: string
   readonly kind: string
   readonly metadata: {
@@ -22,7 +22,7 @@ export interface Document {
   readonly spec?: unknown
 }
 
-export interface Exported {
+interface Exported {
   /** Ordered by kind, namespace and name, all unique. */
   readonly documents: readonly Document[]
   /** What could not be converted, one sentence each; `error`: a resource is missing. */

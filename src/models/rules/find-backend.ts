@@ -26,7 +26,7 @@ export interface RoutingOptions {
 }
 
 /** The objects around a model. */
-export interface BackendContext {
+interface BackendContext {
   /** Its HTTPRoutes, ordered by name. */
   readonly routes: readonly HttpRoute[]
   /** By `<namespace>/<name>`. */

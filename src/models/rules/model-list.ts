@@ -42,7 +42,7 @@ export interface ListedModel {
   readonly subscriptions: readonly ListedSubscription[]
 }
 
-export interface ListedSubscription {
+interface ListedSubscription {
   readonly name: string
   /** What it charges for the model. */
   readonly billingRate: BilledModel['billingRate']
@@ -100,7 +100,7 @@ export function* readServedModels(text: string): Generator<void, readonly Served
 }
 
 /** What bodies may use. */
-export interface BodyNames {
+interface BodyNames {
   /** Whether one of this caller may use the name. */
   readonly isUsable: (id: string) => boolean
   /** Where the body names the model. */

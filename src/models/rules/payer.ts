@@ -9,7 +9,7 @@ import { cutName } from '../../formats/bound-text.ts'
 import { readPrice } from '../../formats/money.ts'
 import type { Attribution, BilledModel } from '../../kinds/resources.ts'
 
-export interface Payer {
+interface Payer {
   /** `tokenMetadata.organizationId`; empty if there is none, like the others. */
   readonly organization: string
   readonly costCenter: string

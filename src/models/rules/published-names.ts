@@ -6,7 +6,7 @@
 
 import type { Model, Snapshot } from './snapshot.ts'
 
-export interface PublishedName {
+interface PublishedName {
   readonly id: string
   readonly namespace: string
   readonly name: string

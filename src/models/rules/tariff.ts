@@ -7,7 +7,7 @@ import type { Prices, Weights } from '../../kinds/limits.ts'
 import { modelFactors } from '../../ratelimit/rules/estimates/factors.ts'
 import type { CompiledTariff } from './snapshot.ts'
 
-export interface Tariff {
+interface Tariff {
   readonly prices: Prices | undefined
   readonly weights: Weights | undefined
   /** As `writeChargedLimit` writes them. */
@@ -49,7 +49,7 @@ const priceNames = {
 } as const
 
 /** `token=0.000002&request=0.01`: the written ones. */
-export function writePrices(prices: Prices): string {
+function writePrices(prices: Prices): string {
   const names = Object.keys(priceNames) as (keyof Prices)[]
   return names
     .flatMap((name) => (prices[name] === undefined ? [] : `${priceNames[name]}=${prices[name]}`))
@@ -57,6 +57,6 @@ export function writePrices(prices: Prices): string {
 }
 
 /** In thousandths: `cached=100&write=1250&output=4000`. */
-export function writeWeights({ cached, cacheWrite, output }: Weights): string {
+function writeWeights({ cached, cacheWrite, output }: Weights): string {
   return `cached=${cached}&write=${cacheWrite}&output=${output}`
 }

@@ -25,7 +25,7 @@ import { type DocumentProblem, type FileProblem, readObject, subjectOf } from '.
 import { type ClusterObject, type Kept, keepObject, noObjects, toOwner } from './object-cache.ts'
 import type { Gathered } from './source.ts'
 
-export interface ClusterSourceOptions {
+interface ClusterSourceOptions {
   readonly client: KubeClient
   /** The groups whose kinds are watched. */
   readonly groups: readonly Group[]

@@ -69,7 +69,7 @@ export interface FileText {
 }
 
 /** Parses long texts in another thread. */
-export type ReadElsewhere = (text: string) => Promise<readonly DocumentContent[]>
+type ReadElsewhere = (text: string) => Promise<readonly DocumentContent[]>
 
 /**
  * Reads all documents of one file, one per step; a promise that it yields must be awaited, and its
@@ -179,7 +179,7 @@ export interface DocumentProblem extends Omit<FileProblem, 'file' | 'line'> {
 }
 
 /** The result for a document: empty if it is not ours. */
-export interface Reading {
+interface Reading {
   readonly resource?: Resource
   readonly problems: readonly DocumentProblem[]
   /** Documents about models that are not in force because of their problems. */

@@ -22,9 +22,9 @@ export const quietMs = 1_200
  *   something valid is gone or the file is shorter, so its end may be missing.
  * - torn: valid content is gone, and something broken or nothing at all has replaced it.
  */
-export type Completeness = 'whole' | 'unsettled' | 'torn'
+type Completeness = 'whole' | 'unsettled' | 'torn'
 
-export interface Change {
+interface Change {
   readonly before: FileContent
   readonly fresh: FileContent
   readonly rewritten: boolean

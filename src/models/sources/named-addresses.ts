@@ -13,9 +13,9 @@ import type { CheckAddress } from '../rules/refuse-addresses.ts'
 import type { Gathered, ResourceSource } from './source.ts'
 
 /** The addresses of a name; none if it is not resolved. */
-export type Resolve = (name: string) => Promise<readonly string[]>
+type Resolve = (name: string) => Promise<readonly string[]>
 
-export interface NamedAddressesOptions {
+interface NamedAddressesOptions {
   readonly source: ResourceSource
   /** Judges URLs by their text. */
   readonly rules: CheckAddress
@@ -141,7 +141,7 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
   }
 }
 
-export interface ResolveOptions {
+interface ResolveOptions {
   /** Name servers; by default those of this machine, with its search domains. */
   readonly servers?: readonly string[]
   /** The file of fixed names, which Envoy reads too. */

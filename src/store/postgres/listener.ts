@@ -2,7 +2,7 @@
 
 import { type Connection, connectionClass, databaseRetryMs, sqlOver } from './connection.ts'
 
-export interface ListenerOptions {
+interface ListenerOptions {
   readonly url: string | (() => string)
   readonly channels: readonly string[]
   /** A notification arrived; undefined: some may have been missed. */

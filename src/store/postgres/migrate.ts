@@ -27,7 +27,7 @@ interface Applied {
 }
 
 /** What a migration would do. */
-export interface MigrationPlan {
+interface MigrationPlan {
   readonly applied: readonly string[]
   readonly pending: readonly Pick<Migration, 'name' | 'worksWith'>[]
   /** Migrations of a newer version, with which this version still works. */

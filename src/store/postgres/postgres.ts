@@ -199,7 +199,7 @@ export async function ping(sql: Sql): Promise<boolean> {
 }
 
 /** Why a database does not respond. */
-export interface ConnectProblem {
+interface ConnectProblem {
   /** In the words of driver and server. */
   readonly message: string
   /** Waiting will not help: the server or its certificate does not match the URL. */

@@ -45,7 +45,7 @@ export interface Statement {
   readonly values: readonly unknown[]
 }
 
-export type Send = (
+type Send = (
   statement: Statement,
   deadlineMs: number | undefined,
 ) => Promise<Rows<readonly object[]>>

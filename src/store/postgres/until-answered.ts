@@ -8,7 +8,7 @@ import { databaseRetryMs } from './connection.ts'
 import { migrate } from './migrate.ts'
 import { type Pool, tryConnect } from './postgres.ts'
 
-export interface Waiting {
+interface Waiting {
   readonly log: Pick<Logger, 'info' | 'warn'>
   /** Ends the wait. */
   readonly signal: AbortSignal

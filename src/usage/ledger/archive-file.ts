@@ -15,7 +15,7 @@ import { unlessMissing } from '../../runtime/unless-missing.ts'
 import type { Lane } from './journal-files.ts'
 
 /** What an archive says of itself. */
-export interface ArchiveHeader {
+interface ArchiveHeader {
   readonly journal: string
   /** From 1. */
   readonly piece: number
@@ -135,7 +135,7 @@ export const maxLineBytes = 65_536
 const lineEnd = 10
 
 /** Lines without their ends; a last one that has no end is left out. */
-export async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
+async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
   let rest: Buffer = Buffer.alloc(0)
   let isOverlong = false
   for await (const chunk of chunks) {

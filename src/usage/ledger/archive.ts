@@ -17,7 +17,7 @@ import {
 } from './archive-file.ts'
 import { bytesOf, type LaneNames, type LineFile, listLineFiles } from './journal-files.ts'
 
-export interface ArchiveOptions {
+interface ArchiveOptions {
   /** The folder that the gateway shares with the service. */
   readonly folder: Pick<Folder, 'list' | 'open' | 'touchedAt'>
   readonly names: LaneNames

@@ -14,7 +14,7 @@ import { namesOf } from './journal-files.ts'
 import { nameJournal } from './journal-name.ts'
 import { createRefusalSums } from './refusals.ts'
 
-export interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusableUsage'> {
+interface LedgerOptions extends Pick<LedgerFeedOptions, 'clock' | 'unusableUsage'> {
   /** USAGE_JOURNAL and DATA_DIR. */
   readonly path: string
   readonly dataDir: string

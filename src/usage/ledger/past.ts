@@ -9,7 +9,7 @@ import { chargeOf, type UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
 import type { KeptJournal } from './kept.ts'
 
-export interface PastOptions {
+interface PastOptions {
   /** Whole hours. */
   readonly span: Span
   readonly rows: PastSums['rows']
@@ -19,7 +19,7 @@ export interface PastOptions {
   readonly maxAnswers: number
 }
 
-export interface Past {
+interface Past {
   readonly usage: readonly PastUsage[]
   /** Hours of which only sums are known, joined, in order. */
   readonly summed: readonly Span[]

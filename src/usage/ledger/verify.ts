@@ -19,7 +19,7 @@ import type { KeptFile, KeptJournal } from './kept.ts'
 import { createLimitSums, withCharge } from './limit-sums.ts'
 import { createUsageSums } from './sums.ts'
 
-export interface Difference {
+interface Difference {
   readonly group: Pick<VerifiedSums, 'hour' | 'user' | 'keyId' | 'model'>
   readonly figure: keyof UsageSums | 'cost'
   /** Of a cost in nano-units, like `journals`. */
@@ -28,7 +28,7 @@ export interface Difference {
 }
 
 /** Of what a limit by name was charged in a window. */
-export interface LimitDifference {
+interface LimitDifference {
   readonly limit: LimitGroup
   readonly ledger: Exact
   readonly journals: Exact
@@ -51,7 +51,7 @@ export interface Verification {
 }
 
 /** Of whole hours. */
-export interface VerifyOptions extends Span {
+interface VerifyOptions extends Span {
   readonly state: LedgerState
   readonly kept: readonly KeptJournal[]
   readonly unusableUsage: UnusableUsage

@@ -13,7 +13,7 @@ export const maxOpen = 5
 /** How long one that was decided is listed. */
 export const listedDays = 30
 
-export interface NewLimitRequest extends Omit<NewIncrease, 'createdBy'> {
+interface NewLimitRequest extends Omit<NewIncrease, 'createdBy'> {
   readonly user: string
 }
 

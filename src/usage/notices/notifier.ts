@@ -8,7 +8,7 @@ import { createNotices, type NoticesDeps } from './notices.ts'
 import type { NoticeStore } from './postgres-notices.ts'
 import { createSend } from './send.ts'
 
-export interface NotifierOptions extends Omit<NoticesDeps, 'store'> {
+interface NotifierOptions extends Omit<NoticesDeps, 'store'> {
   readonly store: NoticeStore
   readonly url: string
   readonly secret: Buffer

@@ -6,7 +6,7 @@ import { restAfter } from '../../runtime/loop.ts'
 import type { NoticeStore } from './postgres-notices.ts'
 import type { DueNotice } from './store.ts'
 
-export interface SendOptions {
+interface SendOptions {
   readonly url: string
   readonly secret: Buffer
   readonly store: Pick<NoticeStore, 'take' | 'finish' | 'postpone'>

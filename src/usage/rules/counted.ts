@@ -27,7 +27,7 @@ export interface CountableLine {
 }
 
 /** What a line adds to one limit by name. */
-export interface ChargedAmount {
+interface ChargedAmount {
   readonly limit: ChargedLimit
   readonly whom: string
   readonly counter: Counter

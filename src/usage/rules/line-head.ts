@@ -19,7 +19,7 @@ import type { HeldUsage, Usage } from './usage.ts'
 export const lineBytes = 16_384
 
 /** Who decided that the request is admitted: a Check, or the table that the gateway reads by itself. */
-export type DecidedBy = 'check' | 'table'
+type DecidedBy = 'check' | 'table'
 
 /** What is the same for many requests. */
 export interface Subject {

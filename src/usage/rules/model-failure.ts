@@ -1,7 +1,7 @@
 /** How a request ended at its model's server, according to Envoy. */
 
 /** Why there was no response, or only part of one. */
-export type FailureReason =
+type FailureReason =
   | 'dns'
   | 'refused'
   | 'unreachable'
@@ -43,7 +43,7 @@ export interface Outcome {
 }
 
 /** Fields of an access-log entry (envoy.data.accesslog.v3). */
-export interface EndedStream {
+interface EndedStream {
   /** Field numbers of the ResponseFlags that are set. */
   readonly flags: ReadonlySet<number>
   /** `response_code_details`. */

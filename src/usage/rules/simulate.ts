@@ -50,7 +50,7 @@ export interface PastUsage {
 }
 
 /** Why a request would have been refused, if not for a limit. */
-export type Unpaid = 'not_found' | 'model_not_in_subscription' | 'model_unhealthy'
+type Unpaid = 'not_found' | 'model_not_in_subscription' | 'model_unhealthy'
 
 export interface SimulatedRefusals extends Spender {
   /** The limit that was reached, or why the subscription does not pay. */
@@ -63,7 +63,7 @@ export interface SimulatedRefusals extends Spender {
   isEstimate: boolean
 }
 
-export interface SimulatedLimit extends About {
+interface SimulatedLimit extends About {
   readonly limit: CountedLimit
   /** Whether hours say something about it: their sums are of tokens that all weigh the same. */
   readonly isDecidedByHours: boolean

@@ -67,7 +67,7 @@ export interface HeldUsage extends Omit<Held, 'cap' | 'estimate'> {
 }
 
 /** A response by the gateway's request id and its end, in milliseconds since the epoch. */
-export interface EndedResponse {
+interface EndedResponse {
   readonly id: string
   readonly endedAt: number
 }
@@ -89,7 +89,7 @@ export const nothingReported: Reported = new Map()
 export type UnusableUsage = 'allow' | 'estimate'
 
 /** Estimates the tokens of a response from its length. */
-export function estimateTokens({ bytes }: Usage): number {
+function estimateTokens({ bytes }: Usage): number {
   return Math.ceil(bytes / bytesOfToken)
 }
 

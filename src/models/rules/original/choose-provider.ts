@@ -8,7 +8,7 @@ import type { ExternalModel, ExternalProvider, ProvidedModel } from '../../../ki
 import { defaultServer, toExternalModel } from '../reading/parse-model-server.ts'
 import type { ResourceProblem } from '../snapshot.ts'
 
-export interface Provided {
+interface Provided {
   readonly external: ExternalModel
   /** What has no counterpart here. */
   readonly problems: readonly Omit<ResourceProblem, 'resource'>[]

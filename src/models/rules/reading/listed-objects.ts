@@ -2,7 +2,7 @@
 
 import { type FieldPath, isObject } from '../../../formats/fields.ts'
 
-export interface ListedObject {
+interface ListedObject {
   readonly object: unknown
   readonly path: FieldPath
 }

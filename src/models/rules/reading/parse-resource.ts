@@ -38,7 +38,7 @@ import { isModelRoute, toGateway, toHttpRoute, toInferenceService } from './pars
  * The result for a document: a resource, with the problems in spite of which it is in force; nothing,
  * with a reason if one would expect a resource; or its problems.
  */
-export type ParseResult =
+type ParseResult =
   | { readonly resource: Resource; readonly problems: readonly FieldProblem[] }
   | { readonly ignored: string | undefined }
   | { readonly problems: readonly FieldProblem[] }

@@ -6,7 +6,7 @@ import { userInLines } from '../../../ratelimit/rules/line-user.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 
 /** How many rows had the name, and what they have instead. */
-export interface Forgotten {
+interface Forgotten {
   readonly rows: number
   readonly name: string
 }

@@ -19,7 +19,7 @@ type Table = (typeof tables)[number]
 const maxMoved = 12
 
 /** What was done, by names of partitions. */
-export interface Tended {
+interface Tended {
   readonly made: readonly string[]
   readonly dropped: readonly string[]
 }
