@@ -2,7 +2,8 @@
 -- bytes of a response go on, so that the next decision knows it. Only aligned numbers of eight bytes are read, which are
 -- never torn. The service makes the file and never writes its lanes (src/table/rules/format.ts).
 --
--- A lane belongs to the worker that holds a lock on one byte of the file. The kernel gives it back when a worker ends.
+-- A lane belongs to the worker that holds a lock on one byte of the file. The kernel gives it back when a worker ends. The last
+-- lane is for all that have found no other: each locks it while it adds. What they left out the decisions of others would not know.
 local ffi = require("ffi")
 
 -- Where the file is. The service fills it in.
@@ -22,7 +23,9 @@ local C = ffi.C
 
 -- O_RDWR, O_NONBLOCK, O_CLOEXEC.
 local OPTIONS = 2 + 2048 + 524288
-local SET_LOCK, WRITE_LOCK, LOCKS_AT = 37, 1, 2048
+local SET_LOCK, WRITE_LOCK, NO_LOCK, LOCKS_AT = 37, 1, 2, 2048
+-- How often it is tried to get the last lane, which is locked for a microsecond: one that ends or hangs meanwhile must not stop others.
+local MOST_TRIES = 200
 -- "TGLANES1", with the low byte first.
 local MAGIC, FORM = 0x3153454e414c4754ULL, 2
 local HEAD_BYTES, LANES_AT, CELLS, CELL_BYTES = 28, 4096, 6, 16
@@ -32,7 +35,7 @@ local MOST_LANES = 256
 local head, lock = ffi.new("lanes_head"), ffi.new("lanes_lock[1]")
 local cells, own = ffi.new("lanes_cell[?]", MOST_LANES * CELLS), ffi.new("lanes_cell[?]", CELLS)
 -- Opened for the first request: each thread has this script, also the main one, which gets none.
-local descriptor, lanes, mine = -1, 0, -1
+local descriptor, lanes, mine, is_shared = -1, 0, -1, false
 
 -- The sum of the words of a part before its last one, which has it: a part of which half is new has another.
 local WORDS = ffi.typeof("const int32_t*")
@@ -47,7 +50,14 @@ function close_lanes()
   descriptor, mine = -1, -1
 end
 
--- Opens the lanes of the table with this number, and takes a free one. Returns whether there is one.
+-- Whether the lock of a lane is set.
+local function set_lock(lane, kind)
+  local own_byte = lock[0]
+  own_byte.type, own_byte.whence, own_byte.start, own_byte.length, own_byte.pid = kind, 0, LOCKS_AT + lane, 1, 0
+  return C.fcntl(descriptor, SET_LOCK, lock) == 0
+end
+
+-- Opens the lanes of the table with this number, and takes a free one, or the last. Returns whether they are that table's.
 function open_lanes(file, count)
   close_lanes()
   descriptor = C.open(LANES, OPTIONS)
@@ -56,15 +66,10 @@ function open_lanes(file, count)
   if not is_whole or head.magic ~= MAGIC or head.form ~= FORM or head.file ~= file or head.lanes ~= count then return false end
   lanes = head.lanes
   if lanes < 1 or lanes > MOST_LANES then return false end
-  for lane = 0, lanes - 1 do
-    local own_byte = lock[0]
-    own_byte.type, own_byte.whence, own_byte.start, own_byte.length, own_byte.pid = WRITE_LOCK, 0, LOCKS_AT + lane, 1, 0
-    if C.fcntl(descriptor, SET_LOCK, lock) == 0 then
-      mine = lane
-      return true
-    end
-  end
-  return false
+  mine = 0
+  while mine < lanes - 1 and not set_lock(mine, WRITE_LOCK) do mine = mine + 1 end
+  is_shared = mine == lanes - 1
+  return true
 end
 
 -- Reads what all lanes have for a block. Returns whether that is known.
@@ -84,14 +89,27 @@ function added_in(cell, start)
   return sum
 end
 
--- Adds tokens to a block in the own lane: `starts` has the windows of its cells. Returns whether all of them have it.
-function add_in_lane(block, starts, count, tokens)
+local function add(block, starts, count, tokens)
   local at = LANES_AT + (block * lanes + mine) * LANE_BYTES
-  if mine < 0 or C.pread(descriptor, own, LANE_BYTES, at) ~= LANE_BYTES then return false end
+  if C.pread(descriptor, own, LANE_BYTES, at) ~= LANE_BYTES then return false end
   for cell = 0, count - 1 do
     if own[cell].start > starts[cell] then return false end
     if own[cell].start < starts[cell] then own[cell].start, own[cell].added = starts[cell], 0 end
     own[cell].added = own[cell].added + tokens
   end
   return C.pwrite(descriptor, own, LANE_BYTES, at) == LANE_BYTES
+end
+
+-- Adds tokens to a block in the own lane: `starts` has the windows of its cells. Returns whether all of them have it.
+function add_in_lane(block, starts, count, tokens)
+  if mine < 0 then return false end
+  if not is_shared then return add(block, starts, count, tokens) end
+  for _ = 1, MOST_TRIES do
+    if set_lock(mine, WRITE_LOCK) then
+      local is_added = add(block, starts, count, tokens)
+      set_lock(mine, NO_LOCK)
+      return is_added
+    end
+  end
+  return false
 end

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { test } from 'tap'
+import { type Test, test } from 'tap'
 import { filesOf } from '../../src/journal/files.ts'
 import type { LimitState } from '../../src/ratelimit/rules/counter.ts'
 import { putLimitHeaders } from '../../src/ratelimit/rules/limit-headers.ts'
@@ -100,15 +100,20 @@ _G.limits_text = limits_text`
   }
 })
 
-test('a response adds to the blocks of its names that the table has', { skip }, async (t) => {
-  const journal = join(temporaryFolder(t), 'usage.jsonl')
-  const { table: tableFile, lanes } = filesOf(journal)
+/** What a response of 12 tokens does, by the names of its blocks. */
+function startAdding(t: Test, journal: string) {
+  const { table, lanes } = filesOf(journal)
   const code = 'return add_by_table(input, 12, now_ms()) or "nothing"'
-  const ask = await startLoneScript(t, ['line', 'sha256', 'lanes', 'table'], code, (text) =>
+  return startLoneScript(t, ['line', 'sha256', 'lanes', 'table'], code, (text) =>
     text
-      .replace('local TABLE = ""', `local TABLE = "${tableFile}"`)
+      .replace('local TABLE = ""', `local TABLE = "${table}"`)
       .replace('local LANES = ""', `local LANES = "${lanes}"`),
   )
+}
+
+test('a response adds to the blocks of its names that the table has', { skip }, async (t) => {
+  const journal = join(temporaryFolder(t), 'usage.jsonl')
+  const ask = await startAdding(t, journal)
   t.equal(await ask(nameOf(0)), 'nothing', 'there is no table')
   const table = writeTable(journal)
   table.block(0)
@@ -130,4 +135,20 @@ test('a response adds to the blocks of its names that the table has', { skip }, 
   next.block(0)
   await delay(10)
   t.equal(await ask(nameOf(0)), `${next.file} 12 0`)
+})
+
+test('workers that find no lane of their own share the last', { skip }, async (t) => {
+  const journal = join(temporaryFolder(t), 'usage.jsonl')
+  const workers = await Promise.all([1, 2, 3, 4].map(() => startAdding(t, journal)))
+  const table = writeTable(journal, { lanes: 2 })
+  table.block(0)
+  await delay(10)
+  const added = workers.map(async (ask) => {
+    for (let i = 0; i < 100; i += 1) {
+      const told = await ask(nameOf(0))
+      if (told !== `${table.file} 12 0`) t.fail(told)
+    }
+  })
+  await Promise.all(added)
+  t.equal(table.added(0), 4 * 100 * 12)
 })
