@@ -70,14 +70,7 @@ export async function check(
   for (const problem of problems) err(printable(showProblem(problem)))
   for (const each of advice) err(`advice: ${each}`)
   const rows = [
-    ...resources.map((each) => [
-      each.kind,
-      `${each.namespace}/${each.name}`,
-      each.phase,
-      each.why.replace(/^(.* the model (\S+)), which does not exist/, (whole, model, key) =>
-        unread.has(`ModelRef/${key}`) ? `${model}, which is not in force` : whole,
-      ),
-    ]),
+    ...resources.map((each) => [each.kind, `${each.namespace}/${each.name}`, each.phase, each.why]),
     ...[...unread].map(([key, { file, line }]) => {
       const [kind = '', namespace, name] = key.split('/')
       return [kind, `${namespace}/${name}`, 'not read', `see ${file}:${line}`]

@@ -3,6 +3,7 @@
 import { showPath } from '../../formats/fields.ts'
 import { insertName, showFirst } from '../../formats/lists.ts'
 import type { ModelRef } from '../../kinds/resources.ts'
+import { namesMissing, type SaidOfMissing } from '../../models/rules/missing-model.ts'
 import {
   type CompiledPolicy,
   type CompiledSubscription,
@@ -83,6 +84,7 @@ function maybe<Value>(
 function createStatusOf(snapshot: Snapshot, view: StatusView) {
   const { backendOf, policyConditions, programmedOf } = view
   const peers = byPriority(snapshot)
+  const { saidOfMissing: said } = snapshot
   return {
     ofModel: (model: Model) =>
       toStatus({ ...model, problems: [] }, [
@@ -96,10 +98,14 @@ function createStatusOf(snapshot: Snapshot, view: StatusView) {
         runtimeCondition(model),
       ]),
     ofPolicy: (policy: CompiledPolicy) =>
-      toStatus(policy, [], weaknessOf(policy, 'ModelAuthPolicy', policyConditions)),
+      toStatus(
+        withReasons(policy, said),
+        [],
+        weaknessOf(policy, 'ModelAuthPolicy', policyConditions),
+      ),
     ofSubscription: (subscription: CompiledSubscription) =>
       toStatus(
-        subscription,
+        withReasons(subscription, said),
         [priorityCondition(subscription, peers)],
         weaknessOf(subscription, 'TokenRateLimitPolicy', policyConditions),
       ),
@@ -118,6 +124,17 @@ function tenantStatus(resource: NonNullable<Snapshot['tenant']>): ResourceStatus
 
 type Compiled = Pick<References, 'phase' | 'problems'> & {
   readonly resource: Parameters<typeof resourceKey>[0]
+}
+
+/** With what is known of the models that are not there: a resource may be older than its snapshot. */
+function withReasons<Of extends Compiled>(compiled: Of, said: SaidOfMissing): Of {
+  if (said.size === 0 || compiled.problems.length === 0) return compiled
+  const problems = compiled.problems.map((problem) =>
+    problem.missing === undefined
+      ? problem
+      : { ...problem, message: namesMissing(problem.missing, said) },
+  )
+  return { ...compiled, problems }
 }
 
 /** A reason why a resource is not Active although everything that it names exists. */

@@ -144,7 +144,7 @@ function ofPolicy(
 
 function ofSubscription(
   found: CompiledSubscription | undefined,
-  { models }: Snapshot,
+  { models, saidOfMissing }: Snapshot,
   conditionsOf: PolicyConditions,
 ): Readonly<Record<string, unknown>> {
   if (found === undefined) return {}
@@ -155,8 +155,9 @@ function ofSubscription(
     modelRefStatuses: modelKeys.map((key) => {
       const [namespace, name] = key.split('/')
       if (refused.has(key)) return { name, namespace, ...refusedEntry }
-      if (missing.has(key)) return { name, namespace, ...(models.has(key) ? closedEntry : noModel) }
-      return { name, namespace, ...entryOf(undefined, 'Valid') }
+      if (!missing.has(key)) return { name, namespace, ...entryOf(undefined, 'Valid') }
+      const entry = models.has(key) ? closedEntry : noModel(saidOfMissing.get(key))
+      return { name, namespace, ...entry }
     }),
     tokenRateLimitStatuses: modelKeys
       .filter((key) => !missing.has(key))
@@ -185,7 +186,10 @@ const closedEntry = {
   message:
     'a limit on it cannot be enforced, as the condition Ready says, so its entry is not in force',
 }
-const noModel = { ready: false, reason: 'NotFound', message: 'there is no such ModelRef' }
+function noModel(said: string | undefined) {
+  const message = said === undefined ? 'there is no such ModelRef' : `the ModelRef ${said}`
+  return { ready: false, reason: 'NotFound', message }
+}
 
 function generatedAt(kind: PolicyKind, model: string) {
   const [namespace, name] = placeOfPolicy(kind, model)

@@ -14,6 +14,7 @@ import {
   type TierMapping,
 } from '../../kinds/resources.ts'
 import { compileSubscription } from './compile-subscription.ts'
+import { namesMissing } from './missing-model.ts'
 import {
   byAge,
   type CompiledPolicy,
@@ -93,7 +94,7 @@ export function* compileInSteps(
     for (const [at, model] of named.entries()) {
       if (tenant === undefined || modelRefs.has(keyOfModel(model))) continue
       const path = ['spec', 'limits', index, 'models', at]
-      const message = `names the model ${keyOfModel(model)}, which does not exist`
+      const message = namesMissing(keyOfModel(model))
       problems.push({ resource: resourceKey(tenant), path, message, missing: keyOfModel(model) })
     }
   }
@@ -112,6 +113,7 @@ export function* compileInSteps(
     tenant: withOidc(tenant, externalOidc),
     tiers: mappings[0]?.tiers,
     problems,
+    saidOfMissing: previous.saidOfMissing,
     admissionMode,
   }
 }
@@ -161,6 +163,7 @@ const nothing: Snapshot = {
   tenant: undefined,
   tiers: undefined,
   problems: [],
+  saidOfMissing: new Map(),
   admissionMode: 'count',
 }
 
@@ -291,7 +294,7 @@ function referring(
       ? {
           resource: resourceKey(resource),
           path: ['spec', 'modelRefs', index],
-          message: `names the model ${key}, which does not exist`,
+          message: namesMissing(key),
           missing: key,
         }
       : [],

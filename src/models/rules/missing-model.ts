@@ -5,22 +5,35 @@ import { nearestName } from '../../formats/nearest-name.ts'
 /** The most missing models that another name is looked for: each is compared with all. */
 const maxCompared = 5
 
+/** What is known of models that are not there, by `<namespace>/<name>`; nothing is said of most. */
+export type SaidOfMissing = ReadonlyMap<string, string>
+
+/** Why the model is not there, as what a resource names. */
+export function namesMissing(key: string, said?: SaidOfMissing): string {
+  return `names the model ${key}, which ${said?.get(key) ?? 'does not exist'}`
+}
+
 /**
- * Says of each missing model (`<namespace>/<name>`) where the problem of its ModelRef is, else which of the known ones
- * was probably meant; undefined: neither is known. `unread`: places of documents that are not in force, by key.
+ * Of the missing models, whether their ModelRef is written and not in force, else which of the known ones was probably
+ * meant. `isUnread`: whether the document of a `<kind>/<namespace>/<name>` is not in force.
  */
-export function missingModels(
+export function aboutMissing(
+  missing: Iterable<string>,
   known: readonly string[],
-  unread: ReadonlyMap<string, string>,
-): (key: string) => string | undefined {
+  isUnread: (key: string) => boolean,
+): SaidOfMissing {
+  const said = new Map<string, string>()
   let left = maxCompared
-  return (key) => {
-    const place = unread.get(`ModelRef/${key}`)
-    if (place !== undefined) return `names the model ${key}, which is not in force: see ${place}`
+  for (const key of new Set(missing)) {
+    if (isUnread(`ModelRef/${key}`)) {
+      said.set(key, 'is not in force')
+      continue
+    }
     left -= 1
     const near = left < 0 ? undefined : nearestModel(key, known)
-    return near && `names the model ${key}, which does not exist (did you mean ${near}?)`
+    if (near !== undefined) said.set(key, `does not exist (did you mean ${near}?)`)
   }
+  return said
 }
 
 /** One of the same namespace with a similar name, or of another one with the same. */

@@ -1,13 +1,13 @@
 /** The loop: gather → compile → publish → report. */
 
 import { showPath } from '../../formats/fields.ts'
-import { type AdmissionMode, keyOf } from '../../kinds/resources.ts'
+import type { AdmissionMode } from '../../kinds/resources.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import { compileInSteps } from '../rules/compile.ts'
 import type { RoutingOptions } from '../rules/find-backend.ts'
 import { joinRoutes } from '../rules/join-routes.ts'
-import { missingModels } from '../rules/missing-model.ts'
+import { aboutMissing, namesMissing, type SaidOfMissing } from '../rules/missing-model.ts'
 import { joinExternalModels } from '../rules/original/external-models.ts'
 import { type CheckAddress, refuseAddresses } from '../rules/refuse-addresses.ts'
 import type { ResourceProblem, Snapshot } from '../rules/snapshot.ts'
@@ -83,30 +83,43 @@ async function load(
   const external = joinExternalModels(gathered.resources, (problem) => unserved.push(problem))
   const joined = await inSlices(joinRoutes(external, routing))
   const resources = await inSlices(refuseAddresses(joined, checkAddress))
-  const snapshot = await inSlices(compileInSteps(resources, previous, admissionMode))
-  const problems = await inSlices(problemsOf(gathered, [...unserved, ...snapshot.problems]))
+  const compiled = await inSlices(compileInSteps(resources, previous, admissionMode))
+  const missing = compiled.problems.flatMap((problem) => problem.missing ?? [])
+  const unread = placesOfUnread(gathered)
+  const saidOfMissing = aboutMissing(missing, [...compiled.models.keys()], (key) => unread.has(key))
+  const snapshot = { ...compiled, saidOfMissing }
+  const found = [...unserved, ...snapshot.problems]
+  const problems = await inSlices(problemsOf(gathered, found, { saidOfMissing, unread }))
   return { snapshot, resources, refused: gathered.refused, problems }
+}
+
+/** Where the documents that are not in force have their first problem, by `<kind>/<namespace>/<name>`. */
+function placesOfUnread({ problems }: Gathered): ReadonlyMap<string, string> {
+  const places = new Map<string, string>()
+  for (const { unread, file, line } of problems) {
+    if (unread === undefined || places.has(unread)) continue
+    places.set(unread, line === 0 ? file : `${file}:${line}`)
+  }
+  return places
 }
 
 function* problemsOf(
   gathered: Gathered,
   found: readonly ResourceProblem[],
+  of: { readonly saidOfMissing: SaidOfMissing; readonly unread: ReadonlyMap<string, string> },
 ): Generator<void, readonly FileProblem[]> {
   const problems = [...gathered.problems]
   const placeOf = ({ file, message }: FileProblem) => `${file}\n${message}`
   const read = found.some(({ because }) => because !== undefined)
     ? new Map(problems.map((problem, index) => [placeOf(problem), index]))
     : undefined
-  const unread = new Map<string, string>()
-  for (const { unread: key, file, line } of problems) {
-    if (key !== undefined && !unread.has(key))
-      unread.set(key, line === 0 ? file : `${file}:${line}`)
+  const sayMissing = (key: string) => {
+    const place = of.unread.get(`ModelRef/${key}`)
+    return `${namesMissing(key, of.saidOfMissing)}${place === undefined ? '' : `: see ${place}`}`
   }
-  const models = gathered.resources.filter(({ kind }) => kind === 'ModelRef').map(keyOf)
-  const sayMissing = missingModels(models, unread)
   for (const { resource, path, message, because, missing } of found) {
     const locate = (text: string) => gathered.locate(resource, path, `${showPath(path)} ${text}`)
-    const problem = locate((missing === undefined ? undefined : sayMissing(missing)) ?? message)
+    const problem = locate(missing === undefined ? message : sayMissing(missing))
     const index = because === undefined ? undefined : read?.get(placeOf(locate(because)))
     const cause = index === undefined ? undefined : problems[index]
     if (index === undefined || cause === undefined) problems.push(problem)

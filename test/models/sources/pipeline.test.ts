@@ -1,6 +1,8 @@
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
+import { statusOf } from '../../../src/cluster/rules/conditions.ts'
+import { toObjectStatus } from '../../../src/cluster/rules/object-status.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { showProblem } from '../../../src/models/sources/files.ts'
 import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
@@ -55,6 +57,29 @@ test('problems of all kinds are sorted by file and line', async (t) => {
     [...snapshot.policies.values()].map(({ phase }) => phase),
     ['Failed'],
   )
+})
+
+test('conditions say of a missing model what problems say', async (t) => {
+  const folder = temporaryFolder(t)
+  const pays = (name: string, model: string) => subscription(name, team, { [model]: [[5, '1m']] })
+  save(folder, 'a.yaml', modelRef('small'), modelRef('broken', { backendUrl: 'nowhere' }))
+  save(folder, 'b.yaml', pays('near', 'llm/smal'), pays('shut', 'llm/broken'), pays('far', 'x/y'))
+  const { snapshot } = await loadSnapshot(folder)
+  const ready = statusOf(snapshot).flatMap(({ kind, name, conditions: [first] }) =>
+    kind === 'Subscription' ? `${name}: ${first?.message}` : [],
+  )
+  t.strictSame(ready, [
+    'far: spec.modelRefs[0] names the model x/y, which does not exist',
+    'near: spec.modelRefs[0] names the model llm/smal, which does not exist (did you mean llm/small?)',
+    'shut: spec.modelRefs[0] names the model llm/broken, which is not in force',
+  ])
+  const entries = statusOf(snapshot).map((status) =>
+    toObjectStatus({
+      ...{ status, snapshot, policyConditions: () => [], gatewayUrl: 'http://gateway.test' },
+      ...{ before: undefined, generation: 1, now: 0 },
+    }),
+  )
+  t.match(JSON.stringify(entries), /"name":"broken",[^}]*"message":"the ModelRef is not in force"/)
 })
 
 /** A controller of a folder, with its snapshots and reports. */
