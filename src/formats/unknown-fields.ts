@@ -16,14 +16,20 @@ const maxListed = 20
 
 /**
  * The unknown fields of a document, each with the name that was probably meant: not all if there are
- * many, but at least one of each closed object. What is in an unknown field is not looked at.
+ * many, but at least one of each closed object, and the first outside of them that `matters`. What is in an unknown
+ * field is not looked at.
  */
-export function findUnknown(document: unknown, schema: Schema): readonly UnknownField[] {
+export function findUnknown(
+  document: unknown,
+  schema: Schema,
+  matters: (path: FieldPath) => boolean = () => false,
+): readonly UnknownField[] {
   const found: UnknownField[] = []
   const path: (string | number)[] = []
   /** The closed object around the current place, and how many fields of it may still be named. */
   let closed: { readonly path: FieldPath; left: number } | undefined
   const open = { path: undefined, left: maxNamed.open }
+  let isWaiting = true
 
   function visit(value: unknown, of: Schema): void {
     if (typeof value !== 'object' || value === null) return
@@ -57,10 +63,13 @@ export function findUnknown(document: unknown, schema: Schema): readonly Unknown
 
   function note(name: string, read: readonly string[], others: readonly string[] = []): void {
     const around = closed ?? open
-    if (around.left === 0) return
-    around.left -= 1
+    const field = [...path, name]
+    const isFirst = around === open && isWaiting && matters(field)
+    if (isFirst) isWaiting = false
+    else if (around.left === 0) return
+    else around.left -= 1
     const message = `is not known here${hintFor(name, { read, others }, schema)}`
-    found.push({ path: [...path, name], message, isMild: true, closed: around.path })
+    found.push({ path: field, message, isMild: true, closed: around.path })
   }
 
   visit(document, schema)

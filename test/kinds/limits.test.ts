@@ -2,6 +2,7 @@ import { test } from 'tap'
 import { showPath } from '../../src/formats/fields.ts'
 import type { ModelRef, Resource, Subscription, Tenant } from '../../src/kinds/resources.ts'
 import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
+import { readObject } from '../../src/models/sources/documents.ts'
 import { modelRef, resourceOf, subscription, type WrittenDocument } from '../support/documents.ts'
 
 const rate = [[100, '1m']] as const
@@ -224,6 +225,11 @@ test('limits under another name, or in another place, are not no limits', async 
     t.match(inForce<Tenant>(tenant), { limits: [], unreadable: [{}] })
   }
   t.ok('resource' in parseResource(ofTeam({ prioritty: 5 })), 'other fields are only named')
+  const others = Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`unknown${n}`, n]))
+  const hidden = { ...ofTeam({ ...others, limts: limits }), ...others }
+  t.notOk('resource' in parseResource(hidden), 'behind more unknown fields than are named')
+  const { problems } = readObject(hidden)
+  t.match(problems[0], { severity: 'error', message: /spec\.limts is not known here/ })
 })
 
 test('a misspelt calendar is not the one of UTC', async (t) => {

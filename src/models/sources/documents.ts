@@ -203,7 +203,8 @@ export function readObject(value: unknown): Reading {
     if (result.ignored === undefined) return nothing
     return { problems: [{ path: [], severity: 'warning', message: result.ignored }] }
   }
-  const found = result.problems.slice(0, maxProblems).map(({ path, message, isMild }) => ({
+  const worstFirst = result.problems.toSorted((a, b) => Number(!!a.isMild) - Number(!!b.isMild))
+  const found = worstFirst.slice(0, maxProblems).map(({ path, message, isMild }) => ({
     path,
     severity: isMild ? ('warning' as const) : ('error' as const),
     sentence: `${showPath(path)}${nameOfLimit(opened, path)} ${message}`.trim(),

@@ -118,11 +118,12 @@ function reader<Raw>(
   return (document) => {
     const problems: FieldProblem[] = []
     const raw = readFields(document, schema, problems)
-    const unknown = findUnknown(withPruned(document, schema), schema)
+    const closesAll = (path: FieldPath) => meansLimits({ path }, ofLimits)
+    const unknown = findUnknown(withPruned(document, schema), schema, closesAll)
     const inEntries: FieldProblem[] = []
     for (const { closed, ...problem } of unknown) {
       const isEntry = closed && entries.some((list) => entryOf(closed, list) !== undefined)
-      const isMild = closed === undefined && !meansLimits(problem, ofLimits)
+      const isMild = closed === undefined && !closesAll(problem.path)
       if (isEntry) inEntries.push(problem)
       else problems.push({ ...problem, isMild })
     }
@@ -141,7 +142,10 @@ function reader<Raw>(
 const fieldsOfLimits = ['limits', 'calendar']
 
 /** Whether it is in one of these fields, or that, misspelt or in a wrong place. */
-function meansLimits({ path }: FieldProblem, names: readonly string[] = fieldsOfLimits): boolean {
+function meansLimits(
+  { path }: Pick<FieldProblem, 'path'>,
+  names: readonly string[] = fieldsOfLimits,
+): boolean {
   return path.some((step) => nearestName(`${step}`, names) !== undefined)
 }
 
