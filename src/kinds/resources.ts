@@ -33,6 +33,11 @@ export function keyOf({ metadata }: Pick<Resource, 'metadata'>): string {
 /** Namespace and name of a ModelRef, as other resources refer to it. */
 export type ModelReference = Spec<'AccessPolicy'>['modelRefs'][number]
 
+/** `<namespace>/<name>`, the key of the model. */
+export function keyOfModel({ namespace, name }: ModelReference): string {
+  return `${namespace}/${name}`
+}
+
 type WrittenLimit = Spec<'Subscription'>['modelRefs'][number]['tokenRateLimits'][number]
 
 /** `limit` in tokens or requests, `window` as written. */

@@ -3,7 +3,7 @@
 import { showPath } from '../../formats/fields.ts'
 import { insertName, showFirst } from '../../formats/lists.ts'
 import type { ModelRef } from '../../kinds/resources.ts'
-import { namesMissing, type SaidOfMissing } from '../../models/rules/missing-model.ts'
+import { sayMissing } from '../../models/rules/missing-model.ts'
 import {
   type CompiledPolicy,
   type CompiledSubscription,
@@ -84,7 +84,10 @@ function maybe<Value>(
 function createStatusOf(snapshot: Snapshot, view: StatusView) {
   const { backendOf, policyConditions, programmedOf } = view
   const peers = byPriority(snapshot)
-  const { saidOfMissing: said } = snapshot
+  const told = <Of extends Compiled>(compiled: Of): Of => ({
+    ...compiled,
+    problems: sayMissing(compiled.problems, snapshot.saidOfMissing),
+  })
   return {
     ofModel: (model: Model) =>
       toStatus({ ...model, problems: [] }, [
@@ -98,14 +101,10 @@ function createStatusOf(snapshot: Snapshot, view: StatusView) {
         runtimeCondition(model),
       ]),
     ofPolicy: (policy: CompiledPolicy) =>
-      toStatus(
-        withReasons(policy, said),
-        [],
-        weaknessOf(policy, 'ModelAuthPolicy', policyConditions),
-      ),
+      toStatus(told(policy), [], weaknessOf(policy, 'ModelAuthPolicy', policyConditions)),
     ofSubscription: (subscription: CompiledSubscription) =>
       toStatus(
-        withReasons(subscription, said),
+        told(subscription),
         [priorityCondition(subscription, peers)],
         weaknessOf(subscription, 'TokenRateLimitPolicy', policyConditions),
       ),
@@ -124,17 +123,6 @@ function tenantStatus(resource: NonNullable<Snapshot['tenant']>): ResourceStatus
 
 type Compiled = Pick<References, 'phase' | 'problems'> & {
   readonly resource: Parameters<typeof resourceKey>[0]
-}
-
-/** With what is known of the models that are not there: a resource may be older than its snapshot. */
-function withReasons<Of extends Compiled>(compiled: Of, said: SaidOfMissing): Of {
-  if (said.size === 0 || compiled.problems.length === 0) return compiled
-  const problems = compiled.problems.map((problem) =>
-    problem.missing === undefined
-      ? problem
-      : { ...problem, message: namesMissing(problem.missing, said) },
-  )
-  return { ...compiled, problems }
 }
 
 /** A reason why a resource is not Active although everything that it names exists. */

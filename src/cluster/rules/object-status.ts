@@ -1,6 +1,7 @@
 /** The status of a resource as its object in the cluster contains it, in our fields or in those of the original's definitions. */
 
 import { toTimestamp } from '../../formats/timestamp.ts'
+import { keyOfModel } from '../../kinds/resources.ts'
 import type {
   CompiledPolicy,
   CompiledSubscription,
@@ -149,7 +150,7 @@ function ofSubscription(
 ): Readonly<Record<string, unknown>> {
   if (found === undefined) return {}
   const { modelKeys, missing, resource } = found
-  const refused = new Set(resource.outOfForce?.map(({ namespace, name }) => `${namespace}/${name}`))
+  const refused = new Set(resource.outOfForce?.map(keyOfModel))
   return {
     models: modelKeys.length,
     modelRefStatuses: modelKeys.map((key) => {

@@ -6,7 +6,7 @@
 
 import { hash } from 'node:crypto'
 import { insertName } from '../../formats/lists.ts'
-import type { ModelRef } from '../../kinds/resources.ts'
+import { keyOfModel, type ModelRef } from '../../kinds/resources.ts'
 import { changed } from '../../models/rules/compile.ts'
 import type { Refused } from '../../models/rules/refused.ts'
 import type { CompiledPolicy, CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
@@ -87,8 +87,7 @@ export function* policiesInSteps(
       const text = `${digestOf(subscription)} ${own.map(showLimit).join()}${budgetOf(subscription, key)}`
       add(limits, key, subscription.name, hash('sha256', text, 'hex'), own.length)
     }
-    for (const { namespace, name } of subscription.resource.outOfForce ?? []) {
-      const key = `${namespace}/${name}`
+    for (const key of subscription.resource.outOfForce?.map(keyOfModel) ?? []) {
       const refusal = `Subscription ${subscription.name} has an unknown field for it and is not in force here`
       if (stale.has(key)) of(limits, key).refusals.push(refusal)
     }

@@ -5,8 +5,8 @@ import {
   type AccessPolicy,
   type ExternalOidc,
   keyOf,
+  keyOfModel,
   type ModelRef,
-  type ModelReference,
   type Resource,
   type Subscription,
   subscriptionNamespace,
@@ -313,10 +313,6 @@ function referring(
     }
   }
   return { modelKeys, missing, problems, phase: phaseOf(modelKeys, missing) }
-}
-
-function keyOfModel({ namespace, name }: ModelReference): string {
-  return `${namespace}/${name}`
 }
 
 function indexByName(models: Iterable<Model>): ReadonlyMap<string, readonly Model[]> {

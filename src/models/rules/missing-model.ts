@@ -1,36 +1,46 @@
 /** What is said of a model that a resource names and that is not there. */
 
 import { nearestName } from '../../formats/nearest-name.ts'
+import type { ResourceProblem, Snapshot } from './snapshot.ts'
 
 /** The most missing models that another name is looked for: each is compared with all. */
 const maxCompared = 5
 
-/** What is known of models that are not there, by `<namespace>/<name>`; nothing is said of most. */
-export type SaidOfMissing = ReadonlyMap<string, string>
+/** Places of documents that are not in force, by `<kind>/<namespace>/<name>`. */
+export type UnreadPlaces = ReadonlyMap<string, string>
 
 /** Why the model is not there, as what a resource names. */
-export function namesMissing(key: string, said?: SaidOfMissing): string {
-  return `names the model ${key}, which ${said?.get(key) ?? 'does not exist'}`
+export function namesMissing(key: string, why = 'does not exist'): string {
+  return `names the model ${key}, which ${why}`
 }
 
-/**
- * Of the missing models, whether their ModelRef is written and not in force, else which of the known ones was probably
- * meant. `isUnread`: whether the document of a `<kind>/<namespace>/<name>` is not in force.
- */
+/** The problems with what is known of the models that are not there; those of a resource may be older than its snapshot. */
+export function sayMissing(
+  problems: readonly ResourceProblem[],
+  said: Snapshot['saidOfMissing'],
+  unread?: UnreadPlaces,
+): readonly ResourceProblem[] {
+  return problems.map((problem) => {
+    const { missing: key = '' } = problem
+    const place = unread?.get(`ModelRef/${key}`)
+    const see = place === undefined ? '' : `: see ${place}`
+    if (key === '') return problem
+    return { ...problem, message: `${namesMissing(key, said.get(key))}${see}` }
+  })
+}
+
+/** Of missing models, whether their ModelRef is written and not in force, else which one was probably meant. */
 export function aboutMissing(
-  missing: Iterable<string>,
-  known: readonly string[],
-  isUnread: (key: string) => boolean,
-): SaidOfMissing {
+  { models, problems }: Pick<Snapshot, 'models' | 'problems'>,
+  unread: UnreadPlaces,
+): Snapshot['saidOfMissing'] {
+  const known = [...models.keys()]
   const said = new Map<string, string>()
   let left = maxCompared
-  for (const key of new Set(missing)) {
-    if (isUnread(`ModelRef/${key}`)) {
-      said.set(key, 'is not in force')
-      continue
-    }
-    left -= 1
-    const near = left < 0 ? undefined : nearestModel(key, known)
+  for (const key of new Set(problems.flatMap(({ missing }) => missing ?? []))) {
+    const isUnread = unread.has(`ModelRef/${key}`)
+    if (isUnread) said.set(key, 'is not in force')
+    const near = isUnread || left-- <= 0 ? undefined : nearestModel(key, known)
     if (near !== undefined) said.set(key, `does not exist (did you mean ${near}?)`)
   }
   return said

@@ -1,5 +1,6 @@
 /** Limits on the use of several callers together, each with its counters: one for each pool that there can be. */
 
+import { keyOfModel } from '../../kinds/resources.ts'
 import { type CountedLimit, type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
 import { readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import { groupInLines } from '../../ratelimit/rules/line-user.ts'
@@ -103,7 +104,7 @@ export function aboutOf(
   if (origin === 'model') return { subscription: null, model }
   const subscription = origin === 'tenant' ? null : name
   if (limitName === undefined) return { subscription, model }
-  const named = models?.map(({ namespace, name }) => `${namespace}/${name}`)
+  const named = models?.map(keyOfModel)
   const [first = null, ...others] = named ?? []
   return others.length > 0
     ? { subscription, model: null, models: named }

@@ -20,7 +20,6 @@ import {
 } from '../../kinds/resources.ts'
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
 import type { ModelFactors } from '../../ratelimit/rules/estimates/factors.ts'
-import type { SaidOfMissing } from './missing-model.ts'
 
 export type Phase = 'Pending' | 'Ready' | 'Active' | 'Degraded' | 'Failed'
 
@@ -150,8 +149,8 @@ export interface Snapshot {
   /** undefined: there is no valid mapping, which differs from a mapping without tiers. */
   readonly tiers: readonly Tier[] | undefined
   readonly problems: readonly ResourceProblem[]
-  /** What is known of the models that they miss. */
-  readonly saidOfMissing: SaidOfMissing
+  /** What is known of models that they miss, by key (missing-model.ts). */
+  readonly saidOfMissing: ReadonlyMap<string, string>
   /** By which the subscriptions were compiled that name none. */
   readonly admissionMode: AdmissionMode
 }

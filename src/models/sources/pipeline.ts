@@ -7,7 +7,7 @@ import { inSlices } from '../../runtime/slices.ts'
 import { compileInSteps } from '../rules/compile.ts'
 import type { RoutingOptions } from '../rules/find-backend.ts'
 import { joinRoutes } from '../rules/join-routes.ts'
-import { aboutMissing, namesMissing, type SaidOfMissing } from '../rules/missing-model.ts'
+import { aboutMissing, sayMissing, type UnreadPlaces } from '../rules/missing-model.ts'
 import { joinExternalModels } from '../rules/original/external-models.ts'
 import { type CheckAddress, refuseAddresses } from '../rules/refuse-addresses.ts'
 import type { ResourceProblem, Snapshot } from '../rules/snapshot.ts'
@@ -84,17 +84,15 @@ async function load(
   const joined = await inSlices(joinRoutes(external, routing))
   const resources = await inSlices(refuseAddresses(joined, checkAddress))
   const compiled = await inSlices(compileInSteps(resources, previous, admissionMode))
-  const missing = compiled.problems.flatMap((problem) => problem.missing ?? [])
   const unread = placesOfUnread(gathered)
-  const saidOfMissing = aboutMissing(missing, [...compiled.models.keys()], (key) => unread.has(key))
-  const snapshot = { ...compiled, saidOfMissing }
-  const found = [...unserved, ...snapshot.problems]
-  const problems = await inSlices(problemsOf(gathered, found, { saidOfMissing, unread }))
+  const snapshot = { ...compiled, saidOfMissing: aboutMissing(compiled, unread) }
+  const found = sayMissing([...unserved, ...snapshot.problems], snapshot.saidOfMissing, unread)
+  const problems = await inSlices(problemsOf(gathered, found))
   return { snapshot, resources, refused: gathered.refused, problems }
 }
 
-/** Where the documents that are not in force have their first problem, by `<kind>/<namespace>/<name>`. */
-function placesOfUnread({ problems }: Gathered): ReadonlyMap<string, string> {
+/** Where the documents that are not in force have their first problem. */
+function placesOfUnread({ problems }: Gathered): UnreadPlaces {
   const places = new Map<string, string>()
   for (const { unread, file, line } of problems) {
     if (unread === undefined || places.has(unread)) continue
@@ -106,20 +104,15 @@ function placesOfUnread({ problems }: Gathered): ReadonlyMap<string, string> {
 function* problemsOf(
   gathered: Gathered,
   found: readonly ResourceProblem[],
-  of: { readonly saidOfMissing: SaidOfMissing; readonly unread: ReadonlyMap<string, string> },
 ): Generator<void, readonly FileProblem[]> {
   const problems = [...gathered.problems]
   const placeOf = ({ file, message }: FileProblem) => `${file}\n${message}`
   const read = found.some(({ because }) => because !== undefined)
     ? new Map(problems.map((problem, index) => [placeOf(problem), index]))
     : undefined
-  const sayMissing = (key: string) => {
-    const place = of.unread.get(`ModelRef/${key}`)
-    return `${namesMissing(key, of.saidOfMissing)}${place === undefined ? '' : `: see ${place}`}`
-  }
-  for (const { resource, path, message, because, missing } of found) {
+  for (const { resource, path, message, because } of found) {
     const locate = (text: string) => gathered.locate(resource, path, `${showPath(path)} ${text}`)
-    const problem = locate(missing === undefined ? message : sayMissing(missing))
+    const problem = locate(message)
     const index = because === undefined ? undefined : read?.get(placeOf(locate(because)))
     const cause = index === undefined ? undefined : problems[index]
     if (index === undefined || cause === undefined) problems.push(problem)

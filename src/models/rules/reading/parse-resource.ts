@@ -12,16 +12,16 @@ import { findUnknown, type UnknownField } from '../../../formats/unknown-fields.
 import { toCalendar, toNamedLimit, toPrices, toWeights } from '../../../kinds/limit-schemas.ts'
 import { type Metadata, subscriptionNamespace } from '../../../kinds/metadata.ts'
 import { documents, envelope } from '../../../kinds/resource-schemas.ts'
-import type {
-  BilledModel,
-  ExternalOidc,
-  ModelReference,
-  Resource,
-  Spec,
-  Subjects,
-  Subscription,
-  Tenant,
-  Tier,
+import {
+  type BilledModel,
+  type ExternalOidc,
+  keyOfModel,
+  type Resource,
+  type Spec,
+  type Subjects,
+  type Subscription,
+  type Tenant,
+  type Tier,
 } from '../../../kinds/resources.ts'
 import {
   originalGroup,
@@ -363,10 +363,6 @@ function strangersIn({ modelRefs, limits }: Spec<'Subscription'>): readonly Fiel
       return { path: ['spec', 'limits', index, 'models', at], message }
     }),
   )
-}
-
-function keyOfModel({ namespace, name }: ModelReference): string {
-  return `${namespace}/${name}`
 }
 
 /**
