@@ -111,9 +111,8 @@ function showAsked(
 ): string | undefined {
   if (askedAs?.key === 'newest') {
     const { name, keyId } = askedAs
-    return printable(
-      `Asked with the newest key, ${name} (${keyId}), of the Subscription ${askedAs.subscription}.`,
-    )
+    const asked = `Asked with the newest key, ${name} (${keyId}), of the Subscription ${askedAs.subscription}.`
+    return printable(`${asked}${showOtherwise(askedAs)}`)
   }
   const asNew = askedAs && ` a new key would be of the Subscription ${askedAs.subscription}.`
   if (user === undefined) return asNew && printable(`You have no active key:${asNew}`)
@@ -124,6 +123,15 @@ function showAsked(
   )
 }
 
+/** Other keys with other responses; a key stands for the person only as long as all get the same. */
+function showOtherwise({ otherwise = [] }: NonNullable<ExplainAnswer['askedAs']>): string {
+  if (otherwise.length === 0) return ''
+  const shown = otherwise.map(({ keyId, name, code }) => {
+    return `${name} (${keyId}), ${code === undefined ? 'allowed' : `refused with ${code}`}`
+  })
+  return ` Otherwise with ${showFirst(shown, keysShown)}; --key asks with one of them.`
+}
+
 /** The words are explained in docs/table.md. */
 function reasonOf({ reason }: NonNullable<ExplainAnswer['table']>): string {
   return String(reason).replaceAll('_', ' ')
@@ -131,6 +139,8 @@ function reasonOf({ reason }: NonNullable<ExplainAnswer['table']>): string {
 
 /** Groups in one sentence. */
 const groupsShown = 10
+/** Keys in one sentence. */
+const keysShown = 3
 
 function showFailure({ reason, detail }: NonNullable<ExplainAnswer['backend']>): string {
   return detail === undefined || detail === '' ? reason : `${reason} (${detail})`

@@ -12,9 +12,9 @@ const snapshot = snapshotOf(
   subscription('basic', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] }),
 )
 
-async function start(t: Test) {
+async function start(t: Test, resources = snapshot) {
   const counters = createTestCounters()
-  const api = await createKeyApi(t, { snapshot, readCounters: counters.readFresh })
+  const api = await createKeyApi(t, { snapshot: resources, readCounters: counters.readFresh })
   const url = await api.external.listen({ host: '127.0.0.1', port: 0 })
   const run = (token: string, ...args: string[]) =>
     runAt({ env: { TOLLGATE_URL: url, TOLLGATE_TOKEN: token } }, 'explain', ...args)
@@ -67,6 +67,25 @@ test('asks about a key, and as an administrator about anybody', async (t) => {
     status: 1,
     err: /^No refusal with this/,
   })
+})
+
+test('names other keys with which it would be otherwise', async (t) => {
+  const { api, run } = await start(
+    t,
+    snapshotOf(
+      ...[modelRef('small'), modelRef('other')],
+      accessPolicy('open', ['llm/small', 'llm/other'], { groups: ['team-a'] }),
+      subscription('basic', { groups: ['team-a'] }, { 'llm/small': [[100, '1m']] }),
+      subscription('else', { groups: ['team-a'] }, { 'llm/other': [[100, '1m']] }),
+    ),
+  )
+  const { id } = await api.createKey('alice', { name: 'daily', subscription: 'basic' })
+  api.now += 1_000
+  await api.createKey('alice', { name: 'batch', subscription: 'else' })
+  const { out } = await run('alice-token', 'small')
+  const asked = 'Asked with the newest key, batch \\(.*\\), of the Subscription else\\.'
+  const other = `Otherwise with daily \\(${id}\\), allowed; --key asks with one of them\\.`
+  t.match(out, new RegExp(`^It would be refused with 403 .*\n\n${asked} ${other}$`, 'm'))
 })
 
 test('invalid arguments say where help is', async (t) => {

@@ -114,6 +114,13 @@ function Asked({ explanation: { user, keyId, askedAs }, keys }: AnswerProps) {
         </>
       )}
       {askedAs && `, of the subscription ${askedAs.subscription}`}.
+      {askedAs?.otherwise?.map((other) => (
+        <span key={other.keyId}>
+          {' '}
+          With <Link to={addressOf(`keys/${other.keyId}`)}>{other.name}</Link> it would be{' '}
+          {other.allowed ? 'allowed' : 'refused'}.
+        </span>
+      ))}
     </Text>
   )
 }

@@ -7,7 +7,7 @@ import type { ConsideredSubscription, Explanation } from '../../decide/explain.t
 import type { PastRefusal } from '../../decide/past-refusal.ts'
 import { messageOf } from '../../decide/refusal-message.ts'
 import { refusalReason } from '../../decide/refusal-reason.ts'
-import { describe, toEnvelope } from '../../formats/errors.ts'
+import { describe, type ErrorCode, toEnvelope } from '../../formats/errors.ts'
 import { showFirst } from '../../formats/lists.ts'
 import { toFigure } from '../../formats/money.ts'
 import { redact } from '../../formats/redact.ts'
@@ -53,6 +53,8 @@ interface View {
   /** When the key expires; null: never. */
   readonly expiresAt?: number | null
   readonly askedAs?: AskedAs | undefined
+  /** Of those that may have been meant instead. */
+  readonly otherwise?: readonly OtherKey[]
   /** Problems of resources that the request would need and that are not in force; for administrators. */
   readonly broken?: readonly string[]
   /** Of limits on cost. */
@@ -72,11 +74,30 @@ export type AskedAs =
     }
   | { readonly key: 'new'; readonly subscription: string }
 
+/** Another key of theirs, with which the request gets another response. */
+export interface OtherKey {
+  readonly keyId: string
+  readonly name: string
+  readonly subscription: string
+  /** undefined: it is allowed. */
+  readonly code: ErrorCode | undefined
+}
+
 type Json = Readonly<Record<string, unknown>>
 
 export function toExplanationJson(explanation: Explanation, view: View): Json {
   const { decision, model, closed, outside, policies, subscriptions, unlisted } = explanation
-  const { caller, path, at, expiresAt, locate, askedAs, backendOf, broken = [] } = view
+  const {
+    caller,
+    path,
+    at,
+    expiresAt,
+    locate,
+    askedAs,
+    otherwise = [],
+    backendOf,
+    broken = [],
+  } = view
   const states = decision.states ?? []
   const { pool } = (decision.allowed ? decision : decision.grant) ?? {}
   const refusing = decision.allowed ? undefined : decision.refusing
@@ -103,7 +124,12 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
     }),
     at: toTimestamp(at),
     ...whoIn(caller),
-    ...(askedAs && { askedAs }),
+    ...(askedAs && {
+      askedAs: {
+        ...askedAs,
+        ...(otherwise.length > 0 && { otherwise: otherwise.map(toOtherJson) }),
+      },
+    }),
     ...(model &&
       (locate || isOpen) && {
         model: model.key,
@@ -124,6 +150,11 @@ export function toExplanationJson(explanation: Explanation, view: View): Json {
     ),
     ...(changesAt && { changesAt: toEndTimestamp(changesAt) }),
   }
+}
+
+function toOtherJson({ code, ...key }: OtherKey): Json {
+  if (code === undefined) return { ...key, allowed: true }
+  return { ...key, allowed: false, code: toEnvelope(code).error.code }
 }
 
 /** The steps with what decided them; for users, `model` includes `access`. */
@@ -330,6 +361,18 @@ export const responseSchema = answers(
         keyId: optional(string('Not of a new one.')),
         name: optional(string('Not of a new one.')),
         subscription: string('Bare name of the one that it is bound to.'),
+        otherwise: optional({
+          description:
+            'Others of the 20 newest keys, with which the response would be another one; left out: none.',
+          type: 'array',
+          items: object('OtherKey', {
+            keyId: { type: 'string' },
+            name: { type: 'string' },
+            subscription: { type: 'string' },
+            allowed: { type: 'boolean' },
+            code: optional(code),
+          }),
+        }),
       }),
     }),
     backend: optional({

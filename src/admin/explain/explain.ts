@@ -29,9 +29,15 @@ import {
   readQuestion,
 } from './explain-question.ts'
 import { toTableJson } from './explain-table.ts'
-import { type AskedAs, responseSchema, toExplanationJson, toPastJson } from './explain-view.ts'
+import {
+  type AskedAs,
+  type OtherKey,
+  responseSchema,
+  toExplanationJson,
+  toPastJson,
+} from './explain-view.ts'
 import { notInForce } from './not-in-force.ts'
-import { newestKey, subscriptionOfNewKey } from './stand-in.ts'
+import { newestKeys, subscriptionOfNewKey } from './stand-in.ts'
 
 type ExplainDeps = Pick<
   ExternalDeps,
@@ -49,6 +55,8 @@ interface Who {
   /** When the key expires, in milliseconds since the epoch; null: never. */
   readonly expiresAt?: number | null
   readonly askedAs?: AskedAs
+  /** Others that the person may have meant. */
+  readonly otherKeys?: readonly ApiKeyRecord[]
   /** Whether a person stands for a key of theirs. */
   readonly isStandIn?: boolean
 }
@@ -121,6 +129,24 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     return notInForce(explained, { model, subscription }, problems, policies.compared.refused)
   }
 
+  /** Those of the other keys with which the request would get another response. */
+  async function decidedOtherwise(
+    { otherKeys = [] }: Who,
+    { decision }: Explanation,
+    asked: Hypothetical,
+    at: number,
+  ): Promise<readonly OtherKey[]> {
+    const codeOf = (each: Decision) => (each.allowed ? undefined : each.code)
+    const found: OtherKey[] = []
+    for (const record of otherKeys) {
+      const other = await decide(ofKey(record, at), asked, at)
+      const code = codeOf(other.decision)
+      const { id: keyId, name, subscription } = record
+      if (code !== codeOf(decision)) found.push({ keyId, name, subscription, code })
+    }
+    return found
+  }
+
   async function findKey(id: string, at: number): Promise<Known | undefined> {
     const record = isKeyId(id) ? await keys.findById(id) : undefined
     return record && ofKey(record, at)
@@ -143,10 +169,11 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     { at, requestedSubscription: requested }: Question,
   ): Promise<Known> {
     const of = requested && (findSubscription(snapshot(), requested)?.name ?? requested)
-    const record = await newestKey(keys, person.user, of, clock())
+    const [record, ...otherKeys] = await newestKeys(keys, person.user, of, clock())
     if (record !== undefined) {
       const { id: keyId, name, subscription } = record
-      return { ...ofKey(record, at), askedAs: { key: 'newest', keyId, name, subscription } }
+      const askedAs = { key: 'newest', keyId, name, subscription } as const
+      return { ...ofKey(record, at), askedAs, otherKeys }
     }
     const subscription =
       requested === undefined ? subscriptionOfNewKey(person, snapshot()) : undefined
@@ -224,6 +251,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
         ...toExplanationJson(explained, {
           ...who,
           ...seen,
+          otherwise: await decidedOtherwise(who, explained, asked, at),
           tenant,
           path: asked.path,
           at,

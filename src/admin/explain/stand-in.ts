@@ -7,20 +7,23 @@ import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import type { ApiKeyStore } from '../../keys/store.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 
+/** The most keys of a person that are looked at. */
+const maxKeys = 20
+
 /**
- * The newest active key of the user that is not ephemeral, at `now`, and of the subscription with this bare
- * name, if one is given; undefined: there is none.
+ * The active keys of the user that are not ephemeral, at `now`, and of the subscription with this bare
+ * name, if one is given; newest first, and not more than a person has.
  */
-export async function newestKey(
+export function newestKeys(
   keys: Pick<ApiKeyStore, 'search'>,
   user: string,
   subscription: string | undefined,
   now: number,
-): Promise<ApiKeyRecord | undefined> {
+): Promise<readonly ApiKeyRecord[]> {
   const any = { only: undefined, subscription, prefix: undefined, labels: {} }
-  const newest = { sortBy: 'created_at', descending: true, limit: 1, offset: 0 } as const
+  const newest = { sortBy: 'created_at', descending: true, limit: maxKeys, offset: 0 } as const
   const statuses = new Set(['active'] as const)
-  const [found] = await keys.search({
+  return keys.search({
     ...any,
     ...newest,
     owner: user,
@@ -28,7 +31,6 @@ export async function newestKey(
     includeEphemeral: false,
     now,
   })
-  return found
 }
 
 /** The subscription that a new key of the person would be bound to; undefined: there is none. */

@@ -414,6 +414,30 @@ test('somebody who is named asks with the newest regular key, else with a new on
   t.match(await ask('admin', { user: 'zed', groups: [] }), { allowed: false })
 })
 
+test('other keys with which the response would be another one are named', async (t) => {
+  const two = snapshotOf(
+    ...[modelRef('small'), modelRef('large')],
+    accessPolicy('open', ['llm/small', 'llm/large'], { groups: ['team-a'] }),
+    subscription(
+      'both',
+      { groups: ['team-a'] },
+      { 'llm/small': [[9, '1m']], 'llm/large': [[9, '1m']] },
+    ),
+    subscription('one', { groups: ['team-a'] }, { 'llm/small': [[9, '1m']] }),
+  )
+  const api = await createKeyApi(t, { snapshot: two })
+  const asked = async (model: string) =>
+    (
+      await api.ask(route, { as: 'admin', body: { user: 'alice', groups: ['team-a'], model } })
+    ).json()
+  const { id: keyId } = await api.createKey('alice', { name: 'batch', subscription: 'both' })
+  api.now += 1_000
+  await api.createKey('alice', { name: 'daily', subscription: 'one' })
+  const otherwise = [{ keyId, name: 'batch', subscription: 'both', allowed: true }]
+  t.match(await asked('large'), { allowed: false, askedAs: { name: 'daily', otherwise } })
+  t.notOk((await asked('small')).askedAs.otherwise, 'all are allowed')
+})
+
 test('an identity token asks with a key where a key is required', async (t) => {
   const two = [
     modelRef('small'),
