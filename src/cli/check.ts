@@ -1,6 +1,5 @@
 /** `tollgate check <folder>`: reports all problems of the resource files, by file and line. */
 
-import { stat } from 'node:fs/promises'
 import { adviceOn } from '../cluster/rules/advice.ts'
 import { statusOf } from '../cluster/rules/conditions.ts'
 import { createPolicyConditions, policyStatuses } from '../cluster/rules/generated-policies.ts'
@@ -13,11 +12,11 @@ import { toFigure } from '../formats/money.ts'
 import { addressRulesOf } from '../gateway/address-rules.ts'
 import { newCounters } from '../models/rules/new-counters.ts'
 import { showProblem } from '../models/sources/files.ts'
-import { loadSnapshot } from '../models/sources/pipeline.ts'
 import { inSlices } from '../runtime/slices.ts'
 import { loadConfig } from '../settings/config.ts'
 import type { Call } from './command.ts'
 import type { checkFlags } from './commands/operate.ts'
+import { loadFolder } from './input-file.ts'
 import { toJson } from './json.ts'
 import { counted, printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
@@ -32,14 +31,16 @@ export async function check(
 ): Promise<number> {
   const config = loadConfig({ ...env, RESOURCES: `file:${folder}` })
   const options = { checkAddress: addressRulesOf(config), admissionMode: config.admissionMode }
-  const loaded = await load(folder, options)
+  const loaded = await loadFolder(folder, options)
   const { snapshot, problems, refused } = loaded
   if (problems.length === 0 && loaded.resources.length === 0) {
     throw new Error(`${folder} has no resources; they are in files that end in .yaml or .yml.`)
   }
   const inForce = flags['in-force']
   const begun =
-    inForce === undefined ? [] : newCounters((await load(inForce, options)).snapshot, snapshot)
+    inForce === undefined
+      ? []
+      : newCounters((await loadFolder(inForce, options)).snapshot, snapshot)
   const unread = new Map<string, (typeof problems)[number]>()
   for (const each of problems) {
     if (each.unread !== undefined && !unread.has(each.unread)) unread.set(each.unread, each)
@@ -103,14 +104,6 @@ export async function check(
   const left = unread.size > 0 ? ` and ${unread.size} not read` : ''
   out(`\n${counted(resources.length, 'resource')}${left}, ${counted(problems.length, 'problem')}`)
   return status
-}
-
-async function load(folder: string, options: Parameters<typeof loadSnapshot>[1]) {
-  const loaded = await loadSnapshot(folder, options).catch(() => undefined)
-  if (loaded !== undefined) return loaded
-  const found = await stat(folder).catch(() => undefined)
-  const why = found?.isFile() ? 'is a file' : 'cannot be read'
-  throw new Error(`${folder} ${why}; name a folder of YAML files.`)
 }
 
 /** With sums of money as decimal texts; null: there is no figure. */

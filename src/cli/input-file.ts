@@ -1,7 +1,8 @@
-/** What a command reads from a file or standard input. */
+/** What a command reads from a file, from standard input, or from a folder of resources. */
 
-import { readFile } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import { text } from 'node:stream/consumers'
+import { loadSnapshot } from '../models/sources/pipeline.ts'
 
 /** The text of the file, of standard input if it is `-`. Rejects with a readable error. */
 export async function readInput(path: string, input: NodeJS.ReadableStream): Promise<string> {
@@ -9,4 +10,13 @@ export async function readInput(path: string, input: NodeJS.ReadableStream): Pro
   return await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new Error(`${path} cannot be read (${error.code}).`)
   })
+}
+
+/** The resources of a folder, with all their problems. Rejects with a readable error. */
+export async function loadFolder(folder: string, options?: Parameters<typeof loadSnapshot>[1]) {
+  const loaded = await loadSnapshot(folder, options).catch(() => undefined)
+  if (loaded !== undefined) return loaded
+  const found = await stat(folder).catch(() => undefined)
+  const why = found?.isFile() ? 'is a file' : 'cannot be read'
+  throw new Error(`${folder} ${why}; name a folder of YAML files.`)
 }

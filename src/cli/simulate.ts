@@ -1,23 +1,22 @@
 /** `tollgate simulate`: what the resources in a folder would have refused of past usage. */
 
-import { readFile } from 'node:fs/promises'
 import type { SimulationAnswer } from '../admin/usage/simulate.ts'
 import { parseDuration } from '../formats/duration.ts'
 import { toTimestamp } from '../formats/timestamp.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { listFiles } from '../models/sources/listing.ts'
-import { loadSnapshot } from '../models/sources/pipeline.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import { renderBar } from './bar.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { simulateFlags } from './commands/operate.ts'
+import { loadFolder, readInput } from './input-file.ts'
 import { toJson } from './json.ts'
 import { showFigure } from './limit-cells.ts'
 import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
 
-type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
+type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'input'>
 
 /** Runs the command; returns the exit status: 1 if anything would be refused. */
 export async function simulate(
@@ -42,20 +41,18 @@ function spanOf({ since, from, to }: Call<typeof simulateFlags>['flags']) {
 }
 
 /** The text of all its files; undefined, and why on standard error, if they are not valid. */
-async function readFolder(folder: string, { err }: Io): Promise<string | undefined> {
-  const loaded = await loadSnapshot(folder).catch(() => undefined)
-  if (loaded === undefined)
-    throw new Error(`${folder} cannot be read; name a folder of YAML files.`)
+async function readFolder(folder: string, { err, input }: Io): Promise<string | undefined> {
+  const loaded = await loadFolder(folder)
   const errors = loaded.problems.filter(({ severity }) => severity === 'error')
   for (const problem of errors) err(showProblem(problem))
   if (errors.length > 0) return undefined
   const paths = [...(await listFiles(folder)).keys()].sort()
-  const texts = await Promise.all(paths.map((path) => readFile(path, 'utf8')))
+  const texts = await Promise.all(paths.map((path) => readInput(path, input)))
   return texts.join('\n---\n')
 }
 
 function show(answer: SimulationAnswer): string {
-  const { from, to, answers, refused, refusals, limits } = answer
+  const { from, to, answers, refused, refusals, limits, currency } = answer
   const isEstimate = refusals.some(({ estimated }) => estimated)
   const sections = [
     printable(
@@ -64,7 +61,12 @@ function show(answer: SimulationAnswer): string {
     table(
       ['USER', 'SUBSCRIPTION', 'MODEL', 'BY', 'REQUESTS', 'FIRST', 'LAST'],
       refusals.map((each) => [
-        ...[printable(each.user), each.subscription, each.model, showLimit(each, each.reason)],
+        ...[
+          printable(each.user),
+          each.subscription,
+          each.model,
+          showLimit(each, currency, each.reason),
+        ],
         ...[count(each.requests), each.first_at, each.last_at],
       ]),
       answer.more_refusals,
@@ -73,7 +75,7 @@ function show(answer: SimulationAnswer): string {
       ['SUBSCRIPTION', 'MODEL', 'LIMIT', 'MOST USED', 'BY', ''],
       limits.map((each) => [
         ...[each.subscription ?? '-', each.model ?? each.models?.join(', ') ?? 'all'],
-        ...[showLimit(each), showFigure(each.most)],
+        ...[showLimit(each, currency), showFigure(each.most, currency)],
         ...[printable(each.most_by ?? '-'), showNear(each, answer)],
       ]),
       answer.more_limits,
@@ -102,10 +104,12 @@ const reasons = {
 
 function showLimit(
   { name, kind, window, limit = 0 }: Partial<SimulationAnswer['limits'][number]>,
+  currency: string | undefined,
   otherwise = '',
 ): string {
   if (kind === undefined) return otherwise.replaceAll('_', ' ')
-  return `${name ? `${name}: ` : ''}${showFigure(limit)} ${kind}${window ? ` / ${window}` : ''}`
+  const of = kind === 'cost' ? '' : ` ${kind}`
+  return `${name ? `${name}: ` : ''}${showFigure(limit, currency)}${of}${window ? ` / ${window}` : ''}`
 }
 
 function share({ most, limit }: SimulationAnswer['limits'][number]): number {

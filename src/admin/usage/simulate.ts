@@ -15,6 +15,8 @@ import { answers, boolean, object, objects, optional, string, timestamp } from '
 import { shareOf } from '../http/share.ts'
 import {
   count,
+  currencyOf,
+  currencySchema,
   figure,
   kindSchema,
   lengthOf,
@@ -46,6 +48,7 @@ interface Simulated {
 export interface SimulateDeps {
   /** undefined: there is no ledger. */
   readonly simulate: Simulate | undefined
+  readonly billingCurrency: string
   readonly clock: () => number
 }
 
@@ -147,6 +150,7 @@ const schema = {
         }),
       },
       more_limits: { ...count, description: 'How many are left out.' },
+      currency: currencySchema,
       not_judged: {
         description: 'Windows of which nothing is known in some time.',
         ...objects('NotJudged', {
@@ -174,7 +178,10 @@ export type SimulationAnswer = FromSchema<(typeof schema.response)[200]>
 const timeoutMs = 5_000
 
 /** Adds the route, in a scope of administrators. One simulation runs at a time. */
-export function simulateResources(app: Api, { simulate, clock }: SimulateDeps): void {
+export function simulateResources(
+  app: Api,
+  { simulate, billingCurrency, clock }: SimulateDeps,
+): void {
   const inTurn = createFairLimiter({
     atOnce: 1,
     oneEach: true,
@@ -192,7 +199,8 @@ export function simulateResources(app: Api, { simulate, clock }: SimulateDeps): 
       throw invalidRequest(message)
     }
     await showOthers(request, result.simulation.refusals.length)
-    return show(result, span)
+    const answer = show(result, span)
+    return { ...answer, ...currencyOf(answer.limits, billingCurrency) }
   })
 }
 

@@ -176,7 +176,7 @@ test('limits by name are replayed over all who share them, with the prices of th
   const spec = { owner, limits }
   const found = (await ask(bundle([[1_000_000, '1h']], { billingRate }, spec))).json()
   const budget = { name: 'budget', kind: 'cost', scope: 'subscription', window: 'day', limit: '2' }
-  t.match(found, { answers: 6, refused: 2 })
+  t.match(found, { answers: 6, refused: 2, currency: 'EUR' })
   t.match(found.refusals, [
     { ...budget, user: 'ann', requests: 1, first_at: at(today + 10 * hour + 7_000) },
     { ...budget, user: 'bob', requests: 1 },
@@ -296,6 +296,12 @@ test('a folder is simulated at a terminal', async (t) => {
     '',
     'Not judged: tokens 24h from 2026-03-01T00:00:00Z to 2026-03-01T12:00:00Z: it is longer.',
   ])
+  const billingRate = { perToken: '0.01' }
+  const limits = [{ name: 'team', per: 'subscription', of: 'cost', limit: '1.5', window: '1h' }]
+  const budget = bundle([[10_000, '1h']], { billingRate }, { limits })
+  writeFileSync(join(folder, 'all.yaml'), budget)
+  const costs = await run(folder, '--from', '2026-03-01')
+  t.match(costs.out, /^plenty +all +team: 1\.5 EUR \/ 1h +2 EUR +-/m)
   writeFileSync(join(folder, 'all.yaml'), bundle([[0, '1m']]))
   const wrong = await run(folder)
   t.equal(wrong.status, 1)

@@ -118,12 +118,13 @@ function reader<Raw>(
   return (document) => {
     const problems: FieldProblem[] = []
     const raw = readFields(document, schema, problems)
-    const closesAll = (path: FieldPath) => meansLimits({ path }, ofLimits)
-    const unknown = findUnknown(withPruned(document, schema), schema, closesAll)
+    const unknown = findUnknown(withPruned(document, schema), schema, (path) =>
+      meansLimits({ path }, ofLimits),
+    )
     const inEntries: FieldProblem[] = []
     for (const { closed, ...problem } of unknown) {
       const isEntry = closed && entries.some((list) => entryOf(closed, list) !== undefined)
-      const isMild = closed === undefined && !closesAll(problem.path)
+      const isMild = closed === undefined && !meansLimits(problem, ofLimits)
       if (isEntry) inEntries.push(problem)
       else problems.push({ ...problem, isMild })
     }
