@@ -40,6 +40,27 @@ test('each file has its own tests and environment', async (t) => {
   t.equal(await shared.end(), undefined)
 })
 
+test('an error that nobody catches is of the test that led to it', async (t) => {
+  const ways = [
+    `setTimeout(() => { throw new Error('timer') })`,
+    `Promise.reject(new Error('promise'))`,
+    `queueMicrotask(() => { throw new Error('microtask') })`,
+    `connect(1, '127.0.0.1')`,
+    `await new Promise(setImmediate); readFile('/', () => { throw new Error('file') })`,
+  ]
+  const { shared, run, score } = startProcess(t, [
+    `import { connect } from 'node:net'; import { readFile } from 'node:fs'
+     ${ways.map((way, i) => `test('way ${i}', async (t) => { ${way}; await new Promise((done) => setTimeout(done, 10_000).unref()) })`).join('\n')}
+     test('passes', async (t) => t.pass())`,
+    `test('passes', async (t) => t.pass())`,
+  ])
+  t.equal(await run(0), undefined)
+  t.match(score, { passed: 1, failed: ways.length })
+  t.equal(await run(1), undefined)
+  t.match(score, { passed: 2, failed: ways.length })
+  t.equal(await shared.end(), undefined)
+})
+
 test('a file that ends the process fails', async (t) => {
   const { shared, run, score } = startProcess(t, ['process.exit(3)'])
   t.equal(await run(0), 'exit code 3')
