@@ -27,31 +27,85 @@ const overdue = new CallError(code.deadlineExceeded, 'the request was not comple
 
 export type OnFault = (error: unknown) => void
 
-/** A call in progress: passes on a client's messages until it ends, fails, times out or is aborted. */
-export abstract class Call implements StreamHandler {
-  protected readonly stream: Stream
-  protected readonly onFault: OnFault
+/** Handles a stream that is a gRPC call of its method. */
+export type Serve = (stream: Stream, head: RequestHead, form: MessageForm) => StreamHandler
+
+/**
+ * Answers one message with one message, at once or later. `traceparent` is the call's own header
+ * (W3C Trace Context), unparsed; it may be left out if it does not sample. `call` tells a client that
+ * leaves without having read the answer.
+ */
+export type Unary = (
+  request: Buffer,
+  traceparent?: string,
+  call?: Pick<Stream, 'whenReset'>,
+) => Buffer | Promise<Buffer>
+
+/** Sends a client messages until it leaves, which calls the returned function. */
+export type ServerStreaming = (subscriber: Subscriber) => () => void
+
+export interface Subscriber {
+  send(message: Buffer): void
+  end(): void
+}
+
+/** Serves a method that answers one message with one. */
+export function serveUnary(answer: Unary, onFault: OnFault): Serve {
+  return serve(onFault, (call, message) => {
+    const { stream } = call
+    const response = answer(message, call.traceparent, stream)
+    if (!(response instanceof Promise)) return answerWith(stream, response)
+    // Only a response that is not immediate can be late.
+    call.startTimer()
+    response.then((late) => answerWith(stream, late)).catch((error) => call.fail(error))
+  })
+}
+
+/** Serves a method that answers one message with any number of them. */
+export function serveServerStreaming(subscribe: ServerStreaming, onFault: OnFault): Serve {
+  return serve(onFault, (call) => {
+    const { stream } = call
+    stream.respond(okHeaders)
+    call.startTimer()
+    const unsubscribe = subscribe({
+      send: (message) => sendMessage(stream, message),
+      end: () => stream.finish(okTrailers),
+    })
+    if (stream.closed) unsubscribe()
+    else call.onClosed = unsubscribe
+  })
+}
+
+/** What is done with the message of a call; an exception ends the call. */
+type Act = (call: Call, message: Buffer) => void
+
+function serve(onFault: OnFault, act: Act): Serve {
+  return (stream, head, form) => new Call(stream, head, form, onFault, act)
+}
+
+/** A call in progress, of a single message: until it ends, fails, times out or is aborted. */
+class Call implements StreamHandler {
+  readonly stream: Stream
+  readonly traceparent: string | undefined
+  onClosed: (() => void) | undefined
+  readonly #onFault: OnFault
+  readonly #act: Act
   readonly #form: MessageForm
   readonly #timeout: string | undefined
   #timer: NodeJS.Timeout | undefined
   #reader: MessageReader | undefined
+  #message: Buffer | undefined
   #kept = 0
   #over = false
 
-  constructor(stream: Stream, head: RequestHead, form: MessageForm, onFault: OnFault) {
+  constructor(stream: Stream, head: RequestHead, form: MessageForm, onFault: OnFault, act: Act) {
     this.stream = stream
-    this.onFault = onFault
+    this.traceparent = head.traceparent
+    this.#onFault = onFault
+    this.#act = act
     this.#form = form
     this.#timeout = head.timeout
   }
-
-  /**
-   * Receives a complete message; `last`: nothing follows it in the data read so far. An exception
-   * ends the call.
-   */
-  protected abstract take(message: Buffer, last: boolean): void
-  /** The client has sent everything, and all messages were complete. An exception ends the call. */
-  protected abstract end(): void
 
   data(payload: Buffer, last: boolean): void {
     if (this.#over) return
@@ -60,7 +114,9 @@ export abstract class Call implements StreamHandler {
       if (!last) return
       this.#over = true
       if (this.#reader?.midway) throw new CallError(code.internal, 'message is cut short')
-      this.end()
+      if (this.#message === undefined) throw new CallError(code.unimplemented, 'no message')
+      const act = this.#act
+      act(this, this.#message)
     } catch (error) {
       this.#over = true
       this.#reader?.drop()
@@ -69,7 +125,7 @@ export abstract class Call implements StreamHandler {
   }
 
   /** Ends the call with DEADLINE_EXCEEDED after its `grpc-timeout`, counted from now. */
-  protected startTimer(): void {
+  startTimer(): void {
     const ms = readTimeout(this.#timeout)
     if (ms !== undefined) this.#timer = setTimeout(() => endWith(this.stream, tooLate), ms)
   }
@@ -79,8 +135,8 @@ export abstract class Call implements StreamHandler {
     endWith(this.stream, overdue)
   }
 
-  protected fail(error: unknown): void {
-    endWith(this.stream, toCallError(error, this.onFault))
+  fail(error: unknown): void {
+    endWith(this.stream, toCallError(error, this.#onFault))
   }
 
   closed(): void {
@@ -88,48 +144,41 @@ export abstract class Call implements StreamHandler {
     this.#reader?.drop()
     this.#form.allowance.left += this.#kept
     clearTimeout(this.#timer)
-  }
-
-  /** A copy for keeping: the message itself would retain the whole buffer that was read. */
-  protected keep(message: Buffer): Buffer {
-    this.#kept += charge(this.#form, message.length)
-    return Buffer.from(message)
+    this.onClosed?.()
   }
 
   /** A message that is exactly one frame, as most are, needs no reader. */
   #read(payload: Buffer, last: boolean): void {
     if (payload.length === 0) return
     if (this.#reader === undefined && isMessage(payload, this.#form)) {
-      this.take(payload.subarray(prefixBytes), last)
+      this.#take(payload.subarray(prefixBytes), last)
       return
     }
     this.#reader ??= new MessageReader(this.#form)
-    this.#reader.push(payload, (message) => this.take(message, last))
+    this.#reader.push(payload, (message) => this.#take(message, last))
+  }
+
+  /** `last`: nothing follows it in the data read so far. Else it is copied, because it would retain the whole buffer that was read. */
+  #take(message: Buffer, last: boolean): void {
+    if (this.#message !== undefined)
+      throw new CallError(code.unimplemented, 'more than one message')
+    if (!last) this.#kept += charge(this.#form, message.length)
+    this.#message = last ? message : Buffer.from(message)
   }
 }
 
-/** Begins a successful response; `sendMessage` and `endWell` follow. */
-export function begin(stream: Stream): void {
-  stream.respond(okHeaders)
-}
-
 /** Sends an uncompressed message: its length, then its bytes. */
-export function sendMessage(stream: Stream, message: Buffer): void {
+function sendMessage(stream: Stream, message: Buffer): void {
   prefix.writeUInt32BE(message.length, 1)
   stream.write(prefix, message)
 }
 
-/** Ends a response with OK. */
-export function endWell(stream: Stream): void {
-  stream.finish(okTrailers)
-}
-
 /** Responds with one message and OK; does nothing if the client is gone. */
-export function answerWith(stream: Stream, message: Buffer): void {
+function answerWith(stream: Stream, message: Buffer): void {
   if (stream.responded) return
-  begin(stream)
+  stream.respond(okHeaders)
   sendMessage(stream, message)
-  endWell(stream)
+  stream.finish(okTrailers)
 }
 
 /** Ends a call with an error: alone ("Trailers-Only"), or after messages that were sent already. */

@@ -1,6 +1,6 @@
 /** grpc.health.v1.Health: SERVING from the start, NOT_SERVING while this process can't serve, and once draining. */
 
-import type { ServerStreaming, Subscriber, Unary } from './methods.ts'
+import type { ServerStreaming, Subscriber, Unary } from './call.ts'
 import { WireWriter } from './wire.ts'
 
 /** HealthCheckResponse.ServingStatus. */

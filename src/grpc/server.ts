@@ -11,14 +11,20 @@ import {
 } from 'node:net'
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:tls'
 import type { ServerTls } from '../tls/listener-tls.ts'
-import { endWith, refuse } from './call.ts'
+import {
+  endWith,
+  refuse,
+  type Serve,
+  serveServerStreaming,
+  serveUnary,
+  type Unary,
+} from './call.ts'
 import { createHealth } from './health.ts'
 import { Connection } from './http2/connection.ts'
 import { type ConnectionLimits, defaultLimits } from './http2/limits.ts'
 import type { RequestHead } from './http2/request-head.ts'
 import { ignoreStream, type Stream, type StreamHandler } from './http2/stream.ts'
 import type { MessageForm } from './message-reader.ts'
-import { type Serve, serveServerStreaming, serveUnary, type Unary } from './methods.ts'
 import { CallError, code } from './status.ts'
 
 export interface GrpcMethods {
