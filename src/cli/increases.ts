@@ -1,7 +1,7 @@
 /** `tollgate increases`: more of a limit for a while, as administrators give it. */
 
 import type { IncreaseList } from '../admin/usage/increases.ts'
-import { parseDuration } from '../formats/duration.ts'
+import { parseDuration } from '../formats/time.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import { type Call, WrongCall } from './command.ts'

@@ -1,8 +1,7 @@
 /** `tollgate simulate`: what the resources in a folder would have refused of past usage. */
 
 import type { SimulationAnswer } from '../admin/usage/simulate.ts'
-import { parseDuration } from '../formats/duration.ts'
-import { toTimestamp } from '../formats/timestamp.ts'
+import { parseDuration, toTimestamp } from '../formats/time.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { listFiles } from '../models/sources/listing.ts'
 import { createApiClient } from './api-client.ts'

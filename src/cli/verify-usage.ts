@@ -3,7 +3,7 @@
 import type { Exact } from '../formats/exact.ts'
 import { toMoney } from '../formats/money.ts'
 import type { Span } from '../formats/span.ts'
-import { toTimestamp } from '../formats/timestamp.ts'
+import { toTimestamp } from '../formats/time.ts'
 import { findJournalName } from '../usage/ledger/journal-name.ts'
 import { findKept } from '../usage/ledger/kept.ts'
 import { readLedgerState } from '../usage/ledger/postgres/state.ts'

@@ -2,6 +2,8 @@
 
 import type { Caller, Person } from '../identity/rules/caller.ts'
 import { isModelAllowed } from '../keys/rules/caps-of-caller.ts'
+import type { Subscription } from '../kinds/resources.ts'
+import { poolOfGroup } from '../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Model, Owners } from '../models/rules/snapshot.ts'
 
 export function mayUse(caller: Person, model: Pick<Model, 'users' | 'groups'>): boolean {
@@ -27,4 +29,16 @@ export function* ownedBy(
       seen.add(subscription)
     }
   }
+}
+
+/**
+ * The first of the subscription's groups that the caller is in; empty if the user owns it by name.
+ */
+export function owningGroup({ owner }: Subscription, groups: readonly string[]): string {
+  return owner.groups.find((group) => groups.includes(group)) ?? ''
+}
+
+/** The group whose pool the caller draws on, as lines name it; empty: that of the users whom the Subscription names. */
+export function poolOf(subscription: Subscription, groups: readonly string[]): string {
+  return poolOfGroup(owningGroup(subscription, groups))
 }

@@ -14,6 +14,7 @@ import {
   type PathRules,
 } from '../operations/operations.ts'
 import { type CountedLimit, isTaken } from '../ratelimit/rules/counter.ts'
+import { owningGroup, poolOf } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Decision, Denial, Grant } from './decision.ts'
 import { watchedOf } from './request-hold.ts'
@@ -28,7 +29,6 @@ import { checkOperation, readName } from './steps/operation.ts'
 import { checkPath } from './steps/path.ts'
 import type { DecisionContext, Step } from './steps/step.ts'
 import { selectSubscription } from './steps/subscription.ts'
-import { owningGroup, poolOf } from './usage-labels.ts'
 
 /** In the order in which they are asked. */
 const steps = [

@@ -17,7 +17,7 @@ import { mayUse, ownedBy } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { StepName, Trace } from './decide.ts'
 import type { Decision } from './decision.ts'
-import { closedModels, listingModels } from './named-models.ts'
+import { closedModels, listingModels } from './name-lookup.ts'
 import { findSubscription, requestedBy, type SelectionError, unusableReason } from './selection.ts'
 
 export interface Explanation {

@@ -2,7 +2,7 @@
 
 import { toMoney } from '../formats/money.ts'
 import { toQuoted } from '../formats/redact.ts'
-import { toEndTimestamp, toZonedTimestamp } from '../formats/timestamp.ts'
+import { toEndTimestamp, toZonedTimestamp } from '../formats/time.ts'
 import { capsOf } from '../keys/rules/caps-of-caller.ts'
 import type { LimitKind, Per } from '../kinds/limits.ts'
 import type { CountedLimit, LimitState } from '../ratelimit/rules/counter.ts'

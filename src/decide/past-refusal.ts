@@ -18,7 +18,7 @@ export interface PastRefusal {
   /** The group whose pool the request would have drawn on (Grant.pool). */
   readonly pool?: string | undefined
   readonly retryAt: number | undefined
-  /** More detailed than the caller may know (refusal-reason.ts). */
+  /** More detailed than the caller may know (refusal-message.ts). */
   readonly reason: string | undefined
   /** null: no valid credential. */
   readonly caller: Caller | null

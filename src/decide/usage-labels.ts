@@ -1,7 +1,6 @@
 /** The labels of usage metrics. Pure. */
 
-import type { Subscription, WrittenTelemetry } from '../kinds/resources.ts'
-import { poolOfGroup } from '../models/rules/shared-limits.ts'
+import type { WrittenTelemetry } from '../kinds/resources.ts'
 
 /** How users are named: in clear, by a hash, or not at all. */
 export type UserNaming = 'on' | 'hash' | 'off'
@@ -29,16 +28,4 @@ export function toUsageLabels(
     organization: raw?.captureOrganization ?? false,
     group: raw?.captureGroup ?? false,
   }
-}
-
-/**
- * The first of the subscription's groups that the caller is in; empty if the user owns it by name.
- */
-export function owningGroup({ owner }: Subscription, groups: readonly string[]): string {
-  return owner.groups.find((group) => groups.includes(group)) ?? ''
-}
-
-/** The group whose pool the caller draws on, as lines name it; empty: that of the users whom the Subscription names. */
-export function poolOf(subscription: Subscription, groups: readonly string[]): string {
-  return poolOfGroup(owningGroup(subscription, groups))
 }

@@ -2,7 +2,7 @@
 
 import { takesOneAnswer } from '../decide/answers.ts'
 import type { Grant } from '../decide/decision.ts'
-import { isSampled } from '../formats/trace-context.ts'
+import { isSampled } from '../formats/headers.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf } from '../operations/dialect.ts'

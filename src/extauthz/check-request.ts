@@ -1,8 +1,8 @@
 /** `envoy.service.auth.v3.CheckRequest` → the few strings that a decision needs. */
 
-import { readClientAddress, readForwarded } from '../formats/client-address.ts'
+import { readClientAddress, readForwarded } from '../formats/headers.ts'
 import { WireError, WireReader } from '../grpc/wire.ts'
-import { listingHeader } from '../identity/listing-seal.ts'
+import { listingHeader } from '../identity/authenticate.ts'
 import type { RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
 
 /**

@@ -3,9 +3,9 @@
 import type { Logger } from 'pino'
 import type { RefusedRequest } from '../decide/refused-request.ts'
 import { describe, type ErrorCode } from '../formats/errors.ts'
+import { traceIdOf } from '../formats/headers.ts'
 import { networkOf } from '../formats/network.ts'
 import { toShown } from '../formats/redact.ts'
-import { traceIdOf } from '../formats/trace-context.ts'
 import type { Caller } from '../identity/rules/caller.ts'
 import type { RefusedCheck } from './refused-check.ts'
 

@@ -6,7 +6,7 @@
 import { isOf, type PastRefusal, type PastRefusals } from '../decide/past-refusal.ts'
 import { messageOf } from '../decide/refusal-message.ts'
 import { describe } from '../formats/errors.ts'
-import { lastValue } from '../formats/header-value.ts'
+import { lastValue } from '../formats/headers.ts'
 import type { RefusedCheck } from './refused-check.ts'
 
 /** How long a refusal can be asked about. */

@@ -1,7 +1,7 @@
 /** What a Check adds to a span of its own, if its call is sampled. */
 
 import type { Decision } from '../decide/decision.ts'
-import { isSampled } from '../formats/trace-context.ts'
+import { isSampled } from '../formats/headers.ts'
 import type { Verify } from '../identity/authenticate.ts'
 import type { RefusedCheck } from './refused-check.ts'
 import type { Check } from './service.ts'

@@ -5,9 +5,6 @@
 
 import { createHmac, timingSafeEqual } from 'node:crypto'
 
-/** The header that carries it to Check, and no further. */
-export const listingHeader = 'listing-client'
-
 export type ListingSeal = ReturnType<typeof createListingSeal>
 
 /** Longer than any list is waited for, and than clocks of processes differ. */

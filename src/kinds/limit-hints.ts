@@ -1,7 +1,7 @@
 /** What is probably meant by the texts of a limit that are not valid. */
 
-import { parseWindow } from '../formats/duration.ts'
 import { nearestName } from '../formats/nearest-name.ts'
+import { parseWindow } from '../formats/time.ts'
 import type { CalendarWindow, Per } from './limits.ts'
 
 /** The hint that names it. */

@@ -1,6 +1,5 @@
 /** Schemas of limits, of the calendar of their windows, and of what tokens cost and weigh. */
 
-import { parseWindow } from '../formats/duration.ts'
 import { parseMoney, readPrice } from '../formats/money.ts'
 import { nearestName } from '../formats/nearest-name.ts'
 import {
@@ -18,7 +17,7 @@ import {
   type Schema,
   text,
 } from '../formats/schema.ts'
-import { isKnownZone } from '../formats/time-zone.ts'
+import { isKnownZone, parseWindow } from '../formats/time.ts'
 import { asked, meantLabel, meantNumber, meantPer, meantWindow } from './limit-hints.ts'
 import type {
   CalendarWindow,

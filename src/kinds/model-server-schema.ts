@@ -1,6 +1,5 @@
 /** Fields of a ModelRef for the connection to its server. */
 
-import { parseDuration } from '../formats/duration.ts'
 import {
   boolean,
   dnsName,
@@ -12,6 +11,7 @@ import {
   type Schema,
   text,
 } from '../formats/schema.ts'
+import { parseDuration } from '../formats/time.ts'
 
 /** A file name within a folder, never a path out of it. */
 const file: Partial<Schema> = {

@@ -8,8 +8,8 @@ import {
   parseSocketAddress,
   type SocketAddress,
 } from '../formats/address.ts'
-import { parseDuration } from '../formats/duration.ts'
 import { parseRedisUrl } from '../formats/redis-url.ts'
+import { parseDuration } from '../formats/time.ts'
 import { isTrustworthy } from '../formats/trustworthy.ts'
 import { isMeterName, type MeterName, meterable } from '../operations/operations.ts'
 

@@ -13,7 +13,7 @@ import {
   type Tracer,
   trace,
 } from '@opentelemetry/api'
-import { isSampled, parseTraceParent } from '../formats/trace-context.ts'
+import { isSampled, parseTraceParent } from '../formats/headers.ts'
 
 export interface Tracing {
   /** false: every function is returned unchanged, and no span is created. */

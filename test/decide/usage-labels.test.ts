@@ -1,5 +1,6 @@
 import { test } from 'tap'
-import { owningGroup, poolOf, toUsageLabels } from '../../src/decide/usage-labels.ts'
+import { owningGroup, poolOf } from '../../src/decide/access.ts'
+import { toUsageLabels } from '../../src/decide/usage-labels.ts'
 import type { Subscription, WrittenTelemetry } from '../../src/kinds/resources.ts'
 
 const nothing: WrittenTelemetry = {

@@ -2,10 +2,13 @@ import { test } from 'tap'
 import {
   type Authenticate,
   createAuthenticate,
+  createVerifyKey,
   credentialOf,
   isBare,
   type Presented,
 } from '../../src/identity/authenticate.ts'
+import { hashOfKey } from '../../src/keys/rules/api-key.ts'
+import { createMemoryApiKeys } from '../support/memory-api-keys.ts'
 
 /** Records which way a credential was verified. */
 const authenticate = presented(
@@ -149,4 +152,141 @@ test('credentials above 16 KiB are not read', async (t) => {
   t.match(authenticate(bearing(`Bearer ${fits}`), 0), { user: `token ${fits}` })
   t.equal(authenticate(bearing(`Bearer ${long}`), 0), null)
   t.equal(authenticate({ authorization: undefined, apiKey: `sk-${long}` }, 0), null)
+})
+
+const now = 1_000_000
+const markers = { own: 'tg', accepted: new Set(['oai']) }
+
+test('an active key gives its owner as of its creation', async (t) => {
+  const keys = createMemoryApiKeys()
+  const key = keys.mint({ id: 'id-1', user: 'ada', groups: ['then'], subscription: 'basic' })
+  t.strictSame(createVerifyKey(keys, markers)(key, now), {
+    by: 'key',
+    user: 'ada',
+    groups: ['then'],
+    keyId: 'id-1',
+    subscription: 'basic',
+  })
+})
+
+test('what is decided for a key is remembered while it is trusted, and before its end is news', async (t) => {
+  const keys = createMemoryApiKeys()
+  const day = 86_400_000
+  const rememberedOf = (record: object, more: object = {}) => {
+    const key = keys.mint(record)
+    const findByHash = (hash: string) => {
+      const found = keys.findByHash(hash)
+      return found && { ...found, trustedUntil: performance.now() + 60_000, ...more }
+    }
+    const caller = createVerifyKey({ findByHash }, markers)(key, now)
+    const { remembered } = caller as { remembered?: { hash: string; until: number } }
+    if (remembered) t.equal(remembered.hash, hashOfKey(key, markers))
+    return remembered?.until
+  }
+  const until = rememberedOf({ expiresAt: null }) ?? 0
+  t.ok(until > now + 50_000 && until <= now + 60_000, `${until}`)
+  const ending = { createdAt: now + 1_000 - 9 * day, expiresAt: now + 1_000 + day }
+  t.equal(rememberedOf(ending), now + 1_000, 'from when on its end is news')
+  t.equal(rememberedOf({ ...ending, createdAt: now - 9 * day, expiresAt: now + day }), undefined)
+  t.equal(rememberedOf({}, { ageMs: 5 }), undefined, 'in an outage')
+  t.equal(rememberedOf({}, { trustedUntil: undefined }), undefined)
+})
+
+test('other keys give no caller', async (t) => {
+  const keys = createMemoryApiKeys()
+  const verify = createVerifyKey(keys, markers)
+  t.equal(verify('sk-oai-a_b', now), null, 'unknown')
+  t.match(verify(keys.mint({ expiresAt: now + 1 }), now), { by: 'key' })
+})
+
+test('the holder of an ended key is told why and when it ended', async (t) => {
+  const keys = createMemoryApiKeys()
+  const verify = createVerifyKey(keys, markers)
+  const late = createVerifyKey({ findByHash: async (hash) => keys.findByHash(hash) }, markers)
+  for (const [record, message] of [
+    [{ status: 'revoked' }, 'The API key was revoked.'],
+    [{ status: 'revoked', revokedAt: 5_999 }, 'The API key was revoked at 1970-01-01T00:00:05Z.'],
+    [{ status: 'expired', expiresAt: now + 1 }, 'The API key has expired.'],
+    [{ status: 'expired' }, 'The API key has expired.'],
+    [{ expiresAt: now }, 'The API key expired at 1970-01-01T00:16:40Z.'],
+    [{ expiresAt: now - 1 }, 'The API key expired at 1970-01-01T00:16:39Z.'],
+  ] as const) {
+    const key = keys.mint(record)
+    const refusal = { code: 'credential_invalid', message }
+    t.throws(() => verify(key, now), refusal)
+    await t.rejects(async () => late(key, now), refusal)
+    // The id without the secret reveals nothing.
+    t.equal(verify(`${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`, now), null)
+    t.equal(verify(`${key.split('_')[0]}_${keys.mint().split('_')[1]}`, now), null)
+  }
+})
+
+test('only well-formed keys are looked up in the store', async (t) => {
+  const keys = createMemoryApiKeys()
+  const verify = createVerifyKey(keys, markers)
+  const key = keys.mint()
+  for (const wrong of [
+    '',
+    'sk-',
+    'sk-tg-a_b',
+    'sk-xyz-a_b',
+    `${key}0`,
+    key.slice(1),
+    key.replace('_', '-'),
+    keys.mint({}, 'other'),
+  ]) {
+    t.equal(verify(wrong, now), null)
+  }
+  t.strictSame(keys.asked, [])
+})
+
+test('a store that answers later is waited for', async (t) => {
+  const keys = createMemoryApiKeys()
+  const verify = createVerifyKey({ findByHash: async (hash) => keys.findByHash(hash) }, markers)
+  const answer = verify(keys.mint(), now)
+  t.ok(answer instanceof Promise)
+  t.match(await answer, { user: 'ada' })
+  t.equal(await verify('sk-oai-a_b', now), null)
+  const broken = createVerifyKey(
+    { findByHash: () => Promise.reject(new Error('unavailable')) },
+    markers,
+  )
+  await t.rejects(async () => broken(keys.mint(), now), /unavailable/)
+})
+
+test('a use is recorded if the key is valid', async (t) => {
+  const keys = createMemoryApiKeys()
+  const uses: (readonly [string, number])[] = []
+  const note = (hash: string, at: number) => void uses.push([hash, at])
+  const good = keys.mint({ id: 'good' })
+  const verify = createVerifyKey(keys, markers, note)
+  verify(good, now)
+  const late = createVerifyKey({ findByHash: async (hash) => keys.findByHash(hash) }, markers, note)
+  await late(good, now + 1)
+  for (const key of [
+    keys.mint({ status: 'revoked' }),
+    keys.mint({ expiresAt: now }),
+    'sk-oai-a_b',
+  ]) {
+    try {
+      verify(key, now)
+    } catch {
+      // The key has ended.
+    }
+  }
+  t.strictSame(uses, [
+    [hashOfKey(good, markers), now],
+    [hashOfKey(good, markers), now + 1],
+  ])
+})
+
+test('the store is told where a request comes from', async (t) => {
+  const told: unknown[] = []
+  const verify = createVerifyKey(
+    { findByHash: (_, source) => void told.push(source?.()) as undefined },
+    markers,
+  )
+  verify('sk-oai-a_b', now, () => '192.0.2.1')
+  verify('sk-oai-a_b', now)
+  t.strictSame(told, ['192.0.2.1', undefined])
 })

@@ -161,7 +161,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'formats/client-address.ts',
+    'formats/headers.ts',
     ['formats/client-address.test.ts'],
     [
       ['Number(port) > maxPort', 'Number(port) < 0'],
@@ -549,8 +549,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'formats/duration.ts',
-    ['formats/duration.test.ts'],
+    'formats/time.ts',
+    ['formats/time.test.ts'],
     [
       ['windowMs <= maxWindowMs', 'windowMs <= 2 * maxWindowMs'],
       ['h: 3_600_000', 'h: 360_000'],
@@ -681,8 +681,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'identity/api-key.ts',
-    ['identity/api-key.test.ts'],
+    'identity/authenticate.ts',
+    ['identity/authenticate.test.ts'],
     [
       ["if (status === 'active') return undefined", 'if (status) return undefined'],
       ['Math.min(soonFrom, now', 'Math.max(0, now'],
@@ -787,7 +787,7 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'decide/access.ts',
-    ['decide/owners.test.ts'],
+    ['decide/access.test.ts'],
     [
       ['if (!seen.has(subscription)) yield subscription', 'yield subscription'],
       ['users.get(person.user), ', ''],
@@ -831,8 +831,8 @@ export const allMutants: readonly Mutant[] = [
     [['isServing && !isDraining', 'isServing']],
   ),
   ...mutants(
-    'operations/stored-paths.ts',
-    ['operations/stored-paths.test.ts'],
+    'operations/restrictions.ts',
+    ['operations/restrictions.test.ts'],
     [
       ["if (method === 'POST' && makes.has(operation))", 'if (makes.has(operation))'],
       ['stored.test(operation) ||', ''],
@@ -846,8 +846,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'operations/body-fields.ts',
-    ['operations/body-fields.test.ts'],
+    'operations/restrictions.ts',
+    ['operations/restrictions.test.ts'],
     [
       ['namesItsModel(model) && !opens(model, field)', 'namesItsModel(model)'],
       ['modelIds.length > 0 || server.upstreamModel !== undefined', 'modelIds.length > 0'],

@@ -12,8 +12,11 @@ import { noPolicies } from '../../src/cluster/rules/policies.ts'
 import type { OthersRefusals, PastRefusals } from '../../src/decide/past-refusal.ts'
 import { createRefusalMemory } from '../../src/extauthz/refusal-memory.ts'
 import { createLimits, type Limits } from '../../src/extauthz/reserve.ts'
-import { createVerifyKey } from '../../src/identity/api-key.ts'
-import { createAuthenticate, type Verify } from '../../src/identity/authenticate.ts'
+import {
+  createAuthenticate,
+  createVerifyKey,
+  type Verify,
+} from '../../src/identity/authenticate.ts'
 import { createCachedApiKeys } from '../../src/keys/cached-api-keys.ts'
 import { createIdempotency, type Idempotency } from '../../src/keys/idempotency.ts'
 import { createPostgresApiKeys } from '../../src/keys/postgres-api-keys.ts'

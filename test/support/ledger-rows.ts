@@ -1,4 +1,4 @@
-import { toTimestamp } from '../../src/formats/timestamp.ts'
+import { toTimestamp } from '../../src/formats/time.ts'
 import type { Pool } from '../../src/store/postgres/postgres.ts'
 import { usageQuery } from '../../src/usage/ledger/postgres/reader.ts'
 import type { UsageQuery } from '../../src/usage/store.ts'

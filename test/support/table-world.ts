@@ -3,7 +3,7 @@
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { Grant } from '../../src/decide/decision.ts'
-import { parseWindow } from '../../src/formats/duration.ts'
+import { parseWindow } from '../../src/formats/time.ts'
 import { filesOf } from '../../src/journal/files.ts'
 import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
 import type { KeyCaps } from '../../src/keys/rules/key-caps.ts'

@@ -1,5 +1,4 @@
-import { parseWindow } from '../../src/formats/duration.ts'
-import { toEndTimestamp } from '../../src/formats/timestamp.ts'
+import { parseWindow, toEndTimestamp } from '../../src/formats/time.ts'
 import { userInLines } from '../../src/ratelimit/rules/line-user.ts'
 import { spanAt } from '../../src/ratelimit/rules/windows.ts'
 

@@ -15,7 +15,7 @@ import {
 } from '../../audit/event.ts'
 import { type AuditTrail, noTrail } from '../../audit/trail.ts'
 import type { ErrorCode } from '../../formats/errors.ts'
-import { traceIdOf } from '../../formats/trace-context.ts'
+import { traceIdOf } from '../../formats/headers.ts'
 import { addressOf } from './trusted-proxies.ts'
 
 declare module 'fastify' {

@@ -11,7 +11,7 @@ import {
   ServiceError,
   toEnvelope,
 } from '../../formats/errors.ts'
-import { challengeOf } from '../../formats/header-value.ts'
+import { challengeOf } from '../../formats/headers.ts'
 import { toQuoted } from '../../formats/redact.ts'
 import type { MethodsOf } from './methods.ts'
 import { pathTooLong } from './request-url.ts'

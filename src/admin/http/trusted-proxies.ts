@@ -2,7 +2,7 @@
 
 import type { FastifyRequest } from 'fastify'
 import { isWithinAny, networksAmong } from '../../formats/cidr.ts'
-import { readClientAddress, readForwarded } from '../../formats/client-address.ts'
+import { readClientAddress, readForwarded } from '../../formats/headers.ts'
 
 /** Stands for the peer of a Unix socket, which has no address. */
 const local = 'local'

@@ -2,7 +2,7 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import type { Labels } from '../../formats/labels.ts'
-import { toTimestamp } from '../../formats/timestamp.ts'
+import { toTimestamp } from '../../formats/time.ts'
 import { type ApiKeyRecord, endsSoon, statusAt } from '../../keys/rules/api-key.ts'
 import {
   boolean,

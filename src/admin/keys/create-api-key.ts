@@ -3,7 +3,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { selectForKey } from '../../decide/selection.ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
-import { toTimestamp } from '../../formats/timestamp.ts'
+import { toTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import {
   type ApiKeyRecord,

@@ -1,7 +1,7 @@
 /** `GET /v1/models` and `GET /v1/models/{id}` in Anthropic's format, for its clients. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { toTimestamp } from '../../formats/timestamp.ts'
+import { toTimestamp } from '../../formats/time.ts'
 import type { ListedModel } from '../../models/rules/model-list.ts'
 
 /** Whether the client speaks Anthropic's API: all of its clients send this header. */

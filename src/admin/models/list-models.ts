@@ -13,8 +13,8 @@ import {
   requestedBy,
 } from '../../decide/selection.ts'
 import { ServiceError } from '../../formats/errors.ts'
-import { lastValue } from '../../formats/header-value.ts'
-import { toTimestamp } from '../../formats/timestamp.ts'
+import { lastValue } from '../../formats/headers.ts'
+import { toTimestamp } from '../../formats/time.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { isModelAllowed } from '../../keys/rules/caps-of-caller.ts'
 import { endpointOf, type FoundModel, mergeModels } from '../../models/rules/model-list.ts'

@@ -5,7 +5,7 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import type { PastRefusal, Whose } from '../../decide/past-refusal.ts'
-import { toTimestamp } from '../../formats/timestamp.ts'
+import { toTimestamp } from '../../formats/time.ts'
 import type { ExternalDeps } from '../deps.ts'
 import { pastRefusal, toPastJson } from '../explain/explain-view.ts'
 import type { Api } from '../http/api.ts'

@@ -5,7 +5,7 @@
 
 import type { CsvRow } from '../../formats/csv.ts'
 import { priceUnits, showUnits } from '../../formats/money.ts'
-import { toTimestamp } from '../../formats/timestamp.ts'
+import { toTimestamp } from '../../formats/time.ts'
 import { type Rates, ratesOf } from '../../usage/rules/amounts.ts'
 import { type UsageTotal, usageDimensions } from '../../usage/store.ts'
 

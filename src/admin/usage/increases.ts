@@ -2,7 +2,7 @@
 
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
-import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
+import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { statusAt } from '../../keys/rules/api-key.ts'
 import { whomOf } from '../../models/rules/shared-limits.ts'
 import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/active-increases.ts'

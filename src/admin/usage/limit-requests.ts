@@ -3,7 +3,7 @@
 import type { FromSchema } from 'json-schema-to-ts'
 import { invalidRequest, ServiceError } from '../../formats/errors.ts'
 import { toFigure } from '../../formats/money.ts'
-import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
+import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { whomOf } from '../../models/rules/shared-limits.ts'
 import { hasFigures } from '../../ratelimit/rules/limit-headers.ts'
 import {

@@ -2,7 +2,7 @@
 
 import type { Exact } from '../../formats/exact.ts'
 import { toFigure } from '../../formats/money.ts'
-import { toEndTimestamp } from '../../formats/timestamp.ts'
+import { toEndTimestamp } from '../../formats/time.ts'
 import type { CompiledCaps } from '../../identity/rules/caller.ts'
 import type { ApiKeyRecord } from '../../keys/rules/api-key.ts'
 import { compileCaps } from '../../keys/rules/compiled-caps.ts'

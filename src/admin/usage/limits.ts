@@ -1,9 +1,8 @@
 /** `GET /v1/limits`: what is left of the caller's limits. */
 
 import type { FromSchema } from 'json-schema-to-ts'
-import { mayCall } from '../../decide/access.ts'
+import { mayCall, poolOf } from '../../decide/access.ts'
 import { accessibleSubscriptions } from '../../decide/selection.ts'
-import { poolOf } from '../../decide/usage-labels.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import type { CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'

@@ -1,7 +1,7 @@
 /** A page of usage in the response of `GET /v1/usage`: its schema, as JSON, as CSV. */
 
 import type { CsvRow } from '../../formats/csv.ts'
-import { toTimestamp } from '../../formats/timestamp.ts'
+import { toTimestamp } from '../../formats/time.ts'
 import type { NamedGap, UsageColumn, UsageQuery, UsageTotal } from '../../usage/store.ts'
 import { boolean, object, optional, string, timestamp } from '../http/schema.ts'
 import { count } from './limit-state.ts'

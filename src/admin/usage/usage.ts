@@ -2,7 +2,7 @@
 
 import { toCsv } from '../../formats/csv.ts'
 import { ServiceError } from '../../formats/errors.ts'
-import { toTimestamp } from '../../formats/timestamp.ts'
+import { toTimestamp } from '../../formats/time.ts'
 import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'

@@ -1,6 +1,6 @@
 /** The status of a resource as its object in the cluster contains it, in our fields or in those of the original's definitions. */
 
-import { toTimestamp } from '../../formats/timestamp.ts'
+import { toTimestamp } from '../../formats/time.ts'
 import { keyOfModel } from '../../kinds/resources.ts'
 import type {
   CompiledPolicy,

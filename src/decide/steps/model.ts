@@ -1,8 +1,8 @@
 /** Step `model`: which model the request asks for. */
 
 import type { Model } from '../../models/rules/snapshot.ts'
-import { foundFields } from '../../operations/body-fields.ts'
 import { isNamedByPath } from '../../operations/operations.ts'
+import { foundFields } from '../../operations/restrictions.ts'
 import type { AccessRequest } from '../access-request.ts'
 import { type Denial, deny } from '../decision.ts'
 import { type Ambiguous, ambiguousShown, findByName } from '../name-lookup.ts'

@@ -1,14 +1,18 @@
 /** Step `operation`: whether the operation is open, and the body one that its model may be sent. */
 
 import type { Model } from '../../models/rules/snapshot.ts'
-import { foundFields, refuseFields } from '../../operations/body-fields.ts'
 import {
   isMetered,
   type Refusal as OperationRefusal,
   type PathRules,
   refuseOperation,
 } from '../../operations/operations.ts'
-import { refuseStored, unreadFields } from '../../operations/stored-paths.ts'
+import {
+  foundFields,
+  refuseFields,
+  refuseStored,
+  unreadFields,
+} from '../../operations/restrictions.ts'
 import type { AccessRequest } from '../access-request.ts'
 import { refuseAnswers, takesOneAnswer } from '../answers.ts'
 import { type Denial, deny } from '../decision.ts'

@@ -1,6 +1,6 @@
 /** Caps of a key, compiled for the request path. */
 
-import { parseWindow } from '../../formats/duration.ts'
+import { parseWindow } from '../../formats/time.ts'
 import type { CompiledCaps, KeyLimits } from '../../identity/rules/caller.ts'
 import type { WrittenCalendar } from '../../kinds/limits.ts'
 import { applyingTo, compileLimits, placeLimits } from '../../ratelimit/rules/applying-limits.ts'

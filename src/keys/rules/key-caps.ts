@@ -1,9 +1,9 @@
 /** Caps of one API key: what it may do less than its owner. All of them are in the stored record. */
 
 import { isInside, type Network, parseNetwork } from '../../formats/cidr.ts'
-import { parseWindow } from '../../formats/duration.ts'
 import { isObject } from '../../formats/fields.ts'
 import { toQuoted } from '../../formats/redact.ts'
+import { parseWindow } from '../../formats/time.ts'
 import { type KeyLimit, problemOfLimits, wideningOfLimits } from './key-limits.ts'
 
 /** What is left out is not capped. */

@@ -1,7 +1,7 @@
 /** `expiresIn` and `ephemeral` → when a new key expires (contract, 3.2 and 3.2.1). */
 
-import { parseDuration } from '../../formats/duration.ts'
 import { ServiceError } from '../../formats/errors.ts'
+import { parseDuration } from '../../formats/time.ts'
 import type { Tenant } from '../../kinds/resources.ts'
 
 const dayMs = 86_400_000

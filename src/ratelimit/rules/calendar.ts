@@ -1,6 +1,6 @@
 /** Days, weeks and months of a calendar in a zone (IANA), as spans of time. */
 
-import { offsetAt } from '../../formats/time-zone.ts'
+import { offsetAt } from '../../formats/time.ts'
 
 /** A day, or a week or month from its first day on. */
 export interface Calendar {

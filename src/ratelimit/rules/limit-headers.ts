@@ -9,7 +9,7 @@
  */
 
 import { toMoney } from '../../formats/money.ts'
-import { toEndTimestamp } from '../../formats/timestamp.ts'
+import { toEndTimestamp } from '../../formats/time.ts'
 import type { Dialect } from '../../operations/dialect.ts'
 import type { CountedLimit, LimitState } from './counter.ts'
 

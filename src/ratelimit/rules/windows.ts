@@ -5,10 +5,9 @@
  */
 
 import { crc32 } from '../../formats/base62.ts'
-import { maxWindowMs } from '../../formats/duration.ts'
 import type { Exact } from '../../formats/exact.ts'
 import { remember } from '../../formats/remember.ts'
-import { isKnownZone } from '../../formats/time-zone.ts'
+import { isKnownZone, maxWindowMs } from '../../formats/time.ts'
 import { type Calendar, calendarSpanAt, type NamedSpan } from './calendar.ts'
 
 export type Window = { readonly ms: number } | Calendar

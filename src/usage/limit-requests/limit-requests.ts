@@ -2,7 +2,7 @@
 
 import type { Exact } from '../../formats/exact.ts'
 import { toFigure } from '../../formats/money.ts'
-import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
+import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { whomOf } from '../../models/rules/shared-limits.ts'
 import type { NewIncrease } from '../../ratelimit/increases/active-increases.ts'
 import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'

@@ -1,7 +1,7 @@
 /** Notices of limits: who has used how much of which, found beside the requests. */
 
 import { toFigure } from '../../formats/money.ts'
-import { toEndTimestamp, toTimestamp } from '../../formats/timestamp.ts'
+import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
 import { resourceOf, whomOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type ReadStatesDeps, readStates } from '../../ratelimit/increases/read-states.ts'

@@ -1,9 +1,12 @@
 import { test } from 'tap'
 import { authorize } from '../../../src/decide/decide.ts'
-import { meansOne } from '../../../src/decide/name-lookup.ts'
-import { closedModels, listingModels, namedModel } from '../../../src/decide/named-models.ts'
-import { messageOf } from '../../../src/decide/refusal-message.ts'
-import { refusalReason } from '../../../src/decide/refusal-reason.ts'
+import {
+  closedModels,
+  listingModels,
+  meansOne,
+  namedModel,
+} from '../../../src/decide/name-lookup.ts'
+import { messageOf, refusalReason } from '../../../src/decide/refusal-message.ts'
 import type { Caller } from '../../../src/identity/rules/caller.ts'
 import { createServedNames, takenOf } from '../../../src/models/rules/served-names.ts'
 import type { Model, Snapshot } from '../../../src/models/rules/snapshot.ts'

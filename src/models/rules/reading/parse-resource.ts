@@ -3,11 +3,11 @@
  * yields its problems and no resource, never half a policy.
  */
 
-import { parseWindow } from '../../../formats/duration.ts'
 import { type FieldPath, type FieldProblem, isObject, readFields } from '../../../formats/fields.ts'
 import { addTo } from '../../../formats/lists.ts'
 import { nearestName } from '../../../formats/nearest-name.ts'
 import type { Schema, ValueOf } from '../../../formats/schema.ts'
+import { parseWindow } from '../../../formats/time.ts'
 import { findUnknown, type UnknownField } from '../../../formats/unknown-fields.ts'
 import { toCalendar, toNamedLimit, toPrices, toWeights } from '../../../kinds/limit-schemas.ts'
 import { type Metadata, subscriptionNamespace } from '../../../kinds/metadata.ts'

@@ -1,7 +1,13 @@
 import { test } from 'tap'
 import { choosingFields, internalFields, stateFields } from '../../src/kinds/body-fields.ts'
 import type { ModelRef } from '../../src/kinds/resources.ts'
-import { foundFields, openedFields, refuseFields } from '../../src/operations/body-fields.ts'
+import {
+  foundFields,
+  openedFields,
+  refuseFields,
+  refuseStored,
+  unreadFields,
+} from '../../src/operations/restrictions.ts'
 import { modelRef, resourceOf } from '../support/documents.ts'
 
 const model = (spec: object) => resourceOf(modelRef('small', spec)) as ModelRef
@@ -52,4 +58,63 @@ test('the script is told only what is open', async (t) => {
   t.equal(openedFields(model({ modelIds: ['a'] })), undefined)
   const spec = { state: 'shared', modelFields: ['fallbacks', 'tools[].model'] }
   t.equal(openedFields(model(spec)), 'state fallbacks tools[].model')
+})
+
+const closed = (method: string, operation: string, allPaths = false) =>
+  refuseStored(operation, method, allPaths)?.code === 'path_closed'
+
+test('what lists, reads and ends stored objects is closed, what makes them is not', async (t) => {
+  for (const operation of ['/v1/responses', '/v1/chat/completions', '/v1/files', '/v1/batches']) {
+    for (const allPaths of [false, true]) {
+      t.notOk(closed('POST', operation, allPaths), operation)
+      for (const method of ['GET', 'HEAD', 'DELETE', 'PUT', 'post']) {
+        t.ok(closed(method, operation, allPaths), `${method} ${operation}`)
+      }
+      for (const below of ['/x', '/x/cancel', '/x/content', '/']) {
+        t.ok(closed('POST', operation + below, allPaths), operation + below)
+      }
+    }
+  }
+  for (const operation of ['/v1/models', '/v1/embeddings', '/v1/filesystem', '/v1/x/files']) {
+    t.notOk(closed('GET', operation), operation)
+  }
+})
+
+test('with all paths, what may be stored is closed', async (t) => {
+  for (const [method, operation] of [
+    ['GET', '/v1/x/Files.json'],
+    ['POST', '/v1/vector_store/list'],
+    ['GET', '/v1/%66iles%3Fx'],
+    ['GET', '/v1/%252e%252e/props'],
+    ['GET', '/slots'],
+    ['GET', '/v1/completions/x'],
+    ['POST', '/v1/messages/batches'],
+    ['GET', '/v1/x/messages'],
+    ['POST', '/v1/unload_lora_adapter'],
+    ['POST', '/v1/models/load'],
+    ['POST', '/v1/cancel'],
+    ['PATCH', '/v1/anything'],
+    ['DELETE', '/v1/models/x'],
+  ] as const) {
+    t.ok(closed(method, operation, true), `${method} ${operation}`)
+    t.notOk(closed(method, operation), `${method} ${operation} is not judged without`)
+  }
+  for (const [method, operation] of [
+    ['GET', '/v1/model/info'],
+    ['GET', '/v1/models/files'],
+    ['POST', '/v1/messages/count_tokens'],
+    ['POST', '/v1/fim/completions'],
+    ['POST', '/v1/loader'],
+    ['POST', '/v1/classify'],
+    ['OPTIONS', '/v1/anything'],
+    ['PUT', '/v1/anything'],
+  ] as const) {
+    t.notOk(closed(method, operation, true), `${method} ${operation}`)
+  }
+})
+
+test('a batch names the file that it reads', async (t) => {
+  t.strictSame(unreadFields('/v1/batches', 'POST'), ['input_file_id'])
+  t.strictSame(unreadFields('/v1/batches', 'GET'), [])
+  t.strictSame(unreadFields('/v1/files', 'POST'), [])
 })

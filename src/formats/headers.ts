@@ -1,6 +1,59 @@
-/** Addresses of clients as gateways and proxies write them, in one normal form. */
+/** Values of headers: credentials refused, W3C Trace Context, and addresses of clients as gateways and proxies write them. */
 
 import { parseIp } from './cidr.ts'
+
+/**
+ * The last non-blank value of a header (contract, 1.2); repeated headers arrive joined by commas.
+ * Reads from the end, because a header may consist of commas.
+ */
+export function lastValue(header: string | undefined): string | undefined {
+  if (header === undefined) return undefined
+  let end = header.length
+  while (end > 0 && isBlank(header[end - 1] as string)) end -= 1
+  if (end === 0) return undefined
+  return header.slice(header.lastIndexOf(',', end - 1) + 1, end).trim()
+}
+
+function isBlank(character: string): boolean {
+  return character === ',' || character.trim() === ''
+}
+
+/** `www-authenticate` for a refused credential (RFC 6750, 3). Its quoted text is plain ASCII. */
+export function challengeOf(reason: string): string {
+  const description = reason.replace(/[^\x20\x21\x23-\x5b\x5d-\x7e]/g, '?')
+  return `Bearer error="invalid_token", error_description="${description}"`
+}
+
+interface TraceParent {
+  readonly traceId: string
+  readonly parentId: string
+  readonly sampled: boolean
+}
+
+const form = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/
+/** Position of the last digit of the flags. */
+const flagsAt = 54
+
+/** Whether the header asks for a span; cheap enough to call at every Check. */
+export function isSampled(traceparent: string | undefined): boolean {
+  if (traceparent === undefined) return false
+  const digit = traceparent.charCodeAt(flagsAt)
+  // The digits of 0-9 and a-f with the last bit set: 1, 3, 5, 7, 9 and b, d, f.
+  return digit < 0x60 ? (digit & 1) === 1 : digit > 0x60 && (digit & 1) === 0
+}
+
+/** undefined for an invalid header (version ff, ids of zeros). */
+export function parseTraceParent(traceparent: string | undefined): TraceParent | undefined {
+  const [, traceId = '', parentId = '', flags = ''] = form.exec(traceparent ?? '') ?? []
+  if (traceId === '' || /^0+$/.test(traceId) || /^0+$/.test(parentId)) return undefined
+  if (traceparent?.startsWith('ff')) return undefined
+  return { traceId, parentId, sampled: (Number.parseInt(flags, 16) & 1) === 1 }
+}
+
+/** The trace id of a request; undefined if it has no header or several. */
+export function traceIdOf(traceparent: string | readonly string[] | undefined): string | undefined {
+  return typeof traceparent === 'string' ? parseTraceParent(traceparent)?.traceId : undefined
+}
 
 /** No address has more characters, with a zone and a port. */
 const maxLength = 80

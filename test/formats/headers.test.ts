@@ -1,6 +1,20 @@
 import { test } from 'tap'
 import { isWithinAny, parseNetwork } from '../../src/formats/cidr.ts'
-import { readClientAddress, readForwarded } from '../../src/formats/client-address.ts'
+import { lastValue, readClientAddress, readForwarded } from '../../src/formats/headers.ts'
+
+test('the last value that is not blank counts', async (t) => {
+  for (const [header, value] of [
+    [undefined, undefined],
+    ['', undefined],
+    [' , ,\t', undefined],
+    ['a', 'a'],
+    ['a,b', 'b'],
+    [' a b , ', 'a b'],
+    ['a,b c\u00a0,,\u00a0,', 'b c'],
+  ] as const) {
+    t.equal(lastValue(header), value, JSON.stringify(header))
+  }
+})
 
 test('an address is read in any form that proxies write', async (t) => {
   for (const [written, address] of [
