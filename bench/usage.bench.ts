@@ -19,7 +19,7 @@ export async function benchUsage(): Promise<readonly Figure[]> {
   const sums = createSums(new Map(), () => performance.now())
   const settle = createSettle({
     ...{ unusableUsage: 'allow', clock: Date.now },
-    held: { follow() {}, release() {}, learn() {} },
+    holds: { follow() {}, release() {}, learn() {} },
     all: { onEnded() {} },
     writer: {
       ...{ onEnded: telemetry.onEnded, onAdmitted: telemetry.onAdmitted },

@@ -12,7 +12,7 @@ export interface AccessRequest {
   readonly method: string
   /** The model in the body, if the gateway has read it before Check: on shared paths, and when it asks again. */
   readonly bodyModel: string | undefined
-  /** What is wrong with the body, or fields that may be (body-fields.ts), if the gateway has read it before Check. */
+  /** What is wrong with the body, or fields that may be (restrictions.ts), if the gateway has read it before Check. */
   readonly bodyProblem?: string | undefined
   /** The client's `x-maas-subscription`; used only for identity tokens. */
   readonly requestedSubscription: string | undefined

@@ -2,13 +2,13 @@
 
 import { outcomeOf } from '../journal/outcome.ts'
 import type { ReadLine } from '../journal/read-line.ts'
-import type { Held } from './held.ts'
+import type { HoldFollower } from './hold-follower.ts'
 import type { Outcome } from './rules/model-failure.ts'
 import { type Charge, chargeOf, type UnusableUsage, type Usage } from './rules/usage.ts'
 
 interface SettleDeps {
   readonly unusableUsage: UnusableUsage
-  readonly held: Held
+  readonly holds: HoldFollower
   /** Milliseconds since the epoch. */
   readonly clock: () => number
   readonly all: Listeners
@@ -37,12 +37,12 @@ export interface Settle {
 }
 
 export function createSettle(deps: SettleDeps): Settle {
-  const { unusableUsage, held, clock, all, writer } = deps
+  const { unusableUsage, holds, clock, all, writer } = deps
   return {
     onLine(line) {
       const { state, usage } = line
-      if (state === 'running') return held.follow(usage, clock())
-      held.release(usage)
+      if (state === 'running') return holds.follow(usage, clock())
+      holds.release(usage)
       all.onEnded(outcomeOf(line))
     },
     onTold(line) {
@@ -52,7 +52,7 @@ export function createSettle(deps: SettleDeps): Settle {
       if (by === 'table') writer.onAdmitted(usage, startedAt)
       if (!isMetered) return
       const charge = chargeOf(usage, unusableUsage)
-      held.learn(usage, charge.estimated > 0 ? undefined : charge.tokens)
+      holds.learn(usage, charge.estimated > 0 ? undefined : charge.tokens)
       writer.onCharged(usage, charge)
     },
   }

@@ -15,7 +15,7 @@ import { createRevocationKeeper } from '../keys/revocations/revocation-keeper.ts
 import { purgeRevocations, secretsOf } from '../keys/revocations/revocation-log.ts'
 import type { ApiKeyTable } from '../keys/store.ts'
 import { createActiveIncreases } from '../ratelimit/increases/active-increases.ts'
-import { createKeptIncreases } from '../ratelimit/increases/kept-increases.ts'
+import { createIncreaseStore } from '../ratelimit/increases/postgres-increases.ts'
 import { repeat } from '../runtime/loop.ts'
 import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
@@ -58,8 +58,8 @@ export async function openKeys(
   // A separate connection, so that no other query delays the follower.
   const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
   const pods = openPods(context, pool)
-  const increases = createActiveIncreases(createKeptIncreases(pool), clock)
-  const ownIncreases = createKeptIncreases(own, increasesMs)
+  const increases = createActiveIncreases(createIncreaseStore(pool), clock)
+  const ownIncreases = createIncreaseStore(own, increasesMs)
   const follower = createRevocationFollower({
     pool: own,
     url,

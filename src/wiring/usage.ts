@@ -3,7 +3,7 @@
 import type { createModelHealth } from '../models/model-health.ts'
 import { part } from '../runtime/stops.ts'
 import type { Telemetry } from '../telemetry/telemetry.ts'
-import { createHeld, type HeldDeps } from '../usage/held.ts'
+import { createHoldFollower, type HoldFollowerDeps } from '../usage/hold-follower.ts'
 import { startNotifier } from '../usage/notices/notifier.ts'
 import { createNoticeStore } from '../usage/notices/postgres-notices.ts'
 import type { Usage } from '../usage/rules/usage.ts'
@@ -14,7 +14,7 @@ import type { Database } from './database.ts'
 import type { Keys } from './keys.ts'
 import type { Resources } from './resources.ts'
 
-interface Followers extends HeldDeps {
+interface Followers extends HoldFollowerDeps {
   readonly health: Pick<ReturnType<typeof createModelHealth>, 'note' | 'tell'>
   readonly telemetry: Telemetry
   readonly noteUse: NoteUse
@@ -26,7 +26,7 @@ export function openSettle({ config, log, clock }: Context, followers: Followers
   const { health, telemetry, noteUse, noteKeyUse } = followers
   return createSettle({
     unusableUsage: config.unusableUsage,
-    held: createHeld(followers),
+    holds: createHoldFollower(followers),
     clock,
     all: { onEnded: health.note },
     writer: {

@@ -1,10 +1,10 @@
 import { type Test, test } from 'tap'
-import { createKeptIncreases } from '../../src/ratelimit/increases/kept-increases.ts'
+import { createIncreaseStore } from '../../src/ratelimit/increases/postgres-increases.ts'
 import { userInLines } from '../../src/ratelimit/rules/line-user.ts'
 import { createKeptResets } from '../../src/ratelimit/sums/kept-resets.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
-import { createLimitRequests } from '../../src/usage/limit-requests/kept-limit-requests.ts'
+import { createLimitRequests } from '../../src/usage/limit-requests/postgres-limit-requests.ts'
 import { runAt } from '../support/command.ts'
 import { createDatabase } from '../support/database.ts'
 import { createPool } from '../support/key-store.ts'
@@ -42,7 +42,7 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   const { write, read: resets } = createKeptResets(sql)
   const counters = ['ann', 'joann', 'bob'].map((user) => `basic\nllm/small\n60000\n${user}`)
   await write(counters, Date.now())
-  const increases = createKeptIncreases(sql)
+  const increases = createIncreaseStore(sql)
   const createdAt = Date.now()
   const more = { limit: 9, until: createdAt + 60_000, createdAt, reason: 'a test' }
   for (const counter of counters)

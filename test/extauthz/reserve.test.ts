@@ -8,7 +8,7 @@ import type { HoldStore } from '../../src/ratelimit/holds.ts'
 import { counterOf } from '../../src/ratelimit/rules/counter.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
 import { type HoldAnswer, noTokens } from '../../src/ratelimit/rules/hold.ts'
-import { createHeld } from '../../src/usage/held.ts'
+import { createHoldFollower } from '../../src/usage/hold-follower.ts'
 import { countedOf } from '../../src/usage/rules/counted.ts'
 import { readLineHead } from '../../src/usage/rules/line-head.ts'
 import { createSettle } from '../../src/usage/settle.ts'
@@ -83,7 +83,7 @@ function createWorld(options: Options = {}) {
   const check = createCheck(deps)
   const settle = createSettle({
     ...{ unusableUsage: 'allow', clock: () => clock.now },
-    held: createHeld({ snapshot: () => snapshot, holds, estimators }),
+    holds: createHoldFollower({ snapshot: () => snapshot, holds, estimators }),
     all: { onEnded() {} },
     writer: { onEnded() {}, onAdmitted() {}, onCharged() {} },
   })

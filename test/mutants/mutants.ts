@@ -376,7 +376,7 @@ export const allMutants: readonly Mutant[] = [
     [['if (hasFigures(limit)) ', '']],
   ),
   ...mutants(
-    'usage/limit-requests/kept-limit-requests.ts',
+    'usage/limit-requests/postgres-limit-requests.ts',
     ['admin/usage/limit-requests.test.ts'],
     [["if (open.state !== 'open') return open", '']],
   ),
@@ -794,8 +794,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'usage/held.ts',
-    ['usage/held.test.ts'],
+    'usage/hold-follower.ts',
+    ['usage/hold-follower.test.ts'],
     [
       ['if (mayHold(ended)) holds', 'if (ended.held) holds'],
       ['(estimate === undefined && !isTaken(limit))', '!isTaken(limit)'],
@@ -1400,7 +1400,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'usage/ledger/kept.ts',
+    'usage/ledger/ledger-lines.ts',
     ['usage/ledger/archive.test.ts', 'cli/verify-usage.test.ts'],
     [
       ['header.before !== follows.hash', 'false'],

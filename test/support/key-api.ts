@@ -29,14 +29,14 @@ import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import type { ResettableCounters } from '../../src/ratelimit/counters.ts'
 import { createActiveIncreases } from '../../src/ratelimit/increases/active-increases.ts'
-import { createKeptIncreases } from '../../src/ratelimit/increases/kept-increases.ts'
+import { createIncreaseStore } from '../../src/ratelimit/increases/postgres-increases.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
 import { createUsageReader } from '../../src/usage/ledger/postgres/reader.ts'
 import { readPastSums } from '../../src/usage/ledger/postgres/state.ts'
 import { createSimulate } from '../../src/usage/ledger/simulation.ts'
-import { createLimitRequests } from '../../src/usage/limit-requests/kept-limit-requests.ts'
 import type { LimitRequests } from '../../src/usage/limit-requests/limit-requests.ts'
+import { createLimitRequests } from '../../src/usage/limit-requests/postgres-limit-requests.ts'
 import { createTestCounters } from './counters.ts'
 import { createMigratedDatabase } from './database.ts'
 import { modelRef, snapshotOf, subscription } from './documents.ts'
@@ -196,7 +196,7 @@ export async function createKeyApi(t: Test, options: KeyApiOptions = {}): Promis
   }
   const idempotency = createIdempotency(sql)
   const limitRequests = createLimitRequests(sql, true)
-  const increases = createActiveIncreases(createKeptIncreases(sql), () => api.now)
+  const increases = createActiveIncreases(createIncreaseStore(sql), () => api.now)
   const memory = createTestCounters()
   const propagation = createPropagationWatch({ pool: sql, id: randomUUID(), others: () => [] })
   const external = buildAdmin({

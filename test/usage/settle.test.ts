@@ -8,7 +8,7 @@ function tell(line: ReadLine, unusableUsage: UnusableUsage = 'allow'): unknown[]
   const told: unknown[] = []
   const settle = createSettle({
     unusableUsage,
-    held: {
+    holds: {
       follow: ({ response }, now) => told.push(['renewed', response.id, now]),
       release: ({ response }) => told.push(['released', response.id]),
       learn: (_, tokens) => told.push(['learned', tokens]),

@@ -36,7 +36,7 @@ export interface AskedFor {
   readonly query: string
   /** Whether its span is recorded: a decision of the table has none. */
   readonly isTraced: boolean
-  /** Whether the gateway's script has named fields of its body that only a decision can judge (body-fields.ts). */
+  /** Whether the gateway's script has named fields of its body that only a decision can judge (restrictions.ts). */
   readonly hasFields: boolean
   /** Whether it may ask for one answer only (answers.ts): that depends on its body. */
   readonly isOneAnswer: boolean

@@ -7,7 +7,7 @@ import { isCharged, partsOfUse } from '../rules/amounts.ts'
 import type { PastUsage, Spender } from '../rules/simulate.ts'
 import { chargeOf, type UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
-import type { KeptJournal } from './kept.ts'
+import type { KeptJournal } from './ledger-lines.ts'
 
 interface PastOptions {
   /** Whole hours. */

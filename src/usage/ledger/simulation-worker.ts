@@ -7,7 +7,7 @@ import { loadDocuments } from '../../models/sources/pipeline.ts'
 import { type Simulation, simulate } from '../rules/simulate.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
-import { findKept, type KeptPlaces } from './kept.ts'
+import { findKept, type KeptPlaces } from './ledger-lines.ts'
 import { readPast, TooManyAnswers } from './past.ts'
 
 export interface SimulationTask extends KeptPlaces {

@@ -5,7 +5,7 @@ import type { Span } from '../../formats/span.ts'
 import { askThread } from '../../runtime/ask-thread.ts'
 import type { UnusableUsage } from '../rules/usage.ts'
 import type { PastSums } from '../store.ts'
-import type { KeptPlaces } from './kept.ts'
+import type { KeptPlaces } from './ledger-lines.ts'
 import type { SimulationResult, SimulationTask } from './simulation-worker.ts'
 
 const worker = new URL('./simulation-worker.ts', import.meta.url)

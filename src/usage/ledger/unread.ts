@@ -5,7 +5,7 @@ import { readLine } from '../../journal/read-line.ts'
 import type { LedgerState } from '../store.ts'
 import { foldersOf, namesOf, positionOf } from './journal-files.ts'
 import { findJournalName } from './journal-name.ts'
-import type { KeptPlaces } from './kept.ts'
+import type { KeptPlaces } from './ledger-lines.ts'
 
 /** What the ledger has not added of a journal yet. */
 export interface Unread {

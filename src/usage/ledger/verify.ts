@@ -15,7 +15,7 @@ import {
   type VerifiedSums,
 } from '../store.ts'
 import type { Lane } from './journal-files.ts'
-import type { KeptFile, KeptJournal } from './kept.ts'
+import type { KeptFile, KeptJournal } from './ledger-lines.ts'
 import { createLimitSums, withCharge } from './limit-sums.ts'
 import { createUsageSums } from './sums.ts'
 

@@ -5,7 +5,7 @@ import { createPostgresApiKeys } from '../../../src/keys/postgres-api-keys.ts'
 import { createPropagationWatch } from '../../../src/keys/revocations/propagation.ts'
 import type { RevokedKey } from '../../../src/keys/revocations/revocation-log.ts'
 import { createActiveIncreases } from '../../../src/ratelimit/increases/active-increases.ts'
-import { createKeptIncreases } from '../../../src/ratelimit/increases/kept-increases.ts'
+import { createIncreaseStore } from '../../../src/ratelimit/increases/postgres-increases.ts'
 import type { CountedLimit } from '../../../src/ratelimit/rules/counter.ts'
 import { counterKey } from '../../../src/ratelimit/rules/counter-key.ts'
 import { addReplica, createKeyDatabase, fillKeys, startFollower } from '../../support/followers.ts'
@@ -120,7 +120,7 @@ test('changed caps are followed, and pending while an older process may be servi
 
 test('an increase is confirmed once every process has read it', async (t) => {
   const { url, sql } = await createKeyDatabase(t)
-  const kept = createKeptIncreases(sql)
+  const kept = createIncreaseStore(sql)
   let at = now
   const start = async (name: string) => {
     const increases = createActiveIncreases(kept, () => at)

@@ -2,7 +2,7 @@ import { test } from 'tap'
 import type { Counter } from '../../src/ratelimit/rules/counter.ts'
 import { createEstimators } from '../../src/ratelimit/rules/estimates/estimators.ts'
 import { leaseMs } from '../../src/ratelimit/rules/estimates/hold.ts'
-import { createHeld } from '../../src/usage/held.ts'
+import { createHoldFollower } from '../../src/usage/hold-follower.ts'
 import type { HeldUsage, Usage } from '../../src/usage/rules/usage.ts'
 import { modelRef, snapshotOf, subscription } from '../support/documents.ts'
 import { endedLine } from '../support/ended-line.ts'
@@ -18,7 +18,7 @@ function watched(spec: object = {}) {
   const limits = { 'llm/small': [[1_000, '1h']] } as const
   const snapshot = snapshotOf(modelRef('small'), subscription('basic', {}, limits, spec))
   const estimators = createEstimators()
-  const held = createHeld({
+  const held = createHoldFollower({
     snapshot: () => snapshot,
     holds: {
       release: (counters, id) => calls.push(['released', keysOf(counters), id]),

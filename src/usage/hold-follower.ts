@@ -11,13 +11,13 @@ import { estimateOutput } from '../ratelimit/rules/unreported.ts'
 import { whoseOf } from './rules/counted.ts'
 import { sentOf, tokensByType, type Usage } from './rules/usage.ts'
 
-export interface HeldDeps {
+export interface HoldFollowerDeps {
   readonly snapshot: () => Snapshot
   readonly holds: Pick<HoldStore, 'release' | 'renew'>
   readonly estimators: Estimators
 }
 
-export interface Held {
+export interface HoldFollower {
   /** Keeps the hold of a request that still runs, and lets it grow with what was sent. */
   follow(usage: Line['usage'], now: number): void
   /** Call it once the response is in the counters, or counts nothing. */
@@ -29,7 +29,11 @@ export interface Held {
 /** What a request without an estimate is expected to use: it holds none. */
 const noTokens = { mean: 0, variance: 0 }
 
-export function createHeld({ snapshot, holds, estimators }: HeldDeps): Held {
+export function createHoldFollower({
+  snapshot,
+  holds,
+  estimators,
+}: HoldFollowerDeps): HoldFollower {
   /** Requests that only take from a limit on requests or concurrency hold, too. */
   function mayHold({ subscription, model, held }: Usage): boolean {
     if (held?.admittedAt) return true

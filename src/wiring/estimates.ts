@@ -1,6 +1,6 @@
 /** What requests were learned to use, kept in the database and shared by all processes. */
 
-import { shareLearned } from '../ratelimit/learned/sharing.ts'
+import { shareLearned } from '../ratelimit/estimates/sharing.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import { part } from '../runtime/stops.ts'
 import type { Context } from './context.ts'

@@ -1,7 +1,7 @@
 /** Requests for more of a limit in Postgres, where they and their increases change together. */
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
-import { createKeptIncreases } from '../../ratelimit/increases/kept-increases.ts'
+import { createIncreaseStore } from '../../ratelimit/increases/postgres-increases.ts'
 import { orRefused, type Pool, withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import { createNoticeStore } from '../notices/postgres-notices.ts'
@@ -99,7 +99,7 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
           const { counter, per } = open
           const increase =
             grant &&
-            (await createKeptIncreases(sql).add({
+            (await createIncreaseStore(sql).add({
               ...{ ...grant, counter, per, reason: open.reason },
               ...{ createdBy: by, createdAt: at },
             }))

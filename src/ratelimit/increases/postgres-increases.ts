@@ -9,7 +9,7 @@ import { type IncreaseStore, type KeptIncrease, maxIncreases } from './active-in
 const keptFor = '1 day'
 
 /** All reject if the database is unavailable; a change may then have been made. `readMs`: how long a read may take. */
-export function createKeptIncreases(sql: Sql, readMs?: number): IncreaseStore {
+export function createIncreaseStore(sql: Sql, readMs?: number): IncreaseStore {
   const columns = sql`
     id, counter, per, amount::text as limit, reason, created_by as "createdBy",
     (extract(epoch from until) * 1000)::float8 as until,
