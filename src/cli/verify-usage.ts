@@ -1,6 +1,7 @@
 /** `tollgate usage verify`: compares the usage ledger with the journal that it was fed from. */
 
 import type { Exact } from '../formats/exact.ts'
+import { showFirst } from '../formats/lists.ts'
 import { toMoney } from '../formats/money.ts'
 import type { Span } from '../formats/span.ts'
 import { toTimestamp } from '../formats/time.ts'
@@ -47,11 +48,8 @@ export async function verifyUsageCommand({ flags }: Call<typeof verifyUsageFlags
     if (flags.json) {
       const { bytes: unreadBytes, lines: unreadLines } = unread
       const { gaps } = state
-      const shown = {
-        differences: differences.map((one) => ({ ...one, ...inJson(one.figure, one) })),
-        limits: limits.map((one) => ({ ...one, ...inJson(one.limit.kind, one) })),
-      }
-      io.out(toJson({ problems, gaps, unreadBytes, unreadLines, ...result, ...shown }))
+      const shown = { ...result, ...toShown(result), beyond: toShown(result.beyond) }
+      io.out(toJson({ problems, gaps, unreadBytes, unreadLines, ...shown }))
     } else {
       for (const problem of problems) io.out(problem)
       if (unread.bytes > 0) io.err(lagging(unread))
@@ -66,7 +64,7 @@ function lagging({ bytes }: Unread): string {
 }
 
 function show(
-  { differences, limits, compared, completeFrom, missing }: Verification,
+  { differences, limits, beyond, compared, completeFrom, missing }: Verification,
   { gaps }: LedgerState,
   { from, to }: Span,
   unread: Unread,
@@ -84,6 +82,8 @@ function show(
     err(
       `Everything since ${toTimestamp(completeFrom)} is kept; before, only what the ledger lacks is named.`,
     )
+  const more = showBeyond(beyond)
+  if (more !== undefined) err(more)
   if (differences.length > 0)
     out(
       renderTable(
@@ -106,6 +106,37 @@ function show(
     )
   if (differences.length + limits.length === 0)
     out(unread.bytes > 0 ? soFar(compared, unread) : `${compared.toLocaleString('en')} sums agree.`)
+}
+
+function toShown({ differences, limits }: Verification['beyond']) {
+  return {
+    differences: differences.map((one) => ({ ...one, ...inJson(one.figure, one) })),
+    limits: limits.map((one) => ({ ...one, ...inJson(one.limit.kind, one) })),
+  }
+}
+
+/** What may be too high, or of lines that are gone; undefined: nothing. */
+function showBeyond({ differences, limits }: Verification['beyond']): string | undefined {
+  const texts = [
+    ...limits.map(({ limit: { resource, name, kind, whom }, ...one }) =>
+      [`${resource} ${name}`, whom && `of ${whom}`, showBoth(kind, one)].filter(Boolean).join(' '),
+    ),
+    ...differences.map(
+      ({ group: { hour, user, model }, figure, ...one }) =>
+        `${figure} of ${user}, ${model}, ${toTimestamp(hour)} ${showBoth(figure, one)}`,
+    ),
+  ]
+  if (texts.length === 0) return undefined
+  return printable(
+    `The ledger has more than the lines that are kept of that time, whose others may be gone: ${showFirst(texts, beyondShown)}.`,
+  )
+}
+
+/** What is beyond the lines, in one sentence. */
+const beyondShown = 5
+
+function showBoth(figure: string, { ledger, journals }: Record<'ledger' | 'journals', Exact>) {
+  return `(${showSum(figure, ledger)}, not ${showSum(figure, journals)})`
 }
 
 /** Costs are decimal numbers, and what would be rounded as a number is text, too. */

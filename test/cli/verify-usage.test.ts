@@ -101,6 +101,9 @@ test('names the hour, user, key and model of a difference', async (t) => {
   await feed.step()
   await sql`update tollgate_usage_hours set total_tokens = total_tokens + 4 where hour < '2026-03-01T13:00Z'`
   t.match(await run(), { status: 0 }, 'lines of the first hour may be gone')
+  const more =
+    /^The ledger has more than .*: total of ann, llm\/sim, 2026-03-01T12:00:00Z \(5, not 1\)\.$/m
+  t.match(await run(), { out: '2 sums agree.', err: more }, 'which is said')
   await sql`update tollgate_usage_hours set total_tokens = total_tokens - 5 where hour < '2026-03-01T13:00Z'`
   await sql`update tollgate_usage_hours set total_tokens = 9, output_tokens = 3 where key_id = 'k1'`
   await sql`delete from tollgate_usage_hours where username = 'bob'`
@@ -183,6 +186,21 @@ test('what limits were charged agrees, by limit, whom and window', async (t) => 
   )
   const { limits } = JSON.parse((await run('--json')).out)
   t.match(limits, [{}, { limit: { per: 'user' }, ledger: '0.000000011', journals: '0.00000001' }])
+})
+
+test('what is too high in the first hour of a journal is said, since its lines may be gone', async (t) => {
+  const { sql, path, feed, run } = await createWorld(t)
+  writeFileSync(path, line(0, charged) + line(kept, { ...charged, limits: [] }))
+  await feed.step()
+  t.notMatch(await run(), { err: 'has more' })
+  await sql`update tollgate_usage_limits set amount = amount + 4 where name = 'pool'`
+  const { status, out, err } = await run()
+  t.match({ status, out }, { status: 0, out: '5 sums agree.' })
+  t.match(err, /^The ledger has more .* gone: plenty pool of research \(7, not 3\)\.$/m)
+  const { limits, beyond } = JSON.parse((await run('--json')).out)
+  t.match({ limits, beyond }, { limits: [], beyond: { limits: [{ ledger: 7, journals: 3 }] } })
+  const later = await run('--from', '2026-03-01T13:00:00Z')
+  t.notMatch(later.err, 'has more', 'of a part of a window nothing is said')
 })
 
 test('sums that end where counters do agree', async (t) => {

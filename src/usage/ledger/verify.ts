@@ -39,7 +39,12 @@ export interface Verification {
   readonly differences: readonly Difference[]
   /** In the order of their windows. */
   readonly limits: readonly LimitDifference[]
-  /** Sums that were compared. */
+  /**
+   * What the ledger has beyond the lines of the hour before, which is kept in part: others may be gone, or it was added
+   * wrongly. None of it is a difference.
+   */
+  readonly beyond: Pick<Verification, 'differences' | 'limits'>
+  /** Sums that were compared, without those. */
   readonly compared: number
   /**
    * Every line of this hour and later ones is kept, in milliseconds since the epoch. Of hours before, only
@@ -121,19 +126,28 @@ export async function verifyUsage(options: VerifyOptions): Promise<Verification>
     compare(group, ledger.get(nameOf(group)), found.get(nameOf(group))),
   )
   const placeOf = ({ group, figure }: Difference) => [group.hour, group.keyId, group.model, figure]
-  const differences = withoutForgotten(every, placeOf, ({ group }) => group.user).filter(
-    (one) => one.group.hour >= completeFrom || one.journals > one.ledger,
-  )
-  const limits = compareLimits(state.limits, foundLimits, { from: completeFrom, to })
-  const compared = all.length + limits.compared
-  return { differences, limits: limits.differences, compared, completeFrom, missing }
+  const unlike = withoutForgotten(every, placeOf, ({ group }) => group.user)
+  const isKnown = (one: Difference) => one.group.hour >= completeFrom || one.journals > one.ledger
+  const limits = compareLimits(state.limits, foundLimits, { from: completeFrom, to }, from)
+  const beyond = {
+    differences: unlike.filter((one) => !isKnown(one) && one.group.hour >= completeFrom - hourMs),
+    limits: limits.beyond,
+  }
+  const hours = new Set(beyond.differences.map(({ group }) => nameOf(group)))
+  const compared = all.length - hours.size + limits.compared - beyond.limits.length
+  const differences = unlike.filter(isKnown)
+  return { differences, limits: limits.differences, beyond, compared, completeFrom, missing }
 }
 
-/** `whole`: the time of which every line is kept. Of windows that were charged before or after, only what is lacking counts. */
+/**
+ * `whole`: the time of which every line is kept; `asked`: when what was read begins. Of windows that were charged before
+ * or after, only what is lacking counts.
+ */
 function compareLimits(
   state: readonly LimitRow[],
   found: ReadonlyMap<string, LimitRow>,
   whole: Span,
+  asked: number,
 ) {
   const ledger = new Map(state.map((row) => [limitNameOf(row), row]))
   const all = [...new Map([...ledger, ...found])].sort(([, a], [, b]) => a.begin - b.begin)
@@ -143,16 +157,20 @@ function compareLimits(
       ledger: ledger.get(name)?.amount ?? 0,
       journals: found.get(name)?.amount ?? 0,
     }
-    const isWhole = first >= whole.from && last < whole.to
-    return sums.ledger === sums.journals ? [] : [{ limit, isWhole, ...sums }]
+    return sums.ledger === sums.journals ? [] : [{ limit, first, last, ...sums }]
   })
   const placeOf = ({ limit: { whom: _, ...place } }: LimitDifference) => Object.values(place)
   const isUsers = ({ limit }: LimitDifference) => limit.per === 'user' || limit.per === 'key'
   const whomOf = (one: LimitDifference) => (isUsers(one) ? one.limit.whom : '')
-  const differences = withoutForgotten(every, placeOf, whomOf).flatMap(({ isWhole, ...one }) =>
-    isWhole || one.journals > one.ledger ? [one] : [],
-  )
-  return { differences, compared: all.length }
+  const unlike = withoutForgotten(every, placeOf, whomOf)
+  const differences: LimitDifference[] = []
+  const beyond: LimitDifference[] = []
+  for (const { first, last, ...one } of unlike) {
+    const isIn = (from: number) => first >= from && last < whole.to
+    if (isIn(whole.from) || one.journals > one.ledger) differences.push(one)
+    else if (isIn(Math.max(asked, whole.from - hourMs))) beyond.push(one)
+  }
+  return { differences, beyond, compared: all.length }
 }
 
 function addLimit(all: Map<string, LimitRow>, raw: LimitRow): void {
