@@ -232,6 +232,18 @@ test('limits under another name, or in another place, are not no limits', async 
   t.match(problems[0], { severity: 'error', message: /spec\.limts is not known here/ })
 })
 
+test('a modelRef under limits by name alone says what to write', async (t) => {
+  const modelRefs = [{ namespace: 'llm', name: 'small', limits: [] }]
+  const { problems } = readObject(ofTeam({ modelRefs, limits: [daily] }))
+  const needed = 'spec.modelRefs[0].tokenRateLimits needs at least 1 limit'
+  t.match(problems[0], {
+    message: `Subscription team: ${needed}, beside spec.limits too: [{ limit: 1000000000, window: 1h }] is one that nobody reaches`,
+  })
+  t.match(readObject(ofTeam({ modelRefs })).problems[0], {
+    message: `Subscription team: ${needed}`,
+  })
+})
+
 test('a misspelt calendar is not the one of UTC', async (t) => {
   const zone = { timeZone: 'Europe/Zurich' }
   for (const spec of [

@@ -207,7 +207,8 @@ export function readObject(value: unknown): Reading {
   const found = worstFirst.slice(0, maxProblems).map(({ path, message, isMild }) => ({
     path,
     severity: isMild ? ('warning' as const) : ('error' as const),
-    sentence: `${showPath(path)}${nameOfLimit(opened, path)} ${message}`.trim(),
+    sentence:
+      `${showPath(path)}${nameOfLimit(opened, path)} ${message}${besideLimits(opened, path)}`.trim(),
   }))
   const more = result.problems.length - found.length
   if (more > 0) found.push({ path: [], severity: 'warning', sentence: `has ${more} more problems` })
@@ -257,6 +258,14 @@ function nameOfLimit(document: unknown, [, list, index]: FieldPath): string {
   const { spec } = document as { spec?: { limits?: Readonly<Record<string, { name?: unknown }>> } }
   const name = list === 'limits' ? spec?.limits?.[`${index}`]?.name : undefined
   return typeof name === 'string' && name !== '' ? ` (limit ${name.slice(0, 63)})` : ''
+}
+
+/** What to write where limits by name alone are to hold. */
+function besideLimits(document: unknown, path: FieldPath): string {
+  const { spec } = document as { spec?: { limits?: unknown } }
+  const isOther = path.length !== 4 || path[3] !== 'tokenRateLimits'
+  if (isOther || !Array.isArray(spec?.limits) || spec.limits.length === 0) return ''
+  return ', beside spec.limits too: [{ limit: 1000000000, window: 1h }] is one that nobody reaches'
 }
 
 /** `Subscription team-a: ` of the resource's key, as of a document that is not read. */
