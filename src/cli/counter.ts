@@ -7,20 +7,29 @@ import { type Call, WrongCall } from './command.ts'
 import type { limitsFlags, resetLimitsFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
 import { showFigure, toCells, toTable } from './limit-cells.ts'
-import { renderTable } from './table.ts'
+import { printable, renderTable } from './table.ts'
 import { agrees, type CommandIo } from './terminal.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
 type Chosen = Call<typeof limitsFlags>['flags']
 
-const nothingUsed = 'Nothing is used.'
+/** Why there is nothing to show. */
+function explainNothing(
+  { unknown = [] }: Pick<CounterList, 'unknown'>,
+  selected: Readonly<Record<string, string>>,
+): string {
+  const kinds: Readonly<Record<string, string>> = { subscription: 'Subscription', model: 'model' }
+  const names = unknown.map((each) => `There is no ${kinds[each]} ${selected[each]} in force.`)
+  return printable(names.join(' ') || 'Nothing is used.')
+}
 
 /** Prints the counters of which something is used; returns the exit status. */
 export async function listCounters(flags: Chosen, io: Omit<Io, 'ask'>): Promise<number> {
-  const query = new URLSearchParams(selectedBy(flags))
+  const selected = selectedBy(flags)
   const ask = createApiClient(findApiServer(io.env, flags))
+  const query = new URLSearchParams(selected)
   const found = (await ask('GET', `/v1/counters?${query}`)) as CounterList
-  print(found, found.data, flags.json, io)
+  print(found, found.data, selected, flags.json, io)
   return 0
 }
 
@@ -33,14 +42,15 @@ export async function resetLimits(
   const ask = createApiClient(findApiServer(io.env, flags))
   if (!flags.yes) {
     const query = new URLSearchParams(selected)
-    const { data, currency } = (await ask('GET', `/v1/counters?${query}`)) as CounterList
-    if (data.length === 0) io.err(nothingUsed)
+    const found = (await ask('GET', `/v1/counters?${query}`)) as CounterList
+    const { data, currency } = found
+    if (data.length === 0) io.err(explainNothing(found, selected))
     if (data.length === 0) return 0
     io.err(show(data, currency))
     if (!(await agrees(io, `Reset ${data.length === 1 ? 'it' : `these ${data.length}`}?`))) return 1
   }
   const answer = (await ask('POST', '/v1/counters/reset', selected)) as CountersReset
-  print(answer, answer.reset, flags.json, io)
+  print(answer, answer.reset, selected, flags.json, io)
   if (answer.reset.length > 0) io.err('These were reset.')
   return 0
 }
@@ -57,13 +67,14 @@ function selectedBy(flags: Chosen | Call<typeof resetLimitsFlags>['flags']) {
 }
 
 function print(
-  answer: Pick<CounterList, 'currency'>,
+  answer: Pick<CounterList, 'currency' | 'unknown'>,
   counters: CounterList['data'],
+  selected: Readonly<Record<string, string>>,
   json: boolean,
   { out, err }: Pick<Io, 'out' | 'err'>,
 ): void {
   if (json) out(toJson(answer))
-  else if (counters.length === 0) err(nothingUsed)
+  else if (counters.length === 0) err(explainNothing(answer, selected))
   else out(show(counters, answer.currency))
 }
 

@@ -147,6 +147,12 @@ export function toEnvelope(code: ErrorCode, message?: string): ErrorEnvelope {
   }
 }
 
+/** All codes that clients see, in order. */
+export function publicCodes(): readonly string[] {
+  const all = Object.keys(catalogue) as ErrorCode[]
+  return [...new Set(all.map(publicCode))].sort()
+}
+
 /** The code that clients see, where it differs from the internal one. */
 function publicCode(code: ErrorCode): string {
   // The contract has one code for both readiness refusals; only their statuses differ (3.2).

@@ -1,5 +1,6 @@
 /** The parts of the API's schemas: JSON Schema with types as `FromSchema` reads them. */
 
+import { publicCodes } from '../../formats/errors.ts'
 import { optional, requiredNames } from '../../formats/schema.ts'
 
 export { optional }
@@ -54,7 +55,7 @@ export const errorEnvelope = object('Refusal', {
   error: object('RefusalReason', {
     message: string('For people; may change.'),
     type: string('The class of the error.'),
-    code: optional(string('For programs; stable.')),
+    code: optional(string('For programs; stable. There may be more.', { enum: publicCodes() })),
   }),
 })
 

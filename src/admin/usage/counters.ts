@@ -76,6 +76,12 @@ const counter = object('Counter', {
 const subject = {
   user: optional(string('With key_id the owner of the key. Not of a limit that several share.')),
   key_id: optional(string('If it was asked for.')),
+  unknown: optional({
+    type: 'array',
+    items: { type: 'string', enum: ['subscription', 'model'] },
+    description:
+      'What was asked for and is not in force, so it has no counters; left out: nothing.',
+  }),
 } as const
 
 const listSchema = {
@@ -154,6 +160,16 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
     return (await readLimits(deps, all)).filter(({ isUsed }) => isUsed)
   }
 
+  /** Of a name that nothing has nothing is used, which says nothing of the one that was meant. */
+  function unknownIn({ subscription, model }: Selected) {
+    const { subscriptions, models } = snapshot()
+    const unknown = [
+      ...(subscription === undefined || subscriptions.has(subscription) ? [] : ['subscription']),
+      ...(model === undefined || models.has(model) ? [] : ['model']),
+    ]
+    return unknown.length > 0 ? { unknown } : {}
+  }
+
   app.get(
     '/v1/counters',
     { schema: listSchema, config: { audit: 'counter.read' } },
@@ -164,7 +180,7 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
       await showOthers(request, used.length)
       const data = used.map(({ shown }) => shown)
       const currency = currencyOf(data, deps.billingCurrency)
-      return { object: 'list', ...show(subject), data, ...currency }
+      return { object: 'list', ...show(subject), ...unknownIn(request.query), data, ...currency }
     },
   )
   app.post(
@@ -186,7 +202,8 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
       addToOutcome(request, {}, used.length)
       const shown = used.map((each) => each.shown)
       const currency = currencyOf(shown, deps.billingCurrency)
-      return { ...show(subject), at: toTimestamp(at), reset: shown, ...currency }
+      const about = { ...show(subject), ...unknownIn(request.body) }
+      return { ...about, at: toTimestamp(at), reset: shown, ...currency }
     },
   )
 }

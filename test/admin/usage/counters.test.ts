@@ -198,6 +198,12 @@ test('the command shows, asks and resets', async (t) => {
   t.match(await run('y', 'reset', ...select), { status: 0, err: /These were reset\.$/ })
   api.now += 1
   t.match(await run('y', 'reset', ...select), { status: 0, err: /^Nothing is used\.$/ })
+  const nope = ['--user', 'alice', '--subscription', 'nope'] as const
+  const nowhere = /^There is no Subscription nope in force\.$/
+  t.match(await run(undefined, ...nope), { status: 0, out: '', err: nowhere })
+  t.match(await run('y', 'reset', ...nope, '--model', 'x/y'), {
+    err: /nope in force\. .* model x\/y /,
+  })
   const all = await run(undefined, 'reset', '--user', 'alice', '--yes', '--json')
   t.equal(JSON.parse(all.out).reset.length, 2)
   const twice = ['--user', 'alice', '--key', 'x']
