@@ -32,8 +32,8 @@ export class AllowTemplate {
   readonly limitCount: number
   /** Fields of the metadata besides the line and what depends on the request. */
   readonly metadata: Buffer
-  /** Its part of the response's line. */
-  readonly subject: string
+  /** Its part of the response's line, in UTF-8. */
+  readonly subject: Buffer
   readonly #model: Model
   readonly #limits: readonly CountedLimit[]
   readonly #grant: Pick<
@@ -89,13 +89,14 @@ export class AllowTemplate {
       if (this.policyText === '') return
       writeHeader(writer, 'ratelimit-policy', this.policyText, responseHeaders)
     })
-    this.subject = writeSubject({
+    const subject = writeSubject({
       subscription,
       model: model.key,
       group: owningGroup,
       payer: metered || meteredIfReported ? payer : undefined,
       tariff,
     })
+    this.subject = bytesOf((writer) => writer.text(subject))
     this.metadata = bytesOf((writer) => {
       // usage.lua makes it true where it has found usage.
       writeStructField(writer, 'metered', meteredIfReported ? 'if_reported' : metered)

@@ -5,7 +5,7 @@ import { messageOf } from '../decide/refusal-message.ts'
 import { isFinal, retryAfterOutage } from '../formats/errors.ts'
 import { challengeOf } from '../formats/headers.ts'
 import { toTimestamp } from '../formats/time.ts'
-import { writeStructField } from '../grpc/struct.ts'
+import { closeStructText, openStructText, writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
 import { type Dialect, statusIn, toRefusalBody } from '../operations/dialect.ts'
@@ -17,7 +17,7 @@ import {
   secondsUntil,
   toItems,
 } from '../ratelimit/rules/limit-headers.ts'
-import { type Asked, writeLineHead } from '../usage/rules/line-head.ts'
+import { type Asked, afterSubject, beforeSubject } from '../usage/rules/line-head.ts'
 import { type AllowTemplate, makeTemplate, type TemplateOf } from './allow-template.ts'
 import { responseHeaders, writeHeader } from './header.ts'
 
@@ -100,14 +100,22 @@ function allow(
   writer.close(ok, lengthBytes)
   const metadata = writer.open(4, lengthBytes)
   if (request !== undefined) {
-    const asked = {
-      ...({ ...request, by: 'check', user: caller.user, held: grant.held } as const),
-      pool: grant.pool,
-      keyLimits: keyLimits?.charged,
-      keyId: caller.by === 'key' ? caller.keyId : '',
-      cap: grant.metered || grant.meteredIfReported ? keyLimits?.counted : undefined,
-    }
-    writeStructField(writer, 'line', writeLineHead(asked, template.subject))
+    const { id, startedAt } = request
+    const line = openStructText(writer, 'line', lengthBytes)
+    writer
+      .text(beforeSubject({ startedAt, id, by: 'check' }))
+      .raw(template.subject)
+      .text(
+        afterSubject({
+          user: caller.user,
+          keyId: caller.by === 'key' ? caller.keyId : '',
+          cap: grant.metered || grant.meteredIfReported ? keyLimits?.counted : undefined,
+          pool: grant.pool,
+          keyLimits: keyLimits?.charged,
+          held: grant.held,
+        }),
+      )
+    closeStructText(writer, line, lengthBytes)
     if (request.lane !== undefined) writeStructField(writer, 'lane', request.lane)
   }
   writer.raw(template.metadata)

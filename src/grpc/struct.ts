@@ -28,3 +28,26 @@ export function writeStructField(
   else writer.unsigned(4, value ? 1 : 0)
   writer.close(wrapped, lengthBytes).close(entry, lengthBytes)
 }
+
+/**
+ * Begins a text field of the current Struct, which `text` and `raw` (of UTF-8) of the writer continue; `closeStructText` with
+ * the returned offsets ends it. `lengthBytes`: the expected size of its length.
+ */
+export function openStructText(
+  writer: WireWriter,
+  key: string,
+  lengthBytes: number,
+): readonly [entry: number, wrapped: number, text: number] {
+  const entry = writer.open(1, lengthBytes)
+  writer.string(1, key)
+  const wrapped = writer.open(2, lengthBytes)
+  return [entry, wrapped, writer.open(3, lengthBytes)]
+}
+
+export function closeStructText(
+  writer: WireWriter,
+  [entry, wrapped, text]: ReturnType<typeof openStructText>,
+  lengthBytes: number,
+): void {
+  writer.close(text, lengthBytes).close(wrapped, lengthBytes).close(entry, lengthBytes)
+}

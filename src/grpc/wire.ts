@@ -218,14 +218,17 @@ export class WireWriter {
 
   /** A string field, also if empty, because some oneofs and map entries need it. */
   string(field: number, text: string): this {
-    // UTF-8 needs at most three bytes per UTF-16 unit.
-    this.#reserve(text.length * 3 + 10)
     const lengthBytes = varintSize(text.length)
-    this.#tag(field, wireType.bytes)
-    this.#at += lengthBytes
-    const start = this.#at
+    const start = this.open(field, lengthBytes)
+    return this.text(text).close(start, lengthBytes)
+  }
+
+  /** The text itself, of a string field that is open. */
+  text(text: string): this {
+    // UTF-8 needs at most three bytes per UTF-16 unit.
+    this.#reserve(text.length * 3)
     if (!this.#ascii(text)) this.#at += this.#buffer.write(text, this.#at, 'utf8')
-    return this.close(start, lengthBytes)
+    return this
   }
 
   /** A nested message; `body` writes it into this writer. */

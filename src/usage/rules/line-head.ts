@@ -113,13 +113,20 @@ export function writeCaller({
   return text
 }
 
-/** The whole object; `subject` is what `writeSubject` returned. `start` is first: the script reads it there. */
+/** The whole object; `subject` is what `writeSubject` returned. */
 export function writeLineHead(asked: Asked, subject: string): string {
-  const { startedAt, id, by, held } = asked
-  let text = `{"start":${startedAt},"id":${toBoundJson(id, most.id)},"by":"${by}",${subject}`
-  text += `,${writeCaller(asked)}`
-  if (held !== undefined) text += writeHeld(held)
-  return `${text}}`
+  return beforeSubject(asked) + subject + afterSubject(asked)
+}
+
+/** The object up to its subject. `start` is first: the script reads it there. */
+export function beforeSubject({ startedAt, id, by }: Pick<Asked, 'startedAt' | 'id' | 'by'>) {
+  return `{"start":${startedAt},"id":${toBoundJson(id, most.id)},"by":"${by}",`
+}
+
+/** The rest of it. */
+export function afterSubject(asked: Omit<Asked, 'startedAt' | 'id' | 'by'>): string {
+  const { held } = asked
+  return `,${writeCaller(asked)}${held === undefined ? '' : writeHeld(held)}}`
 }
 
 /** Numbers that are not known are left out. */
