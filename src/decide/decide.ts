@@ -13,7 +13,7 @@ import {
   isUncounted,
   type PathRules,
 } from '../operations/operations.ts'
-import { type CountedLimit, isTaken } from '../ratelimit/rules/counter.ts'
+import { type CountedLimit, isTaken, joinLimits } from '../ratelimit/rules/counter.ts'
 import { owningGroup, poolOf } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Decision, Denial, Grant } from './decision.ts'
@@ -133,7 +133,7 @@ function grantOf(context: DecisionContext): Grant {
     model,
     cluster: model.cluster as string,
     subscription: subscription.name,
-    limits: own?.limits.length ? limits.concat(own.limits) : limits,
+    limits: own?.limits.length ? joinLimits(limits, own.limits) : limits,
     keyLimits: own,
     watched,
     takes: takesFrom(limits) || takesFrom(own?.limits) || takesFrom(watched),

@@ -1,7 +1,7 @@
 /** What a granted request asks of its limits: the hold for what its model is expected to use. */
 
 import { mostExact } from '../formats/exact.ts'
-import { type CountedLimit, counterOf, isTaken } from '../ratelimit/rules/counter.ts'
+import { type CountedLimit, counterOf, countersOf, isTaken } from '../ratelimit/rules/counter.ts'
 import type { Estimator, Expected, RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
 import { type Estimators, ownerOf } from '../ratelimit/rules/estimates/estimators.ts'
 import { factorsOf, modelFactors } from '../ratelimit/rules/estimates/factors.ts'
@@ -43,8 +43,8 @@ export function holdOf(
   const { admission, caller, pool, limits, watched = [], takes, factors = unpriced } = grant
   const counters: HeldCounter[] = []
   const taken = []
-  for (const limit of limits) {
-    const counter = counterOf(limit, caller.user, pool)
+  for (const [i, counter] of countersOf(limits, caller.user, pool).entries()) {
+    const limit = limits[i] as CountedLimit
     const own = factorsOf(limit.kind, factors)
     if (takes && isTaken(limit)) taken.push(counter)
     else counters.push(own === undefined ? counter : { ...counter, factors: own })
@@ -77,10 +77,12 @@ export function holdOf(
 
 type Limits = readonly CountedLimit[]
 
+const none: Limits = []
+
 /** Of limits that refuse nothing those on concurrency: nobody knows what is in progress but the holds. */
-export function watchedOf(observed: Limits = [], ofKey: Limits = []): Limits {
-  const all = ofKey.length === 0 ? observed : [...observed, ...ofKey]
-  return all.filter(({ kind }) => kind === 'concurrency')
+export function watchedOf(observed = none, ofKey = none): Limits {
+  if (observed.length + ofKey.length === 0) return observed
+  return [...observed, ...ofKey].filter(({ kind }) => kind === 'concurrency')
 }
 
 /** What the request is expected to use, and what it is charged if its model reports less. */

@@ -24,7 +24,7 @@ import { ServiceError } from '../formats/errors.ts'
 import type { CounterStore } from '../ratelimit/counters.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
 import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts'
-import { type CountedLimit, counterOf, isTaken } from '../ratelimit/rules/counter.ts'
+import { type CountedLimit, countersOf, isTaken } from '../ratelimit/rules/counter.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import type { Hold, HoldAnswer } from '../ratelimit/rules/hold.ts'
 
@@ -93,10 +93,7 @@ let checks = 0
 export function createLimits({ counters, increases, holding, charging }: LimitsDeps): Limits {
   const reserve = holding && createReserve(holding, counters)
   const statesOf = (limits: readonly CountedLimit[], { caller, pool }: Grant, now: number) =>
-    counters.read(
-      limits.map((limit) => counterOf(limit, caller.user, pool)),
-      now,
-    )
+    counters.read(countersOf(limits, caller.user, pool), now)
 
   function enforce(grant: Grant, request: AccessRequest, now: number, call: Call | undefined) {
     const isReserving = reserve !== undefined && reservesTokens(grant)

@@ -132,12 +132,14 @@ export function toCountedLimits(
     const name = [...sort, window].filter(Boolean).join('-')
     const keyPrefix = counterKeyPrefix({ subscription, model, counted: countedAs(kind, windowMs) })
     const windows = { ms: windowMs }
-    const counter = key && {
-      key: keyPrefix + userInLines(key.user),
-      owner: key.id,
-      window: windows,
-      limit: limit.limit,
-    }
+    const counter =
+      key &&
+      keep({
+        key: keyPrefix + userInLines(key.user),
+        owner: key.id,
+        window: windows,
+        limit: limit.limit,
+      })
     // As in toNamedLimit: objects of one shape are read faster.
     return {
       kind,
@@ -189,10 +191,48 @@ export function counterOf(limit: CountedLimit, user: string, pool = ''): Require
   if (found !== undefined) return found
   const key = limit.keyPrefix + whom
   const owner = limit.scope === 'group' ? key : whom
-  const counter = { key, owner, window: limit.windows, limit: limit.limit }
-  if (size++ % maxKnown === 0) known.clear()
+  const counter = keep({ key, owner, window: limit.windows, limit: limit.limit })
+  bound()
   known.set(whom, (known.get(whom) ?? new Map()).set(limit, counter))
   return counter
+}
+
+/** As sums like it (`KeptCounter`); what they keep with it is not among its fields. */
+export function keep<Kept extends Counter>(counter: Kept): Kept {
+  return Object.defineProperty(counter, 'last', { value: null, writable: true })
+}
+
+/** To be called before something is remembered. */
+function bound(): void {
+  if (size++ % maxKnown !== 0) return
+  known.clear()
+  lists = new WeakMap()
+}
+
+type Limits = readonly CountedLimit[]
+type Counters = readonly Required<Counter>[]
+
+/** For a list of limits the counters of each user, with the pool of those that draw on one. */
+let lists = new WeakMap<Limits, Map<string, { readonly pool: string; readonly all: Counters }>>()
+
+/** The counters of these limits, as `counterOf`, in the same order; mostly the same list for the same list and user. */
+export function countersOf(limits: Limits, user: string, pool = ''): Counters {
+  const found = lists.get(limits)?.get(user)
+  if (found?.pool === pool) return found.all
+  const all = limits.map((limit) => counterOf(limit, user, pool))
+  bound()
+  lists.set(limits, (lists.get(limits) ?? new Map()).set(user, { pool, all }))
+  return all
+}
+
+const joined = new WeakMap<Limits, WeakMap<Limits, Limits>>()
+
+/** The limits of a model, and then those of a key; the same list for the same two. */
+export function joinLimits(shared: Limits, own: Limits): Limits {
+  const byShared = joined.get(own) ?? new WeakMap<Limits, Limits>()
+  const both = byShared.get(shared) ?? [...shared, ...own]
+  joined.set(own, byShared.set(shared, both))
+  return both
 }
 
 /** What is known now of a counter, as it will be at a later instant if nothing more is counted. */

@@ -1,7 +1,7 @@
 /** Increases: a limit by name has a higher figure for a while, for one of its counters. What is counted stays. */
 
 import type { Exact } from '../../formats/exact.ts'
-import { type CountedLimit, counterOf } from './counter.ts'
+import { type CountedLimit, type Counter, countersOf } from './counter.ts'
 import { toPolicies } from './limit-headers.ts'
 import { raiseNamedLimit } from './named-limits.ts'
 
@@ -50,10 +50,11 @@ export function withIncreases<Grant extends Limited>(
   now: number,
 ): Grant {
   const { limits: written, caller, pool } = grant
-  const limits = written.map((limit) =>
+  const counters = countersOf(written, caller.user, pool)
+  const limits = written.map((limit, i) =>
     limit.limitName === undefined
       ? limit
-      : raised(limit, counterOf(limit, caller.user, pool).key, increases, now),
+      : raised(limit, (counters[i] as Counter).key, increases, now),
   )
   if (limits.every((limit, i) => limit === written[i])) return grant
   const own = limits.filter(({ origin }) => origin === 'key')

@@ -7,6 +7,7 @@ import { type Exact, plus } from '../../formats/exact.ts'
 import { createTally, noteFields, ownOf, type Tally, ticksBetween, toTick } from './tally.ts'
 import {
   type CounterWindow,
+  type KeptCounter,
   keyIn,
   type Resets,
   type WindowedCounter,
@@ -46,6 +47,10 @@ export function isOver(window: CounterWindow, now: number): boolean {
   return end + graceMs <= now || since > now + ms + graceMs
 }
 
+function isIn({ since, end }: CounterWindow, instant: number): boolean {
+  return since <= instant && instant < end
+}
+
 /** How long before a new window is known to have been empty at its start. */
 const youngMs = 1_000
 
@@ -61,7 +66,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
   function of(window: CounterWindow): Tally {
     let tally = all.get(window.id)
     if (tally === undefined) {
-      tally = createTally(window, toTick(monotonic()))
+      tally = createTally(window, toTick(monotonic()), all)
       all.set(window.id, tally)
       const reset = resets.get(keyIn(tally))?.find(({ at }) => at === window.since)
       if (reset?.used) noteFields(tally, new Map([[resetField, reset.used]]))
@@ -70,11 +75,15 @@ export function createSums(resets: Resets, monotonic: () => number) {
   }
 
   /** The window of a counter at an instant. */
-  function at(counter: WindowedCounter, instant: number): Tally {
+  function at(counter: WindowedCounter & Partial<KeptCounter>, instant: number): Tally {
     const times = resets.size === 0 ? undefined : resets.get(counter.key)
+    const kept = counter.last as Tally | null | undefined
+    if (kept && kept.among === all && times === undefined && isIn(kept, instant)) return kept
     const last = latest.get(counter.key)
-    const isLast = last !== undefined && last.since <= instant && instant < last.end
-    if (isLast && times === undefined) return last
+    if (last !== undefined && times === undefined && isIn(last, instant)) {
+      if (kept !== undefined) counter.last = last
+      return last
+    }
     const window = windowAt(counter, instant, times)
     const isNew = !all.has(window.id)
     const tally = of(window)
@@ -87,6 +96,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
     // A slice of the id: a key of its own would take as much memory as all that is known of the window.
     // By the text that is asked for, which is mostly the same object (counterOf), and so is found by its address.
     latest.set(counter.key, tally)
+    if (kept !== undefined) counter.last = tally
     return tally
   }
 
@@ -130,7 +140,9 @@ export function createSums(resets: Resets, monotonic: () => number) {
       for (const map of [all, latest]) {
         for (const [name, tally] of map) {
           const isIdle = idleSince !== undefined && ticksBetween(tally.usedAt, idleSince) > 0
-          if (isOver(tally, now) || (isIdle && ownOf(tally) === 0)) map.delete(name)
+          if (!isOver(tally, now) && !(isIdle && ownOf(tally) === 0)) continue
+          map.delete(name)
+          tally.among = undefined
         }
       }
     },

@@ -11,6 +11,8 @@ import type { CounterWindow } from './windows.ts'
 const longAgoMs = 86_400_000
 
 export interface Tally extends CounterWindow {
+  /** All windows of the sums that it is of; undefined once it is dropped. */
+  among: ReadonlyMap<string, Tally> | undefined
   /** Of this gateway's lines. */
   sum: Exact
   /** What the store has beyond them: of lines that the disk has lost. */
@@ -32,9 +34,14 @@ export interface Tally extends CounterWindow {
 }
 
 /** What is not known yet of a window. */
-export function createTally(window: CounterWindow, tick: number): Tally {
+export function createTally(
+  window: CounterWindow,
+  tick: number,
+  among?: ReadonlyMap<string, Tally>,
+): Tally {
   const { id, since, end, ms } = window
   return {
+    among,
     id,
     since,
     end,

@@ -25,6 +25,11 @@ export interface WindowedCounter {
   readonly window: Window
 }
 
+/** One that is asked for again and again, with which sums keep the window that they found last; null before. */
+export interface KeptCounter extends WindowedCounter {
+  last: CounterWindow | null
+}
+
 /** One window of one counter. */
 export interface CounterWindow {
   /** The same in every process, whatever version of the zones' rules it has. */

@@ -7,7 +7,9 @@ import { ServiceError } from '../../formats/errors.ts'
 import type { Exact } from '../../formats/exact.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
-import { toTick } from '../rules/tally.ts'
+import type { CounterState } from '../rules/counter.ts'
+import { countOf } from '../rules/fields.ts'
+import { isWithin, type Tally, toTick, usedOf } from '../rules/tally.ts'
 import type { CounterReset, WindowedCounter } from '../rules/windows.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 import { startLineWatch } from './line-watch.ts'
@@ -122,21 +124,26 @@ export function runSums(options: RunningSumsOptions) {
   }
 
   /** Milliseconds for which what is known of this window is fresh enough. */
-  function maxAgeOf({ limit }: AskedCounter, { used, fields }: KnownWindow): number {
+  function maxAgeOf({ limit }: AskedCounter, used: Exact, tally: Tally): number {
     const isNear = limit === undefined || Number(used) >= Number(limit) / 2
     const ms = isNear ? flushMs : Math.max(flushMs, farMs)
+    const fields = countOf(tally.fields)
     return fields > fewFields ? (ms * fields) / fewFields : ms
   }
 
-  function readKnown(counter: AskedCounter, at: number, tick: number): KnownWindow {
-    const known = shared.read(counter, at, tick)
-    if (isAlone || !known.isKnown) return known
-    const maxAgeMs = maxAgeOf(counter, known)
-    // A clock of ticks has come round: as old as can be.
-    if (known.ageMs >= 0 && known.ageMs < maxAgeMs) return known
+  /** Has the store asked if what it has told of the window is old. */
+  function keepFresh(counter: AskedCounter, used: Exact, tally: Tally, at: number): void {
+    const maxAgeMs = maxAgeOf(counter, used, tally)
+    if (isWithin(maxAgeMs, tally.heardAt, tally.usedAt)) return
     const part = shared.refresh(counter, at)
     if (part !== undefined) senders.get(part.tag)?.arm(Math.max(1, maxAgeMs / flushMs))
-    return known
+  }
+
+  function statesOf(counters: readonly AskedCounter[], at: number): readonly CounterState[] {
+    return counters.map((counter) => {
+      const tally = shared.use(counter, at)
+      return { used: usedOf(tally), resetsAt: tally.end }
+    })
   }
 
   function fetch(counters: readonly AskedCounter[]): Promise<void> {
@@ -159,20 +166,28 @@ export function runSums(options: RunningSumsOptions) {
   function read(
     counters: readonly AskedCounter[],
     at: number,
-  ): readonly KnownWindow[] | Promise<readonly KnownWindow[]> {
+  ): readonly CounterState[] | Promise<readonly CounterState[]> {
     look()
     const tick = toTick(monotonic())
-    const known = counters.map((counter) => readKnown(counter, at, tick))
-    const missing = counters.filter((_, i) => known[i]?.isKnown === false)
+    const missing: AskedCounter[] = []
+    const known: CounterState[] = []
+    for (const counter of counters) {
+      const tally = shared.use(counter, at, tick)
+      const used = usedOf(tally)
+      known.push({ used, resetsAt: tally.end })
+      if (isAlone) continue
+      if (tally.isKnown) keepFresh(counter, used, tally, at)
+      else missing.push(counter)
+    }
     if (missing.length === 0) return known
     if (failing.size > 0) return answerWithout(known)
     return fetch(missing).then(
-      () => counters.map((counter) => shared.read(counter, at)),
+      () => statesOf(counters, at),
       () => answerWithout(known),
     )
   }
 
-  function answerWithout(known: readonly KnownWindow[]): readonly KnownWindow[] {
+  function answerWithout(known: readonly CounterState[]): readonly CounterState[] {
     // Without a cause, which is logged once when the store becomes unavailable, not for each request.
     if (onLoss === 'deny') throw new ServiceError('counters_unavailable')
     return known
@@ -205,7 +220,7 @@ export function runSums(options: RunningSumsOptions) {
     async readFresh(
       counters: readonly AskedCounter[],
       at: number,
-    ): Promise<readonly KnownWindow[]> {
+    ): Promise<readonly CounterState[]> {
       await sums.readAll()
       const tags = new Set(counters.map((counter) => shared.refresh(counter, at)?.tag))
       await Promise.all([...senders.values()].map((each) => tags.has(each.tag) && each.refreshed()))

@@ -5,7 +5,6 @@
  */
 
 import { type Exact, greatest } from '../../formats/exact.ts'
-import { countOf } from '../rules/fields.ts'
 import { type Counted, isOver, longMs, type Sums } from '../rules/sums.ts'
 import { isWithin, ownOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
 import { keyIn, type WindowedCounter } from '../rules/windows.ts'
@@ -37,8 +36,6 @@ export interface KnownWindow {
   readonly since: number
   /** How long ago the store told of it, in milliseconds; below 0: longer than can be told. */
   readonly ageMs: number
-  /** How many others have counted in it, as of the last full read. */
-  readonly fields: number
 }
 
 /** Windows in use are read as a whole this often, so that the store can get back what ended gateways had counted. */
@@ -70,6 +67,7 @@ export function createSharedSums(options: SharedSumsOptions) {
     return store === undefined ? undefined : parts.get(tagOf(keyIn(tally)))
   }
 
+  /** The window of a counter, as far as it is known; `tick`: now, if the clock was read for several. */
   function use(counter: WindowedCounter, at: number, tick = toTick(monotonic())): Tally {
     const tally = sums.at(counter, at)
     tally.usedAt = tick
@@ -108,6 +106,7 @@ export function createSharedSums(options: SharedSumsOptions) {
         if (tally.ms >= longMs && longSums !== undefined) unsaved.add(tally)
       }
     },
+    use,
     /** What is used of a counter's window, as far as is known; `tick`: now, if the clock was read for several. */
     read(counter: WindowedCounter, at: number, tick?: number): KnownWindow {
       const tally = use(counter, at, tick)
@@ -119,7 +118,6 @@ export function createSharedSums(options: SharedSumsOptions) {
         resetsAt: tally.end,
         isKnown: tally.isKnown || store === undefined,
         ageMs: ticksBetween(tally.heardAt, tally.usedAt),
-        fields: countOf(tally.fields),
       }
     },
     /** Sends its sum with the next call. */

@@ -7,7 +7,7 @@
 import { hash } from 'node:crypto'
 import type { Grant } from '../../decide/decision.ts'
 import { remember } from '../../formats/remember.ts'
-import { type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
+import { type Counter, counterOf, countersOf } from '../../ratelimit/rules/counter.ts'
 
 export interface Lane {
   /** Which files the lane and the blocks are in. */
@@ -33,10 +33,16 @@ export function blockName(counters: readonly Counter[]): string {
 
 const nameOf = remember(10_000, (keys) => hash('sha256', keys, 'hex').slice(0, 16))
 
+/** By the counters of the grant, of which each Check asks this. */
+const lanes = new WeakMap<readonly Counter[], string>()
+
 /** Where the response to a grant is to add: the names of its blocks; undefined: it has none. */
 export function laneOf(grant: Grant): string | undefined {
-  const blocks = blocksOf(grant)
-  return blocks.length === 0 ? undefined : blocks.map(blockName).join(' ')
+  const { limits, caller, pool } = grant
+  const counters = countersOf(limits, caller.user, pool)
+  const lane = lanes.get(counters) ?? blocksOf(grant).map(blockName).join(' ')
+  lanes.set(counters, lane)
+  return lane || undefined
 }
 
 /** The counters of each block of a grant: those of the user, then those of the key, as far as there are any. */

@@ -3,6 +3,8 @@ import {
   type CountedLimit,
   type CounterState,
   counterOf,
+  countersOf,
+  joinLimits,
   lastSpent,
   limitStates,
   stateLater,
@@ -54,6 +56,28 @@ test('a user with a longer name than lines carry is counted as lines name them',
     t.equal(owner, userInLines(user))
     t.equal(key, `team-a\nllm/small\n60000\n${userInLines(user)}`)
   }
+})
+
+test('counters of a list are those of its limits, and the same objects for the same list, user and pool', async (t) => {
+  const own = limits([7, '1h', hour])
+  const list = joinLimits(both, own)
+  t.strictSame(list, [...both, ...own])
+  t.equal(joinLimits(both, own), list)
+  t.not(joinLimits(perMinute, own), list)
+  const counters = countersOf(list, 'ada')
+  t.match(
+    counters,
+    list.map((limit) => counterOf(limit, 'ada')),
+  )
+  t.equal(countersOf(list, 'ada'), counters)
+  t.match(countersOf(list, 'bob')[0], { owner: 'bob' })
+  const pooled = list.map((limit) => ({ ...limit, scope: 'group' }) as const)
+  const ofA = countersOf(pooled, 'ada', 'a')
+  t.equal(countersOf(pooled, 'ada', 'a'), ofA)
+  t.match(countersOf(pooled, 'ada', 'b')[0], counterOf(pooled[0] as CountedLimit, 'ada', 'b'))
+  t.match(countersOf(pooled, 'ada', 'a'), ofA, 'who changes groups draws on the other pool')
+  for (let i = 0; i < 40_000; i += 1) countersOf(list, `user ${i}`)
+  t.match(countersOf(list, 'ada'), counters, 'also when all were forgotten meanwhile')
 })
 
 test('no user name leads to the counter of another user', async (t) => {

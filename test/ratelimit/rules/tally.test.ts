@@ -15,6 +15,7 @@ import {
 } from '../../../src/ratelimit/rules/tally.ts'
 import {
   type CounterReset,
+  type KeptCounter,
   type WindowedCounter,
   windowAt,
 } from '../../../src/ratelimit/rules/windows.ts'
@@ -186,4 +187,20 @@ test('a counter that was reset is found by its resets', async (t) => {
   t.match(after, { since: tally.since + 5, end: tally.end, fields: '. 7' })
   t.equal(usedOf(after), 7, 'it begins with what was said')
   t.equal(sums.at(counter, tally.since + 7), after)
+})
+
+test('a counter that keeps its window has it from the sums that are asked, while they have it', async (t) => {
+  const kept: KeptCounter = { ...counter, last: null }
+  const [one, other] = [createSums(new Map(), () => 0), createSums(new Map(), () => 0)]
+  const tally = one.at(kept, 10 * minute)
+  t.equal(kept.last, tally)
+  t.equal(one.at(kept, tally.end - 1), tally)
+  t.not(one.at(kept, tally.end), tally, 'the next window')
+  t.equal(one.at(kept, tally.since), tally, 'and the one before again')
+  t.not(other.at(kept, tally.since), tally, 'not that of others')
+  t.equal(one.at(kept, tally.since), tally)
+  one.sweep(tally.end + 20_000)
+  const again = one.at(kept, tally.since)
+  t.not(again, tally, 'it was dropped')
+  t.equal(one.all.get(tally.id), again, 'so that what is counted now is seen')
 })
