@@ -35,6 +35,7 @@ for (const charges of ['false', 'true']) {
       t.strictSame(run.apart, [])
       t.comment(`${run.hits} hits of ${run.asked}; ${JSON.stringify(run.statuses)}`)
       t.ok(run.hits > run.asked / 10, `${run.hits} hits`)
+      t.ok(run.byEstimates <= run.asked / 100, `${run.byEstimates} by estimates`)
     },
   )
 }

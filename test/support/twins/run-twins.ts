@@ -20,6 +20,8 @@ export interface TwinRun {
   /** Answers of the first by status. */
   readonly statuses: Readonly<Record<number, number>>
   readonly apart: readonly string[]
+  /** How many only one has refused, because what is charged is estimated. */
+  readonly byEstimates: number
 }
 
 export interface TwinRunSettings {
@@ -69,6 +71,7 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
   const history = new Map<string, readonly string[]>()
   const apart: string[] = []
   const statuses: Record<number, number> = {}
+  let byEstimates = 0
   const before = twins.hits()
 
   /** A new one of the same subscription, or of another if that is gone. */
@@ -105,10 +108,11 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
     const request = randomRequest(random, target as AskedTarget)
     await awayFromEnds(key)
     const sentAt = Date.now()
-    const { apart: differing, seen } = await twins.ask(request, key)
+    const { apart: differing, seen, isEstimates } = await twins.ask(request, key)
     const found = [...differing]
     // What ends in different windows is counted in different ones.
     if (endsOf(key, sentAt).some((end) => end < Date.now() + afterMs)) return replace(at)
+    if (isEstimates) byEstimates += 1
     statuses[seen.answer.status] = (statuses[seen.answer.status] ?? 0) + 1
     const id = String(seen.answer.headers.find(([name]) => name === 'x-request-id')?.[1])
     const short = `${seen.answer.status} ${request.method} ${request.path} ${id} ${request.body.toString('latin1').slice(0, 200)}`
@@ -135,7 +139,7 @@ export async function runTwins(twins: Twins, settings: TwinRunSettings): Promise
     await askOnce(at, `request ${asked}`)
     asked += 1
   }
-  return { asked, hits: twins.hits() - before, statuses, apart }
+  return { asked, hits: twins.hits() - before, statuses, apart, byEstimates }
 }
 
 /** The next ends of its windows. */
