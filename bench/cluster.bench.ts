@@ -140,7 +140,7 @@ export async function benchCluster(): Promise<readonly Figure[]> {
   const directory = mkdtempSync(join(tmpdir(), 'tollgate-bench-'))
   const clusterFile = createClusterFile({
     directory,
-    readTaken: () => Promise.reject(new Error('no Envoy')),
+    readLoadedClusters: () => Promise.reject(new Error('no Envoy')),
     onTaken() {},
     onSeen() {},
     onOverdue() {},

@@ -77,7 +77,7 @@ export async function benchResources(): Promise<readonly Figure[]> {
 
   const clusterFile = createClusterFile({
     directory: join(root, 'envoy'),
-    readTaken: () => Promise.reject(new Error('no Envoy')),
+    readLoadedClusters: () => Promise.reject(new Error('no Envoy')),
     onTaken() {},
     onSeen() {},
     onOverdue() {},

@@ -5,7 +5,7 @@
 
 import type { Caller } from '../identity/rules/caller.ts'
 import { readPublishedName } from '../models/rules/published-names.ts'
-import { takesServedNames } from '../models/rules/served-names.ts'
+import { hasServedNames } from '../models/rules/served-names.ts'
 import type {
   CompiledPolicy,
   CompiledSubscription,
@@ -102,7 +102,7 @@ function unlistedName(
   model: Model,
   { servedNames }: Snapshot,
 ): UnlistedName | undefined {
-  if (isListing(operation, method) || !takesServedNames(model)) return undefined
+  if (isListing(operation, method) || !hasServedNames(model)) return undefined
   const sent = modelKey === undefined ? bodyModel : model.resource.metadata.name
   const listed = servedNames.listOf(model) ?? []
   // The name in a published id is replaced by one that the server knows; llama.cpp's server takes any.

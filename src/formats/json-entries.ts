@@ -30,7 +30,7 @@ interface Skipped {
   isInString: boolean
 }
 
-/** Goes on for one step. Returns whether `at` is behind the value; what is within is not judged. */
+/** Goes on for one step. Returns whether `at` is behind the value; what is within is not checked. */
 function skipOn(text: string, skipped: Skipped): boolean {
   let { at, depth, isInString } = skipped
   const restAt = at + stepLength

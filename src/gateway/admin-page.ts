@@ -46,7 +46,7 @@ export async function askAdmin(
 }
 
 /** The state of Envoy's dynamic clusters. */
-export interface TakenClusters {
+export interface LoadedClusters {
   /**
    * `version_info` of the last file that it loaded completely; undefined before the first and while
    * it is busy.
@@ -67,11 +67,11 @@ const namesAtOnce = 200
  * a response comes after a change in progress; a late one means that Envoy is not done. `named`: the
  * clusters of which it is read whether they have an address. Rejects if there is no Envoy.
  */
-export async function readTaken(
+export async function readLoadedClusters(
   admin: Address,
   named: readonly string[] = [],
   withinMs = answerWithinMs,
-): Promise<TakenClusters> {
+): Promise<LoadedClusters> {
   try {
     const texts = await askAdmin(admin, '/stats?type=TextReadouts', 'GET', withinMs)
     const [, version] = /^cluster_manager\.cds\.version_text: "(.+)"$/m.exec(texts) ?? []

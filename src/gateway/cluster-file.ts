@@ -10,7 +10,7 @@ import type { ModelRef } from '../kinds/resources.ts'
 import type { Model, Snapshot } from '../models/rules/snapshot.ts'
 import { restAfter } from '../runtime/loop.ts'
 import { createSingleFlight } from '../runtime/single-flight.ts'
-import type { TakenClusters } from './admin-page.ts'
+import type { LoadedClusters } from './admin-page.ts'
 import { joinClusters, renderCluster, writeClusters } from './clusters.ts'
 import { locationOf, secretsOf } from './secret-location.ts'
 
@@ -40,7 +40,7 @@ interface ClusterFileDeps {
   /** Created if missing. */
   readonly directory: string
   /** Reads Envoy's admin page, and which of these clusters have an address. */
-  readonly readTaken: (named: readonly string[]) => Promise<TakenClusters>
+  readonly readLoadedClusters: (named: readonly string[]) => Promise<LoadedClusters>
   /** Some models no longer wait. */
   readonly onTaken: () => void
   /** Envoy has now loaded clusters of models that had stopped waiting. */
@@ -128,7 +128,9 @@ export function createClusterFile(deps: ClusterFileDeps) {
       polls += 1
       await delay(restAfter(polls, rests), undefined, { signal: closing.signal })
       const named = [...waiting.values()].filter(({ isNamed }) => isNamed)
-      release(await deps.readTaken(named.map(({ cluster }) => cluster)).catch(() => undefined))
+      release(
+        await deps.readLoadedClusters(named.map(({ cluster }) => cluster)).catch(() => undefined),
+      )
     }
     isFirst = false
   }
@@ -140,21 +142,21 @@ export function createClusterFile(deps: ClusterFileDeps) {
   )
 
   /** Releases the models whose clusters Envoy has loaded, and those that have waited too long. */
-  function release(taken: TakenClusters | undefined): void {
-    see(taken)
-    const timeout = taken === undefined ? noAdminTimeoutMs : timeoutMs
-    const waitsMs = !isFirst ? timeout : taken === undefined ? 0 : startTimeoutMs
-    const reason = taken === undefined ? 'no answer' : 'not taken'
+  function release(loaded: LoadedClusters | undefined): void {
+    see(loaded)
+    const timeout = loaded === undefined ? noAdminTimeoutMs : timeoutMs
+    const waitsMs = !isFirst ? timeout : loaded === undefined ? 0 : startTimeoutMs
+    const reason = loaded === undefined ? 'no answer' : 'not taken'
     const released = new Map<string, Rendered>()
     const overdue: string[] = []
     for (const [key, is] of waiting) {
       const { cluster, isNamed, since } = is
-      const isTaken = has(taken, key, is)
+      const isLoaded = has(loaded, key, is)
       const waitedMs = performance.now() - since
-      if (!isTaken && waitedMs < waitsMs) continue
-      const isResolved = !isNamed || taken?.resolved.has(cluster)
-      if (isTaken && !isResolved && waitedMs < resolvingMs) continue
-      if (isTaken) unseen.delete(key)
+      if (!isLoaded && waitedMs < waitsMs) continue
+      const isResolved = !isNamed || loaded?.resolved.has(cluster)
+      if (isLoaded && !isResolved && waitedMs < resolvingMs) continue
+      if (isLoaded) unseen.delete(key)
       else {
         overdue.push(key)
         unseen.set(key, { is, reason })
@@ -165,15 +167,15 @@ export function createClusterFile(deps: ClusterFileDeps) {
     if (released.size === 0) return
     served = new Map([...served, ...released])
     // An Envoy that is not running yet reads the file when it starts.
-    const isStart = isFirst && taken === undefined
+    const isStart = isFirst && loaded === undefined
     if (overdue.length > 0 && !isStart) deps.onOverdue(overdue, reason)
     deps.onTaken()
     pollLater()
   }
 
-  function has(taken: TakenClusters | undefined, key: string, is: Rendered): boolean {
-    const clusters = versions.find(({ name }) => name === taken?.version)?.clusters
-    return clusters?.get(key)?.text === is.text && !taken?.warming.has(is.cluster)
+  function has(loaded: LoadedClusters | undefined, key: string, is: Rendered): boolean {
+    const clusters = versions.find(({ name }) => name === loaded?.version)?.clusters
+    return clusters?.get(key)?.text === is.text && !loaded?.warming.has(is.cluster)
   }
 
   /** Drops the clusters of removed models, once no model is held in its previous version. */
@@ -185,9 +187,9 @@ export function createClusterFile(deps: ClusterFileDeps) {
   }
 
   /** Removes those that Envoy has loaded by now. */
-  function see(taken: TakenClusters | undefined): void {
+  function see(loaded: LoadedClusters | undefined): void {
     const before = unseen.size
-    for (const [key, { is }] of unseen) if (has(taken, key, is)) unseen.delete(key)
+    for (const [key, { is }] of unseen) if (has(loaded, key, is)) unseen.delete(key)
     if (unseen.size < before) deps.onSeen()
   }
 
@@ -196,7 +198,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     unseenPolls += 1
     nextPoll = setTimeout(
       async () => {
-        see(await deps.readTaken([]).catch(() => undefined))
+        see(await deps.readLoadedClusters([]).catch(() => undefined))
         nextPoll = undefined
         pollLater()
       },

@@ -36,7 +36,7 @@ const metadataNames = [
 ]
 const localNames = /^(?:.+\.)?localhost(?:\.localdomain)?$|^ip6-(?:localhost|loopback)$/
 
-/** Judges addresses by these rules. Names are compared, not resolved. */
+/** Checks addresses by these rules. Names are compared, not resolved. */
 export function createAddressRules({
   listeners,
   allowed,

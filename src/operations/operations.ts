@@ -160,7 +160,7 @@ export type Refusal =
 
 /**
  * Refuses a path that some server may take for a metered operation although it is spelled
- * differently, a query in which some server reads another method or field than those that were judged, and
+ * differently, a query in which some server reads another method or field than those that were checked, and
  * a path or query that is too long to tell. `query` is empty or begins with `?`. Returns undefined if
  * no server does.
  */

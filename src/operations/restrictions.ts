@@ -68,7 +68,7 @@ function opens({ modelFields }: ModelRef, field: string): boolean {
   return modelFields.some((each) => each === field)
 }
 
-/** What the script must know of a model to judge its bodies; undefined: nothing is open. */
+/** What the script must know of a model to check its bodies; undefined: nothing is open. */
 export function openedFields({ state, modelFields }: ModelRef): string | undefined {
   const opened = [...(state === 'shared' ? ['state'] : []), ...modelFields]
   return opened.length === 0 ? undefined : opened.join(' ')

@@ -5,7 +5,7 @@ import { createInForceReport } from '../cluster/in-force/reporter.ts'
 import { followReports } from '../cluster/in-force/reports.ts'
 import type { Enforcement } from '../cluster/rules/enforcement.ts'
 import { addressRulesOf } from '../gateway/address-rules.ts'
-import { readTaken } from '../gateway/admin-page.ts'
+import { readLoadedClusters } from '../gateway/admin-page.ts'
 import { createClusterFile } from '../gateway/cluster-file.ts'
 import { createSecretFiles } from '../gateway/secret-files.ts'
 import { createStage, type Remembering } from '../gateway/stage.ts'
@@ -31,7 +31,7 @@ export async function openResources(
   const { config, log, onFault, stops } = context
   const clusterFile = createClusterFile({
     directory: config.envoyConfigDir,
-    readTaken: (named) => readTaken(config.envoyAdminAddress, named),
+    readLoadedClusters: (named) => readLoadedClusters(config.envoyAdminAddress, named),
     onTaken: () => void stage.show().catch(onFault),
     onSeen: () => report.note(),
     onOverdue(models, reason) {

@@ -1,7 +1,7 @@
 import { readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Test, test } from 'tap'
-import type { TakenClusters } from '../../src/gateway/admin-page.ts'
+import type { LoadedClusters } from '../../src/gateway/admin-page.ts'
 import { createClusterFile } from '../../src/gateway/cluster-file.ts'
 import { holdModels } from '../../src/gateway/stage.ts'
 import type { ModelRef, Resource } from '../../src/kinds/resources.ts'
@@ -19,7 +19,7 @@ function begin(t: Test) {
   const folder = temporaryFolder(t)
   const path = join(folder, 'clusters.json')
   const envoy: {
-    taken: Omit<TakenClusters, 'resolved'> | undefined
+    taken: Omit<LoadedClusters, 'resolved'> | undefined
     asked: number
     resolves: boolean
   } = { taken: undefined, asked: 0, resolves: true }
@@ -27,7 +27,7 @@ function begin(t: Test) {
   const seen = { times: 0 }
   const file = createClusterFile({
     directory: folder,
-    async readTaken(named) {
+    async readLoadedClusters(named) {
       envoy.asked += 1
       if (envoy.taken === undefined) throw new Error('no answer')
       return { ...envoy.taken, resolved: new Set(envoy.resolves ? named : []) }

@@ -68,7 +68,7 @@ export function changeApiKey(app: Api, deps: ExternalDeps): void {
     return foundKey(isOpen && statusAt(record, now) === 'active' ? record : undefined)
   }
 
-  /** Changes the caps from those that were judged. */
+  /** Changes the caps from those that were checked. */
   async function changeCaps(id: string, caller: Caller, body: Body, now: number) {
     const changes = readChanges(body)
     for (let turn = 0; turn < maxTurns; turn += 1) {

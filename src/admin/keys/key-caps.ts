@@ -41,7 +41,7 @@ const tokenRateLimits = {
     "Limits on the key's own tokens, of all its models together, beside those of its subscription.",
 } as const
 
-/** Whose values problemOfCaps judges, with better messages than a schema. */
+/** Whose values problemOfCaps checks, with better messages than a schema. */
 const limits = {
   items: {
     additionalProperties: false,

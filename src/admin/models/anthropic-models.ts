@@ -11,13 +11,13 @@ export function isAnthropic({ headers }: FastifyRequest): boolean {
 
 /** All on one page, whatever `limit` says. */
 export function sendAnthropicList(reply: FastifyReply, models: readonly ListedModel[]): unknown {
-  const data = models.map(show)
+  const data = models.map(toModelJson)
   const [first, last] = [data[0]?.id ?? null, data.at(-1)?.id ?? null]
   return asWritten(reply).send({ data, has_more: false, first_id: first, last_id: last })
 }
 
 export function sendAnthropicModel(reply: FastifyReply, model: ListedModel): unknown {
-  return asWritten(reply).send(show(model))
+  return asWritten(reply).send(toModelJson(model))
 }
 
 /** The documented schema is that of OpenAI's format. */
@@ -25,7 +25,7 @@ function asWritten(reply: FastifyReply): FastifyReply {
   return reply.type('application/json; charset=utf-8').serializer(JSON.stringify)
 }
 
-function show({ id, created, details }: ListedModel) {
+function toModelJson({ id, created, details }: ListedModel) {
   return {
     type: 'model',
     id,

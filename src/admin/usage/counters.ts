@@ -180,7 +180,13 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
       await showOthers(request, used.length)
       const data = used.map(({ shown }) => shown)
       const currency = currencyOf(data, deps.billingCurrency)
-      return { object: 'list', ...show(subject), ...unknownIn(request.query), data, ...currency }
+      return {
+        object: 'list',
+        ...toSubjectJson(subject),
+        ...unknownIn(request.query),
+        data,
+        ...currency,
+      }
     },
   )
   app.post(
@@ -202,7 +208,7 @@ export function counterRoutes(app: Api, deps: ExternalDeps): void {
       addToOutcome(request, {}, used.length)
       const shown = used.map((each) => each.shown)
       const currency = currencyOf(shown, deps.billingCurrency)
-      const about = { ...show(subject), ...unknownIn(request.body) }
+      const about = { ...toSubjectJson(subject), ...unknownIn(request.body) }
       return { ...about, at: toTimestamp(at), reset: shown, ...currency }
     },
   )
@@ -214,7 +220,7 @@ interface Subject {
   readonly key?: ApiKeyRecord
 }
 
-function show({ user, key }: Subject) {
+function toSubjectJson({ user, key }: Subject) {
   return { ...(user !== undefined && { user }), ...(key && { key_id: key.id }) }
 }
 

@@ -11,7 +11,7 @@ import { type BodyOf, requirePlainText } from '../http/body.ts'
 import { answers } from '../http/schema.ts'
 import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
-import { oneRequest, openedRequests, showRequest, toRequestJson } from './limit-requests.ts'
+import { oneRequest, openedRequests, toOneRequestJson, toRequestJson } from './limit-requests.ts'
 import {
   limitsOfName,
   readFigure,
@@ -168,6 +168,6 @@ function settled(
   state: 'approved' | 'denied',
   deps: Pick<ExternalDeps, 'billingCurrency'>,
 ) {
-  if (request.state === state) return showRequest(request, deps)
+  if (request.state === state) return toOneRequestJson(request, deps)
   throw invalidRequest(`The request was ${request.state} before; that stays.`)
 }

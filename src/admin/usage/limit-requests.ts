@@ -148,7 +148,7 @@ export function limitRequestRoutes(app: Api, deps: ExternalDeps): void {
       )
       if (added === undefined)
         throw invalidRequest(`You have ${maxOpen} open requests; wait until one is decided.`)
-      return showRequest(added, deps)
+      return toOneRequestJson(added, deps)
     },
   )
   app.get(
@@ -200,7 +200,7 @@ function choose(found: readonly OwnLimit[], whom: string | undefined): OwnLimit 
 }
 
 /** Alone, with the currency. */
-export function showRequest(
+export function toOneRequestJson(
   request: LimitRequest,
   { billingCurrency }: Pick<ExternalDeps, 'billingCurrency'>,
 ) {

@@ -199,7 +199,7 @@ export function simulateResources(
       throw invalidRequest(message)
     }
     await showOthers(request, result.simulation.refusals.length)
-    const answer = show(result, span)
+    const answer = toSimulationJson(result, span)
     return { ...answer, ...currencyOf(answer.limits, billingCurrency) }
   })
 }
@@ -222,7 +222,10 @@ function mostShare({ most, limit }: SimulatedLimit): number {
   return Number(most) / Number(limit.limit)
 }
 
-function show({ simulation, summed, problems, gaps, refusedThen }: Simulated, span: Span) {
+function toSimulationJson(
+  { simulation, summed, problems, gaps, refusedThen }: Simulated,
+  span: Span,
+) {
   const { answers, limits, refusals: found } = simulation
   const inOrder = found.toSorted((a, b) => b.requests - a.requests)
   const used = limits

@@ -10,7 +10,7 @@ import { forEachConcurrently } from '../../runtime/concurrency.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
 import type { ServedModel } from '../rules/model-list.ts'
-import { createServedNames, takesServedNames } from '../rules/served-names.ts'
+import { createServedNames, hasServedNames } from '../rules/served-names.ts'
 import type { Model, Snapshot } from '../rules/snapshot.ts'
 
 export type NameDiscovery = ReturnType<typeof createNameDiscovery>
@@ -69,7 +69,7 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
     if (models === turnsFor) return turns
     turnsFor = models
     const found = new Map<string, Model>()
-    for (const model of models.values()) if (takesServedNames(model)) found.set(idOf(model), model)
+    for (const model of models.values()) if (hasServedNames(model)) found.set(idOf(model), model)
     for (const [id, model] of found) {
       const turn = turns.get(id)
       if (turn === undefined) turns.set(id, { model, dueAt: -Infinity, failures: 0 })
@@ -126,7 +126,7 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
     untilAsked: () => withTimeout(firstAnswersMs, allAsked.promise),
     /** Records the list of a model's server. */
     note(model: Model, served: readonly ServedModel[]): void {
-      if (takesServedNames(model)) learn(model, served)
+      if (hasServedNames(model)) learn(model, served)
     },
     close: () => closing.abort(),
   }

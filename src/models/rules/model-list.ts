@@ -7,7 +7,7 @@ import { readEntries } from '../../formats/json-entries.ts'
 import type { BilledModel } from '../../kinds/resources.ts'
 import { displayOf, type ModelDisplay, modelDisplayOf } from './display.ts'
 import { publishedId } from './published-names.ts'
-import { takenOf } from './served-names.ts'
+import { acceptedOf } from './served-names.ts'
 import type { CompiledSubscription, Model } from './snapshot.ts'
 
 /** One entry of a server's own list. */
@@ -59,7 +59,7 @@ const listForm = {
   // Quoted, each character may be an escape of six.
   maxValue: 2 + 6 * maxIdLength,
 }
-/** Ids that are judged in one step. */
+/** Ids that are checked in one step. */
 const entriesInStep = 32
 /** The last second of the year 9999, the latest that RFC 3339 can express. */
 const latestSecond = 253_402_300_799
@@ -173,9 +173,9 @@ function servedAs(
     return ids.map((id) => ({ id, created }))
   }
   if (modelIds.length > 0) return served.filter(({ id }) => modelIds.includes(id))
-  const taken = takenOf(served)
-  const usable = taken.filter(({ id }) => mayBeUsed(id))
-  if (usable.length === taken.length) return usable
+  const accepted = acceptedOf(served)
+  const usable = accepted.filter(({ id }) => mayBeUsed(id))
+  if (usable.length === accepted.length) return usable
   return [...usable, { id: publishedId(metadata), created: undefined, isPublished: true }]
 }
 

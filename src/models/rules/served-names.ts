@@ -14,7 +14,7 @@ const maxCharacters = 65_536
  * Whether the server's names apply to the model. They do not if a resource gives ids, or the one
  * name that the server uses for the model. A hosted provider's list also names other models.
  */
-export function takesServedNames({ resource, cluster }: Model): boolean {
+export function hasServedNames({ resource, cluster }: Model): boolean {
   return (
     cluster !== undefined &&
     resource.modelIds.length === 0 &&
@@ -24,7 +24,7 @@ export function takesServedNames({ resource, cluster }: Model): boolean {
 }
 
 /** The accepted entries of a list, independent of its order: the first by name. */
-export function takenOf<Entry extends { readonly id: string }>(
+export function acceptedOf<Entry extends { readonly id: string }>(
   served: readonly Entry[],
 ): readonly Entry[] {
   let left = maxCharacters
@@ -97,7 +97,7 @@ export function createServedNames(onChange: () => void = () => {}) {
     /** Replaces the list of a server. Returns whether it has changed. */
     set(server: string, served: readonly Entry[]): boolean {
       const before = lists.get(server)
-      const names = takenOf(served).map(({ id }) => id)
+      const names = acceptedOf(served).map(({ id }) => id)
       const isLlamaCpp = served.length > 0 && served.every((each) => each.isLlamaCpp)
       if (before?.isLlamaCpp === isLlamaCpp && areSame(before.names, names)) return false
       replace(server, { names, isLlamaCpp })
@@ -111,14 +111,14 @@ export function createServedNames(onChange: () => void = () => {}) {
     onto(snapshot: Snapshot, serverOf: (model: Model) => string): Snapshot {
       const models = new Map<string, Model[]>()
       for (const model of snapshot.models.values()) {
-        if (takesServedNames(model)) addTo(models, serverOf(model), model)
+        if (hasServedNames(model)) addTo(models, serverOf(model), model)
       }
       const found = new Map<string, Found>()
 
       function find(of: Listing, { modelKeys }: CompiledSubscription): Found {
         const all = [...new Set(modelKeys)].flatMap((key) => snapshot.models.get(key) ?? [])
         const takers = all.filter((each) => of.servers.has(serverOf(each)))
-        return { of, edition: of.edition, models: takers.filter(takesServedNames) }
+        return { of, edition: of.edition, models: takers.filter(hasServedNames) }
       }
 
       return {

@@ -45,7 +45,7 @@ export function createFolder(folder: string) {
   let isFirst = true
 
   /**
-   * Records the states of files; returns those to be read or judged, and whether one was removed.
+   * Records the states of files; returns those to be read or compared, and whether one was removed.
    */
   function compare(listed: ReadonlyMap<string, Seen>, now: number) {
     const due: [path: string, file: KnownFile][] = []

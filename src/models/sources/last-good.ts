@@ -31,7 +31,7 @@ interface Change {
   readonly shorter: boolean
 }
 
-/** Judges a file that still exists. */
+/** What has become of a file that still exists. */
 export function completenessOf({ before, fresh, rewritten, shorter }: Change): Completeness {
   const lost = lostIn(before, fresh).length > 0
   const nothing = fresh.documents.length === 0

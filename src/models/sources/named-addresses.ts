@@ -1,5 +1,5 @@
 /**
- * Judges models by the addresses that their names stand for. Envoy resolves the names itself, so
+ * Checks models by the addresses that their names stand for. Envoy resolves the names itself, so
  * this is depth: it notices within half a minute what a name has come to lead to.
  */
 
@@ -17,7 +17,7 @@ type Resolve = (name: string) => Promise<readonly string[]>
 
 interface NamedAddressesOptions {
   readonly source: ResourceSource
-  /** Judges URLs by their text. */
+  /** Checks URLs by their text. */
   readonly rules: CheckAddress
   readonly resolve?: Resolve
   readonly signal: AbortSignal
@@ -25,7 +25,7 @@ interface NamedAddressesOptions {
   readonly restMs?: number
 }
 
-/** A name, the URLs that contain it, and when it was last judged. */
+/** A name, the URLs that contain it, and when it was last checked. */
 interface Named {
   readonly urls: Set<string>
   addresses: readonly string[]
@@ -37,8 +37,8 @@ const concurrency = 20
 const maxBlockMs = 500
 
 /**
- * The source, which yields the same resources again when the judgement of one of them has changed,
- * and the judge.
+ * The source, which yields the same resources again when the result for one of them has changed,
+ * and the check.
  */
 export function checkNamedAddresses(options: NamedAddressesOptions): {
   readonly source: ResourceSource
@@ -84,7 +84,7 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
   }
 
   async function checkAll(): Promise<void> {
-    // A load that is under way has not judged all of its resources yet.
+    // A load that is under way has not checked all of its resources yet.
     for (const [name, { generation: checked }] of names) {
       if (checked < generation - 1) names.delete(name)
     }
@@ -117,7 +117,7 @@ export function checkNamedAddresses(options: NamedAddressesOptions): {
         }
         change = Promise.withResolvers()
         generation += 1
-        // A judgement changes only after there were resources.
+        // A result changes only after there were resources.
         return last as Gathered
       },
     },

@@ -43,7 +43,7 @@ export interface PastUsage {
   /** The tokens by kind; undefined: only their sum is known. */
   readonly parts?: Parts
   /**
-   * Set for the sums of an hour: how many answers they are of. Only windows of a day or longer are judged
+   * Set for the sums of an hour: how many answers they are of. Only windows of a day or longer are simulated
    * by them, to the hour.
    */
   readonly answers?: number
