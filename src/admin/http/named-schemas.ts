@@ -3,6 +3,8 @@
  * name, so that a generated client has one type for all its uses.
  */
 
+import { isObject } from '../../formats/fields.ts'
+
 type Json = Record<string, unknown>
 
 /** The type for the document alone, if our refusal is more precise than a schema's. */
@@ -52,10 +54,6 @@ function ofOneValue({ enum: values, ...schema }: Json): Json {
 function withoutNull(schema: Json): Json {
   const { enum: values } = schema
   return Array.isArray(values) ? { ...schema, enum: values.filter((v) => v !== null) } : schema
-}
-
-function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null
 }
 
 function isSame(a: unknown, b: unknown): boolean {

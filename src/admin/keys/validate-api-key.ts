@@ -4,18 +4,14 @@ import { hashOfKey, statusAt } from '../../keys/rules/api-key.ts'
 import type { KeyAnswer } from '../../keys/store.ts'
 import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { refusals, string } from '../http/schema.ts'
+import { refusals, string, unnamed } from '../http/schema.ts'
 import { addressOf } from '../http/trusted-proxies.ts'
 
 const schema = {
   operationId: 'validateApiKey',
   summary: 'Say whose API key this is, and whether it is valid',
   tags: ['Internal'],
-  body: {
-    type: 'object',
-    required: ['key'],
-    properties: { key: string('The plaintext.', { minLength: 1 }) },
-  },
+  body: unnamed({ key: string('The plaintext.', { minLength: 1 }) }),
   response: {
     200: {
       description: 'The verdict; a key that is not valid is one too.',

@@ -7,7 +7,7 @@ import { displayOf } from '../../models/rules/display.ts'
 import type { CompiledSubscription } from '../../models/rules/snapshot.ts'
 import type { SharedDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { boolean, integer, labelsSchema, string } from '../http/schema.ts'
+import { boolean, integer, labelsSchema, optional, string, unnamed } from '../http/schema.ts'
 import { modelRefsSchema, toModelRefsJson } from './subscription-record.ts'
 
 const schema = {
@@ -15,23 +15,19 @@ const schema = {
   summary: 'Say which subscription serves a request',
   description: 'Refusals are answered with 200 as well; they have an error.',
   tags: ['Internal'],
-  body: {
-    type: 'object',
-    required: ['username'],
-    properties: {
-      username: { type: 'string', pattern: '\\S' },
-      groups: { type: ['array', 'null'], items: { type: 'string' } },
-      requestedSubscription: {
-        type: ['string', 'null'],
-        description: 'Bare name or namespace/name. Left out: the only one that fits.',
-      },
-      requestedModel: {
-        type: ['string', 'null'],
-        description: '<namespace>/<ModelRef name>.',
-        examples: ['llm/sim-small'],
-      },
-    },
-  },
+  body: unnamed({
+    username: { type: 'string', pattern: '\\S' },
+    groups: optional({ type: ['array', 'null'], items: { type: 'string' } }),
+    requestedSubscription: optional({
+      type: ['string', 'null'],
+      description: 'Bare name or namespace/name. Left out: the only one that fits.',
+    }),
+    requestedModel: optional({
+      type: ['string', 'null'],
+      description: '<namespace>/<ModelRef name>.',
+      examples: ['llm/sim-small'],
+    }),
+  }),
   response: {
     200: {
       description: 'The subscription, or why there is none.',

@@ -4,7 +4,7 @@ import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { ignoreBodies } from '../http/body.ts'
 import { sendError } from '../http/errors.ts'
-import { refusals } from '../http/schema.ts'
+import { optional, refusals, unnamed } from '../http/schema.ts'
 
 const schema = {
   operationId: 'drainGateway',
@@ -13,12 +13,10 @@ const schema = {
   response: {
     200: {
       description: 'How it stands, when it has ended or after five seconds.',
-      type: 'object',
-      required: ['status'],
-      properties: {
+      ...unnamed({
         status: { type: 'string', enum: ['draining', 'drained', 'overdue', 'unreachable'] },
-        requests: { type: 'integer', minimum: 0 },
-      },
+        requests: optional({ type: 'integer', minimum: 0 }),
+      }),
     },
     ...refusals(403, 500),
   },

@@ -12,7 +12,7 @@ import type { Api } from '../http/api.ts'
 import { addToOutcome, intend, lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { ignoreBodies, requirePlainText } from '../http/body.ts'
-import { answers, boolean, objects, optional, string, timestamp } from '../http/schema.ts'
+import { answers, boolean, objects, optional, string, timestamp, unnamed } from '../http/schema.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
 import { effectiveOf } from './effective-increases.ts'
@@ -99,11 +99,7 @@ const endSchema = {
   summary: 'End an increase of a limit',
   description:
     'For administrators. The limit is that of the resource again. Answered when every replica knows of it, or after a second: `propagation` says which.',
-  params: {
-    type: 'object',
-    required: ['increaseId'],
-    properties: { increaseId: { type: 'string' } },
-  },
+  params: unnamed({ increaseId: { type: 'string' } }),
   response: answers('The increase, now over.', [403, 404], 'IncreaseEnded', changed),
 } as const
 

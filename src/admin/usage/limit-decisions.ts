@@ -8,7 +8,7 @@ import type { Api } from '../http/api.ts'
 import { addToOutcome, intend } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
-import { answers } from '../http/schema.ts'
+import { answers, unnamed } from '../http/schema.ts'
 import { isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
 import { oneRequest, openedRequests, toOneRequestJson, toRequestJson } from './limit-requests.ts'
@@ -29,11 +29,7 @@ const { limit, until, reason } = wanted
 const common = {
   tags: ['Administration'],
   security: [{ identityToken: [] }],
-  params: {
-    type: 'object',
-    required: ['requestId'],
-    properties: { requestId: { type: 'string' } },
-  },
+  params: unnamed({ requestId: { type: 'string' } }),
 } as const
 
 const approveSchema = {
