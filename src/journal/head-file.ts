@@ -23,7 +23,8 @@ const [formAt, renamedAt, failedAt] = [8, 12, 16]
 
 /** Creates it with the folder's other files, or takes the one that is there: its numbers go on. */
 export function openHeadFile(path: string, mode = 0o600) {
-  const file = fs.openSync(path, fs.constants.O_RDWR | fs.constants.O_CREAT, mode)
+  const { O_RDWR, O_CREAT, O_NOFOLLOW } = fs.constants
+  const file = fs.openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, mode)
   const bytes = Buffer.alloc(headFileBytes)
   fs.readSync(file, bytes, 0, headFileBytes, 0)
   if (bytes.readBigUInt64LE(0) !== magic || bytes.readUInt32LE(formAt) !== form) {

@@ -26,34 +26,35 @@ export function prepareFolder(files: JournalFiles, mode: FileMode): void {
   if (fs.mkdirSync(folder, { recursive: true, mode: folderModeOf(mode) }) !== undefined) {
     fs.chmodSync(folder, folderModeOf(mode))
   }
-  if (!fs.existsSync(head)) {
-    openHeadFile(head, mode).close()
-    grant(head, mode)
-  }
-  for (const path of [script, envoy]) createFile(path, mode)
+  for (const path of [head, script, envoy]) createFile(path, mode)
+  openHeadFile(head, mode).close()
 }
 
 /** Creates an empty file that Envoy and the service can use; leaves one that is there. */
 export function createFile(path: string, mode: FileMode): void {
   try {
-    fs.closeSync(fs.openSync(path, 'wx', mode))
+    fs.closeSync(openNew(path, mode))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-    return
   }
-  grant(path, mode)
 }
 
-/** Whatever the umask is; to the folder's group if that may use it. */
-function grant(path: string, mode: FileMode): void {
-  fs.chmodSync(path, mode)
-  if (mode === 0o600) return
+/**
+ * Creates such a file and opens it; throws if there is one. By its descriptor: whoever may write to the folder could put
+ * a link in its place, by which a file of the service's own would be opened to the group, or overwritten.
+ */
+export function openNew(path: string, mode: FileMode): number {
+  const file = fs.openSync(path, 'wx+', mode)
+  // Whatever the umask is.
+  fs.fchmodSync(file, mode)
+  if (mode === 0o600) return file
   const { gid } = fs.statSync(dirname(path))
   try {
-    fs.chownSync(path, -1, gid)
+    fs.fchownSync(file, -1, gid)
   } catch {
     // Only a member of the group may; `findMismatch` then names it.
   }
+  return file
 }
 
 /** Of the folder with such files. */

@@ -5,7 +5,7 @@
  */
 
 import * as fs from 'node:fs'
-import { createFile, type FileMode } from '../journal/prepare-folder.ts'
+import { type FileMode, openNew } from '../journal/prepare-folder.ts'
 import {
   blockBytes,
   headBytes,
@@ -57,8 +57,7 @@ export function* createFiles(
       [paths.table, places.tableBytes],
     ] as const) {
       fs.rmSync(draftOf(path), { force: true })
-      createFile(draftOf(path), mode)
-      const file = fs.openSync(draftOf(path), 'r+')
+      const file = openNew(draftOf(path), mode)
       made.push(file)
       for (let at = 0; at < bytes; at += chunk.length) {
         writeWhole(file, chunk, Math.min(chunk.length, bytes - at), at)

@@ -1,7 +1,9 @@
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'tap'
+import { filesOf } from '../../src/journal/files.ts'
 import { openHeadFile } from '../../src/journal/head-file.ts'
+import { openNew, prepareFolder } from '../../src/journal/prepare-folder.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
 
 test('a head file says how often a file was renamed', async (t) => {
@@ -24,4 +26,23 @@ test('a head file says how often a file was renamed', async (t) => {
   t.strictSame(openHeadFile(path).read(), { renamed: 0, failed: 0 }, 'what is none is replaced')
   head.close()
   other.close()
+})
+
+test('a link in the folder leads to no other file of the service', async (t) => {
+  const folder = makeTemporaryFolder()
+  t.teardown(() => folder.remove())
+  const files = filesOf(join(folder.path, 'shared', 'usage.jsonl'))
+  prepareFolder(files, 0o600)
+  const [own, missing] = [join(folder.path, 'own'), join(folder.path, 'missing')]
+  writeFileSync(own, 'of the service', { mode: 0o600 })
+  for (const target of [own, missing]) {
+    const link = join(folder.path, 'shared', `to-${target === own ? 'own' : 'nowhere'}`)
+    symlinkSync(target, link)
+    t.throws(() => openHeadFile(link), { code: 'ELOOP' })
+    t.throws(() => prepareFolder({ ...files, head: link }, 0o660), { code: 'ELOOP' })
+    t.throws(() => openNew(link, 0o660), { code: 'EEXIST' })
+  }
+  t.equal(readFileSync(own, 'utf8'), 'of the service')
+  t.equal(statSync(own).mode & 0o777, 0o600)
+  t.equal(existsSync(missing), false)
 })
