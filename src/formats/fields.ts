@@ -67,7 +67,7 @@ function read(value: unknown, schema: Schema, problems: FieldProblem[], path: Fi
     if (!Array.isArray(value)) return problem('must be a list')
     return readItems(value, schema, problems, path)
   }
-  if (!isObject(value)) return problem('must be an object')
+  if (!isObject(value)) return problem(`must be ${schema.form ?? 'an object'}`)
   if (schema.additionalProperties !== undefined) return readMap(value, schema, problems, path)
   if (schema.properties === undefined) return value
   const fields: Record<string, unknown> = {}

@@ -36,7 +36,7 @@ export interface Schema<Value = unknown> {
   readonly minimum?: number
   readonly maximum?: number
   readonly format?: 'int32' | 'int64' | 'date-time'
-  /** The pattern in words, as the end of "must be …". */
+  /** The pattern, or an object that is like it, in words, as the end of "must be …". */
   readonly form?: string
   /** What is probably meant by a text that is not valid, or where it belongs; undefined: nobody knows. */
   readonly hint?: (text: string) => string | undefined

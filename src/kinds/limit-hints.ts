@@ -2,7 +2,7 @@
 
 import { nearestName } from '../formats/nearest-name.ts'
 import { parseWindow } from '../formats/time.ts'
-import type { CalendarWindow, Per } from './limits.ts'
+import type { CalendarWindow, LimitKind, Per } from './limits.ts'
 
 /** The hint that names it. */
 export function asked(meant: string | undefined): string | undefined {
@@ -36,11 +36,19 @@ export function meantWindow(raw: string): string | undefined {
   return parseWindow(meant) === undefined ? undefined : meant
 }
 
-/** The number alone of `$500`, `500 USD` and `1,000`. */
+/** The number alone of `$500`, `500 USD` and `1,000`; none for zero, nor for `0,500`, which is not 500. */
 export function meantNumber(raw: string): string | undefined {
-  const written = /^[^-.0-9]{0,4}([0-9]{1,3}([,_' ][0-9]{3})+|[0-9]+)(\.[0-9]{1,9})?[^.0-9]{0,4}$/
-  const [, whole, , fraction = ''] = written.exec(raw) ?? []
-  return whole && `"${whole.replace(/\D/g, '').replace(/^0+(?=.)/, '')}${fraction}"`
+  const written =
+    /^[^-.0-9]{0,4}([1-9][0-9]{0,2}([,_' ][0-9]{3})+|[0-9]+)(\.[0-9]{1,9})?[^.0-9]{0,4}$/
+  const [, whole = '', , fraction = ''] = written.exec(raw) ?? []
+  if (!/[1-9]/.test(whole + fraction)) return undefined
+  return `"${whole.replace(/\D/g, '').replace(/^0+(?=.)/, '')}${fraction}"`
+}
+
+/** `cost` for `usd`, else the nearest kind. */
+export function meantKind(raw: string, kinds: readonly LimitKind[]): string | undefined {
+  const isMoney = /^(usd|eur|gbp|chf|dollars?|euros?|money|spend|spending|price|budget)$/i.test(raw)
+  return isMoney ? 'cost' : nearestName(raw, kinds)
 }
 
 /** `team-a` for `Team A`. */

@@ -1,7 +1,6 @@
 /** Schemas of limits, of the calendar of their windows, and of what tokens cost and weigh. */
 
 import { parseMoney, readPrice } from '../formats/money.ts'
-import { nearestName } from '../formats/nearest-name.ts'
 import {
   boolean,
   dnsLabel,
@@ -18,7 +17,7 @@ import {
   text,
 } from '../formats/schema.ts'
 import { isKnownZone, parseWindow } from '../formats/time.ts'
-import { asked, meantLabel, meantNumber, meantPer, meantWindow } from './limit-hints.ts'
+import { asked, meantKind, meantLabel, meantNumber, meantPer, meantWindow } from './limit-hints.ts'
 import type {
   CalendarWindow,
   LimitKind,
@@ -143,7 +142,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
         oneOf(limitKinds, {
           description: 'what is counted',
           otherwise: '`tokens`',
-          hint: (raw) => asked(nearestName(raw, limitKinds)),
+          hint: (raw) => asked(meantKind(raw, limitKinds)),
         }),
         'tokens',
       ),
@@ -192,7 +191,11 @@ const limitRules = [
     message:
       'must have a limit that is a whole number, without quotes or separators, unless it is of cost',
     instead: 'limit',
-    holds: ({ of, limit }: Object) => of === 'cost' || typeof limit !== 'string',
+    // What is wrong with a kind that is none is said of that.
+    holds: ({ of, limit }: Object) =>
+      of === 'cost' ||
+      typeof limit !== 'string' ||
+      !limitKinds.some((each) => each === (of ?? 'tokens')),
   },
   {
     cel: "(has(self.of) && self.of == 'concurrency') || has(self.window)",

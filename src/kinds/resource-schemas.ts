@@ -94,6 +94,7 @@ const ofPolicy: Partial<Schema> = {
 }
 
 const ofReference = { minLength: 1, maxLength: 63, pattern: dnsName, form: inLowerCase }
+const referenceForm = 'an object like { namespace: llm, name: my-model }'
 const reference = {
   namespace: text({ description: 'the namespace of the ModelRef', ...ofReference }),
   name: text({ description: 'its name', ...ofReference }),
@@ -241,7 +242,7 @@ const modelRefFields = {
 const modelRefSpec = object(modelRefFields, { others: ['tenantRef'] })
 
 const accessPolicyFields = {
-  modelRefs: list(object(reference), {
+  modelRefs: list(object(reference, { form: referenceForm }), {
     description: 'the models that this policy opens',
     item: 'model',
     minItems: 1,
@@ -354,7 +355,9 @@ const subscriptionFields = {
   limits: namedLimits(
     ['user', 'group', 'subscription'],
     'limits on the use of several models, or of several users together, beside those of its models',
-    { models: limitedModels(object(reference), 'all of the Subscription') },
+    {
+      models: limitedModels(object(reference, { form: referenceForm }), 'all of the Subscription'),
+    },
   ),
   calendar: optional(
     calendarOf(
@@ -402,7 +405,7 @@ const tenantFields = {
   limits: namedLimits(
     ['user', 'organization', 'installation'],
     'limits on all use, whatever pays for it',
-    { models: limitedModels(object(reference), 'all') },
+    { models: limitedModels(object(reference, { form: referenceForm }), 'all') },
   ),
   calendar: optional(calendarOf('the calendar of limits whose window is a day, a week or a month')),
   ...partial({

@@ -167,6 +167,13 @@ test('a faulty limit has one problem, with what was probably meant', async (t) =
     [{ limit: '$500' }, /\.limit .*\(did you mean "500"\?\)$/],
     [{ limit: '1,000.50 USD' }, /\.limit .*\(did you mean "1000\.50"\?\)$/],
     [{ limit: '2,50' }, /behind the point$/],
+    [{ limit: '0,500' }, /behind the point$/],
+    [{ limit: '0' }, /behind the point$/],
+    [
+      { models: ['llm/small'] },
+      /\.models\[0\] must be an object like \{ namespace: llm, name: /,
+    ],
+    [{ of: 'usd' }, /\.of .*\(did you mean cost\?\)$/],
     [{ name: 'Team A' }, /\.name .*\(did you mean team-a\?\)$/],
     [{ per: 'model' }, /\.per .*\(model belongs to the limits of a ModelRef\)$/],
     [{ per: 'gruop' }, /\.per .*\(did you mean group\?\)$/],
