@@ -98,7 +98,10 @@ export function readGiven({ to, until }: { to?: string | undefined; until?: stri
 
 function readUntil(raw: string): string {
   const fromNow = parseDuration(raw)
-  const ms = fromNow === undefined ? readTimeFlag('--until', raw) : Date.now() + fromNow
+  const ms =
+    fromNow === undefined
+      ? readTimeFlag('--until', raw, ', or a duration from now like 3d')
+      : Date.now() + fromNow
   return new Date(ms).toISOString()
 }
 

@@ -169,10 +169,7 @@ test('a faulty limit has one problem, with what was probably meant', async (t) =
     [{ limit: '2,50' }, /behind the point$/],
     [{ limit: '0,500' }, /behind the point$/],
     [{ limit: '0' }, /behind the point$/],
-    [
-      { models: ['llm/small'] },
-      /\.models\[0\] must be an object like \{ namespace: llm, name: /,
-    ],
+    [{ models: ['llm/small'] }, /\.models\[0\] must be an object like \{ namespace: llm, name: /],
     [{ of: 'usd' }, /\.of .*\(did you mean cost\?\)$/],
     [{ name: 'Team A' }, /\.name .*\(did you mean team-a\?\)$/],
     [{ per: 'model' }, /\.per .*\(model belongs to the limits of a ModelRef\)$/],
@@ -291,6 +288,13 @@ test('a Tenant whose limits are faulty opens nothing', async (t) => {
     t.match(tenant, { limits: [], unreadable: [{ path: ['spec', Object.keys(spec)[0]] }] })
     t.ok(problemsOf(ofTenant(spec)).length > 0)
   }
+})
+
+test('limits of a Tenant by another name are said to hold for nobody', async (t) => {
+  const tenant = ofTenant({ limits: [{ name: 'all', limit: 5, window: 'day' }] })
+  const { resource, problems } = readObject({ ...tenant, metadata: { name: 'tenant' } })
+  t.equal(resource, undefined)
+  t.match(problems, [{ message: /metadata\.name must be/ }, { message: /hold for nobody/ }])
 })
 
 test('a Tenant in which something else is faulty has its limits still', async (t) => {

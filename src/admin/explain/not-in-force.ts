@@ -60,8 +60,7 @@ function entryProblems(
   model: Model | undefined,
 ): readonly string[] {
   if (subscription === undefined || passedOver !== 'model_unhealthy') return []
-  const index = subscription.modelKeys.indexOf(model?.key ?? '')
   return subscription.problems
-    .filter(({ path: [, list, at] }) => list === 'modelRefs' && at === index)
+    .filter(({ entry }) => entry !== undefined && entry === model?.key)
     .map(({ path, message }) => `Subscription ${subscription.name}: ${showPath(path)} ${message}`)
 }

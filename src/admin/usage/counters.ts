@@ -272,11 +272,12 @@ async function sharedLimitsOf(
   const ofTenant = all.filter(({ limit }) => limit.origin === 'tenant')
   const found = ofTenant.length > 0 ? ofTenant : all
   if (found.length === 0) throw await unknownLimit({ name, subscription, model }, snapshot)
-  return inOrder(
-    found.filter(
-      ({ limit, counter }) => (whom ?? whomOf(limit, counter)) === whomOf(limit, counter),
-    ),
+  const chosen = found.filter(
+    ({ limit, counter }) => (whom ?? whomOf(limit, counter)) === whomOf(limit, counter),
   )
+  if (chosen.length > 0) return inOrder(chosen)
+  const message = `whom: no ${found[0]?.limit.scope} of this name shares the limit.`
+  throw new ServiceError('not_found', { message })
 }
 
 /** Of one resource, so that no other one is reset by mistake. */

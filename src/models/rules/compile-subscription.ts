@@ -63,7 +63,8 @@ export function compileSubscription(
     if (lack !== undefined) {
       const message = lack.closes ? `${lack.why}, so the entry of ${key} is not in force` : lack.why
       const { path = ['spec', 'modelRefs', index], because } = lack
-      problems.push({ resource: resourceKey(resource), path, message, ...(because && { because }) })
+      const more = { ...(because && { because }), ...(lack.closes && { entry: key }) }
+      problems.push({ resource: resourceKey(resource), path, message, ...more })
       if (lack.closes) {
         missing.add(key)
         continue

@@ -309,6 +309,7 @@ function referring(
         resource: resourceKey(resource),
         path,
         message: `${message}, ${consequence}`,
+        entry: key,
       })
     }
   }

@@ -106,6 +106,8 @@ export interface ResourceProblem {
   readonly message: string
   /** The message of the same field when it was read: this one says what follows from it, too. */
   readonly because?: string
+  /** `<namespace>/<name>` of the model whose entry it takes out of force. */
+  readonly entry?: string
   /** `<namespace>/<name>` of the model that it names and that is not there. */
   readonly missing?: string
 }

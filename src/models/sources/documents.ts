@@ -1,9 +1,10 @@
 /** YAML text → resources and problems, each problem with its line. */
 
-import { type FieldPath, showPath } from '../../formats/fields.ts'
+import { type FieldPath, isObject, showPath } from '../../formats/fields.ts'
 import type { Resource } from '../../kinds/resources.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { defaultTenant } from '../rules/compile.ts'
+import { namesOfKind } from '../rules/original/original-kinds.ts'
 import { isTierMapping } from '../rules/original/tiers.ts'
 import { listedObjects } from '../rules/reading/listed-objects.ts'
 import { parseResource } from '../rules/reading/parse-resource.ts'
@@ -212,6 +213,10 @@ export function readObject(value: unknown): Reading {
   }))
   const more = result.problems.length - found.length
   if (more > 0) found.push({ path: [], severity: 'warning', sentence: `has ${more} more problems` })
+  if (!('resource' in result) && hasLimits(opened, 'Tenant')) {
+    const sentence = 'spec.limits hold for nobody, because this is not the Tenant'
+    found.push({ path: ['spec', 'limits'], severity: 'error', sentence })
+  }
   const problems = found.map(({ path, severity, sentence }) => {
     const subject = 'resource' in result ? subjectOf(resourceKey(result.resource)) : named(value)
     return { path, severity, message: `${subject}${sentence}` }
@@ -260,11 +265,17 @@ function nameOfLimit(document: unknown, [, list, index]: FieldPath): string {
   return typeof name === 'string' && name !== '' ? ` (limit ${name.slice(0, 63)})` : ''
 }
 
+function hasLimits(document: unknown, kind: 'Subscription' | 'Tenant'): boolean {
+  if (!isObject(document) || !isObject(document.spec)) return false
+  const { limits } = document.spec
+  const isKind = namesOfKind(kind).some((name) => name === document.kind)
+  return isKind && Array.isArray(limits) && limits.length > 0
+}
+
 /** What to write where limits by name alone are to hold. */
 function besideLimits(document: unknown, path: FieldPath): string {
-  const { spec } = document as { spec?: { limits?: unknown } }
-  const isOther = path.length !== 4 || path[3] !== 'tokenRateLimits'
-  if (isOther || !Array.isArray(spec?.limits) || spec.limits.length === 0) return ''
+  const isMeant = path.length === 4 && path[3] === 'tokenRateLimits'
+  if (!isMeant || !hasLimits(document, 'Subscription')) return ''
   return ', beside spec.limits too: [{ limit: 1000000000, window: 1h }] is one that nobody reaches'
 }
 

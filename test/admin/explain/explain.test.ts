@@ -414,6 +414,31 @@ test('somebody who is named asks with the newest regular key, else with a new on
   t.match(await ask('admin', { user: 'zed', groups: [] }), { allowed: false })
 })
 
+test('a misspelt limit that closes the model is named', async (t) => {
+  const limit = { name: 'daily', limit: 5, window: 'day' }
+  const { api, explain } = await createWorld(t, noOtherProcess, {
+    snapshot: snapshotOf(
+      ...[modelRef('small'), modelRef('large')],
+      accessPolicy('open', ['llm/small', 'llm/large'], teams),
+      subscription(
+        'basic',
+        teams,
+        { 'llm/small': [[9, '1m']], 'llm/large': [[9, '1m']] },
+        {
+          named: [{ ...limit, enforced: true, models: [{ namespace: 'llm', name: 'small' }] }],
+        },
+      ),
+    ),
+    problems: ['a.yaml:3: warning: ModelRef other: x'],
+  })
+  const { id: keyId } = await api.createKey('alice')
+  t.match(
+    (await explain('admin', { keyId, model: 'llm/small' })).reason,
+    /spec\.limits\[0\]\.enforced /,
+  )
+  t.match(await explain('admin', { keyId, model: 'llm/large' }), { allowed: true })
+})
+
 test('other keys with which the response would be another one are named', async (t) => {
   const two = snapshotOf(
     ...[modelRef('small'), modelRef('large')],

@@ -384,6 +384,9 @@ test('what a pool has used is shown and reset by its limit and who shares it', a
   t.match(await found('name=all'), [{ name: 'all', used: 2_500, subscription: null }])
   t.equal((await found('name=budget')).length, 2, 'of the only resource that has one')
   refused(t, await show('name=other'), 404)
+  const stranger = await show('name=budget&subscription=premium&whom=nope')
+  refused(t, stranger, 404)
+  t.match(stranger.json().error.message, /^whom: no group of this name shares/)
   refused(t, await show('name=budget&model=llm/small'), 404)
   refused(t, await show('name=budget&user=alice&whom=team-a'), 400)
 
