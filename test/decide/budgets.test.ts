@@ -153,9 +153,14 @@ function costOf(prices: Readonly<Record<string, string>>, input: number, output:
   return (sum + each - 1n) / each
 }
 
+/** To make one takes longer than all that it is asked for a request. */
+const formats = new Map<string, Intl.DateTimeFormat>()
+
 /** The local date, and how many days since a Wednesday. */
 function localDate(zone: string, at: number): Date {
-  const [date] = new Date(at).toLocaleString('sv-SE', { timeZone: zone }).split(' ')
+  const format = formats.get(zone) ?? new Intl.DateTimeFormat('sv-SE', { timeZone: zone })
+  formats.set(zone, format)
+  const date = format.format(at)
   return new Date(`${date}T00:00:00Z`)
 }
 

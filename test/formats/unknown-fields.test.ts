@@ -62,7 +62,7 @@ test('a closed object is named however deep the field is', async (t) => {
 })
 
 test('of many fields some are named, and all closed objects', async (t) => {
-  const many = Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`field-${i}`, i]))
+  const many = Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`field-${i}`, i]))
   const entries = Array.from({ length: 1_000 }, () => many)
   const found = findUnknown({ ...many, entries }, schema)
   t.equal(new Set(found.map(({ closed }) => closed?.[1])).size, 1_001)
