@@ -3,8 +3,8 @@
 import type { Caller, Person } from '../identity/rules/caller.ts'
 import { isModelAllowed } from '../keys/rules/caps-of-caller.ts'
 import type { Subscription } from '../kinds/resources.ts'
-import { poolOfGroup } from '../models/rules/shared-limits.ts'
 import type { CompiledSubscription, Model, Owners } from '../models/rules/snapshot.ts'
+import { poolOfGroup } from '../ratelimit/rules/counter-key.ts'
 
 export function mayUse(caller: Person, model: Pick<Model, 'users' | 'groups'>): boolean {
   if (model.users.has(caller.user)) return true

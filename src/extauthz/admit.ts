@@ -1,15 +1,14 @@
 /** Offers what a Check has allowed to the gateway's table. */
 
-import { takesOneAnswer } from '../decide/answers.ts'
 import type { Grant } from '../decide/decision.ts'
+import { takesOneAnswer } from '../decide/steps/operation.ts'
 import { isSampled } from '../formats/headers.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf } from '../operations/dialect.ts'
 import type { PathRules } from '../operations/operations.ts'
 import type { Target } from '../operations/target.ts'
-import type { Unpublished } from '../table/rules/misses.ts'
-import { ruleOf } from '../table/rules/rules.ts'
+import { ruleOf, type Unpublished } from '../table/rules/rules.ts'
 import type { DecisionTable, PublishedEstimate } from '../table/table.ts'
 import type { CheckRequest } from './check-request.ts'
 

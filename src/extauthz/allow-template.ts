@@ -6,7 +6,7 @@
 
 import type { Grant } from '../decide/decision.ts'
 import { writeStructField } from '../grpc/struct.ts'
-import { WireWriter } from '../grpc/wire.ts'
+import { varintSize, WireWriter } from '../grpc/wire.ts'
 import type { ModelServer } from '../kinds/resources.ts'
 import { chunkUsageOf, serverHeaders } from '../models/rules/server-headers.ts'
 import type { Model } from '../models/rules/snapshot.ts'
@@ -15,7 +15,6 @@ import { openedFields } from '../operations/restrictions.ts'
 import type { CountedLimit } from '../ratelimit/rules/counter.ts'
 import { toPolicies } from '../ratelimit/rules/limit-headers.ts'
 import { writeSubject } from '../usage/rules/line-head.ts'
-import { responseHeaders, writeHeader } from './header.ts'
 
 /**
  * Fields of an OkHttpResponse before and after the header of the path, and after those of the
@@ -214,4 +213,25 @@ export function createTemplates(maxSize = maxTemplates): TemplateOf {
     }
     return add(grant, dialect)
   }
+}
+
+/** Fields of OkHttpResponse; a DeniedHttpResponse has its response headers in the first one. */
+const requestHeaders = 2
+export const responseHeaders = 6
+
+/** `HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD`: replaces a client's or a model's own header. */
+const overwrite = 2
+
+/** HeaderValueOption: header = 1 (key = 1, value = 2), append_action = 3. */
+export function writeHeader(
+  writer: WireWriter,
+  name: string,
+  value: string,
+  field: number = requestHeaders,
+): void {
+  const lengthBytes = varintSize(name.length + value.length)
+  const option = writer.open(field, lengthBytes)
+  const header = writer.open(1, lengthBytes)
+  writer.string(1, name).string(2, value).close(header, lengthBytes)
+  writer.unsigned(3, overwrite).close(option, lengthBytes)
 }

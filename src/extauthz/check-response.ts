@@ -4,8 +4,9 @@ import type { Decision, Denial, Grant } from '../decide/decision.ts'
 import { messageOf } from '../decide/refusal-message.ts'
 import { isFinal, retryAfterOutage } from '../formats/errors.ts'
 import { challengeOf } from '../formats/headers.ts'
+import { toShown } from '../formats/redact.ts'
 import { toTimestamp } from '../formats/time.ts'
-import { closeStructText, openStructText, writeStructField } from '../grpc/struct.ts'
+import { closeStructText, openStructText, writeStruct, writeStructField } from '../grpc/struct.ts'
 import { WireWriter } from '../grpc/wire.ts'
 import type { KeyCaller } from '../identity/rules/caller.ts'
 import { type Dialect, statusIn, toRefusalBody } from '../operations/dialect.ts'
@@ -18,8 +19,14 @@ import {
   toItems,
 } from '../ratelimit/rules/limit-headers.ts'
 import { type Asked, afterSubject, beforeSubject } from '../usage/rules/line-head.ts'
-import { type AllowTemplate, makeTemplate, type TemplateOf } from './allow-template.ts'
-import { responseHeaders, writeHeader } from './header.ts'
+import {
+  type AllowTemplate,
+  makeTemplate,
+  responseHeaders,
+  type TemplateOf,
+  writeHeader,
+} from './allow-template.ts'
+import type { RefusedCheck } from './refused-check.ts'
 
 /** The request, as its line names it; `lane`: where its response adds (table/rules/lane.ts). */
 export type LinedRequest = Pick<Asked, 'id' | 'startedAt'> & { readonly lane?: string | undefined }
@@ -214,5 +221,37 @@ function writeKeyNews(writer: WireWriter, { keyAgeMs, endsSoonAt }: KeyNews, fie
   }
   if (endsSoonAt !== undefined) {
     writeHeader(writer, 'x-tollgate-key-expires', toTimestamp(endsSoonAt), field)
+  }
+}
+
+/**
+ * The CheckResponse with its decision in the dynamic metadata (field 4, which parsers merge with
+ * existing metadata), and the model and subscription.
+ */
+export function tagSpan(
+  response: Buffer,
+  decision: Decision,
+  asked: Pick<RefusedCheck, 'caller' | 'model' | 'subscription'>,
+): Buffer {
+  const writer = new WireWriter()
+  if (decision.allowed) {
+    const { subscription, model } = decision
+    writeStruct(writer, 4, { decision: 'allowed', subscription, model: model.key })
+  } else {
+    writeStruct(writer, 4, { decision: decision.code, ...namedBy(asked) })
+  }
+  return Buffer.concat([response, writer.finish()])
+}
+
+/** The model and the subscription that a refusal names, if any. */
+export function namedBy({
+  caller,
+  model,
+  subscription,
+}: Pick<RefusedCheck, 'caller' | 'model' | 'subscription'>) {
+  const paying = caller?.by === 'key' ? caller.subscription : subscription
+  return {
+    ...(paying !== undefined && { subscription: toShown(paying) }),
+    ...(model !== undefined && { model: toShown(model) }),
   }
 }

@@ -7,9 +7,8 @@ import { traceIdOf } from '../formats/headers.ts'
 import { networkOf } from '../formats/network.ts'
 import { toShown } from '../formats/redact.ts'
 import type { Caller } from '../identity/rules/caller.ts'
+import { namedBy } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
-
-import { namedBy } from './span-tags.ts'
 
 export interface DenialLogOptions {
   readonly log: Pick<Logger, 'info'>

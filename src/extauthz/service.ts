@@ -18,14 +18,19 @@ import { dialectOf, statusIn } from '../operations/dialect.ts'
 import { isListing, type PathRules } from '../operations/operations.ts'
 import { readTarget, type Target } from '../operations/target.ts'
 import { laneOf } from '../table/rules/lane.ts'
-import { missReason } from '../table/rules/misses.ts'
+import { missReason } from '../table/rules/rules.ts'
 import { createAdmit, type Table } from './admit.ts'
 import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
-import { authenticated, type LinedRequest, toCheckResponse, unread } from './check-response.ts'
+import {
+  authenticated,
+  type LinedRequest,
+  tagSpan,
+  toCheckResponse,
+  unread,
+} from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
 import type { Call, Limits } from './reserve.ts'
-import { tagSpan } from './span-tags.ts'
 
 export interface CheckDeps {
   readonly authenticate: Authenticate
@@ -46,7 +51,7 @@ export interface CheckDeps {
   readonly onRefused?: (refused: RefusedCheck) => void
   /** Where the gateway finds what was allowed before; undefined: it asks for each request. */
   readonly table?: Table | undefined
-  /** Called once for each request that the gateway has not decided by itself, with the reason (table/rules/misses.ts). */
+  /** Called once for each request that the gateway has not decided by itself, with the reason (table/rules/rules.ts). */
   readonly onMissed?: (reason: string) => void
   /** Called for internal errors, whose details the caller does not see. */
   readonly onFault: (error: unknown) => void

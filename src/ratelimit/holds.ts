@@ -6,7 +6,7 @@
  */
 
 import type { Counter } from './rules/counter.ts'
-import type { Growth } from './rules/estimates/shape.ts'
+import type { Growth } from './rules/estimates/log-histogram.ts'
 import type { Hold, HoldAnswer } from './rules/hold.ts'
 
 /**

@@ -20,7 +20,7 @@ import {
   type OpenTable,
   type PublishedEstimate,
 } from './open-table.ts'
-import type { Unpublished } from './rules/misses.ts'
+import type { Unpublished } from './rules/rules.ts'
 
 export type { Admitted, CountedLine, PublishedEstimate, ReadWindow, TableClocks }
 

@@ -8,7 +8,7 @@ import { emptyResource } from '@opentelemetry/resources'
 import type { MetricData, MetricProducer } from '@opentelemetry/sdk-metrics'
 import type { Decision } from '../decide/decision.ts'
 import type { ErrorCode } from '../formats/errors.ts'
-import { scriptMisses } from '../table/rules/misses.ts'
+import { scriptMisses } from '../table/rules/rules.ts'
 import { partsOfUse, weightedTokens } from '../usage/rules/amounts.ts'
 import type { Outcome } from '../usage/rules/model-failure.ts'
 import type { Usage } from '../usage/rules/usage.ts'
@@ -150,7 +150,7 @@ export function createTelemetry(options: TelemetryOptions) {
       authorized.count(what, grant.caller.user, grant.subscription, grant.owningGroup)
       if (decision.allowed && decision.uncounted) models.countUncounted(decision.model.key)
     },
-    /** Called for each request that Envoy has not decided by itself, with the reason (table/rules/misses.ts). */
+    /** Called for each request that Envoy has not decided by itself, with the reason (table/rules/rules.ts). */
     onMissed(reason: string): void {
       misses.set(reason, (misses.get(reason) ?? 0) + 1)
     },

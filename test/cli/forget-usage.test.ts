@@ -1,6 +1,6 @@
 import { type Test, test } from 'tap'
 import { createIncreaseStore } from '../../src/ratelimit/increases/postgres-increases.ts'
-import { userInLines } from '../../src/ratelimit/rules/line-user.ts'
+import { userInLines } from '../../src/ratelimit/rules/counter-key.ts'
 import { createKeptResets } from '../../src/ratelimit/sums/kept-resets.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'

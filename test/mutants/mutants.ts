@@ -869,8 +869,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'decide/answers.ts',
-    ['decide/answers.test.ts'],
+    'decide/steps/operation.ts',
+    ['decide/operation.test.ts'],
     [
       ['choices <= 1', 'choices <= 2'],
       ['usageOfAllAnswers ?? !', 'usageOfAllAnswers ?? '],
@@ -1187,7 +1187,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/rules/calendar.ts',
+    'ratelimit/rules/windows.ts',
     ['ratelimit/rules/windows.test.ts'],
     [
       ['at + offsetAt(zone, at) >= local', 'true'],
@@ -1372,7 +1372,7 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'ratelimit/rules/line-user.ts',
+    'ratelimit/rules/counter-key.ts',
     ['usage/rules/line-head.test.ts'],
     [['(bytes - 2) / 6', '(bytes - 2) / 3']],
   ),

@@ -1,5 +1,5 @@
 import { parseWindow, toEndTimestamp } from '../../src/formats/time.ts'
-import { userInLines } from '../../src/ratelimit/rules/line-user.ts'
+import { userInLines } from '../../src/ratelimit/rules/counter-key.ts'
 import { spanAt } from '../../src/ratelimit/rules/windows.ts'
 
 /** When an owner's window (`1m`) of this instant ends, in milliseconds since the epoch. */

@@ -1,7 +1,7 @@
 /** What the decision table would do with a request that is allowed (docs/table.md). */
 
-import { takesOneAnswer } from '../../decide/answers.ts'
 import type { Decision } from '../../decide/decision.ts'
+import { takesOneAnswer } from '../../decide/steps/operation.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { PathRules } from '../../operations/operations.ts'
 import { readTarget } from '../../operations/target.ts'

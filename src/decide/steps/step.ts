@@ -15,7 +15,7 @@ export interface DecisionContext {
   readonly caller: Caller
   /** After `model`. */
   readonly model: Model
-  /** Whether the request may ask for one answer only (answers.ts); after `operation`. */
+  /** Whether the request may ask for one answer only (operation.ts); after `operation`. */
   readonly isOneAnswer: boolean
   /** The one that pays; after `subscription`. */
   readonly subscription: CompiledSubscription

@@ -16,7 +16,7 @@ import {
   placeLimits,
 } from '../../ratelimit/rules/applying-limits.ts'
 import { type CountedLimit, limitsOfModel } from '../../ratelimit/rules/counter.ts'
-import { groupInLines } from '../../ratelimit/rules/line-user.ts'
+import { groupInLines } from '../../ratelimit/rules/counter-key.ts'
 import { writePayer } from './payer.ts'
 import {
   type CompiledSubscription,

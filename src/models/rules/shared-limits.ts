@@ -2,8 +2,11 @@
 
 import { keyOfModel } from '../../kinds/resources.ts'
 import { type CountedLimit, type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
-import { readCounterKey } from '../../ratelimit/rules/counter-key.ts'
-import { groupInLines } from '../../ratelimit/rules/line-user.ts'
+import {
+  membersByName,
+  poolOfGroup,
+  readCounterKey,
+} from '../../ratelimit/rules/counter-key.ts'
 import type { CompiledSubscription, Snapshot } from './snapshot.ts'
 
 /** One counter. Of the Subscriptions and models that it may be about these are the first. */
@@ -48,21 +51,13 @@ export function poolsIn({ resource }: CompiledSubscription): readonly string[] {
   return [...groups.map(poolOfGroup), ...(users.length > 0 ? [''] : [])]
 }
 
-/** The members of the pool of those whom a Subscription names. */
-const byName = 'users'
-
-/** As counters name it. A group of that name shares the pool: what is shown as one is one. */
-export function poolOfGroup(group: string): string {
-  return group === byName ? '' : groupInLines(group)
-}
-
 /** A group, an organization or a Subscription whose pool the counter is; undefined: one user's or key's, or that of all. */
 export function whomOf(
   limit: Pick<CountedLimit, 'scope'>,
   { key }: Pick<Counter, 'key'>,
 ): string | undefined {
   if (!isShared(limit)) return undefined
-  return readCounterKey(key).user || (limit.scope === 'group' ? byName : undefined)
+  return readCounterKey(key).user || (limit.scope === 'group' ? membersByName : undefined)
 }
 
 /** What has it, as counters of limits by name begin: a Subscription, `ModelRef/<namespace>/<name>`, or `Tenant`. */

@@ -19,7 +19,7 @@ import {
   type Tier,
 } from '../../kinds/resources.ts'
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
-import type { ModelFactors } from '../../ratelimit/rules/estimates/factors.ts'
+import type { ModelFactors } from '../../ratelimit/rules/estimates/hold.ts'
 
 export type Phase = 'Pending' | 'Ready' | 'Active' | 'Degraded' | 'Failed'
 

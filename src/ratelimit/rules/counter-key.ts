@@ -1,8 +1,10 @@
 /**
  * The key of a counter, by which every process and store calls it: the lines `subscription`, `model`, what is
- * counted, and `user`, who comes last because only a user may contain a line break.
+ * counted, and `user`, who comes last because only a user may contain a line break. Users, groups and organizations are
+ * in it as in lines, where their length is bounded.
  */
 
+import { toBoundJson } from '../../formats/bound-text.ts'
 import type { LimitKind } from '../../kinds/limits.ts'
 
 export interface CounterKey {
@@ -51,4 +53,32 @@ export function readCounterKey(key: string): CounterKey {
 /** The same for all counters of a subscription's user, whose holds are together. */
 export function subjectOf({ subscription, user }: CounterKey): string {
   return `${subscription}\n${user}`
+}
+
+/** The most bytes of a user's name in a line, with its quotes and escapes; and of a group's or an organization's. */
+export const userBytes = 640
+export const groupBytes = 256
+
+/** A user as lines name it; the same again for such a name. */
+export function userInLines(user: string): string {
+  return inLines(user, userBytes)
+}
+
+/** The same of a group, or an organization. */
+export function groupInLines(group: string): string {
+  return inLines(group, groupBytes)
+}
+
+function inLines(name: string, bytes: number): string {
+  // Whatever has to be escaped, of which a UTF-16 unit has at most six bytes; each Check asks this for each limit.
+  if (name.length <= (bytes - 2) / 6) return name
+  return JSON.parse(toBoundJson(name, bytes)) as string
+}
+
+/** The members of the pool of those whom a Subscription names. */
+export const membersByName = 'users'
+
+/** As counters name it. A group of that name shares the pool: what is shown as one is one. */
+export function poolOfGroup(group: string): string {
+  return group === membersByName ? '' : groupInLines(group)
 }

@@ -8,8 +8,7 @@
 import { type Exact, minus } from '../../formats/exact.ts'
 import type { LimitKind, NamedLimit, Per } from '../../kinds/limits.ts'
 import type { BilledModel, Limit } from '../../kinds/resources.ts'
-import { countedAs, counterKey, counterKeyPrefix } from './counter-key.ts'
-import { userInLines } from './line-user.ts'
+import { countedAs, counterKey, counterKeyPrefix, userInLines } from './counter-key.ts'
 import { isWindowless, spanAt, type Window, type WindowedCounter } from './windows.ts'
 
 /**

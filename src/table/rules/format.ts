@@ -5,6 +5,7 @@
  */
 
 import { hash } from 'node:crypto'
+import { cellsOfBlock } from './rules.ts'
 
 /** The first words of both files, `TGTABLE1` and `TGLANES1`, and the form of what follows. */
 const [tableMagic, lanesMagic, form] = ['TGTABLE1', 'TGLANES1', 2]
@@ -17,8 +18,6 @@ export const templateBytes = 2_048
 export const nameBytes = 16
 /** Records of one bucket, which are read at once, and names of blocks. */
 export const slotsOfBucket = 8
-/** Limits of one block. */
-export const cellsOfBlock = 6
 /** Of a caller's members in a record, and of a template. */
 export const maxRecordText = 160
 export const maxTemplateText = templateBytes - 12

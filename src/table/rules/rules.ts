@@ -1,9 +1,14 @@
-/** Which allowed requests the gateway may decide by itself the next time; all others are asked again, each time. */
+/**
+ * Which allowed requests the gateway may decide by itself the next time; all others are asked again, each time. And why a
+ * request was not decided so, as metrics name it.
+ */
 
 import type { Grant } from '../../decide/decision.ts'
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
 import { meterable } from '../../operations/operations.ts'
-import { cellsOfBlock } from './format.ts'
+
+/** Limits of one block of the table. */
+export const cellsOfBlock = 6
 
 /** Why a request is asked each time. */
 export const missRules = [
@@ -38,7 +43,7 @@ export interface AskedFor {
   readonly isTraced: boolean
   /** Whether the gateway's script has named fields of its body that only a decision can judge (restrictions.ts). */
   readonly hasFields: boolean
-  /** Whether it may ask for one answer only (answers.ts): that depends on its body. */
+  /** Whether it may ask for one answer only (operation.ts): that depends on its body. */
   readonly isOneAnswer: boolean
 }
 
@@ -68,3 +73,27 @@ const fixed: ReadonlySet<string> = new Set(Object.values(meterable))
 
 /** What Anthropic's clients send with each message. */
 const betaQuery = '?beta=true'
+
+/**
+ * What the gateway's script says (docs/table.md), of a request that would be in the table if it is allowed, too:
+ * `off` and `closed`: of the table; `unknown`: it is not there; `stale`, `limit`, `window` and `fresh`: of what is there;
+ * `shape`, `traced` and `clock`: of the request, and the machine.
+ */
+export const scriptMisses = [
+  ...['off', 'closed', 'unknown', 'stale', 'limit', 'window', 'fresh', 'shape', 'traced', 'clock'],
+] as const
+
+const known: ReadonlySet<string> = new Set(scriptMisses)
+
+/** Why an allowed request was not published: by which rule, or it was the first of its kind of late. */
+export type Unpublished = MissRule | 'first'
+
+/**
+ * One of a fixed list: the script's word (`none`: it says nothing, `other`: no known one), and for a request that is
+ * not put into the table why it is not. `said`: as a client may have written it.
+ */
+export function missReason(said: string | undefined, rule: Unpublished | undefined): string {
+  if (said === undefined) return 'none'
+  if (!known.has(said)) return 'other'
+  return said === 'unknown' ? (rule ?? said) : said
+}

@@ -5,7 +5,7 @@
  */
 
 import type { Grant } from '../../decide/decision.ts'
-import { userInLines } from '../../ratelimit/rules/line-user.ts'
+import { userInLines } from '../../ratelimit/rules/counter-key.ts'
 import type { UsageGroup, UsageLedger } from '../store.ts'
 
 const hourMs = 3_600_000

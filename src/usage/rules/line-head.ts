@@ -7,8 +7,8 @@
 import { cutText, toBoundJson } from '../../formats/bound-text.ts'
 import { isObject } from '../../formats/fields.ts'
 import { readPayer } from '../../models/rules/payer.ts'
+import { groupBytes, userBytes } from '../../ratelimit/rules/counter-key.ts'
 import type { Held } from '../../ratelimit/rules/hold.ts'
-import { groupBytes, userBytes } from '../../ratelimit/rules/line-user.ts'
 import { parseEstimate, toEstimateText } from '../../ratelimit/rules/unreported.ts'
 import type { HeldUsage, Usage } from './usage.ts'
 

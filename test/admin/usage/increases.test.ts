@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { userInLines } from '../../../src/ratelimit/rules/line-user.ts'
+import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 import { createKeyApi, type KeyApi, longAdmin } from '../../support/key-api.ts'
 import { refused } from '../../support/refusals.ts'

@@ -11,7 +11,7 @@ import {
   noHolds,
   withHold,
 } from '../../../src/ratelimit/rules/estimates/hold.ts'
-import type { Growth } from '../../../src/ratelimit/rules/estimates/shape.ts'
+import type { Growth } from '../../../src/ratelimit/rules/estimates/log-histogram.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
 import type { EndedHolds, SumEntry } from '../../../src/ratelimit/sums/sum-store.ts'
 import { poll } from '../../support/poll.ts'

@@ -10,7 +10,7 @@ import {
   stateLater,
   toCountedLimits,
 } from '../../../src/ratelimit/rules/counter.ts'
-import { userInLines } from '../../../src/ratelimit/rules/line-user.ts'
+import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import { endOf } from '../../support/window-ends.ts'
 
 const minute = 60_000

@@ -1,6 +1,5 @@
 import { test } from 'tap'
 import type { Exact } from '../../../src/formats/exact.ts'
-import type { Calendar } from '../../../src/ratelimit/rules/calendar.ts'
 import { countOf, readFields, writeFields } from '../../../src/ratelimit/rules/fields.ts'
 import { createSums, isOver, longMs } from '../../../src/ratelimit/rules/sums.ts'
 import {
@@ -14,6 +13,7 @@ import {
   usedOf,
 } from '../../../src/ratelimit/rules/tally.ts'
 import {
+  type Calendar,
   type CounterReset,
   type KeptCounter,
   type WindowedCounter,

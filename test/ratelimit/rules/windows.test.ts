@@ -1,6 +1,6 @@
 import { test } from 'tap'
-import type { Calendar } from '../../../src/ratelimit/rules/calendar.ts'
 import {
+  type Calendar,
   readWindowText,
   spanAt,
   type WindowedCounter,

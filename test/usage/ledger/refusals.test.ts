@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import type { Grant } from '../../../src/decide/decision.ts'
-import { userInLines } from '../../../src/ratelimit/rules/line-user.ts'
+import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import { createRefusalSums } from '../../../src/usage/ledger/refusals.ts'
 import type { UsageLedger } from '../../../src/usage/store.ts'
 

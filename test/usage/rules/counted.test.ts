@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { userInLines } from '../../../src/ratelimit/rules/line-user.ts'
+import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import { type CountableLine, countedOf } from '../../../src/usage/rules/counted.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { writePayer } from '../../../src/models/rules/payer.ts'
-import { userInLines } from '../../../src/ratelimit/rules/line-user.ts'
+import { userInLines } from '../../../src/ratelimit/rules/counter-key.ts'
 import {
   lineBytes,
   readLineHead,

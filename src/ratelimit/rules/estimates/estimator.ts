@@ -6,8 +6,14 @@
 
 import { bytesOfToken } from '../unreported.ts'
 import { DecayingSums } from './decaying-sums.ts'
-import { LogHistogram } from './log-histogram.ts'
-import { type Growth, type Moments, middleOf, type Scale, Shape } from './shape.ts'
+import {
+  type Growth,
+  LogHistogram,
+  type Moments,
+  middleOf,
+  type Scale,
+  Shape,
+} from './log-histogram.ts'
 
 /** A request, as far as its size is known before it is answered. */
 export interface RequestSize {

@@ -3,15 +3,9 @@
  * others may do at once, or pay for what broke off.
  */
 
-import { hash } from 'node:crypto'
 import { createEstimator, type Estimator } from './estimator.ts'
 
 export type Estimators = ReturnType<typeof createEstimators>
-
-/** Whose answers an estimator has learned from, without the user's name: it is kept in the database. */
-export function ownerOf(subscription: string, user: string): string {
-  return `${subscription} ${hash('sha256', user).slice(0, 16)}`
-}
 
 /** Some 10 KB each, 20 at most. */
 const defaultMax = 2_000

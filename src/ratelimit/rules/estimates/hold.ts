@@ -1,7 +1,10 @@
-/** What an open request holds of a limit, and the sums of all that are open. */
+/** What an open request holds of a limit, by the model's prices and weights, and the sums of all that are open. */
 
+import { hash } from 'node:crypto'
+import { priceUnits } from '../../../formats/money.ts'
+import type { LimitKind, Prices, Weights } from '../../../kinds/limits.ts'
 import type { Expected } from './estimator.ts'
-import type { Growth } from './shape.ts'
+import type { Growth } from './log-histogram.ts'
 
 /**
  * What a limit counts of a request, by its tokens: `base + perInput * input + perOutput * output`, rounded up. Without
@@ -116,3 +119,57 @@ export function withHold(sums: Sums, hold: HeldTokens, sign: 1 | -1): Sums {
  * response, and some reports may be lost: with a process, or while a shared store does not respond.
  */
 export const leaseMs = 60_000
+
+/** Whose answers an estimator has learned from, without the user's name: it is kept in the database. */
+export function ownerOf(subscription: string, user: string): string {
+  return `${subscription} ${hash('sha256', user).slice(0, 16)}`
+}
+
+/** What limits count of the tokens that a request to a model is expected to use. */
+export interface ModelFactors {
+  /** Of limits on tokens; undefined: they count these as they are. */
+  readonly tokens: Factors | undefined
+  readonly cost: Factors
+}
+
+/** Nano-units of money are many for a token. */
+const grainOfMoney = 1_000
+const unitsOfNano = 1e15
+
+/**
+ * Input that is neither read from a cache nor written to one is expected; the most is what the dearest of these three
+ * counts.
+ */
+export function modelFactors(
+  prices: Prices = {},
+  weights: Weights | undefined = undefined,
+): ModelFactors {
+  const { perToken, perInputToken = perToken, perOutputToken = perToken, perRequest } = prices
+  const { perCachedToken = perInputToken, perCacheWriteToken = perInputToken } = prices
+  const nano = (price = '0'): number => Number(priceUnits(price)) / unitsOfNano
+  return {
+    tokens: weights && {
+      base: 0,
+      perInput: 1,
+      mostPerInput: Math.max(1_000, weights.cached, weights.cacheWrite) / 1_000,
+      perOutput: weights.output / 1_000,
+      grain: 1,
+    },
+    cost: {
+      base: nano(perRequest),
+      perInput: nano(perInputToken),
+      mostPerInput: Math.max(nano(perInputToken), nano(perCachedToken), nano(perCacheWriteToken)),
+      perOutput: nano(perOutputToken),
+      grain: grainOfMoney,
+    },
+  }
+}
+
+/** undefined: a limit of this kind counts tokens as they are. */
+export function factorsOf(kind: LimitKind, of: ModelFactors): Factors | undefined {
+  if (kind === 'cost' || kind === 'tokens') return of[kind]
+  return kind === 'input' ? ofInput : kind === 'output' ? ofOutput : undefined
+}
+
+const ofInput: Factors = { base: 0, perInput: 1, mostPerInput: 1, perOutput: 0, grain: 1 }
+const ofOutput: Factors = { base: 0, perInput: 0, mostPerInput: 0, perOutput: 1, grain: 1 }

@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { cutName } from '../../../formats/bound-text.ts'
-import { userInLines } from '../../../ratelimit/rules/line-user.ts'
+import { userInLines } from '../../../ratelimit/rules/counter-key.ts'
 import type { Pool } from '../../../store/postgres/postgres.ts'
 
 /** How many rows had the name, and what they have instead. */

@@ -1,8 +1,12 @@
 import { test } from 'tap'
 import { createDraw } from '../../../../bench/traces/random.ts'
 import { createEstimator } from '../../../../src/ratelimit/rules/estimates/estimator.ts'
-import { LogHistogram } from '../../../../src/ratelimit/rules/estimates/log-histogram.ts'
-import { middleOf, type Scale, Shape } from '../../../../src/ratelimit/rules/estimates/shape.ts'
+import {
+  LogHistogram,
+  middleOf,
+  type Scale,
+  Shape,
+} from '../../../../src/ratelimit/rules/estimates/log-histogram.ts'
 
 const scale: Scale = { perOctave: 3, buckets: 52, offset: 0 }
 const even = new Shape(new Float64Array(52).fill(1 / 52), scale)
