@@ -13,7 +13,7 @@ import {
   isUncounted,
   type PathRules,
 } from '../operations/operations.ts'
-import { type CountedLimit, isTaken, joinLimits } from '../ratelimit/rules/counter.ts'
+import { type CountedLimit, isOfRequests, joinLimits } from '../ratelimit/rules/counter.ts'
 import { owningGroup, poolOf } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
 import type { Decision, Denial, Grant } from './decision.ts'
@@ -136,7 +136,8 @@ function grantOf(context: DecisionContext): Grant {
     limits: own?.limits.length ? joinLimits(limits, own.limits) : limits,
     keyLimits: own,
     watched,
-    takes: takesFrom(limits) || takesFrom(own?.limits) || takesFrom(watched),
+    countsRequests:
+      hasRequestLimit(limits) || hasRequestLimit(own?.limits) || hasRequestLimit(watched),
     states: [],
     admission: subscription.admission,
     ...(isOneAnswer && request.isUnread && { isUnread: true }),
@@ -161,10 +162,10 @@ function grantOf(context: DecisionContext): Grant {
   }
 }
 
-/** Those that are taken from follow the others. */
-function takesFrom(limits: readonly CountedLimit[] = []): boolean {
+/** Those that count requests follow the others. */
+function hasRequestLimit(limits: readonly CountedLimit[] = []): boolean {
   const last = limits[limits.length - 1]
-  return last !== undefined && isTaken(last)
+  return last !== undefined && isOfRequests(last)
 }
 
 /** On the path of a model its name in the body stays as it is. */

@@ -21,10 +21,10 @@ export interface Grant {
   readonly limits: readonly CountedLimit[]
   /** If the key has limits of its own, those on this model, which are among them. */
   readonly keyLimits?: KeyLimits | undefined
-  /** Those on requests in progress that refuse nothing: a place is taken in these, too. */
+  /** Those on requests in progress that refuse nothing: the request is counted in these, too. */
   readonly watched?: readonly CountedLimit[]
-  /** Whether one of all these is taken from before the request is allowed. */
-  readonly takes?: boolean
+  /** Whether one of all these counts requests, and so this one before it is allowed. */
+  readonly countsRequests?: boolean
   /** Their states; empty until they are read. */
   readonly states: readonly LimitState[]
   /** If its subscription reserves: by which rules. */

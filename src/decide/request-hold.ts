@@ -1,7 +1,12 @@
 /** What a granted request asks of its limits: the hold for what its model is expected to use. */
 
 import { mostExact } from '../formats/exact.ts'
-import { type CountedLimit, counterOf, countersOf, isTaken } from '../ratelimit/rules/counter.ts'
+import {
+  type CountedLimit,
+  counterOf,
+  countersOf,
+  isOfRequests,
+} from '../ratelimit/rules/counter.ts'
 import { userInLines } from '../ratelimit/rules/counter-key.ts'
 import type { Estimator, Expected, RequestSize } from '../ratelimit/rules/estimates/estimator.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
@@ -40,19 +45,27 @@ export function holdOf(
   now: number,
   id: string | undefined,
 ): Hold {
-  const { admission, caller, pool, limits, watched = [], takes, factors = unpriced } = grant
+  const {
+    admission,
+    caller,
+    pool,
+    limits,
+    watched = [],
+    countsRequests,
+    factors = unpriced,
+  } = grant
   const counters: HeldCounter[] = []
-  const taken = []
+  const requestCounters = []
   for (const [i, counter] of countersOf(limits, caller.user, pool).entries()) {
     const limit = limits[i] as CountedLimit
     const own = factorsOf(limit.kind, factors)
-    if (takes && isTaken(limit)) taken.push(counter)
+    if (countsRequests && isOfRequests(limit)) requestCounters.push(counter)
     else counters.push(own === undefined ? counter : { ...counter, factors: own })
   }
   for (const limit of watched)
-    taken.push({ ...counterOf(limit, caller.user, pool), limit: mostExact })
+    requestCounters.push({ ...counterOf(limit, caller.user, pool), limit: mostExact })
   if (admission === undefined || !grant.metered) {
-    return { ...noTokens, id, admittedAt: now, counters, taken }
+    return { ...noTokens, id, admittedAt: now, counters, requestCounters }
   }
   const { overshoot, charge } = admission
   const { bytes, maxOutput, choices, problem } = request.size ?? unknownSize
@@ -66,7 +79,7 @@ export function holdOf(
     id,
     admittedAt: now,
     counters,
-    taken,
+    requestCounters,
     expected,
     estimate,
     overshoot,

@@ -1,5 +1,5 @@
 /**
- * Enforces the limits of what Check has granted: reads their counters or, where the request holds or takes something,
+ * Enforces the limits of what Check has granted: reads their counters or, where the request holds or counts something,
  * asks the store of holds. What follows from either is the step `limits` (decide/steps/limits.ts).
  */
 
@@ -24,7 +24,7 @@ import { ServiceError } from '../formats/errors.ts'
 import type { CounterStore } from '../ratelimit/counters.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
 import type { ActiveIncreases } from '../ratelimit/increases/active-increases.ts'
-import { type CountedLimit, countersOf, isTaken } from '../ratelimit/rules/counter.ts'
+import { type CountedLimit, countersOf, isOfRequests } from '../ratelimit/rules/counter.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import type { Hold, HoldAnswer } from '../ratelimit/rules/hold.ts'
 
@@ -32,7 +32,7 @@ export interface LimitsDeps {
   readonly counters: Pick<CounterStore, 'read'>
   /** None by default. */
   readonly increases?: Pick<ActiveIncreases, 'raiseOf'> | undefined
-  /** Holds room for requests, and takes one of each limit that counts them; undefined: all are compared with their counters. */
+  /** Holds room for requests, and counts them in each limit on requests; undefined: all are compared with their counters. */
   readonly holding?: HoldingDeps | undefined
   /** Estimates what is charged if a model reports less and nothing is held; undefined: that is not charged. */
   readonly charging?: ChargingDeps | undefined
@@ -98,13 +98,13 @@ export function createLimits({ counters, increases, holding, charging }: LimitsD
   function enforce(grant: Grant, request: AccessRequest, now: number, call: Call | undefined) {
     const isReserving = reserve !== undefined && reservesTokens(grant)
     if (grant.isUnread || (isReserving && request.isUnread && hasReadSize(request))) {
-      const limits = grant.limits.filter((limit) => !isTaken(limit))
+      const limits = grant.limits.filter((limit) => !isOfRequests(limit))
       const states = statesOf(limits, grant, now)
       return states instanceof Promise
         ? states.then((late) => enforceUnread(grant, limits, late, now))
         : enforceUnread(grant, limits, states, now)
     }
-    if (isReserving || (reserve !== undefined && grant.takes)) {
+    if (isReserving || (reserve !== undefined && grant.countsRequests)) {
       return reserve(grant, request, now, call)
     }
     const states = statesOf(grant.limits, grant, now)
@@ -156,11 +156,13 @@ function createReserve(
     const isReserving = reservesTokens(grant)
     const estimator = estimatorOf(estimators, grant)
     // A request without an id is counted too; nobody can say that it has ended.
-    const id = isDry ? undefined : (request.requestId ?? (grant.takes ? randomUUID() : undefined))
+    const id = isDry
+      ? undefined
+      : (request.requestId ?? (grant.countsRequests ? randomUUID() : undefined))
     const hold = holdOf(grant, request, estimator, now, id)
     const oversized = refuseOversized(hold)
     if (oversized !== undefined) return oversized
-    const { counters: tokens, taken = [] } = hold
+    const { counters: tokens, requestCounters = [] } = hold
     let asker: string | undefined
     let attempts = 0
 
@@ -168,11 +170,11 @@ function createReserve(
       return id === undefined || !call ? undefined : `${ownName}-${checks++}`
     }
 
-    /** Windows: of the tokens, then of what is taken. */
+    /** Windows: of the tokens, then of requests. */
     function conclude(answer: HoldAnswer): Decision {
       const own = asker
       if (answer.outcome === 'held' && id !== undefined && own !== undefined) {
-        call?.whenReset(() => holds.undo([...tokens, ...taken], id, own))
+        call?.whenReset(() => holds.undo([...tokens, ...requestCounters], id, own))
       }
       return enforceHold(grant, hold, answer, estimator.defaultMs)
     }
@@ -188,9 +190,9 @@ function createReserve(
       return askAgain(answer, asked.id, once).then(then, decideAlone)
     }
 
-    /** Tokens are compared with their counters, the rest is taken. */
+    /** Tokens are compared with their counters, the request is counted in the others. */
     function decideCounted(from: Ask, used: HoldAnswer['windows']): Decision | Promise<Decision> {
-      if (taken.length === 0) return enforceLimits(grant, used, now)
+      if (requestCounters.length === 0) return enforceLimits(grant, used, now)
       const isSpent = tokens.some(({ limit }, i) => (used[i]?.used ?? 0) >= limit)
       const asked = { ...hold, counters: [], ...(isSpent && { id: undefined }) }
       return ask(from, asked, (answer) => {

@@ -3,7 +3,7 @@
 import { ServiceError } from '../formats/errors.ts'
 import type { Exact } from '../formats/exact.ts'
 import type { HoldStore } from './holds.ts'
-import { type Counter, type CounterState, isTaken } from './rules/counter.ts'
+import { type Counter, type CounterState, isOfRequests } from './rules/counter.ts'
 import { kindOf, readCounterKey, subjectOf } from './rules/counter-key.ts'
 import { noTokens } from './rules/hold.ts'
 import type { CounterReset } from './rules/windows.ts'
@@ -74,7 +74,7 @@ export function createCounters({ running, holds, resets }: CountersOptions): Res
 /** As `readFresh`, and counters that requests take from are read from the holds, which know of both. */
 export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh {
   async function readOpen(counters: readonly Counter[], now: number) {
-    const asked = { ...noTokens, taken: counters.map((each) => ({ ...each, limit: 1 })) }
+    const asked = { ...noTokens, requestCounters: counters.map((each) => ({ ...each, limit: 1 })) }
     try {
       return await holds.hold(asked, now)
     } catch (error) {
@@ -86,8 +86,8 @@ export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh 
 
   return async (counters, now) => {
     const found = new Map<string, CounterState>()
-    const rest = counters.filter((counter) => !isTakenFrom(counter))
-    const bySubject = Map.groupBy(counters.filter(isTakenFrom), ({ key }) =>
+    const rest = counters.filter((counter) => !countsRequests(counter))
+    const bySubject = Map.groupBy(counters.filter(countsRequests), ({ key }) =>
       subjectOf(readCounterKey(key)),
     )
     const [states] = await Promise.all([
@@ -103,6 +103,6 @@ export function withOpenRequests(readFresh: ReadFresh, holds: Holds): ReadFresh 
 }
 
 /** Whether it counts requests, that have ended or are in progress. */
-function isTakenFrom({ key }: Counter): boolean {
-  return isTaken({ kind: kindOf(readCounterKey(key)) })
+function countsRequests({ key }: Counter): boolean {
+  return isOfRequests({ kind: kindOf(readCounterKey(key)) })
 }

@@ -3,7 +3,7 @@
 import type { Line } from '../journal/line.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import type { HoldStore } from '../ratelimit/holds.ts'
-import { anyCounterOf, type Counter, isTaken } from '../ratelimit/rules/counter.ts'
+import { anyCounterOf, type Counter, isOfRequests } from '../ratelimit/rules/counter.ts'
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import { leaseMs, ownerOf } from '../ratelimit/rules/estimates/hold.ts'
 import { counterOfCharged, readChargedLimit } from '../ratelimit/rules/named-limits.ts'
@@ -38,7 +38,7 @@ export function createHoldFollower({
   function mayHold({ subscription, model, held }: Usage): boolean {
     if (held?.admittedAt) return true
     const under = snapshot().subscriptions.get(subscription)
-    return under?.admission !== undefined || under?.limits.get(model)?.some(isTaken) === true
+    return under?.admission !== undefined || under?.limits.get(model)?.some(isOfRequests) === true
   }
 
   /** A counter of each home in which the request may hold. */
@@ -47,7 +47,7 @@ export function createHoldFollower({
     const counters = [anyCounterOf(subscription, model, user)]
     for (const text of limits) {
       const limit = readChargedLimit(text)
-      if (limit === undefined || (estimate === undefined && !isTaken(limit))) continue
+      if (limit === undefined || (estimate === undefined && !isOfRequests(limit))) continue
       counters.push(counterOfCharged(limit, whoseOf(usage)))
     }
     return counters

@@ -801,7 +801,7 @@ for (const admission of [{ mode: 'count' }, { mode: 'reserve' }]) {
     if (limit === undefined) throw new Error('no limit')
     const used = () => {
       const { windows } = holds.hold(
-        { ...noTokens, taken: [counterOf(limit, '')] },
+        { ...noTokens, requestCounters: [counterOf(limit, '')] },
         start,
       ) as HoldAnswer
       return windows.map((each) => each.used)

@@ -634,7 +634,7 @@ export const allMutants: readonly Mutant[] = [
     'usage/notices/notices.ts',
     ['usage/notices/notices.test.ts'],
     [
-      ['if (isTaken(limit)) continue', ''],
+      ['if (isOfRequests(limit)) continue', ''],
       ["scope === 'user' ? { user: use.user }", 'use.user ? { user: use.user }'],
     ],
   ),
@@ -798,7 +798,7 @@ export const allMutants: readonly Mutant[] = [
     ['usage/hold-follower.test.ts'],
     [
       ['if (mayHold(ended)) holds', 'if (ended.held) holds'],
-      ['(estimate === undefined && !isTaken(limit))', '!isTaken(limit)'],
+      ['(estimate === undefined && !isOfRequests(limit))', '!isOfRequests(limit)'],
       ['if (held?.admittedAt) return true', ''],
       [' || now - response.endedAt >= leaseMs', ''],
     ],
@@ -874,7 +874,7 @@ export const allMutants: readonly Mutant[] = [
     [
       ['choices <= 1', 'choices <= 2'],
       ['usageOfAllAnswers ?? !', 'usageOfAllAnswers ?? '],
-      ['problem !== undefined || ', ''],
+      ['problem !== undefined || choices <= 1', 'choices <= 1'],
     ],
   ),
   // What a line counts depends on nothing but the line and the resources.
@@ -906,9 +906,9 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'models/rules/shared-limits.ts',
+    'ratelimit/rules/counter-key.ts',
     ['admin/usage/limits.test.ts'],
-    [["group === byName ? '' :", '']],
+    [["group === membersByName ? '' :", '']],
   ),
   ...mutants(
     'admin/usage/counters.ts',
@@ -1028,7 +1028,7 @@ export const allMutants: readonly Mutant[] = [
     ['ratelimit/sums/sum-counters.test.ts'],
     [
       [
-        'isTaken({ kind: kindOf(readCounterKey(key)) })',
+        'isOfRequests({ kind: kindOf(readCounterKey(key)) })',
         "kindOf(readCounterKey(key)) === 'concurrency'",
       ],
       [

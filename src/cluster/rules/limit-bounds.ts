@@ -4,7 +4,7 @@ import { type Exact, normalize, plus } from '../../formats/exact.ts'
 import type { LimitKind, Per } from '../../kinds/limits.ts'
 import { resourceOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { type CountedLimit, isTaken } from '../../ratelimit/rules/counter.ts'
+import { type CountedLimit, isOfRequests } from '../../ratelimit/rules/counter.ts'
 
 export interface LimitBound {
   /** A Subscription's name, `ModelRef/<namespace>/<name>` or `Tenant`. */
@@ -44,7 +44,7 @@ export function limitBounds({ subscriptions, models }: Snapshot): readonly Limit
       const fewest = { ofUser: slots[0], ofAll: slots.find(({ scope }) => !isOfSome(scope)) }
       for (const limit of applying) {
         // One that is taken from before a request is sent is exact.
-        if (limit.limitName === undefined || isTaken(limit)) continue
+        if (limit.limitName === undefined || isOfRequests(limit)) continue
         const id = idOf(limit, model)
         const fresh = { limit, because: new Set<string>(), overshoot: 0, concurrency: new Map() }
         const drawn: Drawn = all.get(id) ?? fresh

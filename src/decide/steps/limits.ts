@@ -5,7 +5,7 @@
 
 import {
   type CounterState,
-  isTaken,
+  isOfRequests,
   type LimitState,
   lastSpent,
   limitStates,
@@ -109,9 +109,9 @@ export function enforceHold(
     return { ...refuse(full, now + nextMs), isBusy: true }
   }
   // Its last ones are of requests that another limit may refuse.
-  const taken = reached.find(({ limit }) => limit.kind === 'requests')
-  if (taken !== undefined) return { ...refuse(taken, now + minWaitMs), isBusy: true }
-  const room = states.filter(({ limit }) => !isTaken(limit))
+  const reachedRate = reached.find(({ limit }) => limit.kind === 'requests')
+  if (reachedRate !== undefined) return { ...refuse(reachedRate, now + minWaitMs), isBusy: true }
+  const room = states.filter(({ limit }) => !isOfRequests(limit))
   const rooms = room.map(({ limit: { limit }, used, held = 0 }, i) => {
     return { limit, used, held, factors: hold.counters[i]?.factors }
   })
@@ -128,10 +128,13 @@ export function enforceHold(
   return { ...refuse(scarcest, retryAt), isBusy: true }
 }
 
-/** Windows of tokens and then of what is taken, in the order of the limits. */
-function inOrder({ takes, limits }: Grant, windows: HoldAnswer['windows']): HoldAnswer['windows'] {
-  if (!takes) return windows
+/** Windows of tokens and then of requests, in the order of the limits. */
+function inOrder(
+  { countsRequests, limits }: Grant,
+  windows: HoldAnswer['windows'],
+): HoldAnswer['windows'] {
+  if (!countsRequests) return windows
   let token = 0
-  let other = limits.filter((limit) => !isTaken(limit)).length
-  return limits.map((limit) => windows[isTaken(limit) ? other++ : token++] as CounterState)
+  let other = limits.filter((limit) => !isOfRequests(limit)).length
+  return limits.map((limit) => windows[isOfRequests(limit) ? other++ : token++] as CounterState)
 }

@@ -2,11 +2,7 @@
 
 import { keyOfModel } from '../../kinds/resources.ts'
 import { type CountedLimit, type Counter, counterOf } from '../../ratelimit/rules/counter.ts'
-import {
-  membersByName,
-  poolOfGroup,
-  readCounterKey,
-} from '../../ratelimit/rules/counter-key.ts'
+import { membersByName, poolOfGroup, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import type { CompiledSubscription, Snapshot } from './snapshot.ts'
 
 /** One counter. Of the Subscriptions and models that it may be about these are the first. */

@@ -47,12 +47,12 @@ function keysOf(tag: string, subject: string): readonly string[] {
 
 /** What a request asks of one of its homes, once others have given it at most this much output. */
 export function askedOf(home: Home, asked: Hold, cap: number): Hold {
-  const { counters, taken = [], expected } = asked
+  const { counters, requestCounters = [], expected } = asked
   const isHere = (counter: Counter): boolean => home.counters.includes(counter)
   return {
     ...asked,
     counters: counters.filter(isHere),
-    taken: taken.filter(isHere),
+    requestCounters: requestCounters.filter(isHere),
     expected: { ...expected, worst: Math.min(expected.worst, cap) },
   }
 }

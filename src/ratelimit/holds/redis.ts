@@ -173,7 +173,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       throw error
     }
     const states = statesOf(answers, now, outcome !== 'held')
-    const all = [...asked.counters, ...(asked.taken ?? [])]
+    const all = [...asked.counters, ...(asked.requestCounters ?? [])]
     const windows = all.map((each) => states.get(each) as CounterState)
     return outcome === 'busy' ? { outcome, cap, windows, open } : { outcome, cap, windows }
   }
@@ -185,7 +185,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
       return waiting
     },
     async hold(asked, now) {
-      const homes = homesOf([...asked.counters, ...(asked.taken ?? [])], partOf)
+      const homes = homesOf([...asked.counters, ...(asked.requestCounters ?? [])], partOf)
       const [home] = homes
       // Without limits there is nothing to share.
       if (home === undefined) return alone.hold(asked, now)

@@ -26,21 +26,21 @@ export interface Place {
 }
 
 /** Those of the asked counters that have windows. */
-export function windowedOf({ counters, taken = [] }: Hold): readonly HeldCounter[] {
-  const windowed = taken.filter((counter) => !isWindowless(counter))
+export function windowedOf({ counters, requestCounters = [] }: Hold): readonly HeldCounter[] {
+  const windowed = requestCounters.filter((counter) => !isWindowless(counter))
   return windowed.length === 0 ? counters : [...counters, ...windowed]
 }
 
-/** The places in the order of the counters, then of what is taken; `known`: of `windowedOf`. */
+/** The places in the order of the counters, then of those of requests; `known`: of `windowedOf`. */
 export function placesOf(
-  { counters, taken = [] }: Hold,
+  { counters, requestCounters = [] }: Hold,
   known: readonly HeldWindow[],
 ): readonly Place[] {
   let next = 0
   const places = counters.map((counter): Place => {
     return { kind: 'tokens', counter, window: known[next++] }
   })
-  for (const counter of taken) {
+  for (const counter of requestCounters) {
     if (isWindowless(counter)) places.push({ kind: 'concurrency', counter, window: undefined })
     else places.push({ kind: 'requests', counter, window: known[next++] })
   }

@@ -1,7 +1,7 @@
 /** The limits by name that apply to a model, of resources or of a key: as they are enforced, shown and charged. */
 
 import { isCostLimit, type NamedLimit, type WrittenCalendar } from '../../kinds/limits.ts'
-import { type CountedLimit, isTaken } from './counter.ts'
+import { type CountedLimit, isOfRequests } from './counter.ts'
 import { type Place, toNamedLimit, windowOf, writeChargedLimit } from './named-limits.ts'
 
 export interface ApplyingLimit {
@@ -49,7 +49,7 @@ function keysOf(models: NonNullable<NamedLimit['models']>): ReadonlySet<string> 
 
 /** What applies, compiled. */
 export interface CompiledLimits {
-  /** Those that refuse, also without a name; those that are taken from last. */
+  /** Those that refuse, also without a name; those that count requests last. */
   readonly limits: readonly CountedLimit[]
   /** Those that are only counted and shown. */
   readonly observed: readonly CountedLimit[]
@@ -67,7 +67,7 @@ export function compileLimits(
     applying.filter(({ limit }) => limit.enforce === enforce).map(({ counted }) => counted)
   return {
     limits: [...unnamed, ...named(true)].toSorted(
-      (a, b) => Number(isTaken(a)) - Number(isTaken(b)),
+      (a, b) => Number(isOfRequests(a)) - Number(isOfRequests(b)),
     ),
     observed: named(false),
     charged: applying.map(({ charged }) => charged),

@@ -164,8 +164,8 @@ const units = {
   concurrency: 'concurrent-requests',
 } as const
 
-/** Whether requests take from the limit before they are allowed. */
-export function isTaken({ kind }: Pick<CountedLimit, 'kind'>): boolean {
+/** Whether it counts requests, of which each is counted before it is allowed. */
+export function isOfRequests({ kind }: Pick<CountedLimit, 'kind'>): boolean {
   return kind === 'requests' || kind === 'concurrency'
 }
 

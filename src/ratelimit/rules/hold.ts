@@ -20,8 +20,8 @@ export interface Hold extends RequestSize {
   readonly admittedAt: number
   /** Those of limits on tokens, or on what these amount to, all of which must have room. */
   readonly counters: readonly HeldCounter[]
-  /** Those that the request takes one of; those with windows of 0 ms are of concurrency. */
-  readonly taken?: readonly Required<Counter>[]
+  /** Those of limits on requests, in which it is one; those with windows of 0 ms are of concurrency. */
+  readonly requestCounters?: readonly Required<Counter>[]
   readonly expected: Expected
   /** Share of a limit by which the ceilings of all open requests may pass it. */
   readonly overshoot: number
@@ -51,8 +51,8 @@ export interface HoldAnswer {
   /** If busy: the open requests of the counter that has most of them. */
   readonly open?: number
   /**
-   * The windows at that instant in the order of the counters, then of what is taken, with this hold. Of what is
-   * taken, `used` has the open requests, too.
+   * The windows at that instant in the order of the counters, then of those of requests, with this hold. Of these
+   * `used` has the open requests, too.
    */
   readonly windows: readonly CounterState[]
 }

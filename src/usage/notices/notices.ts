@@ -9,7 +9,7 @@ import {
   type CountedLimit,
   type Counter,
   counterOf,
-  isTaken,
+  isOfRequests,
   type LimitState,
 } from '../../ratelimit/rules/counter.ts'
 import { spanAt } from '../../ratelimit/rules/windows.ts'
@@ -43,7 +43,7 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
       const percents = found?.resource.notifyAt ?? []
       for (const limits of [found?.limits, found?.observed]) {
         for (const limit of limits?.get(model) ?? []) {
-          if (isTaken(limit)) continue
+          if (isOfRequests(limit)) continue
           const counter = counterOf(limit, user, pool)
           // Subscriptions that share it may ask at different percentages.
           const known = watched.get(counter.key)?.percents ?? []

@@ -6,7 +6,7 @@
 
 import type { Exact } from '../../formats/exact.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
-import { type Counter, isTaken } from '../../ratelimit/rules/counter.ts'
+import { type Counter, isOfRequests } from '../../ratelimit/rules/counter.ts'
 import {
   type ChargedLimit,
   counterOfCharged,
@@ -80,7 +80,7 @@ export function chargedOf(
   return limits.flatMap((text) => {
     const limit = readChargedLimit(text)
     if (limit === undefined || limit.kind === 'concurrency') return []
-    const isRequest = isTaken(limit)
+    const isRequest = isOfRequests(limit)
     const amount = isRequest ? 1 : isMetered ? amountOf(limit.kind, usage, charge) : 0
     if (amount === 0) return []
     const at = isRequest || usage.chargesAdmission ? admittedAt : usage.response.endedAt

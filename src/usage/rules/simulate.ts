@@ -16,7 +16,7 @@ import {
   type CountedLimit,
   type Counter,
   counterOf,
-  isTaken,
+  isOfRequests,
   lastSpent,
   limitStates,
 } from '../../ratelimit/rules/counter.ts'
@@ -244,7 +244,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
         admitted.set(past, windows)
         for (const [i, replayed] of own.entries()) {
           const window = windows[i] as ReplayedWindow
-          if (isTaken(replayed.limit)) add(replayed, window, 1, past.spender, past.startedAt)
+          if (isOfRequests(replayed.limit)) add(replayed, window, 1, past.spender, past.startedAt)
         }
       }
     }
@@ -260,7 +260,7 @@ export function simulate(usage: readonly PastUsage[], snapshot: Snapshot): Simul
       const { kind } = replayed.limit
       const atBegin = begun[i] as ReplayedWindow
       if (kind === 'concurrency') add(replayed, atBegin, -1, spender, past.endedAt)
-      if (isTaken(replayed.limit)) continue
+      if (isOfRequests(replayed.limit)) continue
       const window = chargesAdmission ? atBegin : windowAt(replayed, past.endedAt)
       const amount = amountOfParts(kind, partsOf(past), rated)
       if (amount > 0) add(replayed, window, amount, spender, past.endedAt)

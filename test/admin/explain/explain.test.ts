@@ -277,8 +277,8 @@ test('what requests hold and take is neither ended nor asked about a later time'
   const expected = { input: 1, inputVariance: 0, output: 9, outputVariance: 0, ...sizes }
   const asked = { ...noTokens, expected, canCap: true, charge: 'admission' } as const
   for (const user of ['alice', 'bob']) {
-    const [own, taken] = [[counterOf(tokens, user)], [counterOf(open, user)]]
-    await holds.hold({ ...asked, id: user, counters: own, taken }, api.now)
+    const [own, requestCounters] = [[counterOf(tokens, user)], [counterOf(open, user)]]
+    await holds.hold({ ...asked, id: user, counters: own, requestCounters }, api.now)
   }
   const explain = async (at?: string) =>
     (await api.ask(route, { as: 'alice', body: { model: 'small', ...(at && { at }) } })).json()

@@ -154,8 +154,10 @@ test('requests and concurrency have their kind', async (t) => {
   t.strictSame(await read(api, 'alice'), [premium, rate, parallel])
 
   const limits = open.subscriptions.get('premium')?.limits.get('llm/small') ?? []
-  const taken = limits.slice(1).map((limit) => ({ ...counterOf(limit, 'alice'), limit: 60 }))
-  for (const id of ['a', 'b']) await holds.hold({ ...noTokens, id, taken }, api.now)
+  const requestCounters = limits
+    .slice(1)
+    .map((limit) => ({ ...counterOf(limit, 'alice'), limit: 60 }))
+  for (const id of ['a', 'b']) await holds.hold({ ...noTokens, id, requestCounters }, api.now)
   t.strictSame(await read(api, 'alice'), [
     premium,
     { ...rate, used: 2, remaining: 58, percentLeft: 96 },

@@ -83,9 +83,9 @@ function shared(counted: string, limit: number, whom: string, resource = 'basic'
 }
 
 /** Takes without holding tokens. */
-const take = (id: string | undefined, taken: readonly Required<Counter>[]): Hold => ({
+const take = (id: string | undefined, requestCounters: readonly Required<Counter>[]): Hold => ({
   ...noTokens,
-  ...{ id, taken },
+  ...{ id, requestCounters },
 })
 
 function expectedAtRandom(): Expected {
@@ -110,11 +110,11 @@ async function toBegin(world: HoldWorld, counter: Counter): Promise<void> {
 }
 
 /** What follows from the line of a request: it counts as one, and holds nothing any more. */
-async function end(world: HoldWorld, taken: readonly Required<Counter>[], id: string) {
-  for (const each of taken) {
+async function end(world: HoldWorld, requestCounters: readonly Required<Counter>[], id: string) {
+  for (const each of requestCounters) {
     if ('ms' in each.window && each.window.ms > 0) await world.use(each, 1)
   }
-  for (const store of [world.holds, world.other]) store.release(taken, id)
+  for (const store of [world.holds, world.other]) store.release(requestCounters, id)
   await world.settled()
 }
 
@@ -313,60 +313,64 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
   })
 
   claim('requests are counted while they are open, and once they have ended', async (t, world) => {
-    const taken = taking([[3, hour]], nextUser())
+    const requestCounters = taking([[3, hour]], nextUser())
     for (const id of ['a', 'b', 'a']) {
-      t.equal((await world.hold(take(id, taken))).outcome, 'held')
+      t.equal((await world.hold(take(id, requestCounters))).outcome, 'held')
     }
-    await end(world, taken, 'a')
-    t.strictSame(usedOf(await world.hold(take(undefined, taken))), [2])
-    t.strictSame(usedOf(await world.other.hold(take('c', taken), world.now())), [3])
-    const refused = await world.hold(take('d', taken))
+    await end(world, requestCounters, 'a')
+    t.strictSame(usedOf(await world.hold(take(undefined, requestCounters))), [2])
+    t.strictSame(usedOf(await world.other.hold(take('c', requestCounters), world.now())), [3])
+    const refused = await world.hold(take('d', requestCounters))
     t.same([refused.outcome, usedOf(refused)], ['spent', [3]])
-    t.equal(refused.windows[0]?.resetsAt, windowAt(taken[0] as Counter, world.now()).end)
-    world.holds.release(taken, 'b')
+    t.equal(refused.windows[0]?.resetsAt, windowAt(requestCounters[0] as Counter, world.now()).end)
+    world.holds.release(requestCounters, 'b')
     await world.settled()
-    t.strictSame(usedOf(await world.hold(take(undefined, taken))), [2], 'one that had no response')
+    t.strictSame(
+      usedOf(await world.hold(take(undefined, requestCounters))),
+      [2],
+      'one that had no response',
+    )
   })
 
   claim('a window of requests ends', async (t, world) => {
-    const taken = taking([[1, world.shortMs]], nextUser())
-    await toBegin(world, taken[0] as Counter)
-    t.equal((await world.hold(take('a', taken))).outcome, 'held')
-    t.equal((await world.hold(take('b', taken))).outcome, 'spent')
+    const requestCounters = taking([[1, world.shortMs]], nextUser())
+    await toBegin(world, requestCounters[0] as Counter)
+    t.equal((await world.hold(take('a', requestCounters))).outcome, 'held')
+    t.equal((await world.hold(take('b', requestCounters))).outcome, 'spent')
     await world.advance(world.shortMs + 20)
-    t.equal((await world.hold(take('b', taken))).outcome, 'held')
+    t.equal((await world.hold(take('b', requestCounters))).outcome, 'held')
   })
 
   claim('open requests count until they are released', async (t, world) => {
-    const taken = taking([[2, 0]], nextUser())
-    t.equal((await world.hold(take('a', taken))).outcome, 'held')
-    t.equal((await world.other.hold(take('b', taken), world.now())).outcome, 'held')
-    const refused = await world.hold(take('c', taken))
+    const requestCounters = taking([[2, 0]], nextUser())
+    t.equal((await world.hold(take('a', requestCounters))).outcome, 'held')
+    t.equal((await world.other.hold(take('b', requestCounters), world.now())).outcome, 'held')
+    const refused = await world.hold(take('c', requestCounters))
     t.same([refused.outcome, usedOf(refused), refused.open], ['busy', [2], 2])
-    for (const store of [world.other, world.holds]) store.release(taken, 'b')
+    for (const store of [world.other, world.holds]) store.release(requestCounters, 'b')
     await world.settled()
-    t.same(usedOf(await world.hold(take('c', taken))), [2])
-    t.equal((await world.hold(take('a', taken))).outcome, 'held', 'it is repeated')
-    t.equal((await world.hold(take('d', taken))).outcome, 'busy')
+    t.same(usedOf(await world.hold(take('c', requestCounters))), [2])
+    t.equal((await world.hold(take('a', requestCounters))).outcome, 'held', 'it is repeated')
+    t.equal((await world.hold(take('d', requestCounters))).outcome, 'busy')
   })
 
-  claim('what two have asked for ends when both have taken it back', async (t, world) => {
+  claim('what two have asked for ends when both have requestCounters it back', async (t, world) => {
     const user = nextUser()
-    const taken = taking([[1, 0]], user)
+    const requestCounters = taking([[1, 0]], user)
     const own = counter(10_000, hour, user)
-    const both = [own, ...taken]
+    const both = [own, ...requestCounters]
     for (const [holding, counters] of [
-      [take, taken],
-      [(id: string) => ({ ...ask(id, own), taken }), both],
+      [take, requestCounters],
+      [(id: string) => ({ ...ask(id, own), requestCounters }), both],
       [(id: string) => ask(id, own), [own]],
     ] as const) {
       const heldBy = async (store: HoldStore, asker: string) => {
-        const asked = { ...holding('a', taken), asker }
+        const asked = { ...holding('a', requestCounters), asker }
         t.equal((await store.hold(asked, world.now())).outcome, 'held', asker)
       }
       const isHeld = async () => {
         await world.settled()
-        const { outcome, windows } = await world.hold({ ...ask(undefined, own), taken })
+        const { outcome, windows } = await world.hold({ ...ask(undefined, own), requestCounters })
         return outcome === 'busy' || (windows[0]?.held ?? 0) > 0
       }
       await heldBy(world.holds, 'one')
@@ -387,26 +391,26 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
   })
 
   claim('an open request that is never released ends with its lease', async (t, world) => {
-    const taken = taking([[1, 0]], nextUser())
-    await world.hold(take('a', taken))
+    const requestCounters = taking([[1, 0]], nextUser())
+    await world.hold(take('a', requestCounters))
     await world.advance(world.leaseMs + 20)
-    t.equal((await world.hold(take('b', taken))).outcome, 'held')
-    world.holds.release(taken, 'a')
+    t.equal((await world.hold(take('b', requestCounters))).outcome, 'held')
+    world.holds.release(requestCounters, 'a')
     await world.settled()
-    t.equal((await world.hold(take('c', taken))).outcome, 'busy')
+    t.equal((await world.hold(take('c', requestCounters))).outcome, 'busy')
   })
 
   claim('an open request that is followed keeps its place', async (t, world) => {
-    const taken = taking([[1, 0]], nextUser())
-    await world.hold(take('a', taken))
+    const requestCounters = taking([[1, 0]], nextUser())
+    await world.hold(take('a', requestCounters))
     const step = world.leaseMs / 2
     for (let i = 0; i < 3; i += 1) {
       await world.advance(step)
-      world.other.renew(taken, 'a', { mean: 0, variance: 0 }, world.now())
+      world.other.renew(requestCounters, 'a', { mean: 0, variance: 0 }, world.now())
     }
-    t.equal((await world.hold(take('b', taken))).outcome, 'busy')
+    t.equal((await world.hold(take('b', requestCounters))).outcome, 'busy')
     await world.advance(2 * step + 20)
-    t.equal((await world.hold(take('b', taken))).outcome, 'held')
+    t.equal((await world.hold(take('b', requestCounters))).outcome, 'held')
   })
 
   claim('a request takes everything or nothing', async (t, world) => {
@@ -414,7 +418,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     const own = counter(10_000, hour, user)
     const both = (id: string | undefined, requests: number, open: number): Hold => ({
       ...ask(id, own),
-      taken: taking(
+      requestCounters: taking(
         [
           [requests, hour],
           [open, 0],
@@ -436,12 +440,12 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     await world.use(own, 10_000)
     t.equal((await world.hold(both('e', 9, 9))).outcome, 'spent')
     t.same(usedOf(await world.hold(both(undefined, 9, 9))), [10_000, 1, 1])
-    await end(world, both('a', 9, 9).taken ?? [], 'a')
+    await end(world, both('a', 9, 9).requestCounters ?? [], 'a')
     t.same(usedOf(await world.hold(both(undefined, 9, 9))), [10_000, 1, 0])
   })
 
   claim('any order of requests and ends keeps their number', async (t, world) => {
-    const taken = taking(
+    const requestCounters = taking(
       [
         [150, hour],
         [5, 0],
@@ -454,7 +458,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       const store = random.below(2) === 0 ? world.holds : world.other
       const isRepeated = open.size > 0 && random.below(5) === 0
       const id = isRepeated ? ([...open][random.below(open.size)] as string) : `${i}`
-      const { outcome, windows } = await store.hold(take(id, taken), world.now())
+      const { outcome, windows } = await store.hold(take(id, requestCounters), world.now())
       const wanted = requests >= 150 ? 'spent' : open.size >= 5 ? 'busy' : 'held'
       t.equal(outcome, isRepeated ? 'held' : wanted, `${random.seed}`)
       if (!isRepeated && wanted === 'held') {
@@ -468,7 +472,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       )
       const [ended] = open
       if (ended !== undefined && random.below(2) === 0) {
-        await end(world, taken, ended)
+        await end(world, requestCounters, ended)
         open.delete(ended)
       }
     }

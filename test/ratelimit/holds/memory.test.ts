@@ -67,12 +67,12 @@ test('a window that begins anew has no holds', async (t) => {
 test('what has ended needs no memory', async (t) => {
   const holds = createMemoryHolds(createTestCounters().windows)
   const of = { owner: 'ada', limit: 10_000 }
-  const taken = [
+  const requestCounters = [
     { ...of, key: 'basic\nllm/small\nrequests-60000\nada', window: { ms: 60_000 } },
     { ...of, key: 'basic\nllm/small\nconcurrency\nada', window: { ms: 0 } },
   ]
   for (let i = 0; i < 1_000; i += 1) {
-    const each = { ...asked(`id ${i}`, 60_000), taken }
+    const each = { ...asked(`id ${i}`, 60_000), requestCounters }
     holds.hold(each, 1_000_000 + i * 30_000)
     if (i % 2 === 0) holds.release(each.counters, `id ${i}`)
   }

@@ -205,11 +205,11 @@ root.test('a line that comes between two requests counts for the second', skip, 
 root.test('without a writer places become free', skip, async (t) => {
   const reader = await gatewayOf(t, valkey.url, { isWriter: false })
   const of = { key: 'basic\nllm/small\nconcurrency\nunwritten', owner: 'unwritten', limit: 1 }
-  const taken = [{ ...of, window: { ms: 0 } }]
+  const requestCounters = [{ ...of, window: { ms: 0 } }]
   for (let i = 0; i < 60; i += 1) {
-    const each = { ...asked(`${i}`, 1, 'unwritten'), counters: [], taken }
+    const each = { ...asked(`${i}`, 1, 'unwritten'), counters: [], requestCounters }
     t.equal((await reader.holds.hold(each, Date.now())).outcome, 'held', `${i}`)
-    reader.holds.release(taken, `${i}`)
+    reader.holds.release(requestCounters, `${i}`)
   }
 })
 
@@ -236,10 +236,10 @@ root.test('four gateways share requests and places exactly', skip, async (t) => 
   const gateways = await Promise.all([1, 2, 3, 4].map(() => gatewayOf(t, valkey.url)))
   const take = async (name: string, limit: number, ms: number) => {
     const key = `basic\nllm/small\n${name}\nburst`
-    const taken = [{ key, owner: 'burst', window: { ms }, limit }]
+    const requestCounters = [{ key, owner: 'burst', window: { ms }, limit }]
     const answers = await Promise.all(
       Array.from({ length: 100 }, (_, i) => {
-        const each = { ...asked(`${name} ${i}`, 1, 'burst'), counters: [], taken }
+        const each = { ...asked(`${name} ${i}`, 1, 'burst'), counters: [], requestCounters }
         return gateways[i % 4]?.holds.hold(each, Date.now())
       }),
     )
@@ -260,7 +260,7 @@ root.test('what one home grants and another refuses is never spent', skip, async
   const pool = shared(`requests-${longMs}`, 5, 'pool')
   const model = shared('concurrency', 2, '', 'ModelRef/llm/never-spent')
   const each = (id: string): Hold => {
-    return { ...asked(id, 1, 'never'), counters: [], taken: [pool, model], asker: 'x' }
+    return { ...asked(id, 1, 'never'), counters: [], requestCounters: [pool, model], asker: 'x' }
   }
   const outcomes = await Promise.all(
     Array.from({ length: 200 }, async (_, i) => {
@@ -287,8 +287,11 @@ root.test(
       if (looks === 2) paused.freeze()
     }
     const { holds, flushed } = await gatewayOf(t, paused.url, { timeoutMs: 200, onLook })
-    const taken = [shared('concurrency', 9, 'pool'), shared('concurrency', 9, '', 'Tenant')]
-    const each = { ...asked('lost', 1, 'lost'), counters: [], taken, asker: 'x' }
+    const requestCounters = [
+      shared('concurrency', 9, 'pool'),
+      shared('concurrency', 9, '', 'Tenant'),
+    ]
+    const each = { ...asked('lost', 1, 'lost'), counters: [], requestCounters, asker: 'x' }
     await t.rejects(async () => holds.hold(each, Date.now()))
     t.equal(holds.waiting, 2)
     paused.thaw()
@@ -308,12 +311,12 @@ root.test(
     const own = await startValkey(t)
     const [one, other] = [await gatewayOf(t, own.url), await gatewayOf(t, own.url)]
     const key = `basic\nllm/small\nrequests-${longMs}\nlost`
-    const taken = [{ key, owner: 'lost', window: { ms: longMs }, limit: 2 }]
-    const each = (id: string) => ({ ...asked(id, 1_000, 'lost'), taken })
-    one.add(taken, 2)
+    const requestCounters = [{ key, owner: 'lost', window: { ms: longMs }, limit: 2 }]
+    const each = (id: string) => ({ ...asked(id, 1_000, 'lost'), requestCounters })
+    one.add(requestCounters, 2)
     one.add(each('').counters, 1_000)
     await one.flushed()
-    t.strictSame(await other.used(...taken), [2])
+    t.strictSame(await other.used(...requestCounters), [2])
     const spent = async () => (await other.holds.hold(each('a'), Date.now())).outcome
     t.equal(await spent(), 'spent')
     await own.client.flushall()
@@ -335,12 +338,12 @@ root.test('a process alone keeps limits itself', skip, async (t) => {
   const { holds, flushed } = await gatewayOf(t, paused.url, { timeoutMs: 200 })
   paused.freeze()
   const of = { key: 'basic\nllm/small\nconcurrency\nalone', owner: 'alone', limit: 1 }
-  const taken = [{ ...of, window: { ms: 0 } }]
-  const each = (id: string) => ({ ...asked(id, 1, 'alone'), counters: [], taken })
+  const requestCounters = [{ ...of, window: { ms: 0 } }]
+  const each = (id: string) => ({ ...asked(id, 1, 'alone'), counters: [], requestCounters })
   await t.rejects(async () => holds.hold(each('a'), Date.now()))
   t.match(await holds.holdAlone?.(each('a'), Date.now()), { outcome: 'held' })
   t.match(await holds.holdAlone?.(each('b'), Date.now()), { outcome: 'busy' })
-  holds.release(taken, 'a')
+  holds.release(requestCounters, 'a')
   t.match(await holds.holdAlone?.(each('b'), Date.now()), { outcome: 'held' })
   paused.thaw()
   await flushed()
@@ -374,14 +377,14 @@ root.test('in a Cluster holds end with the sums of their node', skip, async (t) 
   const total = shared('concurrency', 1_000, '', 'Tenant')
   const each = (user: string, id: string | undefined) => {
     const pool = shared('concurrency', 1_000, `group ${user.at(-1)}`)
-    return { ...asked(id, 10_000, user), taken: [pool, total], asker: 'x' }
+    return { ...asked(id, 10_000, user), requestCounters: [pool, total], asker: 'x' }
   }
   for (const user of users) {
-    const { counters, taken, ...rest } = each(user, user)
-    const { outcome } = await one.holds.hold({ ...rest, counters, taken }, Date.now())
+    const { counters, requestCounters, ...rest } = each(user, user)
+    const { outcome } = await one.holds.hold({ ...rest, counters, requestCounters }, Date.now())
     t.equal(outcome, 'held')
     one.add(counters, 120)
-    one.holds.release([...counters, ...taken], user)
+    one.holds.release([...counters, ...requestCounters], user)
   }
   const { windows } = await other.holds.hold(each('full', undefined), Date.now())
   t.ok((windows[2]?.used ?? 99) <= 40)
@@ -392,7 +395,10 @@ root.test('in a Cluster holds end with the sums of their node', skip, async (t) 
     t.match([own?.used, own?.held, pool?.used, all?.used], [120, undefined, 0, 0])
   }
   const left = shared('concurrency', 0, '', 'Tenant')
-  const refused = { ...each('last', 'last'), taken: [shared('concurrency', 1, 'group'), left] }
+  const refused = {
+    ...each('last', 'last'),
+    requestCounters: [shared('concurrency', 1, 'group'), left],
+  }
   t.equal((await one.holds.hold(refused, Date.now())).outcome, 'busy')
   await one.flushed()
   t.equal((await other.holds.hold({ ...refused, id: 'next' }, Date.now())).windows[1]?.used, 0)

@@ -145,13 +145,13 @@ export function testCounterStore(name: string, createWorld: () => Promise<Counte
     const { counters, holds, log, now, used } = world
     const requests = counterOf(600 * minute, 'ada', 'requests-')
     const places = { ...counterOf(0), key: 'basic\nllm/small\nconcurrency\nada' }
-    const taken = [requests, places].map((each) => ({ ...each, limit: 10 }))
-    for (const id of ['one', 'two']) await holds.hold({ ...noTokens, id, taken }, now())
+    const requestCounters = [requests, places].map((each) => ({ ...each, limit: 10 }))
+    for (const id of ['one', 'two']) await holds.hold({ ...noTokens, id, requestCounters }, now())
     log([b], 7)
     t.strictSame(await used(counters, places, b, requests), [2, 7, 2])
     log([requests], 1)
     await poll(async () => (await used(counters, requests))[0] === 3, 'its line is known', 10_000)
-    holds.release(taken, 'one')
+    holds.release(requestCounters, 'one')
     await poll(
       async () => (await used(counters, requests, places)).join() === '2,1',
       'one has ended',

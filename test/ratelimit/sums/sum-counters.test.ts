@@ -52,7 +52,7 @@ test('alone, a hold knows the line that was just written', async (t) => {
   const world = await createWorld()
   t.teardown(() => world.close())
   const counter = { key: 'basic\nllm/small\nrequests-60000\na', owner: 'a', window: { ms: 60_000 } }
-  const asked = { ...noTokens, taken: [{ ...counter, limit: 3 }] }
+  const asked = { ...noTokens, requestCounters: [{ ...counter, limit: 3 }] }
   for (let i = 0; i < 3; i += 1) {
     t.match(await world.holds.hold(asked, world.now()), { outcome: 'held', windows: [{ used: i }] })
     world.log([counter], 1)
