@@ -66,18 +66,18 @@ function read(file: string): string {
 }
 
 /** The names that a text imports, those of our own files as paths from the root. */
-function namesIn(file: string, text: string): readonly string[] {
+function importsIn(file: string, text: string): readonly string[] {
   return [...text.matchAll(specifier)].map(([, name = '']) =>
     name.startsWith('.') ? normalize(join(dirname(file), name)) : name,
   )
 }
 
 /** What each file imports; imports of types included. */
-const imports = new Map(files.map((file) => [file, namesIn(file, read(file))]))
+const imports = new Map(files.map((file) => [file, importsIn(file, read(file))]))
 
 /** What each file imports when it runs. */
 const needs = new Map(
-  files.map((file) => [file, namesIn(file, read(file).replace(/^import type [^']*/gm, ''))]),
+  files.map((file) => [file, importsIn(file, read(file).replace(/^import type [^']*/gm, ''))]),
 )
 
 /** `decide` for `src/decide/decide.ts`, `keys/rules` for `src/keys/rules/lifetime.ts`. */
@@ -146,6 +146,54 @@ test('no file imports itself by way of others, types included', async (t) => {
   }
   for (const file of files) visit(file)
   t.equal(done.size, files.length)
+})
+
+/** Files of ours that use sources, besides the sources themselves. */
+const others = ['test', 'bench', 'docs', 'k8s', 'monitoring', 'package', 'console/src'].flatMap(
+  (folder) =>
+    readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+      .filter((file) => /\.tsx?$/.test(file))
+      .map((file) => join(folder, file)),
+)
+const namesIn =
+  /(?:import|export|const) (?:type )?\{([^}]*)\}\s+(?:from|= await import\()\s*'(\.[^']+)'/g
+const loadedLate = /import\('(\.[^']+)'\)\)\.(\w+)/g
+const wholly = /import \* as \w+ from '(\.[^']+)'/g
+const exported = /^export (?:async )?(?:function\*?|const|class|interface|type) (\w+)/gm
+
+test('what is exported is imported somewhere', async (t) => {
+  const imported = new Set<string>()
+  const whole = new Set<string>()
+  for (const file of [...files, ...others]) {
+    const text = read(file)
+    for (const [, from = ''] of text.matchAll(wholly))
+      whole.add(normalize(join(dirname(file), from)))
+    const found = [
+      ...[...text.matchAll(namesIn)].map(([, names = '', from = '']) => [from, names] as const),
+      ...[...text.matchAll(loadedLate)].map(([, from = '', name = '']) => [from, name] as const),
+    ]
+    for (const [from, names] of found) {
+      const source = normalize(join(dirname(file), from))
+      for (const [name] of names.matchAll(/\w+/g)) imported.add(`${source} ${name}`)
+    }
+  }
+  for (const file of files)
+    for (const [, name = ''] of read(file).matchAll(exported))
+      t.ok(whole.has(file) || imported.has(`${file} ${name}`), `${file}: ${name} is imported`)
+})
+
+/** What decides a Check: the edge, and the functions that the wiring gives it. */
+const check = ['extauthz/service.ts', 'extauthz/reserve.ts', 'identity/authenticate.ts']
+
+test('Check needs few files', async (t) => {
+  const loaded = new Set<string>()
+  function load(file: string): void {
+    if (loaded.has(file) || !needs.has(file)) return
+    loaded.add(file)
+    for (const name of needs.get(file) ?? []) load(name)
+  }
+  for (const file of check) load(join('src', file))
+  t.ok(loaded.size <= 65, `Check needs ${loaded.size} files, which is more than 65`)
 })
 
 /** These are given a store by src/wiring, and know its interface alone. */

@@ -21,7 +21,7 @@ interface Described {
 }
 
 /** A flag without a value. */
-export interface Switch extends Described {
+interface Switch extends Described {
   readonly takes?: undefined
   /** What the API calls it in its messages. */
   readonly field?: string

@@ -20,7 +20,7 @@ export interface Revoked {
 
 type RevokedAll = Revoked & { readonly message: string }
 
-export interface CreatedKey {
+interface CreatedKey {
   readonly key: string
   readonly id: string
   readonly name: string
@@ -28,13 +28,13 @@ export interface CreatedKey {
   readonly expiresAt: string
 }
 
-export type RotatedKey = CreatedKey &
+type RotatedKey = CreatedKey &
   Revoked & {
     /** Left out without an overlap. */
     readonly previous?: { readonly endsAt: string }
   }
 
-export interface KeySearch {
+interface KeySearch {
   /** Empty: all. */
   readonly statuses: readonly string[]
   readonly includeEphemeral: boolean

@@ -1,7 +1,7 @@
 /** Cells of tables of limits. */
 
 /** What is shown of a limit; older servers leave out most of it. */
-export interface ShownLimit {
+interface ShownLimit {
   readonly subscription?: string | null
   readonly model?: string | null
   readonly models?: readonly string[]

@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path'
 import { isObject } from '../formats/fields.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
 
-export interface Logins {
+interface Logins {
   /** The address that a command without another one uses. */
   readonly current: string | undefined
   /** By address, as it was checked. */

@@ -6,7 +6,7 @@ import { type Call, type Command, type Flag, type Option, WrongCall } from './co
 import { printable } from './table.ts'
 
 /** What a command line asks for. */
-export type Asked =
+type Asked =
   | { readonly asks: 'run'; readonly command: Command; readonly call: Call; readonly old?: string }
   /** For help: on a command, on those that begin with these words, or on all. */
   | { readonly asks: 'help'; readonly words: readonly string[] }

@@ -72,7 +72,7 @@ function pickDeclared(
 }
 
 /** The models of the caller's own Subscriptions whose servers list the name, each once, whether or not a policy opens them. */
-export function listedModels(name: string, asking: Asking, snapshot: Snapshot): readonly Model[] {
+function listedModels(name: string, asking: Asking, snapshot: Snapshot): readonly Model[] {
   const found = ownSubscriptions(asking, snapshot).map((each) =>
     snapshot.servedNames.listing(name, each),
   )

@@ -14,14 +14,14 @@ import type { CheckRequest } from './check-request.ts'
 
 export type Table = Pick<DecisionTable, 'mark' | 'admit'>
 
-export interface AdmitDeps {
+interface AdmitDeps {
   readonly table: Table
   readonly paths: PathRules
   readonly snapshot: () => Snapshot
 }
 
 /** An allowed request of a key. */
-export interface Allowed {
+interface Allowed {
   readonly grant: Grant
   readonly key: KeyCaller
   /** The only one of the request; undefined only if nobody may be allowed by it. */

@@ -10,7 +10,7 @@ import type { Caller } from '../identity/rules/caller.ts'
 import { namedBy } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
 
-export interface DenialLogOptions {
+interface DenialLogOptions {
   readonly log: Pick<Logger, 'info'>
   /** Lines per code and second; 20 by default: enough for samples, and a flood fills no disk. */
   readonly perSecond?: number

@@ -20,7 +20,7 @@ const maxPathLength = 1_024
 const maxTextLength = 256
 const maxMessageLength = 1_024
 
-export interface RefusalMemory extends PastRefusals {
+interface RefusalMemory extends PastRefusals {
   /** Does nothing if the request has no id, or much text. */
   note(refused: RefusedCheck): void
 }

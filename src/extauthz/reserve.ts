@@ -28,7 +28,7 @@ import { type CountedLimit, countersOf, isOfRequests } from '../ratelimit/rules/
 import type { Estimators } from '../ratelimit/rules/estimates/estimators.ts'
 import type { Hold, HoldAnswer } from '../ratelimit/rules/hold.ts'
 
-export interface LimitsDeps {
+interface LimitsDeps {
   readonly counters: Pick<CounterStore, 'read'>
   /** None by default. */
   readonly increases?: Pick<ActiveIncreases, 'raiseOf'> | undefined
@@ -38,13 +38,13 @@ export interface LimitsDeps {
   readonly charging?: ChargingDeps | undefined
 }
 
-export interface ChargingDeps {
+interface ChargingDeps {
   readonly estimators: Estimators
   /** Whether it always is; else only under a limit on money, where nothing is free. */
   readonly isAlways: boolean
 }
 
-export interface HoldingDeps {
+interface HoldingDeps {
   readonly holds: HoldStore
   readonly estimators: Estimators
   /**

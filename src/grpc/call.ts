@@ -25,7 +25,7 @@ const prefix = Buffer.alloc(prefixBytes)
 const tooLate = new CallError(code.deadlineExceeded, 'deadline exceeded')
 const overdue = new CallError(code.deadlineExceeded, 'the request was not completed in time')
 
-export type OnFault = (error: unknown) => void
+type OnFault = (error: unknown) => void
 
 /** Handles a stream that is a gRPC call of its method. */
 export type Serve = (stream: Stream, head: RequestHead, form: MessageForm) => StreamHandler

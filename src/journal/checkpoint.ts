@@ -46,8 +46,6 @@ type Entry =
 const sumsOfPart = 512
 const linesOfPart = 256
 
-export type Checkpoint = ReturnType<typeof createCheckpoint>
-
 /**
  * `names`: of the files that grow. `nonce`: the process's own. What is written is written in the order of the calls.
  */

@@ -11,7 +11,7 @@ import { growingOf } from './files.ts'
 import { type Folder, type Listed, listLineFiles } from './folder.ts'
 import { beginningOf, headBytes, headIn } from './head.ts'
 
-export interface CopiesOptions {
+interface CopiesOptions {
   /** The folder that gateway and service share, and its path. */
   readonly folder: Pick<Folder, 'list' | 'open'>
   readonly path: string

@@ -6,7 +6,7 @@
 /** Rejects if the page does not answer. */
 export type AskEnvoy = (path: string, method?: 'GET' | 'POST') => Promise<string>
 
-export interface EnvoyLogState {
+interface EnvoyLogState {
   /** Milliseconds until what Envoy has is written. */
   readonly flushMs: number
   /** Whether a write has failed a moment ago. */

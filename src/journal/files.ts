@@ -21,7 +21,7 @@ export interface JournalFiles {
 }
 
 /** Paths in the folder that outlives the machine's memory. */
-export interface KeptJournal {
+interface KeptJournal {
   readonly folder: string
   /** The gateway's name, as in the other folder. */
   readonly name: string

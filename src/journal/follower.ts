@@ -11,7 +11,7 @@ import { headBytes, headIn } from './head.ts'
 /** How far each file was taken, in bytes, by its head: wherever it is moved, and whichever it was renamed from. */
 export type Position = Map<string, number>
 
-export interface FollowerOptions {
+interface FollowerOptions {
   readonly folder: Pick<Folder, 'list' | 'open' | 'remove'>
   /** The files that grow; renamed ones have a dot and milliseconds since the epoch behind them. */
   readonly names: readonly string[]
@@ -31,7 +31,7 @@ export interface FollowerOptions {
 }
 
 /** A file whose lines are taken; it has one. */
-export interface FollowedFile {
+interface FollowedFile {
   readonly head: string
   readonly inode: string
   /** Whether it still is one that grows. */

@@ -11,12 +11,12 @@ import * as fs from 'node:fs'
  * renamed: a script reopens its file when that number has changed. A script writes 16 to 19, how many
  * lines it has failed to write; of two that fail at once one may be missing, since one is enough.
  */
-export interface Head {
+interface Head {
   readonly renamed: number
   readonly failed: number
 }
 
-export const headFileBytes = 64
+const headFileBytes = 64
 const magic = 0x314c4f5454n
 const form = 1
 const [formAt, renamedAt, failedAt] = [8, 12, 16]

@@ -3,7 +3,7 @@
  * seconds while it runs. If none comes, responses end of which nobody knows.
  */
 
-export interface LineGuardOptions {
+interface LineGuardOptions {
   /** Longer than the gateway needs for a line, in milliseconds, as it is now. */
   readonly withinMs: () => number
   /** A monotonic clock in milliseconds. */

@@ -19,7 +19,7 @@ interface NameFile {
   readonly was?: string | undefined
 }
 
-export interface NameOptions {
+interface NameOptions {
   /** The file below DATA_DIR, and the one in the shared folder, which may be the same. */
   readonly kept: string
   readonly shared: string
@@ -64,7 +64,7 @@ export function inventName(): string {
 }
 
 /** The same as long as the machine has its name, whatever is restarted. */
-export function hostId(): string {
+function hostId(): string {
   let machine = ''
   try {
     machine = fs.readFileSync('/etc/machine-id', 'utf8')

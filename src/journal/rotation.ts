@@ -6,7 +6,7 @@
 import type { Folder, Listed } from './folder.ts'
 import { endMark } from './follower.ts'
 
-export interface RotationOptions {
+interface RotationOptions {
   readonly folder: Pick<Folder, 'list' | 'renew' | 'appendText'>
   /** The files that grow. */
   readonly files: readonly string[]
@@ -23,8 +23,6 @@ export interface RotationOptions {
   /** Milliseconds since the epoch. */
   readonly now: () => number
 }
-
-export type Rotation = ReturnType<typeof createRotation>
 
 const dayMs = 86_400_000
 

@@ -9,7 +9,7 @@ import type { Folder } from './folder.ts'
 import { createFollower, type Position } from './follower.ts'
 import type { ReadLine } from './read-line.ts'
 
-export interface TellingOptions {
+interface TellingOptions {
   readonly folder: Pick<Folder, 'list' | 'open' | 'remove' | 'readText' | 'replaceText'>
   /** The files that grow. */
   readonly names: readonly string[]
@@ -21,8 +21,6 @@ export interface TellingOptions {
   readonly now: () => number
   readonly onFault: (error: unknown) => void
 }
-
-export type Telling = ReturnType<typeof createTelling>
 
 export function createTelling(options: TellingOptions) {
   const { folder, names, file, readText, now, onFault } = options

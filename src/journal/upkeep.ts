@@ -16,7 +16,7 @@ import { createLineGuard } from './line-guard.ts'
 import { type FileMode, findMismatch, prepareFolder } from './prepare-folder.ts'
 import { createRotation } from './rotation.ts'
 
-export interface UpkeepOptions {
+interface UpkeepOptions {
   readonly files: JournalFiles
   /** Names of the files with lines. */
   readonly names: readonly string[]

@@ -44,7 +44,7 @@ export const maxResets = 64
 type ReadFresh = ResettableCounters['readFresh']
 type Holds = Pick<HoldStore, 'hold' | 'holdAlone'>
 
-export interface CountersOptions {
+interface CountersOptions {
   /** What the sums of the gateway know. */
   readonly running: Pick<ResettableCounters, 'read' | 'readFresh'> & {
     readonly reset: (key: string, reset: CounterReset) => void

@@ -11,7 +11,7 @@ import type { Delta } from '../rules/estimates/decaying-sums.ts'
 import type { Estimators } from '../rules/estimates/estimators.ts'
 import { addLearned, type LearnedRow, pageRows, purgeLearned, readLearned } from './table.ts'
 
-export interface LearnedDeps {
+interface LearnedDeps {
   readonly sql: Sql
   readonly estimators: Estimators
   /** Whether anything is estimated; otherwise the database is left alone. */

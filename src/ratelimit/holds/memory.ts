@@ -46,7 +46,7 @@ type PooledPlace = Place & { readonly pool: Pool }
 /** How often leases are looked at, in milliseconds. */
 const sweepEveryMs = 1_000
 
-export interface MemoryHolds extends HoldStore {
+interface MemoryHolds extends HoldStore {
   /** Open holds. */
   readonly size: number
 }
@@ -188,7 +188,7 @@ function toAnswer(
 const maxEntries = 10_000
 
 /** Who has asked for a hold again; for most nobody has. */
-export function createAskers() {
+function createAskers() {
   /** By id. */
   const others = new BoundedMap<string, number>(maxEntries)
   return {

@@ -42,7 +42,7 @@ interface Undo {
   readonly members: string[]
 }
 
-export interface RedisHoldsOptions {
+interface RedisHoldsOptions {
   readonly commands: SpendCommands
   /** What this process knows to be used, beside which it holds alone. */
   readonly windows: KnownWindows

@@ -19,7 +19,7 @@ export interface RedisConnection {
   close(): void
 }
 
-export interface ConnectionProblem {
+interface ConnectionProblem {
   readonly message: string
   /** Waiting will not help: the server or its certificate does not match the URL. */
   readonly isFinal: boolean

@@ -12,7 +12,7 @@ function tagOf(key: string): string {
 }
 
 /** How keys are spread: in a Cluster a script may access only keys with the same hash tag. */
-export interface Tags {
+interface Tags {
   readonly tags: readonly string[]
   readonly tagOf: (key: string) => string
 }

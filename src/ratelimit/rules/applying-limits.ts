@@ -48,7 +48,7 @@ function keysOf(models: NonNullable<NamedLimit['models']>): ReadonlySet<string> 
 }
 
 /** What applies, compiled. */
-export interface CompiledLimits {
+interface CompiledLimits {
   /** Those that refuse, also without a name; those that count requests last. */
   readonly limits: readonly CountedLimit[]
   /** Those that are only counted and shown. */

@@ -12,7 +12,7 @@ import { isKnownZone, maxWindowMs, offsetAt } from '../../formats/time.ts'
 export type Window = { readonly ms: number } | Calendar
 
 /** From `start` to before `end`, in milliseconds since the epoch. */
-export interface Span {
+interface Span {
   readonly start: number
   readonly end: number
 }
@@ -142,7 +142,7 @@ const maxSpans = 3
  * The day, week or month at this instant. It begins with the first instant that is on its first
  * local date, so days adjoin where a clock is put forward or back at midnight.
  */
-export function calendarSpanAt(calendar: Calendar, at: number): NamedSpan {
+function calendarSpanAt(calendar: Calendar, at: number): NamedSpan {
   const last = lastSpans.get(calendar) ?? []
   for (const span of last) if (span.start <= at && at < span.end) return span
   const span = findSpan(calendar, at)

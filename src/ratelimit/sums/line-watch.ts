@@ -7,7 +7,7 @@
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 
-export interface LineWatchOptions {
+interface LineWatchOptions {
   readonly sums: Pick<GatewaySums, 'watch' | 'watched' | 'readEnds' | 'readAll' | 'linesRead'>
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number

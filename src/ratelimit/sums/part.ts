@@ -299,6 +299,6 @@ export function keyOf(tag: string, { id }: Pick<Tally, 'id'>): string {
   return `tollgate:{${tag}}:w:${id}`
 }
 
-export function markKeyOf(tag: string, gateway: string): string {
+function markKeyOf(tag: string, gateway: string): string {
   return `tollgate:{${tag}}:mark:${gateway}`
 }

@@ -4,7 +4,7 @@ import type { Exact } from '../../formats/exact.ts'
 import type { Fields } from '../rules/fields.ts'
 import type { Tally } from '../rules/tally.ts'
 
-export type Repair = readonly [tally: Tally, name: string, sum: Exact]
+type Repair = readonly [tally: Tally, name: string, sum: Exact]
 
 /** Of one hash tag. */
 export function createRepairs() {

@@ -80,7 +80,7 @@ export interface LongSums {
   save(gateway: string, sums: readonly LongSum[]): Promise<void>
 }
 
-export interface LongSum {
+interface LongSum {
   readonly id: string
   readonly end: number
   readonly used: Exact

@@ -48,7 +48,7 @@ export interface Expected {
 }
 
 /** A response that has ended. */
-export interface Observed extends RequestSize {
+interface Observed extends RequestSize {
   readonly input: number
   readonly output: number
   /** Whether the answer was cut off, by a ceiling or by the client's end of the connection. */

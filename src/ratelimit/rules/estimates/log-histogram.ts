@@ -25,7 +25,7 @@ export interface Scale {
 }
 
 /** The bucket of a value; values beyond the scale are in the first or the last one. */
-export function bucketOf({ perOctave, buckets, offset }: Scale, value: number): number {
+function bucketOf({ perOctave, buckets, offset }: Scale, value: number): number {
   const bucket = Math.floor(Math.log2(Math.max(value, 1e-9)) * perOctave + offset)
   return Math.min(buckets - 1, Math.max(0, bucket))
 }
@@ -131,7 +131,7 @@ const refreshEvery = 16
 const alwaysRefreshed = 64
 
 /** A known distribution, or a histogram that is a superset of this one. */
-export type Prior = Shape | LogHistogram
+type Prior = Shape | LogHistogram
 
 export class LogHistogram {
   readonly #scale: Scale
