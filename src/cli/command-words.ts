@@ -30,7 +30,7 @@ const operations = [
   ['POST /v1/api-keys/search', 'key list'],
 ] as const
 
-const oneOfMany = /(--[\w-]+)\[(\d+)\](?:\.([\w.[\]]+))?/g
+const oneOfMany = /(--[\w-]+)[.[](\d+)\]?(?:\.([\w.[\]]+))?/g
 const ordinals = ['first', 'second', 'third', 'fourth', 'fifth']
 
 /** `window in the first --limit`, of a flag that may be given several times. */

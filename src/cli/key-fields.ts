@@ -60,7 +60,7 @@ function readLimit(raw: string): Readonly<Record<string, unknown>> {
     else fields[name] = value
   }
   const { limit, of, enforce = 'true' } = fields
-  if (!/^[\d.]{1,32}$/.test(`${limit}`)) throw wrongLimit('limit=')
+  if (!/^[\d.]{1,32}$/.test(`${limit}`)) throw wrongLimit(`limit=${limit ?? ''}`)
   if (enforce !== 'true' && enforce !== 'false') throw wrongLimit(`enforce=${enforce}`)
   if (of !== 'cost') fields.limit = Number(limit)
   if (enforce === 'false') fields.enforce = false

@@ -97,6 +97,8 @@ test('caps and labels are given, shown, narrowed and dropped', async (t) => {
     status: 1,
     err: /^window in the first --limit must be day, week or month/,
   })
+  const text = await run(env, 'edit', id, '--limit', 'name=a,of=cost,limit=$5,window=day')
+  t.match(text, { status: 2, err: /^limit=\$5: write a limit as / })
   const admin = { ...env, TOLLGATE_TOKEN: 'admin-token' }
   t.equal(
     (

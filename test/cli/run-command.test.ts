@@ -131,6 +131,8 @@ test('messages of the API are in the words of the command', async (t) => {
       'tokenRateLimits[0].limit is no number.',
       'limit in the first --token-limit is no number.',
     ],
+    ['key new', 'limits.1.of must be one of …', 'of in the second --limit must be one of …'],
+    ['key new', 'limits.0 must have …', 'the first --limit must have …'],
     ['key new', 'No subscription is yours.', 'No subscription is yours.'],
     ['key new', 'subscription must be a string.', '--subscription must be a string.'],
     ['key list', 'filters.keyPrefix must be …', '--prefix must be …'],
