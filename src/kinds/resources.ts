@@ -180,6 +180,8 @@ export interface Subscription {
   readonly calendar: WrittenCalendar | undefined
   /** Names of limits on cost that do not say whose it is: each user has one. */
   readonly ofEach?: readonly string[]
+  /** Models that it names again: only their first entry counts. */
+  readonly repeated?: readonly string[]
   /** Models of which the entry, or a limit, has unknown fields: it pays for none of them. */
   readonly outOfForce?: readonly (ModelReference & { readonly problems: readonly FieldProblem[] })[]
   readonly attribution: Attribution

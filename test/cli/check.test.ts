@@ -307,6 +307,17 @@ test('reports a missing folder, a file, and a folder without resources', async (
   t.equal(await nothing.ended, 2)
 })
 
+test('a model that a Subscription names again is advised against', async (t) => {
+  const entry = { namespace: 'llm', name: 'small', tokenRateLimits: [{ limit: 5, window: '1m' }] }
+  const twice = subscription('twice', team, {}, { spec: { modelRefs: [entry, entry] } })
+  const { status, output } = await check(t, { 'a.yaml': [...good.slice(0, 2), twice] })
+  t.equal(status, 0)
+  t.match(
+    output,
+    /^advice: Subscription\/\S+\/twice names the model llm\/small again; only its first/m,
+  )
+})
+
 test('gives advice about model servers', async (t) => {
   const twice = modelRef('twice', { backendUrl: 'http://127.0.0.1:1/v1/' })
   const wide = modelRef('wide', { backendUrl: 'http://127.0.0.1:1', paths: 'all' })

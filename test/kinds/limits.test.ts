@@ -290,6 +290,21 @@ test('a Tenant whose limits are faulty opens nothing', async (t) => {
   }
 })
 
+test('a Tenant with limits whose kind or version is wrong opens nothing', async (t) => {
+  const tenant = ofTenant({ limits: [{ name: 'all', limit: 5, window: 'day' }] })
+  for (const change of [
+    { apiVersion: 'tollgate.dev/v1' },
+    { kind: 'tenant' },
+    { kind: 'Tennant' },
+  ]) {
+    const { resource, problems } = readObject({ ...tenant, ...change })
+    t.match(resource, { kind: 'Tenant', unreadable: [{}] }, JSON.stringify(change))
+    t.match(problems, { length: 1, 0: { severity: 'error', message: /(apiVersion|kind) must be/ } })
+  }
+  const foreign = { ...tenant, apiVersion: 'capsule.clastix.io/v1' }
+  t.equal(readObject(foreign).resource, undefined)
+})
+
 test('limits of a Tenant by another name are said to hold for nobody', async (t) => {
   const tenant = ofTenant({ limits: [{ name: 'all', limit: 5, window: 'day' }] })
   const { resource, problems } = readObject({ ...tenant, metadata: { name: 'tenant' } })

@@ -42,6 +42,12 @@ export function adviceOn(snapshot: Snapshot, refused: readonly Refused[] = []): 
   return [
     ...long,
     ...servers,
+    ...[...snapshot.subscriptions.values()].flatMap(({ resource }) =>
+      (resource.repeated ?? []).map(
+        (key) =>
+          `${resourceKey(resource)} names the model ${key} again; only its first entry is in force`,
+      ),
+    ),
     ...unsaid(snapshot),
     ...uncallable(snapshot, refused),
     ...sharedPriorities(snapshot),

@@ -1,7 +1,8 @@
 /** YAML text → resources and problems, each problem with its line. */
 
 import { type FieldPath, isObject, showPath } from '../../formats/fields.ts'
-import type { Resource } from '../../kinds/resources.ts'
+import { nearestName } from '../../formats/nearest-name.ts'
+import type { Resource, Tenant } from '../../kinds/resources.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { defaultTenant } from '../rules/compile.ts'
 import { namesOfKind } from '../rules/original/original-kinds.ts'
@@ -147,14 +148,14 @@ export function readPart(text: string): readonly DocumentContent[] {
 /** Where the Tenant's limits may be in it, the Tenant is one whose limits cannot be read. */
 function broken(text: string, line: number, message: string): DocumentContent {
   const problems = [{ line, severity: 'error', message }] as const
-  const resource = { ...defaultTenant, unreadable: [unreadableLimits] }
   const found = limitedTenant.every((part) => part.test(text))
-    ? { key: resourceKey(resource), resource }
+    ? { key: resourceKey(unreadableTenant), resource: unreadableTenant }
     : undefined
   return { found, problems, lines: { line, inside: undefined } }
 }
 
 const unreadableLimits = { path: ['spec', 'limits'], message: 'cannot be read' }
+const unreadableTenant: Tenant = { ...defaultTenant, unreadable: [unreadableLimits] }
 const limitedTenant = [
   /(^|[\s{,"'])kind["']?\s*:\s*["']?(Tenant|MaasTenantConfig)\b/,
   /(^|[\s{,"'])limits["']?\s*:/,
@@ -213,7 +214,7 @@ export function readObject(value: unknown): Reading {
   }))
   const more = result.problems.length - found.length
   if (more > 0) found.push({ path: [], severity: 'warning', sentence: `has ${more} more problems` })
-  if (!('resource' in result) && hasLimits(opened, 'Tenant')) {
+  if (!('resource' in result) && hasLimits(opened, 'Tenant') && !isTenantByMistake(opened)) {
     const sentence = 'spec.limits hold for nobody, because this is not the Tenant'
     found.push({ path: ['spec', 'limits'], severity: 'error', sentence })
   }
@@ -222,6 +223,7 @@ export function readObject(value: unknown): Reading {
     return { path, severity, message: `${subject}${sentence}` }
   })
   if ('resource' in result) return { resource: result.resource, problems }
+  if (isTenantByMistake(opened)) return { resource: unreadableTenant, problems }
   const refused = toRefused(value, found.map(({ sentence }) => sentence).join('; '))
   const unread = keyOfUnread(value)
   if (unread === undefined) return { refused, problems }
@@ -263,6 +265,16 @@ function nameOfLimit(document: unknown, [, list, index]: FieldPath): string {
   const { spec } = document as { spec?: { limits?: Readonly<Record<string, { name?: unknown }>> } }
   const name = list === 'limits' ? spec?.limits?.[`${index}`]?.name : undefined
   return typeof name === 'string' && name !== '' ? ` (limit ${name.slice(0, 63)})` : ''
+}
+
+/** One of the Tenant's name that has limits, whose kind or version is wrong. */
+function isTenantByMistake(document: unknown): boolean {
+  if (!isObject(document) || !isObject(document.metadata)) return false
+  const { name, namespace = defaultTenant.metadata.namespace } = document.metadata
+  const isNamed =
+    name === defaultTenant.metadata.name && namespace === defaultTenant.metadata.namespace
+  const meant = nearestName(`${document.kind}`, namesOfKind('Tenant'))
+  return isNamed && meant !== undefined && hasLimits({ ...document, kind: meant }, 'Tenant')
 }
 
 function hasLimits(document: unknown, kind: 'Subscription' | 'Tenant'): boolean {

@@ -374,7 +374,7 @@ function toBilledModels(
   { modelRefs: raw, limits }: Spec<'Subscription'>,
   unknown: readonly UnknownField[],
   problems: readonly FieldProblem[],
-): Pick<Subscription, 'modelRefs' | 'outOfForce'> {
+): Pick<Subscription, 'modelRefs' | 'outOfForce' | 'repeated'> {
   const ofRates = new Map<number, FieldProblem[]>()
   for (const problem of problems) {
     if (problem.path[3] === 'billingRate') addTo(ofRates, Number(problem.path[2]), problem)
@@ -390,10 +390,12 @@ function toBilledModels(
     }),
   ]
   const seen = new Set<string>()
+  const repeated = new Set<string>()
   const modelRefs: BilledModel[] = []
   const outOfForce: NonNullable<Subscription['outOfForce']>[number][] = []
   for (const [index, entry] of raw.entries()) {
     const key = keyOfModel(entry)
+    if (seen.has(key)) repeated.add(key)
     if (seen.has(key)) continue
     seen.add(key)
     const problems = problemsOf(index, key)
@@ -401,5 +403,9 @@ function toBilledModels(
     if (problems.length === 0) modelRefs.push(toBilledModel(entry, ofRates.get(index)?.[0]))
     else outOfForce.push({ namespace, name, problems })
   }
-  return { modelRefs, ...(outOfForce.length > 0 && { outOfForce }) }
+  return {
+    modelRefs,
+    ...(outOfForce.length > 0 && { outOfForce }),
+    ...(repeated.size > 0 && { repeated: [...repeated] }),
+  }
 }
