@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { parse } from 'yaml'
 import { isSet, withRecordedAddresses } from '../../dev/own-addresses.ts'
 import { listReplicas } from '../cluster/replicas.ts'
-import type { Condition } from '../cluster/rules/condition.ts'
+import type { ResourceStatus } from '../cluster/rules/conditions.ts'
 import { parseSocketAddress } from '../formats/address.ts'
 import { askAdmin } from '../gateway/admin-page.ts'
 import { unseenMs as silentMs } from '../keys/revocations/revocation-follower.ts'
@@ -169,13 +169,9 @@ async function scrape({ metricsAddress }: Config, secure: object): Promise<Figur
   return new Map(samples.map(([, series = '', value]) => [series, Number(value)]))
 }
 
-interface Listed {
-  readonly kind: string
-  readonly namespace: string
-  readonly name: string
+interface Listed extends Omit<ResourceStatus, 'phase'> {
   /** Generated policies have none. */
   readonly phase?: string
-  readonly conditions: readonly Condition[]
 }
 
 interface List {

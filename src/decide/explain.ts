@@ -15,17 +15,12 @@ import type {
 import { isListing } from '../operations/operations.ts'
 import { mayUse, ownedBy } from './access.ts'
 import type { AccessRequest } from './access-request.ts'
-import type { StepName, Trace } from './decide.ts'
+import type { Trace } from './decide.ts'
 import type { Decision } from './decision.ts'
 import { closedModels, listingModels } from './name-lookup.ts'
 import { findSubscription, requestedBy, type SelectionError, unusableReason } from './selection.ts'
 
-export interface Explanation {
-  readonly decision: Decision
-  /** Those that the decision reached. All but the last have passed; the last too, if it allows. */
-  readonly steps: readonly StepName[]
-  /** The model that the request names, if it exists; undefined too if its name is that of several closed ones. */
-  readonly model: Model | undefined
+export interface Explanation extends Trace {
   /** If that is why it is refused: the models of this name, none of which a policy opens to the caller. */
   readonly closed: readonly Model[]
   /** If there is none: those outside of the caller's Subscription whose servers list the name. */

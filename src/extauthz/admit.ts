@@ -21,16 +21,20 @@ interface AdmitDeps {
 }
 
 /** An allowed request of a key. */
-interface Allowed {
+interface Allowed extends Asked {
   readonly grant: Grant
   readonly key: KeyCaller
+  readonly target: Target
+}
+
+/** What is known of a request once its credential is. */
+export interface Asked {
+  readonly request: CheckRequest
   /** The only one of the request; undefined only if nobody may be allowed by it. */
   readonly credential: string | undefined
-  readonly request: CheckRequest
-  readonly target: Target
   readonly now: number
   readonly traceparent: string | undefined
-  /** The table's, from before the credential was looked up. */
+  /** The table's, from before the credential was looked up: what changes after it is not published. */
   readonly mark: number
 }
 

@@ -19,7 +19,7 @@ import { isListing, type PathRules } from '../operations/operations.ts'
 import { readTarget, type Target } from '../operations/target.ts'
 import { laneOf } from '../table/rules/lane.ts'
 import { missReason } from '../table/rules/rules.ts'
-import { createAdmit, type Table } from './admit.ts'
+import { type Asked, createAdmit, type Table } from './admit.ts'
 import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import {
@@ -58,16 +58,10 @@ export interface CheckDeps {
 }
 
 /** A request during its decision. */
-interface Asked {
-  readonly request: CheckRequest
-  readonly credential: string | undefined
+interface AskedCall extends Asked {
   /** undefined: its path leads to no model. */
   readonly target: Target | undefined
-  readonly now: number
-  readonly traceparent: string | undefined
   readonly call: Call | undefined
-  /** The table's: what changes after it was taken is not published. */
-  readonly mark: number
 }
 
 /** Handles one CheckRequest; returns without a promise if nothing must be fetched. */
@@ -101,7 +95,7 @@ export function createCheck(deps: CheckDeps): Check {
     }
   }
 
-  function proceed(asked: Asked, caller: Caller | null): Buffer | Promise<Buffer> {
+  function proceed(asked: AskedCall, caller: Caller | null): Buffer | Promise<Buffer> {
     const { request, target, now, call } = asked
     if (request.authenticateOnly) {
       // Lets the gateway read the body, unless the caller is refused.
@@ -121,7 +115,7 @@ export function createCheck(deps: CheckDeps): Check {
   }
 
   function answer(
-    { request, credential, target, now, traceparent, mark }: Asked,
+    { request, credential, target, now, traceparent, mark }: AskedCall,
     caller: Caller | null,
     decided: Decision,
   ): Buffer {
@@ -172,7 +166,7 @@ export function createCheck(deps: CheckDeps): Check {
     return tagSpan(response, decision, { caller, model, subscription })
   }
 
-  function fail(asked: Asked, error: unknown): Buffer {
+  function fail(asked: AskedCall, error: unknown): Buffer {
     return answer(asked, null, toRefusal(error))
   }
 

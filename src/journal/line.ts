@@ -4,19 +4,12 @@
  */
 
 import type { Lane } from '../table/rules/lane.ts'
-import type { Usage } from '../usage/rules/usage.ts'
+import type { CountableLine } from '../usage/rules/counted.ts'
 
 /** Every admitted request has exactly one line `ended`; while it runs it has one `running` each 10 s. */
-export interface Line {
-  readonly state: 'ended' | 'running'
-  /** Whether its tokens are counted: other operations have lines for durations and health alone. */
-  readonly isMetered: boolean
+export interface Line extends CountableLine {
   /** Who decided it. */
   readonly by: 'check' | 'table'
-  /** Who asked for what, and what was used; of one that runs, so far. Always with its id and end. */
-  readonly usage: Usage & Required<Pick<Usage, 'response'>>
-  /** When its request came, in milliseconds since the epoch; its end is in `usage.response`. */
-  readonly startedAt: number
   /** Milliseconds from there to the first byte of its response; undefined: there was none. */
   readonly firstByteMs: number | undefined
   /** Envoy's response flags and details; empty if there are none. */

@@ -5,7 +5,7 @@
  */
 
 import { ServiceError } from '../formats/errors.ts'
-import { createKeyLookups } from './key-lookups.ts'
+import { createKeyLookups, type LookupStats } from './key-lookups.ts'
 import { createKnownKeys, type RememberedKey } from './known-keys.ts'
 import { hashesOf } from './revocations/revocation-log.ts'
 import type { ApiKeyStore, ApiKeyTable, FoundKey, KeyAnswer, KnownKey, Source } from './store.ts'
@@ -68,7 +68,7 @@ export interface CachedApiKeys extends ApiKeyStore {
 }
 
 /** Counts since the start, except `entries` and `waiting`. */
-interface KeyCacheStats {
+interface KeyCacheStats extends LookupStats {
   readonly entries: number
   /** Answers from the cache. */
   readonly hits: number
@@ -76,9 +76,6 @@ interface KeyCacheStats {
   readonly misses: number
   /** Answers that a key is unknown, from a recent look-up. */
   readonly unknownHits: number
-  readonly queries: number
-  readonly waiting: number
-  readonly refused: number
 }
 
 /**

@@ -8,7 +8,7 @@ import { networkOf } from '../formats/network.ts'
 import { createFairQueue } from '../runtime/fair-queue.ts'
 import type { FoundKey, KnownKey, Source } from './store.ts'
 
-interface LookupStats {
+export interface LookupStats {
   /** Queries sent. */
   readonly queries: number
   /** Hashes waiting for a query. */

@@ -49,16 +49,17 @@ export interface PublishedEstimate {
   readonly bytesPerToken: number
 }
 
-interface OpenTableOptions {
+export interface OpenTableOptions {
   readonly files: TableFiles
   /** Their number. */
   readonly file: number
-  /** The most records. */
+  /** The most records; 20,000 by default. */
   readonly records: number
   readonly clocks: TableClocks
   readonly readWindow: (counter: Counter, at: number) => ReadWindow
-  /** Whether such a request (its digest) came before, so that it is worth a record. */
+  /** Whether such a request (its digest) came before (repeats.ts), so that it is worth a record; by default all are. */
   readonly isRepeated: (digest: Buffer) => boolean
+  /** How long a block has had its name before anything is published with it, in milliseconds. */
   readonly settledMs: number
   /** Called once for each record that is written, withdrawn, or not written for want of room. */
   readonly count: (what: 'published' | 'withdrawn' | 'unplaced', records: number) => void

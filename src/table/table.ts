@@ -6,7 +6,6 @@
 import { randomInt } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { FileMode } from '../journal/prepare-folder.ts'
-import type { Counter } from '../ratelimit/rules/counter.ts'
 import type { Counted } from '../ratelimit/rules/sums.ts'
 import { inSlices } from '../runtime/slices.ts'
 import type { CountedLine, ReadWindow } from './blocks.ts'
@@ -18,6 +17,7 @@ import {
   headKeptMs,
   leaseMs,
   type OpenTable,
+  type OpenTableOptions,
   type PublishedEstimate,
 } from './open-table.ts'
 import type { Unpublished } from './rules/rules.ts'
@@ -74,26 +74,20 @@ export interface TableStats {
   readonly unplaced: number
 }
 
-export interface TableOptions {
+export interface TableOptions
+  extends Pick<OpenTableOptions, 'readWindow'>,
+    Partial<Pick<OpenTableOptions, 'records' | 'isRepeated' | 'settledMs' | 'clocks'>> {
   /** Beside the files of the journal (journal/files.ts). */
   readonly paths: TablePaths
   readonly mode: FileMode
   /** Twice the workers of one Envoy; asked when files are made. */
   readonly lanes: () => number
-  /** The most records; 20,000 by default. */
-  readonly records?: number
   /** Whether this process is the gateway's writer now. */
   readonly isWriter: () => boolean
   /** Not while draining or in an outage of the journal; with `deny` not in one of Redis either. */
   readonly mayServe: () => boolean
   /** Milliseconds until the key cache is not confirmed any more; 0 or less: it is not. */
   readonly keyLeaseLeftMs: () => number
-  readonly readWindow: (counter: Counter, at: number) => ReadWindow
-  /** Whether a request of this digest came before (repeats.ts); by default all are published at once. */
-  readonly isRepeated?: (digest: Buffer) => boolean
-  /** How long a block has had its name before anything is published with it, in milliseconds. */
-  readonly settledMs?: number
-  readonly clocks?: TableClocks
   /** What failed; the table is closed then, and opened again when that is possible. */
   readonly onFault: (error: unknown) => void
 }

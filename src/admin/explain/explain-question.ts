@@ -1,5 +1,6 @@
 /** The body of `POST /v1/explain`: who would ask for what, or which refusal is meant. */
 
+import type { PastRefusal } from '../../decide/past-refusal.ts'
 import { invalidRequest } from '../../formats/errors.ts'
 import type { Caller, TokenCaller } from '../../identity/rules/caller.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
@@ -59,16 +60,10 @@ export const questionSchema = {
 type ExplainBody = BodyOf<typeof questionSchema>
 
 /** A request that may never have been made. */
-export interface Hypothetical {
-  readonly method: string
-  readonly path: string
-  /** The model in the body. */
-  readonly bodyModel: string | undefined
-  /** The client's `x-maas-subscription`. */
-  readonly requestedSubscription: string | undefined
-  /** The client's; undefined: not checked. */
-  readonly address: string | undefined
-}
+export type Hypothetical = Pick<
+  PastRefusal,
+  'method' | 'path' | 'bodyModel' | 'requestedSubscription' | 'address'
+>
 
 export interface Question extends Hypothetical {
   readonly keyId: string | undefined

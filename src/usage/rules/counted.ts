@@ -21,8 +21,11 @@ import { chargeOf, countersOf, requestCountersOf, type UnusableUsage, type Usage
 /** What is needed of a line (journal/line.ts). */
 export interface CountableLine {
   readonly state: 'ended' | 'running'
+  /** Whether its tokens are counted: other operations have lines for durations and health alone. */
   readonly isMetered: boolean
+  /** When its request came, in milliseconds since the epoch; its end is in `usage.response`. */
   readonly startedAt: number
+  /** Who asked for what, and what was used; of one that runs, so far. Always with its id and end. */
   readonly usage: Usage & Required<Pick<Usage, 'response'>>
 }
 
