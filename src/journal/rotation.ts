@@ -6,7 +6,7 @@
 import type { Folder, Listed } from './folder.ts'
 import { endMark } from './follower.ts'
 
-interface RotationOptions {
+export interface RotationOptions {
   readonly folder: Pick<Folder, 'list' | 'renew' | 'appendText'>
   /** The files that grow. */
   readonly files: readonly string[]
@@ -16,7 +16,7 @@ interface RotationOptions {
   readonly maxBytes: number
   /** Whether one is also renamed at the end of a day (UTC) that this process sees. */
   readonly daily?: boolean
-  /** Called in the turn in which one was renamed: scripts that write it are to be told (head-file.ts). */
+  /** Called in the turn in which one was renamed: lines are in another one, and scripts that write it are to be told (head-file.ts). */
   readonly onRenamed: () => void
   /** Makes Envoy open its log again. */
   readonly reopen: () => Promise<void>

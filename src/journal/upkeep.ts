@@ -14,9 +14,10 @@ import { openHeadFile } from './head-file.ts'
 import type { JournalHealth } from './health.ts'
 import { createLineGuard } from './line-guard.ts'
 import { type FileMode, findMismatch, prepareFolder } from './prepare-folder.ts'
-import { createRotation } from './rotation.ts'
+import { createRotation, type RotationOptions } from './rotation.ts'
 
-interface UpkeepOptions {
+interface UpkeepOptions
+  extends Required<Pick<RotationOptions, 'maxBytes' | 'daily' | 'onRenamed' | 'now'>> {
   readonly files: JournalFiles
   /** Names of the files with lines. */
   readonly names: readonly string[]
@@ -24,17 +25,11 @@ interface UpkeepOptions {
   readonly mode: FileMode
   /** Undefined where the folder outlives the machine's memory itself. */
   readonly copies: Copies | undefined
-  readonly maxBytes: number
-  readonly daily: boolean
   readonly askEnvoy: AskEnvoy
   readonly isWriter: () => boolean
-  /** A file was renamed, in the turn in which it was: lines are in another one. */
-  readonly onRenamed: () => void
   /** Saves the sums; called when a file was renamed. */
   readonly save: () => Promise<void>
   readonly health: JournalHealth
-  /** Milliseconds since the epoch. */
-  readonly now: () => number
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
 }

@@ -2,25 +2,18 @@
 
 import { errorMessage } from '../runtime/error-message.ts'
 import { repeat } from '../runtime/loop.ts'
-import type { KubeClient } from './client.ts'
-import { type SeenLease, seeLease } from './lease.ts'
+import { type LeaseOptions, type SeenLease, seeLease } from './lease.ts'
 import { keyOf, listObjects } from './list.ts'
 
-interface OthersLeaseOptions {
-  readonly client: KubeClient
-  readonly name: string
+interface OthersLeaseOptions
+  extends Pick<LeaseOptions, 'client' | 'name' | 'onProblem' | 'signal' | 'monotonic'> {
   /**
    * Called with the first result, at each change, and when it is certain again that no Lease is
    * renewed: with the renewed Lease; undefined: none.
    */
   readonly onChange: (alive: AliveLease | undefined) => void
-  /** Called when Leases cannot be read, with the reason, and once when they can be again. */
-  readonly onProblem: (problem: string | undefined) => void
-  readonly signal: AbortSignal
   /** Between two reads. */
   readonly everyMs?: number
-  /** A monotonic clock in milliseconds. */
-  readonly monotonic?: () => number
 }
 
 interface AliveLease {

@@ -10,7 +10,7 @@ import { repeat } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
 import { type JsonObject, type KubeClient, KubeError } from './client.ts'
 
-interface LeaseOptions {
+export interface LeaseOptions {
   readonly client: KubeClient
   readonly namespace: string
   readonly name: string

@@ -25,7 +25,7 @@ interface Listed {
   readonly version: string
 }
 
-interface ListOptions {
+export interface ListOptions {
   /** Begins with `&`. */
   readonly selector?: string
   /** Reduces an object to what is kept; by default all of it. */

@@ -9,9 +9,9 @@ import { errorMessage } from '../runtime/error-message.ts'
 import { restAfter } from '../runtime/loop.ts'
 import { createOutage } from '../runtime/outage.ts'
 import { type KubeClient, KubeError } from './client.ts'
-import { isKubeObject, type KubeObject, keyOf, listObjects } from './list.ts'
+import { isKubeObject, type KubeObject, keyOf, type ListOptions, listObjects } from './list.ts'
 
-interface ReflectorOptions {
+interface ReflectorOptions extends Pick<ListOptions, 'keep' | 'pageSize'> {
   readonly client: KubeClient
   /** `/apis/<group>/<version>/…/<plural>`, without a query. */
   readonly path: string
@@ -19,10 +19,6 @@ interface ReflectorOptions {
   readonly olderPath?: string | undefined
   readonly fieldSelector?: string | undefined
   readonly labelSelector?: string | undefined
-  /** Reduces an object to what is kept; by default all of it. */
-  readonly keep?: ((object: KubeObject) => KubeObject) | undefined
-  /** Objects per page of a list. */
-  readonly pageSize?: number | undefined
   /** An object was added, removed or changed, by its key; undefined: many, or the first list. */
   readonly onChange: (key: string | undefined) => void
   /** Called when the API server fails, with the reason, and once when it is back. */

@@ -187,13 +187,11 @@ export interface UsageReader {
 }
 
 /** The sums of one hour by whom and what they are compared with journals. */
-export interface VerifiedSums extends UsageSums {
+export interface VerifiedSums
+  extends UsageSums,
+    Pick<UsageGroup, 'hour' | 'user' | 'keyId' | 'model'> {
   /** What was charged, in nano-units. */
   readonly cost: Exact
-  readonly hour: number
-  readonly user: string
-  readonly keyId: string
-  readonly model: string
 }
 
 /** A ledger at one moment: its sums of a time, and how much of each journal is in them. */

@@ -25,6 +25,7 @@ import type { Api } from '../http/api.ts'
 import { bearerOf, callerOf } from '../http/authenticate.ts'
 import { answersWith, object, refusals, string, unnamed } from '../http/schema.ts'
 import { isAnthropic, sendAnthropicList, sendAnthropicModel } from './anthropic-models.ts'
+import type { ProbeRequest } from './model-probe.ts'
 import { modelRecord, toModelJson } from './model-record.ts'
 
 /** Models queried concurrently, and how long one may block those behind it. */
@@ -140,11 +141,7 @@ function subscriptionsOf(
   return [subscription]
 }
 
-interface Search {
-  readonly snapshot: Snapshot
-  readonly caller: Caller
-  readonly authorization: string
-  readonly address: string | undefined
+interface Search extends Pick<ProbeRequest, 'snapshot' | 'caller' | 'authorization' | 'address'> {
   readonly subscriptions: readonly CompiledSubscription[]
 }
 

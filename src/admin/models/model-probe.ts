@@ -16,7 +16,7 @@ import { restAfter } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { AskGateway } from './ask-gateway.ts'
 
-interface ProbeRequest {
+export interface ProbeRequest {
   /** `<namespace>/<name>` of the ModelRef. */
   readonly model: string
   /** The caller's `Authorization`, forwarded unchanged. */

@@ -7,15 +7,11 @@ import { applyingTo, compileLimits, placeLimits } from '../../ratelimit/rules/ap
 import { type Counter, toCountedLimits } from '../../ratelimit/rules/counter.ts'
 import { countedAs, counterKey, userInLines } from '../../ratelimit/rules/counter-key.ts'
 import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
-import { isUncapped, type KeyCaps, modelKeyOf, networksOf } from './key-caps.ts'
+import type { ApiKeyRecord } from './api-key.ts'
+import { isUncapped, modelKeyOf, networksOf } from './key-caps.ts'
 import { readLimits } from './key-limits.ts'
 
-interface CappedKey {
-  readonly id: string
-  readonly user: string
-  readonly subscription: string
-  readonly caps: KeyCaps
-}
+type CappedKey = Pick<ApiKeyRecord, 'id' | 'user' | 'subscription' | 'caps'>
 
 /** undefined: nothing is capped. */
 export function compileCaps(key: CappedKey): CompiledCaps | undefined {

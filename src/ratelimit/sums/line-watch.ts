@@ -7,10 +7,11 @@
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { GatewaySums } from './gateway-sums.ts'
 
-interface LineWatchOptions {
+export interface LineWatchOptions {
   readonly sums: Pick<GatewaySums, 'watch' | 'watched' | 'readEnds' | 'readAll' | 'linesRead'>
   /** A monotonic clock in milliseconds. */
   readonly monotonic: () => number
+  /** What failed in the background, and is tried again. */
   readonly onFault: (error: unknown) => void
   /** The files were read to their ends, or could not be. */
   readonly onRead?: ((error?: unknown) => void) | undefined

@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { withTimeout } from '../../runtime/with-timeout.ts'
 import { calmEveryMs, type Part } from './part.ts'
 
-interface PartSenderOptions {
+export interface PartSenderOptions {
   readonly part: Part
   /** Milliseconds from the beginning of a call to that of the next one. */
   readonly flushMs: number

@@ -12,8 +12,8 @@ import { countOf } from '../rules/fields.ts'
 import { isWithin, type Tally, toTick, usedOf } from '../rules/tally.ts'
 import type { CounterReset, WindowedCounter } from '../rules/windows.ts'
 import type { GatewaySums } from './gateway-sums.ts'
-import { startLineWatch } from './line-watch.ts'
-import { createPartSender, type PartSender } from './part-sender.ts'
+import { type LineWatchOptions, startLineWatch } from './line-watch.ts'
+import { createPartSender, type PartSender, type PartSenderOptions } from './part-sender.ts'
 import type { KnownWindow } from './shared-sums.ts'
 
 /** A counter, and the limit it is read for: a store that learns of others' use asks more often near it. */
@@ -21,24 +21,18 @@ export interface AskedCounter extends WindowedCounter {
   readonly limit?: Exact
 }
 
-export interface RunningSumsOptions {
+export interface RunningSumsOptions
+  extends Pick<PartSenderOptions, 'flushMs' | 'monotonic'>,
+    Pick<LineWatchOptions, 'onFault' | 'onRead'> {
   readonly sums: GatewaySums
-  /** Milliseconds between two calls. */
-  readonly flushMs: number
   /** What is answered of windows that were never read, while the store does not answer. */
   readonly onLoss: 'allow' | 'deny'
   /** Milliseconds since the epoch. */
   readonly now: () => number
-  /** A monotonic clock in milliseconds. */
-  readonly monotonic: () => number
   /** Called once for each change. */
   readonly onUnavailable: (isUnavailable: boolean, cause: unknown) => void
-  /** What failed in the background, and is tried again. */
-  readonly onFault: (error: unknown) => void
   /** Whether lines are known not to come: with `deny` nothing is allowed then. */
   readonly isFailing?: () => boolean
-  /** The files were read to their ends, or could not be. */
-  readonly onRead?: (error?: unknown) => void
   /** Before this (monotonic) the process does not become the writer. */
   readonly writesFrom?: number
 }
