@@ -26,8 +26,8 @@ export function createTestCounters(): TestCounters {
 
   function read(counters: readonly Counter[], now: number) {
     return counters.map((counter) => {
-      const { used, resetsAt } = windowOf(counter, now)
-      return { used, resetsAt }
+      const tally = sums.at(counter, now)
+      return { used: usedOf(tally), resetsAt: tally.end }
     })
   }
 
