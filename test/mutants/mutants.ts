@@ -1082,9 +1082,17 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    '../envoy/lua/lanes.lua',
+    ['envoy/scripts.test.ts'],
+    [['    if set_lock(mine, WRITE_LOCK) then', '    if true then']],
+  ),
+  ...mutants(
     '../envoy/lua/usage.lua',
     ['envoy/hits.test.ts'],
-    [['tokens and tokens > 0 and add_by_table(place, tokens, ended_at)', 'nil']],
+    [
+      ['tokens and tokens > 0 and add_by_table(place, tokens, ended_at)', 'nil'],
+      ['math.ceil(stream.bytes / 2)', '0'],
+    ],
   ),
   ...mutants(
     '../envoy/lua/usage.lua',
