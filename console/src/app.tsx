@@ -16,6 +16,8 @@ import { RefusalsPage } from './admin/refusals-page.tsx'
 import { ResourcesPage } from './admin/resources-page.tsx'
 import { StatePage } from './admin/state-page.tsx'
 import { BudgetsPage } from './budgets/budgets-page.tsx'
+import { everybody } from './budgets/shared.tsx'
+import { useOpenRequests } from './budgets/use-open-requests.ts'
 import { ExplainPage } from './explain/explain-page.tsx'
 import { KeyPage } from './keys/key-page.tsx'
 import { KeysPage } from './keys/keys-page.tsx'
@@ -26,6 +28,7 @@ import { OverviewPage } from './overview/overview-page.tsx'
 import { Icon, type IconName, Mark } from './parts/icon.tsx'
 import { follow, Link } from './parts/link.tsx'
 import { Nothing } from './parts/nothing.tsx'
+import { some } from './parts/numbers.ts'
 import { Page } from './parts/page.tsx'
 import { distance } from './parts/time.tsx'
 import { Toasts } from './parts/toast.tsx'
@@ -108,6 +111,7 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
   const open = all.find((each) => each.path === (first || 'overview'))
   const page = below.length > 0 ? open?.inner : open?.page
   const { me, expiresAt } = session
+  const waiting = useOpenRequests(first ?? '')
   return (
     <AppShell
       header={{ height: 56 }}
@@ -152,7 +156,7 @@ function Shell({ session, signOut }: { readonly session: Session; readonly signO
       </AppShell.Header>
       <AppShell.Navbar p="sm" component="nav" aria-label="Pages">
         <AppShell.Section grow component={ScrollArea}>
-          <Entries {...{ entries, open, close }} />
+          <Entries {...{ entries, open, close, waiting }} />
           {me.administrator && (
             <>
               <div className="nav-title">Administration</div>
@@ -179,24 +183,37 @@ interface EntriesProps {
   readonly entries: readonly Entry[]
   readonly open: Entry | undefined
   readonly close: () => void
+  /** Requests for more of a limit that an administrator may decide. */
+  readonly waiting?: number | undefined
 }
 
-function Entries({ entries, open, close }: EntriesProps) {
+function Entries({ entries, open, close, waiting = 0 }: EntriesProps) {
+  const toDecide = some(waiting, 'open request')
+  const isCounted = ({ path }: Entry) => path === 'budgets' && waiting > 0
+  const placeOf = (entry: Entry) =>
+    isCounted(entry) ? addressOf(entry.path, { owner: everybody }) : addressOf(entry.path)
+
   return (
     <ul className="nav">
       {entries.map((entry) => (
         <li key={entry.path}>
           <a
             className="mantine-focus-auto"
-            href={addressOf(entry.path)}
+            href={placeOf(entry)}
             aria-current={entry === open ? 'page' : undefined}
+            aria-description={isCounted(entry) ? toDecide : undefined}
             onClick={(event) => {
-              follow(event, addressOf(entry.path))
+              follow(event, placeOf(entry))
               close()
             }}
           >
             <Icon name={entry.icon} />
             {entry.label}
+            {isCounted(entry) && (
+              <span className="badge" aria-hidden="true" title={toDecide}>
+                {waiting}
+              </span>
+            )}
           </a>
         </li>
       ))}

@@ -185,6 +185,9 @@ test('more of a budget is asked for, approved, denied and ended', async (t, worl
   await asked('$250.50').getByText('now $100.00').waitFor()
   await isAccessible(t, page, 'open requests')
   await keepPicture(page, 'open-requests')
+  const waiting = page.getByRole('link', { name: /^Budgets/ }).locator('.badge')
+  const before = Number(await waiting.innerText())
+  t.ok(before >= 6, 'the menu says how many wait for an administrator')
   const approve = `Approve funds for ${user}`
   await asked('papers').getByText('Yours: another administrator decides it.').waitFor()
   for (const verb of ['Approve', 'Deny'])
@@ -198,6 +201,7 @@ test('more of a budget is asked for, approved, denied and ended', async (t, worl
   await dialog.getByRole('button', { name: 'Approve' }).click()
   await page.getByText(`Approved everywhere: funds for ${user}`).waitFor()
   await asked('$250.50').waitFor({ state: 'detached' })
+  await waiting.getByText(`${before - 1}`, { exact: true }).waitFor()
   await asked('$300.00')
     .getByRole('button', { name: `Deny funds for ${user}` })
     .click()
@@ -208,6 +212,7 @@ test('more of a budget is asked for, approved, denied and ended', async (t, worl
 
   await signIn(user, 'budgets')
   await card.getByText('left of $200.00 per month').waitFor()
+  t.equal(await waiting.count(), 0, 'which is nothing to users')
   const own = page.getByRole('region', { name: 'Your requests' })
   const became = (what: string) => own.getByRole('row').filter({ hasText: what })
   await became('$250.50').getByText('approved').waitFor()

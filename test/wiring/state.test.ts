@@ -44,6 +44,7 @@ test('an administrator sees processes, stores and journal', { skip: skipValkey }
     revocations: { confirmed: 0, pending: 0, log_failing: false },
     database: { available: true, key_age_seconds: Number },
     redis: { available: true, losses: 0 },
+    open_limit_requests: 0,
     journal: { failing: false, lines: 0 },
   })
 

@@ -11,6 +11,7 @@ import { Said } from './cells.tsx'
 import { moreIn, toField } from './more.ts'
 import { MoreFields, ReasonField } from './more-fields.tsx'
 import type { OpenRequest } from './read-requests.ts'
+import { noteDecided } from './use-open-requests.ts'
 
 export interface Decision {
   readonly verb: 'approve' | 'deny'
@@ -54,6 +55,7 @@ function Form({ verb, request, currency, onClose, onDecided }: FormProps) {
     const path = `/v1/limit-requests/${encodeURIComponent(id)}/${verb}`
     const answer = await call<{ readonly propagation?: Propagation }>('POST', path, body)
     onDecided()
+    noteDecided()
     const decided = { done, name: `${name} for ${user}` }
     endWith(answer.propagation, decided, { onClose, onPending: setPropagation })
   }

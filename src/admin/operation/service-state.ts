@@ -1,12 +1,13 @@
 /** `GET /v1/admin/state`: this process, the others, and what they depend on. */
 
 import type { FromSchema } from 'json-schema-to-ts'
+import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { answers, object, optional } from '../http/schema.ts'
 
 export interface ServiceStateDeps {
   /** Never rejects; what is unavailable is left out or said. */
-  readonly serviceState: () => Promise<ServiceState>
+  readonly serviceState: () => Promise<Omit<ServiceState, 'open_limit_requests'>>
 }
 
 const name = { type: 'string' } as const
@@ -84,6 +85,11 @@ const schema = {
         losses: { ...count, description: 'How often it has lost its data since the start.' },
       }),
     }),
+    open_limit_requests: optional({
+      ...count,
+      description:
+        'Requests for more of a limit that nobody has decided; left out if the database does not answer.',
+    }),
     uncounted_calls: {
       ...count,
       description:
@@ -142,6 +148,19 @@ export type ServiceState = FromSchema<(typeof schema.response)[200]>
 export type ReplicaState = FromSchema<typeof replica>
 
 /** Adds the route. */
-export function readState(app: Api, { serviceState }: ServiceStateDeps): void {
-  app.get('/v1/admin/state', { schema }, () => serviceState())
+export function readState(
+  app: Api,
+  {
+    serviceState,
+    limitRequests,
+    clock,
+  }: ServiceStateDeps & Pick<ExternalDeps, 'limitRequests' | 'clock'>,
+): void {
+  app.get('/v1/admin/state', { schema }, async () => {
+    const [state, open] = await Promise.all([
+      serviceState(),
+      limitRequests?.countOpen(clock()).catch(() => undefined),
+    ])
+    return { ...state, ...(open !== undefined && { open_limit_requests: open }) }
+  })
 }

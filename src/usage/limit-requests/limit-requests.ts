@@ -49,6 +49,8 @@ export interface LimitRequests {
     now: number,
     page: { readonly limit: number; readonly offset: number },
   ): Promise<readonly LimitRequest[]>
+  /** How many of everybody are open. */
+  countOpen(now: number): Promise<number>
   find(id: string, now: number): Promise<LimitRequest | undefined>
   /**
    * Decides it once, with its increase: the request as it is then, which is the earlier verdict if there was one.

@@ -2,7 +2,7 @@
 
 import { type Exact, parseExact } from '../../formats/exact.ts'
 import { createIncreaseStore } from '../../ratelimit/increases/postgres-increases.ts'
-import { orRefused, type Pool, withLongDeadline } from '../../store/postgres/postgres.ts'
+import { orRefused, type Pool, within, withLongDeadline } from '../../store/postgres/postgres.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import { createNoticeStore } from '../notices/postgres-notices.ts'
 import {
@@ -80,6 +80,12 @@ export function createLimitRequests(pool: Pool, notifies: boolean): LimitRequest
         select ${columns} from tollgate_limit_requests
         where ${isListed(now)} and ${which} limit ${page.limit} offset ${page.offset}`)
       return rows.map(toRequest)
+    },
+    async countOpen(now) {
+      const [row] = await within(pool<{ readonly open: number }[]>`
+        select count(*)::float8 as open from tollgate_limit_requests
+        where ${isListed(now)} and state = 'open'`)
+      return row?.open ?? 0
     },
     async find(id, now) {
       const [row] = await withLongDeadline(pool<Row[]>`

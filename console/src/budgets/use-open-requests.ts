@@ -1,0 +1,30 @@
+import { useEffect } from 'react'
+import type { ServiceState } from '../api.ts'
+import { useSession } from '../session.tsx'
+import { useLoaded } from '../use-loaded.ts'
+
+const everyMs = 60_000
+const decided = 'limit-request-decided'
+
+/** To be called after one was decided, so that nobody waits for the next look. */
+export function noteDecided(): void {
+  dispatchEvent(new Event(decided))
+}
+
+/** For administrators, how many requests for more of a limit are open; undefined: nobody knows. Read again with the key. */
+export function useOpenRequests(key: string): number | undefined {
+  const { call, me } = useSession()
+  const { value, reload } = useLoaded(
+    key,
+    async () =>
+      me.administrator
+        ? (await call<ServiceState>('GET', '/v1/admin/state')).open_limit_requests
+        : undefined,
+    everyMs,
+  )
+  useEffect(() => {
+    addEventListener(decided, reload)
+    return () => removeEventListener(decided, reload)
+  }, [reload])
+  return value
+}
