@@ -1,10 +1,10 @@
 /** `tollgate demo`: keys, traffic and two weeks of usage for the sample gateway of `tollgate up`, to look at. */
 
-import { removeDemoUsage, writeDemoUsage } from '../usage/ledger/postgres/demo.ts'
+import { demoHistory } from '../../dev/demo/history.ts'
+import { removeDemoUsage, writeDemoUsage } from '../../dev/demo/postgres-usage.ts'
 import { type ApiClient, createApiClient } from './api-client.ts'
 import { type Call, Unreachable, WrongCall } from './command.ts'
 import type { demoFlags } from './commands/run.ts'
-import { demoHistory } from './demo-history.ts'
 import { type DemoPlace, withDemo } from './demo-place.ts'
 import { toJson } from './json.ts'
 import { printable, renderTable } from './table.ts'

@@ -5,7 +5,7 @@
  */
 
 export interface Mutant {
-  /** Below src. */
+  /** Below src; of dev, beside it, it begins with `../`. */
   readonly file: string
   /** Text that occurs in the file exactly once. */
   readonly find: string
@@ -91,12 +91,12 @@ export const allMutants: readonly Mutant[] = [
   ),
   ...mutants(
     'usage/ledger/postgres/reader.ts',
-    ['usage/ledger/postgres/demo.test.ts'],
+    ['dev/demo/postgres-usage.test.ts'],
     [['onlyReal ? sql`and not demo`', 'onlyReal ? sql``']],
   ),
   ...mutants(
-    'usage/ledger/postgres/demo.ts',
-    ['usage/ledger/postgres/demo.test.ts'],
+    '../dev/demo/postgres-usage.ts',
+    ['dev/demo/postgres-usage.test.ts'],
     [['id: digestOf(`demo ${row.id}`), ', '']],
   ),
   ...mutants(

@@ -1,7 +1,7 @@
 /** Two weeks of usage as a few teams could have had it, for `tollgate demo`: the same at every call. */
 
 import { hash } from 'node:crypto'
-import type { DemoUsage } from '../usage/store.ts'
+import type { DemoUsage } from '../../src/usage/store.ts'
 
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs

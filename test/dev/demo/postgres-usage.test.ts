@@ -1,10 +1,10 @@
 import { test } from 'tap'
-import { removeDemoUsage, writeDemoUsage } from '../../../../src/usage/ledger/postgres/demo.ts'
-import { createUsageLedger } from '../../../../src/usage/ledger/postgres/ledger.ts'
-import { createUsageReader } from '../../../../src/usage/ledger/postgres/reader.ts'
-import { readLedgerState, readPastSums } from '../../../../src/usage/ledger/postgres/state.ts'
-import { createMigrated } from '../../../support/key-store.ts'
-import { unpriced } from '../../../support/unpriced.ts'
+import { removeDemoUsage, writeDemoUsage } from '../../../dev/demo/postgres-usage.ts'
+import { createUsageLedger } from '../../../src/usage/ledger/postgres/ledger.ts'
+import { createUsageReader } from '../../../src/usage/ledger/postgres/reader.ts'
+import { readLedgerState, readPastSums } from '../../../src/usage/ledger/postgres/state.ts'
+import { createMigrated } from '../../support/key-store.ts'
+import { unpriced } from '../../support/unpriced.ts'
 
 const dayMs = 86_400_000
 const today = Date.UTC(2026, 2, 3)

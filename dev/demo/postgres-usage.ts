@@ -1,9 +1,9 @@
 /** Usage that nobody has had, to look at: its rows are marked, so that bills and comparisons leave them out. */
 
-import type { Pool } from '../../../store/postgres/postgres.ts'
-import { digestOf } from '../../../store/postgres/sql.ts'
-import type { DemoUsage } from '../../store.ts'
-import { toRows } from './ledger.ts'
+import type { Pool } from '../../src/store/postgres/postgres.ts'
+import { digestOf } from '../../src/store/postgres/sql.ts'
+import { toRows } from '../../src/usage/ledger/postgres/ledger.ts'
+import type { DemoUsage } from '../../src/usage/store.ts'
 
 const dayMs = 86_400_000
 
