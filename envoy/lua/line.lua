@@ -69,8 +69,7 @@ local function note_failure()
   close()
 end
 
-local function write(line, now)
-  local text = "\n" .. line .. "\n"
+local function write(text, now)
   if #text > LONGEST_LINE then return false end
   if lines < 0 or now < opened_at or now - opened_at >= OPEN_FOR or renamings() ~= renamed then open(now) end
   -- What lacks only its last byte is whole: the next line begins with one.
@@ -79,7 +78,8 @@ local function write(line, now)
   return false
 end
 
--- Whether the line is in the file. Never fails. `now`: from `now_ms`. There is no such function if no line is written.
+-- Whether the line, which begins and ends with a line end, is in the file. Never fails. `now`: from `now_ms`. There is no such
+-- function if no line is written.
 append_line = LINES ~= "" and function(line, now)
   local fine, is_written = pcall(write, line, now)
   return fine and is_written

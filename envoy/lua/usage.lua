@@ -28,7 +28,7 @@
 jit.opt.start("maxside=1000", "maxmcode=2048")
 
 local ffi, new_table = require("ffi"), require("table.new")
-local byte, find, match, sub, concat = string.byte, string.find, string.match, string.sub, table.concat
+local byte, find, format, match, sub, concat = string.byte, string.find, string.format, string.match, string.sub, table.concat
 local cast, band, bnot, bor, bxor, lshift, rshift = ffi.cast, bit.band, bit.bnot, bit.bor, bit.bxor, bit.lshift, bit.rshift
 
 local QUOTE, BACKSLASH, COMMA, COLON, SPACE = 34, 92, 44, 58, 32
@@ -318,6 +318,14 @@ local function reset(reader)
   forget(reader)
   reader.node, reader.depth, reader.below, reader.in_string, reader.escaped = nil, 0, 0, false, false
   reader.begun, reader.member, reader.value = "", nil, nil
+end
+
+-- Prepares for the next response.
+local function renew(reader, told)
+  reset(reader)
+  for place = 1, reader.count do reader.figures[reader.given[place]] = false end
+  reader.told, reader.line = told, reader.is_event and LINE or DATA
+  reader.count, reader.rank, reader.has_data = 0, nil, false
 end
 
 -- The first digits of the least number that is read as infinite; it has 309.
@@ -804,13 +812,14 @@ local function figures_text(stream)
   for label = 1, #told do
     local figure = told[label]
     if figure then
-      local number = type(figure) == "number" and figure % 1 == 0 and string.format("%.0f", figure) or "-1"
+      -- The first form takes less time, and has not room for all.
+      local number = type(figure) == "number" and figure % 1 == 0 and format(is_usable(figure) and "%d" or "%.0f", figure) or "-1"
       parts[#parts + 1] = '"' .. labels[label] .. '":' .. number
     end
   end
   if stream.counts_text then
     parts[#parts + 1] = '"streamed":true'
-    if stream.text_bytes > 0 then parts[#parts + 1] = '"text_bytes":' .. string.format("%.0f", stream.text_bytes) end
+    if stream.text_bytes > 0 then parts[#parts + 1] = '"text_bytes":' .. format("%d", stream.text_bytes) end
   end
   return #parts == 0 and "null" or "{" .. concat(parts, ",") .. "}"
 end
@@ -1243,8 +1252,8 @@ local function read_piece(stream, text)
     if stream.is_json then
       -- White space before it was taken for the beginning of an event.
       sent = take(stream) .. text
-      stream.opens = first == OPEN_BRACKET
-      stream.reader = new_reader(stream.dialect.answer, stream.opens and no_figures(stream.dialect) or stream.told, false)
+      stream.opens, stream.reader = first == OPEN_BRACKET, stream.answer
+      renew(stream.reader, stream.opens and no_figures(stream.dialect) or stream.told)
       -- The figures of the objects in a list add up. Of each object the last usage counts.
       stream.reader.sums = stream.opens and stream.told or nil
     end
@@ -1265,20 +1274,26 @@ local function read_piece(stream, text)
   return sent
 end
 
-local function new_stream(handle, anthropic, removes, blanks)
-  local spoken = anthropic and ANTHROPIC or OPENAI
-  local told, noted = no_figures(spoken), no_figures(spoken)
+-- The streams that have ended, by dialect: to make one takes longer than to read most responses. At most so many are kept.
+local MOST_IDLE = 64
+local idle = { [OPENAI] = {}, [ANTHROPIC] = {} }
+
+local function empty_stream(spoken)
+  local told = no_figures(spoken)
   return {
-    handle = handle,
+    handle = nil,
     dialect = spoken,
     -- The figures read so far, and those noted; whether Envoy's log hears of them before the end.
     told = told,
-    noted = noted,
+    noted = no_figures(spoken),
     reports = false,
-    reader = new_reader(spoken.event, told, true),
-    removes = removes,
-    blanks = blanks,
-    edits = removes or blanks,
+    -- What reads it: one of these.
+    reader = nil,
+    event = new_reader(spoken.event, told, true),
+    answer = new_reader(spoken.answer, told, false),
+    removes = false,
+    blanks = false,
+    edits = false,
     -- Whether the response is metered once it has reported a figure, and whether it is; the bytes that were sent of it.
     meters = false,
     is_metered = false,
@@ -1305,13 +1320,37 @@ local function new_stream(handle, anthropic, removes, blanks)
   }
 end
 
+local function new_stream(handle, anthropic, removes, blanks)
+  local spoken = anthropic and ANTHROPIC or OPENAI
+  local others = idle[spoken]
+  local stream = others[#others] or empty_stream(spoken)
+  others[#others] = nil
+  stream.handle, stream.reader = handle, stream.event
+  stream.removes, stream.blanks, stream.edits = removes, blanks, removes or blanks
+  return stream
+end
+
+-- Keeps a stream that has ended for the next response, as a new one.
+local function end_stream(stream)
+  local others, told, noted = idle[stream.dialect], stream.told, stream.noted
+  if #others == MOST_IDLE then return end
+  for label = 1, #told do told[label], noted[label] = false, false end
+  renew(stream.event, told)
+  stream.handle, stream.reader, stream.reports, stream.meters, stream.is_metered, stream.bytes = nil, nil, false, false, false, 0
+  stream.is_json, stream.is_open = nil, false
+  stream.counts_text, stream.text_bytes, stream.text_noted, stream.in_text, stream.skipped = false, 0, 0, false, 0
+  take(stream)
+  others[#others + 1] = stream
+end
+
 local function meter(handle, check, removes, blanks, short, counts_text)
+  -- Those that wait for their bodies need none yet.
+  local body = short and handle:body()
   local stream = new_stream(handle, check.dialect == "anthropic", removes, blanks)
   stream.meters, stream.is_metered = check.metered == "if_reported", check.metered == true
   stream.counts_text, stream.reports = counts_text, append_line ~= nil and not short
   if counts_text and stream.reports then report(stream) end
   if short then
-    local body = handle:body()
     if body then
       stream.bytes = body:length()
       read_piece(stream, body:getBytes(0, stream.bytes))
@@ -1408,8 +1447,8 @@ local function tell_line(stream, check, status, first_byte_at)
   local now, started_at = now_ms(), tonumber(match(check.line, '^{"start":(%d+)'))
   -- Before the line: whoever reads that finds what it has added.
   local lane = count_in_lane(stream, check, math.max(now, started_at))
-  local line = string.format(
-    '{"v":1,"metered":%s,"fb":%.0f,"ms":%.0f,"bytes":%.0f,"status":%s,"sent":true,"reported":%s%s,"check":%s}',
+  local line = format(
+    '\n{"v":1,"metered":%s,"fb":%d,"ms":%d,"bytes":%d,"status":%s,"sent":true,"reported":%s%s,"check":%s}\n',
     tostring(stream.is_metered), math.max(0, first_byte_at - started_at), math.max(0, now - started_at), stream.bytes, status,
     figures_text(stream), lane and ',"lane":"' .. lane .. '"' or "", check.line
   )
@@ -1486,6 +1525,8 @@ function read_response(handle, check, body)
   if (removes or blanks) and not short then headers:remove("content-length") end
   local asked, first_byte_at = check.line, now_ms()
   local fine, result = pcall(meter, handle, check, removes, blanks, short, is_estimated)
-  if fine and asked and append_line then fine, result = pcall(tell_line, result, check, status, first_byte_at) end
-  if not fine then handle:logErr(tostring(result)) end
+  local stream = fine and result
+  if fine and asked and append_line then fine, result = pcall(tell_line, stream, check, status, first_byte_at) end
+  if not fine then return handle:logErr(tostring(result)) end
+  end_stream(stream)
 end

@@ -154,3 +154,132 @@ test('workers that find no lane of their own share the last', { skip }, async (t
   t.equal(table.added(0), 12 * times.reduce((sum, each) => sum + each, 4), 'none is lost')
   for (const each of times) t.ok(each > 10_000, `${each} of 20000 had their turn`)
 })
+
+/** How a response is read: its pieces, and whether it is held, is edited, may be estimated, is Anthropic's. */
+type Piecewise = {
+  pieces: readonly string[]
+  short?: true
+  edits?: true
+  estimate?: true
+  anthropic?: true
+}
+
+test('a response is read as if none had been read before', { skip }, async (t) => {
+  const code = `
+    local results = {}
+    for how, text in input:gmatch("(%a*)=([^\\2]*)\\2") do
+      if how:find("n") then make_usage() end
+      local pieces, said = {}, {}
+      for piece in text:gmatch("[^\\1]+") do pieces[#pieces + 1] = piece end
+      append_line = function(line) said[#said + 1] = line return true end
+      local given = { [":status"] = "200", ["content-type"] = how:find("s") and "application/json" or "text/event-stream" }
+      given["content-length"] = how:find("s") and "9" or nil
+      local function part(of, at)
+        return {
+          length = function() return #of end,
+          getBytes = function() return of end,
+          setBytes = function(_, sent) said[#said + 1] = at .. ":" .. sent end,
+        }
+      end
+      local metadata = { set = function(_, filter, name, value) said[#said + 1] = filter .. name .. tostring(value) end }
+      local handle = {
+        headers = function()
+          return { get = function(_, name) return given[name] end, remove = function() end, replace = function() end }
+        end,
+        body = function() return part(table.concat(pieces), 0) end,
+        bodyChunks = function()
+          local at = 0
+          return function()
+            at = at + 1
+            if at <= #pieces + 1 then return part(pieces[at] or "", at) end
+          end
+        end,
+        streamInfo = function() return { dynamicMetadata = function() return metadata end } end,
+        logErr = function(_, problem) said[#said + 1] = problem end,
+      }
+      local check = { metered = true, line = '{"start":1}', estimate = how:find("e") ~= nil, dialect = how:find("a") and "anthropic" or nil }
+      read_response(handle, check, how:find("x") and { usage_added = true } or nil)
+      results[#results + 1] = table.concat(said, "\\3")
+    end
+    return table.concat(results, "\\2")`
+  const ask = await startLoneScript(
+    t,
+    ['usage'],
+    code,
+    (text) => `now_ms = function() return 5 end\nfunction make_usage()\n${text}\nend\nmake_usage()`,
+  )
+  const usage = '"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}'
+  const event = (data: string) => `data: ${data}\n\n`
+  const word = event('{"choices":[{"index":0,"delta":{"content":"Hello"}}]}')
+  const end = `${event(`{"choices":[],${usage}}`)}data: [DONE]\n\n`
+  const kinds: readonly Piecewise[] = [
+    { short: true, pieces: [`{"choices":[{"message":{}}],${usage}}`] },
+    { short: true, pieces: ['{"choices":[{"usage":{"total_tokens":5}}]}'] },
+    {
+      short: true,
+      pieces: [
+        '{"x_groq":{"usage":{"total_tokens":6,"prompt_tokens_details":{"cached_tokens":2}}}}',
+      ],
+    },
+    { short: true, pieces: ['{"data":[],"usage":{"prompt_tokens":9}}'] },
+    { short: true, pieces: ['{"usage":{"prompt_tokens":9}}'] },
+    { short: true, pieces: ['{"usage":{"total_tokens":2},"data":['] },
+    { short: true, pieces: ['{"usage":{"total_tokens":8,"prompt_tokens":'] },
+    { short: true, pieces: ['{"choices":[{"a":"b\\'] },
+    { short: true, pieces: [`[{${usage}},{${usage}}]`] },
+    { short: true, pieces: ['no JSON'] },
+    {
+      short: true,
+      anthropic: true,
+      pieces: [
+        '{"usage":{"input_tokens":1,"output_tokens":2,"iterations":[{"type":"message","input_tokens":5,"output_tokens":0},{"type":"fallback_message","input_tokens":1,"output_tokens":9}]}}',
+      ],
+    },
+    {
+      short: true,
+      anthropic: true,
+      pieces: ['{"usage":{"input_tokens":3,"output_tokens":2,"iterations":[{"type":"message"'],
+    },
+    { pieces: ['{"choices":[{"text":"a', `"}],${usage}}`] },
+    { pieces: [`[{${usage}},`, `{${usage}}]`] },
+    { pieces: [word, word, end] },
+    { edits: true, pieces: [word, end] },
+    { edits: true, pieces: [word, end.slice(0, 30), end.slice(30)] },
+    { edits: true, pieces: [word, 'event: x\nid: 1\n', 'data: {"choices":[],"usa'] },
+    {
+      estimate: true,
+      pieces: [word, word.slice(0, -8), word.slice(-8), 'data: {"content":"and \\'],
+    },
+    {
+      anthropic: true,
+      pieces: [
+        event('{"message":{"usage":{"input_tokens":4}}}'),
+        event('{"usage":{"output_tokens":5}}'),
+      ],
+    },
+    { edits: true, pieces: [word, `event: y\ndata: {"choices":[],${usage}}\n`] },
+    { edits: true, pieces: ['event: z\n\n', event('{"choices":[{}],"usage":{"total_tokens":3}}')] },
+    { pieces: ['data: {"x":"\r'] },
+    { pieces: ['\ufeff\n', 'da'] },
+    { pieces: [] },
+  ]
+  const toInput = ({ pieces, ...how }: Piecewise, isFirst = false) => {
+    const letters = { short: 's', edits: 'x', estimate: 'e', anthropic: 'a' }
+    const all = Object.entries(letters).map(([name, letter]) => (name in how ? letter : ''))
+    return `${isFirst ? 'n' : ''}${all.join('')}=${pieces.join('\u0001')}\u0002`
+  }
+  const alone: string[] = []
+  for (const kind of kinds) alone.push(await ask(toInput(kind, true)))
+  t.match(alone[0], '"total_tokens":7')
+  t.equal(new Set(alone).size, kinds.length, 'each has a result of its own')
+  const random = createRandom()
+  for (let round = 0; round < 60; round += 1) {
+    const chosen = Array.from({ length: 30 }, () => random.below(kinds.length))
+    const results = await ask(chosen.map((i) => toInput(kinds[i] as Piecewise)).join(''))
+    t.strictSame(
+      results.split('\u0002'),
+      chosen.map((i) => alone[i]),
+      `seed ${random.seed}`,
+    )
+  }
+})
