@@ -10,7 +10,7 @@ import type { Exact } from '../formats/exact.ts'
 import { showFirst } from '../formats/lists.ts'
 import { toFigure } from '../formats/money.ts'
 import { addressRulesOf } from '../gateway/address-rules.ts'
-import { newCounters } from '../models/rules/new-counters.ts'
+import { goneLimits, newCounters } from '../models/rules/new-counters.ts'
 import { showProblem } from '../models/sources/files.ts'
 import { inSlices } from '../runtime/slices.ts'
 import { loadConfig } from '../settings/config.ts'
@@ -37,10 +37,11 @@ export async function check(
     throw new Error(`${folder} has no resources; they are in files that end in .yaml or .yml.`)
   }
   const inForce = flags['in-force']
+  const before = inForce === undefined ? undefined : await loadFolder(inForce, options)
   const begun =
-    inForce === undefined
+    before === undefined
       ? []
-      : newCounters((await loadFolder(inForce, options)).snapshot, snapshot)
+      : [...newCounters(before.snapshot, snapshot), ...goneLimits(before.snapshot, snapshot)]
   const unread = new Map<string, (typeof problems)[number]>()
   for (const each of problems) {
     if (each.unread !== undefined && !unread.has(each.unread)) unread.set(each.unread, each)

@@ -7,7 +7,7 @@ export const checkFlags = {
   'in-force': {
     takes: '<folder>',
     at: 'folder',
-    means: 'a folder that is in force now; names the limits that begin new counters',
+    means: 'a folder that is in force now; names the limits that begin new counters, or are gone',
   },
   ...json,
 } as const
@@ -19,7 +19,7 @@ export const check = command({
     'Prints every problem of the YAML files with its file and line, then the phase that each resource would have, why a ' +
     'model would be Pending, and whether the resources of each model would be accepted. The settings of the ' +
     'environment say where models may be and how requests are admitted. Of limits by name it says by how much requests in progress can pass them and, ' +
-    'with --in-force, which of them begin new counters.',
+    'with --in-force, which of them begin new counters or are gone.',
   operands: [{ name: 'folder', at: 'folder' }],
   flags: checkFlags,
   exit: '0 there is no problem, 1 there is one. Advice is not a problem.',

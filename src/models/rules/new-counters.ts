@@ -34,6 +34,17 @@ export function newCounters(before: Snapshot, after: Snapshot): readonly string[
   ]
 }
 
+/** One sentence for each limit that is left out of a resource, and is not there under another name: nobody may have meant it. */
+export function goneLimits(before: Snapshot, after: Snapshot): readonly string[] {
+  const [were, are] = [countedIn(before), countedIn(after)]
+  const [known, kept] = [new Set(were.map(idOf)), new Set(are.map(idOf))]
+  const renamed = are.filter((each) => !known.has(idOf(each)))
+  const isRenamed = ({ resource, counted }: Counted) =>
+    renamed.some((each) => each.resource === resource && each.counted === counted)
+  const gone = were.filter((each) => !kept.has(idOf(each)) && !isRenamed(each))
+  return gone.map(({ resource, name }) => `${resource}: the limit ${name} is gone`)
+}
+
 function sentenceOn(
   { resource, name, counted }: Counted,
   before: string | undefined,

@@ -1,5 +1,5 @@
 import { test } from 'tap'
-import { newCounters } from '../../../src/models/rules/new-counters.ts'
+import { goneLimits, newCounters } from '../../../src/models/rules/new-counters.ts'
 import { modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 
 const owner = { groups: ['a', 'b', 'c'] }
@@ -31,6 +31,13 @@ test('counters go on while name, kind, whom and window stay', async (t) => {
   ]) {
     t.strictSame(newCounters(before, after), [])
   }
+})
+
+test('what is left out is named, unless it is there by another name', async (t) => {
+  t.strictSame(goneLimits(before, world([hourly])), ['Subscription team: the limit daily is gone'])
+  t.strictSame(goneLimits(before, world([{ ...hourly, name: 'each-hour' }, daily])), [])
+  t.strictSame(goneLimits(before, world([{ ...hourly, window: 'week' }, daily])), [])
+  t.equal(goneLimits(before, snapshotOf()).length, 4)
 })
 
 test('what begins new counters is named', async (t) => {
