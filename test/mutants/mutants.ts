@@ -80,6 +80,19 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
+    'formats/unknown-fields.ts',
+    ['kinds/limits.test.ts'],
+    [['isWaiting && matters(field)', 'false']],
+  ),
+  ...mutants(
+    'models/sources/documents.ts',
+    ['kinds/limits.test.ts'],
+    [
+      ['return isNamed && meant', 'return false && meant'],
+      ['Number(!!a.isMild) - Number(!!b.isMild)', 'Number(a === b)'],
+    ],
+  ),
+  ...mutants(
     'kinds/limit-schemas.ts',
     ['kinds/limits.test.ts'],
     [['{ description, closed: true }', '{ description }']],
