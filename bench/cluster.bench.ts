@@ -141,7 +141,7 @@ export async function benchCluster(): Promise<readonly Figure[]> {
   const clusterFile = createClusterFile({
     directory,
     readLoadedClusters: () => Promise.reject(new Error('no Envoy')),
-    onTaken() {},
+    onLoaded() {},
     onSeen() {},
     onOverdue() {},
     onFault: console.error,

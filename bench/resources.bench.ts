@@ -78,7 +78,7 @@ export async function benchResources(): Promise<readonly Figure[]> {
   const clusterFile = createClusterFile({
     directory: join(root, 'envoy'),
     readLoadedClusters: () => Promise.reject(new Error('no Envoy')),
-    onTaken() {},
+    onLoaded() {},
     onSeen() {},
     onOverdue() {},
     onFault: console.error,

@@ -42,7 +42,7 @@ interface ClusterFileDeps {
   /** Reads Envoy's admin page, and which of these clusters have an address. */
   readonly readLoadedClusters: (named: readonly string[]) => Promise<LoadedClusters>
   /** Some models no longer wait. */
-  readonly onTaken: () => void
+  readonly onLoaded: () => void
   /** Envoy has now loaded clusters of models that had stopped waiting. */
   readonly onSeen: () => void
   /** These models no longer wait, although Envoy has not been seen to load their clusters; why. */
@@ -169,7 +169,7 @@ export function createClusterFile(deps: ClusterFileDeps) {
     // An Envoy that is not running yet reads the file when it starts.
     const isStart = isFirst && loaded === undefined
     if (overdue.length > 0 && !isStart) deps.onOverdue(overdue, reason)
-    deps.onTaken()
+    deps.onLoaded()
     pollLater()
   }
 

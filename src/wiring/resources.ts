@@ -32,7 +32,7 @@ export async function openResources(
   const clusterFile = createClusterFile({
     directory: config.envoyConfigDir,
     readLoadedClusters: (named) => readLoadedClusters(config.envoyAdminAddress, named),
-    onTaken: () => void stage.show().catch(onFault),
+    onLoaded: () => void stage.show().catch(onFault),
     onSeen: () => report.note(),
     onOverdue(models, reason) {
       const about = { models: models.length, first: models.slice(0, linesShown) }

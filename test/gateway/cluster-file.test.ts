@@ -32,7 +32,7 @@ function begin(t: Test) {
       if (envoy.taken === undefined) throw new Error('no answer')
       return { ...envoy.taken, resolved: new Set(envoy.resolves ? named : []) }
     },
-    onTaken() {},
+    onLoaded() {},
     onSeen() {
       seen.times += 1
     },
