@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../src/store/postgres/postgres.ts'
+import { atProcessEnd } from './process-end.ts'
 import { makeDatabaseFolder } from './temporary-folder.ts'
 import { startTestPostgres } from './test-postgres.ts'
 import './time-limit.ts'
@@ -50,21 +51,28 @@ async function ensureMigrated(server: string): Promise<string> {
   const name = `migrated_${schemaMark()}`
   await execute(server, async (sql) => {
     await sql`select pg_advisory_lock(${lockNumber})`
-    const [{ exists } = { exists: false }] = await sql<{ exists: boolean }[]>`
-      select exists (select from pg_database where datname = ${name}) as exists`
-    if (exists) return
-    const draft = `${name}_draft`
-    await sql`drop database if exists ${sql.identifier(draft)} with (force)`
-    await sql`create database ${sql.identifier(draft)} strategy file_copy`
-    const inside = openPool({ url: databaseOf(server, draft), connections: 1 })
     try {
-      await migrate(inside)
+      const [{ exists } = { exists: false }] = await sql<{ exists: boolean }[]>`
+        select exists (select from pg_database where datname = ${name}) as exists`
+      if (!exists) await makeMigrated(server, sql, name)
     } finally {
-      await inside.end()
+      await sql`select pg_advisory_unlock(${lockNumber})`
     }
-    await sql`alter database ${sql.identifier(draft)} rename to ${sql.identifier(name)}`
   })
   return name
+}
+
+async function makeMigrated(server: string, sql: Pool, name: string): Promise<void> {
+  const draft = `${name}_draft`
+  await sql`drop database if exists ${sql.identifier(draft)} with (force)`
+  await sql`create database ${sql.identifier(draft)} strategy file_copy`
+  const inside = openPool({ url: databaseOf(server, draft), connections: 1 })
+  try {
+    await migrate(inside)
+  } finally {
+    await inside.end()
+  }
+  await sql`alter database ${sql.identifier(draft)} rename to ${sql.identifier(name)}`
 }
 
 /** A server may have outlived the migrations that it knows. */
@@ -85,19 +93,28 @@ function databaseOf(server: string, name: string): string {
   return url.href
 }
 
+/** Of this process, by the server's URL: to connect takes both sides longer than most of what is asked. */
+const pools = new Map<string, Pool>()
+
+function poolOf(server: string): Pool {
+  const kept = pools.get(server)
+  if (kept !== undefined) return kept
+  const pool = openPool({ url: server, connections: 1, statementTimeoutMs: 60_000 })
+  pools.set(server, pool)
+  atProcessEnd(() => pool.end())
+  return pool
+}
+
 /** Runs one statement. Retries while the server runs but does not accept connections yet. */
-async function execute(url: string, query: (sql: Pool) => PromiseLike<unknown>): Promise<void> {
+async function execute(server: string, query: (sql: Pool) => PromiseLike<unknown>): Promise<void> {
   const giveUpAt = performance.now() + 60_000
   for (;;) {
-    const sql = openPool({ url, connections: 1, statementTimeoutMs: 60_000 })
     try {
-      await query(sql)
+      await query(poolOf(server))
       return
     } catch (error) {
       const isLate = String(error).includes('timeout') && performance.now() < giveUpAt
       if (!isLate) throw error
-    } finally {
-      await sql.end()
     }
   }
 }
