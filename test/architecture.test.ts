@@ -197,6 +197,15 @@ test('Check needs few files', async (t) => {
 })
 
 /** These are given a store by src/wiring, and know its interface alone. */
+test('no file but one imports node:http, which loads what the service does not need', async (t) => {
+  const importing = files.filter((file) => /^import (?!type )[^'\n]*'node:http'$/m.test(read(file)))
+  t.strictSame(
+    importing.filter((file) => file.startsWith('src/')),
+    [],
+    'src/runtime/node-http.ts has it',
+  )
+})
+
 const edges = ['admin', 'console', 'extauthz', 'identity', 'telemetry']
 const backends = /^src\/(store|ratelimit\/redis)\/|^(pg|ioredis)$/
 

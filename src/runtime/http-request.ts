@@ -1,8 +1,9 @@
 /** Sends HTTP requests, with TLS or without, over TCP or a Unix socket. */
 
-import http, { type IncomingMessage } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import https, { type RequestOptions } from 'node:https'
 import { type Address, localHost } from '../formats/address.ts'
+import { request } from './node-http.ts'
 
 interface HttpRequest extends RequestOptions {
   readonly body?: string
@@ -15,9 +16,9 @@ interface HttpRequest extends RequestOptions {
  * Rejects if there is no response. Redirects are not followed. The scheme of `url` decides about TLS;
  * options replace its other parts.
  */
-export function sendRequest(url: string | URL, request: HttpRequest): Promise<IncomingMessage> {
-  const { body, onConnect, ...options } = request
-  const { request: send } = new URL(url).protocol === 'https:' ? https : http
+export function sendRequest(url: string | URL, asked: HttpRequest): Promise<IncomingMessage> {
+  const { body, onConnect, ...options } = asked
+  const send = new URL(url).protocol === 'https:' ? https.request : request
   return new Promise((resolve, reject) => {
     const sent = send(url, options, resolve).on('error', reject)
     if (onConnect !== undefined) {

@@ -1,10 +1,11 @@
 /** `GET /metrics` for Prometheus, and nothing else. */
 
-import { createServer, type RequestListener, type Server } from 'node:http'
+import type { RequestListener, Server } from 'node:http'
 import { createServer as createSecureServer, type Server as SecureServer } from 'node:https'
 import { describe, toEnvelope } from '../formats/errors.ts'
 import { hopHeader, isOwnHop } from '../formats/hop.ts'
 import { isFromPage } from '../formats/page-request.ts'
+import { createServer } from '../runtime/node-http.ts'
 import type { ServerTls } from '../tls/listener-tls.ts'
 import type { Exposition } from './exposition.ts'
 

@@ -5,9 +5,10 @@
 
 import { X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
-import { Agent as HttpAgent, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http'
+import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http'
 import { Agent } from 'node:https'
 import { sendRequest } from '../../runtime/http-request.ts'
+import { Agent as HttpAgent } from '../../runtime/node-http.ts'
 
 /** Where the gateway listens, as this machine reaches it. */
 export interface GatewayAt {

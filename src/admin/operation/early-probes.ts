@@ -1,11 +1,12 @@
 /** The probes during the start: alive, and not ready yet. */
 
-import { createServer, type RequestListener, type Server } from 'node:http'
+import type { RequestListener, Server } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { Address } from '../../formats/address.ts'
 import { describe, toEnvelope } from '../../formats/errors.ts'
 import { hopHeader, isOwnHop } from '../../formats/hop.ts'
 import { listenServer } from '../../runtime/listen.ts'
+import { createServer } from '../../runtime/node-http.ts'
 import type { ServerTls } from '../../tls/listener-tls.ts'
 
 /** A start may wait half a minute for its database, and must not be taken for dead meanwhile. */
