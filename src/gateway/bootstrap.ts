@@ -393,27 +393,30 @@ function putHopMark({ route_config }: Connections, mark: string): void {
   }
 }
 
-/** An idle timeout belongs to a route, so each route to models is repeated for each timeout. */
+/**
+ * An idle timeout belongs to a route, so each route to models is repeated for each timeout. The usual ones are first: Envoy
+ * takes the first that matches.
+ */
 function putIdleTimeouts({ route_config }: Connections): void {
   const name = 'x-tollgate-idle'
   for (const host of route_config.virtual_hosts) {
-    host.routes = host.routes.flatMap((route) => {
-      const { match, route: action } = route
-      if (action?.cluster_header === undefined) return route
-      const absent = { name, present_match: true, invert_match: true }
-      const others = idleSeconds.map((seconds) => ({
-        ...route,
-        name: `${route.name}-idle-${seconds}`,
-        match: {
-          ...match,
-          headers: [{ name, string_match: { exact: `${seconds}s` } }, ...(match.headers ?? [])],
-        },
-        route: { ...action, idle_timeout: `${seconds}s` },
-      }))
-      const first = { ...route, match: { ...match, headers: [absent, ...(match.headers ?? [])] } }
-      return [first, ...others]
+    const toModels = host.routes.filter(({ route }) => route?.cluster_header !== undefined)
+    const usual = toModels.map((route) => {
+      return withHeader(route, { name, present_match: true, invert_match: true })
     })
+    const idle = toModels.flatMap((route) =>
+      idleSeconds.map((seconds) => ({
+        ...withHeader(route, { name, string_match: { exact: `${seconds}s` } }),
+        name: `${route.name}-idle-${seconds}`,
+        route: { ...route.route, idle_timeout: `${seconds}s` },
+      })),
+    )
+    host.routes = [...usual, ...idle, ...host.routes.filter((route) => !toModels.includes(route))]
   }
+}
+
+function withHeader(route: Route, header: object): Route {
+  return { ...route, match: { ...route.match, headers: [header, ...(route.match.headers ?? [])] } }
 }
 
 function pointAt(cluster: Cluster, addresses: readonly Address[]): void {

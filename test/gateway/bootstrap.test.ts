@@ -376,3 +376,12 @@ test('the setting takes the headers that are removed by a prefix, but our own', 
   const removed = prefixes.map(([, prefix = '']) => prefix).filter((each) => !ours.includes(each))
   t.strictSame(removed, modelHeaderPrefixes)
 })
+
+test('routes to models without an idle timeout of their own are tried first', async (t) => {
+  const names = routesOf(render()).map(({ name }) => name)
+  t.strictSame(names.slice(0, 2), ['model-as-is', 'model'])
+  t.equal(
+    names.findLastIndex((name) => name.startsWith('model')),
+    2 * idleSeconds.length + 1,
+  )
+})
