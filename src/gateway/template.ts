@@ -1,8 +1,11 @@
-/** envoy/bootstrap.yaml, in which `!script` names the parts of a filter's script: files of envoy/lua. */
+/**
+ * envoy/bootstrap.yaml, in which `!script` names the parts of a filter's script, files of envoy/lua, and `!joined` is a list of
+ * which Envoy gets the removals by a prefix as one.
+ */
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parse, type ScalarTag } from 'yaml'
+import { type CollectionTag, isMap, isSeq, parse, type ScalarTag } from 'yaml'
 import { packageRoot } from '../runtime/package-root.ts'
 
 const folder = join(packageRoot, 'envoy')
@@ -21,12 +24,32 @@ const script: ScalarTag = {
       .join('\n\n'),
 }
 
+const removed = ['remove_on_match', 'key_matcher']
+/** How headers of ours and of Envoy's begin, which are removed by themselves. */
+const ours: readonly unknown[] = [undefined, 'x-tollgate-', 'x-envoy-']
+
+/** For each prefix by itself Envoy would go through all headers again. */
+const joined: CollectionTag = {
+  tag: '!joined',
+  collection: 'seq',
+  resolve(list) {
+    const prefixOf = (each: unknown) => isMap(each) && each.getIn([...removed, 'prefix'])
+    const isJoined = (each: unknown) => !ours.includes(prefixOf(each) || undefined)
+    if (!isSeq(list)) return list
+    const [first, ...others] = list.items.filter(isJoined)
+    const regex = `(?i)(${[first, ...others].map(prefixOf).join('|')}).*`
+    if (isMap(first)) first.setIn(removed, { safe_regex: { regex } })
+    list.items = list.items.filter((each) => !others.includes(each))
+    return list
+  },
+}
+
 /** The text of envoy/bootstrap.yaml. */
 export function readTemplate(): string {
   return readFileSync(join(folder, 'bootstrap.yaml'), 'utf8')
 }
 
-/** The configuration in such a text, with its scripts, or in JSON, which is read thirty times as fast. */
+/** The configuration in such a text, as Envoy gets it, or in JSON, which is read thirty times as fast. */
 export function parseTemplate(text: string): unknown {
-  return text.startsWith('{') ? JSON.parse(text) : parse(text, { customTags: [script] })
+  return text.startsWith('{') ? JSON.parse(text) : parse(text, { customTags: [script, joined] })
 }

@@ -385,3 +385,18 @@ test('routes to models without an idle timeout of their own are tried first', as
     2 * idleSeconds.length + 1,
   )
 })
+
+test('one expression removes all headers by their prefixes, but our own', async (t) => {
+  const regexes = [
+    ...renderBootstrap(template, settings).matchAll(/"regex": "\(\?i\)(\(x-llm.*)"/g),
+  ]
+  t.equal(regexes.length, 1)
+  const expression = new RegExp(`^${regexes[0]?.[1]}$`, 'i')
+  for (const prefix of modelHeaderPrefixes) {
+    t.match(`${prefix}more`, expression)
+    t.match(prefix.toUpperCase(), expression)
+    t.notMatch(`a${prefix}`, expression)
+  }
+  for (const name of ['authorization', 'x-request-id', 'x-slo', 'x-tollgate-hop'])
+    t.notMatch(name, expression)
+})
