@@ -44,6 +44,10 @@ export type OpenFile = ReturnType<typeof openFile>
 /** Names are those of files in the folder, never made from a request. */
 export type Folder = ReturnType<typeof openFolder>
 
+const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = fs.constants
+/** Never by a link, which whoever may write to the folder can put there (prepare-folder.ts). */
+const appending = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW
+
 /** `mode`: of files that are created in it. */
 export function openFolder(path: string, mode: FileMode = 0o600) {
   const at = (name: string): string => join(path, name)
@@ -75,11 +79,19 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
     /** A small file as a whole; empty if there is none. */
     readText: (name: string) => ifThere(() => fs.readFileSync(at(name), 'utf8'), ''),
     /** In one write, so that of two callers each has its text whole. Creates the file. */
-    appendText: (name: string, text: string) => fs.appendFileSync(at(name), text, { mode }),
+    appendText(name: string, text: string) {
+      const file = fs.openSync(at(name), appending, mode)
+      try {
+        fs.writeSync(file, text)
+      } finally {
+        fs.closeSync(file)
+      }
+    },
     /** Whole or not at all for those who read it. */
     replaceText(name: string, text: string) {
       const draft = at(`${name}.${process.pid}.tmp`)
-      fs.writeFileSync(draft, text, { mode })
+      fs.rmSync(draft, { force: true })
+      fs.writeFileSync(draft, text, { mode, flag: 'wx' })
       fs.renameSync(draft, at(name))
     },
     /**

@@ -1,7 +1,8 @@
-import { existsSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { test } from 'tap'
 import { filesOf } from '../../src/journal/files.ts'
+import { openFolder } from '../../src/journal/folder.ts'
 import { openHeadFile } from '../../src/journal/head-file.ts'
 import { openNew, prepareFolder } from '../../src/journal/prepare-folder.ts'
 import { makeTemporaryFolder } from '../support/temporary-folder.ts'
@@ -41,6 +42,13 @@ test('a link in the folder leads to no other file of the service', async (t) => 
     t.throws(() => openHeadFile(link), { code: 'ELOOP' })
     t.throws(() => prepareFolder({ ...files, head: link }, 0o660), { code: 'ELOOP' })
     t.throws(() => openNew(link, 0o660), { code: 'EEXIST' })
+    t.throws(() => openFolder(join(folder.path, 'shared')).appendText(basename(link), 'x'), {
+      code: 'ELOOP',
+    })
+    rmSync(link)
+    const draft = join(folder.path, 'shared', `told.${process.pid}.tmp`)
+    symlinkSync(target, draft)
+    openFolder(join(folder.path, 'shared')).replaceText('told', 'x')
   }
   t.equal(readFileSync(own, 'utf8'), 'of the service')
   t.equal(statSync(own).mode & 0o777, 0o600)
