@@ -94,8 +94,9 @@ const none: Limits = []
 
 /** Of limits that refuse nothing those on concurrency: nobody knows what is in progress but the holds. */
 export function watchedOf(observed = none, ofKey = none): Limits {
-  if (observed.length + ofKey.length === 0) return observed
-  return [...observed, ...ofKey].filter(({ kind }) => kind === 'concurrency')
+  const isWatched = ({ kind }: CountedLimit) => kind === 'concurrency'
+  if (!observed.some(isWatched) && !ofKey.some(isWatched)) return none
+  return [...observed, ...ofKey].filter(isWatched)
 }
 
 /** What the request is expected to use, and what it is charged if its model reports less. */

@@ -300,7 +300,7 @@ export const allMutants: readonly Mutant[] = [
   ...mutants(
     'decide/request-hold.ts',
     ['extauthz/reserve.test.ts'],
-    [["({ kind }) => kind === 'concurrency'", '() => false']],
+    [["kind === 'concurrency'", 'false']],
   ),
   ...mutants(
     'decide/decide.ts',
