@@ -49,7 +49,7 @@ export function readTemplate(): string {
   return readFileSync(join(folder, 'bootstrap.yaml'), 'utf8')
 }
 
-/** The configuration in such a text, as Envoy gets it, or in JSON, which is read thirty times as fast. */
+/** The configuration in such a text, as Envoy gets it. */
 export function parseTemplate(text: string): unknown {
-  return text.startsWith('{') ? JSON.parse(text) : parse(text, { customTags: [script, joined] })
+  return parse(text, { customTags: [script, joined] })
 }

@@ -8,7 +8,7 @@ import {
   findAuthorities,
   renderBootstrap,
 } from '../../src/gateway/bootstrap.ts'
-import { parseTemplate, readTemplate } from '../../src/gateway/template.ts'
+import { readTemplate } from '../../src/gateway/template.ts'
 import { envoyPath } from './envoy-binary.ts'
 import { poll } from './poll.ts'
 
@@ -57,8 +57,7 @@ export interface EnvoySettings
   readonly hotRestart?: { readonly baseId: number; readonly epoch: number }
 }
 
-/** In JSON, since a process of many files renders it for each. */
-let template: string | undefined
+const template = readTemplate()
 const anyPort = { host: '127.0.0.1', port: 0 }
 
 /** Starts it on free ports and waits until it serves; it is killed when `t` ends. */
@@ -78,7 +77,6 @@ export async function startEnvoy(t: Test, settings: EnvoySettings): Promise<Runn
   const authoritiesFile = findAuthorities()
   const admin = { ...anyPort, port: adminPort }
   const addresses = { gateway: { ...anyPort, port }, admin, hopMark, ...places, authoritiesFile }
-  template ??= JSON.stringify(parseTemplate(readTemplate()))
   writeFileSync(bootstrap, adjust(renderBootstrap(template, addresses)))
   const child = spawn(
     envoyPath() ?? 'envoy',
