@@ -25,8 +25,7 @@ export function createTestCounters(): TestCounters {
   }
 
   function read(counters: readonly Counter[], now: number) {
-    return counters.map((counter) => {
-      const tally = sums.at(counter, now)
+    return sums.allAt(counters, now).map((tally) => {
       return { used: usedOf(tally), resetsAt: tally.end }
     })
   }

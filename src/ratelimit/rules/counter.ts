@@ -9,7 +9,13 @@ import { type Exact, minus } from '../../formats/exact.ts'
 import type { LimitKind, NamedLimit, Per } from '../../kinds/limits.ts'
 import type { BilledModel, Limit } from '../../kinds/resources.ts'
 import { countedAs, counterKey, counterKeyPrefix, userInLines } from './counter-key.ts'
-import { isWindowless, spanAt, type Window, type WindowedCounter } from './windows.ts'
+import {
+  isWindowless,
+  type KeptWindows,
+  spanAt,
+  type Window,
+  type WindowedCounter,
+} from './windows.ts'
 
 /**
  * A limit in force on one model under one subscription, with the prefix of its counters' keys. One on
@@ -131,14 +137,12 @@ export function toCountedLimits(
     const name = [...sort, window].filter(Boolean).join('-')
     const keyPrefix = counterKeyPrefix({ subscription, model, counted: countedAs(kind, windowMs) })
     const windows = { ms: windowMs }
-    const counter =
-      key &&
-      keep({
-        key: keyPrefix + userInLines(key.user),
-        owner: key.id,
-        window: windows,
-        limit: limit.limit,
-      })
+    const counter = key && {
+      key: keyPrefix + userInLines(key.user),
+      owner: key.id,
+      window: windows,
+      limit: limit.limit,
+    }
     // As in toNamedLimit: objects of one shape are read faster.
     return {
       kind,
@@ -190,15 +194,10 @@ export function counterOf(limit: CountedLimit, user: string, pool = ''): Require
   if (found !== undefined) return found
   const key = limit.keyPrefix + whom
   const owner = limit.scope === 'group' ? key : whom
-  const counter = keep({ key, owner, window: limit.windows, limit: limit.limit })
+  const counter = { key, owner, window: limit.windows, limit: limit.limit }
   bound()
   known.set(whom, (known.get(whom) ?? new Map()).set(limit, counter))
   return counter
-}
-
-/** As sums like it (`KeptCounter`); what they keep with it is not among its fields. */
-export function keep<Kept extends Counter>(counter: Kept): Kept {
-  return Object.defineProperty(counter, 'last', { value: null, writable: true })
 }
 
 /** To be called before something is remembered. */
@@ -209,7 +208,7 @@ function bound(): void {
 }
 
 type Limits = readonly CountedLimit[]
-type Counters = readonly Required<Counter>[]
+type Counters = readonly Required<Counter>[] & KeptWindows
 
 /** For a list of limits the counters of each user, with the pool of those that draw on one. */
 let lists = new WeakMap<Limits, Map<string, { readonly pool: string; readonly all: Counters }>>()
@@ -218,7 +217,8 @@ let lists = new WeakMap<Limits, Map<string, { readonly pool: string; readonly al
 export function countersOf(limits: Limits, user: string, pool = ''): Counters {
   const found = lists.get(limits)?.get(user)
   if (found?.pool === pool) return found.all
-  const all = limits.map((limit) => counterOf(limit, user, pool))
+  const counters = limits.map((limit) => counterOf(limit, user, pool))
+  const all = Object.assign(counters, { last: null })
   bound()
   lists.set(limits, (lists.get(limits) ?? new Map()).set(user, { pool, all }))
   return all

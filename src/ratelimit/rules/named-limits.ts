@@ -12,7 +12,7 @@ import type {
   Per,
   WrittenCalendar,
 } from '../../kinds/limits.ts'
-import { type CountedLimit, type Counter, keep } from './counter.ts'
+import type { CountedLimit, Counter } from './counter.ts'
 import { counterKeyPrefix } from './counter-key.ts'
 import { readWindowText, type Window, windowText } from './windows.ts'
 
@@ -132,7 +132,7 @@ export function toNamedLimit(
     models: limit.models,
     windows: window,
     name: nameIn(name, origin),
-    counter: isShared ? keep({ key, owner, window, limit: limit.limit }) : undefined,
+    counter: isShared ? { key, owner, window, limit: limit.limit } : undefined,
     keyPrefix: prefixOf(charged, all),
     policy: policyOf(limit, origin),
   }
@@ -144,7 +144,7 @@ export function raiseNamedLimit(limit: CountedLimit, to: Exact, until: number): 
   return {
     ...limit,
     limit: to,
-    counter: limit.counter && keep({ ...limit.counter, limit: to }),
+    counter: limit.counter && { ...limit.counter, limit: to },
     policy: policyOf({ name, of, limit: to, windowMs }, origin),
     increasedUntil: until,
   }

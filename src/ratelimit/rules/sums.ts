@@ -7,7 +7,7 @@ import { type Exact, plus } from '../../formats/exact.ts'
 import { createTally, noteFields, ownOf, type Tally, ticksBetween, toTick } from './tally.ts'
 import {
   type CounterWindow,
-  type KeptCounter,
+  type KeptWindows,
   keyIn,
   type Resets,
   type WindowedCounter,
@@ -26,6 +26,9 @@ export interface OwnSum extends CounterWindow {
   readonly sum: Exact
   readonly base: Exact
 }
+
+/** Counters in a list that may keep what was found of them. */
+export type AskedCounters = readonly WindowedCounter[] & Partial<KeptWindows>
 
 export type Sums = ReturnType<typeof createSums>
 
@@ -75,15 +78,10 @@ export function createSums(resets: Resets, monotonic: () => number) {
   }
 
   /** The window of a counter at an instant. */
-  function at(counter: WindowedCounter & Partial<KeptCounter>, instant: number): Tally {
+  function at(counter: WindowedCounter, instant: number): Tally {
     const times = resets.size === 0 ? undefined : resets.get(counter.key)
-    const kept = counter.last as Tally | null | undefined
-    if (kept && kept.among === all && times === undefined && isIn(kept, instant)) return kept
     const last = latest.get(counter.key)
-    if (last !== undefined && times === undefined && isIn(last, instant)) {
-      if (kept !== undefined) counter.last = last
-      return last
-    }
+    if (last !== undefined && times === undefined && isIn(last, instant)) return last
     const window = windowAt(counter, instant, times)
     const isNew = !all.has(window.id)
     const tally = of(window)
@@ -96,14 +94,30 @@ export function createSums(resets: Resets, monotonic: () => number) {
     // A slice of the id: a key of its own would take as much memory as all that is known of the window.
     // By the text that is asked for, which is mostly the same object (counterOf), and so is found by its address.
     latest.set(counter.key, tally)
-    if (kept !== undefined) counter.last = tally
     return tally
+  }
+
+  /** The windows of these counters at an instant; without a look-up if the list has those that were found last. */
+  function allAt(counters: AskedCounters, instant: number): readonly Tally[] {
+    const kept = counters.last as readonly Tally[] | null | undefined
+    if (kept?.every((tally, i) => isStill(tally, counters[i] as WindowedCounter, instant))) {
+      return kept
+    }
+    const found = counters.map((counter) => at(counter, instant))
+    if (kept !== undefined) counters.last = found
+    return found
+  }
+
+  function isStill(tally: Tally, { key }: WindowedCounter, instant: number): boolean {
+    const isOurs = tally.among === all && (resets.size === 0 || !resets.has(key))
+    return isOurs && isIn(tally, instant)
   }
 
   return {
     all: all as ReadonlyMap<string, Tally>,
     of,
     at,
+    allAt,
     /** Adds to each counter; returns the windows that take it still. */
     count({ at: instant, amount, counters }: Counted, now: number): readonly Tally[] {
       const changed: Tally[] = []

@@ -40,22 +40,23 @@ export function createTally(
   among?: ReadonlyMap<string, Tally>,
 ): Tally {
   const { id, since, end, ms } = window
+  // First what each Check reads, so that it is together in memory.
   return {
     among,
-    id,
     since,
     end,
-    ms,
+    others: 0,
     sum: 0,
     base: 0,
     field: 0,
-    others: 0,
+    usedAt: tick,
+    isKnown: false,
+    heardAt: toTick(tick - longAgoMs),
+    id,
+    ms,
     fields: '',
     fieldsSum: 0,
-    isKnown: false,
-    usedAt: tick,
     readAt: tick,
-    heardAt: toTick(tick - longAgoMs),
   }
 }
 

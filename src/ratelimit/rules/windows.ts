@@ -24,9 +24,9 @@ export interface WindowedCounter {
   readonly window: Window
 }
 
-/** One that is asked for again and again, with which sums keep the window that they found last; null before. */
-export interface KeptCounter extends WindowedCounter {
-  last: CounterWindow | null
+/** Of counters that are asked for together again and again: the windows that sums found last, in the same order; null before. */
+export interface KeptWindows {
+  last: readonly CounterWindow[] | null
 }
 
 /** One window of one counter. */

@@ -165,8 +165,8 @@ export function runSums(options: RunningSumsOptions) {
     const tick = toTick(monotonic())
     const missing: AskedCounter[] = []
     const known: CounterState[] = []
-    for (const counter of counters) {
-      const tally = shared.use(counter, at, tick)
+    for (const [i, tally] of shared.talliesOf(counters, at, tick).entries()) {
+      const counter = counters[i] as AskedCounter
       const used = usedOf(tally)
       known.push({ used, resetsAt: tally.end })
       if (isAlone) continue

@@ -5,7 +5,7 @@
  */
 
 import { type Exact, greatest } from '../../formats/exact.ts'
-import { type Counted, isOver, longMs, type Sums } from '../rules/sums.ts'
+import { type AskedCounters, type Counted, isOver, longMs, type Sums } from '../rules/sums.ts'
 import { isWithin, ownOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
 import { keyIn, type WindowedCounter } from '../rules/windows.ts'
 import { createPart, type Part, type PartOptions } from './part.ts'
@@ -107,6 +107,12 @@ export function createSharedSums(options: SharedSumsOptions) {
       }
     },
     use,
+    /** The windows of counters that are asked for together, in the same order. */
+    talliesOf(counters: AskedCounters, at: number, tick: number): readonly Tally[] {
+      const tallies = sums.allAt(counters, at)
+      for (const tally of tallies) tally.usedAt = tick
+      return tallies
+    },
     /** What is used of a counter's window, as far as is known; `tick`: now, if the clock was read for several. */
     read(counter: WindowedCounter, at: number, tick?: number): KnownWindow {
       const tally = use(counter, at, tick)

@@ -8,6 +8,7 @@ import {
   noteFields,
   noteTotal,
   ownOf,
+  type Tally,
   ticksBetween,
   toTick,
   usedOf,
@@ -15,7 +16,6 @@ import {
 import {
   type Calendar,
   type CounterReset,
-  type KeptCounter,
   type WindowedCounter,
   windowAt,
 } from '../../../src/ratelimit/rules/windows.ts'
@@ -189,18 +189,26 @@ test('a counter that was reset is found by its resets', async (t) => {
   t.equal(sums.at(counter, tally.since + 7), after)
 })
 
-test('a counter that keeps its window has it from the sums that are asked, while they have it', async (t) => {
-  const kept: KeptCounter = { ...counter, last: null }
-  const [one, other] = [createSums(new Map(), () => 0), createSums(new Map(), () => 0)]
-  const tally = one.at(kept, 10 * minute)
-  t.equal(kept.last, tally)
-  t.equal(one.at(kept, tally.end - 1), tally)
-  t.not(one.at(kept, tally.end), tally, 'the next window')
-  t.equal(one.at(kept, tally.since), tally, 'and the one before again')
-  t.not(other.at(kept, tally.since), tally, 'not that of others')
-  t.equal(one.at(kept, tally.since), tally)
+test('a list of counters has the windows that were found last from the sums that are asked, while they have them', async (t) => {
+  const resets = new Map<string, CounterReset[]>()
+  const [one, other] = [createSums(resets, () => 0), createSums(new Map(), () => 0)]
+  const list = Object.assign([counter, { ...counter, key: 'b' }], { last: null })
+  const found = one.allAt(list, 10 * minute)
+  const [tally, second] = found as [Tally, Tally]
+  t.strictSame(found, [one.at(counter, 10 * minute), one.at({ ...counter, key: 'b' }, 10 * minute)])
+  t.equal(list.last, found)
+  t.equal(one.allAt(list, tally.end - 1), found)
+  t.not(one.allAt(list, tally.end)[0], tally, 'the next window')
+  t.equal(one.allAt(list, tally.since)[0], tally, 'and the one before again')
+  t.not(other.allAt(list, tally.since)[0], tally, 'not that of others')
+  t.equal(one.allAt(list, tally.since)[0], tally)
+  resets.set('b', [{ at: tally.since + 5, used: 7 }])
+  t.equal(usedOf(one.allAt(list, tally.since + 6)[1] as Tally), 7, 'nor one from before a reset')
+  t.equal(one.allAt(list, tally.since + 6)[0], tally)
   one.sweep(tally.end + 20_000)
-  const again = one.at(kept, tally.since)
+  const [again] = one.allAt(list, tally.since)
   t.not(again, tally, 'it was dropped')
   t.equal(one.all.get(tally.id), again, 'so that what is counted now is seen')
+  t.equal(one.allAt([counter], tally.since)[0], again, 'also by a list that keeps nothing')
+  t.not(one.allAt(list, tally.since)[1], second)
 })
