@@ -82,7 +82,7 @@ export function openFolder(path: string, mode: FileMode = 0o600) {
     appendText(name: string, text: string) {
       const file = fs.openSync(at(name), appending, mode)
       try {
-        fs.writeSync(file, text)
+        fs.appendFileSync(file, text)
       } finally {
         fs.closeSync(file)
       }
