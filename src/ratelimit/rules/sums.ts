@@ -27,8 +27,8 @@ export interface OwnSum extends CounterWindow {
   readonly base: Exact
 }
 
-/** Counters in a list that may keep what was found of them. */
-export type AskedCounters = readonly WindowedCounter[] & Partial<KeptWindows>
+/** Counters that are asked for together, in a list that may keep what was found of them. */
+export type CounterList = readonly WindowedCounter[] & Partial<KeptWindows>
 
 export type Sums = ReturnType<typeof createSums>
 
@@ -98,7 +98,7 @@ export function createSums(resets: Resets, monotonic: () => number) {
   }
 
   /** The windows of these counters at an instant; without a look-up if the list has those that were found last. */
-  function allAt(counters: AskedCounters, instant: number): readonly Tally[] {
+  function allAt(counters: CounterList, instant: number): readonly Tally[] {
     const kept = counters.last as readonly Tally[] | null | undefined
     if (kept?.every((tally, i) => isStill(tally, counters[i] as WindowedCounter, instant))) {
       return kept

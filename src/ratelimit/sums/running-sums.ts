@@ -118,26 +118,23 @@ export function runSums(options: RunningSumsOptions) {
   }
 
   /** Milliseconds for which what is known of this window is fresh enough. */
-  function maxAgeOf({ limit }: AskedCounter, used: Exact, tally: Tally): number {
-    const isNear = limit === undefined || Number(used) >= Number(limit) / 2
+  function maxAgeOf({ limit }: AskedCounter, tally: Tally): number {
+    const isNear = limit === undefined || Number(usedOf(tally)) >= Number(limit) / 2
     const ms = isNear ? flushMs : Math.max(flushMs, farMs)
     const fields = countOf(tally.fields)
     return fields > fewFields ? (ms * fields) / fewFields : ms
   }
 
   /** Has the store asked if what it has told of the window is old. */
-  function keepFresh(counter: AskedCounter, used: Exact, tally: Tally, at: number): void {
-    const maxAgeMs = maxAgeOf(counter, used, tally)
+  function keepFresh(counter: AskedCounter, tally: Tally, at: number): void {
+    const maxAgeMs = maxAgeOf(counter, tally)
     if (isWithin(maxAgeMs, tally.heardAt, tally.usedAt)) return
     const part = shared.refresh(counter, at)
     if (part !== undefined) senders.get(part.tag)?.arm(Math.max(1, maxAgeMs / flushMs))
   }
 
-  function statesOf(counters: readonly AskedCounter[], at: number): readonly CounterState[] {
-    return counters.map((counter) => {
-      const tally = shared.use(counter, at)
-      return { used: usedOf(tally), resetsAt: tally.end }
-    })
+  function stateOf(tally: Tally): CounterState {
+    return { used: usedOf(tally), resetsAt: tally.end }
   }
 
   function fetch(counters: readonly AskedCounter[]): Promise<void> {
@@ -163,20 +160,19 @@ export function runSums(options: RunningSumsOptions) {
   ): readonly CounterState[] | Promise<readonly CounterState[]> {
     look()
     const tick = toTick(monotonic())
+    const tallies = shared.talliesOf(counters, at, tick)
+    const known = tallies.map(stateOf)
+    if (isAlone) return known
     const missing: AskedCounter[] = []
-    const known: CounterState[] = []
-    for (const [i, tally] of shared.talliesOf(counters, at, tick).entries()) {
-      const counter = counters[i] as AskedCounter
-      const used = usedOf(tally)
-      known.push({ used, resetsAt: tally.end })
-      if (isAlone) continue
-      if (tally.isKnown) keepFresh(counter, used, tally, at)
+    for (const [i, counter] of counters.entries()) {
+      const tally = tallies[i] as Tally
+      if (tally.isKnown) keepFresh(counter, tally, at)
       else missing.push(counter)
     }
     if (missing.length === 0) return known
     if (failing.size > 0) return answerWithout(known)
     return fetch(missing).then(
-      () => statesOf(counters, at),
+      () => shared.talliesOf(counters, at, toTick(monotonic())).map(stateOf),
       () => answerWithout(known),
     )
   }

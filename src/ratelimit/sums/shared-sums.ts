@@ -5,7 +5,7 @@
  */
 
 import { type Exact, greatest } from '../../formats/exact.ts'
-import { type AskedCounters, type Counted, isOver, longMs, type Sums } from '../rules/sums.ts'
+import { type Counted, type CounterList, isOver, longMs, type Sums } from '../rules/sums.ts'
 import { isWithin, ownOf, type Tally, ticksBetween, toTick, usedOf } from '../rules/tally.ts'
 import { keyIn, type WindowedCounter } from '../rules/windows.ts'
 import { createPart, type Part, type PartOptions } from './part.ts'
@@ -106,9 +106,8 @@ export function createSharedSums(options: SharedSumsOptions) {
         if (tally.ms >= longMs && longSums !== undefined) unsaved.add(tally)
       }
     },
-    use,
     /** The windows of counters that are asked for together, in the same order. */
-    talliesOf(counters: AskedCounters, at: number, tick: number): readonly Tally[] {
+    talliesOf(counters: CounterList, at: number, tick: number): readonly Tally[] {
       const tallies = sums.allAt(counters, at)
       for (const tally of tallies) tally.usedAt = tick
       return tallies
