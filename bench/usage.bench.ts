@@ -3,8 +3,9 @@
 import { readLine } from '../src/journal/read-line.ts'
 import { createSums } from '../src/ratelimit/rules/sums.ts'
 import { countedOf } from '../src/usage/rules/counted.ts'
-import { type Subject, writeLineHead, writeSubject } from '../src/usage/rules/line-head.ts'
+import { type Subject, writeSubject } from '../src/usage/rules/line-head.ts'
 import { createSettle } from '../src/usage/settle.ts'
+import { writeLineHead } from '../test/support/line-head.ts'
 import { createBenchTelemetry, createSnapshot } from './fixture.ts'
 import { bytesPerCall, type Figure, microsPerCall } from './measure.ts'
 

@@ -15,8 +15,9 @@ import { readTarget } from '../../src/operations/target.ts'
 import { type Counter, counterOf } from '../../src/ratelimit/rules/counter.ts'
 import { windowAt } from '../../src/ratelimit/rules/windows.ts'
 import { countedOf } from '../../src/usage/rules/counted.ts'
-import { writeLineHead, writeSubject } from '../../src/usage/rules/line-head.ts'
+import { writeSubject } from '../../src/usage/rules/line-head.ts'
 import { accessPolicy, modelRef, snapshotOf, type WrittenDocument } from '../support/documents.ts'
+import { writeLineHead } from '../support/line-head.ts'
 import { createRandom, type Random } from '../support/random.ts'
 
 const worlds = Number(process.env.WORLDS ?? 60)

@@ -7,9 +7,10 @@ import { compileCaps } from '../../src/keys/rules/compiled-caps.ts'
 import type { Dialect } from '../../src/operations/dialect.ts'
 import { limitStates, toCountedLimits } from '../../src/ratelimit/rules/counter.ts'
 import { putLimitHeaders } from '../../src/ratelimit/rules/limit-headers.ts'
-import { writeLineHead, writeSubject } from '../../src/usage/rules/line-head.ts'
+import { writeSubject } from '../../src/usage/rules/line-head.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 import { checkResponse, structOf } from '../support/envoy-messages.ts'
+import { writeLineHead } from '../support/line-head.ts'
 import { createRandom, type Random } from '../support/random.ts'
 
 const start = Date.UTC(2026, 0, 1)

@@ -1,7 +1,8 @@
 import { test } from 'tap'
 import { outcomeOf } from '../../src/journal/outcome.ts'
 import { type ReadLine, readLine } from '../../src/journal/read-line.ts'
-import { writeLineHead, writeSubject } from '../../src/usage/rules/line-head.ts'
+import { writeSubject } from '../../src/usage/rules/line-head.ts'
+import { writeLineHead } from '../support/line-head.ts'
 
 const start = 1_795_264_413_046
 const head = (user = 'ann', held = {}) =>

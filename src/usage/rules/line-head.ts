@@ -113,12 +113,7 @@ export function writeCaller({
   return text
 }
 
-/** The whole object; `subject` is what `writeSubject` returned. */
-export function writeLineHead(asked: Asked, subject: string): string {
-  return beforeSubject(asked) + subject + afterSubject(asked)
-}
-
-/** The object up to its subject. `start` is first: the script reads it there. */
+/** The object up to its subject, which `writeSubject` returns. `start` is first: the script reads it there. */
 export function beforeSubject({ startedAt, id, by }: Pick<Asked, 'startedAt' | 'id' | 'by'>) {
   return `{"start":${startedAt},"id":${toBoundJson(id, most.id)},"by":"${by}",`
 }
@@ -159,7 +154,7 @@ function urlEncode(value: string): string {
   return new URLSearchParams([['', value]]).toString().slice(1)
 }
 
-/** Reads what `writeLineHead` has written, from text or parsed; undefined for anything else. Never throws. */
+/** Reads such an object, from text or parsed; undefined for anything else. Never throws. */
 export function readLineHead(written: unknown): LineHead | undefined {
   const fields = typeof written === 'string' ? parseObject(written) : written
   if (!isObject(fields)) return undefined

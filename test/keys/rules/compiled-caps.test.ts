@@ -12,9 +12,10 @@ import { pathRules } from '../../../src/operations/operations.ts'
 import { readTarget, type Target } from '../../../src/operations/target.ts'
 import { tagsOf } from '../../../src/ratelimit/redis/keys.ts'
 import { counterOf } from '../../../src/ratelimit/rules/counter.ts'
-import { readLineHead, writeLineHead, writeSubject } from '../../../src/usage/rules/line-head.ts'
+import { readLineHead, writeSubject } from '../../../src/usage/rules/line-head.ts'
 import { createTestCounters } from '../../support/counters.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
+import { writeLineHead } from '../../support/line-head.ts'
 import { endOf } from '../../support/window-ends.ts'
 
 const now = Date.UTC(2026, 0, 1)
