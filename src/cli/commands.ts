@@ -34,52 +34,44 @@ export type Run<Given extends Flags = Flags> = (call: Call<Given>, io: CommandIo
 
 /** In the order in which help lists them. */
 const rows: readonly (readonly [Command, Run])[] = [
-  by(up, async (call, io) => (await import('./up.ts')).up(call, io)),
-  by(demo, async (call, io) => (await import('./demo.ts')).demo(call, io)),
-  by(serve, async (_call, io) => (await import('./serve.ts')).serveCommand(io.env)),
-  by(controller, async (_call, io) => (await import('./controller.ts')).controllerCommand(io.env)),
-  by(drain, async (call, io) => (await import('./drain.ts')).drain(call, io)),
-  by(envoyConfig, async (call, io) => (await import('./envoy-config.ts')).envoyConfig(call, io)),
-  by(login, async (call, io) => (await import('./login.ts')).login(call, io)),
-  by(logout, async (call, io) => (await import('./login.ts')).logout(call, io)),
-  by(newKey, async (call, io) => (await import('./key.ts')).newKey(call, io)),
-  by(listKeys, async (call, io) => (await import('./list-keys.ts')).listKeys(call, io)),
-  by(showKey, async (call, io) => (await import('./key.ts')).readKey(call, io)),
-  by(editKey, async (call, io) => (await import('./key.ts')).editKey(call, io)),
-  by(rotateKey, async (call, io) => (await import('./key.ts')).rotateKey(call, io)),
-  by(revokeKeys, async (call, io) => (await import('./revoke-keys.ts')).revokeKeys(call, io)),
-  by(explain, async (call, io) => (await import('./explain.ts')).explain(call, io)),
-  by(limits, async (call, io) => (await import('./show-limits.ts')).showLimits(call, io)),
-  by(resetLimits, async (call, io) => (await import('./counter.ts')).resetLimits(call, io)),
-  by(listIncreases, async (call, io) => (await import('./increases.ts')).showIncreases(call, io)),
-  by(grantIncrease, async (call, io) => (await import('./increases.ts')).grantIncrease(call, io)),
-  by(endIncrease, async (call, io) => (await import('./increases.ts')).endIncrease(call, io)),
-  by(listRequests, async (call, io) =>
-    (await import('./limit-requests.ts')).showRequests(call, io),
-  ),
-  by(newRequest, async (call, io) => (await import('./limit-requests.ts')).newRequest(call, io)),
-  by(approveRequest, async (call, io) =>
-    (await import('./limit-requests.ts')).approveRequest(call, io),
-  ),
-  by(denyRequest, async (call, io) => (await import('./limit-requests.ts')).denyRequest(call, io)),
-  by(usage, async (call, io) => (await import('./show-usage.ts')).showUsage(call, io)),
-  by(verifyUsage, async (call, io) =>
-    (await import('./verify-usage.ts')).verifyUsageCommand(call, io),
-  ),
-  by(forgetUsage, async (call, io) => (await import('./forget-usage.ts')).forgetUsage(call, io)),
-  by(check, async (call, io) => (await import('./check.ts')).check(call, io)),
-  by(simulate, async (call, io) => (await import('./simulate.ts')).simulate(call, io)),
-  by(doctor, async (call, io) => (await import('./doctor.ts')).doctor(call, io)),
-  by(migrate, async (call, io) => (await import('./migrate.ts')).migrate(call, io)),
-  by(exportResources, async (call, io) => (await import('./export.ts')).exportCommand(call, io)),
-  by(importPrices, async (call, io) => (await import('./import-prices.ts')).importPrices(call, io)),
-  by(cleanup, async (call, io) => (await import('./cleanup.ts')).cleanup(call, io)),
-  by(revocations, async (call, io) => (await import('./replicas.ts')).showReplicas(call, io)),
-  by(forgetReplica, async (call, io) => (await import('./replicas.ts')).forgetReplica(call, io)),
-  by(replay, async (call, io) => (await import('./revocations.ts')).replay(call, io)),
-  by(completion, async (call, io) =>
-    (await import('./completion.ts')).completion(call, io, commands.all),
-  ),
+  by(up, async () => (await import('./up.ts')).up),
+  by(demo, async () => (await import('./demo.ts')).demo),
+  by(serve, async () => (await import('./serve.ts')).serveCommand),
+  by(controller, async () => (await import('./controller.ts')).controllerCommand),
+  by(drain, async () => (await import('./drain.ts')).drain),
+  by(envoyConfig, async () => (await import('./envoy-config.ts')).envoyConfig),
+  by(login, async () => (await import('./login.ts')).login),
+  by(logout, async () => (await import('./login.ts')).logout),
+  by(newKey, async () => (await import('./key.ts')).newKey),
+  by(listKeys, async () => (await import('./list-keys.ts')).listKeys),
+  by(showKey, async () => (await import('./key.ts')).readKey),
+  by(editKey, async () => (await import('./key.ts')).editKey),
+  by(rotateKey, async () => (await import('./key.ts')).rotateKey),
+  by(revokeKeys, async () => (await import('./revoke-keys.ts')).revokeKeys),
+  by(explain, async () => (await import('./explain.ts')).explain),
+  by(limits, async () => (await import('./show-limits.ts')).showLimits),
+  by(resetLimits, async () => (await import('./counter.ts')).resetLimits),
+  by(listIncreases, async () => (await import('./increases.ts')).showIncreases),
+  by(grantIncrease, async () => (await import('./increases.ts')).grantIncrease),
+  by(endIncrease, async () => (await import('./increases.ts')).endIncrease),
+  by(listRequests, async () => (await import('./limit-requests.ts')).showRequests),
+  by(newRequest, async () => (await import('./limit-requests.ts')).newRequest),
+  by(approveRequest, async () => (await import('./limit-requests.ts')).approveRequest),
+  by(denyRequest, async () => (await import('./limit-requests.ts')).denyRequest),
+  by(usage, async () => (await import('./show-usage.ts')).showUsage),
+  by(verifyUsage, async () => (await import('./verify-usage.ts')).verifyUsageCommand),
+  by(forgetUsage, async () => (await import('./forget-usage.ts')).forgetUsage),
+  by(check, async () => (await import('./check.ts')).check),
+  by(simulate, async () => (await import('./simulate.ts')).simulate),
+  by(doctor, async () => (await import('./doctor.ts')).doctor),
+  by(migrate, async () => (await import('./migrate.ts')).migrate),
+  by(exportResources, async () => (await import('./export.ts')).exportCommand),
+  by(importPrices, async () => (await import('./import-prices.ts')).importPrices),
+  by(cleanup, async () => (await import('./cleanup.ts')).cleanup),
+  by(revocations, async () => (await import('./replicas.ts')).showReplicas),
+  by(forgetReplica, async () => (await import('./replicas.ts')).forgetReplica),
+  by(replay, async () => (await import('./revocations.ts')).replay),
+  by(completion, async () => (await import('./completion.ts')).completionOf(commands.all)),
 ]
 
 export const commands: Commands = {
@@ -97,6 +89,10 @@ export const commands: Commands = {
 /** By the name of the command. */
 export const runners: ReadonlyMap<string, Run> = new Map(rows.map(([{ name }, run]) => [name, run]))
 
-function by<Given extends Flags>(command: Command<Given>, run: Run<Given>): [Command, Run] {
+function by<Given extends Flags>(
+  command: Command<Given>,
+  load: () => Promise<Run<Given>>,
+): [Command, Run] {
+  const run: Run<Given> = async (call, io) => await (await load())(call, io)
   return [command, run as unknown as Run]
 }

@@ -7,14 +7,12 @@ import type { Call, Command, Flags, Operand, Option } from './command.ts'
 import { isOption } from './parse-command.ts'
 import type { CommandIo } from './terminal.ts'
 
-/** Prints the script; returns the exit status. */
-export async function completion(
-  { operands: [shell = ''] }: Call<Flags>,
-  { out }: Pick<CommandIo, 'out'>,
-  all: readonly Command[],
-): Promise<number> {
-  out(scriptOf(shell as 'bash' | 'zsh' | 'fish', all))
-  return 0
+/** What prints the script for these commands. */
+export function completionOf(all: readonly Command[]) {
+  return async ({ operands: [shell = ''] }: Call<Flags>, { out }: CommandIo): Promise<number> => {
+    out(scriptOf(shell as 'bash' | 'zsh' | 'fish', all))
+    return 0
+  }
 }
 
 function scriptOf(shell: 'bash' | 'zsh' | 'fish', all: readonly Command[]): string {

@@ -2,9 +2,13 @@ import { pino } from 'pino'
 import { onStop } from '../runtime/stop-signals.ts'
 import { loadConfig } from '../settings/config.ts'
 import { serveController } from '../wiring/controller-process.ts'
+import type { CommandIo } from './terminal.ts'
 
 /** `tollgate controller`: runs until it is stopped. Rejects if it cannot start. */
-export async function controllerCommand(env: NodeJS.ProcessEnv): Promise<number> {
+export async function controllerCommand(
+  _call: unknown,
+  { env }: Pick<CommandIo, 'env'>,
+): Promise<number> {
   const config = loadConfig({ ...env, RESOURCES: env.RESOURCES || 'kubernetes' })
   if (config.resourceFolder !== undefined) {
     throw new Error('RESOURCES: must be kubernetes; a folder has no statuses')

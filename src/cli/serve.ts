@@ -1,5 +1,6 @@
 import { type Service, serve } from '../main.ts'
 import { onStop } from '../runtime/stop-signals.ts'
+import type { CommandIo } from './terminal.ts'
 
 /** How long the process may continue after a stop was requested (milliseconds). */
 const endWithinMs = 15_000
@@ -9,7 +10,10 @@ const endWithinMs = 15_000
  * is gone. Then the process ends with status 0, or 1 if a part had to be abandoned. Rejects if it
  * cannot start.
  */
-export async function serveCommand(env: NodeJS.ProcessEnv): Promise<number> {
+export async function serveCommand(
+  _call: unknown,
+  { env }: Pick<CommandIo, 'env'>,
+): Promise<number> {
   const asked = onStop(() => {})
   const starting = new AbortController()
   void asked.then(() => {

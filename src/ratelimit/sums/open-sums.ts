@@ -18,14 +18,10 @@ import { type FileMode, prepareFolder } from '../../journal/prepare-folder.ts'
 import { startUpkeep, type Upkeep } from '../../journal/upkeep.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
+import type { Counter } from '../rules/counter.ts'
 import type { CounterReset, Resets, WindowedCounter } from '../rules/windows.ts'
 import { type GatewaySums, type GatewaySumsOptions, openGatewaySums } from './gateway-sums.ts'
-import {
-  type AskedCounter,
-  type RunningSums,
-  type RunningSumsOptions,
-  runSums,
-} from './running-sums.ts'
+import { type RunningSums, type RunningSumsOptions, runSums } from './running-sums.ts'
 
 export interface SumsOptions
   extends Pick<
@@ -256,8 +252,8 @@ export async function openSums(options: SumsOptions) {
     /** As in running-sums.ts. */
     windows: (counters: readonly WindowedCounter[], at: number) =>
       current.running.windows(counters, at),
-    read: (counters: readonly AskedCounter[], at: number) => current.running.read(counters, at),
-    readFresh: (counters: readonly AskedCounter[], at: number) =>
+    read: (counters: readonly Counter[], at: number) => current.running.read(counters, at),
+    readFresh: (counters: readonly Counter[], at: number) =>
       current.running.readFresh(counters, at),
     /** As in shared-sums.ts, whatever the gateway's name becomes: what is known of a window, and where holds end. */
     known: (counter: WindowedCounter, at: number) => current.sums.shared.read(counter, at),

@@ -4,10 +4,9 @@
  */
 
 import { ServiceError } from '../../formats/errors.ts'
-import type { Exact } from '../../formats/exact.ts'
 import { repeat } from '../../runtime/loop.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
-import type { CounterState } from '../rules/counter.ts'
+import type { Counter, CounterState } from '../rules/counter.ts'
 import { countOf } from '../rules/fields.ts'
 import { isWithin, type Tally, toTick, usedOf } from '../rules/tally.ts'
 import type { CounterReset, WindowedCounter } from '../rules/windows.ts'
@@ -15,11 +14,6 @@ import type { GatewaySums } from './gateway-sums.ts'
 import { type LineWatchOptions, startLineWatch } from './line-watch.ts'
 import { createPartSender, type PartSender, type PartSenderOptions } from './part-sender.ts'
 import type { KnownWindow } from './shared-sums.ts'
-
-/** A counter, and the limit it is read for: a store that learns of others' use asks more often near it. */
-export interface AskedCounter extends WindowedCounter {
-  readonly limit?: Exact
-}
 
 export interface RunningSumsOptions
   extends Pick<PartSenderOptions, 'flushMs' | 'monotonic'>,
@@ -61,7 +55,7 @@ export function runSums(options: RunningSumsOptions) {
   /** Whether a Check of this turn has read the end. */
   let isRead = false
   /** Windows that are asked for in this turn, with one call. */
-  let asking: { readonly counters: AskedCounter[]; readonly answered: Promise<void> } | undefined
+  let asking: { readonly counters: Counter[]; readonly answered: Promise<void> } | undefined
 
   for (const part of shared.parts.values()) {
     const note = (error?: unknown): void => noteOutcome(part.tag, error)
@@ -118,7 +112,7 @@ export function runSums(options: RunningSumsOptions) {
   }
 
   /** Milliseconds for which what is known of this window is fresh enough. */
-  function maxAgeOf({ limit }: AskedCounter, tally: Tally): number {
+  function maxAgeOf({ limit }: Counter, tally: Tally): number {
     const isNear = limit === undefined || Number(usedOf(tally)) >= Number(limit) / 2
     const ms = isNear ? flushMs : Math.max(flushMs, farMs)
     const fields = countOf(tally.fields)
@@ -126,7 +120,7 @@ export function runSums(options: RunningSumsOptions) {
   }
 
   /** Has the store asked if what it has told of the window is old. */
-  function keepFresh(counter: AskedCounter, tally: Tally, at: number): void {
+  function keepFresh(counter: Counter, tally: Tally, at: number): void {
     const maxAgeMs = maxAgeOf(counter, tally)
     if (isWithin(maxAgeMs, tally.heardAt, tally.usedAt)) return
     const part = shared.refresh(counter, at)
@@ -137,9 +131,9 @@ export function runSums(options: RunningSumsOptions) {
     return { used: usedOf(tally), resetsAt: tally.end }
   }
 
-  function fetch(counters: readonly AskedCounter[]): Promise<void> {
+  function fetch(counters: readonly Counter[]): Promise<void> {
     if (asking === undefined) {
-      const all: AskedCounter[] = []
+      const all: Counter[] = []
       const answered = new Promise<void>((settle) => setImmediate(settle)).then(() => {
         asking = undefined
         return shared.fetch(all, now()).catch((error: unknown) => {
@@ -155,7 +149,7 @@ export function runSums(options: RunningSumsOptions) {
   }
 
   function read(
-    counters: readonly AskedCounter[],
+    counters: readonly Counter[],
     at: number,
   ): readonly CounterState[] | Promise<readonly CounterState[]> {
     look()
@@ -163,7 +157,7 @@ export function runSums(options: RunningSumsOptions) {
     const tallies = shared.talliesOf(counters, at, tick)
     const known = tallies.map(stateOf)
     if (isAlone) return known
-    const missing: AskedCounter[] = []
+    const missing: Counter[] = []
     for (const [i, counter] of counters.entries()) {
       const tally = tallies[i] as Tally
       if (tally.isKnown) keepFresh(counter, tally, at)
@@ -207,10 +201,7 @@ export function runSums(options: RunningSumsOptions) {
      */
     read,
     /** As `read`, once the store has told of all of them. */
-    async readFresh(
-      counters: readonly AskedCounter[],
-      at: number,
-    ): Promise<readonly CounterState[]> {
+    async readFresh(counters: readonly Counter[], at: number): Promise<readonly CounterState[]> {
       await sums.readAll()
       const tags = new Set(counters.map((counter) => shared.refresh(counter, at)?.tag))
       await Promise.all([...senders.values()].map((each) => tags.has(each.tag) && each.refreshed()))

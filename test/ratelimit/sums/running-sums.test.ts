@@ -5,9 +5,10 @@ import { type Exact, parseExact } from '../../../src/formats/exact.ts'
 import { type Folder, openFolder } from '../../../src/journal/folder.ts'
 import { openKeptFiles } from '../../../src/journal/kept-files.ts'
 import { connectRedis } from '../../../src/ratelimit/redis/connection.ts'
+import type { Counter } from '../../../src/ratelimit/rules/counter.ts'
 import { openGatewaySums } from '../../../src/ratelimit/sums/gateway-sums.ts'
 import { createRedisSums } from '../../../src/ratelimit/sums/redis-sums.ts'
-import { type AskedCounter, runSums } from '../../../src/ratelimit/sums/running-sums.ts'
+import { runSums } from '../../../src/ratelimit/sums/running-sums.ts'
 import { poll } from '../../support/poll.ts'
 import { makeTemporaryFolder } from '../../support/temporary-folder.ts'
 import { type RunningValkey, skipValkey, startValkey } from '../../support/valkey.ts'
@@ -15,13 +16,13 @@ import { lasting } from '../../support/window-ends.ts'
 import { plainLines } from './plain-lines.ts'
 
 const file = 'usage.jsonl'
-const hour: AskedCounter = {
+const hour: Counter = {
   key: 's\nm\n1h\nann',
   owner: lasting('ann'),
   window: { ms: 3_600_000 },
   limit: 100,
 }
-const week: AskedCounter = { ...hour, key: 's\nm\n1w\nann', window: { ms: 604_800_000 } }
+const week: Counter = { ...hour, key: 's\nm\n1w\nann', window: { ms: 604_800_000 } }
 
 interface ProcessOptions {
   readonly path: string
