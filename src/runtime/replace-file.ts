@@ -1,5 +1,5 @@
 /**
- * Replaces files that Envoy reads by rename: it reads the old text or the new one, never a part.
+ * Replaces files by rename: a reader, such as Envoy, sees the old text or the new one, never a part.
  */
 
 import { randomUUID } from 'node:crypto'

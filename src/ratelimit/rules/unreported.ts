@@ -1,7 +1,7 @@
 /**
- * What a response is charged of which its model has reported nothing, or only the beginning: because
- * its client hung up, its server died, or reports no usage. Check estimates, and the gateway hands the
- * estimate on, so that stream, journal and ledger charge the same.
+ * The charge of a response whose model has reported no usage, or only part of it, because the client
+ * hung up, or the server died or reports none. Check makes the estimate and the line has it, so that
+ * counters and ledger charge the same.
  */
 
 /** A token of English text or of JSON has about four bytes. */

@@ -24,11 +24,11 @@ export interface Usage {
   readonly reported: Reported
   /** The group that pays, if Check determined it. */
   readonly group?: string
-  /** The key that was used; missing for identity tokens. Only the journal tells it, like `payer`. */
+  /** The key that was used; missing for identity tokens. */
   readonly keyId?: string
-  /** Whom the response is charged to (payer.ts). */
+  /** The payer (payer.ts). */
   readonly payer?: string
-  /** With which counters of its key the response was admitted (`CompiledCaps.counted`), if any. */
+  /** The counters of its key under which the request was admitted (`CompiledCaps.counted`), if any. */
   readonly cap?: string
   /** Prices and weights when it was admitted (amounts.ts); undefined: there were none. */
   readonly prices?: string
@@ -47,11 +47,11 @@ export interface Usage {
   readonly bytes: number
   /** Whether its client left before the response began, once the request had been sent to the model. */
   readonly hasLeft?: boolean
-  /** Identity of the response, if the gateway reports it twice. */
+  /** The gateway's id of the request, and when its response ended. */
   readonly response?: EndedResponse
   /** What is charged if the model reports less; undefined: what it reports. */
   readonly estimate?: Estimate
-  /** The room that its request holds; only the stream tells it. */
+  /** The hold of its request, if it has one. */
   readonly held?: HeldUsage
 }
 
@@ -73,7 +73,7 @@ interface EndedResponse {
 }
 
 /**
- * The token figures of a response: the fields of Envoy's metadata `tollgate.usage`, unchecked.
+ * The token figures of a response, as its line has them, unchecked.
  * OpenAI's responses have `total_tokens`, and by type `prompt_tokens`, `completion_tokens` (under
  * either name), `details_cached_tokens`, `details_cache_write_tokens`, `details_reasoning_tokens`. Anthropic's have
  * `input_tokens`, `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`, and
