@@ -16,7 +16,7 @@ import { createLineGuard } from './line-guard.ts'
 import { type FileMode, findMismatch, prepareFolder } from './prepare-folder.ts'
 import { createRotation, type RotationOptions } from './rotation.ts'
 
-interface UpkeepOptions
+export interface UpkeepOptions
   extends Required<Pick<RotationOptions, 'maxBytes' | 'daily' | 'onRenamed' | 'now'>> {
   readonly files: JournalFiles
   /** Names of the files with lines. */
