@@ -5,13 +5,11 @@
  */
 
 import type { Grant } from '../decide/decision.ts'
+import { forwardingOf } from '../decide/forwarding.ts'
 import { writeStructField } from '../grpc/struct.ts'
 import { varintSize, WireWriter } from '../grpc/wire.ts'
-import type { ModelServer } from '../kinds/resources.ts'
-import { chunkUsageOf, serverHeaders } from '../models/rules/server-headers.ts'
 import type { Model } from '../models/rules/snapshot.ts'
 import type { Dialect } from '../operations/dialect.ts'
-import { openedFields } from '../operations/restrictions.ts'
 import type { CountedLimit } from '../ratelimit/rules/counter.ts'
 import { toPolicies } from '../ratelimit/rules/limit-headers.ts'
 import { writeSubject } from '../usage/rules/line-head.ts'
@@ -67,20 +65,10 @@ export class AllowTemplate {
       meteredIfReported,
     }
     this.#dialect = dialect
-    this.before = bytesOf((writer) => {
-      writeHeader(writer, 'x-maas-subscription', subscription)
-      writeHeader(writer, 'x-tollgate-cluster', cluster)
-    })
+    const { routing, body, server, counting, subject, hasCredential } = forwardingOf(grant)
+    this.before = bytesOf((writer) => writeHeaders(writer, routing))
     this.after = bytesOf((writer) => {
-      if (bodyNames !== undefined) writeHeader(writer, 'x-tollgate-models', bodyNames)
-      const opened = openedFields(model.resource)
-      if (opened !== undefined) writeHeader(writer, 'x-tollgate-open', opened)
-      writeServer(writer, model.resource.server, sentName)
-      const chunkUsage = chunkUsageOf(model.resource.output, metered)
-      if (chunkUsage !== undefined) writeHeader(writer, 'x-tollgate-chunk-usage', chunkUsage)
-      if (model.resource.output?.maxTokensField === 'max_tokens') {
-        writeHeader(writer, 'x-tollgate-maximum', 'max_tokens')
-      }
+      for (const headers of [body, server, counting]) writeHeaders(writer, headers)
       writer.string(5, 'authorization').string(5, 'x-api-key').string(5, 'proxy-authorization')
     })
     this.policyText = toPolicies(this.#limits)
@@ -88,20 +76,13 @@ export class AllowTemplate {
       if (this.policyText === '') return
       writeHeader(writer, 'ratelimit-policy', this.policyText, responseHeaders)
     })
-    const subject = writeSubject({
-      subscription,
-      model: model.key,
-      group: owningGroup,
-      payer: metered || meteredIfReported ? payer : undefined,
-      tariff,
-    })
-    this.subject = bytesOf((writer) => writer.text(subject))
+    this.subject = bytesOf((writer) => writer.text(writeSubject(subject)))
     this.metadata = bytesOf((writer) => {
       // usage.lua makes it true where it has found usage.
       writeStructField(writer, 'metered', meteredIfReported ? 'if_reported' : metered)
       // For usage.lua, which reads and writes OpenAI's format by default.
       if (dialect === 'anthropic') writeStructField(writer, 'dialect', dialect)
-      if (model.resource.server.credential) writeStructField(writer, 'credential', true)
+      if (hasCredential) writeStructField(writer, 'credential', true)
     })
   }
 
@@ -149,11 +130,8 @@ function bytesOf(write: (writer: WireWriter) => void): Buffer {
   return kept
 }
 
-/** What the gateway's routes and scripts need to know of the model's server. */
-function writeServer(writer: WireWriter, server: ModelServer, sentName: string | undefined): void {
-  const { upstreamModel = sentName } = server
-  if (upstreamModel !== undefined) writeHeader(writer, 'x-tollgate-upstream-model', upstreamModel)
-  for (const [name, value] of serverHeaders(server)) writeHeader(writer, name, value)
+function writeHeaders(writer: WireWriter, headers: readonly [string, string | undefined][]): void {
+  for (const [name, value] of headers) if (value !== undefined) writeHeader(writer, name, value)
 }
 
 /** The template for a grant. */

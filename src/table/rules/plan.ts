@@ -1,14 +1,12 @@
 /**
  * What the gateway's script does with a request that the table decides, as text: a template for what many
- * requests have in common, and what belongs to one caller. The words are those of Check's response
- * (extauthz/allow-template.ts), which does the same for the same grant.
+ * requests have in common, and what belongs to one caller.
  */
 
 import type { Grant } from '../../decide/decision.ts'
+import { forwardingOf } from '../../decide/forwarding.ts'
 import type { Caller } from '../../identity/rules/caller.ts'
-import { chunkUsageOf, serverHeaders } from '../../models/rules/server-headers.ts'
 import { type Dialect, dialectOf } from '../../operations/dialect.ts'
-import { openedFields } from '../../operations/restrictions.ts'
 import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
 import { writeCaller, writeSubject } from '../../usage/rules/line-head.ts'
 import { maxRecordText, maxTemplateText } from './format.ts'
@@ -40,26 +38,21 @@ export function planOf(grant: Grant, dialect: Dialect): Plan | undefined {
 
 /** undefined: it has a value that does not fit the form, and is asked each time. */
 export function templateText(grant: Grant, dialect: Dialect): string | undefined {
-  const { model, cluster, subscription, bodyNames = '', limits, owningGroup, payer, tariff } = grant
-  const { server, output } = model.resource
+  const { limits, bodyNames = '', held, upstreamPath } = grant
+  const { routing, body, server, counting, subject, hasCredential } = forwardingOf(grant)
   const flags = [
-    server.credential ? 'c' : '',
+    hasCredential ? 'c' : '',
     dialect === 'anthropic' ? 'a' : '',
-    grant.held?.estimate === undefined ? '' : 'e',
+    held?.estimate === undefined ? '' : 'e',
   ]
   const own: string[] = [
     flags.join(''),
-    writeSubject({ subscription, model: model.key, group: owningGroup, payer, tariff }),
-    grant.upstreamPath,
-    bodyNames,
-    openedFields(model.resource) ?? '',
-    chunkUsageOf(output, grant.metered) ?? '',
-    output?.maxTokensField === 'max_tokens' ? 'max_tokens' : '',
+    writeSubject(subject),
+    upstreamPath,
+    ...[...body, ...counting].map(([, value = '']) => value),
     toPolicies(limits),
     limits.map(({ name, limit, scope }) => `${name}:${limit}:${scope[0]}`).join(','),
-    `x-maas-subscription: ${subscription}`,
-    `x-tollgate-cluster: ${cluster}`,
-    ...serverHeaders(server).map(([name, value]) => `${name}: ${value}`),
+    ...[...routing, ...server].flatMap(([name, value]) => (value ? [`${name}: ${value}`] : [])),
   ]
   // Between names there are tabs.
   const values = own.with(bodyNamesLine, bodyNames.replaceAll('\t', ''))
