@@ -1,10 +1,10 @@
-/** Recently verified identity tokens, by their hash; the tokens themselves are not kept. */
+/** Recent verdicts about tokens and people, by the hash of what they are about: that itself is not kept. */
 
 import { hash } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
+import { BoundedMap } from '../runtime/bounded-map.ts'
 
-/** The most entries; the least recently used are evicted. */
-const entries = 10_000
+/** The most entries, of which half are there at least: those that were used last. */
+const entries = 20_000
 
 /** An empty cache. */
 export function createVerdicts<Verdict>() {
@@ -13,20 +13,21 @@ export function createVerdicts<Verdict>() {
     readonly from: number
     readonly until: number
   }
-  const kept = new LRUCache<string, Entry>({ max: entries })
+  const kept = new BoundedMap<string, Entry>(entries)
   return {
-    /** undefined: nothing is cached that is valid at `now`. */
-    find(token: string, now: number): Verdict | undefined {
-      const entry = kept.get(hashOfToken(token))
+    /** undefined: nothing is cached that is valid at `now`, or was `graceMs` before. */
+    find(key: string, now: number, graceMs = 0): Verdict | undefined {
+      const entry = kept.get(key)
       // A clock that was set back must not extend an entry's life.
-      return entry !== undefined && now >= entry.from && now < entry.until
+      return entry !== undefined && now >= entry.from && now < entry.until + graceMs
         ? entry.verdict
         : undefined
     },
-    /** Caches it from `now` until `until` (milliseconds since the epoch), which may be past. */
-    keep(token: string, verdict: Verdict, now: number, until: number): void {
-      if (until > now) kept.set(hashOfToken(token), { verdict, from: now, until })
+    /** Caches it from `now` until `until` (of the same clock, in milliseconds), which may be past. */
+    keep(key: string, verdict: Verdict, now: number, until: number): void {
+      if (until > now) kept.set(key, { verdict, from: now, until })
     },
+    forget: (key: string): void => kept.delete(key),
   }
 }
 

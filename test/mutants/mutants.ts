@@ -765,8 +765,8 @@ export const allMutants: readonly Mutant[] = [
     ['identity/kubernetes/token-review.test.ts'],
     [
       ['status.authenticated !== true', 'false'],
-      ['(late ? graceMs : 0)', 'graceMs'],
-      ['believed.delete(hash)', ''],
+      ['late ? graceMs : 0', 'graceMs'],
+      ['believed.forget(hash)', ''],
     ],
   ),
   ...mutants(

@@ -4,10 +4,10 @@
  */
 
 import { hash } from 'node:crypto'
-import { LRUCache } from 'lru-cache'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { createSingleFlight } from '../../runtime/single-flight.ts'
 import type { Person } from '../rules/caller.ts'
+import { createVerdicts } from '../verdicts.ts'
 import { createPauses } from './pauses.ts'
 import type { Review } from './review.ts'
 
@@ -33,13 +33,10 @@ interface AccessReviewOptions {
 
 /** How long yes and no are cached; a removed role is lost after this time. */
 const keptMs = 30_000
-const entries = 10_000
 
 export function createAccessReview(options: AccessReviewOptions): AccessReview {
   const { review, resource, onAnswered, monotonic = () => performance.now() } = options
-  const verdicts = new LRUCache<string, { readonly allowed: boolean; readonly at: number }>({
-    max: entries,
-  })
+  const verdicts = createVerdicts<boolean>()
   const pauses = createPauses(monotonic)
 
   const ask = createSingleFlight(async (key: string, { user, groups }: Person) => {
@@ -52,7 +49,7 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
       })
       // A denial outweighs another authorizer's permission.
       const allowed = status.allowed === true && status.denied !== true
-      verdicts.set(key, { allowed, at })
+      verdicts.keep(key, allowed, at, at + keptMs)
       pauses.succeeded(key)
       onAnswered(allowed ? 'allowed' : 'denied')
       return allowed
@@ -65,8 +62,8 @@ export function createAccessReview(options: AccessReviewOptions): AccessReview {
 
   return function mayAdminister(person) {
     const key = keyOf(person)
-    const known = verdicts.get(key)
-    if (known !== undefined && monotonic() - known.at < keptMs) return known.allowed
+    const known = verdicts.find(key, monotonic())
+    if (known !== undefined) return known
     return pauses.isPaused(key) ? false : ask(key, person)
   }
 }

@@ -1,12 +1,12 @@
 /** Pauses after failures of the API server, so that it is not called while it is unavailable. */
 
-import { LRUCache } from 'lru-cache'
+import { BoundedMap } from '../../runtime/bounded-map.ts'
 
 /** One failure, such as a 429, says little: the next call may succeed. */
 const several = 3
 const pauseMs = 1_000
-/** The most owners; the least recently used are forgotten. */
-const maxOwners = 10_000
+/** The most owners, of which half are remembered at least: those that called last. */
+const maxOwners = 20_000
 
 /**
  * Calls are paused for an owner after several failures in a row of its own, so that it cannot cause
@@ -14,9 +14,9 @@ const maxOwners = 10_000
  * them, because then the API server is away. `monotonic` is a clock in milliseconds.
  */
 export function createPauses(monotonic: () => number) {
-  const failures = new LRUCache<string, { readonly inARow: number; readonly at: number }>({
-    max: maxOwners,
-  })
+  const failures = new BoundedMap<string, { readonly inARow: number; readonly at: number }>(
+    maxOwners,
+  )
   /** Owners with failures since the last success of anybody; no more than are needed. */
   const failing = new Set<string>()
   let failedAt = Number.NEGATIVE_INFINITY

@@ -3,7 +3,6 @@
  * TokenReview).
  */
 
-import { LRUCache } from 'lru-cache'
 import { ServiceError } from '../../formats/errors.ts'
 import { networkOf } from '../../formats/network.ts'
 import type { Source } from '../../keys/store.ts'
@@ -13,7 +12,7 @@ import { createFairLimiter } from '../../runtime/fair-limiter.ts'
 import { createOutage } from '../../runtime/outage.ts'
 import { createSingleFlight } from '../../runtime/single-flight.ts'
 import type { TokenCaller } from '../rules/caller.ts'
-import { hashOfToken } from '../verdicts.ts'
+import { createVerdicts, hashOfToken } from '../verdicts.ts'
 import { createPauses } from './pauses.ts'
 import type { Review } from './review.ts'
 
@@ -33,23 +32,17 @@ interface TokenReviewOptions {
   readonly monotonic?: () => number
 }
 
-interface Verdict {
-  readonly caller: TokenCaller | null
-  readonly at: number
-}
-
 const believedMs = 60_000
 const refusedMs = 10_000
-/** Cached entries of each kind. */
-const entries = 10_000
 /** Concurrent calls; further ones wait in turn, network by network. */
 const limits = { atOnce: 16, room: 4_000, roomForOne: 1_000 }
 
 export function createTokenReview(options: TokenReviewOptions) {
   const { review, audiences, graceMs, onUnavailable, onRefused = () => {} } = options
   const { monotonic = () => performance.now() } = options
-  const believed = new LRUCache<string, Verdict>({ max: entries })
-  const refused = new LRUCache<string, Verdict>({ max: entries })
+  // Apart, so that a flood of refused tokens drops none that is valid.
+  const believed = createVerdicts<TokenCaller>()
+  const refused = createVerdicts<null>()
   const inTurn = createFairLimiter({
     ...limits,
     refusal: () => new ServiceError('identity_unavailable'),
@@ -59,11 +52,8 @@ export function createTokenReview(options: TokenReviewOptions) {
 
   /** The cached result for a token: within its normal lifetime, or `late` as in an outage. */
   function recall(hash: string, late = false): TokenCaller | null | undefined {
-    const good = believed.get(hash)
     const now = monotonic()
-    if (good !== undefined && now - good.at < believedMs + (late ? graceMs : 0)) return good.caller
-    const bad = refused.get(hash)
-    return bad !== undefined && now - bad.at < refusedMs ? null : undefined
+    return believed.find(hash, now, late ? graceMs : 0) ?? refused.find(hash, now)
   }
 
   async function call(hash: string, token: string, network: string): Promise<TokenCaller | null> {
@@ -78,14 +68,15 @@ export function createTokenReview(options: TokenReviewOptions) {
       const verdict = readStatus(status, audiences)
       outage.note(undefined)
       pauses.succeeded(network)
-      believed.delete(hash)
-      refused.delete(hash)
       // Counted from the call, so that a token revoked meanwhile does not live longer.
-      const caller = typeof verdict === 'string' ? null : verdict
-      if (typeof verdict === 'string') onRefused(verdict)
-      const memory = caller === null ? refused : believed
-      memory.set(hash, { caller, at: begunAt })
-      return caller
+      if (typeof verdict !== 'string') {
+        believed.keep(hash, verdict, begunAt, begunAt + believedMs)
+        return verdict
+      }
+      onRefused(verdict)
+      believed.forget(hash)
+      refused.keep(hash, null, begunAt, begunAt + refusedMs)
+      return null
     } catch (error) {
       outage.note(errorMessage(error))
       pauses.failed(network)

@@ -3,7 +3,7 @@
 import { type CryptoKey, errors, type JWSHeaderParameters, jwtVerify } from 'jose'
 import { ServiceError } from '../../formats/errors.ts'
 import type { TokenCaller } from '../rules/caller.ts'
-import { createVerdicts } from '../verdicts.ts'
+import { createVerdicts, hashOfToken } from '../verdicts.ts'
 import { type ClaimRules, readClaims } from './claims.ts'
 import type { CodeFlow } from './code-flow.ts'
 import type { FoundKeys, KeySource } from './key-source.ts'
@@ -86,7 +86,7 @@ export function createProvider(options: ProviderOptions) {
     if (typeof person === 'string') throw new Refusal(person)
     const caller: TokenCaller = { by: 'token', proof, ...person }
     const until = Math.min(now + ttlMs, (payload.exp as number) * 1_000)
-    verdicts.keep(token, { caller, provedBy }, now, until)
+    verdicts.keep(hashOfToken(token), { caller, provedBy }, now, until)
     return caller
   }
 
@@ -102,7 +102,7 @@ export function createProvider(options: ProviderOptions) {
      * only if the signature is valid, or with `identity_unavailable`.
      */
     verify(token: string, now: number): TokenCaller | Promise<TokenCaller> {
-      const known = verdicts.find(token, now)
+      const known = verdicts.find(hashOfToken(token), now)
       // The key may have left the set since, even during the verification.
       if (known?.provedBy === keys.generation && !keys.isLost) return known.caller
       return verifyAfresh(token, now).catch((error: unknown) => {
