@@ -1434,9 +1434,9 @@ export const allMutants: readonly Mutant[] = [
     'ratelimit/sums/line-watch.ts',
     ['ratelimit/sums/line-watch.test.ts'],
     [
-      ['if (now - changedAt < denseMs && !had) becomeBusy()', ''],
-      ['quietMs = found > lines ? 0 : quietMs + restMs', 'quietMs += restMs'],
-      ['looks * busyMs > restMs ? relievedMs : busyMs', 'busyMs'],
+      ['if (now - changedAt < manyWithinMs && !had) becomeBusy()', ''],
+      ['if (found > 0) foundAt = monotonic()', ''],
+      ['if (freshMs <= 0) readEnds(false)', 'readEnds(false)'],
     ],
   ),
   // I12: a hold is what is open, a sum what has ended.

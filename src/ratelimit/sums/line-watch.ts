@@ -1,7 +1,7 @@
 /**
  * When a process looks for new lines, besides the moment of a Check. While few come, the file system tells of
  * each; to be woken for each of many costs more than to read them, so then the ends are read every few
- * milliseconds instead, which finds several at once, and less often while Checks read them anyway.
+ * milliseconds instead, which finds several at once, unless a Check just has.
  */
 
 import { createAlarm, repeat } from '../../runtime/loop.ts'
@@ -23,9 +23,10 @@ const [pollMs, unwatchedPollMs] = [100, 10]
 /** New files that nothing has told of. */
 const lookMs = 1_000
 /** Two changes within this time are many. */
-const denseMs = 10
-/** Between two looks at the ends while many lines come, and while Checks look more often than that. */
-const [busyMs, relievedMs] = [3, 20]
+const manyWithinMs = 10
+/** While many lines come: from one look at the ends to the next, and while each finds several lines. */
+const [busyMs, denseMs] = [3, 2]
+const several = 3
 /** Without a line for so long few come again. */
 const calmMs = 100
 
@@ -40,8 +41,8 @@ export function startLineWatch(options: LineWatchOptions) {
   let lookedAt = Number.NEGATIVE_INFINITY
   let isRung = false
   let busy: NodeJS.Timeout | undefined
-  /** Looks of Checks since the last one here. */
-  let looks = 0
+  /** When a Check has looked last. */
+  let checkedAt = Number.NEGATIVE_INFINITY
 
   watch()
   const restMs = (): number => (endWatch || busy ? pollMs : unwatchedPollMs)
@@ -76,7 +77,7 @@ export function startLineWatch(options: LineWatchOptions) {
       if (signal.aborted) return
       readEnds(had)
       const now = monotonic()
-      if (now - changedAt < denseMs && !had) becomeBusy()
+      if (now - changedAt < manyWithinMs && !had) becomeBusy()
       changedAt = now
     })
   }
@@ -93,21 +94,23 @@ export function startLineWatch(options: LineWatchOptions) {
     if (busy !== undefined) return
     unwatch()
     let lines = sums.linesRead
-    let quietMs = 0
-    lookIn(busyMs)
+    let foundAt = monotonic()
+    let restMs = busyMs
+    lookIn(restMs)
 
     function lookIn(ms: number): void {
-      looks = 0
-      busy = setTimeout(look, ms, ms).unref()
+      busy = setTimeout(look, ms).unref()
     }
 
-    function look(restMs: number): void {
+    function look(): void {
       if (signal.aborted) return
-      readEnds(false)
-      const found = sums.linesRead
-      quietMs = found > lines ? 0 : quietMs + restMs
-      lines = found
-      if (quietMs < calmMs) lookIn(looks * busyMs > restMs ? relievedMs : busyMs)
+      const freshMs = Math.ceil(checkedAt + restMs - monotonic())
+      if (freshMs <= 0) readEnds(false)
+      const found = sums.linesRead - lines
+      lines += found
+      if (found > 0) foundAt = monotonic()
+      restMs = found < several ? busyMs : denseMs
+      if (monotonic() - foundAt < calmMs) lookIn(freshMs > 0 ? freshMs : restMs)
       else becomeCalm()
     }
   }
@@ -141,7 +144,7 @@ export function startLineWatch(options: LineWatchOptions) {
     beat: watch,
     /** A Check has read the end. */
     noteLook(): void {
-      looks += 1
+      if (busy !== undefined) checkedAt = monotonic()
     },
     /** Looks for files that are new, and reads them. */
     lookAgain(): void {

@@ -104,6 +104,24 @@ root.test('while Checks look often there are few other looks', async (t) => {
   await poll(() => state.read === state.written, 'the last line is read')
 })
 
+root.test('a line does not wait until Checks come again', async (t) => {
+  const { state, watch, write, isWatched } = startWatch(t)
+  await delay(20)
+  write()
+  await delay(2)
+  write()
+  await poll(() => !isWatched(), 'many lines come')
+  const before = state.looks
+  for (let i = 0; i < 30; i += 1) {
+    // Some at once, then none for a while.
+    for (let k = 0; k < 4; k += 1) watch.noteLook()
+    state.read = state.written
+    state.written += 1
+    await delay(8)
+  }
+  t.ok(state.looks - before >= 28, `${state.looks - before} looks`)
+})
+
 root.test('new files are looked for at leisure where a watch tells of them', async (t) => {
   const { state, watch } = startWatch(t)
   await delay(350)

@@ -4,6 +4,7 @@ import { cutName } from '../../../formats/bound-text.ts'
 import { plus } from '../../../formats/exact.ts'
 import { readPrice } from '../../../formats/money.ts'
 import { readPayer } from '../../../models/rules/payer.ts'
+import { inSlices } from '../../../runtime/slices.ts'
 import { withLongDeadline } from '../../../store/postgres/postgres.ts'
 import { digestOf, type Fragment, type Sql } from '../../../store/postgres/sql.ts'
 import {
@@ -29,6 +30,8 @@ export function createUsageLedger(sql: Sql): UsageLedger {
       return found as LedgerPosition
     },
     async feed({ journal, revision, places, rows, limits = [], gaps, closes }) {
+      const usage = await inSlices(textOf(rowsInSteps(rows)))
+      const charges = await inSlices(textOf(limitRowsInSteps(limits)))
       const moved = await withLongDeadline(sql`
         with moved as (
           update tollgate_usage_journals set
@@ -45,11 +48,11 @@ export function createUsageLedger(sql: Sql): UsageLedger {
             as gap ("from" float8, "to" float8)
           on conflict do nothing
         ), added as (
-          ${addRows(sql, rows, [...Object.values(usageFigures), 'cost_nano'], sql`exists (select from moved)`)}
+          ${addRows(sql, usage, [...Object.values(usageFigures), 'cost_nano'], sql`exists (select from moved)`)}
         ), charged as (
           insert into tollgate_usage_limits as kept
           select each.* from moved,
-            json_populate_recordset(null::tollgate_usage_limits, ${JSON.stringify(toLimitRows(limits))}::json) each
+            json_populate_recordset(null::tollgate_usage_limits, ${charges}::json) each
           order by begins_at, id
           on conflict (begins_at, id) do update set amount = kept.amount + excluded.amount,
             first_at = least(kept.first_at, excluded.first_at),
@@ -60,17 +63,18 @@ export function createUsageLedger(sql: Sql): UsageLedger {
     },
     async addRefusals(refusals) {
       if (refusals.length === 0) return
-      await withLongDeadline(addRows(sql, refusals, ['refusals'], sql`true`))
+      const rows = await inSlices(textOf(rowsInSteps(refusals)))
+      await withLongDeadline(addRows(sql, rows, ['refusals'], sql`true`))
     },
   }
 }
 
 const maxSum = Number.MAX_SAFE_INTEGER
 
-/** Adds these figures of the rows to the sums of their hours, on a condition. */
+/** Adds these figures of the rows, a JSON text, to the sums of their hours, on a condition. */
 function addRows(
   sql: Sql,
-  rows: readonly UsageGroup[],
+  rows: string,
   figures: readonly string[],
   condition: Fragment,
 ): Fragment {
@@ -82,7 +86,7 @@ function addRows(
   return sql`
     insert into tollgate_usage_hours as kept (${columns})
     select ${columns}
-    from json_populate_recordset(null::tollgate_usage_hours, ${JSON.stringify(toRows(rows))}::json)
+    from json_populate_recordset(null::tollgate_usage_hours, ${rows}::json)
     where ${condition}
     -- Writers that add to the same rows then never wait for one another in a circle.
     order by hour, id
@@ -93,13 +97,33 @@ const groupColumns =
   'username, subscription, model, key_id, organization, cost_center, rate, prices'
 const figureColumns: Readonly<Record<string, string>> = { ...usageFigures, refusals: 'refusals' }
 
+/** Steps for `inSlices`, of which thousands of rows take several: their JSON text. */
+function* textOf(
+  steps: Generator<undefined, readonly Record<string, unknown>[]>,
+): Generator<undefined, string> {
+  const texts: string[] = []
+  for (const row of yield* steps) {
+    texts.push(JSON.stringify(row))
+    yield
+  }
+  return `[${texts.join()}]`
+}
+
+type LedgerRow = UsageGroup & Partial<Pick<UsageRow, 'prices' | 'cost'>>
+
 /**
  * Rows of the table: names in bounded form, the payer in its parts. Names that become the same are
  * one row, because a statement cannot add to a row twice.
  */
-export function toRows(
-  rows: readonly (UsageGroup & Partial<Pick<UsageRow, 'prices' | 'cost'>>)[],
-): Record<string, unknown>[] {
+export function toRows(rows: readonly LedgerRow[]): Record<string, unknown>[] {
+  const steps = rowsInSteps(rows)
+  for (;;) {
+    const step = steps.next()
+    if (step.done) return step.value
+  }
+}
+
+function* rowsInSteps(rows: readonly LedgerRow[]): Generator<undefined, Record<string, unknown>[]> {
   const merged = new Map<string, Record<string, unknown>>()
   // Thousands of rows have few payers.
   const payers = new Map<string, ReturnType<typeof toPayerColumns>>()
@@ -126,12 +150,15 @@ export function toRows(
       sum[column] = Math.min(maxSum, Number(sum[column] ?? 0) + Number(figure))
     }
     merged.set(`${hour} ${id}`, sum)
+    yield
   }
   return [...merged.values()]
 }
 
 /** The same of limits: names that become the same when they are cut are one row. */
-function toLimitRows(rows: readonly LimitRow[]): readonly Record<string, unknown>[] {
+function* limitRowsInSteps(
+  rows: readonly LimitRow[],
+): Generator<undefined, readonly Record<string, unknown>[]> {
   const merged = new Map<string, LimitRow>()
   for (const row of rows) {
     const [resource, whom] = [cutName(row.resource), cutName(row.whom)]
@@ -140,6 +167,7 @@ function toLimitRows(rows: readonly LimitRow[]): readonly Record<string, unknown
     const known = merged.get(`${begin} ${id}`)
     const cut = { ...row, resource, whom }
     merged.set(`${begin} ${id}`, known ? withCharge(known, amount, first, last) : cut)
+    yield
   }
   return [...merged].map(([key, { begin, window, amount, first, last, ...group }]) => ({
     ...group,
