@@ -88,7 +88,7 @@ function measureMemory(): Figure {
     holds.hold(
       {
         ...noTokens,
-        ...{ id: crypto.randomUUID(), counters: [counter], overshoot: 0.25, canCap: true },
+        ...{ id: crypto.randomUUID(), counters: [counter], overshoot: 0.25, canLimitOutput: true },
         ...{
           expected: {
             ...expected,

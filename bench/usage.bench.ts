@@ -61,7 +61,7 @@ function toLine(i: number): string {
   }
   const asked = {
     ...({ startedAt: Date.now(), id, by: 'check', user: `user-${i % users}`, keyId: id } as const),
-    ...{ cap: undefined, held: undefined },
+    ...{ keyCounters: undefined, held: undefined },
   }
   const check = writeLineHead(asked, writeSubject(subject))
   const rest = {

@@ -59,8 +59,8 @@ interface Refusal {
 }
 
 export function hold(mean: number): Admission {
-  const parts: HeldTokens = { mean, variance: 0, output: 0, ceiling: mean }
-  return { outcome: 'held', hold: parts, holds: [parts], cap: Number.POSITIVE_INFINITY }
+  const parts: HeldTokens = { mean, variance: 0, output: 0, most: mean }
+  return { outcome: 'held', hold: parts, holds: [parts], ceiling: Number.POSITIVE_INFINITY }
 }
 
 /** Check, then count; a constant; the worst case; and ours at an overshoot (share of the limit). */
@@ -125,11 +125,11 @@ export function replay(
     const isAlone = held.count === 0
     window.held = withHold(held, decided.hold, 1)
     const promised = Math.floor(limit * (1 + overshoot))
-    if (!isAlone) beyondBound = Math.max(beyondBound, used + window.held.ceiling - promised)
-    const { cap } = decided
-    const isCut = request.output > cap
+    if (!isAlone) beyondBound = Math.max(beyondBound, used + window.held.most - promised)
+    const { ceiling } = decided
+    const isCut = request.output > ceiling
     if (isCut) cuts += 1
-    const whole = Math.min(request.output, cap)
+    const whole = Math.min(request.output, ceiling)
     const output = fate === 'failed' ? 0 : Math.max(1, Math.round(whole * request.part))
     const tookS = request.firstTokenS + output / request.tokensPerS
     let own = decided.hold
@@ -139,7 +139,7 @@ export function replay(
     }
     function follow(afterS: number): void {
       const seen = Math.max(0, (afterS - request.firstTokenS) * request.tokensPerS)
-      const after = grown(own, estimator.expectMore({ bytes, maxOutput }, seen, cap))
+      const after = grown(own, estimator.expectMore({ bytes, maxOutput }, seen, ceiling))
       window.held = withHold(withHold(window.held, own, -1), after, 1)
       own = after
     }

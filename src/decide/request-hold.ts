@@ -70,7 +70,8 @@ export function holdOf(
   const { overshoot, charge } = admission
   const { bytes, maxOutput, choices, problem } = request.size ?? unknownSize
   const { expected, estimate } = estimateRequest(grant, request, estimator)
-  const canCap = (grant.model.resource.output?.honoursMaxTokens ?? true) && hasReadSize(request)
+  const canLimitOutput =
+    (grant.model.resource.output?.honoursMaxTokens ?? true) && hasReadSize(request)
   return {
     bytes,
     maxOutput,
@@ -84,7 +85,7 @@ export function holdOf(
     estimate,
     overshoot,
     charge,
-    canCap,
+    canLimitOutput,
   }
 }
 
@@ -117,7 +118,7 @@ export function withEstimate(grant: Grant, request: AccessRequest, estimators: E
   if (!grant.metered || grant.isUnread || grant.held?.estimate !== undefined) return grant
   const { estimate } = estimateRequest(grant, request, estimatorOf(estimators, grant))
   const { bytes, maxOutput, choices } = request.size ?? unknownSize
-  const cap = Number.POSITIVE_INFINITY
-  const held = grant.held ?? { bytes, maxOutput, choices, admittedAt: 0, cap, estimate: undefined }
+  const ceiling = Number.POSITIVE_INFINITY
+  const held = grant.held ?? { bytes, maxOutput, choices, admittedAt: 0, ceiling, estimate }
   return { ...grant, held: { ...held, estimate } }
 }

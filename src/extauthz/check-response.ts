@@ -116,7 +116,7 @@ function allow(
         afterSubject({
           user: caller.user,
           keyId: caller.by === 'key' ? caller.keyId : '',
-          cap: grant.metered || grant.meteredIfReported ? keyLimits?.counted : undefined,
+          keyCounters: grant.metered || grant.meteredIfReported ? keyLimits?.counted : undefined,
           pool: grant.pool,
           keyLimits: keyLimits?.charged,
           held: grant.held,
@@ -133,10 +133,10 @@ function allow(
 }
 
 /** For the gateway's script (request-body.lua), and for the client: the most output tokens. */
-function writeCeiling(writer: WireWriter, { cap, choices = 1 }: Held): void {
-  if (cap === Number.POSITIVE_INFINITY) return
-  writeHeader(writer, 'x-tollgate-ceiling', String(cap))
-  const each = Math.max(1, Math.floor(cap / choices))
+function writeCeiling(writer: WireWriter, { ceiling, choices = 1 }: Held): void {
+  if (ceiling === Number.POSITIVE_INFINITY) return
+  writeHeader(writer, 'x-tollgate-ceiling', String(ceiling))
+  const each = Math.max(1, Math.floor(ceiling / choices))
   writeHeader(writer, 'x-tollgate-max-output-tokens', String(each), responseHeaders)
 }
 

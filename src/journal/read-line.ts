@@ -83,7 +83,7 @@ function toLine(fields: Fields, head: LineHead): ReadLine | undefined {
   if (head.keyId !== undefined) usage.keyId = head.keyId
   if (head.group !== undefined) usage.group = head.group
   if (head.payer !== undefined) usage.payer = head.payer
-  if (head.cap !== undefined) usage.cap = head.cap
+  if (head.keyCounters !== undefined) usage.keyCounters = head.keyCounters
   if (head.estimate !== undefined) usage.estimate = head.estimate
   if (head.prices !== undefined) usage.prices = head.prices
   if (head.weights !== undefined) usage.weights = head.weights

@@ -62,8 +62,8 @@ export function createHoldFollower({
       if (estimate === undefined) return holds.renew(counters, held.id, noTokens, now)
       const sent = estimateOutput(estimate, sentOf(usage))
       const seen = Math.max(tokensByType(reported).output, sent)
-      const { cap = Number.POSITIVE_INFINITY } = held
-      const more = estimators.of(ownerOf(subscription, user), model).expectMore(held, seen, cap)
+      const { ceiling = Number.POSITIVE_INFINITY } = held
+      const more = estimators.of(ownerOf(subscription, user), model).expectMore(held, seen, ceiling)
       holds.renew(counters, held.id, more, now)
     },
     release(ended) {
@@ -74,7 +74,7 @@ export function createHoldFollower({
       const { textBytes } = sentOf(usage)
       if (held === undefined || tokens === undefined) return
       const { input, output } = tokensByType(reported)
-      const { bytes, maxOutput, choices, cap, isBroken, tookMs } = held
+      const { bytes, maxOutput, choices, ceiling, isBroken, tookMs } = held
       estimators.of(ownerOf(subscription, user), model).learn({
         bytes,
         maxOutput,
@@ -83,7 +83,7 @@ export function createHoldFollower({
         output,
         tookMs,
         textBytes,
-        isCut: isBroken || (cap !== undefined && output >= cap),
+        isCut: isBroken || (ceiling !== undefined && output >= ceiling),
       })
     },
   }

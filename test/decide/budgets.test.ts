@@ -295,7 +295,7 @@ test('random worlds are decided as by a referee who only adds up', async (t) => 
       const check = writeLineHead(
         {
           ...{ startedAt: at, id: `r${n}-${i}`, by: 'check', user: person.user },
-          ...{ cap: undefined, pool: granted.pool, held: undefined, keyId: caller.keyId },
+          ...{ keyCounters: undefined, pool: granted.pool, held: undefined, keyId: caller.keyId },
           keyLimits: granted.keyLimits?.charged,
         },
         subject,

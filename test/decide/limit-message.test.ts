@@ -141,7 +141,12 @@ test('the limit that is used up is named, not one whose rest is held', async (t)
     { used: 100, held: 0, resetsAt: now + 50_000 },
   ]
   const limits = { ...grant, limits: [held, spent] }
-  const denial = enforceHold(limits, hold, { outcome: 'spent', cap: 0, windows }, 5_000) as Denial
+  const denial = enforceHold(
+    limits,
+    hold,
+    { outcome: 'spent', ceiling: 0, windows },
+    5_000,
+  ) as Denial
   t.match(messageOf(denial, now), /token limit "spent" of .* is used up: 100 of 100 .* in 50s\.$/)
 })
 
@@ -199,7 +204,7 @@ test('the limit without room is the one that refuses', async (t) => {
     ]
     const expected = { ...noTokens.expected, input: 50, output: 50, least: 50 }
     const hold = { ...noTokens, admittedAt: now, counters, expected }
-    return enforceHold(of, hold, { outcome: 'busy', cap: 0, windows }, 5_000)
+    return enforceHold(of, hold, { outcome: 'busy', ceiling: 0, windows }, 5_000)
   }
   const busy = { isBusy: true, retryAt: now + 5_000 }
   t.match(

@@ -145,7 +145,7 @@ test("each response has one line, whatever the user's name", { skip }, async (t)
       t.equal(isMetered, check.metered)
       const { group, cap, key: keyId, payer } = check
       t.match(usage, { subscription: 'plenty', model: 'llm/sim', status: 200 })
-      t.match(usage, { group, cap, keyId, payer })
+      t.match(usage, { group, keyCounters: cap, keyId, payer })
       // A text of the server is in no line.
       const numbers = check.metered ? figures.filter(([, figure]) => figure !== null) : []
       const told = numbers.map(([name, figure]) => [name, Number.isInteger(figure) ? figure : -1])
@@ -228,7 +228,7 @@ function lineOf(index: number, { user, group, cap, key, payer }: Metadata): stri
   return writeLineHead(
     {
       ...{ startedAt: Date.now(), id, by, user: String(user), keyId: String(key ?? '') },
-      ...{ cap: textOf(cap), held: undefined },
+      ...{ keyCounters: textOf(cap), held: undefined },
     },
     writeSubject({ ...subject, group: textOf(group), payer: textOf(payer) }),
   )

@@ -140,7 +140,7 @@ function expectedOf(grant: Grant, now: number, dialect: Dialect, key: KeyNews = 
         {
           ...{ ...request, by: 'check', user: grant.caller.user, held: undefined },
           keyId: grant.caller.by === 'key' ? grant.caller.keyId : '',
-          cap: grant.metered ? counted : undefined,
+          keyCounters: grant.metered ? counted : undefined,
         },
         writeSubject({
           ...{ subscription: grant.subscription, model: grant.model.key },

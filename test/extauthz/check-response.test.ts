@@ -80,7 +80,7 @@ test('a request without an id has no line', async (t) => {
 })
 
 test('what may be estimated says so to the script', async (t) => {
-  const held = { ...{ bytes: 9, maxOutput: 5, choices: 1 }, admittedAt: 0, cap: Infinity }
+  const held = { ...{ bytes: 9, maxOutput: 5, choices: 1 }, admittedAt: 0, ceiling: Infinity }
   for (const estimate of [undefined, { input: 7, bytesPerToken: 4 }]) {
     const { fields, line } = metadataOf({ ...grant, held: { ...held, estimate } })
     t.match(fields.estimate, estimate && { boolValue: true })

@@ -87,7 +87,9 @@ test('a client has left if it was the one who ended what had been sent', async (
 })
 
 test('the counters of a key are read if there are any', async (t) => {
-  t.strictSame(parseLine(lineWith({ cap: 'id-1 60000' })), [{ ...usage, cap: 'id-1 60000' }])
+  t.strictSame(parseLine(lineWith({ cap: 'id-1 60000' })), [
+    { ...usage, keyCounters: 'id-1 60000' },
+  ])
   t.strictSame(parseLine(lineWith({ cap: null })), [usage])
 })
 

@@ -8,8 +8,8 @@ const start = 1_795_264_413_046
 const head = (user = 'ann', held = {}) =>
   writeLineHead(
     {
-      ...{ startedAt: start, id: 'r1', by: 'check', user, keyId: 'k1', cap: undefined },
-      held: { admittedAt: start, bytes: 9, maxOutput: 5, cap: 5, estimate: undefined, ...held },
+      ...{ startedAt: start, id: 'r1', by: 'check', user, keyId: 'k1', keyCounters: undefined },
+      held: { admittedAt: start, bytes: 9, maxOutput: 5, ceiling: 5, estimate: undefined, ...held },
     },
     writeSubject({ subscription: 'plenty', model: 'llm/sim', payer: undefined, group: undefined }),
   )
@@ -29,7 +29,7 @@ const ofEnvoy = (changes: object = {}, check = head()) => {
 }
 
 const asked = { user: 'ann', subscription: 'plenty', model: 'llm/sim', keyId: 'k1' }
-const held = { id: 'r1', admittedAt: start, bytes: 9, maxOutput: 5, cap: 5, tookMs: 38 }
+const held = { id: 'r1', admittedAt: start, bytes: 9, maxOutput: 5, ceiling: 5, tookMs: 38 }
 
 test('reads what the script has written', async (t) => {
   t.match(readLine(ofScript()), {

@@ -28,7 +28,7 @@ test('what a check has allowed is decided again', async (t) => {
 test('a record has what is charged if a model reports less', async (t) => {
   const world = await createTableWorld(t)
   const held = {
-    ...{ bytes: 100, maxOutput: undefined, choices: undefined, cap: Infinity, admittedAt: 0 },
+    ...{ bytes: 100, maxOutput: undefined, choices: undefined, ceiling: Infinity, admittedAt: 0 },
     estimate: { input: 25, bytesPerToken: 4.5 },
   }
   world.admit({ ...hourly, held }, { estimate: { inputPerByte: 0.25, bytesPerToken: 4.5 } })

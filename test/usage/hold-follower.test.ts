@@ -10,7 +10,7 @@ import { endedLine } from '../support/ended-line.ts'
 const now = 1_000_040
 const room: HeldUsage = {
   ...{ id: 'a', admittedAt: 1_000_000, bytes: 100, maxOutput: undefined },
-  ...{ cap: undefined, tookMs: 40, isBroken: false },
+  ...{ ceiling: undefined, tookMs: 40, isBroken: false },
 }
 
 function watched(spec: object = {}) {

@@ -56,12 +56,12 @@ export function refuseOversized(hold: Hold): Denial | undefined {
 
 /** The sentence names the fields that may be the reason. */
 function describeOversized(hold: Hold): string | undefined {
-  const { counters, expected, overshoot, canCap, choices = 1 } = hold
+  const { counters, expected, overshoot, canLimitOutput, choices = 1 } = hold
   const { least, isSeveral } = expected
-  if (!canCap && !isSeveral) return undefined
+  if (!canLimitOutput && !isSeveral) return undefined
   const most = mostEver(counters, expected, overshoot)
   if (least <= most) return undefined
-  if (!canCap) {
+  if (!canLimitOutput) {
     return `its ${choices} answers may use ${least} tokens of output, which nothing bounds at this model, and may have ${Math.max(0, most)}; ask for fewer (n, best_of, prompt)`
   }
   if (least <= choices) {
@@ -84,7 +84,7 @@ const maxWaitMs = 30_000
 export function enforceHold(
   grant: Grant,
   hold: Hold,
-  { outcome, cap, windows }: HoldAnswer,
+  { outcome, ceiling: allowed, windows }: HoldAnswer,
   usualMs: number,
 ): Decision {
   const { admittedAt: now, expected } = hold
@@ -92,8 +92,8 @@ export function enforceHold(
   if (outcome === 'held') {
     const { bytes, maxOutput, choices, estimate } = hold
     // A ceiling that is not below the client's own, or the model's, changes nothing.
-    const ceiling = cap < expected.worst ? cap : Number.POSITIVE_INFINITY
-    const held = { bytes, maxOutput, choices, admittedAt: now, cap: ceiling, estimate }
+    const ceiling = allowed < expected.worst ? allowed : Number.POSITIVE_INFINITY
+    const held = { bytes, maxOutput, choices, admittedAt: now, ceiling, estimate }
     return { ...grant, states, held }
   }
   const refuse = refusalBy.bind(undefined, { states, grant })

@@ -46,13 +46,13 @@ function keysOf(tag: string, subject: string): readonly string[] {
 }
 
 /** What a request asks of one of its homes, once others have given it at most this much output. */
-export function askedOf(home: Home, asked: Hold, cap: number): Hold {
+export function askedOf(home: Home, asked: Hold, ceiling: number): Hold {
   const { counters, requestCounters = [], expected } = asked
   const isHere = (counter: Counter): boolean => home.counters.includes(counter)
   return {
     ...asked,
     counters: counters.filter(isHere),
     requestCounters: requestCounters.filter(isHere),
-    expected: { ...expected, worst: Math.min(expected.worst, cap) },
+    expected: { ...expected, worst: Math.min(expected.worst, ceiling) },
   }
 }

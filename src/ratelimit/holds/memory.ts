@@ -36,7 +36,7 @@ interface OpenHold {
   readonly places: readonly HeldPlace[]
   /** Of tokens. */
   hold: HeldTokens
-  readonly cap: number
+  readonly ceiling: number
   /** Of its lease; milliseconds since the epoch. */
   endsAt: number
 }
@@ -97,16 +97,16 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
     const repeated = member === undefined ? undefined : open.get(member)
     if (repeated !== undefined) {
       askers.again(asked.id as string)
-      return toAnswer(places, now, 'held', repeated.cap)
+      return toAnswer(places, now, 'held', repeated.ceiling)
     }
     const rooms = places.slice(0, asked.counters.length).map(({ counter, window, pool }) => {
       const { limit, factors } = counter
       return { limit, used: window?.used ?? 0, held: pool.sums, factors }
     })
-    const admission = admit(rooms, asked.expected, asked.overshoot, asked.canCap)
+    const admission = admit(rooms, asked.expected, asked.overshoot, asked.canLimitOutput)
     const outcome = withTaken(admission.outcome, places)
     if (admission.outcome !== 'held' || outcome !== 'held') return toAnswer(places, now, outcome, 0)
-    const { hold: tokens, holds, cap } = admission
+    const { hold: tokens, holds, ceiling } = admission
     if (member !== undefined) {
       const held = places.map(({ pool, counter }, i): HeldPlace => {
         return { pool, factors: counter.factors, hold: holds[i] ?? tokens }
@@ -115,9 +115,9 @@ export function createMemoryHolds(windows: KnownWindows): MemoryHolds {
         if (pool.sums.count === 0) pool.among.set(pool.name, pool)
         pool.sums = withHold(pool.sums, hold, 1)
       }
-      open.set(member, { places: held, hold: tokens, cap, endsAt: now + leaseMs })
+      open.set(member, { places: held, hold: tokens, ceiling, endsAt: now + leaseMs })
     }
-    return toAnswer(places, now, 'held', cap)
+    return toAnswer(places, now, 'held', ceiling)
   }
 
   return {
@@ -172,16 +172,16 @@ function toAnswer(
   places: readonly PooledPlace[],
   now: number,
   outcome: HoldAnswer['outcome'],
-  cap: number,
+  ceiling: number,
 ): HoldAnswer {
   const windows = places.map((place) => {
     const state = { used: usedOf(place), resetsAt: place.window?.resetsAt ?? now }
     const held = place.kind === 'tokens' ? place.pool.sums.mean : 0
     return held > 0 ? { ...state, held } : state
   })
-  if (outcome !== 'busy') return { outcome, cap, windows }
+  if (outcome !== 'busy') return { outcome, ceiling, windows }
   const counts = places.map(({ kind, pool }) => (kind === 'requests' ? 0 : pool.sums.count))
-  return { outcome, cap, windows, open: Math.max(...counts) }
+  return { outcome, ceiling, windows, open: Math.max(...counts) }
 }
 
 /** A hold that ends with its lease leaves its entry here. */

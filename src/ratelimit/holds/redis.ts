@@ -145,7 +145,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     const granted: Answered[] = []
     let next = asked
     let outcome: HoldAnswer['outcome'] = 'held'
-    let [cap, open] = [Number.POSITIVE_INFINITY, 0]
+    let [ceiling, open] = [Number.POSITIVE_INFINITY, 0]
     function takeAllBack(): void {
       for (const { home, answer } of granted.splice(0)) {
         // What was held before is taken back only in the name of who asked again.
@@ -155,12 +155,12 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     try {
       for (const home of homes) {
         const unsettledMs = home === homes.at(-1) ? 0 : settlingMs
-        const answered = await spend(home, askedOf(home, next, cap), now, unsettledMs)
+        const answered = await spend(home, askedOf(home, next, ceiling), now, unsettledMs)
         const answer = readAnswer(answered.places, now, answered.answer)
         answers.push(answered)
         if (answer.outcome === 'held') {
           if (next.id !== undefined) granted.push(answered)
-          cap = Math.min(cap, answer.cap)
+          ceiling = Math.min(ceiling, answer.ceiling)
         } else {
           takeAllBack()
           next = { ...asked, id: undefined }
@@ -175,7 +175,7 @@ export function createRedisHolds(options: RedisHoldsOptions): RedisHolds {
     const states = statesOf(answers, now, outcome !== 'held')
     const all = [...asked.counters, ...(asked.requestCounters ?? [])]
     const windows = all.map((each) => states.get(each) as CounterState)
-    return outcome === 'busy' ? { outcome, cap, windows, open } : { outcome, cap, windows }
+    return outcome === 'busy' ? { outcome, ceiling, windows, open } : { outcome, ceiling, windows }
   }
 
   void repeat({ step: sendDue, restMs: retryMs, onFault() {}, signal, alarm })

@@ -27,14 +27,14 @@ export function argsOf(
   gateway: string,
   unsettledMs: number,
 ): readonly (string | number)[] {
-  const { id, expected, overshoot, canCap, charge, asker = '' } = asked
+  const { id, expected, overshoot, canLimitOutput, charge, asker = '' } = asked
   const { input, inputVariance, output, outputVariance } = expected
   const { floor, beyondRoom, isSeveral, least, worst } = expected
   const args = [
     ...[id === undefined ? '' : memberOf(id), lease],
     ...[input, inputVariance, output, outputVariance, floor],
     ...[isSeveral ? -beyondRoom : beyondRoom, least, Number.isFinite(worst) ? worst : -1],
-    ...[overshoot, canCap ? '1' : '0', asker, gateway, unsettledMs],
+    ...[overshoot, canLimitOutput ? '1' : '0', asker, gateway, unsettledMs],
   ]
   for (const place of places) {
     const { kind, counter, window } = place
@@ -54,13 +54,13 @@ function written({ base, perInput, mostPerInput, perOutput, grain }: Factors): s
 export function readAnswer(
   places: readonly Place[],
   now: number,
-  [outcome, cap, open, ...figures]: SpendAnswer,
+  [outcome, ceiling, open, ...figures]: SpendAnswer,
   isGivenBack = false,
 ): HoldAnswer {
   return {
     outcome: outcome === 'repeated' ? 'held' : (outcome as HoldAnswer['outcome']),
     ...(outcome === 'busy' && { open }),
-    cap: cap < 0 ? Number.POSITIVE_INFINITY : cap,
+    ceiling: ceiling < 0 ? Number.POSITIVE_INFINITY : ceiling,
     windows: places.map(({ kind, window }, i) => {
       const own = isGivenBack ? Number(figures[2 * places.length + i] ?? 0) : 0
       const used = readExact(figures[2 * i]) ?? mostExact

@@ -4,9 +4,9 @@
  * concurrency are one rule: used + held + asked <= limit.
  *
  * The sums of the open holds of a home, such as a subscription's user, are one hash, with a field for each counter: count,
- * mean, variance, output and ceiling. A field's name ends in its window, so that a hold weighs on the window that admitted
- * it; one that binds every window has none. The field `!` says until when a hold may be given back because another home
- * refuses it. A second hash has each open hold by id, a sorted set the ends of their leases.
+ * mean, variance, output and the most that they can use. A field's name ends in its window, so that a hold weighs on the
+ * window that admitted it; one that binds every window has none. The field `!` says until when a hold may be given back
+ * because another home refuses it. A second hash has each open hold by id, a sorted set the ends of their leases.
  */
 
 import { ceilingShare, deviations, sharedError } from '../rules/estimates/admit.ts'
@@ -26,7 +26,7 @@ export interface SpendCommands {
  */
 export type SpendAnswer = readonly [
   outcome: string,
-  cap: number,
+  ceiling: number,
   open: number,
   ...figures: (number | string)[],
 ]
@@ -36,16 +36,16 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function text(number) return string.format('%d', number) end
 local function sums_of(name)
-  local count, mean, variance, output, ceiling =
+  local count, mean, variance, output, most =
     string.match(redis.call('HGET', KEYS[1], name) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
   return { count = tonumber(count or '0'), mean = tonumber(mean or '0'), variance = tonumber(variance or '0'),
-    output = tonumber(output or '0'), ceiling = tonumber(ceiling or '0') }
+    output = tonumber(output or '0'), most = tonumber(most or '0') }
 end
-local function change(name, sums, more, mean, variance, output, ceiling)
+local function change(name, sums, more, mean, variance, output, most)
   local count = sums.count + more
   if count <= 0 then return redis.call('HDEL', KEYS[1], name) end
   redis.call('HSET', KEYS[1], name, table.concat({ text(count), text(sums.mean + mean),
-    text(sums.variance + variance), text(sums.output + output), text(sums.ceiling + ceiling) }, ' '))
+    text(sums.variance + variance), text(sums.output + output), text(sums.most + most) }, ' '))
 end
 local function parts_of(id)
   return string.match(redis.call('HGET', KEYS[2], id) or '', '^(%d+) (%d+) (%d+) (%d+) (%-?%d+)(.*)$')
@@ -53,19 +53,19 @@ end
 -- Visits each place of a hold with what it holds there: its tokens, or what is behind the name. Those that ask are
 -- between the names, with a question mark that no name begins with.
 local function each_place(id, visit)
-  local mean, variance, output, ceiling, _, names = parts_of(id)
+  local mean, variance, output, most, _, names = parts_of(id)
   for place in string.gmatch(names or '', ' ([^ ?]%S*)') do
     if string.find(place, '=', 1, true) then
       visit(string.match(place, '^([^=]+)=(%d+),(%d+),(%d+),(%d+)'))
     else
-      visit(place, mean, variance, output, ceiling)
+      visit(place, mean, variance, output, most)
     end
   end
   return names
 end
 local function drop(id)
-  local known = each_place(id, function(name, mean, variance, output, ceiling)
-    change(name, sums_of(name), -1, -mean, -variance, -output, -ceiling)
+  local known = each_place(id, function(name, mean, variance, output, most)
+    change(name, sums_of(name), -1, -mean, -variance, -output, -most)
   end)
   if not known then return end
   redis.call('HDEL', KEYS[2], id)
@@ -95,14 +95,14 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', text(now), 'LIM
  */
 const spend = `
 ${common}
-local can_cap = ARGV[12] == '1'
+local can_limit_output = ARGV[12] == '1'
 local input, input_variance, output, output_variance, floor, beyond, least, worst, overshoot =
   tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]),
   tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 if worst < 0 then worst = math.huge end
 local several = beyond < 0
 beyond = math.abs(beyond)
-local outcome, most, places = 'held', 0, {}
+local outcome, most_open, places = 'held', 0, {}
 local function refuse(with) if outcome ~= 'spent' then outcome = with end end
 local unsettled = tonumber(ARGV[15])
 local ended = {}
@@ -110,17 +110,17 @@ for i = 5 * #KEYS + 1, #ARGV do
   local id, for_all = string.match(ARGV[i], '^(%S+) ?(.*)$')
   -- An id that comes again is that of another request.
   if for_all ~= '' or id == ARGV[1] then drop(id) end
-  each_place(id, function(name, mean, variance, output, ceiling)
-    local sums = ended[name] or { count = 0, mean = 0, variance = 0, output = 0, ceiling = 0 }
+  each_place(id, function(name, mean, variance, output, most)
+    local sums = ended[name] or { count = 0, mean = 0, variance = 0, output = 0, most = 0 }
     ended[name] = { count = sums.count + 1, mean = sums.mean + mean, variance = sums.variance + variance,
-      output = sums.output + output, ceiling = sums.ceiling + ceiling }
+      output = sums.output + output, most = sums.most + most }
   end)
 end
 local function without_ended(name, sums)
   local less = ended[name]
   if not less then return sums end
   return { count = sums.count - less.count, mean = sums.mean - less.mean, variance = sums.variance - less.variance,
-    output = sums.output - less.output, ceiling = sums.ceiling - less.ceiling }
+    output = sums.output - less.output, most = sums.most - less.most }
 end
 -- What is used, whether that is the limit, and whether less is known than written. Whole numbers of more than 15 digits are
 -- text: two of them are no exact doubles.
@@ -148,8 +148,8 @@ local function outputs_in(of, amount)
   return of.per_output == 0 and math.huge or math.floor((amount - of.most_input) / of.per_output)
 end
 -- Of a counter, the output that the request may have.
-local function cap_in(each, whole)
-  if not can_cap then return math.ceil(needed) end
+local function ceiling_in(each, whole)
+  if not can_limit_output then return math.ceil(needed) end
   local of, enough = each.of, needed
   if each.sums.count == 0 then
     local unused, room = outputs_in(of, whole), outputs_in(of, each.room)
@@ -158,7 +158,7 @@ local function cap_in(each, whole)
   end
   return math.max(math.ceil(enough), outputs_in(of, math.min(each.room * ${ceilingShare}, ${mostAmount})))
 end
-local cap = can_cap and worst or math.min(worst, math.ceil(needed))
+local ceiling = can_limit_output and worst or math.min(worst, math.ceil(needed))
 for i = 4, #KEYS do
   local at = 5 * i - 4
   local kind, limit, name, of = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], plain
@@ -194,8 +194,8 @@ for i = 4, #KEYS do
   if kind == 'tokens' then
     if each.is_spent or each.used >= limit and not each.exact then refuse('spent') end
     local whole = math.floor(limit * (1 + overshoot))
-    each.room = whole - each.used - each.sums.ceiling
-    cap = math.min(cap, cap_in(each, whole))
+    each.room = whole - each.used - each.sums.most
+    ceiling = math.min(ceiling, ceiling_in(each, whole))
   elseif each.taken >= limit then
     -- An open request stays counted when it ends, unless another home refuses it and it is given back the next moment; a
     -- place is free then.
@@ -203,17 +203,17 @@ for i = 4, #KEYS do
       (each.used >= limit or now >= tonumber(redis.call('HGET', KEYS[1], '!') or '0'))
     refuse(stays and 'spent' or 'busy')
   end
-  if kind ~= 'requests' then most = math.max(most, each.sums.count) end
+  if kind ~= 'requests' then most_open = math.max(most_open, each.sums.count) end
   places[#places + 1] = each
 end
-if can_cap and cap < least then refuse('busy') end
-local bound = math.min(cap, ${mostAmount})
+if can_limit_output and ceiling < least then refuse('busy') end
+local bound = math.min(ceiling, ${mostAmount})
 local expects = math.min(math.ceil(output), bound)
 local function amounts_in(of)
   local own = math.ceil(of.per_output * expects)
   return { mean = math.ceil(of.base + of.per_input * own_input) + own, output = own,
     variance = spread(of.per_input, input_variance, of.per_output, output_variance, of.grain),
-    ceiling = of.most_input + math.ceil(of.per_output * bound) }
+    most = of.most_input + math.ceil(of.per_output * bound) }
 end
 local tokens = amounts_in(plain)
 for _, each in ipairs(places) do
@@ -222,7 +222,7 @@ for _, each in ipairs(places) do
   if each.kind == 'tokens' then
     local alone = sums.count == 0
     -- Without a ceiling nothing but their number bounds several answers.
-    if own.ceiling > each.room and (not alone or several and not can_cap) then refuse('busy') end
+    if own.most > each.room and (not alone or several and not can_limit_output) then refuse('busy') end
     local error = ${sharedError} * (sums.output + own.output)
     local deviation = math.sqrt(each.of.grain ^ 2 * (sums.variance + own.variance) + error ^ 2)
     if not alone and each.used + sums.mean + own.mean + ${deviations} * deviation > each.limit then refuse('busy') end
@@ -235,17 +235,17 @@ if known then
   if asking ~= '' and not string.find(known .. ' ', asking .. ' ', 1, true) then
     redis.call('HSET', KEYS[2], ARGV[1], known .. asking)
   end
-  outcome, cap = 'repeated', tonumber(string.match(known, '^%d+ %d+ %d+ %d+ (%-?%d+)'))
+  outcome, ceiling = 'repeated', tonumber(string.match(known, '^%d+ %d+ %d+ %d+ (%-?%d+)'))
 elseif outcome == 'held' then
-  if not can_cap or cap >= ${mostAmount} then cap = -1 end
+  if not can_limit_output or ceiling >= ${mostAmount} then ceiling = -1 end
   if ARGV[1] ~= '' then
     more = 1
-    local parts = { text(tokens.mean), text(tokens.variance), text(tokens.output), text(tokens.ceiling), text(cap) }
+    local parts = { text(tokens.mean), text(tokens.variance), text(tokens.output), text(tokens.most), text(ceiling) }
     for _, each in ipairs(places) do
       local own = each.own
-      change(each.name, each.all, 1, own.mean, own.variance, own.output, own.ceiling)
+      change(each.name, each.all, 1, own.mean, own.variance, own.output, own.most)
       parts[#parts + 1] = each.of == plain and each.name or each.name .. '=' .. table.concat({ text(own.mean),
-        text(own.variance), text(own.output), text(own.ceiling), each.of.kept }, ',')
+        text(own.variance), text(own.output), text(own.most), each.of.kept }, ',')
     end
     redis.call('HSET', KEYS[2], ARGV[1], table.concat(parts, ' ') .. asking)
     redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
@@ -253,7 +253,7 @@ elseif outcome == 'held' then
     keep()
   end
 end
-local answer = { outcome, cap, most }
+local answer = { outcome, ceiling, most_open }
 for _, each in ipairs(places) do
   local taken = each.kind ~= 'tokens'
   answer[#answer + 1] = taken and each.taken + more or each.exact or each.used
@@ -271,9 +271,9 @@ return answer
  */
 const renewSpent = `
 ${common}
-local mean, variance, output, ceiling, cap, names = parts_of(ARGV[1])
+local mean, variance, output, most, ceiling, names = parts_of(ARGV[1])
 if not mean then return 0 end
-local grown = math.max(tonumber(output), math.min(math.ceil(tonumber(ARGV[3])), ceiling - mean + output))
+local grown = math.max(tonumber(output), math.min(math.ceil(tonumber(ARGV[3])), most - mean + output))
 local function spread_of(per_input, per_output, grain)
   return spread(tonumber(per_input), tonumber(ARGV[5]), tonumber(per_output), tonumber(ARGV[4]), tonumber(grain))
 end
@@ -289,7 +289,7 @@ names = string.gsub(names, ' ([^ ?]%S*)', function(place)
   return ' ' .. name .. '=' .. table.concat({ text(m - o + own), text(wide), text(own), c, of }, ',')
 end)
 redis.call('HSET', KEYS[2], ARGV[1], table.concat({ text(mean - output + grown), text(spread_of(1, 1, 1)),
-  text(grown), ceiling, cap }, ' ') .. names)
+  text(grown), most, ceiling }, ' ') .. names)
 redis.call('ZADD', KEYS[3], text(now + ARGV[2]), ARGV[1])
 keep()
 return 1

@@ -26,7 +26,7 @@ export interface Hold extends RequestSize {
   /** Share of a limit by which the ceilings of all open requests may pass it. */
   readonly overshoot: number
   /** Whether the request can be given a ceiling. */
-  readonly canCap: boolean
+  readonly canLimitOutput: boolean
   /**
    * Of tokens. `admission`: it binds the windows of this instant. `end`: it binds every window until it is
    * released. One of requests binds the window of this instant, of concurrency there is none.
@@ -40,14 +40,14 @@ export interface Hold extends RequestSize {
 export interface Held
   extends Pick<Hold, 'bytes' | 'maxOutput' | 'choices' | 'admittedAt' | 'estimate'> {
   /** The output tokens that it may have; Infinity: no ceiling was set. */
-  readonly cap: number
+  readonly ceiling: number
 }
 
 /** What a store of holds answers. */
 export interface HoldAnswer {
   readonly outcome: 'held' | 'busy' | 'spent'
   /** If held: the output tokens that it may have; Infinity: no ceiling. */
-  readonly cap: number
+  readonly ceiling: number
   /** If busy: the open requests of the counter that has most of them. */
   readonly open?: number
   /**
@@ -63,7 +63,7 @@ export const noTokens: Hold = {
   admittedAt: 0,
   counters: [],
   overshoot: 0,
-  canCap: false,
+  canLimitOutput: false,
   charge: 'end',
   bytes: undefined,
   maxOutput: undefined,

@@ -61,9 +61,9 @@ export function templateText(grant: Grant, dialect: Dialect): string | undefined
   return Buffer.byteLength(text) > maxTemplateText ? undefined : text
 }
 
-/** Members of a line's head; `cap` as in line-head.ts. undefined: too long for a record. */
-export function recordText(caller: Caller, cap: string | undefined): string | undefined {
+/** Members of a line's head; `keyCounters` as in line-head.ts. undefined: too long for a record. */
+export function recordText(caller: Caller, keyCounters: string | undefined): string | undefined {
   const keyId = caller.by === 'key' ? caller.keyId : ''
-  const text = writeCaller({ user: caller.user, keyId, cap })
+  const text = writeCaller({ user: caller.user, keyId, keyCounters })
   return Buffer.byteLength(text) > maxRecordText ? undefined : text
 }

@@ -43,7 +43,7 @@ export interface Asked {
   /** Empty for identity tokens. */
   readonly keyId: string
   /** With which counters of its key it was admitted, if any. */
-  readonly cap: string | undefined
+  readonly keyCounters: string | undefined
   /** The group whose pool it draws on; empty: that of the users by name. Undefined: there is no pool of groups. */
   readonly pool?: string | undefined
   /** Its key's limits by name: members of the object (`KeyLimits.charged`). */
@@ -60,7 +60,7 @@ export type LineHead = Pick<
   | 'group'
   | 'keyId'
   | 'payer'
-  | 'cap'
+  | 'keyCounters'
   | 'estimate'
   | 'prices'
   | 'weights'
@@ -82,7 +82,7 @@ const most = {
   id: 80,
   user: userBytes,
   key: 80,
-  cap: 176,
+  keyCounters: 176,
   subscription: 272,
   model: 352,
   group: groupBytes,
@@ -101,13 +101,13 @@ export function writeSubject({ subscription, model, payer, group, tariff }: Subj
 export function writeCaller({
   user,
   keyId,
-  cap,
+  keyCounters,
   pool,
   keyLimits,
-}: Pick<Asked, 'user' | 'keyId' | 'cap' | 'pool' | 'keyLimits'>): string {
+}: Pick<Asked, 'user' | 'keyId' | 'keyCounters' | 'pool' | 'keyLimits'>): string {
   let text = `"user":${toBoundJson(user, most.user)}`
   if (keyId !== '') text += `,"key":${toBoundJson(keyId, most.key)}`
-  if (cap !== undefined) text += `,"cap":${toBoundJson(cap, most.cap)}`
+  if (keyCounters !== undefined) text += `,"cap":${toBoundJson(keyCounters, most.keyCounters)}`
   if (pool !== undefined) text += `,"pool":${toBoundJson(pool, most.group)}`
   if (keyLimits !== undefined) text += `,${keyLimits}`
   return text
@@ -125,13 +125,13 @@ export function afterSubject(asked: Omit<Asked, 'startedAt' | 'id' | 'by'>): str
 }
 
 /** Numbers that are not known are left out. */
-function writeHeld({ admittedAt, bytes, maxOutput, choices, cap, estimate }: Held) {
+function writeHeld({ admittedAt, bytes, maxOutput, choices, ceiling, estimate }: Held) {
   const held = JSON.stringify({
     at: admittedAt,
     bytes,
     max: maxOutput,
     choices,
-    cap: Number.isFinite(cap) ? cap : undefined,
+    cap: Number.isFinite(ceiling) ? ceiling : undefined,
   })
   const estimated = estimate && `,"estimate":"${toEstimateText(estimate)}"`
   return `,"held":${held}${estimated ?? ''}`
@@ -176,7 +176,7 @@ export function readLineHead(written: unknown): LineHead | undefined {
   if (typeof key === 'string') head.keyId = key
   if (typeof group === 'string') head.group = group
   if (typeof payer === 'string') head.payer = payer
-  if (typeof cap === 'string') head.cap = cap
+  if (typeof cap === 'string') head.keyCounters = cap
   const estimate = parseEstimate(fields.estimate)
   if (estimate !== undefined) head.estimate = estimate
   if (isObject(held)) head.held = readHeld(held)
@@ -205,7 +205,7 @@ function readHeld({ at, bytes, max, choices, cap }: Readonly<Record<string, unkn
     bytes: isWhole(bytes) ? bytes : undefined,
     maxOutput: isWhole(max) ? max : undefined,
     choices: isWhole(choices) ? choices : undefined,
-    cap: typeof cap === 'number' ? cap : undefined,
+    ceiling: typeof cap === 'number' ? cap : undefined,
   }
 }
 

@@ -29,7 +29,7 @@ export interface Usage {
   /** The payer (payer.ts). */
   readonly payer?: string
   /** The counters of its key under which the request was admitted (`CompiledCaps.counted`), if any. */
-  readonly cap?: string
+  readonly keyCounters?: string
   /** Prices and weights when it was admitted (amounts.ts); undefined: there were none. */
   readonly prices?: string
   readonly weights?: string
@@ -56,11 +56,11 @@ export interface Usage {
 }
 
 /** The hold of a response that has ended, and how it ended. */
-export interface HeldUsage extends Omit<Held, 'cap' | 'estimate'> {
+export interface HeldUsage extends Omit<Held, 'ceiling' | 'estimate'> {
   /** The gateway's request id. */
   readonly id: string
   /** The output tokens that it might have; undefined: it had no ceiling. */
-  readonly cap: number | undefined
+  readonly ceiling: number | undefined
   readonly tookMs: number
   /** Whether the response broke off: by its client, or its server. */
   readonly isBroken: boolean
@@ -277,8 +277,8 @@ function greater(one: number | undefined, other: number | undefined): number | u
 /** The counters of this usage's tokens: under the current limits without a name, and those of its key; none if they are gone. */
 export function countersOf(usage: Usage, snapshot: Snapshot): readonly Counter[] {
   const counters = countersOfKind(usage, snapshot, 'tokens')
-  if (usage.cap === undefined) return counters
-  return [...counters, ...keyCountersOf(usage.cap, usage.subscription, usage.user)]
+  if (usage.keyCounters === undefined) return counters
+  return [...counters, ...keyCountersOf(usage.keyCounters, usage.subscription, usage.user)]
 }
 
 /** The counters of requests that its own request counts in. */

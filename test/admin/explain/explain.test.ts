@@ -275,7 +275,7 @@ test('what requests hold and take is neither ended nor asked about a later time'
   counters.add([counterOf(tokens, 'bob')], 30, api.now)
   const sizes = { floor: 9, beyondRoom: 9, isSeveral: false, least: 1, worst: 9 }
   const expected = { input: 1, inputVariance: 0, output: 9, outputVariance: 0, ...sizes }
-  const asked = { ...noTokens, expected, canCap: true, charge: 'admission' } as const
+  const asked = { ...noTokens, expected, canLimitOutput: true, charge: 'admission' } as const
   for (const user of ['alice', 'bob']) {
     const [own, requestCounters] = [[counterOf(tokens, user)], [counterOf(open, user)]]
     await holds.hold({ ...asked, id: user, counters: own, requestCounters }, api.now)

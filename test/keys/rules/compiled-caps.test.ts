@@ -241,7 +241,7 @@ test('under a cost limit of the key nothing is free', async (t) => {
     const { keyLimits, tariff } = ask(chat('small'), caller) as Grant
     const subject = { subscription: 'basic', model: 'llm/small', payer: undefined }
     const asked = { startedAt: now, id: 'r', by: 'check', user: 'ada', keyId: 'id-1' } as const
-    const more = { cap: undefined, keyLimits: keyLimits?.charged, held: undefined }
+    const more = { keyCounters: undefined, keyLimits: keyLimits?.charged, held: undefined }
     const text = writeSubject({ ...subject, group: undefined, tariff })
     return readLineHead(writeLineHead({ ...asked, ...more }, text))
   }

@@ -59,7 +59,7 @@ function counter(limit: number, windowMs = hour, user = nextUser()): Required<Co
 
 const ask = (id: string | undefined, ...counters: Required<Counter>[]): Hold => ({
   ...noTokens,
-  ...{ id, counters, expected: small, overshoot: 0.25, canCap: true, charge: 'admission' },
+  ...{ id, counters, expected: small, overshoot: 0.25, canLimitOutput: true, charge: 'admission' },
 })
 
 /** Limits on requests in windows, and on open requests (0 ms), of one user. */
@@ -160,7 +160,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     const own = counter(10_000)
     const first = await world.hold(ask('a', own))
     const again = await world.hold(ask('a', own))
-    t.same([again.outcome, again.cap, heldOf(again)], ['held', first.cap, [200]])
+    t.same([again.outcome, again.ceiling, heldOf(again)], ['held', first.ceiling, [200]])
     await world.hold(ask('b', own))
     for (const store of [world.holds, world.other, world.holds]) {
       store.release([own], 'a')
@@ -480,7 +480,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
 
   claim('a hold that is followed grows up to its ceiling', async (t, world) => {
     const own = counter(10_000)
-    const { cap } = await world.hold(ask('a', own))
+    const { ceiling } = await world.hold(ask('a', own))
     await world.hold(ask('b', own))
     const heldAfter = async (mean: number) => {
       world.other.renew([own], 'a', { mean, variance: 10 }, world.now())
@@ -490,7 +490,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     }
     t.equal(await heldAfter(350.5), 651)
     t.equal(await heldAfter(10), 651, 'it never shrinks')
-    t.equal(await heldAfter(1e9), 300 + cap)
+    t.equal(await heldAfter(1e9), 300 + ceiling)
     for (const id of ['a', 'b']) world.holds.release([own], id)
     await world.settled()
     t.strictSame(heldOf(await world.hold(ask(undefined, own))), [0])
@@ -524,7 +524,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     const sums = () =>
       [...open.values()].reduce<Sums>((sum, each) => withHold(sum, each, 1), noHolds)
     const settle = async (id: string, hold: HeldTokens) => {
-      const tokens = isWorst ? hold.ceiling : random.below(hold.ceiling + 1)
+      const tokens = isWorst ? hold.most : random.below(hold.most + 1)
       await world.use(own, tokens)
       used += tokens
       for (const store of [world.holds, world.other].slice(random.below(2)))
@@ -535,19 +535,20 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
     }
     for (let i = 0; i < 60; i += 1) {
       const expected = expectedAtRandom()
-      const canCap = random.below(4) > 0
+      const canLimitOutput = random.below(4) > 0
       const id = `${own.key} ${i}`
       const before = sums()
-      const wanted = admit([{ limit, used, held: before }], expected, 0.25 + extra, canCap)
+      const wanted = admit([{ limit, used, held: before }], expected, 0.25 + extra, canLimitOutput)
       const store = random.below(2) === 0 ? world.holds : world.other
-      const asked = { ...ask(id, own), expected, canCap, overshoot: 0.25 + extra }
+      const asked = { ...ask(id, own), expected, canLimitOutput, overshoot: 0.25 + extra }
       const answer = await store.hold(asked, world.now())
       if (answer.outcome !== wanted.outcome)
         t.equal(answer.outcome, wanted.outcome, `${random.seed}`)
       if (wanted.outcome === 'held') {
-        if (answer.cap !== wanted.cap) t.equal(answer.cap, wanted.cap, `cap, ${random.seed}`)
+        if (answer.ceiling !== wanted.ceiling)
+          t.equal(answer.ceiling, wanted.ceiling, `cap, ${random.seed}`)
         open.set(id, wanted.hold)
-        if (before.count === 0) alone = Math.max(alone, used + wanted.hold.ceiling)
+        if (before.count === 0) alone = Math.max(alone, used + wanted.hold.most)
       }
       if (heldOf(answer)[0] !== sums().mean) t.equal(heldOf(answer)[0], sums().mean, 'held')
       if (answer.windows[0]?.used !== used) t.equal(answer.windows[0]?.used, used, 'used')
@@ -620,20 +621,20 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
         const own = [users[random.below(3)], pool, model] as readonly Account[]
         const factors = own.map((each) => (each === pool ? pricesOf() : undefined))
         const expected = expectedAtRandom()
-        const canCap = random.below(4) > 0
-        const wanted = decide(own, factors, expected, canCap)
+        const canLimitOutput = random.below(4) > 0
+        const wanted = decide(own, factors, expected, canLimitOutput)
         const store = random.below(2) === 0 ? world.holds : world.other
         const counters = own.map((each, j) => ({ ...each.counter, factors: factors[j] }))
-        const asked = { ...ask(id), counters, expected, canCap, asker: 'x' }
+        const asked = { ...ask(id), counters, expected, canLimitOutput, asker: 'x' }
         const answer = await store.hold(asked, world.now())
         t.equal(answer.outcome, wanted.outcome, seed)
         if (wanted.outcome === 'held') {
-          t.equal(answer.cap, wanted.cap, seed)
+          t.equal(answer.ceiling, wanted.ceiling, seed)
           open.set(id, own)
           for (const [j, account] of own.entries()) {
             const hold = wanted.holds[j] as HeldTokens
             const isAlone = account.holds.size === 0
-            if (isAlone) account.bound = Math.max(account.bound, account.used + hold.ceiling)
+            if (isAlone) account.bound = Math.max(account.bound, account.used + hold.most)
             const tokens = wanted.tokens[j] as HeldTokens
             account.holds.set(id, { hold, tokens, factors: factors[j] })
           }
@@ -676,7 +677,7 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       }
       async function settle(id: string, accounts: readonly Account[]): Promise<void> {
         for (const account of accounts) {
-          const { ceiling = 0 } = account.holds.get(id)?.hold ?? {}
+          const { most: ceiling = 0 } = account.holds.get(id)?.hold ?? {}
           const amount = random.below(2) === 0 ? ceiling : random.below(ceiling + 1)
           account.holds.delete(id)
           account.used += amount
@@ -698,10 +699,10 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
       own: readonly Account[],
       factors: readonly (Factors | undefined)[],
       expected: Expected,
-      canCap: boolean,
+      canLimitOutput: boolean,
     ) {
       const homes = world.isJoint ? [[0, 1, 2]] : [[0], [1], [2]]
-      let [cap, outcome] = [Number.POSITIVE_INFINITY, 'held' as HoldAnswer['outcome']]
+      let [ceiling, outcome] = [Number.POSITIVE_INFINITY, 'held' as HoldAnswer['outcome']]
       const holds: HeldTokens[] = []
       const tokens: HeldTokens[] = []
       for (const home of homes) {
@@ -710,15 +711,15 @@ export function testHoldStore(name: string, createWorld: () => Promise<HoldWorld
           const { used, counter } = account
           return { limit: counter.limit, used, held: sumsOf(account), factors: factors[j] }
         })
-        const worst = Math.min(expected.worst, cap)
-        const admission = admit(rooms, { ...expected, worst }, 0.25, canCap)
+        const worst = Math.min(expected.worst, ceiling)
+        const admission = admit(rooms, { ...expected, worst }, 0.25, canLimitOutput)
         if (admission.outcome === 'held') {
           holds.push(...admission.holds)
-          cap = Math.min(cap, admission.cap)
+          ceiling = Math.min(ceiling, admission.ceiling)
           tokens.push(...home.map(() => admission.hold))
         } else if (outcome !== 'spent') outcome = admission.outcome
       }
-      return { outcome, holds, cap, tokens }
+      return { outcome, holds, ceiling, tokens }
     }
   })
 

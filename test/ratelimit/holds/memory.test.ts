@@ -33,7 +33,7 @@ function asked(id: string, ms: number): Hold {
       ...{ input: 100, inputVariance: 1, output: 100, outputVariance: 1 },
       ...{ floor: 200, beyondRoom: 200, isSeveral: false, least: 1, worst: 400 },
     },
-    ...{ overshoot: 0.25, canCap: true, charge: 'admission' },
+    ...{ overshoot: 0.25, canLimitOutput: true, charge: 'admission' },
   }
 }
 

@@ -67,7 +67,7 @@ function asked(id: string | undefined, limit: number, user: string): Hold {
       ...{ input: 100, inputVariance: 1, output: 100, outputVariance: 1 },
       ...{ floor: 200, beyondRoom: 200, isSeveral: false, least: 1, worst: 400 },
     },
-    ...{ overshoot: 0.25, canCap: true, charge: 'admission' },
+    ...{ overshoot: 0.25, canLimitOutput: true, charge: 'admission' },
   }
 }
 
@@ -81,7 +81,7 @@ root.test('parallel holds of four gateways keep the bound', skip, async (t) => {
     ),
   )
   const held = answers.filter((each) => each?.outcome === 'held')
-  const ceilings = held.reduce((sum, each) => sum + 100 + (each?.cap ?? 0), 0)
+  const ceilings = held.reduce((sum, each) => sum + 100 + (each?.ceiling ?? 0), 0)
   t.ok(held.length >= 20 && held.length <= 50, `${held.length} of 250 are admitted`)
   t.ok(ceilings <= 12_500, `their ceilings: ${ceilings}`)
   t.ok(answers.every((each) => each?.outcome !== 'spent'))
@@ -99,7 +99,7 @@ root.test('a budget of users of four gateways keeps its bound, to the unit', ski
   const answers = await Promise.all(
     Array.from({ length: 120 }, async (_, i) => {
       const answer = await gateways[i % 4]?.holds.hold(each(i, `budget ${i}`), Date.now())
-      return { i, outcome: answer?.outcome, ceiling: 1_400 + 15 * (answer?.cap ?? 0) }
+      return { i, outcome: answer?.outcome, ceiling: 1_400 + 15 * (answer?.ceiling ?? 0) }
     }),
   )
   const held = answers.filter(({ outcome }) => outcome === 'held')

@@ -44,7 +44,7 @@ interface Asked {
   readonly expected: Expected
   readonly limits: Limits
   readonly cost?: Cost
-  readonly canCap?: boolean
+  readonly canLimitOutput?: boolean
   readonly asker?: string
   readonly lease?: number
   readonly others?: number
@@ -60,7 +60,15 @@ async function connect(t: Test, valkey: RunningValkey) {
   return {
     commands,
     store,
-    spend({ id, expected, limits, canCap = true, asker = '', lease = leaseMs, ...known }: Asked) {
+    spend({
+      id,
+      expected,
+      limits,
+      canLimitOutput = true,
+      asker = '',
+      lease = leaseMs,
+      ...known
+    }: Asked) {
       const { input, inputVariance, output, outputVariance, floor, beyondRoom, least } = expected
       const beyond = expected.isSeveral ? -beyondRoom : beyondRoom
       const { others = 0, own = 0, ended = [], cost } = known
@@ -68,7 +76,7 @@ async function connect(t: Test, valkey: RunningValkey) {
       const worst = Number.isFinite(expected.worst) ? expected.worst : -1
       const args = [
         ...[id, lease, input, inputVariance, output, outputVariance, floor, beyond, least],
-        ...[worst, overshoot, canCap ? '1' : '0', asker, 'g1', 0],
+        ...[worst, overshoot, canLimitOutput ? '1' : '0', asker, 'g1', 0],
         ...used.flatMap((kind) => [
           kind === 'cost' ? written(cost) : kind,
           String(kind === 'cost' ? cost?.limit : limits[kind]),
@@ -157,7 +165,7 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
       for (let step = 0; step < 120; step += 1) {
         const gateway = dice.below(3)
         if (dice.chance(0.55)) {
-          const [id, expected, canCap] = [`${step}`, expectedOf(dice), dice.chance(0.7)]
+          const [id, expected, canLimitOutput] = [`${step}`, expectedOf(dice), dice.chance(0.7)]
           const cost = { limit: costLimit, factors: factorsOf(dice) }
           const used = sumOf(own)
           const [held, costHeld] = [sumsOf(open, 'hold'), sumsOf(open, 'cost')]
@@ -165,19 +173,19 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
             { limit: limits.tokens, used: used.tokens, held },
             { ...cost, used: used.cost ?? 0, held: costHeld },
           ]
-          const admission = admit(rooms, expected, overshoot, canCap)
+          const admission = admit(rooms, expected, overshoot, canLimitOutput)
           const isSpent = used.requests + open.size >= limits.requests
           const isFull = open.size >= limits.concurrency
           let { outcome } = admission
           if (outcome === 'held' && isFull) outcome = 'busy'
           if (isSpent) outcome = 'spent'
-          const answer = await redis.spend({ id, expected, limits, canCap, cost })
+          const answer = await redis.spend({ id, expected, limits, canLimitOutput, cost })
           const isHeld = outcome === 'held' && admission.outcome === 'held'
           const more = isHeld ? 1 : 0
           const [, ownCost] = isHeld ? admission.holds : []
-          const cap = isHeld && admission.cap < Infinity ? admission.cap : -1
+          const ceiling = isHeld && admission.ceiling < Infinity ? admission.ceiling : -1
           const wanted = [
-            ...[outcome, isHeld ? cap : answer[1], open.size],
+            ...[outcome, isHeld ? ceiling : answer[1], open.size],
             ...[used.tokens, held.mean + (isHeld ? admission.hold.mean : 0)],
             ...[used.requests + open.size + more, 0, open.size + more, 0],
             ...[used.cost, costHeld.mean + (ownCost?.mean ?? 0)].map(String),
@@ -207,7 +215,7 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
             open.delete(id)
             sums.requests += 1
             sums.tokens += 1 + dice.below(600)
-            sums.cost = plus(sums.cost ?? 0, dice.below(cost.ceiling + 1))
+            sums.cost = plus(sums.cost ?? 0, dice.below(cost.most + 1))
           }
           const ids = ended.map(([id]) => id)
           await redis.write(`g${gateway}`, sums, ids)
@@ -329,10 +337,10 @@ root.test('spending from the sums of gateways', { skip: skipValkey }, async (t) 
   await t.test('alone, several answers without a ceiling must fit', async (t) => {
     const several = { ...expected, isSeveral: true, floor: 2_000, worst: Number.POSITIVE_INFINITY }
     const each = { ...asked, id: '', expected: several }
-    t.equal((await redis.spend({ ...each, canCap: false }))[0], 'busy')
+    t.equal((await redis.spend({ ...each, canLimitOutput: false }))[0], 'busy')
     t.equal((await redis.spend(each))[0], 'held', 'a ceiling bounds them')
     const one = { ...each, expected: { ...several, isSeveral: false } }
-    t.equal((await redis.spend({ ...one, canCap: false }))[0], 'held', 'one is let through')
+    t.equal((await redis.spend({ ...one, canLimitOutput: false }))[0], 'held', 'one is let through')
   })
 
   await t.test('what somebody else has put under a name counts for nothing', async (t) => {

@@ -84,7 +84,7 @@ test('table and check say the same of a grant', async (t) => {
 test('flags say what a response needs', async (t) => {
   const estimate = { input: 5, bytesPerToken: 4 }
   const held = {
-    ...{ bytes: 1, maxOutput: undefined, choices: undefined, cap: Infinity, admittedAt: 0 },
+    ...{ bytes: 1, maxOutput: undefined, choices: undefined, ceiling: Infinity, admittedAt: 0 },
     estimate,
   }
   t.equal(read(templateText(grantFor({}), 'openai')).flags, '')

@@ -15,7 +15,7 @@ const snapshot = snapshotOf(
 )
 const times = { startedAt: 1_000, admittedAt: 1_200, endedAt: 5_000 }
 const held = {
-  ...{ id: 'a', admittedAt: times.admittedAt, cap: undefined, tookMs: 4_000, isBroken: false },
+  ...{ id: 'a', admittedAt: times.admittedAt, ceiling: undefined, tookMs: 4_000, isBroken: false },
   ...{ bytes: undefined, maxOutput: undefined, choices: undefined },
 }
 
@@ -90,7 +90,11 @@ test('an estimate counts as it is charged', async (t) => {
 })
 
 test('the counters of a key are those with which it was admitted', async (t) => {
-  const [one] = countedOf(lineOf('plain', { cap: 'key-1 60000,3600000' }), snapshot, 'allow')
+  const [one] = countedOf(
+    lineOf('plain', { keyCounters: 'key-1 60000,3600000' }),
+    snapshot,
+    'allow',
+  )
   t.match(one?.counters, [
     { owner: 'ada' },
     { key: 'plain\n@key-1\n60000\nada', owner: 'key-1', window: { ms: 60_000 } },

@@ -10,7 +10,7 @@ const asked = {
   by: 'check',
   user: 'ann',
   keyId: '0f8fad5b-d9cb-469f-a165-70867728950e',
-  cap: undefined,
+  keyCounters: undefined,
   held: undefined,
 } as const
 const subject = { subscription: 'plenty', model: 'llm/sim', payer: undefined, group: undefined }
@@ -27,24 +27,24 @@ test('what is known of a request is read as it was written', async (t) => {
 
 test('a request that holds room says so', async (t) => {
   const held = {
-    ...{ admittedAt: 1_795_264_413_050, bytes: 12, maxOutput: 100, choices: 2, cap: 200 },
+    ...{ admittedAt: 1_795_264_413_050, bytes: 12, maxOutput: 100, choices: 2, ceiling: 200 },
     estimate: { input: 7, bytesPerToken: 4 },
   }
-  const more = { ...asked, keyId: '', cap: 'id-1 60000,3600000', held }
+  const more = { ...asked, keyId: '', keyCounters: 'id-1 60000,3600000', held }
   const whole = { ...subject, payer: 'organization=acme&rate=0.1', group: 'red' }
   const read = readLineHead(writeLineHead(more, writeSubject(whole)))
   t.strictSame(read, {
     ...{ startedAt: asked.startedAt, id: asked.id, by: 'check', user: 'ann' },
     ...{ subscription: 'plenty', model: 'llm/sim', group: 'red' },
-    ...{ payer: 'organization=acme&rate=0.1', cap: 'id-1 60000,3600000' },
+    ...{ payer: 'organization=acme&rate=0.1', keyCounters: 'id-1 60000,3600000' },
     estimate: { input: 7, bytesPerToken: 4 },
     held: {
-      ...{ admittedAt: 1_795_264_413_050, bytes: 12, maxOutput: 100, choices: 2, cap: 200 },
+      ...{ admittedAt: 1_795_264_413_050, bytes: 12, maxOutput: 100, choices: 2, ceiling: 200 },
     },
   })
-  const none = { ...held, cap: Number.POSITIVE_INFINITY, bytes: undefined }
+  const none = { ...held, ceiling: Number.POSITIVE_INFINITY, bytes: undefined }
   const least = readLineHead(writeLineHead({ ...asked, held: none }, writeSubject(subject)))
-  t.match(least?.held, { admittedAt: 1_795_264_413_050, bytes: undefined, cap: undefined })
+  t.match(least?.held, { admittedAt: 1_795_264_413_050, bytes: undefined, ceiling: undefined })
 })
 
 const hostile = [
@@ -65,10 +65,13 @@ const hostile = [
 test('no name forges anything', async (t) => {
   for (const [i, name] of hostile.entries()) {
     const whole = { subscription: name, model: name, payer: name, group: name }
-    const text = writeLineHead({ ...asked, user: name, cap: name, id: 'i' }, writeSubject(whole))
+    const text = writeLineHead(
+      { ...asked, user: name, keyCounters: name, id: 'i' },
+      writeSubject(whole),
+    )
     t.notMatch(text, /[\n\r\0]/, `name ${i} is on one line`)
     const { startedAt, by, keyId } = asked
-    const expected = { ...whole, user: name, cap: name, id: 'i', startedAt, by, keyId }
+    const expected = { ...whole, user: name, keyCounters: name, id: 'i', startedAt, by, keyId }
     t.strictSame(readLineHead(text), { ...expected, held: undefined }, `name ${i}`)
     t.equal(userInLines(name), name, `name ${i} is short enough`)
   }
@@ -81,15 +84,15 @@ test('long names are cut, and still differ', async (t) => {
       const attribution = { organizationId: value, costCenter: value, labels: {} }
       const payer = writePayer(attribution, { billingRate: { perToken: '0.000001' } })
       const whole = { subscription: value, model: value, payer, group: value }
-      const cap = `${'x'.repeat(64)} ${Array(8).fill('123456789012').join(',')}`
+      const keyCounters = `${'x'.repeat(64)} ${Array(8).fill('123456789012').join(',')}`
       const most = 999_999_999_999_999
       const held = {
         ...{ admittedAt: asked.startedAt, bytes: most, maxOutput: most, choices: 9_999_999 },
-        ...{ cap: most, estimate: { input: most, bytesPerToken: 999_999_999 } },
+        ...{ ceiling: most, estimate: { input: most, bytesPerToken: 999_999_999 } },
       }
       const keyId = 'k'.repeat(64)
       return writeLineHead(
-        { ...asked, user: value, keyId, cap, held, id: value },
+        { ...asked, user: value, keyId, keyCounters, held, id: value },
         writeSubject(whole),
       )
     }

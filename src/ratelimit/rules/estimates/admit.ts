@@ -31,12 +31,12 @@ export interface Room {
 }
 
 export type Admission =
-  /** `hold`: of tokens; `holds`: of each limit. `cap`: the output tokens that it may have; Infinity: it has no ceiling. */
+  /** `hold`: of tokens; `holds`: of each limit. `ceiling`: the output tokens that it may have; Infinity: it has no ceiling. */
   | {
       readonly outcome: 'held'
       readonly hold: HeldTokens
       readonly holds: readonly HeldTokens[]
-      readonly cap: number
+      readonly ceiling: number
     }
   /** `busy`: what is left is held by open requests, or less than it needs; `spent`: nothing is left. */
   | { readonly outcome: 'busy' | 'spent' }
@@ -49,31 +49,37 @@ export const sharedError = 0.25
 export const ceilingShare = 0.25
 
 /**
- * `overshoot`: share of the limit. `canCap`: whether the ceiling can be put into the request; if not,
+ * `overshoot`: share of the limit. `canLimitOutput`: whether the ceiling can be put into the request; if not,
  * it is what 99 of 100 such requests need at most.
  */
 export function admit(
   rooms: readonly Room[],
   expected: Expected,
   overshoot: number,
-  canCap: boolean,
+  canLimitOutput: boolean,
 ): Admission {
   const needed = Math.ceil(Math.max(expected.floor, expected.least))
-  let cap = canCap ? expected.worst : Math.min(expected.worst, needed)
+  let ceiling = canLimitOutput ? expected.worst : Math.min(expected.worst, needed)
   for (const room of rooms) {
     if (room.used >= room.limit) return { outcome: 'spent' }
-    if (canCap) cap = Math.min(cap, capIn(room, expected, needed, overshoot))
+    if (canLimitOutput) ceiling = Math.min(ceiling, ceilingIn(room, expected, needed, overshoot))
   }
-  if (canCap && cap < expected.least) return { outcome: 'busy' }
-  const hold = holdOf(expected, cap)
-  const holds = rooms.map(({ factors }) => (factors ? holdOf(expected, cap, factors) : hold))
+  if (canLimitOutput && ceiling < expected.least) return { outcome: 'busy' }
+  const hold = holdOf(expected, ceiling)
+  const holds = rooms.map(({ factors }) => (factors ? holdOf(expected, ceiling, factors) : hold))
   for (const [i, room] of rooms.entries()) {
     const own = holds[i] as HeldTokens
     // Without a ceiling nothing but their number bounds several answers.
-    const mayPass = canCap || !expected.isSeveral || own.ceiling <= ceilingRoom(room, overshoot)
+    const mayPass =
+      canLimitOutput || !expected.isSeveral || own.most <= ceilingRoom(room, overshoot)
     if (room.held.count === 0 ? !mayPass : !fits(room, own, overshoot)) return { outcome: 'busy' }
   }
-  return { outcome: 'held', hold, holds, cap: canCap && cap < mostAmount ? cap : Infinity }
+  return {
+    outcome: 'held',
+    hold,
+    holds,
+    ceiling: canLimitOutput && ceiling < mostAmount ? ceiling : Infinity,
+  }
 }
 
 /** The most output tokens that a request alone may be given while its limits are unused. */
@@ -115,7 +121,7 @@ export function scarcestOf(
 }
 
 /** The output that a request may have by one of its limits: a share of the room, and what it needs in any case. */
-function capIn(room: Room, expected: Expected, needed: number, overshoot: number): number {
+function ceilingIn(room: Room, expected: Expected, needed: number, overshoot: number): number {
   const left = ceilingRoom(room, overshoot)
   const outputs = (amount: number) => outputsIn(amount, expected.input, room.factors)
   const share = outputs(Math.min(left * ceilingShare, mostAmount))
@@ -142,12 +148,12 @@ export function fits(room: Room, hold: HeldTokens, overshoot: number): boolean {
   const variance = (factors?.grain ?? 1) ** 2 * (held.variance + hold.variance)
   const deviation = Math.sqrt(variance + error * error)
   const pooled = Number(used) + held.mean + hold.mean + deviations * deviation
-  return pooled <= limit && hold.ceiling <= ceilingRoom(room, overshoot)
+  return pooled <= limit && hold.most <= ceilingRoom(room, overshoot)
 }
 
 /** What ceilings may still take of a limit; below 0 while one request alone exceeds it. */
 function ceilingRoom({ limit, used, held }: Room, overshoot: number): number {
-  return unusedRoom(limit, overshoot) - Number(used) - held.ceiling
+  return unusedRoom(limit, overshoot) - Number(used) - held.most
 }
 
 function unusedRoom(limit: Exact, overshoot: number): number {

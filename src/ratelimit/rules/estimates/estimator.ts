@@ -65,8 +65,8 @@ export interface Estimator {
    * whether an answer ends at the client's own maximum; true by default.
    */
   expect(size: RequestSize, modelMax: number | undefined, isHonoured?: boolean): Expected
-  /** The output of a request that has `seen` tokens of it already and ends at `cap`. */
-  expectMore(size: RequestSize, seen: number, cap: number): Required<Growth>
+  /** The output of a request that has `seen` tokens of it already and ends at `ceiling`. */
+  expectMore(size: RequestSize, seen: number, ceiling: number): Required<Growth>
   learn(observed: Observed): void
   /** How long a request usually runs, in milliseconds. */
   readonly defaultMs: number
@@ -190,7 +190,7 @@ export function createEstimator(): Estimator {
       const most = isHonoured ? Math.min(maxOutput, modelMax) : modelMax
       const input = inputOf(bytes)
       const { shape } = outputsOf(size)
-      const output = shape.capped(most)
+      const output = shape.bounded(most)
       const beyondRoom = Math.min(most, shape.quantile(floorShare))
       // Several that no ceiling can shorten need what most of them have.
       const least = isHonoured || choices === 1 ? leastOutput : Math.max(leastOutput, beyondRoom)
@@ -208,9 +208,9 @@ export function createEstimator(): Estimator {
         worst: choices * most,
       }
     },
-    expectMore(size, seen, cap) {
+    expectMore(size, seen, ceiling) {
       const { bytes, maxOutput = Number.POSITIVE_INFINITY, choices = 1 } = size
-      const most = Math.max(seen, Math.min(cap, choices * maxOutput))
+      const most = Math.max(seen, Math.min(ceiling, choices * maxOutput))
       const each = outputsOf(size).shape.beyond(seen / choices, most / choices)
       return {
         mean: choices * each.mean,

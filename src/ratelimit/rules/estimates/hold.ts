@@ -30,7 +30,7 @@ export interface HeldTokens {
   /** Expected output alone: what estimates of like requests have wrong together. */
   readonly output: number
   /** The most that the request can use, unless its input was estimated too low. */
-  readonly ceiling: number
+  readonly most: number
 }
 
 /** The sums over the open holds of a counter. */
@@ -42,21 +42,21 @@ export interface Sums extends HeldTokens {
 export const mostVariance = 1e12
 export const mostAmount = 1e12
 
-export const noHolds: Sums = { count: 0, mean: 0, variance: 0, output: 0, ceiling: 0 }
+export const noHolds: Sums = { count: 0, mean: 0, variance: 0, output: 0, most: 0 }
 
 /** What a request holds that may have this much output. */
 export function holdOf(
   { input, inputVariance, output, outputVariance }: Expected,
-  cap: number,
+  ceiling: number,
   factors = plain,
 ): HeldTokens {
-  const most = Math.min(cap, mostAmount)
+  const most = Math.min(ceiling, mostAmount)
   const own = Math.ceil(factors.perOutput * Math.min(Math.ceil(output), most))
   return {
     mean: Math.ceil(factors.base + factors.perInput * Math.ceil(input)) + own,
     variance: spreadOf(factors, inputVariance, outputVariance),
     output: own,
-    ceiling: mostInput(factors, input) + Math.ceil(factors.perOutput * most),
+    most: mostInput(factors, input) + Math.ceil(factors.perOutput * most),
   }
 }
 
@@ -91,14 +91,14 @@ export function grown(
   factors = plain,
   tokens = hold,
 ): HeldTokens {
-  const most = tokens.ceiling - (tokens.mean - tokens.output)
+  const most = tokens.most - (tokens.mean - tokens.output)
   const expected = Math.max(tokens.output, Math.min(Math.ceil(mean), most))
   const output = Math.ceil(factors.perOutput * expected)
   return {
     mean: hold.mean - hold.output + output,
     variance: spreadOf(factors, inputVariance, variance),
     output,
-    ceiling: hold.ceiling,
+    most: hold.most,
   }
 }
 
@@ -109,7 +109,7 @@ export function withHold(sums: Sums, hold: HeldTokens, sign: 1 | -1): Sums {
     mean: sums.mean + sign * hold.mean,
     variance: sums.variance + sign * hold.variance,
     output: sums.output + sign * hold.output,
-    ceiling: sums.ceiling + sign * hold.ceiling,
+    most: sums.most + sign * hold.most,
   }
 }
 

@@ -67,15 +67,17 @@ export class Shape {
     this.whole = this.#momentsOf(shares.length, 0)
   }
 
-  /** Moments of a value that is cut at `cap`; Infinity: is not cut. */
-  capped(cap: number): Moments {
-    return cap === Number.POSITIVE_INFINITY ? this.whole : this.#momentsOf(this.#below(cap), cap)
+  /** Moments of a value that is cut at `bound`; Infinity: is not cut. */
+  bounded(bound: number): Moments {
+    return bound === Number.POSITIVE_INFINITY
+      ? this.whole
+      : this.#momentsOf(this.#below(bound), bound)
   }
 
-  #momentsOf(below: number, cap: number): Moments {
+  #momentsOf(below: number, bound: number): Moments {
     const rest = below === this.shares.length ? 0 : 1 - (this.#before[below] as number)
-    const mean = (this.#firsts[below] as number) + rest * cap
-    const square = (this.#seconds[below] as number) + rest * cap * cap
+    const mean = (this.#firsts[below] as number) + rest * bound
+    const square = (this.#seconds[below] as number) + rest * bound * bound
     return { mean, variance: Math.max(0, square - mean * mean) }
   }
 
@@ -96,17 +98,17 @@ export class Shape {
   }
 
   /**
-   * Moments of a value that is cut at `cap` and has reached `seen` already. A value that has gone on
+   * Moments of a value that is cut at `bound` and has reached `seen` already. A value that has gone on
    * beyond all that are known is expected to reach half as much again.
    */
-  beyond(seen: number, cap: number): Moments {
+  beyond(seen: number, bound: number): Moments {
     const first = bucketOf(this.#scale, Math.max(1, seen))
     const tail = 1 - (this.#before[first] as number)
-    if (tail < 1e-6) return { mean: Math.min(cap, 1.5 * seen), variance: (0.5 * seen) ** 2 }
+    if (tail < 1e-6) return { mean: Math.min(bound, 1.5 * seen), variance: (0.5 * seen) ** 2 }
     let mean = 0
     let square = 0
     for (let i = first; i < this.shares.length; i += 1) {
-      const value = Math.min(cap, Math.max(seen, middleOf(this.#scale, i)))
+      const value = Math.min(bound, Math.max(seen, middleOf(this.#scale, i)))
       const share = (this.shares[i] as number) / tail
       mean += share * value
       square += share * value * value
@@ -115,9 +117,9 @@ export class Shape {
   }
 
   /** The number of buckets whose middle is below this value. */
-  #below(cap: number): number {
-    const bucket = bucketOf(this.#scale, cap)
-    return middleOf(this.#scale, bucket) < cap ? bucket + 1 : bucket
+  #below(bound: number): number {
+    const bucket = bucketOf(this.#scale, bound)
+    return middleOf(this.#scale, bucket) < bound ? bucket + 1 : bucket
   }
 }
 

@@ -80,7 +80,7 @@ test('every limit must have room', async (t) => {
 test('a ceiling shrinks with the room, but not below what most answers need', async (t) => {
   const open = holdOf(expected, 900)
   const caps = [1e6, 20_000, 10_000, 6_000].map(
-    (limit) => heldBy(admit([roomOf(limit, 0, [open])], expected, 0.25, true)).cap,
+    (limit) => heldBy(admit([roomOf(limit, 0, [open])], expected, 0.25, true)).ceiling,
   )
   t.strictSame(caps.slice(0, 2), [4_096, 4_096])
   t.ok((caps[2] as number) < 4_096 && (caps[2] as number) >= 900)
@@ -88,9 +88,9 @@ test('a ceiling shrinks with the room, but not below what most answers need', as
 })
 
 test('without a way to send it, there is no ceiling', async (t) => {
-  const { cap, hold } = heldBy(admit([roomOf(1e6, 0)], expected, 0.25, false))
-  t.equal(cap, Number.POSITIVE_INFINITY)
-  t.equal(hold.ceiling, 1_000)
+  const { ceiling, hold } = heldBy(admit([roomOf(1e6, 0)], expected, 0.25, false))
+  t.equal(ceiling, Number.POSITIVE_INFINITY)
+  t.equal(hold.most, 1_000)
 })
 
 test('several answers never pass the room', async (t) => {
@@ -100,7 +100,7 @@ test('several answers never pass the room', async (t) => {
     ...{ beyondRoom: 900, isSeveral: choices > 1, ...more },
   })
   const capOf = (used: number, wants: Expected) =>
-    heldBy(admit([roomOf(10_000, used)], wants, 0.25, true)).cap
+    heldBy(admit([roomOf(10_000, used)], wants, 0.25, true)).ceiling
   t.equal(capOf(0, answers(5)), 4_500, 'all that they need')
   t.equal(capOf(0, answers(128)), 12_400, 'what is left, with its overshoot')
   t.equal(capOf(9_000, answers(128)), 3_400)
@@ -165,11 +165,11 @@ function worstExcess(limit: number, promised: number, decide: typeof admit): num
     // Half of the answers use all that they may.
     while (open.length > 0 && random.below(3) === 0) {
       const [ended] = open.splice(random.below(open.length), 1) as [HeldTokens]
-      used += random.below(2) === 0 ? ended.ceiling : random.below(ended.ceiling + 1)
+      used += random.below(2) === 0 ? ended.most : random.below(ended.most + 1)
     }
     worst = Math.max(worst, used - Math.max(promised, alone))
   }
-  for (const { ceiling } of open) used += ceiling
+  for (const { most: ceiling } of open) used += ceiling
   return Math.max(worst, used - Math.max(promised, alone))
 }
 
@@ -181,8 +181,8 @@ test('no order of requests and answers passes the bound', async (t) => {
 })
 
 test('the same test notices a bound that is off by a tenth', async (t) => {
-  const loose: typeof admit = (rooms, wants, overshoot, canCap) =>
-    admit(rooms, wants, overshoot + 0.1, canCap)
+  const loose: typeof admit = (rooms, wants, overshoot, canLimitOutput) =>
+    admit(rooms, wants, overshoot + 0.1, canLimitOutput)
   const excesses = Array.from({ length: 200 }, () => worstExcess(20_000, 25_000, loose))
   t.ok(Math.max(...excesses) > 0)
 })
