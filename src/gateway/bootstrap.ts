@@ -150,7 +150,12 @@ type Bootstrap = {
  * or `api` is empty.
  */
 export function renderBootstrap(template: string, settings: BootstrapSettings): string {
-  const bootstrap = parseTemplate(template) as Bootstrap
+  return fillTemplate(parseTemplate(template), settings)
+}
+
+/** The same with what such a text was parsed to, which it changes. */
+export function fillTemplate(parsed: unknown, settings: BootstrapSettings): string {
+  const bootstrap = parsed as Bootstrap
   const { clusters, listeners, secrets } = bootstrap.static_resources
   const files = bootstrap.dynamic_resources.cds_config.path_config_source
 
