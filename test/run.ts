@@ -14,6 +14,7 @@ import { parseArgs } from 'node:util'
 import { findEnvoy } from '../dev/envoy-binary.ts'
 import type { EmbeddedPostgres } from '../dev/postgres/embedded-postgres.ts'
 import { packageRoot } from '../src/runtime/package-root.ts'
+import { bundleService } from './support/service-bundle.ts'
 import { bundleTap } from './support/tap-bundle.ts'
 import { createTapReport } from './support/tap-report.ts'
 import { makeDatabaseFolder } from './support/temporary-folder.ts'
@@ -47,6 +48,7 @@ const env: NodeJS.ProcessEnv = { ...process.env, TAP_BUNDLE: await bundleTap() }
 // Downloads leave the processors to the checks.
 await Promise.all([
   files.length === 0 && check(),
+  files.length === 0 && bundle(),
   obtain('Envoy', async () => {
     env.ENVOY_PATH = await findEnvoy({ path: env.ENVOY_PATH, env, log: print })
   }),
@@ -124,6 +126,11 @@ async function obtain(what: string, action: () => Promise<void>): Promise<void> 
     missing.push(what)
     if (inCi) report.score.failed += 1
   }
+}
+
+/** A few files are tested as they are: to write it takes longer than they save. */
+async function bundle(): Promise<void> {
+  env.SERVICE_BUNDLE = await bundleService()
 }
 
 async function check(): Promise<void> {

@@ -105,8 +105,10 @@ export async function startReplicas(t: Test, settings: ReplicasSettings): Promis
   return { url: `http://127.0.0.1:${envoy.port}`, database, envoy, model, all, folder, journal }
 }
 
-/** What the process of a command runs; a version before 0.2.0 has it in TypeScript. */
+/** What the process of a command runs: that of this clone in few files, if there are; a version before 0.2.0 has it in TypeScript. */
 function entryOf(root: string): string {
+  const { SERVICE_BUNDLE } = process.env
+  if (SERVICE_BUNDLE !== undefined && root === packageRoot) return SERVICE_BUNDLE
   const entry = join(root, 'src', 'cli', 'main.js')
   return existsSync(entry) ? entry : entry.replace(/js$/, 'ts')
 }

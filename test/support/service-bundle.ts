@@ -1,0 +1,84 @@
+import { createHash } from 'node:crypto'
+import {
+  existsSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { packageRoot } from '../../src/runtime/package-root.ts'
+
+const cache = join(packageRoot, 'node_modules', '.cache', 'tollgate')
+const dayMs = 86_400_000
+const entry = join(packageRoot, 'src', 'cli', 'main.js')
+
+/**
+ * The path of a `src/cli/main.js` that has the service and its packages in a few files, made once after each change of the sources.
+ * To find and load its 1,200 files is a third of the CPU time of a process that serves, and a run of all tests starts some 130.
+ */
+export async function bundleService(): Promise<string> {
+  const folder = join(cache, `service-${markOf()}`)
+  if (!existsSync(folder)) await write(folder)
+  return join(folder, 'main.mjs')
+}
+
+/** Of all that may be in it. */
+function markOf(): string {
+  const hash = createHash('sha256')
+  for (const file of [
+    ...['package-lock.json', 'test/support/service-bundle.ts'],
+    ...globSync('{src,dev}/**/*.{js,ts}', { cwd: packageRoot }).sort(),
+  ]) {
+    hash.update(`${file}\n`).update(readFileSync(join(packageRoot, file)))
+  }
+  return hash.digest('hex').slice(0, 12)
+}
+
+/** What a source asks about itself: workers, migrations and templates are where they were. */
+function keepPlace(code: string, id: string): string | undefined {
+  if (!id.startsWith(packageRoot) || !code.includes('import.meta.')) return undefined
+  return code
+    .replaceAll('import.meta.url', JSON.stringify(pathToFileURL(id).href))
+    .replaceAll('import.meta.dirname', JSON.stringify(dirname(id)))
+}
+
+async function write(folder: string): Promise<void> {
+  const { build } = await import('vite')
+  mkdirSync(cache, { recursive: true })
+  const draft = mkdtempSync(`${folder}-draft-`)
+  try {
+    await build({
+      configFile: false,
+      logLevel: 'error',
+      plugins: [{ name: 'places', enforce: 'pre', transform: keepPlace }],
+      // Its page is files beside it.
+      ssr: { noExternal: true, external: ['@fastify/swagger-ui'] },
+      build: {
+        ssr: entry,
+        outDir: draft,
+        target: 'node24',
+        rolldownOptions: {
+          output: { entryFileNames: 'main.mjs', chunkFileNames: '[name]-[hash].mjs' },
+        },
+      },
+    })
+    removeEarlier()
+    // Two runs may write it at a time.
+    if (!existsSync(folder)) renameSync(draft, folder)
+  } finally {
+    rmSync(draft, { recursive: true, force: true })
+  }
+}
+
+/** Another run may use one that is not that old. */
+function removeEarlier(): void {
+  for (const name of globSync('service-*', { cwd: cache })) {
+    const each = join(cache, name)
+    if (Date.now() - statSync(each).mtimeMs > dayMs) rmSync(each, { recursive: true, force: true })
+  }
+}
