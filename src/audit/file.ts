@@ -2,6 +2,7 @@
 
 import { writeSync } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
+import { repeat } from '../runtime/loop.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { withTimeout } from '../runtime/with-timeout.ts'
 
@@ -69,9 +70,10 @@ export function openAuditFile(path: string): AuditSink {
     return true
   }
 
-  const polling = setInterval(() => void withLock(() => reopen().catch(() => {})), pollMs)
-  polling.unref()
-  void withLock(() => reopen().catch(() => {}))
+  const closing = new AbortController()
+  const { signal } = closing
+  // The next line finds out whether it can be opened.
+  void repeat({ step: () => withLock(reopen), restMs: pollMs, onFault: () => {}, signal })
 
   return {
     write(line) {
@@ -93,7 +95,7 @@ export function openAuditFile(path: string): AuditSink {
       })
     },
     async close(graceMs) {
-      clearInterval(polling)
+      closing.abort()
       const ended = withLock(async () => {
         await file?.close().catch(() => {})
         file = undefined

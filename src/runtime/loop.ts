@@ -63,8 +63,8 @@ export function restAfter(failures: number, backoff: Backoff): number {
 
 interface Repetition {
   readonly step: () => Promise<void>
-  /** Milliseconds between two steps; a function is called with how many of them have failed in a row. */
-  readonly restMs: number | ((failures: number) => number)
+  /** Milliseconds between two steps; a function is called with how many of them have failed in a row. Undefined: until the alarm rings. */
+  readonly restMs: number | ((failures: number) => number | undefined)
   /** Called with the error of a step; the next one follows after the rest. */
   readonly onFault: (error: unknown) => void
   readonly signal: AbortSignal

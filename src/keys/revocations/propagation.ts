@@ -1,6 +1,6 @@
 /** Whether all processes that may be serving have applied a revocation, or another change of keys. */
 
-import { createAlarm, restAfter } from '../../runtime/loop.ts'
+import { createAlarm, repeat, restAfter } from '../../runtime/loop.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import {
   type Acknowledgement,
@@ -71,28 +71,31 @@ interface Waiter extends Logged {
 /** Rests between two polls. */
 const rests = { firstMs: 10, maxMs: 50, growth: 1.5 }
 
-/** One loop polls for all waiters; it stops when there are none. */
+/** One loop polls for all waiters, and rests while there are none. */
 export function createPropagationWatch(options: PropagationWatchOptions) {
   const { pool, id, deadlineMs = 1_000 } = options
   const waiting = new Set<Waiter>()
   const counted = { confirmed: 0, pending: 0 }
   let lastMs: number | undefined
-  const alarm = createAlarm(new AbortController().signal)
+  const { signal } = new AbortController()
+  const alarm = createAlarm(signal)
   let polls = 0
-  let isLooping = false
+  const restMs = () => (waiting.size === 0 ? undefined : restAfter(polls, rests))
+  void repeat({
+    ...{ step: poll, restMs, restsFirst: true, alarm, signal },
+    onFault(bug) {
+      throw bug
+    },
+  })
 
-  async function loop(): Promise<void> {
-    while (waiting.size > 0) {
-      const asking = [...waiting]
-      const seen = await ask()
-      if (seen !== undefined) for (const waiter of asking) advance(waiter, seen)
-      const now = performance.now()
-      for (const waiter of waiting) if (now >= waiter.giveUpAt) finish(waiter)
-      if (waiting.size === 0) break
-      polls += 1
-      await alarm.rest(restAfter(polls, rests))
-    }
-    isLooping = false
+  async function poll(): Promise<void> {
+    if (waiting.size === 0) return
+    const asking = [...waiting]
+    const seen = await ask()
+    if (seen !== undefined) for (const waiter of asking) advance(waiter, seen)
+    const now = performance.now()
+    for (const waiter of waiting) if (now >= waiter.giveUpAt) finish(waiter)
+    polls += 1
   }
 
   /** undefined: the database did not respond. */
@@ -159,9 +162,6 @@ export function createPropagationWatch(options: PropagationWatchOptions) {
       waiting.add({ ...logged, needs, answer, giveUpAt, last: undefined })
       polls = 0
       alarm.ring()
-      if (isLooping) return
-      isLooping = true
-      void loop()
     })
   }
 

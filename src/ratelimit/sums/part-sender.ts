@@ -4,6 +4,7 @@
  */
 
 import { setTimeout as delay } from 'node:timers/promises'
+import { restAfter } from '../../runtime/loop.ts'
 import { withTimeout } from '../../runtime/with-timeout.ts'
 import { calmEveryMs, type Part } from './part.ts'
 
@@ -21,8 +22,7 @@ export interface PartSenderOptions {
 const [soonestMendMs, latestMendMs] = [5_000, 15_000]
 /** Without an answer for this long the store is asked whether it has lost something. */
 const silenceMs = 1_000
-const [firstRetryMs, maxRetryMs] = [25, 1_000]
-const stoppingRetryMs = 25
+const backoff = { firstMs: 25, maxMs: 1_000 }
 
 export type PartSender = ReturnType<typeof createPartSender>
 
@@ -35,14 +35,16 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
   let underWay: Promise<void> | undefined
   /** The least number of intervals that was asked for while a call was under way. */
   let intervalsLeft = Number.POSITIVE_INFINITY
-  let retryMs = 0
+  /** Calls in a row. */
+  let failures = 0
   let mendAt: number | undefined
 
   /** Has a call made so many intervals after the last one at the latest. */
   function arm(intervals: number): void {
     intervalsLeft = Math.min(intervalsLeft, intervals)
     if (underWay !== undefined || state !== 'running') return
-    const at = Math.max(begunAt + intervalsLeft * flushMs, begunAt + retryMs)
+    const retryMs = failures === 0 ? 0 : restAfter(failures, backoff)
+    const at = begunAt + Math.max(intervalsLeft * flushMs, retryMs)
     if (at >= beginsAt) return
     beginsAt = at
     clearTimeout(timer)
@@ -62,12 +64,12 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
   }
 
   function noteAnswer(): void {
-    retryMs = 0
+    failures = 0
     onOutcome()
   }
 
   function noteFailure(error: unknown): void {
-    retryMs = Math.min(maxRetryMs, Math.max(firstRetryMs, 2 * retryMs))
+    failures += 1
     onOutcome(error)
   }
 
@@ -122,7 +124,7 @@ export function createPartSender({ part, flushMs, monotonic, onOutcome }: PartSe
     while (state === 'stopping' && part.due > 0) {
       begin()
       await underWay
-      if (retryMs > 0) await delay(stoppingRetryMs)
+      if (failures > 0) await delay(backoff.firstMs)
     }
   }
 }
