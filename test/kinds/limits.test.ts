@@ -294,6 +294,10 @@ test('a Tenant with limits whose kind or version is wrong opens nothing', async 
   const tenant = ofTenant({ limits: [{ name: 'all', limit: 5, window: 'day' }] })
   for (const change of [
     { apiVersion: 'tollgate.dev/v1' },
+    { apiVersion: 'tollgate.io/v1' },
+    { apiVersion: 'tolgate.dev/v1alpha1' },
+    { apiVersion: 'maas.opendatahub.com/v1alpha1' },
+    { apiVersion: 'v1alpha1' },
     { kind: 'tenant' },
     { kind: 'Tennant' },
   ]) {

@@ -73,10 +73,19 @@ export const allMutants: readonly Mutant[] = [
       ['models?.every(', '(models ?? []).every('],
       ['check: ({ spec }) => strangersIn(spec)', 'check: () => []'],
       ['{ salvage: salvageTenant }', '{}'],
+      ['group !== undefined || isMisspeltTenant(apiVersion, raw)', 'group !== undefined'],
       ['if (problems.length === 0) modelRefs', 'if (true) modelRefs'],
       ['problems.push({ ...problem, isMild })', 'problems.push(problem)'],
       ['!meansLimits(problem, ofLimits)', 'true'],
       ["= ['limits', 'calendar']", "= ['limits']"],
+    ],
+  ),
+  ...mutants(
+    'models/sources/unreadable-tenant.ts',
+    ['models/sources/files.test.ts'],
+    [
+      ['if (isWithout || ', 'if (true || '],
+      ['limits, calendar, unreadable]', 'limits]'],
     ],
   ),
   ...mutants(

@@ -24,6 +24,7 @@ import { collections, type Group, othersCollections } from './collections.ts'
 import { type DocumentProblem, type FileProblem, readObject, subjectOf } from './documents.ts'
 import { type ClusterObject, type Kept, keepObject, noObjects, toOwner } from './object-cache.ts'
 import type { Gathered } from './source.ts'
+import { besideSecond, whichCounts } from './unreadable-tenant.ts'
 
 interface ClusterSourceOptions {
   readonly client: KubeClient
@@ -232,7 +233,11 @@ function* gather(watched: readonly Watched[], kept: Kept | undefined): Generator
         if (earlier === undefined) {
           found.set(key, { shown, resource })
           if (modelKinds.includes(resource.kind)) kept?.models.set(key, () => toOwner(each, name))
-        } else wrong.push(shadowed(shown, key, earlier.shown))
+        } else {
+          const instead = besideSecond(earlier.resource, resource)
+          if (instead !== undefined) found.set(key, { ...earlier, resource: instead })
+          wrong.push(shadowed(shown, key, earlier.shown, instead))
+        }
       }
       for (const problem of wrong) problems.push(problem)
       if (kept !== undefined) {
@@ -276,8 +281,13 @@ function isUnchanged(watched: Watched, name: string): boolean {
   )
 }
 
-function shadowed(shown: string, key: string, earlier: string): FileProblem {
-  const message = `${key} is there as ${earlier} too, and that one counts`
+function shadowed(
+  shown: string,
+  key: string,
+  earlier: string,
+  instead: Resource | undefined,
+): FileProblem {
+  const message = `${key} is there as ${earlier} too, ${whichCounts(instead)}`
   return { file: shown, line: 0, severity: 'error', message }
 }
 

@@ -2,7 +2,7 @@
 
 import { type FieldPath, isObject, showPath } from '../../formats/fields.ts'
 import { nearestName } from '../../formats/nearest-name.ts'
-import type { Resource, Tenant } from '../../kinds/resources.ts'
+import type { Resource } from '../../kinds/resources.ts'
 import { errorMessage } from '../../runtime/error-message.ts'
 import { defaultTenant } from '../rules/compile.ts'
 import { namesOfKind } from '../rules/original/original-kinds.ts'
@@ -11,6 +11,7 @@ import { listedObjects } from '../rules/reading/listed-objects.ts'
 import { parseResource } from '../rules/reading/parse-resource.ts'
 import { keyOfUnread, type Refused, toRefused } from '../rules/refused.ts'
 import { resourceKey } from '../rules/snapshot.ts'
+import { unreadableTenant } from './unreadable-tenant.ts'
 import { type Lines, parseYaml, type YamlDocument } from './yaml-documents.ts'
 
 /** A problem in a file. `severity` error: the document is not in force. */
@@ -154,8 +155,6 @@ function broken(text: string, line: number, message: string): DocumentContent {
   return { found, problems, lines: { line, inside: undefined } }
 }
 
-const unreadableLimits = { path: ['spec', 'limits'], message: 'cannot be read' }
-const unreadableTenant: Tenant = { ...defaultTenant, unreadable: [unreadableLimits] }
 const limitedTenant = [
   /(^|[\s{,"'])kind["']?\s*:\s*["']?(Tenant|MaasTenantConfig)\b/,
   /(^|[\s{,"'])limits["']?\s*:/,

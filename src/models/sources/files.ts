@@ -19,6 +19,7 @@ import {
 import { completenessOf, keepLastGood, quietMs, tornMs } from './last-good.ts'
 import { chunks, gone, listFiles, type Seen } from './listing.ts'
 import type { Gathered } from './source.ts'
+import { besideSecond, whichCounts } from './unreadable-tenant.ts'
 
 const worker = new URL('./document-worker.ts', import.meta.url)
 
@@ -187,7 +188,11 @@ export function* gather(contents: Iterable<FileContent>): Generator<void, Gather
     for (const fresh of inForce.resources) {
       const earlier = raw.get(fresh.key)
       if (earlier === undefined) raw.set(fresh.key, fresh)
-      else problems.push(repeated(fresh, earlier))
+      else {
+        const resource = besideSecond(earlier.resource, fresh.resource)
+        if (resource !== undefined) raw.set(fresh.key, { ...earlier, resource })
+        problems.push(repeated(fresh, earlier, resource))
+      }
     }
     yield
   }
@@ -209,13 +214,17 @@ export function* gather(contents: Iterable<FileContent>): Generator<void, Gather
   }
 }
 
-function repeated(fresh: WrittenResource, earlier: WrittenResource): FileProblem {
+function repeated(
+  fresh: WrittenResource,
+  earlier: WrittenResource,
+  instead: Resource | undefined,
+): FileProblem {
   const where = `${earlier.file}:${earlier.lineOf(['metadata', 'name'])}`
   return {
     file: fresh.file,
     line: fresh.lineOf(['metadata', 'name']),
     severity: 'error',
-    message: `${fresh.key} stands in ${where} already, and that one counts`,
+    message: `${fresh.key} stands in ${where} already, ${whichCounts(instead)}`,
   }
 }
 

@@ -5,11 +5,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Test, test } from 'tap'
 import { stringify } from 'yaml'
 import { resourceKey } from '../../../src/models/rules/snapshot.ts'
+import type { FileProblem } from '../../../src/models/sources/documents.ts'
 import { createFolder, showProblem } from '../../../src/models/sources/files.ts'
 import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
 import { loadSnapshot } from '../../../src/models/sources/pipeline.ts'
 import type { Gathered } from '../../../src/models/sources/source.ts'
-import { accessPolicy, modelRef } from '../../support/documents.ts'
+import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { poll } from '../../support/poll.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
@@ -100,6 +101,39 @@ test('uses the first of two resources with the same name', async (t) => {
     `a/x.yaml:4: error: ${counts}`,
     `b.yaml:3: error: ${counts}`,
   ])
+})
+
+test('two Tenants of different limits open nothing', async (t) => {
+  const tenant = (spec: object, group = 'tollgate.dev') => ({
+    ...{ apiVersion: `${group}/v1alpha1`, kind: 'Tenant' },
+    ...{ metadata: { name: 'default-tenant' }, spec },
+  })
+  const limits = (limit: number) => ({ limits: [{ name: 'all', limit, window: 'day' }] })
+  const apiKeys = { maxExpirationDays: 5 }
+  const five = tenant({ ...limits(5), apiKeys })
+  const open = async (...documents: object[]) => {
+    const files = documents.map((document, index) => [`${index}.yaml`, document])
+    const { snapshot, problems } = await loadSnapshot(
+      folderOf(t, {
+        ...Object.fromEntries(files),
+        'm.yaml': modelRef('small'),
+        's.yaml': subscription('all', { users: ['ada'] }, { 'llm/small': [[5, '1m']] }),
+      }),
+    )
+    t.equal(snapshot.tenant?.maxExpirationDays, 5, 'the rest of it is in force')
+    const isOpen = snapshot.subscriptions.get('all')?.phase === 'Active'
+    return [isOpen, snapshot.tenant?.limits.length, showProblem(problems[0] as FileProblem)]
+  }
+  const both =
+    /^1.yaml:1: error: Tenant.* already, with other limits or another calendar: while there are both, nobody may use any model$/
+  t.match(await open(five, tenant(limits(6))), [false, 0, both])
+  t.match(await open(five, tenant(limits(6)), five), [false, 0, both], 'a third changes nothing')
+  t.match(await open(five, tenant({ limits: 5 })), [false, 0, /^1.yaml:1: error: .*spec.limits/])
+  t.match(await open(five, tenant({ calendar: { monthStartsOn: 2 } })), [false, 0, both])
+  t.match(await open(tenant({ apiKeys }), five), [false, 0, both], 'nor is the first without any')
+  const counts = /that one counts$/
+  t.match(await open(five, five), [true, 1, counts], 'a copy limits as much')
+  t.match(await open(five, tenant({}, 'maas.opendatahub.io')), [true, 1, counts])
 })
 
 test('reports unreadable files and reads the others', async (t) => {

@@ -24,6 +24,7 @@ import {
   type Tier,
 } from '../../../kinds/resources.ts'
 import {
+  namesOfKind,
   originalGroup,
   originalKinds,
   originalModelKinds,
@@ -63,7 +64,18 @@ const groups: Readonly<Record<string, Readonly<Record<string, Resource['kind']>>
 }
 
 /** The groups in which an unknown kind is a mistake. */
-const ours = ['tollgate.dev/', `${originalGroup}/`]
+const ours = ['tollgate.dev/', `${originalGroup}/`] as const
+
+/** A Tenant of none of our groups that was meant to be of one: Kubernetes itself has none, and others' have names unlike ours. */
+function isMisspeltTenant(apiVersion: string, kind: string): boolean {
+  if (nearestName(kind, namesOfKind('Tenant')) === undefined) return false
+  const [group = '', version] = apiVersion.split('/')
+  const known = ['tollgate.dev', 'tollgate', originalGroup, 'opendatahub']
+  return (
+    version === undefined ||
+    [group, ...group.split('.')].some((each) => nearestName(each, known) !== undefined)
+  )
+}
 
 /** Reads one document, parsed from YAML or JSON. */
 export function parseResource(document: unknown): ParseResult {
@@ -78,9 +90,10 @@ export function parseResource(document: unknown): ParseResult {
   const kind = kinds && Object.hasOwn(kinds, raw) ? kinds[raw] : undefined
   if (kind === undefined) {
     const group = ours.find((each) => apiVersion.startsWith(each))
-    if (group === undefined) return { ignored: `${id} is not one of our kinds` }
-    if (kinds === undefined) {
-      const known = Object.keys(groups).filter((each) => each.startsWith(group))
+    const isOurs = group !== undefined || isMisspeltTenant(apiVersion, raw)
+    if (!isOurs) return { ignored: `${id} is not one of our kinds` }
+    if (kinds === undefined || group === undefined) {
+      const known = Object.keys(groups).filter((each) => each.startsWith(group ?? ours[0]))
       return { problems: [{ path: ['apiVersion'], message: `must be ${known.join(' or ')}` }] }
     }
     const message = `must be one of ${Object.keys(kinds).join(', ')}`
