@@ -3,11 +3,11 @@
 import { join } from 'node:path'
 import { localHost, showAddress } from '../src/formats/address.ts'
 import { isLoopback } from '../src/formats/trustworthy.ts'
+import { settings } from '../src/settings/all-settings.ts'
 import { checkDataDir, checkFiles } from '../src/settings/check-files.ts'
 import { type Config, loadConfig, type SocketAddress } from '../src/settings/config.ts'
 import { everyMeter } from '../src/settings/describe-paths.ts'
 import { sampleResourceFolder, sampleTokensFile } from '../src/settings/sample.ts'
-import { settings } from '../src/settings/table.ts'
 import { journalPlace } from './journal-place.ts'
 import {
   isSet,

@@ -3,8 +3,8 @@
 import { join, sep } from 'node:path'
 import { type Address, type SocketAddress, showAddress } from '../src/formats/address.ts'
 import { packageRoot } from '../src/runtime/package-root.ts'
+import { settings as defaults } from '../src/settings/all-settings.ts'
 import { describePaths } from '../src/settings/describe-paths.ts'
-import { settings as defaults } from '../src/settings/table.ts'
 import { listenersOf } from './own-addresses.ts'
 import { localUrl, type UpSettings } from './up-settings.ts'
 

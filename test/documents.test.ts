@@ -2,8 +2,8 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { test } from 'tap'
+import { settings } from '../src/settings/all-settings.ts'
 import { removedSettings } from '../src/settings/removed.ts'
-import { settings } from '../src/settings/table.ts'
 
 const root = fileURLToPath(new URL('../', import.meta.url))
 const folders = [

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { ApiServer } from './api-server.ts'
 import { Unreachable } from './command.ts'
-import { printable } from './table.ts'
+import { printable } from './text-table.ts'
 
 /** A page of CSV; `next`: the query of the page after it. */
 export interface CsvPage {

@@ -18,8 +18,8 @@ import type { Call } from './command.ts'
 import type { checkFlags } from './commands/operate.ts'
 import { loadFolder } from './input-file.ts'
 import { toJson } from './json.ts'
-import { counted, printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { counted, printable, renderTable } from './text-table.ts'
 
 /**
  * Prints problems and advice, then the phase of each resource as in the service. Returns the exit

@@ -6,8 +6,8 @@ import { readBody, sendRequest } from '../runtime/http-request.ts'
 import { type Call, Unreachable, WrongCall } from './command.ts'
 import type { cleanupFlags } from './commands/operate.ts'
 import { toJson } from './json.ts'
-import { printable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { printable } from './text-table.ts'
 
 const timeoutMs = 30_000
 /** Between two attempts. */

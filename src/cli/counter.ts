@@ -7,8 +7,8 @@ import { type Call, WrongCall } from './command.ts'
 import type { limitsFlags, resetLimitsFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
 import { showFigure, toCells, toTable } from './limit-cells.ts'
-import { printable, renderTable } from './table.ts'
 import { agrees, type CommandIo } from './terminal.ts'
+import { printable, renderTable } from './text-table.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
 type Chosen = Call<typeof limitsFlags>['flags']

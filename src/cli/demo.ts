@@ -7,8 +7,8 @@ import { type Call, Unreachable, WrongCall } from './command.ts'
 import type { demoFlags } from './commands/run.ts'
 import { type DemoPlace, withDemo } from './demo-place.ts'
 import { toJson } from './json.ts'
-import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { printable, renderTable } from './text-table.ts'
 
 const maxRequests = 10_000
 /** Requests at once. */

@@ -24,8 +24,8 @@ import { conditions, type Figures, type Observed } from './findings.ts'
 import { toJson } from './json.ts'
 import { askOwn } from './own-listener.ts'
 import { seeJournal } from './see-journal.ts'
-import { printable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { printable } from './text-table.ts'
 
 const watchMs = 5_000
 const dayMs = 86_400_000

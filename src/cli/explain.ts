@@ -8,8 +8,8 @@ import { type Call, WrongCall } from './command.ts'
 import type { explainFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
 import { showFigure, showSharers, toTable } from './limit-cells.ts'
-import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { printable, renderTable } from './text-table.ts'
 
 /** Runs the command; returns the exit status: 1 if the request is refused. */
 export async function explain(

@@ -13,8 +13,8 @@ import type { Call } from './command.ts'
 import type { json } from './commands/shared.ts'
 import { readInput } from './input-file.ts'
 import { toJson } from './json.ts'
-import { counted, printable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { counted, printable } from './text-table.ts'
 
 /**
  * Runs the command; returns the exit status. Rejects with a readable error if something cannot be

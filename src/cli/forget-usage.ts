@@ -5,8 +5,8 @@ import type { Call } from './command.ts'
 import type { forgetUsageFlags } from './commands/usage.ts'
 import { withDatabase } from './database.ts'
 import { toJson } from './json.ts'
-import { printable } from './table.ts'
 import { agrees, type CommandIo } from './terminal.ts'
+import { printable } from './text-table.ts'
 
 /** Runs the command; returns the exit status: 1 if nothing was changed. */
 export async function forgetUsage(

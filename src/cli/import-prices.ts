@@ -7,8 +7,8 @@ import type { Call } from './command.ts'
 import type { json } from './commands/shared.ts'
 import { readInput } from './input-file.ts'
 import { toJson } from './json.ts'
-import { counted, printable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { counted, printable } from './text-table.ts'
 
 /** In which the lists are. */
 const currency = 'USD'

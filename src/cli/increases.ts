@@ -14,8 +14,8 @@ import type {
 import { toJson } from './json.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
 import { type Cells, showFigure, showSharers, toTable } from './limit-cells.ts'
-import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { printable, renderTable } from './text-table.ts'
 import { readTimeFlag } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>

@@ -4,8 +4,8 @@ import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import type { Call } from './command.ts'
 import type { connection } from './commands/shared.ts'
-import { printable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { printable } from './text-table.ts'
 
 export type KeyIo = Omit<CommandIo, 'input'>
 

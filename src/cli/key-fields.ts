@@ -3,7 +3,7 @@
 import { type Call, WrongCall } from './command.ts'
 import type { editKeyFlags, newKeyFlags } from './commands/keys.ts'
 import type { KeyRecord } from './key-client.ts'
-import { renderTable } from './table.ts'
+import { renderTable } from './text-table.ts'
 
 type Given = Partial<
   Call<typeof newKeyFlags>['flags'] & Omit<Call<typeof editKeyFlags>['flags'], 'name'>

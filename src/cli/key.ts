@@ -6,7 +6,7 @@ import type { common, editKeyFlags, newKeyFlags, rotateKeyFlags } from './comman
 import { toJson } from './json.ts'
 import { clientOf, type KeyIo, warnOfPending } from './key-client.ts'
 import { readFields, showKey } from './key-fields.ts'
-import { printable } from './table.ts'
+import { printable } from './text-table.ts'
 
 /** `tollgate key new`: returns the exit status, as the others. */
 export async function newKey(

@@ -15,8 +15,8 @@ import { toJson } from './json.ts'
 import { type Revoked, warnOfPending } from './key-client.ts'
 import { showFigure, showSharers, toTable } from './limit-cells.ts'
 import { readPages } from './pages.ts'
-import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { printable, renderTable } from './text-table.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>
 type LimitRequest = LimitRequestList['data'][number] & Pick<LimitRequestList, 'currency'>

@@ -5,7 +5,7 @@ import type { listKeysFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
 import { clientOf, type KeyIo, type KeyRecord } from './key-client.ts'
 import { readLabels } from './key-fields.ts'
-import { renderTable } from './table.ts'
+import { renderTable } from './text-table.ts'
 
 /** Lists keys; returns the exit status. */
 export async function listKeys({ flags }: Call<typeof listKeysFlags>, io: KeyIo): Promise<number> {

@@ -7,8 +7,8 @@ import type { json } from './commands/shared.ts'
 import type { loginFlags } from './commands/shell.ts'
 import { toJson } from './json.ts'
 import { loginFile, readLogins, removeLogins, writeLogins } from './logins.ts'
-import { printable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { printable } from './text-table.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'read'>
 

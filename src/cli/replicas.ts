@@ -6,8 +6,8 @@ import type { forgetReplicaFlags } from './commands/operate.ts'
 import type { json } from './commands/shared.ts'
 import { withDatabase } from './database.ts'
 import { toJson } from './json.ts'
-import { printable, renderTable } from './table.ts'
 import { agrees, type CommandIo } from './terminal.ts'
+import { printable, renderTable } from './text-table.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'ask'>
 

@@ -5,8 +5,8 @@ import { type Call, WrongCall } from './command.ts'
 import type { revokeKeysFlags } from './commands/keys.ts'
 import { toJson } from './json.ts'
 import { clientOf, type KeyIo, type KeyRecord, warnOfPending } from './key-client.ts'
-import { printable } from './table.ts'
 import { agrees } from './terminal.ts'
+import { printable } from './text-table.ts'
 
 type Given = Call<typeof revokeKeysFlags>['flags']
 

@@ -11,8 +11,8 @@ import { listCounters } from './counter.ts'
 import { toJson } from './json.ts'
 import { showFigure, toCells, toTable } from './limit-cells.ts'
 import { readPages } from './pages.ts'
-import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { printable, renderTable } from './text-table.ts'
 
 /** Runs the command; returns the exit status. */
 export async function showLimits(

@@ -9,8 +9,8 @@ import { renderBar } from './bar.ts'
 import { type Call, WrongCall } from './command.ts'
 import type { usageFlags } from './commands/usage.ts'
 import { toJson } from './json.ts'
-import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { printable, renderTable } from './text-table.ts'
 import { readTimeFlag } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>

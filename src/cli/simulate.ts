@@ -12,8 +12,8 @@ import type { simulateFlags } from './commands/operate.ts'
 import { loadFolder, readInput } from './input-file.ts'
 import { toJson } from './json.ts'
 import { showFigure } from './limit-cells.ts'
-import { printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { printable, renderTable } from './text-table.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err' | 'input'>
 

@@ -15,8 +15,8 @@ import { type Call, WrongCall } from './command.ts'
 import type { verifyUsageFlags } from './commands/usage.ts'
 import { withDatabase } from './database.ts'
 import { toJson } from './json.ts'
-import { counted, printable, renderTable } from './table.ts'
 import type { CommandIo } from './terminal.ts'
+import { counted, printable, renderTable } from './text-table.ts'
 import { readTimeFlag } from './time-flag.ts'
 
 type Io = Pick<CommandIo, 'env' | 'out' | 'err'>

@@ -1,8 +1,8 @@
 /** Which addresses models may have in this installation. */
 
 import type { CheckAddress } from '../models/rules/refuse-addresses.ts'
+import { settings } from '../settings/all-settings.ts'
 import type { Config } from '../settings/config.ts'
-import { settings } from '../settings/table.ts'
 import { createAddressRules } from './model-address.ts'
 
 /** By the listeners of the settings; a port that is chosen at the start is not known. */

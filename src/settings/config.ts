@@ -1,5 +1,5 @@
 /**
- * Environment → one frozen Config, by the table in settings/table.ts; reports all invalid variables
+ * Environment → one frozen Config, by the table in settings/all-settings.ts; reports all invalid variables
  * at once. Nothing else reads the environment. Secrets may come from files: NAME_FILE for NAME.
  */
 
@@ -11,12 +11,12 @@ import { type Address, type SocketAddress, showAddress } from '../formats/addres
 import { hopMark } from '../formats/hop.ts'
 import { hashOfKey } from '../keys/rules/api-key.ts'
 import { pathRules } from '../operations/operations.ts'
+import { type Setting, type Settings, settings } from './all-settings.ts'
 import { readOtel } from './otel.ts'
 import { invalid } from './readers.ts'
 import { removedSettings } from './removed.ts'
 import { isSample } from './sample.ts'
 import { type Environment, readSetting, textOf } from './setting.ts'
-import { type Setting, type Settings, settings } from './table.ts'
 
 export { type Address, type SocketAddress, showAddress }
 

@@ -1,7 +1,7 @@
 /** Variables of the environment that are probably meant as settings. */
 
 import { nearestName } from '../formats/nearest-name.ts'
-import { settings } from './table.ts'
+import { settings } from './all-settings.ts'
 
 const names: readonly string[] = Object.values(settings).map(({ name }) => name)
 const known = new Set(names.flatMap((name) => [name, `${name}_FILE`]))

@@ -1,6 +1,6 @@
 /** The table of settings, as text. */
 
-import { type Setting, settings } from './table.ts'
+import { type Setting, settings } from './all-settings.ts'
 
 const all: readonly Setting<unknown>[] = Object.values(settings)
 

@@ -2,7 +2,7 @@
 
 import { serviceActor } from '../audit/event.ts'
 import { auditAct } from '../audit/service-events.ts'
-import { noteStart } from '../cluster/in-force/table.ts'
+import { noteStart } from '../cluster/in-force/report-rows.ts'
 import { createListingSeal } from '../identity/listing-seal.ts'
 import { createCachedApiKeys, minGraceMs } from '../keys/cached-api-keys.ts'
 import { createIdempotency } from '../keys/idempotency.ts'

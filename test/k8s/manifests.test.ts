@@ -4,8 +4,8 @@ import { type Test, test } from 'tap'
 import { type Manifest, nameOf, readManifests, render } from '../../k8s/render.ts'
 import { parseResource } from '../../src/models/rules/reading/parse-resource.ts'
 import { packageRoot } from '../../src/runtime/package-root.ts'
+import { settings } from '../../src/settings/all-settings.ts'
 import { loadConfig } from '../../src/settings/config.ts'
-import { settings } from '../../src/settings/table.ts'
 import {
   type Container,
   environmentOf,

@@ -13,7 +13,13 @@ import { databaseRetryMs } from '../../store/postgres/connection.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { EnvoyState, InForce } from '../rules/enforcement.ts'
 import { noPolicies, type Policies, policiesInSteps } from '../rules/policies.ts'
-import { type Changes, type Edition, purgeReports, reportAll, reportChanges } from './table.ts'
+import {
+  type Changes,
+  type Edition,
+  purgeReports,
+  reportAll,
+  reportChanges,
+} from './report-rows.ts'
 
 interface InForceReportDeps {
   readonly sql: Sql

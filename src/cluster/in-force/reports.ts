@@ -8,7 +8,7 @@ import { startListener } from '../../store/postgres/listener.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { InForce, ProcessReport, Reports } from '../rules/enforcement.ts'
 import { isSilent } from '../rules/enforcement.ts'
-import { type Edition, inForceChannel, readReports } from './table.ts'
+import { type Edition, inForceChannel, readReports } from './report-rows.ts'
 
 interface Known {
   readonly last: Edition

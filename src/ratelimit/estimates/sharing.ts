@@ -9,7 +9,7 @@ import { repeat } from '../../runtime/loop.ts'
 import type { Sql } from '../../store/postgres/sql.ts'
 import type { Delta } from '../rules/estimates/decaying-sums.ts'
 import type { Estimators } from '../rules/estimates/estimators.ts'
-import { addLearned, type LearnedRow, pageRows, purgeLearned, readLearned } from './table.ts'
+import { addLearned, type LearnedRow, pageRows, purgeLearned, readLearned } from './learned-rows.ts'
 
 interface LearnedDeps {
   readonly sql: Sql

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { test } from 'tap'
+import { reportAll, reportChanges } from '../../../src/cluster/in-force/report-rows.ts'
 import { watchReports } from '../../../src/cluster/in-force/reports.ts'
-import { reportAll, reportChanges } from '../../../src/cluster/in-force/table.ts'
 import type { Reports } from '../../../src/cluster/rules/enforcement.ts'
 import { migrate } from '../../../src/store/postgres/migrate.ts'
 import { openPool } from '../../../src/store/postgres/postgres.ts'

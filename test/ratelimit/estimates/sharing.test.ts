@@ -1,7 +1,7 @@
 import { type Test, test } from 'tap'
 import { createDraw } from '../../../bench/traces/random.ts'
+import { pageRows, purgeLearned } from '../../../src/ratelimit/estimates/learned-rows.ts'
 import { shareLearned } from '../../../src/ratelimit/estimates/sharing.ts'
-import { pageRows, purgeLearned } from '../../../src/ratelimit/estimates/table.ts'
 import {
   createEstimators,
   type Estimators,

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { test } from 'tap'
 import { renderSettings } from '../../docs/write-settings.ts'
+import { settings } from '../../src/settings/all-settings.ts'
 import { invalid } from '../../src/settings/readers.ts'
 import { settingsList } from '../../src/settings/show.ts'
-import { settings } from '../../src/settings/table.ts'
 
 test('docs/settings.md is up to date', async (t) => {
   const kept = readFileSync(new URL('../../docs/settings.md', import.meta.url), 'utf8')

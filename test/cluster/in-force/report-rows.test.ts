@@ -7,7 +7,7 @@ import {
   readReports,
   reportAll,
   reportChanges,
-} from '../../../src/cluster/in-force/table.ts'
+} from '../../../src/cluster/in-force/report-rows.ts'
 import type { InForce } from '../../../src/cluster/rules/enforcement.ts'
 import { migrate } from '../../../src/store/postgres/migrate.ts'
 import { openPool, type Pool } from '../../../src/store/postgres/postgres.ts'
