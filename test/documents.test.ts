@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { test } from 'tap'
 import { settings } from '../src/settings/all-settings.ts'
-import { removedSettings } from '../src/settings/removed.ts'
+import { removedSettings } from '../src/settings/removed-settings.ts'
 
 const root = fileURLToPath(new URL('../', import.meta.url))
 const folders = [

@@ -2,7 +2,7 @@
 
 import { keyOf, type Resource } from '../kinds/resources.ts'
 import { compileInSteps } from '../models/rules/compile.ts'
-import type { Refused } from '../models/rules/refused.ts'
+import type { Refused } from '../models/rules/refused-resources.ts'
 import type { Snapshot } from '../models/rules/snapshot.ts'
 import { createMutex } from '../runtime/mutex.ts'
 import { inSlices } from '../runtime/slices.ts'

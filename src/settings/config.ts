@@ -14,7 +14,7 @@ import { pathRules } from '../operations/operations.ts'
 import { type Setting, type Settings, settings } from './all-settings.ts'
 import { readOtel } from './otel.ts'
 import { invalid } from './readers.ts'
-import { removedSettings } from './removed.ts'
+import { removedSettings } from './removed-settings.ts'
 import { isSample } from './sample.ts'
 import { type Environment, readSetting, textOf } from './setting.ts'
 

@@ -13,10 +13,10 @@ import { partsOfUse, weightedTokens } from '../usage/rules/amounts.ts'
 import type { Outcome } from '../usage/rules/model-failure.ts'
 import type { Usage } from '../usage/rules/usage.ts'
 import { createApiMetrics } from './api.ts'
-import { type AuthorizedOptions, createAuthorized } from './authorized.ts'
 import { createDurations } from './durations.ts'
 import { createExposition } from './exposition.ts'
 import type { IdentityFigures } from './identity-counts.ts'
+import { createLimitadorMetrics, type LimitadorMetricsOptions } from './limitador-metrics.ts'
 import { counterData, gaugeData, type Point, soleHistogram, stamp } from './metric-data.ts'
 import { createModelMetrics } from './models.ts'
 import { watchProcess } from './process.ts'
@@ -33,7 +33,7 @@ export interface TelemetryOptions {
   /** The program's version. */
   readonly version: string
   /** Options of the usage metrics; users by name by default. */
-  readonly usage?: Partial<AuthorizedOptions>
+  readonly usage?: Partial<LimitadorMetricsOptions>
   /** A monotonic clock in milliseconds; `performance.now` by default. */
   readonly monotonic?: () => number
 }
@@ -73,7 +73,7 @@ export function createTelemetry(options: TelemetryOptions) {
   const decisions = new Map<string, number>(initialDecisions.map((each) => [each, 0]))
   const misses = new Map<string, number>(scriptMisses.map((each) => [each, 0]))
   let hits = 0
-  const authorized = createAuthorized({
+  const authorized = createLimitadorMetrics({
     maxSeries: defaultMaxSeries,
     userKey: undefined,
     written: () => undefined,

@@ -1,8 +1,8 @@
 /** Names of users in labels. */
 
 import { createHmac } from 'node:crypto'
-import type { UserNaming } from '../decide/usage-labels.ts'
 import { BoundedMap } from '../runtime/bounded-map.ts'
+import type { UserNaming } from './usage-labels.ts'
 
 /** The most cached hashes; every request needs a label. */
 const maxHashes = 50_000

@@ -5,7 +5,7 @@ import type { OperatorDeps } from '../admin/deps.ts'
 import { createIsAdmin } from '../admin/http/administrators.ts'
 import { admit, createRequestLimit } from '../admin/http/request-limit.ts'
 import { addressOf } from '../admin/http/trusted-proxies.ts'
-import { createAskGateway } from '../admin/models/ask-gateway.ts'
+import { createGatewayClient } from '../admin/models/gateway-client.ts'
 import { createProbeModel, type ProbeModel } from '../admin/models/model-probe.ts'
 import { buildAdmin, buildInternal } from '../admin/server.ts'
 import type { GatewayDrain } from '../cluster/rules/gateway-drain.ts'
@@ -125,7 +125,7 @@ function openProbes({ config, log, clock }: Context, seal: ListingSeal): ProbeMo
   const at = { host: localHost(gatewayAddress.host), port: gatewayAddress.port }
   const lines = createLineLimit(quietMs)
   return createProbeModel({
-    askGateway: createAskGateway({ ...at, certFile }),
+    askGateway: createGatewayClient({ ...at, certFile }),
     seal: (address, authorization) => seal.close(address, authorization, clock()),
     onUnreachable(error) {
       if (lines.pass('', clock()) === undefined) return

@@ -1,8 +1,8 @@
 /** The parts that every process of the service has: callers, resources, counters and metrics. */
 
+import { traceKey } from '../extauthz/check-spans.ts'
 import { createDenialLog } from '../extauthz/denial-log.ts'
 import { createRefusalMemory } from '../extauthz/refusal-memory.ts'
-import { traceKey } from '../extauthz/traced.ts'
 import { createAuthenticate, createVerifyKey } from '../identity/authenticate.ts'
 import { createModelHealth } from '../models/model-health.ts'
 import { createEstimators } from '../ratelimit/rules/estimates/estimators.ts'
@@ -15,11 +15,11 @@ import { openLedger } from './ledger.ts'
 import { startNotifications } from './notifications.ts'
 import { openResources } from './resources.ts'
 import { openServedNames } from './served-names.ts'
+import { openSettle, startNotices } from './settle.ts'
 import { createTable } from './table.ts'
 import { openTelemetry } from './telemetry.ts'
 import { openTokens } from './tokens.ts'
 import { openTracing, startExport } from './tracing.ts'
-import { openSettle, startNotices } from './usage.ts'
 
 export type Parts = Awaited<ReturnType<typeof openParts>>
 

@@ -17,7 +17,7 @@ import { untilAnswered } from '../store/postgres/until-answered.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
 import type { Keys } from './keys.ts'
-import { openOrigin } from './origin.ts'
+import { openResourceSource } from './resource-source.ts'
 
 export type Resources = Awaited<ReturnType<typeof openResources>>
 
@@ -49,7 +49,7 @@ export async function openResources(
     },
     onFault,
   })
-  const origin = openOrigin(context)
+  const origin = openResourceSource(context)
   const secrets = createSecretFiles({
     directory: config.envoyConfigDir,
     read: origin.readSecret,

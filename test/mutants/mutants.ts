@@ -142,11 +142,14 @@ export const allMutants: readonly Mutant[] = [
     [['if (await isAdmin(caller)) return', 'if (!(await isAdmin(caller))) return']],
   ),
   ...mutants(
-    'admin/http/share.ts',
+    'admin/http/rate-limit-key.ts',
     ['admin/http/rate-limit.test.ts'],
     [
       ['`${by} ${user}`', 'user'],
-      ["caller.by === 'key' ? `key ${caller.keyId}` : shareOf(caller)", 'shareOf(caller)'],
+      [
+        "caller.by === 'key' ? `key ${caller.keyId}` : rateLimitKey(caller)",
+        'rateLimitKey(caller)',
+      ],
     ],
   ),
   ...mutants(

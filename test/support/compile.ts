@@ -2,7 +2,7 @@
 
 import { type Policies, policiesInSteps } from '../../src/cluster/rules/policies.ts'
 import { compileInSteps } from '../../src/models/rules/compile.ts'
-import type { Refused } from '../../src/models/rules/refused.ts'
+import type { Refused } from '../../src/models/rules/refused-resources.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 
 function runToEnd<Result>(steps: Generator<unknown, Result>): Result {

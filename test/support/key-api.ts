@@ -24,7 +24,7 @@ import { createPropagationWatch } from '../../src/keys/revocations/propagation.t
 import { hashOfKey } from '../../src/keys/rules/api-key.ts'
 import type { KeyReach } from '../../src/keys/rules/caps-of-caller.ts'
 import type { ApiKeyStore, ApiKeyTable } from '../../src/keys/store.ts'
-import type { Refused } from '../../src/models/rules/refused.ts'
+import type { Refused } from '../../src/models/rules/refused-resources.ts'
 import type { Snapshot } from '../../src/models/rules/snapshot.ts'
 import { pathRules } from '../../src/operations/operations.ts'
 import type { ResettableCounters } from '../../src/ratelimit/counters.ts'

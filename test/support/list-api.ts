@@ -2,7 +2,7 @@ import http, { type IncomingHttpHeaders, type RequestListener } from 'node:http'
 import type { FastifyInstance } from 'fastify'
 import { pino } from 'pino'
 import type { Test } from 'tap'
-import { createAskGateway, type GatewayAt } from '../../src/admin/models/ask-gateway.ts'
+import { createGatewayClient, type GatewayAt } from '../../src/admin/models/gateway-client.ts'
 import {
   createProbeModel,
   type ProbeModel,
@@ -105,7 +105,7 @@ export async function createListApi(t: Test, options: ListApiOptions = {}): Prom
       options.probeModel ??
       createProbeModel({
         ...options.probes,
-        askGateway: createAskGateway(gateway),
+        askGateway: createGatewayClient(gateway),
         seal: (address) => `sealed ${address}`,
       }),
     onServed: (model, served) => void names.set(model.key, served),

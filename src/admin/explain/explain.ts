@@ -36,8 +36,8 @@ import {
   toExplanationJson,
   toPastJson,
 } from './explain-view.ts'
+import { newestKeys, subscriptionOfNewKey } from './newest-keys.ts'
 import { notInForce } from './not-in-force.ts'
-import { newestKeys, subscriptionOfNewKey } from './stand-in.ts'
 
 type ExplainDeps = Pick<
   ExternalDeps,

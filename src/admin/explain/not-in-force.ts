@@ -3,7 +3,7 @@
 import type { ConsideredSubscription, Explanation } from '../../decide/explain.ts'
 import { showPath } from '../../formats/fields.ts'
 import { namesOfKind } from '../../models/rules/original/original-kinds.ts'
-import type { Refused } from '../../models/rules/refused.ts'
+import type { Refused } from '../../models/rules/refused-resources.ts'
 import type { Model } from '../../models/rules/snapshot.ts'
 
 /** The names in a request that may be those of a broken resource. */

@@ -13,8 +13,8 @@ import {
 } from '../../identity/authenticate.ts'
 import type { Caller, KeyCaller } from '../../identity/rules/caller.ts'
 import { capsOf } from '../../keys/rules/caps-of-caller.ts'
+import { rateLimitKey, revocationRateLimitKey } from './rate-limit-key.ts'
 import { admit, createRequestLimit, type Rate } from './request-limit.ts'
-import { revocationShareOf, shareOf } from './share.ts'
 import { addressOf, gatewayAddressOf, trustPeers } from './trusted-proxies.ts'
 
 declare module 'fastify' {
@@ -109,8 +109,8 @@ export function requireCaller(app: FastifyInstance, deps: CallerDeps): void {
   /** Counts the request; the milliseconds until it may be repeated. */
   function takeFrom({ routeOptions }: FastifyRequest, caller: Caller, now: number) {
     return routeOptions.config.endsOwnKey === undefined
-      ? callers?.take(shareOf(caller), now)
-      : revocations?.take(revocationShareOf(caller), now)
+      ? callers?.take(rateLimitKey(caller), now)
+      : revocations?.take(revocationRateLimitKey(caller), now)
   }
 }
 

@@ -4,7 +4,7 @@ import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import type { FastifyInstance } from 'fastify'
-import { sendError } from './errors.ts'
+import { sendError } from './error-handler.ts'
 
 /** Refuses (403) callers without a certificate of our authorities, on every route of this scope. */
 export function requireCertificate(app: FastifyInstance): void {

@@ -10,8 +10,8 @@ import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
 import { type BodyOf, requirePlainText } from '../http/body.ts'
+import { rateLimitKey } from '../http/rate-limit-key.ts'
 import { answers, boolean, string } from '../http/schema.ts'
-import { shareOf } from '../http/share.ts'
 import { apiKeyRecord, toRecordJson } from './api-key-record.ts'
 import { labelsField, readLabels } from './key-fields.ts'
 
@@ -164,7 +164,7 @@ export function searchApiKeys(app: Api, deps: ExternalDeps): void {
     const now = clock()
     const only = onlyKeyOf(caller, keyReach)
     const search = { ...form, limit: form.limit + 1, owner, only, now }
-    const records = await inTurn(shareOf(caller), () => keys.search(search)).catch(toTimeout)
+    const records = await inTurn(rateLimitKey(caller), () => keys.search(search)).catch(toTimeout)
     await showOthers(request, Math.min(records.length, form.limit))
     return {
       object: 'list',

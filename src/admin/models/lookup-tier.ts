@@ -5,7 +5,7 @@ import { ServiceError } from '../../formats/errors.ts'
 import { lookupTier } from '../../models/rules/original/tiers.ts'
 import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
-import { sendError } from '../http/errors.ts'
+import { sendError } from '../http/error-handler.ts'
 import { answers, object, string } from '../http/schema.ts'
 
 const schema = {

@@ -14,7 +14,7 @@ import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { readBody } from '../../runtime/http-request.ts'
 import { restAfter } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'
-import type { AskGateway } from './ask-gateway.ts'
+import type { GatewayClient } from './gateway-client.ts'
 
 export interface ProbeRequest {
   /** `<namespace>/<name>` of the ModelRef. */
@@ -40,7 +40,7 @@ type ProbeOutcome = readonly ServedModel[] | 'unlisted' | 'missing' | 'closed'
 export type ProbeModel = (request: ProbeRequest) => Promise<ProbeOutcome>
 
 export interface ProbeOptions {
-  readonly askGateway: AskGateway
+  readonly askGateway: GatewayClient
   /** Makes the header with a client's address, for a request with this `authorization`. */
   readonly seal: (address: string, authorization: string) => string
   /** Called with the reason when the gateway itself could not be reached. */

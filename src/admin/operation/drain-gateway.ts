@@ -3,7 +3,7 @@
 import type { OperatorDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { ignoreBodies } from '../http/body.ts'
-import { sendError } from '../http/errors.ts'
+import { sendError } from '../http/error-handler.ts'
 import { optional, refusals, unnamed } from '../http/schema.ts'
 
 const schema = {

@@ -11,8 +11,8 @@ import type { NamedGap } from '../../usage/store.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
+import { rateLimitKey } from '../http/rate-limit-key.ts'
 import { answers, boolean, object, objects, optional, string, timestamp } from '../http/schema.ts'
-import { shareOf } from '../http/share.ts'
 import {
   count,
   currencyOf,
@@ -193,7 +193,7 @@ export function simulateResources(
     if (simulate === undefined) throw new ServiceError('not_found', { message: noLedger })
     const { resources } = request.body
     const span = readSpan(request.body, clock())
-    const result = await inTurn(shareOf(callerOf(request)), () => simulate(resources, span))
+    const result = await inTurn(rateLimitKey(callerOf(request)), () => simulate(resources, span))
     if ('refused' in result) {
       const message = `resources: ${showFirstProblem(result.refused)}.`
       throw invalidRequest(message)

@@ -8,8 +8,8 @@ import type { ExternalDeps } from '../deps.ts'
 import type { Api } from '../http/api.ts'
 import { lookAtOthers, showOthers } from '../http/audit.ts'
 import { callerOf } from '../http/authenticate.ts'
+import { rateLimitKey } from '../http/rate-limit-key.ts'
 import { refusals } from '../http/schema.ts'
-import { shareOf } from '../http/share.ts'
 import { focusColumns, toFocusRows } from './focus.ts'
 import { pageSize, parameters, readUsageQuestion, scopeOf } from './usage-question.ts'
 import { csvColumns, toGapJson, toRow, usagePage } from './usage-view.ts'
@@ -70,7 +70,7 @@ export function getUsage(app: Api, deps: ExternalDeps): void {
     const scope = seesAll ? undefined : scopeOf(caller)
     const { query, cursorAfter } = readUsageQuestion(raw, scope, clock())
     if (seesAll) lookAtOthers(request, { ...(raw.user && { user: raw.user }) })
-    const [found, gaps] = await inTurn(shareOf(caller), async () => [
+    const [found, gaps] = await inTurn(rateLimitKey(caller), async () => [
       await usage.read(query),
       await usage.gaps(query.from, query.to),
     ])

@@ -5,7 +5,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { ServiceError } from '../../formats/errors.ts'
-import type { Refused } from '../../models/rules/refused.ts'
+import type { Refused } from '../../models/rules/refused-resources.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import { inSlices } from '../../runtime/slices.ts'

@@ -3,7 +3,7 @@
  */
 
 import { isCalendar } from '../../kinds/limit-schemas.ts'
-import type { Refused } from '../../models/rules/refused.ts'
+import type { Refused } from '../../models/rules/refused-resources.ts'
 import { resourceKey, type Snapshot } from '../../models/rules/snapshot.ts'
 import { sharedPriorities } from './conditions.ts'
 import { missingFor } from './governance.ts'

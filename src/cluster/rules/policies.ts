@@ -8,7 +8,7 @@ import { hash } from 'node:crypto'
 import { insertName } from '../../formats/lists.ts'
 import { keyOfModel, type ModelRef } from '../../kinds/resources.ts'
 import { changed } from '../../models/rules/compile.ts'
-import type { Refused } from '../../models/rules/refused.ts'
+import type { Refused } from '../../models/rules/refused-resources.ts'
 import type { CompiledPolicy, CompiledSubscription, Snapshot } from '../../models/rules/snapshot.ts'
 
 /** The number of names that a generated policy shows. */

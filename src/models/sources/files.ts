@@ -6,7 +6,7 @@ import { relative } from 'node:path'
 import type { Resource } from '../../kinds/resources.ts'
 import { askThread } from '../../runtime/ask-thread.ts'
 import { inSlices } from '../../runtime/slices.ts'
-import type { Refused } from '../rules/refused.ts'
+import type { Refused } from '../rules/refused-resources.ts'
 import {
   type DocumentContent,
   type FileContent,

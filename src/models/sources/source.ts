@@ -2,7 +2,7 @@
 
 import type { FieldPath } from '../../formats/fields.ts'
 import type { Resource } from '../../kinds/resources.ts'
-import type { Refused } from '../rules/refused.ts'
+import type { Refused } from '../rules/refused-resources.ts'
 import type { FileProblem } from './documents.ts'
 
 /** All resources of a source, and the problems of what they were read from. */

@@ -10,7 +10,7 @@ import {
 } from '../../../src/cluster/rules/generated-policies.ts'
 import { toObjectStatus } from '../../../src/cluster/rules/object-status.ts'
 import type { ModelPolicies } from '../../../src/cluster/rules/policies.ts'
-import type { Refused } from '../../../src/models/rules/refused.ts'
+import type { Refused } from '../../../src/models/rules/refused-resources.ts'
 import { policiesOf } from '../../support/compile.ts'
 import { accessPolicy, modelRef, snapshotOf, subscription } from '../../support/documents.ts'
 

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { noPolicies, policiesInSteps } from '../../../src/cluster/rules/policies.ts'
-import { toRefused } from '../../../src/models/rules/refused.ts'
+import { toRefused } from '../../../src/models/rules/refused-resources.ts'
 import { compile, policiesOf } from '../../support/compile.ts'
 import { accessPolicy, modelRef, resourceOf, subscription } from '../../support/documents.ts'
 

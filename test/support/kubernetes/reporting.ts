@@ -7,7 +7,7 @@ import {
 } from '../../../src/cluster/controller/cluster-controller.ts'
 import { createInForceReport } from '../../../src/cluster/in-force/reporter.ts'
 import { createClient, type JsonObject } from '../../../src/kubernetes/client.ts'
-import type { Refused } from '../../../src/models/rules/refused.ts'
+import type { Refused } from '../../../src/models/rules/refused-resources.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { createClusterSource } from '../../../src/models/sources/cluster-source.ts'
 import { startController } from '../../../src/models/sources/pipeline.ts'

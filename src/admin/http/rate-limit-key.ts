@@ -6,11 +6,11 @@ import type { Caller } from '../../identity/rules/caller.ts'
  * All keys of a user have one share together, apart from that of the user's identity tokens: what is
  * done with a leaked key takes nothing from its owner.
  */
-export function shareOf({ by, user }: Caller): string {
+export function rateLimitKey({ by, user }: Caller): string {
   return `${by} ${user}`
 }
 
 /** The same for revocations, of which each key has its own: another one of the user may have leaked. */
-export function revocationShareOf(caller: Caller): string {
-  return caller.by === 'key' ? `key ${caller.keyId}` : shareOf(caller)
+export function revocationRateLimitKey(caller: Caller): string {
+  return caller.by === 'key' ? `key ${caller.keyId}` : rateLimitKey(caller)
 }

@@ -13,7 +13,7 @@ import type { Context } from './context.ts'
  * The source, what reads a secret, the source's name in `/readyz` while it cannot be read, and a description for the log.
  * Throws an error that names the setting to check.
  */
-export function openOrigin({ config, log }: Context) {
+export function openResourceSource({ config, log }: Context) {
   const { resourceFolder, secretsDir, watchGroups } = config
   const fromFolder = (secret: Secret): Promise<Reading> => readSecret(secretsDir, secret)
   if (resourceFolder !== undefined) {

@@ -3,7 +3,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import https from 'node:https'
 import { join } from 'node:path'
 import { test } from 'tap'
-import { createAskGateway } from '../../../src/admin/models/ask-gateway.ts'
+import { createGatewayClient } from '../../../src/admin/models/gateway-client.ts'
 import { noOpenssl, selfSigned } from '../../support/certificates.ts'
 import { listenLocally } from '../../support/listening.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
@@ -48,7 +48,7 @@ test('only the certificate in the file is accepted', { skip: noOpenssl }, async 
   const certFile = join(temporaryFolder(t), 'cert.pem')
   writeFileSync(certFile, first.cert)
   const port = await listenLocally(t, server)
-  const askGateway = createAskGateway({ host: '127.0.0.1', port, certFile })
+  const askGateway = createGatewayClient({ host: '127.0.0.1', port, certFile })
   const ask = async (authorization: string) => {
     const response = await askGateway('/', { authorization }, AbortSignal.timeout(10_000))
     response.resume()
@@ -57,7 +57,7 @@ test('only the certificate in the file is accepted', { skip: noOpenssl }, async 
   t.equal(await ask('a'), 200)
 
   rmSync(certFile)
-  const other = createAskGateway({ host: '127.0.0.1', port, certFile })
+  const other = createGatewayClient({ host: '127.0.0.1', port, certFile })
   await t.rejects(other('/', {}, AbortSignal.timeout(10_000)), { code: 'ENOENT' })
   writeFileSync(certFile, first.cert)
   const later = await other('/', { authorization: 'later' }, AbortSignal.timeout(10_000))

@@ -22,7 +22,7 @@ export interface GatewayAt {
  * Requests a path (GET). Rejects if the gateway cannot be reached, or has another certificate than
  * the file has.
  */
-export type AskGateway = (
+export type GatewayClient = (
   path: string,
   headers: OutgoingHttpHeaders,
   signal: AbortSignal,
@@ -30,7 +30,7 @@ export type AskGateway = (
 
 const kept = { keepAlive: true, timeout: 30_000 }
 
-export function createAskGateway({ host, port, certFile }: GatewayAt): AskGateway {
+export function createGatewayClient({ host, port, certFile }: GatewayAt): GatewayClient {
   const plain = new HttpAgent(kept)
   let trusting: Promise<Agent> | undefined
 

@@ -5,15 +5,15 @@
 
 import type { Attributes } from '@opentelemetry/api'
 import type { MetricData } from '@opentelemetry/sdk-metrics'
-import { toUsageLabels, type UsageLabels } from '../decide/usage-labels.ts'
 import type { Attribution, WrittenTelemetry } from '../kinds/resources.ts'
 import { answerBounds } from './durations.ts'
 import { counterData, histogramData, type Point } from './metric-data.ts'
 import { createLabelledDurations } from './model-figures.ts'
 import { createSeries, overflowPoint, type Series } from './series.ts'
+import { toUsageLabels, type UsageLabels } from './usage-labels.ts'
 import { createUserNames } from './user-names.ts'
 
-export interface AuthorizedOptions {
+export interface LimitadorMetricsOptions {
   /** The most combinations of labels. */
   readonly maxSeries: number
   /** The key of users' hashes; undefined: they are named in clear. */
@@ -30,7 +30,7 @@ const maxSubscriptions = 500
  * Starts without counts. When the choice of labels changes, all figures restart at 0, as after a
  * restart.
  */
-export function createAuthorized(options: AuthorizedOptions) {
+export function createLimitadorMetrics(options: LimitadorMetricsOptions) {
   const { maxSeries, userKey, attributionOf } = options
   const captured = userKey === undefined ? 'on' : 'hash'
   const nameOf = createUserNames(userKey ?? '')

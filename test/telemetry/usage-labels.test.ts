@@ -1,7 +1,7 @@
 import { test } from 'tap'
 import { owningGroup, poolOf } from '../../src/decide/access.ts'
-import { toUsageLabels } from '../../src/decide/usage-labels.ts'
 import type { Subscription, WrittenTelemetry } from '../../src/kinds/resources.ts'
+import { toUsageLabels } from '../../src/telemetry/usage-labels.ts'
 
 const nothing: WrittenTelemetry = {
   enabled: undefined,
