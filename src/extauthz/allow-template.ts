@@ -207,6 +207,7 @@ export function writeHeader(
   value: string,
   field: number = requestHeaders,
 ): void {
+  if (writer.shortPair(field, name, value, overwrite)) return
   const lengthBytes = varintSize(name.length + value.length)
   const option = writer.open(field, lengthBytes)
   const header = writer.open(1, lengthBytes)

@@ -223,6 +223,38 @@ export class WireWriter {
     return this.text(text).close(start, lengthBytes)
   }
 
+  /**
+   * A message with two fields: 1, a message of two strings (1 and 2), and 3, a small number. As `message`, `string` and `unsigned`
+   * write it, in less time, because its lengths are known before. false: it is too long for that or not ASCII, and nothing is written.
+   */
+  shortPair(field: number, first: string, second: string, value: number): boolean {
+    const length = first.length + second.length + 4
+    if (length > 0x7b || field > 0xf || value > 0x7f) return false
+    this.#reserve(length + 6)
+    const start = this.#at
+    const buffer = this.#buffer
+    buffer[start] = field * 8 + wireType.bytes
+    buffer[start + 1] = length + 4
+    buffer[start + 2] = 8 + wireType.bytes
+    buffer[start + 3] = length
+    buffer[start + 4] = 8 + wireType.bytes
+    buffer[start + 5] = first.length
+    this.#at = start + 6
+    if (this.#ascii(first)) {
+      buffer[this.#at] = 16 + wireType.bytes
+      buffer[this.#at + 1] = second.length
+      this.#at += 2
+      if (this.#ascii(second)) {
+        buffer[this.#at] = 24 + wireType.varint
+        buffer[this.#at + 1] = value
+        this.#at += 2
+        return true
+      }
+    }
+    this.#at = start
+    return false
+  }
+
   /** The text itself, of a string field that is open. */
   text(text: string): this {
     // UTF-8 needs at most three bytes per UTF-16 unit.

@@ -342,3 +342,26 @@ test('skipping map entries gives the same result as reading them', async (t) => 
   }
   t.ok(refused > 1_000, 'many are malformed')
 })
+
+test('writes a short pair as it writes its parts, and nothing of another', async (t) => {
+  const texts = ['', 'a', 'x'.repeat(48), 'x'.repeat(49), 'é', `${'x'.repeat(20)}\u{1f600}`]
+  for (let length = 60; length < 80; length += 1) texts.push('y'.repeat(length))
+  let written = 0
+  for (const field of [1, 6, 15, 16]) {
+    for (const first of texts) {
+      for (const second of texts) {
+        const parts = new WireWriter(16).string(1, 'before')
+        const pair = new WireWriter(16).string(1, 'before')
+        const isWritten = pair.shortPair(field, first, second, 2)
+        if (isWritten) {
+          written += 1
+          parts.message(field, (writer) => {
+            writer.message(1, () => writer.string(1, first).string(2, second)).unsigned(3, 2)
+          })
+        }
+        t.strictSame(pair.finish(), parts.finish(), `${field} ${first} ${second} ${isWritten}`)
+      }
+    }
+  }
+  t.equal(written, 27, 'those of three fields whose two texts are three short ones')
+})
