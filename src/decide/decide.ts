@@ -21,7 +21,7 @@ import { watchedOf } from './request-hold.ts'
 import { checkAccess } from './steps/access.ts'
 import { checkAddress } from './steps/address.ts'
 import { checkBackend } from './steps/backend.ts'
-import { checkBudget, keyLimitsOn } from './steps/budget.ts'
+import { checkBudget } from './steps/budget.ts'
 import { checkCap } from './steps/cap.ts'
 import { checkCredential } from './steps/credential.ts'
 import { findModel } from './steps/model.ts'
@@ -99,6 +99,8 @@ function begin(request: AccessRequest, snapshot: Snapshot, rules: PathRules): Fi
     model: unknown,
     isOneAnswer: unknown,
     subscription: unknown,
+    terms: unknown,
+    keyLimits: unknown,
   }
 }
 
@@ -112,19 +114,21 @@ function ask(step: Step, context: Findings): Denial | undefined {
   if (found.model !== undefined) context.model = found.model
   if (found.isOneAnswer !== undefined) context.isOneAnswer = found.isOneAnswer
   if (found.subscription !== undefined) context.subscription = found.subscription
+  if (found.terms !== undefined) context.terms = found.terms
+  if (found.keyLimits !== undefined) context.keyLimits = found.keyLimits
   return undefined
 }
 
 /** What no step has refused. */
 function grantOf(context: DecisionContext): Grant {
-  const { request, snapshot, rules, caller, model, isOneAnswer, subscription } = context
+  const { request, snapshot, rules, caller, model, isOneAnswer, subscription, terms } = context
   const { target, method } = request
   const { operation, query } = target
   const listing = isListing(operation, method)
-  const own = listing ? undefined : keyLimitsOn(context)
+  const own = listing ? undefined : context.keyLimits
   const limits = listing ? [] : (subscription.limits.get(model.key) as readonly CountedLimit[])
-  const tariff = subscription.tariffs.get(model.key)
-  const watched = listing ? [] : watchedOf(subscription.observed.get(model.key), own?.observed)
+  const { tariff, observed, payer } = terms ?? {}
+  const watched = listing ? [] : watchedOf(observed, own?.observed)
   const metered = isMetered(operation, rules)
   const meteredIfReported = isMeteredIfReported(operation, rules)
   return {
@@ -148,7 +152,7 @@ function grantOf(context: DecisionContext): Grant {
     owningGroup: snapshot.tenant?.telemetry?.captureGroup
       ? owningGroup(subscription.resource, caller.groups)
       : undefined,
-    payer: subscription.payers.get(model.key),
+    payer,
     tariff: listing ? undefined : tariff?.text,
     isBudgeted: tariff?.isBudgeted || own?.charged !== undefined,
     factors: tariff?.factors,

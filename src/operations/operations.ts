@@ -253,15 +253,15 @@ function tooLong(part: LongPart, max: number): Refusal {
 
 /**
  * Refuses an operation that is closed or not on the list; undefined if it is open. With `allPaths`,
- * the list is ignored.
+ * the list is ignored. `unmetered`: whatever the rules say of what is not counted.
  */
 export function refuseOperation(
   operation: string,
   method: string,
-  rules: PathRules,
+  { metered, unmetered: usually }: PathRules,
   allPaths = false,
+  unmetered = usually,
 ): Refusal | undefined {
-  const { metered, unmetered } = rules
   // With another method it may return text that was stored, for example a list of chats.
   if (metered.has(operation) && (method === 'POST' || unmetered === 'open')) return undefined
   if (!allPaths && !isKnown(operation, method)) {

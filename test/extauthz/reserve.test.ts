@@ -797,7 +797,8 @@ for (const admission of [{ mode: 'count' }, { mode: 'reserve' }]) {
   test(`${mode}: what a limit on concurrency only counts is in progress, and refuses nobody`, async (t) => {
     const seen = { name: 'seen', per: 'subscription', of: 'concurrency', limit: 1, enforce: false }
     const { ask, end, deps, holds } = createWorld({ admission, limits, named: [seen] })
-    const [limit] = deps.snapshot().subscriptions.get('pool')?.observed.get('llm/small') ?? []
+    const [limit] =
+      deps.snapshot().subscriptions.get('pool')?.terms.get('llm/small')?.observed ?? []
     if (limit === undefined) throw new Error('no limit')
     const used = () => {
       const { windows } = holds.hold(

@@ -531,7 +531,7 @@ export const allMutants: readonly Mutant[] = [
     ['keys/rules/compiled-caps.test.ts'],
     [
       ['!isPriced && ', 'false && '],
-      ['!hasCostLimit && !isOfKey', '!hasCostLimit'],
+      ['!hasCostLimit && !keyLimits?.hasCostLimit', '!hasCostLimit'],
     ],
   ),
   ...mutants(

@@ -127,10 +127,10 @@ function showLimit({ kind, limit, limitName, windowMs, scope, keyPrefix }: Count
 }
 
 /** What else its limits by name and its weights depend on. */
-function budgetOf({ observed, tariffs }: CompiledSubscription, model: string): string {
-  const tariff = tariffs.get(model)
+function budgetOf({ terms }: CompiledSubscription, model: string): string {
+  const { tariff, observed } = terms.get(model) ?? {}
   if (!tariff?.isBudgeted) return ''
-  return ` ${tariff.text} ${observed.get(model)?.map(showLimit).join() ?? ''}`
+  return ` ${tariff.text} ${observed?.map(showLimit).join() ?? ''}`
 }
 
 type CountedLimit = NonNullable<ReturnType<CompiledSubscription['limits']['get']>>[number]

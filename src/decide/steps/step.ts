@@ -1,7 +1,12 @@
 /** What the steps of a decision have in common. */
 
-import type { Caller } from '../../identity/rules/caller.ts'
-import type { CompiledSubscription, Model, Snapshot } from '../../models/rules/snapshot.ts'
+import type { Caller, KeyLimits } from '../../identity/rules/caller.ts'
+import type {
+  CompiledSubscription,
+  Model,
+  ModelTerms,
+  Snapshot,
+} from '../../models/rules/snapshot.ts'
 import type { PathRules } from '../../operations/operations.ts'
 import type { AccessRequest } from '../access-request.ts'
 import type { Denial } from '../decision.ts'
@@ -19,11 +24,15 @@ export interface DecisionContext {
   readonly isOneAnswer: boolean
   /** The one that pays; after `subscription`. */
   readonly subscription: CompiledSubscription
+  /** What it says of the model besides the limits that refuse, if anything; after `budget`. */
+  readonly terms: ModelTerms | undefined
+  /** Those of the caller's key on the model, if it has any; after `budget`. */
+  readonly keyLimits: KeyLimits | undefined
 }
 
 /** What a step has found for those after it. */
 export type Found = Partial<
-  Pick<DecisionContext, 'caller' | 'model' | 'isOneAnswer' | 'subscription'>
+  Pick<DecisionContext, 'caller' | 'model' | 'isOneAnswer' | 'subscription' | 'terms' | 'keyLimits'>
 >
 
 /** Refuses the request, or lets it pass with what it has found, if anything. Pure. */

@@ -20,7 +20,7 @@ import { groupInLines } from '../../ratelimit/rules/counter-key.ts'
 import { writePayer } from './payer.ts'
 import {
   type CompiledSubscription,
-  type CompiledTariff,
+  type ModelTerms,
   phaseOf,
   type References,
   type ResourceProblem,
@@ -46,17 +46,13 @@ export function compileSubscription(
   const calendar = calendarOf(resource, context.tenant)
   const limitsOn = limitsOf(resource, calendar, context)
   const limits = new Map<string, readonly CountedLimit[]>()
-  const observed = new Map<string, readonly CountedLimit[]>()
-  const tariffs = new Map<string, CompiledTariff>()
-  const payers = new Map<string, string>()
+  const terms = new Map<string, ModelTerms>()
   const missing = new Set(references.missing)
   const problems: ResourceProblem[] = [...references.problems]
   let maxLimit = 0
   for (const [index, model] of resource.modelRefs.entries()) {
     const key = references.modelKeys[index] as string
     for (const { limit } of model.tokenRateLimits) maxLimit = Math.max(maxLimit, limit)
-    const payer = writePayer(resource.attribution, model)
-    if (payer !== undefined) payers.set(key, payer)
     if (missing.has(key)) continue
     const applying = limitsOn(key)
     const lack = lackOf(applying, model, resource, context)
@@ -72,7 +68,6 @@ export function compileSubscription(
     }
     const compiled = compileLimits(limitsOfModel(name, key, model), applying)
     limits.set(key, compiled.limits)
-    if (compiled.observed.length > 0) observed.set(key, compiled.observed)
     const tariff = toTariff({
       prices: model.billingRate,
       weights: model.weights,
@@ -83,7 +78,9 @@ export function compileSubscription(
       chargesAdmission: admission?.charge === 'admission',
       hasCostLimit: compiled.hasCostLimit,
     })
-    if (tariff !== undefined) tariffs.set(key, tariff)
+    const payer = writePayer(resource.attribution, model)
+    const observed = compiled.observed.length > 0 ? compiled.observed : undefined
+    if (observed ?? tariff ?? payer) terms.set(key, { observed, tariff, payer })
   }
   return {
     name,
@@ -92,11 +89,9 @@ export function compileSubscription(
     users: new Set(resource.owner.users),
     groups: new Set(resource.owner.groups),
     limits,
-    observed,
-    tariffs,
+    terms,
     calendar,
     hasPools: resource.limits.some(({ per }) => per === 'group'),
-    payers,
     priority: Math.max(0, resource.priority),
     maxLimit,
     modelKeys: references.modelKeys,

@@ -69,11 +69,11 @@ export interface LimitOn {
 
 /** Those that refuse come first. */
 export function* limitsOn(
-  { limits, observed }: Pick<CompiledSubscription, 'limits' | 'observed'>,
+  { limits, terms }: Pick<CompiledSubscription, 'limits' | 'terms'>,
   model: string,
 ): Generator<LimitOn> {
   for (const limit of limits.get(model) ?? []) yield { limit, isEnforced: true }
-  for (const limit of observed.get(model) ?? []) yield { limit, isEnforced: false }
+  for (const limit of terms.get(model)?.observed ?? []) yield { limit, isEnforced: false }
 }
 
 /** What a limit is about. */

@@ -66,20 +66,26 @@ export interface CompiledSubscription extends References {
    * `missing` model is not covered.
    */
   readonly limits: ReadonlyMap<string, readonly CountedLimit[]>
-  /** Those that are only counted and shown, by model key; a model without any is missing. */
-  readonly observed: ReadonlyMap<string, readonly CountedLimit[]>
-  /** How lines are charged, by model key; a model of which nothing is said is missing. */
-  readonly tariffs: ReadonlyMap<string, CompiledTariff>
+  /** What else it says of these models, by model key; one of which it says nothing is missing. */
+  readonly terms: ReadonlyMap<string, ModelTerms>
   /** Of its own limits, and of those of its keys. */
   readonly calendar: WrittenCalendar
   /** Whether one of its limits adds up the use of each of its groups. */
   readonly hasPools: boolean
-  /** Who pays at which rate, by model key (payer.ts); a model of which nothing is said is missing. */
-  readonly payers: ReadonlyMap<string, string>
   /** Negative priorities count as 0 (contract, 3.12). */
   readonly priority: number
   /** Largest single limit of all models, windows ignored (contract, 3.12). */
   readonly maxLimit: number
+}
+
+/** What a Subscription says of a model besides the limits that refuse. */
+export interface ModelTerms {
+  /** Limits that are only counted and shown; undefined: none. */
+  readonly observed: readonly CountedLimit[] | undefined
+  /** How lines are charged; undefined: by tokens alone. */
+  readonly tariff: CompiledTariff | undefined
+  /** Who pays at which rate (payer.ts); undefined: nothing is said of it. */
+  readonly payer: string | undefined
 }
 
 export interface CompiledTariff {

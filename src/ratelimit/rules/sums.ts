@@ -100,17 +100,20 @@ export function createSums(resets: Resets, monotonic: () => number) {
   /** The windows of these counters at an instant; without a look-up if the list has those that were found last. */
   function allAt(counters: CounterList, instant: number): readonly Tally[] {
     const kept = counters.last as readonly Tally[] | null | undefined
-    if (kept?.every((tally, i) => isStill(tally, counters[i] as WindowedCounter, instant))) {
-      return kept
-    }
+    if (kept && areStill(kept, counters, instant)) return kept
     const found = counters.map((counter) => at(counter, instant))
     if (kept !== undefined) counters.last = found
     return found
   }
 
-  function isStill(tally: Tally, { key }: WindowedCounter, instant: number): boolean {
-    const isOurs = tally.among === all && (resets.size === 0 || !resets.has(key))
-    return isOurs && isIn(tally, instant)
+  /** A loop, because each Check asks of all its limits. */
+  function areStill(tallies: readonly Tally[], counters: CounterList, instant: number): boolean {
+    for (let i = 0; i < tallies.length; i += 1) {
+      const tally = tallies[i] as Tally
+      if (tally.among !== all || !isIn(tally, instant)) return false
+      if (resets.size > 0 && resets.has((counters[i] as WindowedCounter).key)) return false
+    }
+    return true
   }
 
   return {

@@ -2,7 +2,7 @@
 
 import { toFigure } from '../../formats/money.ts'
 import { toEndTimestamp, toTimestamp } from '../../formats/time.ts'
-import { resourceOf, whomOf } from '../../models/rules/shared-limits.ts'
+import { limitsOn, resourceOf, whomOf } from '../../models/rules/shared-limits.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { type ReadStatesDeps, readStates } from '../../ratelimit/increases/read-states.ts'
 import {
@@ -41,15 +41,13 @@ export function createNotices({ snapshot, store, clock, ...deps }: NoticesDeps) 
     for (const { user, subscription, model, pool } of uses) {
       const found = snapshot().subscriptions.get(subscription)
       const percents = found?.resource.notifyAt ?? []
-      for (const limits of [found?.limits, found?.observed]) {
-        for (const limit of limits?.get(model) ?? []) {
-          if (isOfRequests(limit)) continue
-          const counter = counterOf(limit, user, pool)
-          // Subscriptions that share it may ask at different percentages.
-          const known = watched.get(counter.key)?.percents ?? []
-          const whose = whoseIs(limit, counter, { user, subscription, model })
-          watched.set(counter.key, { limit, counter, whose, percents: [...known, ...percents] })
-        }
+      for (const { limit } of found ? limitsOn(found, model) : []) {
+        if (isOfRequests(limit)) continue
+        const counter = counterOf(limit, user, pool)
+        // Subscriptions that share it may ask at different percentages.
+        const known = watched.get(counter.key)?.percents ?? []
+        const whose = whoseIs(limit, counter, { user, subscription, model })
+        watched.set(counter.key, { limit, counter, whose, percents: [...known, ...percents] })
       }
     }
     return watched

@@ -314,8 +314,8 @@ function partsOf({ parts, tokens }: PastUsage): Parts {
 }
 
 /** How responses would be charged. */
-function ratedIn({ tariffs }: Pick<CompiledSubscription, 'tariffs'>, model: string): Rated {
-  const text = tariffs.get(model)?.text
+function ratedIn({ terms }: Pick<CompiledSubscription, 'terms'>, model: string): Rated {
+  const text = terms.get(model)?.tariff?.text
   if (text === undefined) return {}
   const { prices, weights } = JSON.parse(`{${text}}`)
   return { prices, weights }

@@ -46,11 +46,11 @@ test('a subscription has the payer of each model', async (t) => {
   const free = subscription('free', everybody, { 'llm/a': [[1, '1m']] })
   const { subscriptions } = snapshotOf(modelRef('a'), modelRef('b'), basic, free)
   t.strictSame(
-    [...(subscriptions.get('basic')?.payers ?? [])],
+    [...(subscriptions.get('basic')?.terms ?? [])].map(([model, { payer }]) => [model, payer]),
     [
       ['llm/a', 'organization=acme'],
       ['llm/b', 'organization=acme&rate=0.5'],
     ],
   )
-  t.equal(subscriptions.get('free')?.payers.size, 0)
+  t.equal(subscriptions.get('free')?.terms.size, 0)
 })

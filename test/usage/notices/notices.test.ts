@@ -103,7 +103,8 @@ test('a pool has one notice for all who share it, and money is exact', async (t)
   const { create, sender, time, snapshot, counters } = await createWorld(t)
   const receiver = await startReceiver(t)
   const found = snapshot.subscriptions.get('pooled')
-  const all = [found?.limits, found?.observed].flatMap((of) => of?.get('llm/small') ?? [])
+  const observed = found?.terms.get('llm/small')?.observed ?? []
+  const all = [...(found?.limits.get('llm/small') ?? []), ...observed]
   const add = (name: string, user: string, pool: string, amount: number) => {
     const limit = all.find(({ limitName }) => limitName === name) as CountedLimit
     return counters.add([counterOf(limit, user, pool)], amount, time.now)
