@@ -8,27 +8,27 @@ import type { Snapshot } from '../models/rules/snapshot.ts'
 import { dialectOf } from '../operations/dialect.ts'
 import type { PathRules } from '../operations/operations.ts'
 import type { Target } from '../operations/target.ts'
-import { ruleOf, type Unpublished } from '../table/rules/rules.ts'
+import { missRuleOf, type Unpublished } from '../table/rules/rules.ts'
 import type { DecisionTable, PublishedEstimate } from '../table/table.ts'
 import type { CheckRequest } from './check-request.ts'
 
-export type Table = Pick<DecisionTable, 'mark' | 'admit'>
+export type AdmittingTable = Pick<DecisionTable, 'mark' | 'admit'>
 
 interface AdmitDeps {
-  readonly table: Table
+  readonly table: AdmittingTable
   readonly paths: PathRules
   readonly snapshot: () => Snapshot
 }
 
 /** An allowed request of a key. */
-interface Allowed extends Asked {
+interface Allowed extends CheckedRequest {
   readonly grant: Grant
   readonly key: KeyCaller
   readonly target: Target
 }
 
 /** What is known of a request once its credential is. */
-export interface Asked {
+export interface CheckedRequest {
   readonly request: CheckRequest
   /** The only one of the request; undefined only if nobody may be allowed by it. */
   readonly credential: string | undefined
@@ -54,7 +54,7 @@ export function createAdmit({ table, paths, snapshot }: AdmitDeps) {
     const { operation, query, modelKey } = target
     const { now, traceparent, mark } = asked
     const rule =
-      ruleOf(grant, {
+      missRuleOf(grant, {
         method: request.method,
         operation,
         query,

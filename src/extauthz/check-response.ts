@@ -18,7 +18,7 @@ import {
   secondsUntil,
   toItems,
 } from '../ratelimit/rules/limit-headers.ts'
-import { type Asked, afterSubject, beforeSubject } from '../usage/rules/line-head.ts'
+import { afterSubject, beforeSubject, type LineRequest } from '../usage/rules/line-head.ts'
 import {
   type AllowTemplate,
   makeTemplate,
@@ -29,7 +29,9 @@ import {
 import type { RefusedCheck } from './refused-check.ts'
 
 /** The request, as its line names it; `lane`: where its response adds (table/rules/lane.ts). */
-export type LinedRequest = Pick<Asked, 'id' | 'startedAt'> & { readonly lane?: string | undefined }
+export type LinedRequest = Pick<LineRequest, 'id' | 'startedAt'> & {
+  readonly lane?: string | undefined
+}
 
 /** Of a caller's key, what its response tells. */
 type KeyNews = Pick<KeyCaller, 'keyAgeMs' | 'endsSoonAt'>

@@ -59,7 +59,7 @@ interface HoldingDeps {
 }
 
 /** Calls `undo` if the gateway leaves without having read the decision, because its client has gone. */
-export interface Call {
+export interface CheckCall {
   whenReset(undo: () => void): void
 }
 
@@ -68,7 +68,7 @@ export type Limits = (
   grant: Grant,
   request: AccessRequest,
   now: number,
-  call?: Call,
+  call?: CheckCall,
 ) => Decision | Promise<Decision>
 
 /**
@@ -95,7 +95,7 @@ export function createLimits({ counters, increases, holding, charging }: LimitsD
   const statesOf = (limits: readonly CountedLimit[], { caller, pool }: Grant, now: number) =>
     counters.read(countersOf(limits, caller.user, pool), now)
 
-  function enforce(grant: Grant, request: AccessRequest, now: number, call: Call | undefined) {
+  function enforce(grant: Grant, request: AccessRequest, now: number, call: CheckCall | undefined) {
     const isReserving = reserve !== undefined && reservesTokens(grant)
     if (grant.isUnread || (isReserving && request.isUnread && hasReadSize(request))) {
       const limits = grant.limits.filter((limit) => !isOfRequests(limit))

@@ -19,7 +19,7 @@ import { isListing, type PathRules } from '../operations/operations.ts'
 import { readTarget, type Target } from '../operations/target.ts'
 import { laneOf } from '../table/rules/lane.ts'
 import { missReason } from '../table/rules/rules.ts'
-import { type Asked, createAdmit, type Table } from './admit.ts'
+import { type AdmittingTable, type CheckedRequest, createAdmit } from './admit.ts'
 import { createTemplates } from './allow-template.ts'
 import { type CheckRequest, readCheckRequest } from './check-request.ts'
 import {
@@ -30,7 +30,7 @@ import {
   unread,
 } from './check-response.ts'
 import type { RefusedCheck } from './refused-check.ts'
-import type { Call, Limits } from './reserve.ts'
+import type { CheckCall, Limits } from './reserve.ts'
 
 export interface CheckDeps {
   readonly authenticate: Authenticate
@@ -50,7 +50,7 @@ export interface CheckDeps {
   /** Called once for each refusal. */
   readonly onRefused?: (refused: RefusedCheck) => void
   /** Where the gateway finds what was allowed before; undefined: it asks for each request. */
-  readonly table?: Table | undefined
+  readonly table?: AdmittingTable | undefined
   /** Called once for each request that the gateway has not decided by itself, with the reason (table/rules/rules.ts). */
   readonly onMissed?: (reason: string) => void
   /** Called for internal errors, whose details the caller does not see. */
@@ -58,14 +58,18 @@ export interface CheckDeps {
 }
 
 /** A request during its decision. */
-interface AskedCall extends Asked {
+interface CheckContext extends CheckedRequest {
   /** undefined: its path leads to no model. */
   readonly target: Target | undefined
-  readonly call: Call | undefined
+  readonly call: CheckCall | undefined
 }
 
 /** Handles one CheckRequest; returns without a promise if nothing must be fetched. */
-export type Check = (bytes: Buffer, traceparent?: string, call?: Call) => Buffer | Promise<Buffer>
+export type Check = (
+  bytes: Buffer,
+  traceparent?: string,
+  call?: CheckCall,
+) => Buffer | Promise<Buffer>
 
 /**
  * Check as a function from bytes to bytes. If the key and its counters are cached, it awaits
@@ -82,45 +86,47 @@ export function createCheck(deps: CheckDeps): Check {
     const request = readCheckRequest(bytes, trustedHops)
     const [target, now, mark = 0] = [readTarget(request.path), clock(), table?.mark]
     const credential = credentialOf(request)
-    const asked = { request, credential, target, now, traceparent, call, mark }
+    const context = { request, credential, target, now, traceparent, call, mark }
     try {
       const caller = authenticate(credential, now, request.source)
       const answered =
         caller instanceof Promise
-          ? caller.then((late) => proceed(asked, late))
-          : proceed(asked, caller)
-      return answered instanceof Promise ? answered.catch((error) => fail(asked, error)) : answered
+          ? caller.then((late) => proceed(context, late))
+          : proceed(context, caller)
+      return answered instanceof Promise
+        ? answered.catch((error) => fail(context, error))
+        : answered
     } catch (error) {
-      return fail(asked, error)
+      return fail(context, error)
     }
   }
 
-  function proceed(asked: AskedCall, caller: Caller | null): Buffer | Promise<Buffer> {
-    const { request, target, now, call } = asked
+  function proceed(context: CheckContext, caller: Caller | null): Buffer | Promise<Buffer> {
+    const { request, target, now, call } = context
     if (request.authenticateOnly) {
       // Lets the gateway read the body, unless the caller is refused.
       const refusal =
         refuseCaller(caller, tokensOpen) ??
         refuseAddress(caller, addressOf(request, undefined, caller, now))
-      return refusal === undefined ? authenticated : answer(asked, caller, refusal)
+      return refusal === undefined ? authenticated : answer(context, caller, refusal)
     }
-    if (target === undefined) return answer(asked, caller, { allowed: false, code: 'not_found' })
+    if (target === undefined) return answer(context, caller, { allowed: false, code: 'not_found' })
     const access = toAccess(request, target, caller, now)
     const decision = authorize(access, snapshot(), paths)
-    if (!decision.allowed) return answer(asked, caller, decision)
+    if (!decision.allowed) return answer(context, caller, decision)
     const limited = limits(decision, access, now, call)
     return limited instanceof Promise
-      ? limited.then((late) => answer(asked, caller, late))
-      : answer(asked, caller, limited)
+      ? limited.then((late) => answer(context, caller, late))
+      : answer(context, caller, limited)
   }
 
   function answer(
-    { request, credential, target, now, traceparent, mark }: AskedCall,
+    { request, credential, target, now, traceparent, mark }: CheckContext,
     caller: Caller | null,
     decided: Decision,
   ): Buffer {
     if (decided.allowed && decided.isUnread) return unread
-    const decision = decided.allowed ? decided : explain(decided, request)
+    const decision = decided.allowed ? decided : withCredentialDetail(decided, request)
     const named = modelOf(decision, caller, request, target)
     const dialect = dialectOf(target?.operation)
     onDecided(decision, named)
@@ -166,8 +172,8 @@ export function createCheck(deps: CheckDeps): Check {
     return tagSpan(response, decision, { caller, model, subscription })
   }
 
-  function fail(asked: AskedCall, error: unknown): Buffer {
-    return answer(asked, null, toRefusal(error))
+  function fail(context: CheckContext, error: unknown): Buffer {
+    return answer(context, null, toRefusal(error))
   }
 
   function toAccess(
@@ -249,7 +255,7 @@ function linedAs(
 /**
  * A caller that sent a credential learns why it is refused; others learn only that one is required.
  */
-function explain(denial: Denial, request: CheckRequest): Denial {
+function withCredentialDetail(denial: Denial, request: CheckRequest): Denial {
   if (denial.code !== 'credential_invalid' || denial.detail !== undefined) return denial
   if (isBare(request)) return denial
   return { ...denial, detail: { about: 'credential', reason: undefined } }

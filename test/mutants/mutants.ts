@@ -603,7 +603,7 @@ export const allMutants: readonly Mutant[] = [
     ['extauthz/service.test.ts'],
     [
       ['if (!known || error.cause !== undefined) deps.onFault(error)', ''],
-      ['return fail(asked, error)', 'throw error'],
+      ['return fail(context, error)', 'throw error'],
       ['request, now, table && laneOf(decision))', 'request, now, undefined)'],
     ],
   ),

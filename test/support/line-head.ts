@@ -1,6 +1,6 @@
-import { type Asked, afterSubject, beforeSubject } from '../../src/usage/rules/line-head.ts'
+import { afterSubject, beforeSubject, type LineRequest } from '../../src/usage/rules/line-head.ts'
 
 /** The whole object, as Check writes it in parts; `subject` is what `writeSubject` returned. */
-export function writeLineHead(asked: Asked, subject: string): string {
+export function writeLineHead(asked: LineRequest, subject: string): string {
   return beforeSubject(asked) + subject + afterSubject(asked)
 }

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { Cluster, Redis } from 'ioredis'
 import { parseRedisUrl, type RedisTarget } from '../../formats/redis-url.ts'
 import { type SpendCommands, spendScripts } from '../holds/spend-scripts.ts'
-import { type Call, type SumCommands, sumScripts, type WriteAnswer } from '../sums/scripts.ts'
+import { type ScriptCall, type SumCommands, sumScripts, type WriteAnswer } from '../sums/scripts.ts'
 import { quickenStrings } from './quicken-strings.ts'
 
 export interface RedisConnection {
@@ -85,7 +85,7 @@ export function connectRedis(
   /** What runs them takes how many keys there are, keys, arguments. */
   type Runner = Record<Script, (count: number, ...rest: readonly (string | number)[]) => unknown>
 
-  function run(by: unknown, script: Script, [keys, args]: Call): unknown {
+  function run(by: unknown, script: Script, [keys, args]: ScriptCall): unknown {
     return (by as Runner)[script](keys.length, ...keys, ...args)
   }
 
@@ -94,7 +94,7 @@ export function connectRedis(
       client.defineCommand(name, { lua })
       return [
         name,
-        (...call: Call) => {
+        (...call: ScriptCall) => {
           sent += 1
           return run(client, name as Script, call)
         },
@@ -102,7 +102,10 @@ export function connectRedis(
     }),
   ) as unknown as Omit<RedisConnection['commands'], 'writeAndRelease'>
 
-  async function writeAndRelease(write: Call, releases: readonly Call[]): Promise<WriteAnswer> {
+  async function writeAndRelease(
+    write: ScriptCall,
+    releases: readonly ScriptCall[],
+  ): Promise<WriteAnswer> {
     sent += 1
     const multi = client.multi()
     run(multi, 'writeSums', write)

@@ -6,10 +6,10 @@ export interface SumCommands {
   readSums(keys: readonly string[], args: readonly []): Promise<readonly string[]>
   oldSums(keys: readonly string[], args: readonly string[]): Promise<readonly number[]>
   /** The same as `writeSums`, and releases of holds, all or nothing. */
-  writeAndRelease(write: Call, releases: readonly Call[]): Promise<WriteAnswer>
+  writeAndRelease(write: ScriptCall, releases: readonly ScriptCall[]): Promise<WriteAnswer>
 }
 
-export type Call = readonly [keys: readonly string[], args: readonly (string | number)[]]
+export type ScriptCall = readonly [keys: readonly string[], args: readonly (string | number)[]]
 
 /** The mark that was there, then for each window the field and the total: numbers, or text beyond 15 digits. */
 export type WriteAnswer = readonly [number: number, nonce: string, ...sums: (number | string)[]]

@@ -10,7 +10,7 @@ import { type Dialect, dialectOf } from '../../operations/dialect.ts'
 import { toPolicies } from '../../ratelimit/rules/limit-headers.ts'
 import { writeCaller, writeSubject } from '../../usage/rules/line-head.ts'
 import { maxRecordText, maxTemplateText } from './format.ts'
-import { type AskedFor, type MissRule, ruleOf } from './rules.ts'
+import { type AskedFor, type MissRule, missRuleOf } from './rules.ts'
 
 /** Lines would end at some of these, and a header be another one. */
 const control = /\p{Cc}/u
@@ -25,7 +25,7 @@ export interface Plan {
 /** undefined: it may be decided by the table. */
 export function missRule(grant: Grant, asked: AskedFor): MissRule | undefined {
   return (
-    ruleOf(grant, asked) ?? (planOf(grant, dialectOf(asked.operation)) ? undefined : 'too_long')
+    missRuleOf(grant, asked) ?? (planOf(grant, dialectOf(asked.operation)) ? undefined : 'too_long')
   )
 }
 

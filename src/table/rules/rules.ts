@@ -48,7 +48,7 @@ export interface AskedFor {
 }
 
 /** undefined: it may be decided by the table, unless it is `too_long`, which only its plan tells (plan.ts). */
-export function ruleOf(grant: Grant, asked: AskedFor): MissRule | undefined {
+export function missRuleOf(grant: Grant, asked: AskedFor): MissRule | undefined {
   const { caller, admission, limits, model, metered, sentName } = grant
   if (caller.by !== 'key') return 'identity_token'
   if (caller.keyAgeMs !== undefined || caller.endsSoonAt !== undefined) return 'key_news'

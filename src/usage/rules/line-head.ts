@@ -33,7 +33,7 @@ export interface Subject {
 }
 
 /** What belongs to one request. */
-export interface Asked {
+export interface LineRequest {
   /** When its first byte came, by the gateway's clock, in milliseconds since the epoch. */
   readonly startedAt: number
   /** The gateway's request id. */
@@ -104,7 +104,7 @@ export function writeCaller({
   keyCounters,
   pool,
   keyLimits,
-}: Pick<Asked, 'user' | 'keyId' | 'keyCounters' | 'pool' | 'keyLimits'>): string {
+}: Pick<LineRequest, 'user' | 'keyId' | 'keyCounters' | 'pool' | 'keyLimits'>): string {
   let text = `"user":${toBoundJson(user, most.user)}`
   if (keyId !== '') text += `,"key":${toBoundJson(keyId, most.key)}`
   if (keyCounters !== undefined) text += `,"cap":${toBoundJson(keyCounters, most.keyCounters)}`
@@ -114,12 +114,12 @@ export function writeCaller({
 }
 
 /** The object up to its subject, which `writeSubject` returns. `start` is first: the script reads it there. */
-export function beforeSubject({ startedAt, id, by }: Pick<Asked, 'startedAt' | 'id' | 'by'>) {
+export function beforeSubject({ startedAt, id, by }: Pick<LineRequest, 'startedAt' | 'id' | 'by'>) {
   return `{"start":${startedAt},"id":${toBoundJson(id, most.id)},"by":"${by}",`
 }
 
 /** The rest of it. */
-export function afterSubject(asked: Omit<Asked, 'startedAt' | 'id' | 'by'>): string {
+export function afterSubject(asked: Omit<LineRequest, 'startedAt' | 'id' | 'by'>): string {
   const { held } = asked
   return `,${writeCaller(asked)}${held === undefined ? '' : writeHeld(held)}}`
 }
