@@ -17,7 +17,7 @@ import { type JsonObject, type KubeClient, KubeError } from '../src/kubernetes/c
 import { routerLabels } from '../src/models/rules/reading/parse-routing.ts'
 import { createClusterSource } from '../src/models/sources/cluster-source.ts'
 import { collections } from '../src/models/sources/collections.ts'
-import { startController } from '../src/models/sources/pipeline.ts'
+import { startPipeline } from '../src/models/sources/pipeline.ts'
 import { createResourceReport } from '../src/models/sources/resource-report.ts'
 import { inSlices } from '../src/runtime/slices.ts'
 import { cpuMicros, type Figure, maxTurn, median } from './measure.ts'
@@ -166,7 +166,7 @@ export async function benchCluster(): Promise<readonly Figure[]> {
     const report = createResourceReport(pino({ level: 'silent' }))
     const noteChanges = createResourceAudit(noTrail)
     const first = await time(async () => {
-      controller = await startController({
+      controller = await startPipeline({
         source: createClusterSource({
           client,
           groups: Object.keys(collections) as (keyof typeof collections)[],

@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { stringify } from 'yaml'
 import { createClusterFile } from '../src/gateway/cluster-file.ts'
 import { createFolderSource } from '../src/models/sources/folder-source.ts'
-import { startController } from '../src/models/sources/pipeline.ts'
+import { startPipeline } from '../src/models/sources/pipeline.ts'
 import { inSlices } from '../src/runtime/slices.ts'
 import { cpuMicros, type Figure, maxTurn, median } from './measure.ts'
 
@@ -100,7 +100,7 @@ export async function benchResources(): Promise<readonly Figure[]> {
   try {
     let controller: { close(): void } | undefined
     const first = await time(async () => {
-      controller = await startController({
+      controller = await startPipeline({
         source: createFolderSource(folder),
         async publish(snapshot) {
           await inSlices(clusterFile.planInSteps(snapshot))

@@ -7,7 +7,7 @@ import { type Counter, type CounterState, isOfRequests } from './rules/counter.t
 import { kindOf, readCounterKey, subjectOf } from './rules/counter-key.ts'
 import { noTokens } from './rules/hold.ts'
 import type { CounterReset } from './rules/windows.ts'
-import type { KeptResets } from './sums/kept-resets.ts'
+import type { ResetStore } from './sums/postgres-resets.ts'
 
 export interface CounterStore {
   /**
@@ -52,7 +52,7 @@ interface CountersOptions {
   /** They have the requests that are in progress. */
   readonly holds: Holds
   /** Undefined without a database: every reset is then refused, because nobody else would hear of it. */
-  readonly resets: Pick<KeptResets, 'write'> | undefined
+  readonly resets: Pick<ResetStore, 'write'> | undefined
 }
 
 /** The same with a shared store and without one. */

@@ -11,8 +11,8 @@ import type { HoldStore } from '../ratelimit/holds.ts'
 import type { RedisConnection } from '../ratelimit/redis/connection.ts'
 import { tagsOf } from '../ratelimit/redis/keys.ts'
 import type { CounterReset } from '../ratelimit/rules/windows.ts'
-import { createKeptResets } from '../ratelimit/sums/kept-resets.ts'
 import { type OpenSums, openSums } from '../ratelimit/sums/open-sums.ts'
+import { createResetStore } from '../ratelimit/sums/postgres-resets.ts'
 import { createPostgresSums } from '../ratelimit/sums/postgres-sums.ts'
 import { createResetFeed, type ResetFeed } from '../ratelimit/sums/reset-feed.ts'
 import type { SumStore } from '../ratelimit/sums/sum-store.ts'
@@ -77,7 +77,7 @@ export async function openCounters(
   const { usageJournal: path, unusableUsage } = config
   if (path === undefined) return uncounted(snapshot().subscriptions.size)
   const redis = await connect(context)
-  const kept = createKeptResets(pool)
+  const kept = createResetStore(pool)
   let noteCanRead = (_canRead: boolean): void => {}
   const resets = createResetFeed(kept, (error) =>
     log.debug({ cause: errorMessage(error) }, 'resets of counters'),

@@ -1,7 +1,7 @@
 /** What the processes of a database tell each other by notifications: one connection hears all of it. */
 
 import { createOthersRefusals } from '../cluster/shared-refusals.ts'
-import { resetsChannel } from '../ratelimit/sums/kept-resets.ts'
+import { resetsChannel } from '../ratelimit/sums/postgres-resets.ts'
 import { startListener } from '../store/postgres/listener.ts'
 import type { Context } from './context.ts'
 import type { Counters } from './counters.ts'

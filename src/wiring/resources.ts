@@ -4,13 +4,13 @@ import { createResourceAudit } from '../audit/service-events.ts'
 import { createInForceReport } from '../cluster/in-force/reporter.ts'
 import { followReports } from '../cluster/in-force/reports.ts'
 import type { Enforcement } from '../cluster/rules/enforcement.ts'
+import { createActivation, type Remembering } from '../gateway/activation.ts'
 import { addressRulesOf } from '../gateway/address-rules.ts'
 import { readLoadedClusters } from '../gateway/admin-page.ts'
 import { createClusterFile } from '../gateway/cluster-file.ts'
 import { createSecretFiles } from '../gateway/secret-files.ts'
-import { createStage, type Remembering } from '../gateway/stage.ts'
 import { checkNamedAddresses } from '../models/sources/named-addresses.ts'
-import { startController } from '../models/sources/pipeline.ts'
+import { startPipeline } from '../models/sources/pipeline.ts'
 import { createResourceReport } from '../models/sources/resource-report.ts'
 import { linesShown } from '../runtime/line-limit.ts'
 import { untilAnswered } from '../store/postgres/until-answered.ts'
@@ -32,7 +32,7 @@ export async function openResources(
   const clusterFile = createClusterFile({
     directory: config.envoyConfigDir,
     readLoadedClusters: (named) => readLoadedClusters(config.envoyAdminAddress, named),
-    onLoaded: () => void stage.show().catch(onFault),
+    onLoaded: () => void activation.activate().catch(onFault),
     onSeen: () => report.note(),
     onOverdue(models, reason) {
       const about = { models: models.length, first: models.slice(0, linesShown) }
@@ -60,11 +60,11 @@ export async function openResources(
       ),
     onFault,
   })
-  const stage = createStage(clusterFile, secrets, () => report.note(), table)
+  const activation = createActivation(clusterFile, secrets, () => report.note(), table)
   const report = createInForceReport({
     sql,
     replica: follower.id,
-    state: stage.state,
+    state: activation.state,
     envoyOf: (model) => clusterFile.unseen.get(model)?.reason ?? 'taken',
     onFault,
   })
@@ -84,13 +84,13 @@ export async function openResources(
     rules: addressRulesOf(config),
     signal,
   })
-  const controller = await startController({
+  const pipeline = await startPipeline({
     source: checked.source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
     checkAddress: checked.check,
     admissionMode: config.admissionMode,
     async publish(fresh, resources, refused) {
-      await stage.publish({ fresh, resources, refused })
+      await activation.publish({ fresh, resources, refused })
       await noteChanges(resources)
     },
     onPublished(compileMs) {
@@ -102,13 +102,13 @@ export async function openResources(
   }).catch((error: unknown) => {
     throw new Error(`RESOURCES: ${origin.shown} cannot be read`, { cause: error })
   })
-  stops.push(() => controller.close())
+  stops.push(() => pipeline.close())
   await untilAnswered(() => report.start(), context)
   return {
     /** The snapshot in force. */
-    snapshot: stage.snapshot,
+    snapshot: activation.snapshot,
     /** The snapshot published last, with models that wait for their cluster. */
-    latest: stage.latest,
+    latest: activation.latest,
     /** The state of each model in this process, and the reports of all processes. */
     async enforcement(): Promise<Enforcement> {
       const reports = await inForce.read()
@@ -116,8 +116,8 @@ export async function openResources(
     },
     /** A secret that a resource names, from the files of SECRETS_DIR or the cluster's Secrets. */
     readSecret: origin.readSecret,
-    problems: (): readonly string[] => [...controller.problems(), ...secrets.problems()],
-    locate: controller.locate,
+    problems: (): readonly string[] => [...pipeline.problems(), ...secrets.problems()],
+    locate: pipeline.locate,
     /**
      * Models whose cluster Envoy has not been seen to load. They wait for it for some seconds, in
      * their old version or not in force; then they are in force all the same.

@@ -1,7 +1,7 @@
 import { type Test, test } from 'tap'
 import { createIncreaseStore } from '../../src/ratelimit/increases/postgres-increases.ts'
 import { userInLines } from '../../src/ratelimit/rules/counter-key.ts'
-import { createKeptResets } from '../../src/ratelimit/sums/kept-resets.ts'
+import { createResetStore } from '../../src/ratelimit/sums/postgres-resets.ts'
 import { migrate } from '../../src/store/postgres/migrate.ts'
 import { createUsageLedger } from '../../src/usage/ledger/postgres/ledger.ts'
 import { createLimitRequests } from '../../src/usage/limit-requests/postgres-limit-requests.ts'
@@ -39,7 +39,7 @@ test("replaces a user's name, and keeps the sums", async (t) => {
   const { sql, fill, run, read } = await start(t)
   const long = 'x'.repeat(1_000)
   await fill(['ann', 'bob', long])
-  const { write, read: resets } = createKeptResets(sql)
+  const { write, read: resets } = createResetStore(sql)
   const counters = ['ann', 'joann', 'bob'].map((user) => `basic\nllm/small\n60000\n${user}`)
   await write(counters, Date.now())
   const increases = createIncreaseStore(sql)
@@ -106,7 +106,7 @@ test('a pool of the same name is not of the user', async (t) => {
   ] as const
   await ledger.feed({ ...step, limits })
   const counters = limits.map(({ name }) => `team\n#${name}\n${kind}-${window}\n${whom}`)
-  const { write, read } = createKeptResets(sql)
+  const { write, read } = createResetStore(sql)
   await write(counters, Date.now())
   t.equal((await run('y', 'ann')).status, 0)
   t.strictSame(

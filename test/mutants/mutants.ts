@@ -616,8 +616,8 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'gateway/stage.ts',
-    ['gateway/stage.test.ts'],
+    'gateway/activation.ts',
+    ['gateway/activation.test.ts'],
     [
       ['await table.suspend()', 'void table.suspend()'],
       ['      table.resume()\n', ''],

@@ -15,7 +15,7 @@ import type { Refused } from '../../models/rules/refused-resources.ts'
 import type { Snapshot } from '../../models/rules/snapshot.ts'
 import { createClusterSource } from '../../models/sources/cluster-source.ts'
 import { checkNamedAddresses } from '../../models/sources/named-addresses.ts'
-import { startController } from '../../models/sources/pipeline.ts'
+import { startPipeline } from '../../models/sources/pipeline.ts'
 import { createResourceReport } from '../../models/sources/resource-report.ts'
 import { inSlices } from '../../runtime/slices.ts'
 import type { Config } from '../../settings/config.ts'
@@ -204,7 +204,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     database.watchReports(listener, signal)
   }
   const addresses = checkNamedAddresses({ source, rules: addressRulesOf(config), signal })
-  const controller = await startController({
+  const controller = await startPipeline({
     source: addresses.source,
     routing: { internalGateway: config.gatewayInternal, clusterDomain: config.clusterDomain },
     checkAddress: addresses.check,

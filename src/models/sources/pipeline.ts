@@ -15,7 +15,7 @@ import { type FileProblem, readInSteps } from './documents.ts'
 import { createFolder, gather, showProblem } from './files.ts'
 import type { Gathered, ResourceSource } from './source.ts'
 
-export interface ControllerDeps {
+export interface PipelineDeps {
   readonly source: ResourceSource
   /** How backends are found for models that give none. */
   readonly routing?: RoutingOptions
@@ -42,7 +42,7 @@ export interface ControllerDeps {
 /** Milliseconds before a change that could not be put in force is tried again. */
 const retryMs = 2_000
 
-export type Controller = Awaited<ReturnType<typeof startController>>
+export type Pipeline = Awaited<ReturnType<typeof startPipeline>>
 
 interface Loaded {
   readonly snapshot: Snapshot
@@ -126,7 +126,7 @@ function* problemsOf(
  * Publishes the source's resources once, then again after each change. Throws if the first attempt
  * fails.
  */
-export async function startController(deps: ControllerDeps) {
+export async function startPipeline(deps: PipelineDeps) {
   const closing = new AbortController()
   const { signal } = closing
   let problems: readonly string[] = []

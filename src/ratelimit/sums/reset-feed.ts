@@ -2,7 +2,7 @@
 
 import { createAlarm, repeat } from '../../runtime/loop.ts'
 import type { CounterReset } from '../rules/windows.ts'
-import type { KeptReset, KeptResets } from './kept-resets.ts'
+import type { ResetStore, StoredReset } from './postgres-resets.ts'
 
 const everyMs = 1_000
 
@@ -10,7 +10,7 @@ export type ResetFeed = ReturnType<typeof createResetFeed>
 
 /** `onFault`: the database does not answer; it is asked again. */
 export function createResetFeed(
-  resets: Pick<KeptResets, 'read'>,
+  resets: Pick<ResetStore, 'read'>,
   onFault: (error: unknown) => void,
 ) {
   const ending = new AbortController()
@@ -20,7 +20,7 @@ export function createResetFeed(
   let latest = 0
 
   /** What is new, and perhaps some that were heard of; at first all, before which no line is to be read. */
-  async function read(): Promise<readonly KeptReset[]> {
+  async function read(): Promise<readonly StoredReset[]> {
     const found = await resets.read(latest)
     for (const { writtenAt } of found) latest = Math.max(latest, writtenAt)
     return found

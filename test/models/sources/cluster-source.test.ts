@@ -8,11 +8,7 @@ import {
   type ClusterSource,
   createClusterSource,
 } from '../../../src/models/sources/cluster-source.ts'
-import {
-  type Controller,
-  loadSnapshot,
-  startController,
-} from '../../../src/models/sources/pipeline.ts'
+import { loadSnapshot, type Pipeline, startPipeline } from '../../../src/models/sources/pipeline.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { inWorlds, startDouble, type World } from '../../support/kubernetes/world.ts'
 import { poll } from '../../support/poll.ts'
@@ -27,7 +23,7 @@ const newer = { apiVersion: 'inference.opendatahub.io/v1alpha1' }
 
 interface Followed {
   readonly source: ClusterSource
-  readonly controller: Controller
+  readonly controller: Pipeline
   readonly snapshot: () => Snapshot
   readonly told: string[]
   readonly published: () => number
@@ -44,7 +40,7 @@ async function follow(t: Test, world: World): Promise<Followed> {
   })
   let latest: Snapshot | undefined
   let published = 0
-  const controller = await startController({
+  const controller = await startPipeline({
     source,
     async publish(fresh) {
       latest = fresh

@@ -7,7 +7,7 @@ import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { createFolder, showProblem } from '../../../src/models/sources/files.ts'
 import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
 import { quietMs, tornMs } from '../../../src/models/sources/last-good.ts'
-import { startController } from '../../../src/models/sources/pipeline.ts'
+import { startPipeline } from '../../../src/models/sources/pipeline.ts'
 import type { Gathered } from '../../../src/models/sources/source.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { poll } from '../../support/poll.ts'
@@ -170,7 +170,7 @@ test('slowly written files remove no access', async (t) => {
   const path = join(folder, 'all.yaml')
   writeFileSync(path, whole)
   const published: Snapshot[] = []
-  const controller = await startController({
+  const controller = await startPipeline({
     source: createFolderSource(folder),
     async publish(snapshot) {
       published.push(snapshot)

@@ -5,7 +5,7 @@ import { createAddressRules } from '../../../src/gateway/model-address.ts'
 import type { Resource } from '../../../src/kinds/resources.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { checkNamedAddresses, createResolve } from '../../../src/models/sources/named-addresses.ts'
-import { startController } from '../../../src/models/sources/pipeline.ts'
+import { startPipeline } from '../../../src/models/sources/pipeline.ts'
 import type { Gathered } from '../../../src/models/sources/source.ts'
 import { startDnsServer } from '../../support/dns-server.ts'
 import { modelRef, resourceOf } from '../../support/documents.ts'
@@ -62,7 +62,7 @@ async function start(
   })
   let snapshot: Snapshot | undefined
   let published = 0
-  const controller = await startController({
+  const controller = await startPipeline({
     source: checked.source,
     checkAddress: checked.check,
     async publish(fresh) {

@@ -7,9 +7,9 @@ import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { showProblem } from '../../../src/models/sources/files.ts'
 import { createFolderSource } from '../../../src/models/sources/folder-source.ts'
 import {
-  type ControllerDeps,
   loadSnapshot,
-  startController,
+  type PipelineDeps,
+  startPipeline,
 } from '../../../src/models/sources/pipeline.ts'
 import { accessPolicy, modelRef, subscription } from '../../support/documents.ts'
 import { poll } from '../../support/poll.ts'
@@ -83,11 +83,11 @@ test('conditions say of a missing model what problems say', async (t) => {
 })
 
 /** A controller of a folder, with its snapshots and reports. */
-async function start(t: Test, folder: string, deps: Partial<ControllerDeps> = {}) {
+async function start(t: Test, folder: string, deps: Partial<PipelineDeps> = {}) {
   const published: Snapshot[] = []
   const reports: (readonly string[])[] = []
   const unreadable: unknown[] = []
-  const controller = await startController({
+  const controller = await startPipeline({
     source: createFolderSource(folder),
     async publish(snapshot) {
       published.push(snapshot)

@@ -1,6 +1,6 @@
 import { test } from 'tap'
 import { type Exact, mostExact } from '../../../src/formats/exact.ts'
-import { createKeptResets } from '../../../src/ratelimit/sums/kept-resets.ts'
+import { createResetStore } from '../../../src/ratelimit/sums/postgres-resets.ts'
 import { createPostgresSums } from '../../../src/ratelimit/sums/postgres-sums.ts'
 import { createResetFeed } from '../../../src/ratelimit/sums/reset-feed.ts'
 import { migrate } from '../../../src/store/postgres/migrate.ts'
@@ -58,7 +58,7 @@ test('long windows and resets are kept in Postgres', async (t) => {
   })
 
   await t.test('of each counter the last reset is kept', async (t) => {
-    const resets = createKeptResets(sql)
+    const resets = createResetStore(sql)
     const at = Date.now()
     await resets.write(['a', 'b'], at, 2n ** 53n + 1n)
     await resets.write(['b'], at + 1)
@@ -74,7 +74,7 @@ test('long windows and resets are kept in Postgres', async (t) => {
   })
 
   await t.test('every gateway hears of a reset', async (t) => {
-    const resets = createKeptResets(sql)
+    const resets = createResetStore(sql)
     const heard = new Map<string, Exact>()
     const feed = createResetFeed(resets, (error) => t.fail(String(error)))
     t.teardown(() => feed.stop())

@@ -10,7 +10,7 @@ import { createClient, type JsonObject } from '../../../src/kubernetes/client.ts
 import type { Refused } from '../../../src/models/rules/refused-resources.ts'
 import type { Snapshot } from '../../../src/models/rules/snapshot.ts'
 import { createClusterSource } from '../../../src/models/sources/cluster-source.ts'
-import { startController } from '../../../src/models/sources/pipeline.ts'
+import { startPipeline } from '../../../src/models/sources/pipeline.ts'
 import { loadConfig } from '../../../src/settings/config.ts'
 import { compile } from '../compile.ts'
 import { createKeyDatabase } from '../followers.ts'
@@ -102,7 +102,7 @@ export async function startReporting(t: Test, world: World): Promise<string> {
     ...{ sql, replica: id, state: () => state, envoyOf: () => 'taken' },
     onFault: (error) => t.fail('a report', { error }),
   })
-  const controller = await startController({
+  const controller = await startPipeline({
     source: createClusterSource({
       client: createClient(world.access),
       groups: ['tollgate.dev'],

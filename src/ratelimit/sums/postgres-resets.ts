@@ -13,20 +13,20 @@ const keptFor = '367 days'
 /** By how much a transaction may be late. */
 const overlapMs = 60_000
 
-export interface KeptReset extends CounterReset {
+export interface StoredReset extends CounterReset {
   readonly key: string
   /** When it was written, by the database's clock (ms). */
   readonly writtenAt: number
 }
 
-export type KeptResets = ReturnType<typeof createKeptResets>
+export type ResetStore = ReturnType<typeof createResetStore>
 
 /** Both reject if the database is unavailable; a reset is then refused, and may have been done. */
-export function createKeptResets(sql: Sql) {
+export function createResetStore(sql: Sql) {
   return {
     /** The last reset of each counter, of those that were written not much earlier than `after`. */
-    async read(after = 0): Promise<readonly KeptReset[]> {
-      const rows = await withLongDeadline(sql<(Omit<KeptReset, 'used'> & { used: string })[]>`
+    async read(after = 0): Promise<readonly StoredReset[]> {
+      const rows = await withLongDeadline(sql<(Omit<StoredReset, 'used'> & { used: string })[]>`
         select counter as key, (extract(epoch from reset_at) * 1000)::float8 as at,
           coalesce(used, 0)::text as used,
           (extract(epoch from written_at) * 1000)::float8 as "writtenAt"

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { test } from 'tap'
+import { createActivation } from '../../src/gateway/activation.ts'
 import type { ClusterFile } from '../../src/gateway/cluster-file.ts'
 import type { SecretFiles } from '../../src/gateway/secret-files.ts'
-import { createStage } from '../../src/gateway/stage.ts'
 import { modelRef, snapshotOf } from '../support/documents.ts'
 
 test('nobody decides by an earlier snapshot when a later one is told to be in force', async (t) => {
@@ -22,7 +22,7 @@ test('nobody decides by an earlier snapshot when a later one is told to be in fo
     },
     resume: () => void steps.push('resume'),
   }
-  const stage = createStage(
+  const activation = createActivation(
     clusterFile as unknown as ClusterFile,
     secrets as unknown as SecretFiles,
     () => void steps.push('told'),
@@ -30,7 +30,7 @@ test('nobody decides by an earlier snapshot when a later one is told to be in fo
   )
   const [one, two] = [snapshotOf(modelRef('one')), snapshotOf(modelRef('two'))]
   const publish = async (fresh: typeof one) => {
-    const published = stage.publish({ fresh, resources: [], refused: [] })
+    const published = activation.publish({ fresh, resources: [], refused: [] })
     for (let turn = 0; turn < 20; turn += 1) await nextTurn()
     return published
   }
@@ -39,12 +39,12 @@ test('nobody decides by an earlier snapshot when a later one is told to be in fo
   for (let turn = 0; turn < 20; turn += 1) await nextTurn()
   quiet[0]?.resolve()
   await first
-  t.equal(stage.snapshot(), one)
+  t.equal(activation.snapshot(), one)
   const second = publish(two)
   for (let turn = 0; turn < 20; turn += 1) await nextTurn()
-  t.equal(stage.snapshot(), one, 'while some may decide by it')
+  t.equal(activation.snapshot(), one, 'while some may decide by it')
   quiet[1]?.resolve()
   await second
-  t.equal(stage.snapshot(), two)
+  t.equal(activation.snapshot(), two)
   t.strictSame(steps, ['suspend', 'told', 'resume', 'suspend', 'told', 'resume'])
 })

@@ -25,17 +25,17 @@ export interface Remembering {
 
 /**
  * The snapshot in force: the one published last, except for models that wait for their cluster,
- * which stay in their previous version. Removals never wait. When `onShown` tells that a snapshot is in force,
+ * which stay in their previous version. Removals never wait. When `onActive` tells that a snapshot is in force,
  * nobody decides by an earlier one.
  */
-export function createStage(
+export function createActivation(
   clusterFile: ClusterFile,
   secrets: SecretFiles,
-  onShown: () => void,
+  onActive: () => void,
   table: Remembering,
 ) {
   let latest: Published | undefined
-  let shown: Snapshot | undefined
+  let active: Snapshot | undefined
   let refused: Published['refused'] = []
   const withLock = createMutex()
 
@@ -43,44 +43,44 @@ export function createStage(
     if (latest === undefined) return
     const { fresh, resources } = latest
     const held = clusterFile.waiting
-    const steps = () => compileInSteps(holdModels(resources, held, shown), fresh)
+    const steps = () => compileInSteps(holdModels(resources, held, active), fresh)
     const { refused: left } = latest
     const next = held.size === 0 ? fresh : await inSlices(steps())
     await table.suspend()
     try {
-      shown = next
+      active = next
       refused = left
-      onShown()
+      onActive()
     } finally {
       table.resume()
     }
   }
 
   /** One after the other: the last call has the latest state. */
-  const show = (): Promise<void> => withLock(update)
+  const activate = (): Promise<void> => withLock(update)
 
   function published(snapshot: Snapshot | undefined): Snapshot {
     if (snapshot === undefined) throw new Error('no snapshot has been published')
     return snapshot
   }
 
-  const snapshot = (): Snapshot => published(shown)
+  const snapshot = (): Snapshot => published(active)
 
   return {
-    show,
+    activate,
     async publish(published: Published): Promise<void> {
       const { fresh } = published
       await inSlices(clusterFile.planInSteps(fresh))
-      // Only once the missing clusters are known: a model released meanwhile shows the latest
-      // state.
+      // Only once the missing clusters are known: a model released meanwhile activates the
+      // latest state.
       latest = published
-      if (shown !== undefined) await show()
+      if (active !== undefined) await activate()
       // Envoy refuses a cluster that names a missing file.
       await secrets.write(fresh)
       await clusterFile.write()
-      if (shown !== undefined) return
+      if (active !== undefined) return
       await clusterFile.settled()
-      await show()
+      await activate()
     },
     snapshot,
     latest: () => published(latest?.fresh),
@@ -89,17 +89,17 @@ export function createStage(
 }
 
 /**
- * The resources with these models (`<namespace>/<name>`) as in `shown`, or left out if they are not
+ * The resources with these models (`<namespace>/<name>`) as in `active`, or left out if they are not
  * there. Policies and subscriptions are the new ones, so that revoked access ends at once.
  */
 export function holdModels(
   resources: readonly Resource[],
   held: Pick<ReadonlySet<string>, 'has'>,
-  shown: Snapshot | undefined,
+  active: Snapshot | undefined,
 ): readonly Resource[] {
   return resources.flatMap((resource) => {
     const key = keyOf(resource)
     if (resource.kind !== 'ModelRef' || !held.has(key)) return resource
-    return shown?.models.get(key)?.resource ?? []
+    return active?.models.get(key)?.resource ?? []
   })
 }
