@@ -70,7 +70,7 @@ export async function serve(
   for (const { name, meant } of misspeltSettings(env)) {
     log.warn(
       { code: 'setting_unknown', variable: name, meant },
-      'ignoring an environment variable: it resembles a setting, and is none',
+      'ignoring an environment variable: no setting has this name, but a similar one',
     )
   }
   const onFault = (error: unknown): void =>
@@ -95,7 +95,7 @@ function toggleDebug(log: Logger): string {
   if (usual === undefined) usualLevels.set(log, log.level)
   else usualLevels.delete(log)
   log.level = usual ?? 'debug'
-  log.info({ code: 'log_level_changed', level: log.level }, 'the level of the log has changed')
+  log.info({ code: 'log_level_changed', level: log.level }, 'the log level was changed')
   return log.level
 }
 
@@ -129,7 +129,7 @@ async function start(context: Context): Promise<ServiceAddresses> {
   stops.push({
     name: 'the listeners',
     shareMs: 5_000,
-    lost: 'calls under way',
+    lost: 'running calls',
     stop: (graceMs) => Promise.all([grpc.stop(graceMs), drain(external, Math.min(graceMs, 5_000))]),
   })
   await internal.ready()

@@ -25,7 +25,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
 
   async function drain(): Promise<void> {
     const { envoyAdminAddress: admin, drainMinMs: minMs, drainMs: maxMs } = config
-    log.info({ code: 'envoy_draining' }, 'not ready any more: Envoy is draining')
+    log.info({ code: 'envoy_draining' }, 'not ready: Envoy is draining')
     const onRunning = (requests: number): void => {
       state = { status: 'draining', requests }
     }
@@ -45,7 +45,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
       else
         log.warn(
           { code: 'envoy_drain_timeout', ...about },
-          'cannot wait longer for the requests that Envoy still has',
+          'cannot finish draining in time: Envoy still has requests',
         )
     } catch (error) {
       state = { status: 'unreachable' }
@@ -61,7 +61,7 @@ export function createGatewayDrain({ config, log, stops }: ProcessContext): Gate
     while (!closing.signal.aborted) {
       await delay(pollMs, undefined, { ref: false })
       if (!(await isServing(config.envoyAdminAddress).catch(() => false))) continue
-      log.info({ code: 'envoy_serving' }, 'ready again: another Envoy serves')
+      log.info({ code: 'envoy_serving' }, 'ready again: another Envoy is serving')
       state = undefined
       return
     }

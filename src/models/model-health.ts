@@ -52,7 +52,7 @@ export function createModelHealth(deps: ModelHealthDeps) {
           request_id: requestId,
           reason,
           detail: failure.detail,
-          ...(reason === 'tls' && { authorities: caFile ?? 'the usual ones' }),
+          ...(reason === 'tls' && { authorities: caFile ?? 'the default ones' }),
           ...(more > 0 && { more }),
         },
         'a model server failed',

@@ -63,14 +63,14 @@ export async function stopInOrder(
         complete = false
         log.error(
           { code: 'shutdown_part_abandoned', part: name, graceMs, lost },
-          'cannot stop a part in time: it is abandoned at shutdown',
+          'cannot stop a component in time: it is abandoned at shutdown',
         )
       }
     } catch (error) {
       complete = false
       log.error(
         { code: 'shutdown_part_failed', part: name, lost, err: error },
-        'cannot stop a part',
+        'cannot stop a component: its stop failed',
       )
     }
     waiting.abort()

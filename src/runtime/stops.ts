@@ -5,28 +5,28 @@ import type { TimedStop } from './shutdown.ts'
 /** Milliseconds that each may always take, and at most; and what is lost if it is abandoned. */
 const shares = {
   'the audit trail': [200, 2_000, 'its last lines'],
-  'the embedded Postgres': [1_300, 14_000, 'nothing that was committed; its next start recovers'],
-  'the database connections': [400, 400, 'statements under way'],
-  'the revocation log': [100, 100, 'nothing: its next start reads them from the database'],
+  'the embedded Postgres': [1_300, 14_000, 'nothing that was committed: the next start recovers'],
+  'the database connections': [400, 400, 'running statements'],
+  'the revocation log': [100, 100, 'nothing: the next start reads it from the database'],
   'the follower of revocations': [
     800,
     800,
-    'its leave: revocations wait for this process until it is back',
+    'its sign-off: revocations wait for this process until it is back',
   ],
-  'the last uses of keys': [1_000, 1_000, 'uses of the last seconds'],
+  'the last uses of keys': [1_000, 1_000, 'the last seconds'],
   'the cleanup of keys': [100, 100, 'nothing: another run will do it'],
   'the counters': [
     5_500,
     10_000,
-    'what was counted last, where the files are gone with this process',
+    'the last counts, if the files of this process are removed with it',
   ],
-  'what was learned': [200, 500, 'what was learned in the last seconds'],
+  'what was learned': [200, 500, 'estimates of the last seconds'],
   'the metrics': [100, 100, 'nothing'],
   'the export to the collector': [300, 1_000, 'spans and metrics of the last seconds'],
-  'the usage ledger': [500, 3_000, 'nothing: its next start reads it from the journal'],
+  'the usage ledger': [500, 3_000, 'nothing: the next start reads it from the journal'],
   notices: [200, 1_000, 'nothing: another process sends them'],
-  'the internal listener': [100, 100, 'calls under way'],
-  'the controller': [4_000, 4_000, 'its Lease, which lapses'],
+  'the internal listener': [100, 100, 'running calls'],
+  'the controller': [4_000, 4_000, 'nothing: its Lease expires'],
 } as const satisfies Record<string, readonly [shareMs: number, maxMs: number, lost: string]>
 
 /** How this part is stopped. */

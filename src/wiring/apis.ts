@@ -131,7 +131,7 @@ function openProbes({ config, log, clock }: Context, seal: ListingSeal): ProbeMo
       if (lines.pass('', clock()) === undefined) return
       log.warn(
         { code: 'gateway_unreachable', gateway: showAddress(at), problem: errorMessage(error) },
-        'cannot list models: no gateway at GATEWAY_ADDRESS',
+        'cannot list models: the gateway at GATEWAY_ADDRESS does not answer',
       )
     },
   })

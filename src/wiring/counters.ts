@@ -80,7 +80,7 @@ export async function openCounters(
   const kept = createResetStore(pool)
   let noteCanRead = (_canRead: boolean): void => {}
   const resets = createResetFeed(kept, (error) =>
-    log.debug({ cause: errorMessage(error) }, 'resets of counters'),
+    log.debug({ cause: errorMessage(error) }, 'cannot read resets of counters'),
   )
   stops.push(resets.stop)
   // A line that ended before a reset must not count after it.
@@ -115,15 +115,12 @@ export async function openCounters(
             code: 'redis_unavailable',
             cause: redis?.connection.problem?.message ?? String(cause),
           },
-          'cannot reach Redis: each process counts by itself',
+          'cannot reach Redis: each process counts only the requests of its own gateway',
         )
       else log.info({ code: 'redis_available' }, 'Redis is back')
     },
     onLost: () =>
-      log.error(
-        { code: 'redis_data_lost' },
-        'Redis has lost its counters: each gateway writes its sums again',
-      ),
+      log.error({ code: 'redis_data_lost' }, 'Redis lost counters: each gateway restores its sums'),
     onProblem(problem, isThere, cause) {
       logProblem(context, problem, isThere, cause)
       if (problem === 'unreadable') noteCanRead(!isThere)
@@ -131,7 +128,7 @@ export async function openCounters(
     onRenamed: (from, to) =>
       log.warn(
         { code: 'gateway_renamed', from, to },
-        'the volume of this gateway is a copy: it continues under a new name',
+        'the volume of this gateway is a copy of another: the gateway continues under a new name',
       ),
     onFault,
   }).catch((cause: unknown) => {
@@ -155,7 +152,7 @@ export async function openCounters(
       if (left > 0)
         log.error(
           { code: 'counts_lost', counters: left },
-          'cannot reach Redis at shutdown: the last counts are sent at the next start',
+          'cannot reach Redis at shutdown: the counters are saved, and the last counts are sent at the next start',
         )
       if ('stop' in holds) await holds.stop(Math.max(0, giveUpAt - performance.now()))
       redis?.connection.close()
@@ -200,14 +197,16 @@ function uncounted(subscriptions: number): Counters {
 }
 
 const problems: Record<JournalProblem, string> = {
-  unreadable: 'cannot read the usage journal: this process serves nothing',
+  unreadable: 'cannot read the usage journal: this process is not ready',
   unwritable: 'cannot write to the folder of the usage journal',
   silent:
-    'cannot count allowed requests: the gateway writes no lines; does Envoy write to this folder?',
-  envoy: 'Envoy cannot write its lines of the usage journal: is the file system full?',
-  script: 'the gateway’s script cannot write lines: they are in Envoy’s log',
-  flush: 'Envoy writes its lines late: start it with --file-flush-interval-msec 20',
-  kept: 'cannot save the sums and the copy of the usage journal in DATA_DIR',
+    'cannot count allowed requests: the gateway writes no lines; check that Envoy writes to this folder',
+  envoy:
+    'Envoy cannot write its access log in the usage journal; check that the file system has room',
+  script:
+    'the gateway’s script cannot write to the usage journal: Envoy’s access log has its lines',
+  flush: 'Envoy flushes its access log too rarely: start it with --file-flush-interval-msec 20',
+  kept: 'cannot save the checkpoint and the copy of the usage journal in DATA_DIR',
   mismatch: 'the files of the usage journal have wrong owners or modes',
 }
 
@@ -224,7 +223,10 @@ function logProblem(
       problems[problem],
     )
   } else
-    log.info({ code: 'journal_restored', journal, problem }, 'a problem of the journal has ended')
+    log.info(
+      { code: 'journal_restored', journal, problem },
+      'a problem of the usage journal has ended',
+    )
 }
 
 /** Undefined: there is no REDIS_URL. */
@@ -235,7 +237,7 @@ async function connect({ config, log, signal, stops }: Context) {
   const { createRedisHolds } = await import('../ratelimit/holds/redis.ts')
   const { createRedisSums } = await import('../ratelimit/sums/redis-sums.ts')
   const connection: RedisConnection = connectRedis(config.redisUrlNow, (error) =>
-    log.debug({ cause: String(error) }, 'Redis connection'),
+    log.debug({ cause: String(error) }, 'connection to Redis failed'),
   )
   stops.push(connection.close)
   const isUp = await withAbort(connection.connected(connectWaitMs), signal)
@@ -245,7 +247,7 @@ async function connect({ config, log, signal, stops }: Context) {
     const cause = problem?.message ?? `no answer within ${connectWaitMs / 1_000} s`
     log.warn(
       { code: 'redis_absent', setting: 'REDIS_URL', cause },
-      'cannot reach Redis: started without it',
+      'cannot reach Redis: starting without it',
     )
   }
   const { store, histograms } = measured(createRedisSums(commands))

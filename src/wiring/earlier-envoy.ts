@@ -15,7 +15,7 @@ export function createEarlierEnvoyLog(log: Pick<Logger, 'error'>): (method: stri
     told.add(method)
     log.error(
       { code: 'envoy_config_outdated', method },
-      'cannot count what Envoy reports: it has the configuration of an earlier version; write its files again (tollgate envoy-config) and restart it',
+      'cannot count reports of Envoy: it has the configuration of an earlier version; write its configuration again (tollgate envoy-config) and restart it',
     )
   }
 }

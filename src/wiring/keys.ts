@@ -140,11 +140,11 @@ export async function openKeys(
       ),
   })
   await keys.warm(keysWarmed, clock()).then(
-    (keys) => log.debug({ keys }, 'the most recently used keys are cached'),
+    (keys) => log.debug({ keys }, 'cached the most recently used keys'),
     (error: unknown) =>
       log.warn(
         { code: 'key_cache_cold', cause: String(error) },
-        'cannot read the most recently used keys: the cache starts empty',
+        'cannot read the most recently used keys: the key cache starts empty',
       ),
   )
   const lastUsed = startLastUsed({ write: (uses) => table.noteUses(uses), onFault })

@@ -18,7 +18,7 @@ export function openTls({
     onProblem: (problem) =>
       log.error(
         { code: 'certificate_unusable', problem },
-        'cannot use the new certificate: the one read before stays in force',
+        'cannot use the new certificate: the previous one stays in force',
       ),
   })
   stops.push(() => tls.close())

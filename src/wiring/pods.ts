@@ -44,11 +44,11 @@ export function openPods({ config, log, onFault, stops }: Context, pool: Sql) {
     namespace,
     onEnded: (pods) => void remove(pods).catch(onFault),
     onProblem(problem) {
-      if (problem === undefined) log.info({ code: 'pods_readable' }, 'pods can be read again')
+      if (problem === undefined) log.info({ code: 'pods_readable' }, 'can read pods again')
       else
         log.warn(
           { code: 'pods_unreadable', problem },
-          'cannot read pods: revocations also wait for ended ones',
+          'cannot read pods: revocations also wait for pods that have ended',
         )
     },
   })

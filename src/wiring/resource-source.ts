@@ -27,7 +27,7 @@ export function openResourceSource({ config, log }: Context) {
     groups: watchGroups,
     onProblem(collection, problem) {
       if (problem === undefined)
-        log.info({ code: 'cluster_readable', collection }, 'the cluster can be read again')
+        log.info({ code: 'cluster_readable', collection }, 'can read the cluster again')
       else
         log.warn(
           { code: 'cluster_unreadable', collection, problem },

@@ -56,7 +56,7 @@ export async function openResources(
     onProblem: (problem) =>
       log.warn(
         { code: 'model_secret_missing', problem },
-        'cannot serve a model without its secret',
+        'cannot serve a model: its Secret is missing',
       ),
     onFault,
   })
@@ -100,7 +100,7 @@ export async function openResources(
     onFailure: (error) =>
       log.error({ code: 'resources_failing', err: error }, 'cannot put resources in force'),
   }).catch((error: unknown) => {
-    throw new Error(`RESOURCES: ${origin.shown} cannot be read`, { cause: error })
+    throw new Error(`RESOURCES: cannot read ${origin.shown}`, { cause: error })
   })
   stops.push(() => pipeline.close())
   await untilAnswered(() => report.start(), context)

@@ -43,7 +43,7 @@ export function openSettle({ config, log, clock }: Context, followers: Followers
           telemetry.onUnusable(usage.model)
           log.warn(
             { code: 'usage_unusable', model: usage.model, estimated: tokens },
-            'cannot read the usage of a response: the model reported none that is usable',
+            'a response has no usable usage',
           )
         }
         if (tokens === 0) return

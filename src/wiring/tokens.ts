@@ -30,7 +30,8 @@ export function openTokens(
       cluster: cluster && tracing.waiting('API server', cluster.tokens.verify),
       onProved(by, result) {
         counts.onProved(by, result)
-        if (by === 'none') refusals.note({ proof: by }, 'no configured verifier accepts it')
+        if (by === 'none')
+          refusals.note({ proof: by }, 'no configured source of identity tokens accepts it')
       },
     }),
     /** Administrators by the cluster's roles; undefined: the cluster is not used. */

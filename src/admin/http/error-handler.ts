@@ -36,7 +36,7 @@ export function answerErrors(app: FastifyInstance, methodsOf: MethodsOf): void {
       const { url: route } = request.routeOptions
       request.log.error(
         { code: 'request_failed', err: cause, route, refusal: refusal.code },
-        'cannot answer a request',
+        'a request failed',
       )
     }
     return sendError(reply, refusal.code, refusal.message)

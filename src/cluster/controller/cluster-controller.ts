@@ -83,7 +83,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
     },
     onProblem: (problem) =>
       problem === undefined
-        ? log.info({ code: 'lease_readable' }, 'the Lease can be read again')
+        ? log.info({ code: 'lease_readable' }, 'can read the Lease again')
         : log.warn({ code: 'lease_unreadable', problem }, 'cannot read or renew the Lease'),
     ...(leaseMs && { durationMs: leaseMs[0], renewMs: leaseMs[1] }),
   })
@@ -96,7 +96,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
   })
   const onProblem = (collection: string, problem: string | undefined): void => {
     if (problem === undefined) {
-      log.info({ code: 'cluster_readable', collection }, 'the cluster can be read again')
+      log.info({ code: 'cluster_readable', collection }, 'can read the cluster again')
     } else {
       log.warn({ code: 'cluster_unreadable', collection, problem }, 'cannot read the cluster')
     }
@@ -114,19 +114,19 @@ export async function startClusterController(options: ClusterControllerOptions) 
           if (alive !== undefined)
             log.warn(
               { code: 'original_alive', ...alive },
-              `the original's controller is alive: ${notWritten}`,
+              `the models-as-a-service controller is alive: ${notWritten}`,
             )
           else {
             log.info(
               { code: 'original_gone' },
-              `the original's controller is not alive: ${originalGroup} is written`,
+              `the models-as-a-service controller is not alive: ${originalGroup} is written`,
             )
             enqueueAll()
           }
         },
         onProblem: (problem) =>
           problem === undefined
-            ? log.info({ code: 'leases_readable' }, 'Leases can be read again')
+            ? log.info({ code: 'leases_readable' }, 'can read Leases again')
             : log.warn({ code: 'leases_unreadable', problem }, `cannot read Leases: ${notWritten}`),
       })
     : undefined
@@ -198,7 +198,7 @@ export async function startClusterController(options: ClusterControllerOptions) 
           ? log.info({ code: 'enforcement_readable' }, 'Postgres is back')
           : log.warn(
               { code: 'enforcement_unreadable', problem },
-              'cannot read from Postgres what is enforced',
+              'cannot read from Postgres which resources are in force',
             ),
     }
     database.watchReports(listener, signal)

@@ -101,7 +101,7 @@ function openProvider(
     graceMs,
     onUnavailable: (problem) =>
       problem === undefined
-        ? log.info({ code: 'oidc_available', issuer }, 'the OIDC provider is back')
+        ? log.info({ code: 'oidc_available', issuer }, 'can reach the OIDC provider again')
         : log.error(
             { code: 'oidc_unavailable', issuer, problem },
             'cannot reach the OIDC provider',
@@ -159,13 +159,13 @@ function followProviders(
       if (broken.length === 0) return take(providers)
       log.error(
         { code: 'oidc_file_invalid', path, problems: broken },
-        'cannot use the file of OIDC providers: those read before stay in force',
+        'cannot use the file of OIDC providers: the previous providers stay in force',
       )
     },
     () =>
       log.error(
         { code: 'oidc_file_unreadable', path },
-        'cannot read the file of OIDC providers: those read before stay in force',
+        'cannot read the file of OIDC providers: the previous providers stay in force',
       ),
   )
 }

@@ -23,14 +23,14 @@ export function logFollower(log: Logger) {
           )
         : log.error(
             { code: 'triggers_off', triggers: names },
-            'cannot log revocations: triggers on api_keys are off or missing; until they are enabled, cached keys stay valid as in an outage of the database, and all others get 503',
+            'cannot log revocations: triggers on api_keys are off or missing; until they are enabled, the database counts as unavailable: cached keys stay valid, others get 503',
           ),
     onSilent: (names: readonly string[]) =>
       names.length === 0
         ? log.info({ code: 'replicas_reporting' }, 'no process is silent any more')
         : log.warn(
             { code: 'replicas_silent', silent: names },
-            'cannot confirm revocations: processes have not reported for 5 s; they hang, are cut off from the database, or were killed',
+            'cannot confirm revocations: processes have not reported for 5 s; they hang, cannot reach the database, or were killed',
           ),
   }
 }
@@ -41,16 +41,16 @@ export function logKeeper(log: Logger) {
     onReplayed: (ids: readonly string[]) =>
       log.warn(
         { code: 'revocations_replayed', keys: ids.length, first: ids.slice(0, idsShown) },
-        'the database is older than its revocations, as after a restore: keys that it had as active again are revoked again; keys made after its backup stay refused',
+        'the database was restored to an older state: its active keys that had been revoked are revoked again; keys created after the backup are lost',
       ),
     onBroken: (file: string, lines: number) =>
       log.warn(
         { code: 'revocation_log_damaged', file, lines },
-        'cannot read lines of a revocation log',
+        'cannot read lines of a revocation log: they are skipped',
       ),
     onWriting: (error: unknown) =>
       error === undefined
-        ? log.info({ code: 'revocation_log_restored' }, 'the revocation log is written again')
+        ? log.info({ code: 'revocation_log_restored' }, 'can write the revocation log again')
         : log.error(
             { code: 'revocation_log_failing', cause: String(error) },
             'cannot write to REVOCATION_LOG_DIR: revocations take effect but stay pending',

@@ -86,7 +86,8 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
   function learn(model: Model, served: readonly ServedModel[]): void {
     const id = idOf(model)
     if (!servers().has(id)) return
-    if (names.set(id, served)) log.debug({ model: model.key }, 'a model server lists other names')
+    if (names.set(id, served))
+      log.debug({ model: model.key }, 'the model names of a server have changed')
   }
 
   async function ask(turn: Turn): Promise<void> {
@@ -98,7 +99,7 @@ export function createNameDiscovery(deps: NameDiscoveryDeps) {
     } catch (error) {
       turn.dueAt = performance.now() + (retryMs[turn.failures] ?? freshMs)
       turn.failures += 1
-      log.debug({ model: model.key, cause: String(error) }, 'a model server shows no list')
+      log.debug({ model: model.key, cause: String(error) }, 'cannot list the models of a server')
     }
   }
 

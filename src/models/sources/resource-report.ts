@@ -31,7 +31,7 @@ export function createResourceReport(
   return (fresh, problems) => {
     const added = problems.filter((problem) => !known.has(problem))
     for (const problem of added.slice(0, linesShown))
-      log.warn({ code: 'resource_problem', problem }, 'resource problem')
+      log.warn({ code: 'resource_problem', problem }, 'a resource is invalid or incomplete')
     if (added.length > linesShown) {
       log.warn(
         { code: 'resource_problems_omitted', problems: added.length - linesShown },

@@ -45,7 +45,7 @@ export function createLedger(options: LedgerOptions) {
   const archiving = outageOf(['archive_failing', 'archive_restored'], 'archive the usage journal')
   const adding = outageOf(
     ['ledger_refusals_failing', 'ledger_refusals_restored'],
-    'add refusals to the usage ledger',
+    'add counts of refusals to the usage ledger',
   )
   const tending = outageOf(
     ['ledger_partitions_failing', 'ledger_partitions_restored'],
@@ -69,7 +69,7 @@ export function createLedger(options: LedgerOptions) {
         gaps += 1
         log.error(
           { code: 'ledger_gap', journal: path, from: new Date(from), to: new Date(to) },
-          'cannot read a part of the usage journal: it was lost before',
+          'the usage ledger has a gap: lines of the usage journal were lost before they were read',
         )
       },
     })

@@ -34,12 +34,12 @@ export function startNotifier(options: NotifierOptions) {
       if (isLast)
         log.error(
           { code: 'notice_abandoned', notice: id, problem },
-          'cannot send a notice to NOTIFY_URL: it is not tried again',
+          'cannot send a notice to NOTIFY_URL: giving up',
         )
       else if (lines.pass('', clock()) !== undefined)
         log.warn(
           { code: 'notice_delayed', notice: id, problem },
-          'cannot send a notice to NOTIFY_URL: it is tried again',
+          'cannot send a notice to NOTIFY_URL: will retry',
         )
     },
   })
