@@ -30,7 +30,7 @@ function describeDetail(detail: DenialDetail): string {
     case 'field':
       return `The query must not have "${detail.field}"; write it into the body.`
     case 'key_in_query':
-      return 'The query must not hold an API key, which would reach the model and logs: send it in a header, and rotate it.'
+      return 'The query must not hold an API key, because it would reach the model and logs: send the key in a header, and rotate it.'
     case 'path':
       return 'The path is malformed.'
     case 'long': {
@@ -44,7 +44,7 @@ function describeDetail(detail: DenialDetail): string {
     case 'stored':
       return (
         `${detail.method} ${detail.operation} is closed: all callers of this model share one account at its ` +
-        'server, with what is stored there; spec.state: shared of its ModelRef opens it.'
+        'server, and its stored objects; spec.state: shared of its ModelRef opens it.'
       )
     case 'uncounted': {
       const { method, operation, open } = detail
@@ -144,9 +144,9 @@ export function refusalReason(
     case 'identity_token':
       return 'identity token instead of an API key'
     case 'key_models':
-      return "the key's models leave it out"
+      return "the key's models do not include it"
     case 'unpriced':
-      return 'a limit of the key on cost needs a price of the model'
+      return 'the key has a limit on cost, and the model has no price'
     case 'address':
       return 'the address is outside of allowedAddresses'
     case 'body':

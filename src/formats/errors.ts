@@ -37,12 +37,13 @@ const catalogue = {
     subscription_not_allowed: 'You have no access to the subscription for this model.',
     admin_required: "Only an administrator may access another user's API keys.",
     /** Of the internal listener. */
-    client_certificate_required: 'Use a certificate of the authorities in TLS_CLIENT_CA_FILE.',
+    client_certificate_required:
+      'Use a client certificate that a CA in TLS_CLIENT_CA_FILE has signed.',
     /** Of the internal listener. */
     local_only: 'Only callers on this machine may do this.',
     /** The public code of `allowedAddresses`, a cap of a key. */
     address_not_allowed: 'The API key may not be used from your address.',
-    path_closed: 'This path is closed; use one that is counted.',
+    path_closed: 'This path is closed; use a path whose tokens are counted.',
   }),
   ...all(404, 'not_found_error', { not_found: 'Not found.' }),
   ...all(405, 'invalid_request_error', {
@@ -50,9 +51,9 @@ const catalogue = {
   }),
   ...all(409, 'invalid_request_error', {
     idempotency_busy:
-      'A request with this Idempotency-Key is under way; repeat it after the time in retry-after.',
+      'A request with this Idempotency-Key is in progress; repeat it after the time in retry-after.',
     idempotency_done:
-      'This request was done before; its secret has been used, replaced or ended since, so no new one is shown.',
+      'This request was done before, and its secret was used, rotated or revoked since; no new secret is created.',
   }),
   ...all(422, 'invalid_request_error', {
     idempotency_mismatch:
@@ -76,7 +77,7 @@ const catalogue = {
   ...all(429, 'rate_limit_error', {
     /** Of the management API. */
     too_many_requests: 'Too many requests; wait for the time in retry-after.',
-    too_many_keys: 'You have as many active keys as a user may have; revoke some first.',
+    too_many_keys: 'You have the maximum number of active keys; revoke some first.',
   }),
   ...all(500, 'server_error', {
     internal: 'Something went wrong on our side.',
@@ -87,15 +88,14 @@ const catalogue = {
     loop_detected: 'The request comes from a model of this gateway whose address leads back to it.',
   }),
   ...all(503, 'server_error', {
-    model_unavailable: 'The model has no backend to serve it right now.',
+    model_unavailable: 'No backend serves the model right now.',
     store_unavailable: 'The key store is out of reach; try again in a few seconds.',
     store_slow: 'The key store took too long to answer; try again in a few seconds.',
     search_timeout:
-      'The search took too long: narrow it, sort it by created_at, or run fewer at a time.',
+      'The search took too long: narrow it, sort it by created_at, or run fewer searches at a time.',
     usage_timeout:
-      'Reading the usage took too long: choose a shorter time, or fewer groups, or fewer at a time.',
-    store_locked:
-      'A transaction that has not ended holds a lock in the key store; try again in a few seconds.',
+      'Reading the usage took too long: choose a shorter time or fewer groups, or run fewer queries at a time.',
+    store_locked: 'An open transaction holds a lock in the key store; try again in a few seconds.',
     audit_unavailable:
       'The audit trail cannot be written, so nothing was done; try again in a few seconds.',
     identity_unavailable:

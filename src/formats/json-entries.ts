@@ -35,7 +35,7 @@ function skipOn(text: string, skipped: Skipped): boolean {
   let { at, depth, isInString } = skipped
   const restAt = at + stepLength
   for (; at < restAt; at += 1) {
-    if (at >= text.length) throw new SyntaxError('a value does not end')
+    if (at >= text.length) throw new SyntaxError('a value is not closed')
     const code = text.charCodeAt(at)
     let isEnd = false
     if (isInString) {

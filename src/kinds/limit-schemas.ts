@@ -34,7 +34,7 @@ const lengthForm = '1 to 9999 and s, m or h, like 1m, and at most 8784h'
 const lengthPattern = '[1-9][0-9]{0,3}[smh]'
 
 const length = text({
-  description: 'length of the window, which begins at a time of its own for each user',
+  description: 'length of the window, whose begin differs between users',
   maxLength: 16,
   pattern: `^${lengthPattern}$`,
   form: lengthForm,
@@ -61,7 +61,7 @@ const windowForm = `day, week or month, or ${lengthForm}`
 
 const window = text({
   description:
-    'length of the window, which begins at a time of its own for each counter; or `day`, `week` or `month` of the calendar',
+    'length of the window, whose begin differs between counters; or `day`, `week` or `month` of the calendar',
   otherwise: 'none; required unless `of` is `concurrency`',
   maxLength: 16,
   pattern: `^(${lengthPattern}|${calendarWindows.join('|')})$`,
@@ -123,7 +123,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
   const limit = object(
     {
       name: text({
-        description: 'its name, by which its counters and refusals call it',
+        description: 'its name, used in counters and refusals',
         minLength: 1,
         maxLength: 63,
         pattern: dnsLabel,
@@ -132,7 +132,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
       }),
       per: filled(
         oneOf(per, {
-          description: 'whose use one counter adds up',
+          description: 'who shares one counter',
           otherwise: `\`${per[0]}\``,
           hint: (raw) => meantPer(raw, per),
         }),
@@ -151,7 +151,8 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
       ...more,
       enforce: filled(
         boolean({
-          description: 'whether it refuses; else it is counted, shown and notified only',
+          description:
+            'whether it refuses requests; with `false` it only counts, is shown and sends notices',
           otherwise: '`true`',
         }),
         true,
@@ -170,7 +171,7 @@ export function namedLimits<const Whose extends Per, More extends Readonly<Recor
 /** The models of some of a resource's limits. */
 export function limitedModels<Reference>(reference: Schema<Reference>, otherwise: string) {
   const models: Schema<readonly Reference[]> = list(reference, {
-    description: 'the models whose use it counts, together',
+    description: 'the models whose use it counts together',
     otherwise,
     item: 'model',
     minItems: 1,
@@ -204,7 +205,8 @@ const limitRules = [
   },
   {
     cel: "!(has(self.of) && self.of == 'concurrency') || !has(self.window)",
-    message: 'is of concurrency, which has no window: it counts what is in progress',
+    message:
+      'is of concurrency, which has no window: it counts what is in progress now; remove the window',
     holds: ({ of, window }: Object) => of !== 'concurrency' || !isWritten(window),
   },
 ]
@@ -248,7 +250,7 @@ export function calendarOf(description: string, otherwise?: string) {
   return object(
     partial({
       timeZone: text({
-        description: 'IANA name of the zone whose days, weeks and months they are',
+        description: 'IANA name of the time zone',
         otherwise: otherwise ?? '`UTC`',
         minLength: 1,
         maxLength: 64,
@@ -308,21 +310,21 @@ const price = (description: string, otherwise?: string) =>
 export const billingRate = object(
   partial({
     perToken: price(
-      'price of a token without a price of its own; like the others a decimal number in quotes, also with an exponent, in `BILLING_CURRENCY`; `"0"` is a price',
-      'none; required unless `perInputToken` and `perOutputToken` are there',
+      'price of a token whose kind has no price; a decimal number in quotes, also with an exponent, in `BILLING_CURRENCY`; `"0"` is a price',
+      'none; required unless `perInputToken` and `perOutputToken` are set',
     ),
     perInputToken: price('of a token of input', '`perToken`'),
     perOutputToken: price('of a token of output, reasoning included', '`perToken`'),
     perCachedToken: price('of a token of input that was read from a cache', '`perInputToken`'),
     perCacheWriteToken: price(
-      'of a token of input that was written to a cache, for whatever time: writes that are kept for an hour are included',
+      'of a token of input that was written to a cache, for any lifetime: writes that live for an hour are included',
       '`perInputToken`',
     ),
     perRequest: price('of a response, besides its tokens', '`"0"`'),
   }),
   {
     description:
-      'what use costs, recorded with the usage of each response; without a valid one the use of the model has no cost',
+      'prices, recorded with the usage of each response; without valid prices the use of the model has no cost',
     mild: true,
     rules: [
       {
@@ -368,7 +370,7 @@ export const weights = object(
   }),
   {
     description:
-      'how much tokens count in limits of `tokens`, `tokenRateLimits` among them; the sum of a response is rounded up. Usage without a split weighs 1',
+      'weights of tokens in limits of `tokens`, including `tokenRateLimits`; the sum of a response is rounded up. Tokens of unknown kind have the weight 1',
   },
 )
 

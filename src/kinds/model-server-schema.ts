@@ -78,7 +78,7 @@ export const credential = object(
       maxLength: 128,
       pattern: '^[A-Za-z0-9-]+$',
       form: 'the name of a header: letters, digits and "-"',
-      refuses: [{ pattern: ownHeaders, ignoreCase: true, message: 'is not free to be set' }],
+      refuses: [{ pattern: ownHeaders, ignoreCase: true, message: 'is a reserved header' }],
     }),
     prefix: text({
       description: 'prefix of the credential in the header',
@@ -142,7 +142,7 @@ export const server = partial({
   caFile: text({
     ...file,
     description:
-      "PEM file of the authorities for the server's certificate, in the same folder as the credential",
+      "PEM file of the CAs of the server's certificate, in the same folder as the credential",
     otherwise: "`BACKEND_CA_FILE`, else the system's",
   }),
   timeouts: object(
@@ -184,14 +184,14 @@ export const output = object(
     maxTokens: optional(
       integer(1, 1_000_000_000, {
         description:
-          'the most output tokens that the server generates for one choice, whatever is asked for',
+          'the most output tokens that the server generates for one choice, whatever the request says',
         otherwise: 'unknown',
       }),
     ),
     honoursMaxTokens: filled(
       boolean({
         description:
-          "whether responses end at the request's maximum; if not, requests that reserve get no ceiling, and their limits no bound",
+          "whether the server ends responses at the request's maximum of output tokens. If not, the gateway sets no ceiling in requests that reserve, and their limits have no bound",
         otherwise: '`true`',
       }),
       true,
@@ -199,7 +199,7 @@ export const output = object(
     maxTokensField: optional(
       text({
         description:
-          "the field in which the server reads the maximum of a chat call. With `max_tokens`, for servers that ignore the other one as Ollama does, a request's `max_completion_tokens` is sent as `max_tokens` too",
+          "the field from which the server reads the maximum of a chat call. With `max_tokens`, for servers that ignore `max_completion_tokens` as Ollama does, the gateway sends a request's `max_completion_tokens` as `max_tokens`, too",
         otherwise: '`max_completion_tokens`',
         enum: ['max_completion_tokens', 'max_tokens'],
       }),
@@ -207,7 +207,7 @@ export const output = object(
     streamUsage: optional(
       text({
         description:
-          'whether streams of chat and completions are asked for their usage (`stream_options`). With `unasked`, for servers that refuse these options and report usage by themselves, they are sent as the client has written them; a stream without usage is unusable usage',
+          'whether the gateway requests the usage of streams of chat and completions (`stream_options`). With `unasked`, for servers that refuse these options and report usage by themselves, it sends the options of the client; a stream without usage is unusable usage',
         otherwise: '`asked`',
         enum: ['asked', 'unasked'],
       }),
@@ -215,14 +215,14 @@ export const output = object(
     usageOfAllAnswers: optional(
       boolean({
         description:
-          'whether the usage that the server reports is that of all choices of a request. With `false`, for servers that report that of one as llama.cpp does, requests for more than one (`n`, lists of prompts) are refused on chat and completions, where they are counted',
+          'whether the server reports the usage of all choices of a request. With `false`, for servers that report the usage of one choice as llama.cpp does, requests for several choices (`n`, lists of prompts) are refused on chat and completions if these are counted',
         otherwise: "`true`; `false` where the server's list of models says that it is llama.cpp's",
       }),
     ),
     usageInEveryChunk: filled(
       boolean({
         description:
-          'whether the server reports usage in each event of a stream if it is asked to, as vLLM does (`continuous_usage_stats`); it is then asked to on chat and completions, where they are counted',
+          'whether the server can report usage in each event of a stream, as vLLM does (`continuous_usage_stats`); the gateway then requests it on chat and completions if these are counted',
         otherwise: '`false`',
       }),
       false,

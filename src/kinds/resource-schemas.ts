@@ -114,7 +114,7 @@ function subjects(more: Partial<Schema>) {
       {
         users: list(text(plainName), { description: 'names of users', item: 'user' }),
         groups: list(object({ name: text({ ...plainName, description: 'its name' }) }), {
-          description: 'groups; every member counts',
+          description: 'groups, with all their members',
           item: 'group',
         }),
       },
@@ -129,11 +129,11 @@ function attribution(description: string) {
     object(
       {
         organizationId: filled(
-          text({ description: 'the organization that is responsible', maxLength: 4_096 }),
+          text({ description: 'the responsible organization', maxLength: 4_096 }),
           '',
         ),
         costCenter: filled(
-          text({ description: 'the cost center that is charged', maxLength: 4_096 }),
+          text({ description: 'the cost center to charge', maxLength: 4_096 }),
           '',
         ),
         labels: labels({ description: 'further labels' }),
@@ -199,7 +199,7 @@ const modelRefFields = {
       ...url,
       description: 'where the gateway sends requests for the model',
       otherwise:
-        'found by its HTTPRoute or LLMInferenceService ([kubernetes.md](kubernetes.md#where-requests-go)); else nothing serves the model',
+        'found by its HTTPRoute or LLMInferenceService ([kubernetes.md](kubernetes.md#where-requests-go)); without one, nothing serves the model',
     }),
   ),
   endpointOverride: optional(
@@ -221,19 +221,19 @@ const modelRefFields = {
   output: optional(output),
   modelFields: list(oneOf(openableFields, {}), {
     description:
-      'fields that are else refused: those by which requests may choose another model beside `model`, with `modelIds` or `upstreamModel`, and those that are for other servers of the model ([model-servers.md](model-servers.md#another-model-beside-model))',
+      'fields of requests to allow, which are refused by default: fields that choose another model than `model`, if `modelIds` or `upstreamModel` is set, and fields that name other servers of the model ([model-servers.md](model-servers.md#another-model-beside-model))',
     maxItems: openableFields.length,
   }),
   state: optional(
     oneOf(['closed', 'shared'], {
       description:
-        '`shared` opens what is stored in the account at the server, to everybody who may call the model: responses, files, batches ([model-servers.md](model-servers.md#what-a-server-stores))',
+        '`shared` gives all users of the model access to the objects that are stored in the account at the server: responses, files, batches ([model-servers.md](model-servers.md#what-a-server-stores))',
       otherwise: '`closed`',
     }),
   ),
   limits: namedLimits(
     ['user', 'subscription', 'model'],
-    'limits on the use of the model, under whichever Subscription',
+    'limits on the use of the model, under any Subscription',
     {},
   ),
 } as const
@@ -243,7 +243,7 @@ const modelRefSpec = object(modelRefFields, { others: ['tenantRef'] })
 
 const accessPolicyFields = {
   modelRefs: list(object(reference, { form: referenceForm }), {
-    description: 'the models that this policy opens',
+    description: 'the models to which this policy gives access',
     item: 'model',
     minItems: 1,
     maxItems: maxModels,
@@ -260,7 +260,7 @@ const accessPolicyFields = {
       },
     ],
   }),
-  meteringMetadata: attribution('whom use is attributed to'),
+  meteringMetadata: attribution('organization and cost center of the use'),
 } as const
 
 const accessPolicySpec = object(accessPolicyFields, { others: ['publicPaths'] })
@@ -269,17 +269,17 @@ const admission = object(
   partial({
     mode: oneOf(['count', 'reserve'], {
       description:
-        '`count` admits while the counted tokens are below the limit; `reserve` also counts what requests in progress will use ([reservation.md](reservation.md))',
+        '`count` admits while the counted tokens are below the limit; `reserve` also counts the estimates of requests in progress ([reservation.md](reservation.md))',
       otherwise: '`ADMISSION_MODE`: `count`',
     }),
     overshootPercent: integer(0, 1_000, {
       description:
-        'with `reserve`: by how much of a limit requests that run at the same time may pass it together',
+        'with `reserve`: by how many percent concurrent requests may exceed a limit together',
       otherwise: '25',
     }),
     charge: oneOf(['end', 'admission'], {
       description:
-        'the window that a response is counted in: the one open at its `end`, or with `reserve` the one that admitted it',
+        'the window in which a response is counted: that of its `end`, or with `reserve` that of its admission',
       otherwise: '`admission` with `reserve`, else `end`',
     }),
   }),
@@ -308,7 +308,7 @@ const notify = object(
   },
   {
     description:
-      'at which use of a limit a notice is sent to `NOTIFY_URL` ([notices.md](notices.md))',
+      'percentages of a limit at which a notice is sent to `NOTIFY_URL` ([notices.md](notices.md))',
   },
 )
 
@@ -330,7 +330,7 @@ const billedModel = object(
     concurrency: optional(
       integer(1, 1_000_000, {
         description:
-          'the most requests of one user that are in progress at a time ([reservation.md](reservation.md#requests-and-concurrency))',
+          'the most requests of one user in progress at a time ([reservation.md](reservation.md#requests-and-concurrency))',
         otherwise: 'any number',
       }),
     ),
@@ -346,7 +346,7 @@ const subscriptionFields = {
     otherwise: 'nobody',
   }),
   modelRefs: list(billedModel, {
-    description: 'the models that it pays for; of one that is named twice the first entry counts',
+    description: 'the models that it pays for; if a model is listed twice, the first entry counts',
     item: 'model',
     minItems: 1,
     maxItems: maxModels,
@@ -354,18 +354,15 @@ const subscriptionFields = {
   }),
   limits: namedLimits(
     ['user', 'group', 'subscription'],
-    'limits on the use of several models, or of several users together, beside those of its models',
+    'limits on the use of several models, or of several users together, in addition to those of its models',
     {
       models: limitedModels(object(reference, { form: referenceForm }), 'all of the Subscription'),
     },
   ),
   calendar: optional(
-    calendarOf(
-      'the calendar of windows of its limits that are a day, a week or a month',
-      "the Tenant's",
-    ),
+    calendarOf('the calendar for windows of a day, a week or a month', "the Tenant's"),
   ),
-  tokenMetadata: attribution('whom use is attributed to'),
+  tokenMetadata: attribution('organization and cost center of the use'),
   admission: optional(admission),
   notify: optional(notify),
   priority: filled(
@@ -398,16 +395,16 @@ const externalOidc = object(
       300,
     ),
   },
-  { description: 'a further OIDC provider whose identity tokens are accepted' },
+  { description: 'another OIDC provider whose identity tokens are accepted' },
 )
 
 const tenantFields = {
   limits: namedLimits(
     ['user', 'organization', 'installation'],
-    'limits on all use, whatever pays for it',
+    'limits on all use, under any Subscription',
     { models: limitedModels(object(reference, { form: referenceForm }), 'all') },
   ),
-  calendar: optional(calendarOf('the calendar of limits whose window is a day, a week or a month')),
+  calendar: optional(calendarOf('the calendar for windows of a day, a week or a month')),
   ...partial({
     apiKeys: object(
       {
@@ -475,7 +472,7 @@ const provider = {
     form: 'the domain name of a host, like api.example.com',
     rules: [
       {
-        message: 'has a port that is none',
+        message: 'has an invalid port',
         holds: (endpoint: string) => URL.canParse(`https://${endpoint}`),
       },
     ],
@@ -543,7 +540,8 @@ export const specs = {
     ],
   },
   AccessPolicy: {
-    description: 'Opens models to users and groups. A model that no AccessPolicy names is closed.',
+    description:
+      'Gives users and groups access to models. Nobody may use a model that no AccessPolicy names.',
     spec: accessPolicySpec,
     isSpecRequired: true,
     rules: [],

@@ -28,7 +28,7 @@ const uncounted: ReadonlyMap<string, string> = new Map([
   ),
   [
     'additional_drop_params',
-    'additional_drop_params may leave out a maximum, or what asks for the usage that is counted',
+    'additional_drop_params may leave out a maximum, or the request for the usage that is counted',
   ],
 ])
 
@@ -79,7 +79,7 @@ function choosingProblem(field: string): string {
 }
 
 function internalProblem(field: string): string {
-  return `${field} is for the servers of a model, which may read the memory of other requests by it; spec.modelFields of the ModelRef opens it`
+  return `${field} is for the servers of a model, and may give access to the memory of other requests there; spec.modelFields of the ModelRef opens it`
 }
 
 /** The script has the same text, and those of the others. */

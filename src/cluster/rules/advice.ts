@@ -26,16 +26,16 @@ export function adviceOn(snapshot: Snapshot, refused: readonly Refused[] = []): 
   const long = subjects
     .filter(({ subjects: { users } }) => users.length > manyUsers)
     .map(({ resource, subjects: { users } }) => {
-      return `${resourceKey(resource)} names ${users.length} users; a group would do better`
+      return `${resourceKey(resource)} names ${users.length} users; use a group instead`
     })
   const servers = [...snapshot.models.values()].flatMap(({ resource, basePath }) => {
     const key = resourceKey(resource)
     return [
       ...(basePath.endsWith('/v1')
-        ? [`${key} has a backendUrl that ends in /v1; leave that out, as the gateway adds it`]
+        ? [`${key} has a backendUrl that ends in /v1; leave /v1 out, because the gateway adds it`]
         : []),
       ...(resource.server.allPaths
-        ? [`${key} opens all paths of its server; what is used on unknown ones is not counted`]
+        ? [`${key} opens all paths of its server; tokens on unknown paths are not counted`]
         : []),
     ]
   })

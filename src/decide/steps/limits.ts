@@ -62,15 +62,15 @@ function describeOversized(hold: Hold): string | undefined {
   const most = mostEver(counters, expected, overshoot)
   if (least <= most) return undefined
   if (!canLimitOutput) {
-    return `its ${choices} answers may use ${least} tokens of output, which nothing bounds at this model, and may have ${Math.max(0, most)}; ask for fewer (n, best_of, prompt)`
+    return `its ${choices} answers may use ${least} tokens of output, which nothing bounds at this model, and at most ${Math.max(0, most)} fit into the limits; ask for fewer (n, best_of, prompt)`
   }
   if (least <= choices) {
-    return `its ${choices} answers are more than the ${most} tokens that they may have together; ask for fewer (n, best_of, prompt)`
+    return `its ${choices} answers are more than the ${most} tokens that fit into the limits; ask for fewer (n, best_of, prompt)`
   }
   const each = choices > 1 ? `its ${choices} answers need` : 'it needs'
   return (
-    `${each} ${least} tokens of output at least, by thinking.budget_tokens or min_tokens, and may have ` +
-    `${most}; lower that field${choices > 1 ? ', or ask for fewer answers' : ''}`
+    `${each} ${least} tokens of output at least, by thinking.budget_tokens or min_tokens, and at most ` +
+    `${most} fit into the limits; lower that field${choices > 1 ? ', or ask for fewer answers' : ''}`
   )
 }
 

@@ -100,7 +100,7 @@ export function refuseAnswers(size: {
   const { choices = 1, problem } = size
   if (problem !== undefined || choices <= 1) return problem
   return (
-    `it asks for ${choices} answers, and the usage that the server of this model reports is that of one; ` +
-    'ask for one at a time (n, n_cmpl, best_of, prompt); spec.output.usageOfAllAnswers: true of the ModelRef lets more pass'
+    `it asks for ${choices} answers, but the server of this model reports the usage of only one; ` +
+    'ask for one at a time (n, n_cmpl, best_of, prompt); spec.output.usageOfAllAnswers: true of the ModelRef allows several'
   )
 }

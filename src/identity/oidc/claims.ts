@@ -22,7 +22,7 @@ const maxNameLength = 1_024
 /** The person, or why there is none, as the end of a sentence. */
 export function readClaims(claims: JsonObject, rules: ClaimRules): Person | string {
   for (const { claim, value } of rules.required) {
-    if (findClaim(claims, claim) !== value) return `has another ${claim} than is required`
+    if (findClaim(claims, claim) !== value) return `does not have the required ${claim}`
   }
   const claim = rules.username ?? ('preferred_username' in claims ? 'preferred_username' : 'sub')
   const name = findClaim(claims, claim)

@@ -65,7 +65,7 @@ export function createKeySource(options: KeySourceOptions) {
   function keysUrl(about: JsonObject): string {
     // OpenID Connect Discovery 4.3: otherwise anybody who can write below the issuer's host could
     // impersonate it.
-    if (about.issuer !== issuer) throw new Error(`${discoveryUrl} speaks for another issuer`)
+    if (about.issuer !== issuer) throw new Error(`${discoveryUrl} describes another issuer`)
     const url = about.jwks_uri
     if (typeof url !== 'string' || !isTrustworthy(url)) {
       throw new Error(`${discoveryUrl} has no jwks_uri that is https`)

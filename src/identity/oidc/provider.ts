@@ -151,13 +151,13 @@ function toRefusal(error: unknown): Refusal {
     if (claim === 'aud') return new Refusal('is not meant for this service (aud)')
     if (claim === 'nbf') return new Refusal('is not valid yet (nbf)')
     const isKnown = claim === 'exp' || claim === 'iat' || claim === 'iss'
-    return new Refusal(isKnown ? `has no usable ${claim}` : 'has a claim that is not usable')
+    return new Refusal(isKnown ? `has no usable ${claim}` : 'has an unusable claim')
   }
   if (error instanceof errors.JOSEAlgNotAllowed) {
     return new Refusal('is signed in a way that is not allowed (alg)', false)
   }
   if (error instanceof errors.JWSSignatureVerificationFailed) {
-    return new Refusal('has a signature that does not fit', false)
+    return new Refusal('has an invalid signature', false)
   }
   return new Refusal('cannot be read or verified', false)
 }

@@ -154,7 +154,8 @@ export function createRevocationKeeper(options: RevocationKeeperOptions) {
     const { ids, left } = await endAgain(pool, hashes)
     replayed += ids.length
     if (ids.length > 0) options.onReplayed(ids)
-    if (left > 0) throw new Error(`${left} revoked keys are locked in the table and active there`)
+    if (left > 0)
+      throw new Error(`cannot revoke ${left} keys again: a transaction has locked their rows`)
   }
 
   async function readDatabase(): Promise<void> {

@@ -149,7 +149,7 @@ function lackOf(
   const ofEach = applying.filter(({ limit }) => limit.per === 'organization')
   const each = ofEach.find(({ limit }) => limit.enforce) ?? ofEach[0]
   if (each === undefined || attribution.organizationId) return undefined
-  const why = `needs tokenMetadata.organizationId, because ${nameOf(each)} is one per organization`
+  const why = `needs tokenMetadata.organizationId, because ${nameOf(each)} is per organization`
   return { why, closes: each.limit.enforce }
 }
 

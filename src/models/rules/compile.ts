@@ -100,7 +100,7 @@ export function* compileInSteps(
   }
   for (const other of mappings.slice(1)) {
     const path = ['metadata', 'namespace']
-    const message = 'is a second one; the first that was read counts'
+    const message = 'is a duplicate ConfigMap and ignored; the first one is used'
     problems.push({ resource: resourceKey(other), path, message })
   }
   return {

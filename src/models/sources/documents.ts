@@ -214,7 +214,8 @@ export function readObject(value: unknown): Reading {
   const more = result.problems.length - found.length
   if (more > 0) found.push({ path: [], severity: 'warning', sentence: `has ${more} more problems` })
   if (!('resource' in result) && hasLimits(opened, 'Tenant') && !isTenantByMistake(opened)) {
-    const sentence = 'spec.limits hold for nobody, because this is not the Tenant'
+    const sentence =
+      'spec.limits hold for nobody: they are ignored, because this is not the Tenant resource'
     found.push({ path: ['spec', 'limits'], severity: 'error', sentence })
   }
   const problems = found.map(({ path, severity, sentence }) => {
@@ -287,7 +288,7 @@ function hasLimits(document: unknown, kind: 'Subscription' | 'Tenant'): boolean 
 function besideLimits(document: unknown, path: FieldPath): string {
   const isMeant = path.length === 4 && path[3] === 'tokenRateLimits'
   if (!isMeant || !hasLimits(document, 'Subscription')) return ''
-  return ', beside spec.limits too: [{ limit: 1000000000, window: 1h }] is one that nobody reaches'
+  return ', beside spec.limits too: [{ limit: 1000000000, window: 1h }] is one that nobody reaches, so in effect no limit'
 }
 
 /** `Subscription team-a: ` of the resource's key, as of a document that is not read. */
