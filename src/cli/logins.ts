@@ -60,7 +60,7 @@ export async function writeLogins(env: NodeJS.ProcessEnv, { current, tokens }: L
   const path = loginFile(env)
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
   const kept = { current, tokens: Object.fromEntries(tokens) }
-  await replaceFile(path, `${JSON.stringify(kept, null, 2)}\n`, 0o600)
+  await replaceFile(path, `${JSON.stringify(kept, null, 2)}\n`, { mode: 0o600 })
 }
 
 /** Removes all that is kept. */

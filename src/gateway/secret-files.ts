@@ -63,7 +63,7 @@ export function createSecretFiles(deps: SecretFilesDeps) {
     if (problem !== undefined && problem !== each.problem) deps.onProblem(problem)
     each.problem = problem
     if (text === each.written) return
-    await replaceFile(location.path, text, 0o600)
+    await replaceFile(location.path, text, { mode: 0o600 })
     each.written = text
   }
 

@@ -4,8 +4,9 @@
  */
 
 import { constants } from 'node:fs'
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { type FileHandle, mkdir, open, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { replaceFile } from '../runtime/replace-file.ts'
 import { unlessMissing } from '../runtime/unless-missing.ts'
 
 export type KeptFiles = ReturnType<typeof openKeptFiles>
@@ -32,29 +33,9 @@ export function openKeptFiles(path: string) {
     async replace(name: string, write: (put: (text: string) => Promise<void>) => Promise<void>) {
       await mkdir(path, { recursive: true, mode: 0o700 })
       const draft = at(`${name}.${process.pid}.tmp`)
-      const file = await open(draft, 'w', 0o600)
-      try {
-        await write((text) => file.appendFile(text))
-        await file.sync()
-        await rename(draft, at(name))
-      } catch (error) {
-        await rm(draft, { force: true })
-        throw error
-      } finally {
-        await file.close()
-      }
-      await syncFolder(path)
+      const put = (file: FileHandle) => write((text) => file.appendFile(text))
+      await replaceFile(at(name), put, { draft, mode: 0o600 })
     },
     remove: (name: string) => rm(at(name), { force: true }),
-  }
-}
-
-/** Without it a machine that goes down may bring back the old file, after lines were removed that only the new one has. */
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r')
-  try {
-    await folder.sync()
-  } finally {
-    await folder.close()
   }
 }

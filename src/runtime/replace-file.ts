@@ -1,26 +1,50 @@
-/**
- * Replaces files by rename: a reader, such as Envoy, sees the old text or the new one, never a part.
- */
+/** Files that are there whole or not at all, whoever reads them meanwhile, and also if the machine goes down. */
 
 import { randomUUID } from 'node:crypto'
-import { open, rename, rm } from 'node:fs/promises'
+import { type FileHandle, link, open, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 
-/** Replaces or creates a file in an existing folder. Of concurrent calls the last one wins. */
-export async function replaceFile(path: string, text: string, mode = 0o644): Promise<void> {
-  const temporary = join(dirname(path), `.${process.pid}.${randomUUID()}`)
+interface ReplaceOptions {
+  readonly mode?: number
+  /** The path of what is being written, in the same folder. By default no other call has the same. */
+  readonly draft?: string
+  /** Leaves a file that is there already as it is. */
+  readonly onlyIfAbsent?: boolean
+}
+
+/**
+ * Replaces or creates a file in an existing folder; resolves once it is on the disk. Of concurrent calls the last one
+ * wins, if each has its own draft.
+ */
+export async function replaceFile(
+  path: string,
+  content: string | Iterable<string> | ((draft: FileHandle) => Promise<void>),
+  options: ReplaceOptions = {},
+): Promise<void> {
+  const folder = dirname(path)
+  const { draft = join(folder, `.${process.pid}.${randomUUID()}`), onlyIfAbsent = false } = options
+  await rm(draft, { force: true })
   try {
-    const file = await open(temporary, 'wx', mode)
-    try {
-      await file.writeFile(text)
+    await within(open(draft, 'wx', options.mode ?? 0o644), async (file) => {
+      await (typeof content === 'function' ? content(file) : file.writeFile(content))
       // Without it a crash of the machine can leave an empty file under the final name.
       await file.sync()
-    } finally {
-      await file.close()
-    }
-    await rename(temporary, path)
+    })
+    // A link never replaces a file.
+    await (onlyIfAbsent ? link(draft, path) : rename(draft, path))
   } catch (error) {
-    await rm(temporary, { force: true })
-    throw error
+    if (!onlyIfAbsent || (error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  } finally {
+    await rm(draft, { force: true })
   }
+  // Without it a machine that goes down may bring back the file before.
+  await within(open(folder), (opened) => opened.sync())
+}
+
+async function within(
+  opening: Promise<FileHandle>,
+  act: (file: FileHandle) => Promise<void>,
+): Promise<void> {
+  const file = await opening
+  await act(file).finally(() => file.close())
 }

@@ -3,8 +3,9 @@
  * expiry, and for a replaced secret when it ends. What a kill, a full disk or a crash tears is skipped.
  */
 
-import { open, readdir, rename, rm } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { open, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { replaceFile } from '../../runtime/replace-file.ts'
 import type { EndedKey } from './ended-keys.ts'
 
 /** Lines that are written at a time. */
@@ -56,13 +57,7 @@ export async function append(file: string, keys: readonly EndedKey[]): Promise<v
 
 /** Replaces the file; a kill in the middle leaves the old one. Nothing may be appended meanwhile. */
 export async function rewrite(file: string, keys: readonly EndedKey[]): Promise<void> {
-  const fresh = `${file}.new`
-  await rm(fresh, { force: true })
-  await append(fresh, keys)
-  await rename(fresh, file)
-  // A new name is on disk only after its folder is synced.
-  const folder = await open(dirname(file), 'r')
-  await folder.sync().finally(() => folder.close())
+  await replaceFile(file, textsOf(keys), { draft: `${file}.new`, mode: 0o600 })
 }
 
 function* textsOf(keys: readonly EndedKey[]): Generator<string> {

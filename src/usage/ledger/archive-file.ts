@@ -4,13 +4,14 @@
  */
 
 import { createHash, randomUUID } from 'node:crypto'
-import { createReadStream, createWriteStream } from 'node:fs'
-import { link, mkdir, open, readdir, rm, stat } from 'node:fs/promises'
+import { createReadStream } from 'node:fs'
+import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip, createGzip } from 'node:zlib'
 import { isObject } from '../../formats/fields.ts'
+import { replaceFile } from '../../runtime/replace-file.ts'
 import { unlessMissing } from '../../runtime/unless-missing.ts'
 import type { Lane } from './journal-files.ts'
 
@@ -80,17 +81,11 @@ export async function writeArchive(
     yield Buffer.from(`${JSON.stringify({ archive: 1, ...header })}\n`)
     yield* content
   }
-  try {
-    const to = createWriteStream(draft, { flags: 'wx', mode: 0o600, flush: true })
-    await pipeline(Readable.from(all()), createGzip(), to)
-    await link(draft, path).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EEXIST') throw error
-    })
-  } finally {
-    await rm(draft, { force: true })
-  }
-  const parent = await open(folder, 'r')
-  await parent.sync().finally(() => parent.close())
+  await replaceFile(
+    path,
+    (file) => pipeline(Readable.from(all()), createGzip(), (packed) => file.writeFile(packed)),
+    { draft, mode: 0o600, onlyIfAbsent: true },
+  )
 }
 
 /** Reads an archive; both fail where it cannot be decompressed, or is none. */
