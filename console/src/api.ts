@@ -9,12 +9,12 @@ import type { subscriptionRecord } from '../../src/admin/models/subscription-rec
 import type { usagePage } from '../../src/admin/usage/usage-view.ts'
 
 export type { ExplainAnswer as Explanation } from '../../src/admin/explain/explain-view.ts'
+export type { IncreaseList } from '../../src/admin/increases/increases.ts'
+export type { LimitRequestList } from '../../src/admin/increases/limit-requests.ts'
 export type { AccessList } from '../../src/admin/operation/list-access.ts'
 export type { OwnRefusalList } from '../../src/admin/operation/list-refusals.ts'
 export type { ResourceList } from '../../src/admin/operation/list-resources.ts'
 export type { ReplicaState, ServiceState } from '../../src/admin/operation/service-state.ts'
-export type { IncreaseList } from '../../src/admin/usage/increases.ts'
-export type { LimitRequestList } from '../../src/admin/usage/limit-requests.ts'
 export type { LimitList } from '../../src/admin/usage/limits.ts'
 export type { SharedLimitList } from '../../src/admin/usage/shared-limits.ts'
 export type ApiKey = ApiKeyAnswer

@@ -1,6 +1,6 @@
 /** `tollgate increases`: more of a limit for a while, as administrators give it. */
 
-import type { IncreaseList } from '../admin/usage/increases.ts'
+import type { IncreaseList } from '../admin/increases/increases.ts'
 import { parseDuration } from '../formats/time.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'

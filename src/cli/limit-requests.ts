@@ -1,6 +1,6 @@
 /** `tollgate limit-requests`: what users ask for, and what administrators say to it. */
 
-import type { LimitRequestList } from '../admin/usage/limit-requests.ts'
+import type { LimitRequestList } from '../admin/increases/limit-requests.ts'
 import { createApiClient } from './api-client.ts'
 import { findApiServer } from './api-server.ts'
 import type { Call } from './command.ts'

@@ -386,23 +386,23 @@ export const allMutants: readonly Mutant[] = [
     ],
   ),
   ...mutants(
-    'admin/usage/increases.ts',
-    ['admin/usage/increases.test.ts'],
+    'admin/increases/increases.ts',
+    ['admin/increases/increases.test.ts'],
     [['userInLines(user) === userInLines(createdBy)', 'false']],
   ),
   ...mutants(
-    'admin/usage/limit-decisions.ts',
-    ['admin/usage/limit-requests.test.ts'],
+    'admin/increases/limit-decisions.ts',
+    ['admin/increases/limit-requests.test.ts'],
     [['asked.user === by', 'false']],
   ),
   ...mutants(
-    'admin/usage/limit-requests.ts',
-    ['admin/usage/limit-requests.test.ts'],
+    'admin/increases/limit-requests.ts',
+    ['admin/increases/limit-requests.test.ts'],
     [['if (hasFigures(limit)) ', '']],
   ),
   ...mutants(
     'usage/limit-requests/postgres-limit-requests.ts',
-    ['admin/usage/limit-requests.test.ts'],
+    ['admin/increases/limit-requests.test.ts'],
     [["if (open.state !== 'open') return open", '']],
   ),
   ...mutants(

@@ -7,7 +7,7 @@ import type { Snapshot } from '../../models/rules/snapshot.ts'
 import type { KeptIncrease } from '../../ratelimit/increases/active-increases.ts'
 import { counterKeyPrefix, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import { inSlices } from '../../runtime/slices.ts'
-import { limitsOfRecord } from './limit-state.ts'
+import { limitsOfRecord } from '../usage/limit-state.ts'
 import { toMeantJson } from './wanted-limit.ts'
 
 /** The figures of what refuses, by the keys of counters without whom. */

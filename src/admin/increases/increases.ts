@@ -15,9 +15,15 @@ import { ignoreBodies, requirePlainText } from '../http/body.ts'
 import { answers, boolean, objects, optional, string, timestamp, unnamed } from '../http/schema.ts'
 import { foundKey, isKeyId } from '../keys/key-access.ts'
 import { orUnsure, propagationSchema } from '../keys/propagation.ts'
+import {
+  currencyOf,
+  currencySchema,
+  limitsOfRecord,
+  name,
+  type OwnLimit,
+} from '../usage/limit-state.ts'
+import { unknownLimit } from '../usage/unknown-limit.ts'
 import { effectiveOf } from './effective-increases.ts'
-import { currencyOf, currencySchema, limitsOfRecord, name, type OwnLimit } from './limit-state.ts'
-import { unknownLimit } from './unknown-limit.ts'
 import {
   limitMeant,
   limitsOfName,

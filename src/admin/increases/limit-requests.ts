@@ -19,9 +19,9 @@ import { requirePlainText } from '../http/body.ts'
 import { hasMore, pageQuery, readPage } from '../http/page.ts'
 import { answers, objects, optional, string, timestamp } from '../http/schema.ts'
 import { orUnsure } from '../keys/propagation.ts'
-import { currencyOf, currencySchema, figure, name, type OwnLimit } from './limit-state.ts'
-import { limitsOf } from './limits.ts'
-import { foreignLimit } from './unknown-limit.ts'
+import { currencyOf, currencySchema, figure, name, type OwnLimit } from '../usage/limit-state.ts'
+import { limitsOf } from '../usage/limits.ts'
+import { foreignLimit } from '../usage/unknown-limit.ts'
 import {
   limitMeant,
   originOf,

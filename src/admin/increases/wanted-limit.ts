@@ -11,9 +11,16 @@ import { type KeptIncrease, maxIncreases } from '../../ratelimit/increases/activ
 import type { CountedLimit } from '../../ratelimit/rules/counter.ts'
 import { kindOf, readCounterKey } from '../../ratelimit/rules/counter-key.ts'
 import { optional, string } from '../http/schema.ts'
-import { figure, kindSchema, limitsIn, name, type OwnLimit, scopeSchema } from './limit-state.ts'
-import { selectShared } from './shared-limits.ts'
-import { readTime } from './usage-question.ts'
+import {
+  figure,
+  kindSchema,
+  limitsIn,
+  name,
+  type OwnLimit,
+  scopeSchema,
+} from '../usage/limit-state.ts'
+import { selectShared } from '../usage/shared-limits.ts'
+import { readTime } from '../usage/usage-question.ts'
 
 const maxDays = 92
 const dayMs = 86_400_000
