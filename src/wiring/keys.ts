@@ -1,7 +1,5 @@
 /** API keys: the table, the cache, and the follower of revocations. */
 
-import { serviceActor } from '../audit/event.ts'
-import { auditAct } from '../audit/service-events.ts'
 import { noteStart } from '../cluster/in-force/report-rows.ts'
 import { createListingSeal } from '../identity/listing-seal.ts'
 import { createCachedApiKeys, minGraceMs } from '../keys/cached-api-keys.ts'
@@ -12,11 +10,10 @@ import { logFollower, logKeeper } from '../keys/revocations/log-lines.ts'
 import { createPropagationWatch } from '../keys/revocations/propagation.ts'
 import { createRevocationFollower } from '../keys/revocations/revocation-follower.ts'
 import { createRevocationKeeper } from '../keys/revocations/revocation-keeper.ts'
-import { purgeRevocations, secretsOf } from '../keys/revocations/revocation-log.ts'
+import { secretsOf } from '../keys/revocations/revocation-log.ts'
 import type { ApiKeyTable } from '../keys/store.ts'
 import { createActiveIncreases } from '../ratelimit/increases/active-increases.ts'
 import { createIncreaseStore } from '../ratelimit/increases/postgres-increases.ts'
-import { repeat } from '../runtime/loop.ts'
 import { part } from '../runtime/stops.ts'
 import type { Config } from '../settings/config.ts'
 import { openPool } from '../store/postgres/postgres.ts'
@@ -25,6 +22,7 @@ import { readSharedSecret } from '../store/shared-secret.ts'
 import { callBounds, createDurations } from '../telemetry/durations.ts'
 import type { Context } from './context.ts'
 import type { Database } from './database.ts'
+import { startKeyCleanup } from './key-cleanup.ts'
 import { openPods } from './pods.ts'
 import type { Table } from './table.ts'
 
@@ -34,8 +32,6 @@ export type Keys = Awaited<ReturnType<typeof openKeys>>
 const revalidateMs = 250
 /** How long increases may take to be read, milliseconds: after a slow poll the cache is trusted no longer. */
 const increasesMs = 300
-/** From the end of a cleanup of keys to the next one (contract, 3.13). */
-const cleanupEveryMs = 900_000
 /** The keys used last that are cached before readiness. */
 const keysWarmed = 10_000
 
@@ -53,7 +49,7 @@ export async function openKeys(
   { pool, url }: Database,
   decisions: Pick<Table, 'withdraw' | 'withdrawAll' | 'suspend' | 'resume'>,
 ) {
-  const { config, log, audit, clock, onFault, stops } = context
+  const { config, log, clock, onFault, stops } = context
   const graceMs = outageGraceMs(config)
   // A separate connection, so that no other query delays the follower.
   const own = openPool({ url, connections: 1, applicationName: 'tollgate revocations' })
@@ -151,29 +147,6 @@ export async function openKeys(
   stops.push(part('the last uses of keys', (graceMs) => lastUsed.stop(graceMs)))
   const idempotency = createIdempotency(pool)
   const secret = await untilAnswered(() => readSharedSecret(pool, 'listing'), context)
-  let endingSoon: number | undefined
-  const cleaning = new AbortController()
-  const isCleaned = repeat({
-    async step() {
-      const clean = () => keys.deleteExpiredEphemeral(clock())
-      const event = { action: 'key.cleanup', actor: serviceActor } as const
-      const deleted = await auditAct(audit, event, clean, (count) => count)
-      await purgeRevocations(pool)
-      await keeper.clean()
-      await idempotency.purge(clock())
-      endingSoon = await keys.countEndingSoon(clock())
-      if (deleted > 0) log.info({ code: 'keys_deleted', deleted }, 'expired ephemeral keys deleted')
-    },
-    restMs: cleanupEveryMs,
-    onFault,
-    signal: cleaning.signal,
-  })
-  stops.push(
-    part('the cleanup of keys', () => {
-      cleaning.abort()
-      return isCleaned
-    }),
-  )
   return {
     keys,
     increases,
@@ -184,7 +157,6 @@ export async function openKeys(
     queries,
     noteUse: lastUsed.note,
     listingSeal: createListingSeal(secret),
-    /** Keys whose end is near, as last counted; undefined: not yet. */
-    endingSoon: (): number | undefined => endingSoon,
+    endingSoon: startKeyCleanup(context, { pool, keys, keeper, idempotency }),
   }
 }

@@ -1,0 +1,52 @@
+/** What is removed of keys from time to time: those that have ended, and what is known of revocations and repeated requests. */
+
+import { serviceActor } from '../audit/event.ts'
+import { auditAct } from '../audit/service-events.ts'
+import type { CachedApiKeys } from '../keys/cached-api-keys.ts'
+import type { Idempotency } from '../keys/idempotency.ts'
+import type { RevocationKeeper } from '../keys/revocations/revocation-keeper.ts'
+import { purgeRevocations } from '../keys/revocations/revocation-log.ts'
+import { repeat } from '../runtime/loop.ts'
+import { part } from '../runtime/stops.ts'
+import type { Context } from './context.ts'
+import type { Database } from './database.ts'
+
+interface Cleaned extends Pick<Database, 'pool'> {
+  readonly keys: CachedApiKeys
+  readonly keeper: RevocationKeeper
+  readonly idempotency: Idempotency
+}
+
+/** From the end of a cleanup of keys to the next one (contract, 3.13). */
+const cleanupEveryMs = 900_000
+
+/** Cleans until the service stops. Returns how many keys were about to end when they were last counted; undefined: not yet. */
+export function startKeyCleanup(
+  { log, audit, clock, onFault, stops }: Context,
+  { pool, keys, keeper, idempotency }: Cleaned,
+): () => number | undefined {
+  let endingSoon: number | undefined
+  const ending = new AbortController()
+  const isCleaned = repeat({
+    async step() {
+      const clean = () => keys.deleteExpiredEphemeral(clock())
+      const event = { action: 'key.cleanup', actor: serviceActor } as const
+      const deleted = await auditAct(audit, event, clean, (count) => count)
+      await purgeRevocations(pool)
+      await keeper.clean()
+      await idempotency.purge(clock())
+      endingSoon = await keys.countEndingSoon(clock())
+      if (deleted > 0) log.info({ code: 'keys_deleted', deleted }, 'expired ephemeral keys deleted')
+    },
+    restMs: cleanupEveryMs,
+    onFault,
+    signal: ending.signal,
+  })
+  stops.push(
+    part('the cleanup of keys', () => {
+      ending.abort()
+      return isCleaned
+    }),
+  )
+  return () => endingSoon
+}
