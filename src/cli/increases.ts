@@ -47,7 +47,27 @@ export async function grantIncrease(
   io: Io,
 ): Promise<number> {
   const { key: keyId, user } = flags
-  return await change('POST', path, { ...readWanted(flags), keyId, user }, 'Increased', flags, io)
+  const body = { ...readWanted(flags), keyId, user }
+  const status = await change('POST', path, body, 'Increased', flags, io)
+  if (user !== undefined && !(await hasKey(user, flags, io)))
+    io.err(
+      printable(
+        `${user} has no active key; if that is a surprise, end it: names are taken as written.`,
+      ),
+    )
+  return status
+}
+
+/** Whoever calls with identity tokens may have none, so the service refuses nobody for that. True if it does not say. */
+async function hasKey(
+  username: string,
+  flags: Call<typeof listIncreasesFlags>['flags'],
+  io: Io,
+): Promise<boolean> {
+  const ask = createApiClient(findApiServer(io.env, flags))
+  const asked = { filters: { username, status: ['active'] }, pagination: { limit: 1 } }
+  const found = await ask('POST', '/v1/api-keys/search', asked).catch(() => undefined)
+  return (found as { readonly data?: readonly unknown[] } | undefined)?.data?.length !== 0
 }
 
 /** `tollgate increases end`. */

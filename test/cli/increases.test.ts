@@ -40,11 +40,15 @@ test('an administrator grants increases, lists and ends them', async (t) => {
   const run = as('admin')
   t.match(await run('increases'), { status: 0, out: '', err: 'No limit is increased.' })
   const made = await run('increases', 'grant', ...own, ...more)
-  t.match(made, { status: 0, err: '' })
+  t.match(made, { status: 0, err: 'alice has no active key; if that is a surprise, end' })
   const [, id = ''] =
     /^Increased own to 300 until 2026-03-02T12:00:00Z \((.+)\)\.$/.exec(made.out) ?? []
   const { id: key } = await api.createKey('alice', { limits: [{ ...day, name: 'daily' }] })
   t.match(await run('increases', 'grant', '--limit', 'daily', '--key', key, ...more), { status: 0 })
+  const again = await run('increases', 'grant', ...own, ...more, '--to', '200')
+  t.match(again, { status: 0, err: /^$/ }, 'now alice has one')
+  const [, second = ''] = /\((.+)\)\.$/.exec(again.out) ?? []
+  t.match(await run('increases', 'end', second), { status: 0 })
   const pool = ['--limit', 'money', '--subscription', 'basic', '--whom', 'team-a', '--to', '60.50']
   const paid = await run('increases', 'grant', ...pool, ...more.slice(2), '--json')
   t.match(JSON.parse(paid.out), { limit: '60.5', propagation: { state: 'confirmed' } })
@@ -110,7 +114,11 @@ test('a user asks for more of a limit', async (t) => {
   t.match((await alice('limit-requests')).out, / open +own +basic +alice +tokens +300 /)
   const wrong: readonly (readonly [readonly string[], number, RegExp])[] = [
     [mine, 2, /^Give --limit, --to, --until and --reason\./],
-    [[...mine.slice(0, 2), ...more], 1, /^You have no limit of this name there/],
+    [
+      [...mine.slice(0, 2), ...more],
+      1,
+      /^You have no limit of this name there; .* Without a subscription or a model one of the installation is meant/,
+    ],
     [[...mine, ...more, '--to', '100'], 1, /^--to must be above/],
     [[...mine, ...more, '--user', 'bob'], 2, /--user/],
   ]

@@ -49,6 +49,7 @@ function few(words: readonly string[]): string {
 
 /** What a user is told of a limit that is not theirs, whether or not there is one. */
 export function foreignLimit(): ServiceError {
-  const message = 'You have no limit of this name there; your limits say whose they are.'
+  const message =
+    'You have no limit of this name there; your limits say whose they are. Without a subscription or a model one of the installation is meant.'
   return new ServiceError('not_found', { message })
 }
