@@ -1,5 +1,6 @@
 /** `POST /v1/explain`: whether a request would be allowed, and why. */
 
+import { setImmediate } from 'node:timers/promises'
 import type { FastifyRequest } from 'fastify'
 import type { AccessRequest } from '../../decide/access-request.ts'
 import { type StepName, trace } from '../../decide/decide.ts'
@@ -61,6 +62,11 @@ interface Who {
   readonly isStandIn?: boolean
 }
 
+interface Decided {
+  readonly decision: Decision
+  readonly explained: () => Explanation
+}
+
 type Known = Who & { readonly caller: Caller }
 
 const schema = {
@@ -85,7 +91,8 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
   const { increases } = deps
   const { tableCondition: condition = () => 'off' } = deps
 
-  async function decide(who: Who, asked: Hypothetical, at: number): Promise<Explanation> {
+  /** `explained` takes as long as the caller has subscriptions, and the model policies. */
+  async function decide(who: Who, asked: Hypothetical, at: number): Promise<Decided> {
     const { caller, ended, isStandIn } = who
     const { path, address, ...request } = asked
     if (caller === null || ended !== undefined) {
@@ -102,7 +109,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const traced = trace(access, known, paths)
     const { decision } = traced
     const decided = decision.allowed ? await enforce(decision, access, at) : decision
-    return explain(access, traced, decided, known)
+    return { decision: decided, explained: () => explain(access, traced, decided, known) }
   }
 
   /** Stores know windows that have begun, so they are asked only as of now. Later, what runs now has ended. */
@@ -139,8 +146,9 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const codeOf = (each: Decision) => (each.allowed ? undefined : each.code)
     const found: OtherKey[] = []
     for (const record of otherKeys) {
-      const other = await decide(ofKey(record, at), asked, at)
-      const code = codeOf(other.decision)
+      // Each may take milliseconds where the person has thousands of subscriptions.
+      await setImmediate()
+      const code = codeOf((await decide(ofKey(record, at), asked, at)).decision)
       const { id: keyId, name, subscription } = record
       if (code !== codeOf(decision)) found.push({ keyId, name, subscription, code })
     }
@@ -243,7 +251,7 @@ export function explainRequests(app: Api, deps: ExplainDeps): void {
     const whole = await isAdmin(caller)
     const show = async (who: Who, asked: Hypothetical, at: number) => {
       await showOthers(request)
-      const explained = await decide(who, asked, at)
+      const explained = (await decide(who, asked, at)).explained()
       const broken = whole ? await findBroken(explained, who.caller, asked) : []
       const seen = { locate: whole ? locate : undefined, broken, currency: deps.billingCurrency }
       const { tenant } = snapshot()
@@ -294,14 +302,7 @@ function lookAt(request: FastifyRequest, { user, ...other }: Caller): void {
   lookAtOthers(request, { ...(other.by === 'key' && { keyId: other.keyId }), user })
 }
 
-function refuse(decision: Denial, steps: readonly StepName[]): Explanation {
-  return {
-    decision,
-    steps,
-    model: undefined,
-    closed: [],
-    outside: [],
-    policies: [],
-    subscriptions: [],
-  }
+function refuse(decision: Denial, steps: readonly StepName[]): Decided {
+  const nothing = { closed: [], outside: [], policies: [], subscriptions: [] }
+  return { decision, explained: () => ({ decision, steps, model: undefined, ...nothing }) }
 }
